@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+# hvd: one makefile, non-recursive. `make help` lists what there is to make.
+#
+# BUILD=dir   where objects go (build)          CC=clang     another compiler
+# SAN=address|thread                            V=1          show the commands
+# WERROR=1    warnings are errors               DESTDIR= PREFIX=   for install
+
+CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+SAN      ?=
+V        ?= 0
+BUILD    ?= build$(if $(SAN),/$(SAN))
+PY       ?= /usr/bin/python3
+VERSION  := $(shell sed -n 's/^\#define HVD_VERSION "\(.*\)"/\1/p' core/include/hvd.h)
+Q        := $(if $(filter 1,$(V)),,@)
+say       = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
+
+comma := ,
+
+# ---- what is there -------------------------------------------------------------------------
+# deps.sh installs what is missing; -include'd results of pkg-config are empty until then.
+pc = $(shell pkg-config $(1) $(2) 2>/dev/null)
+PKGS_MEMBER := libcurl libmicrohttpd gnutls jansson libsodium
+PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
+
+CPPFLAGS += -D_GNU_SOURCE -I. -Icore/include
+CFLAGS   ?= -O2 -g
+CFLAGS   += -std=gnu11 -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
+            -Wvla -Wpointer-arith -Wno-unused-parameter -fvisibility=hidden -fPIC -pthread \
+            $(if $(filter 1,$(WERROR)),-Werror)
+LDFLAGS  += -pthread -Wl,--as-needed
+ifneq ($(SAN),)
+SANFLAGS := -fno-omit-frame-pointer -fsanitize=$(SAN)$(if $(filter address,$(SAN)),$(comma)undefined -fno-sanitize-recover=undefined)
+CFLAGS   += $(SANFLAGS)
+LDFLAGS  += $(SANFLAGS)
+endif
+
+# ---- sources: a folder is a layer, a file a noun -------------------------------------------
+LIB_SRCS    := $(sort $(foreach d,base boot transport coll negotiate engine backend,$(wildcard core/$(d)/*.c)))
+MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/member/*.c))
+AGENT_SRCS  := $(sort $(filter-out agent/main_%.c,$(wildcard agent/*.c)))
+objs = $(patsubst %.c,$(BUILD)/%.o,$(1))
+
+LIBHVD   := $(BUILD)/libhvd.so
+LIB_A    := $(BUILD)/libhvd_core.a
+AGENT_A  := $(BUILD)/libhvd_agent.a
+PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c))
+LIB_LIBS    := -lsodium -ldl -lm
+AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
+
+UNIT_SRCS  := $(sort $(wildcard tests/unit/*/test_*.c))
+MULTI_SRCS := $(sort $(wildcard tests/multi/*.c))
+FUZZ_SRCS  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+BENCH_SRCS := $(sort $(wildcard tests/bench/bench_*.c))
+HARNESS    := $(sort $(wildcard tests/harness/*.c))
+UNIT_BINS  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRCS))
+MULTI_BINS := $(patsubst %.c,$(BUILD)/%,$(MULTI_SRCS))
+FUZZ_BINS  := $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRCS))
+BENCH_BINS := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRCS))
+
+.DEFAULT_GOAL := all
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: lib programs examples bench-programs summary  ## library, programs, examples
+lib: $(LIBHVD) $(LIBHVD).0
+	@:
+programs: $(PROGRAMS)
+	@:
+tests-bin: $(UNIT_BINS) $(MULTI_BINS)
+
+# ---- rules ---------------------------------------------------------------------------------
+$(BUILD)/core/coll/%.o: CFLAGS += -O3
+# Kernels: the same bits at every vector width, so no fused multiply-add.
+$(BUILD)/core/coll/reduce%.o: CFLAGS += -ffp-contract=off
+ifeq ($(shell uname -m),x86_64)
+$(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
+$(BUILD)/core/coll/reduce_avx512.o: CFLAGS += -mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
+endif
+$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
+# Only the header: the library is opened at run time.
+$(BUILD)/core/boot/pmix.o: CPPFLAGS += $(call pc,--cflags,pmix)
+$(BUILD)/tests/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(LIB_A): $(call objs,$(LIB_SRCS))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(AGENT_A): $(call objs,$(MEMBER_SRCS) $(AGENT_SRCS))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+# libhvd.so needs libc alone: libsodium goes in whole and hidden. (Sanitizers: no -z defs.)
+$(LIBHVD): $(call objs,$(LIB_SRCS)) core/libhvd.map
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -o $@ $(filter %.o,$^) $(LDFLAGS) -Wl,-soname,libhvd.so.0 \
+	    -Wl,--version-script=core/libhvd.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) \
+	    -l:libsodium.a -ldl -lm
+
+$(LIBHVD).0: $(LIBHVD)
+	$(Q)ln -sf libhvd.so $@
+
+$(BUILD)/%: $(BUILD)/agent/main_%.o $(AGENT_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(AGENT_LIBS)
+
+HARNESS_OBJS := $(call objs,$(HARNESS))
+$(BUILD)/tests/unit/agent/% $(BUILD)/tests/unit/member/% $(BUILD)/tests/unit/json/%: EXTRA_A = $(AGENT_A)
+$(BUILD)/tests/unit/agent/% $(BUILD)/tests/unit/member/% $(BUILD)/tests/unit/json/%: EXTRA_LIBS = $(AGENT_LIBS)
+$(patsubst %.c,$(BUILD)/%,$(filter tests/unit/agent/% tests/unit/member/% tests/unit/json/%,$(UNIT_SRCS))): $(AGENT_A)
+
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(HARNESS_OBJS) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $< $(HARNESS_OBJS) $(EXTRA_A) $(LIB_A) $(LDFLAGS) -lcmocka $(EXTRA_LIBS) $(LIB_LIBS)
+
+# multi: many ranks, through the public library only
+$(BUILD)/tests/multi/%: $(BUILD)/tests/multi/%.o $(HARNESS_OBJS) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $< $(HARNESS_OBJS) $(LIB_A) $(LDFLAGS) -lcmocka $(LIB_LIBS)
+
+$(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_OBJS) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $< $(HARNESS_OBJS) $(LIB_A) $(LDFLAGS) $(LIB_LIBS)
+
+-include $(shell find $(BUILD) -name '*.d' -not -path '*/fuzz/*' 2>/dev/null)
+
+include tests/test.mk
+include tests/bench/bench.mk
+include examples/examples.mk
+
+# ---- lint and format -----------------------------------------------------------------------
+C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null || find core agent tests examples -name '*.[ch]')
+SH_FILES = $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
+
+format:  ## clang-format every C file in place
+	$(Q)clang-format -i $(C_FILES)
+
+lint: deps  ## format, include directions, clang-tidy, shellcheck, sizes of files
+	$(Q)clang-format --dry-run -Werror $(C_FILES)
+	$(Q)tests/lint/includes.sh
+	$(Q)tests/lint/sizes.sh
+	$(Q)shellcheck -x $(SH_FILES)
+	$(Q)tests/lint/tidy.sh "$(BUILD)" $(CPPFLAGS) $(call pc,--cflags,$(PKGS_AGENT) pmix)
+	@echo 'lint: ok'
+
+# ---- install -------------------------------------------------------------------------------
+LIBDIR := $(DESTDIR)$(PREFIX)/lib
+MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+MAN_PAGES := $(sort $(wildcard agent/*.1))
+install: all  ## into DESTDIR PREFIX
+	$(Q)install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
+	$(Q)install -m 755 $(LIBHVD) $(LIBDIR)/libhvd.so.$(VERSION)
+	$(Q)ln -sf libhvd.so.$(VERSION) $(LIBDIR)/libhvd.so.0
+	$(Q)ln -sf libhvd.so.0 $(LIBDIR)/libhvd.so
+	$(Q)install -m 644 core/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
+	$(Q)install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+	$(Q)install -d $(MANDIR)
+	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
+	$(Q)printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: hvd\nDescription: collective operations for data-parallel training\nVersion: %s\nLibs: -L$${libdir} -lhvd\nCflags: -I$${includedir}\n' \
+	    '$(PREFIX)' '$(VERSION)' > $(LIBDIR)/pkgconfig/hvd.pc
+
+uninstall:  ## what install put there
+	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
+	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
+	    $(patsubst agent/%,$(MANDIR)/%,$(MAN_PAGES))
+
+clean:  ## remove build/
+	$(Q)rm -rf build
+
+deps:  ## install the Debian packages that are missing (root or sudo)
+	$(Q)tests/deps.sh
+
+summary: lib programs
+	@printf 'hvd %s: %s' '$(VERSION)' '$(LIBHVD)'; printf ' %s' $(PROGRAMS); printf '\n'
+
+help:  ## this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: all lib programs examples bench-programs tests-bin format lint install uninstall clean deps summary help

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent: see agent.h.
+ */
+#include "agent/agent.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/reap.h"
+#include "core/base/clock.h"
+#include "core/base/cpus.h"
+#include "core/base/log.h"
+#include "core/include/hvd.h"
+
+#define TICK_MS         100
+#define JOIN_TIMEOUT_MS 4000
+#define RETRY_MS        200
+#define STOP_GRACE_MS   2000
+#define LEAVE_MS        3000 /* for the last report */
+#define REST_GRACE_MS   500
+
+static void send_join(struct agent *a);
+
+void agent_heard(struct agent *a)
+{
+    a->last_answer = clock_ns();
+}
+
+void agent_fail(struct agent *a, const struct err *err)
+{
+    if (a->rc == 0) {
+        a->rc = err->code ? err->code : -EIO;
+        a->err = *err;
+    }
+    a->orphan = true;
+    agent_stop_ranks(a, STOP_GRACE_MS);
+}
+
+static void on_outbox(void *arg, bool refused, const char *text)
+{
+    struct agent *a = arg;
+    agent_heard(a);
+    if (refused)
+        log_warn("the coordinator did not take a report: %.300s", text);
+    agent_wake(a);
+}
+
+static void on_drained(void *arg)
+{
+    agent_pause_output(arg, false);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* Nothing more to do: all ranks are gone, and what is to be said is said. */
+static bool is_done(struct agent *a)
+{
+    bool started = a->ranks != NULL;
+    if (!started)
+        return a->stopping;
+    if (a->closed < a->nranks)
+        return false;
+    if (!a->leave_at)
+        a->leave_at = deadline_in_ms(LEAVE_MS);
+    /* Whoever reads the output may be slow: while hvdrun lives it gets all of it. */
+    bool late = deadline_passed(a->leave_at);
+    bool told = a->orphan || late || outbox_empty(&a->outbox);
+    return told && (sink_pending(&a->out) == 0 || (a->orphan && late));
+}
+
+static void watch_coordinator(struct agent *a)
+{
+    uint64_t silent = clock_ns() - a->last_answer;
+    if (a->orphan || silent < (uint64_t)a->config.lost_seconds * CLOCK_S)
+        return;
+    struct err err;
+    err_set(&err, ETIMEDOUT, "hvdrun has not answered for %d s: ending the ranks",
+            a->config.lost_seconds);
+    agent_fail(a, &err);
+}
+
+static void post_progress(struct agent *a)
+{
+    for (int i = 0; i < a->nranks; i++) {
+        struct rank *rank = &a->ranks[i];
+        if (rank->progress_new && !rank->over)
+            outbox_report(&a->outbox, &rank->progress);
+        rank->progress_new = false;
+    }
+}
+
+static void on_tick(void *arg)
+{
+    struct agent *a = arg;
+    if (is_done(a)) {
+        loop_stop(&a->loop);
+        return;
+    }
+    watch_coordinator(a);
+    post_progress(a);
+    agent_poll_events(a);
+    agent_poll_roster(a);
+    loop_timer_start(&a->loop, &a->tick, TICK_MS, on_tick, a);
+}
+
+void agent_wake(struct agent *a)
+{
+    loop_timer_start(&a->loop, &a->tick, 0, on_tick, a);
+}
+
+/* ---- join ----------------------------------------------------------------------------------- */
+
+static void retry_join(void *arg)
+{
+    send_join(arg);
+}
+
+static void on_joined(void *arg, const struct client_answer *answer)
+{
+    struct agent *a = arg;
+    struct err err = {0};
+    if (answer->status == 0 || answer->status == 503) {
+        log_debug("join: %s", answer->text);
+        if (!a->stopping)
+            loop_timer_start(&a->loop, &a->retry, RETRY_MS, retry_join, a);
+        return;
+    }
+    agent_heard(a);
+    int rc = 0;
+    if (answer->status != 200)
+        rc = err_set(&err, EPERM, "the coordinator refused this agent: HTTP %ld %.300s",
+                     answer->status, answer->body);
+    if (rc == 0)
+        rc = welcome_read(answer->body, answer->len, &a->welcome, &err);
+    if (rc == 0) {
+        a->joined = true;
+        agent_poll_events(a);
+        rc = agent_start_ranks(a, &err);
+    }
+    if (rc < 0)
+        agent_fail(a, &err);
+}
+
+static void send_join(struct agent *a)
+{
+    struct join_body body = {.slots = cpus_usable(), .pid = (int)getpid()};
+    struct err err;
+    snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
+    snprintf(body.version, sizeof(body.version), "%s", HVD_VERSION);
+    if (gethostname(body.host, sizeof(body.host) - 1) < 0)
+        snprintf(body.host, sizeof(body.host), "?");
+    char *text = join_write(&body);
+    int rc = text ? client_send(a->client, "/v1/join", text, JOIN_TIMEOUT_MS, on_joined, a, &err)
+                  : err_set(&err, ENOMEM, "no memory to join");
+    free(text);
+    if (rc < 0)
+        agent_fail(a, &err);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void on_signal(void *arg, uint32_t events)
+{
+    struct agent *a = arg;
+    int signo;
+    (void)events;
+    while ((signo = loop_signal_next(&a->signals)) > 0) {
+        if (signo == SIGCHLD) {
+            agent_reap(a);
+            continue;
+        }
+        log_info("signal %d: ending the ranks", signo);
+        agent_stop_ranks(a, STOP_GRACE_MS);
+    }
+}
+
+static int open_all(struct agent *a, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    int rc = loop_signals_start(&a->loop, &a->signals, &set, on_signal, a);
+    if (rc < 0)
+        return err_sys(err, -rc, "signalfd");
+    struct client_config client = {.loop = &a->loop,
+                                   .url = a->config.url,
+                                   .unix_path = a->config.unix_path,
+                                   .ca_pem = a->config.ca_pem,
+                                   .token = a->config.token};
+    rc = client_open(&a->client, &client, err);
+    if (rc < 0)
+        return rc;
+    sink_init(&a->out, &a->loop, STDOUT_FILENO, on_drained, a);
+    outbox_init(&a->outbox, &a->loop, a->client, a->config.agent, on_outbox, a);
+    return 0;
+}
+
+/* hvdrun is gone and cannot tidy up: the directory that it made for its Unix socket. */
+static void remove_socket(const struct agent *a)
+{
+    char *path = a->config.unix_path;
+    char *slash = path ? strrchr(path, '/') : NULL;
+    if (!slash || access(path, F_OK) < 0)
+        return;
+    char token[300];
+    unlink(path);
+    *slash = '\0';
+    snprintf(token, sizeof(token), "%s/token", path);
+    unlink(token);
+    rmdir(path);
+    *slash = '/';
+}
+
+static void close_all(struct agent *a)
+{
+    for (int i = 0; i < a->nranks; i++)
+        rank_fini(&a->ranks[i]);
+    reap_rest(REST_GRACE_MS);
+    if (a->orphan)
+        remove_socket(a);
+    loop_timer_stop(&a->loop, &a->tick);
+    loop_timer_stop(&a->loop, &a->cards_timer);
+    loop_timer_stop(&a->loop, &a->retry);
+    loop_fd_stop(&a->loop, &a->signals);
+    outbox_fini(&a->outbox);
+    sink_fini(&a->out);
+    client_close(a->client);
+    loop_fini(&a->loop);
+    welcome_fini(&a->welcome);
+    free(a->ranks);
+    free(a->fates);
+    config_fini(&a->config);
+}
+
+int agent_run(struct agent *a, struct agent_config *config, struct err *err)
+{
+    *a = (struct agent){.config = *config};
+    *config = (struct agent_config){0};
+    int rc = loop_init(&a->loop);
+    if (rc < 0) {
+        config_fini(&a->config);
+        return err_sys(err, -rc, "epoll");
+    }
+    reap_adopt();
+    rc = open_all(a, err);
+    if (rc == 0) {
+        agent_heard(a);
+        send_join(a);
+        on_tick(a);
+        rc = loop_run(&a->loop);
+    }
+    if (rc == 0 && a->rc < 0) {
+        rc = a->rc;
+        if (err)
+            *err = a->err;
+    }
+    close_all(a);
+    return rc;
+}

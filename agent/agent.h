@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent: one host's part of a job: joins the coordinator, starts ranks, relays between them and the
+ * coordinator, ends them. One thread, one loop. main_hvd-agent.c runs it.
+ *
+ * agent.c has its life, agent_ranks.c the ranks, agent_relay.c their control frames, agent_polls.c
+ * what the coordinator says.
+ */
+#ifndef HVD_AGENT_AGENT_H
+#define HVD_AGENT_AGENT_H
+
+#include <stdbool.h>
+
+#include "agent/config.h"
+#include "agent/outbox.h"
+#include "agent/rank.h"
+#include "agent/sink.h"
+#include "core/base/loop.h"
+#include "core/member/client.h"
+#include "core/member/roster.h"
+
+/* What is known about the end of any rank of the job. */
+struct fate {
+    bool over, lost; /* lost: who works with it must be told */
+    int code;
+    char text[512];
+};
+
+struct agent {
+    struct agent_config config;
+    struct loop loop;
+    struct client *client;
+    struct outbox outbox;
+    struct sink out; /* standard output: frames */
+    struct loop_fd signals;
+    struct loop_timer tick; /* watches the coordinator and the end */
+    struct welcome_body welcome;
+    struct rank *ranks; /* [nranks] */
+    int nranks;
+    int closed;         /* ranks that are gone with everything they had */
+    struct fate *fates; /* [welcome.size] */
+    uint32_t epoch;     /* last roster that was handed out */
+    struct loop_timer cards_timer;
+    struct loop_timer retry; /* of the join */
+    bool polling_roster, polling_events;
+    uint64_t notes_seq;
+    uint64_t last_answer; /* clock: when the coordinator was last heard */
+    bool joined;
+    bool stopping;     /* ranks are being ended */
+    bool orphan;       /* the coordinator is gone */
+    uint64_t leave_at; /* no longer than this for the last report and output; 0: not yet */
+    int rc;
+    struct err err;
+};
+
+/* Runs to the end; config is taken. 0, or -errno with err when the agent itself failed. */
+int agent_run(struct agent *a, struct agent_config *config, struct err *err);
+
+/* Ends all ranks: SIGTERM, SIGKILL after grace_ms. */
+void agent_stop_ranks(struct agent *a, int grace_ms);
+
+/* The agent cannot go on; it ends its ranks and itself. */
+void agent_fail(struct agent *a, const struct err *err);
+
+/* Looks soon whether there is anything left to do. */
+void agent_wake(struct agent *a);
+
+/* The coordinator has answered. */
+void agent_heard(struct agent *a);
+
+/* agent_ranks.c */
+int agent_start_ranks(struct agent *a, struct err *err);
+void agent_reap(struct agent *a);
+void agent_pause_output(struct agent *a, bool pause);
+
+/* agent_relay.c */
+void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame);
+void agent_install_roster(struct agent *a, const struct roster_body *roster);
+void agent_learn_fate(struct agent *a, int rank, bool lost, int code, const char *text);
+
+/* agent_polls.c */
+void agent_poll_events(struct agent *a);
+void agent_poll_roster(struct agent *a);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_polls: the two long polls: events (always one under way, which is the heartbeat in both
+ * directions) and the roster (while ranks wait for it). See agent.h.
+ */
+#include <stdio.h>
+
+#include "agent/agent.h"
+#include "core/base/log.h"
+
+#define WAIT_S     2
+#define TIMEOUT_MS 4500
+#define RETRY_MS   200
+
+static void on_note(struct agent *a, const struct note *n)
+{
+    switch (n->type) {
+    case NOTE_LOST:
+    case NOTE_ENDED:
+        agent_learn_fate(a, n->rank, n->type == NOTE_LOST, n->code, n->text);
+        break;
+    case NOTE_SIGNAL:
+        for (int i = 0; i < a->nranks; i++)
+            rank_kill(&a->ranks[i], n->code);
+        break;
+    case NOTE_STOP:
+        log_info("ending the ranks: %s", n->text);
+        agent_stop_ranks(a, n->code);
+        break;
+    case NOTE_TYPES:
+        break;
+    }
+}
+
+/* True when it said something; false: not now (204, no answer). What cannot be understood, and what
+ * is refused, ends the agent. */
+static bool usable(struct agent *a, const struct client_answer *answer)
+{
+    struct err err;
+    if (answer->status == 0 || answer->status == 503) {
+        log_debug("no answer from the coordinator: %s", answer->text);
+        return false;
+    }
+    agent_heard(a);
+    if (answer->status == 200)
+        return true;
+    if (answer->status != 204) {
+        err_set(&err, EPROTO, "the coordinator refused this agent: HTTP %ld %.300s", answer->status,
+                answer->body);
+        agent_fail(a, &err);
+    }
+    return false;
+}
+
+static void on_events(void *arg, const struct client_answer *answer)
+{
+    struct agent *a = arg;
+    struct notes_body notes;
+    struct err err;
+    a->polling_events = false;
+    if (usable(a, answer)) {
+        if (notes_read(answer->body, answer->len, &notes, &err) < 0) {
+            agent_fail(a, &err);
+            return;
+        }
+        a->notes_seq = notes.seq;
+        for (int i = 0; i < notes.n; i++)
+            on_note(a, &notes.notes[i]);
+        notes_fini(&notes);
+    }
+    if (answer->status == 200 || answer->status == 204)
+        agent_poll_events(a);
+    /* else the agent's tick asks again */
+}
+
+void agent_poll_events(struct agent *a)
+{
+    char path[MEMBER_NAME_MAX + 96];
+    if (a->polling_events || a->orphan || !a->joined)
+        return;
+    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait=%d", a->config.agent,
+             (unsigned long long)a->notes_seq, WAIT_S);
+    a->polling_events = client_send(a->client, path, NULL, TIMEOUT_MS, on_events, a, NULL) == 0;
+}
+
+static void on_roster(void *arg, const struct client_answer *answer)
+{
+    struct agent *a = arg;
+    struct roster_body roster;
+    struct err err;
+    a->polling_roster = false;
+    if (usable(a, answer)) {
+        if (roster_read(answer->body, answer->len, &roster, &err) < 0) {
+            agent_fail(a, &err);
+            return;
+        }
+        agent_install_roster(a, &roster);
+        roster_body_fini(&roster);
+    }
+    if (answer->status == 200 || answer->status == 204)
+        agent_poll_roster(a);
+}
+
+void agent_poll_roster(struct agent *a)
+{
+    char path[MEMBER_NAME_MAX + 96];
+    bool wanted = false;
+    for (int i = 0; i < a->nranks; i++)
+        wanted |= a->ranks[i].waiting && !a->ranks[i].over;
+    if (!wanted || a->polling_roster || a->orphan)
+        return;
+    snprintf(path, sizeof(path), "/v1/roster?agent=%s&after=%u&wait=%d", a->config.agent, a->epoch,
+             WAIT_S);
+    a->polling_roster = client_send(a->client, path, NULL, TIMEOUT_MS, on_roster, a, NULL) == 0;
+}

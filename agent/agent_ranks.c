@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_ranks: the ranks of an agent: their environment, start, output and end. See agent.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/binding.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+#define TAIL_LINES 10
+
+extern char **environ;
+
+/* ---- environment ---------------------------------------------------------------------------- */
+
+/* NAME=value pairs that differ from rank to rank, under both prefixes. */
+static int rank_variables(const struct agent *a, const struct seat *seat, int agent_fd, char ***ret)
+{
+    const struct {
+        const char *name;
+        int value;
+    } numbers[] = {
+        {"RANK", seat->rank},
+        {"SIZE", a->welcome.size},
+        {"LOCAL_RANK", seat->local_rank},
+        {"LOCAL_SIZE", a->welcome.nseats},
+        {"CROSS_RANK", seat->cross_rank},
+        {"CROSS_SIZE", seat->cross_size},
+        {"START_TIMEOUT", a->config.start_timeout},
+    };
+    const char *prefixes[] = {"HVD_", "HOROVOD_"};
+    size_t n = 0, nnumbers = sizeof(numbers) / sizeof(numbers[0]);
+    char **list = calloc(2 * nnumbers + 5, sizeof(*list));
+    int rc = list ? 0 : -1;
+    for (size_t p = 0; p < 2 && rc >= 0; p++)
+        for (size_t i = 0; i < nnumbers && rc >= 0; i++)
+            rc = asprintf(&list[n++], "%s%s=%d", prefixes[p], numbers[i].name, numbers[i].value);
+    if (rc >= 0)
+        rc = asprintf(&list[n++], "HVD_AGENT_FD=%d", agent_fd);
+    if (rc >= 0)
+        rc = asprintf(&list[n++], "HVD_JOB=%s", a->welcome.job);
+    if (rc >= 0)
+        rc = asprintf(&list[n++], "HOROVOD_HOSTNAME=%s", a->config.host);
+    if (rc >= 0 && !getenv("PYTHONUNBUFFERED")) /* lines appear when they are printed */
+        rc = asprintf(&list[n++], "PYTHONUNBUFFERED=1");
+    if (rc < 0) {
+        strings_free(list);
+        return -ENOMEM;
+    }
+    *ret = list;
+    return 0;
+}
+
+static bool names_same(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+    return strncmp(a, b, n) == 0 && b[n] == '=';
+}
+
+/* This process's environment with the rank's variables in it. *ret_own is what to strings_free();
+ * ret is an array to free(). */
+static int rank_environment(const struct agent *a, const struct seat *seat, int agent_fd,
+                            char ***ret_own, char ***ret)
+{
+    char **own = NULL;
+    int rc = rank_variables(a, seat, agent_fd, &own);
+    if (rc < 0)
+        return rc;
+    size_t n = 0, nown = strings_count(own);
+    char **list = calloc(strings_count(environ) + nown + 1, sizeof(*list));
+    if (!list) {
+        strings_free(own);
+        return -ENOMEM;
+    }
+    for (char **e = environ; *e; e++) {
+        bool mine = false;
+        for (size_t i = 0; i < nown && !mine; i++)
+            mine = names_same(own[i], *e);
+        if (!mine)
+            list[n++] = *e;
+    }
+    memcpy(list + n, own, nown * sizeof(*own));
+    *ret_own = own;
+    *ret = list;
+    return 0;
+}
+
+/* What the configuration sets is for all ranks; PATH may be among it and counts for exec too. */
+static int apply_environment(const struct agent *a)
+{
+    for (char **e = a->config.env; e && *e; e++) {
+        char *equals = strchr(*e, '=');
+        if (!equals)
+            continue;
+        char *name = strndup(*e, (size_t)(equals - *e));
+        int rc = name ? setenv(name, equals + 1, 1) : -1;
+        free(name);
+        if (rc < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- what ranks do -------------------------------------------------------------------------- */
+
+static void on_output(void *arg, struct rank *rank, enum frame_stream stream, const void *data,
+                      size_t n)
+{
+    struct agent *a = arg;
+    struct buf frame = {0};
+    frame_put(&frame, (uint32_t)rank->seat.rank, stream, data, n);
+    if (!frame.failed)
+        sink_write(&a->out, frame.data, frame.len);
+    buf_fini(&frame);
+    if (sink_full(&a->out))
+        agent_pause_output(a, true);
+}
+
+void agent_pause_output(struct agent *a, bool pause)
+{
+    for (int i = 0; i < a->nranks; i++)
+        rank_pause(&a->ranks[i], pause);
+}
+
+static void on_exited(void *arg, struct rank *rank)
+{
+    struct agent *a = arg;
+    bool early = rank->code == 0 && rank->hello && !rank->bye;
+    struct report_item item = {
+        .type = REPORT_EXITED, .rank = rank->seat.rank, .pid = (int)rank->pid, .code = rank->code};
+    char text[512];
+    rank->waiting = false;
+    snprintf(item.text, sizeof(item.text), "%s", rank->text);
+    tail_text(&rank->tail, TAIL_LINES, item.tail, sizeof(item.tail));
+    outbox_report(&a->outbox, &item);
+    roster_end_text(rank->seat.rank, a->config.host, (int)rank->pid, rank->code, early, rank->text,
+                    text, sizeof(text));
+    log_debug("%s", text);
+    /* Its neighbours here need not wait for the coordinator's word. */
+    agent_learn_fate(a, rank->seat.rank, early || rank->code != 0, rank->code, text);
+}
+
+static void on_closed(void *arg, struct rank *rank)
+{
+    struct agent *a = arg;
+    (void)rank;
+    a->closed++;
+    agent_wake(a);
+}
+
+static const struct rank_ops ops = {on_output, agent_on_frame, on_exited, on_closed};
+
+/* ---- start and end -------------------------------------------------------------------------- */
+
+static int start_rank(struct agent *a, struct rank *rank, const char *cwd, const cpu_set_t *cpus,
+                      struct err *err)
+{
+    const struct seat *seat = &a->welcome.seats[rank - a->ranks];
+    int child_fd;
+    char **own = NULL, **env = NULL;
+    int rc = rank_init(rank, &a->loop, &ops, a, seat, &child_fd, err);
+    if (rc < 0)
+        return rc;
+    rc = rank_environment(a, seat, child_fd, &own, &env);
+    if (rc < 0) {
+        close(child_fd);
+        return err_set(err, ENOMEM, "no memory for an environment");
+    }
+    struct rank_spec spec = {.argv = a->config.argv, .env = env, .cwd = cwd, .cpus = cpus};
+    rc = rank_start(rank, &spec, child_fd, err);
+    strings_free(own);
+    free(env);
+    if (rc < 0)
+        return rc;
+    if (!rank->text[0]) {
+        struct report_item item = {
+            .type = REPORT_STARTED, .rank = seat->rank, .pid = (int)rank->pid};
+        outbox_report(&a->outbox, &item);
+    }
+    return 0;
+}
+
+/* The directory ranks run in; on another host it need not exist. */
+static const char *choose_cwd(const struct agent *a)
+{
+    const char *home = getenv("HOME");
+    if (!a->config.cwd_may_lack || access(a->config.cwd, X_OK) == 0)
+        return a->config.cwd;
+    log_warn("there is no directory %s here: ranks run in %s", a->config.cwd, home ? home : "/");
+    return home ? home : "/";
+}
+
+int agent_start_ranks(struct agent *a, struct err *err)
+{
+    struct binding binding;
+    int n = a->welcome.nseats;
+    a->ranks = calloc((size_t)n + 1, sizeof(*a->ranks));
+    a->fates = calloc((size_t)a->welcome.size, sizeof(*a->fates));
+    if (!a->ranks || !a->fates || apply_environment(a) < 0)
+        return err_set(err, ENOMEM, "no memory for %d ranks", n);
+    const char *cwd = choose_cwd(a);
+    int rc = binding_init(&binding, a->config.bind_to, n, err);
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = start_rank(a, &a->ranks[i], cwd, binding_cpus(&binding, i), err);
+        a->nranks += rc == 0;
+        if (rc == 0 && a->config.report_bindings)
+            fprintf(stderr, "rank %d on %s: %s\n", a->welcome.seats[i].rank, a->config.host,
+                    binding_text(&binding, i));
+    }
+    binding_fini(&binding);
+    return rc;
+}
+
+void agent_stop_ranks(struct agent *a, int grace_ms)
+{
+    a->stopping = true;
+    for (int i = 0; i < a->nranks; i++)
+        rank_end(&a->ranks[i], grace_ms);
+}
+
+/* Children that ended. A rank is looked at before it is reaped: until then nobody else can have its
+ * process id or group. */
+void agent_reap(struct agent *a)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        int status;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+            return;
+        struct rank *rank = NULL;
+        for (int i = 0; i < a->nranks && !rank; i++)
+            if (a->ranks[i].pid == info.si_pid)
+                rank = &a->ranks[i];
+        if (rank)
+            rank_kill(rank, SIGTERM); /* what it leaves in its group */
+        if (waitpid(info.si_pid, &status, WNOHANG) == info.si_pid && rank)
+            rank_exited(rank, status);
+    }
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkbuild: see checkbuild.h.
+ */
+#include "agent/checkbuild.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/library.h"
+#include "core/include/hvd.h"
+
+#define PYTHON_MS 5000
+
+/* Finds modules without importing them: importing torch takes seconds. Names where they are found.
+ */
+static const char script[] = "import sys, importlib.util as u\n"
+                             "for name in ('torch', 'hvd'):\n"
+                             "    try:\n"
+                             "        spec = u.find_spec(name)\n"
+                             "    except Exception:\n"
+                             "        spec = None\n"
+                             "    print(name if spec else '-', flush=True)\n"
+                             "print(sys.executable)\n";
+
+/* What the interpreter prints, in dst; false when there is none or it takes too long. */
+static bool ask_python(const char *python, char *dst, size_t size)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return false;
+    auto_close int in = ends[0], out = ends[1];
+    pid_t pid = fork();
+    if (pid < 0)
+        return false;
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+        if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(null, 2) < 0)
+            _exit(126);
+        execlp(python, python, "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    close(take_fd(&out));
+    uint64_t deadline = deadline_in_ms(PYTHON_MS);
+    size_t n = 0;
+    int rc = 0;
+    while (n < size - 1 && rc == 0) {
+        rc = fd_read_full(in, dst + n, 1, deadline);
+        n += rc == 0;
+    }
+    dst[n] = '\0';
+    if (rc == -ETIMEDOUT)
+        kill(pid, SIGKILL);
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void print_frameworks(void)
+{
+    const char *const pythons[] = {"python3", "/usr/bin/python3"};
+    char answer[2048] = "", *save, *torch = NULL, *hvd = NULL, *where = NULL;
+    for (size_t i = 0; i < 2 && (!torch || strcmp(torch, "torch") != 0); i++) {
+        char other[sizeof(answer)];
+        if (!ask_python(pythons[i], other, sizeof(other)))
+            continue;
+        memcpy(answer, other, sizeof(answer));
+        torch = strtok_r(answer, "\n", &save);
+        hvd = strtok_r(NULL, "\n", &save);
+        where = strtok_r(NULL, "\n", &save);
+    }
+    bool has_torch = torch && strcmp(torch, "torch") == 0, has_hvd = hvd && strcmp(hvd, "hvd") == 0;
+    printf("Available Frameworks:\n");
+    printf("    [%c] PyTorch", has_torch ? 'X' : ' ');
+    if (where)
+        printf(" (%s%s)", where,
+               has_torch && !has_hvd ? ", which does not find the package hvd" : "");
+    printf("\n    [ ] TensorFlow\n    [ ] JAX\n    [X] C\n\n");
+}
+
+static bool has_pmix(void)
+{
+    const char *const names[] = {"libpmix.so.2", NULL};
+    void *init = NULL, *handle = NULL;
+    const struct library_symbol symbol = {"PMIx_Init", &init};
+    return library_open(names, &symbol, 1, &handle, NULL) == 0;
+}
+
+static bool has_program(const char *name)
+{
+    const char *path = getenv("PATH");
+    char *copy = strdup(path ? path : "");
+    bool found = false;
+    char *save, full[4096];
+    for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir;
+         dir = strtok_r(NULL, ":", &save)) {
+        snprintf(full, sizeof(full), "%s/%s", dir, name);
+        if (access(full, X_OK) == 0)
+            found = true;
+    }
+    free(copy);
+    return found;
+}
+
+static bool has_memfd(void)
+{
+    int fd = memfd_create("hvd-check", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+void checkbuild_print(void)
+{
+    printf("hvd v%s:\n\n", HVD_VERSION);
+    print_frameworks();
+    printf("Available Controllers:\n"
+           "    [X] hvdrun\n"
+           "    [X] TCP (HVD_RENDEZVOUS, torchrun)\n"
+           "    [%c] PMIx (mpirun, srun)\n"
+           "    [%c] Slurm\n\n",
+           has_pmix() ? 'X' : ' ', has_program("srun") ? 'X' : ' ');
+    printf("Available Tensor Operations:\n"
+           "    [%c] shared memory\n"
+           "    [X] TCP\n"
+           "    [ ] NCCL\n"
+           "    [ ] MPI\n",
+           has_memfd() ? 'X' : ' ');
+}

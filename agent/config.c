@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config: see config.h.
+ */
+#include "agent/config.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+
+static const char *const bind_names[] = {"core", "numa", "none"};
+
+int bind_to_parse(const char *word, enum bind_to *ret)
+{
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(bind_names[i], word) == 0) {
+            *ret = (enum bind_to)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+const char *bind_to_name(enum bind_to bind_to)
+{
+    return bind_names[bind_to];
+}
+
+void strings_free(char **list)
+{
+    for (char **s = list; s && *s; s++)
+        free(*s);
+    free(list);
+}
+
+size_t strings_count(char *const *list)
+{
+    size_t n = 0;
+    while (list && list[n])
+        n++;
+    return n;
+}
+
+/* A JSON list of strings; NULL where one is not UTF-8. */
+static json_t *list_pack(char *const *list)
+{
+    json_t *j = json_array();
+    for (size_t i = 0; list && list[i]; i++)
+        json_array_append_new(j, json_bytes(list[i], strlen(list[i])));
+    return j;
+}
+
+/* Strings travel as base64: a path or an argument need not be UTF-8. */
+static int list_read(json_t *j, const char *field, char ***ret, struct err *err)
+{
+    size_t n = json_array_size(j);
+    char **list = calloc(n + 1, sizeof(*list));
+    int rc = list ? 0 : -ENOMEM;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const char *text = json_string_value(json_array_get(j, i));
+        size_t size = text ? strlen(text) + 1 : 0, len = 0;
+        list[i] = calloc(1, size + 1);
+        if (!list[i] || !text)
+            rc = err_set(err, EINVAL, "configuration: %s: want a list of strings", field);
+        else
+            rc = json_bytes_read(text, field, list[i], size, &len, err);
+    }
+    if (rc < 0)
+        strings_free(list);
+    else
+        *ret = list;
+    return rc;
+}
+
+char *config_write(const struct agent_config *c)
+{
+    auto_json json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:s*, s:s*, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:i, s:i, s:i}", "agent",
+        c->agent, "host", c->host, "url", c->url, "unix", c->unix_path, "ca", c->ca_pem, "token",
+        c->token, "argv", list_pack(c->argv), "env", list_pack(c->env), "cwd",
+        json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack", c->cwd_may_lack, "bind_to",
+        bind_to_name(c->bind_to), "report_bindings", c->report_bindings, "start_timeout",
+        c->start_timeout, "lost_seconds", c->lost_seconds, "verbose", c->verbose);
+    return json_write(j);
+}
+
+static char *dup_or_null(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err)
+{
+    const char *what = "configuration", *agent = "", *host = "", *url = "", *token = "";
+    const char *unix_path = NULL, *ca = NULL;
+    const char *bind = "", *cwd = "";
+    int may_lack = 0, report = 0;
+    json_t *argv = NULL, *env = NULL;
+    struct agent_config c = {0};
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, what, &j, err);
+    if (rc == 0)
+        rc = json_expect(
+            j, what, err,
+            "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:i, s:i, s:i}", "agent",
+            &agent, "host", &host, "url", &url, "unix", &unix_path, "ca", &ca, "token", &token,
+            "argv", &argv, "env", &env, "cwd", &cwd, "cwd_may_lack", &may_lack, "bind_to", &bind,
+            "report_bindings", &report, "start_timeout", &c.start_timeout, "lost_seconds",
+            &c.lost_seconds, "verbose", &c.verbose);
+    if (rc < 0)
+        return rc;
+    if (bind_to_parse(bind, &c.bind_to) < 0 || json_array_size(argv) == 0)
+        return err_set(err, EINVAL, "%s: bad bind_to or argv", what);
+    size_t cwd_len;
+    c.agent = strdup(agent);
+    c.host = strdup(host);
+    c.url = strdup(url);
+    c.unix_path = dup_or_null(unix_path);
+    c.ca_pem = dup_or_null(ca);
+    c.token = strdup(token);
+    c.cwd = calloc(1, strlen(cwd) + 1);
+    c.cwd_may_lack = may_lack;
+    c.report_bindings = report;
+    if (!c.agent || !c.host || !c.url || !c.token || !c.cwd)
+        rc = err_set(err, ENOMEM, "no memory for the configuration");
+    if (rc == 0)
+        rc = json_bytes_read(cwd, "cwd", c.cwd, strlen(cwd), &cwd_len, err);
+    if (rc == 0)
+        rc = list_read(argv, "argv", &c.argv, err);
+    if (rc == 0)
+        rc = list_read(env, "env", &c.env, err);
+    if (rc < 0)
+        config_fini(&c);
+    else
+        *ret = c;
+    return rc;
+}
+
+void config_fini(struct agent_config *c)
+{
+    if (c->token)
+        sodium_memzero(c->token, strlen(c->token));
+    free(c->agent);
+    free(c->host);
+    free(c->url);
+    free(c->unix_path);
+    free(c->ca_pem);
+    free(c->token);
+    free(c->cwd);
+    strings_free(c->argv);
+    strings_free(c->env);
+    *c = (struct agent_config){0};
+}

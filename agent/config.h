@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config: what hvdrun tells an agent on its standard input, as one JSON document: how to reach the
+ * coordinator, with which CA and token, and what a rank is. Never on a command line.
+ */
+#ifndef HVD_AGENT_CONFIG_H
+#define HVD_AGENT_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/err.h"
+
+enum bind_to { BIND_CORE, BIND_NUMA, BIND_NONE };
+
+struct agent_config {
+    char *agent;     /* uid of this agent */
+    char *host;      /* what the user calls this host */
+    char *url;       /* of the coordinator */
+    char *unix_path; /* its Unix socket, NULL: url alone */
+    char *ca_pem;    /* NULL with a Unix socket */
+    char *token;
+    char **argv;       /* of a rank */
+    char **env;        /* "NAME=value" to set for ranks on top of the agent's own environment */
+    char *cwd;         /* of ranks */
+    bool cwd_may_lack; /* another host: $HOME where there is no cwd */
+    enum bind_to bind_to;
+    bool report_bindings;
+    int start_timeout; /* seconds: to join, and HVD_START_TIMEOUT of ranks */
+    int lost_seconds;  /* how long ranks outlive the coordinator */
+    int verbose;
+};
+
+/* A fresh JSON text, NULL when memory is out. */
+char *config_write(const struct agent_config *config);
+
+/* ret goes to config_fini(). */
+int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err);
+void config_fini(struct agent_config *config);
+
+/* "core", "numa", "none"; -EINVAL. */
+int bind_to_parse(const char *word, enum bind_to *ret);
+const char *bind_to_name(enum bind_to bind_to);
+
+/* NULL-terminated lists of strings: free all of it; how many. */
+void strings_free(char **list);
+size_t strings_count(char *const *list);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator: see coordinator.h.
+ */
+#include "agent/coordinator.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/reap.h"
+#include "core/base/clock.h"
+
+#define TICK_MS       100
+#define LAST_WORDS_MS 1000   /* for ranks that talk to a lost one to say so and end */
+#define ABSENT_MS     300ULL /* before hvd_init gives up */
+#define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
+#define KILL_AFTER_MS 3500   /* of a stop: agents that are still there */
+#define AGENT_END_MS  10000  /* after the last rank: agents that are still there */
+
+void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
+{
+    char line[4096] = "hvdrun: ";
+    va_list ap;
+    if (level > c->job->verbose)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(line + 8, sizeof(line) - 9, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(line);
+    line[n++] = '\n';
+    printer_say(&c->printer, line, n);
+}
+
+static void stop(struct coordinator *c, const char *reason, int grace_ms)
+{
+    if (!c->stopped)
+        coordinator_say(c, 1, "ending all ranks: %s", reason);
+    c->stopped = true;
+    c->kill_at = deadline_in_ms((uint64_t)grace_ms + KILL_AFTER_MS - STOP_GRACE_MS);
+    roster_stop(&c->roster, reason, grace_ms);
+    c->service.changed(c->service.arg);
+}
+
+void coordinator_fail(struct coordinator *c, const char *fmt, ...)
+{
+    va_list ap;
+    if (c->reason[0] || c->stopped)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(c->reason, sizeof(c->reason), fmt, ap);
+    va_end(ap);
+    stop(c, c->reason, STOP_GRACE_MS);
+}
+
+/* ---- decisions ------------------------------------------------------------------------------ */
+
+/* A rank failed: those that work with it may say what they saw first; and those that got the same
+ * signal, if there was one, what they make of it. */
+static void consider_failure(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    if (c->stopped || r->first < 0)
+        return;
+    if (!c->stop_at)
+        c->stop_at =
+            deadline_in_ms(r->epoch > 0 || r->ready > 0 || c->signaled ? LAST_WORDS_MS : 0);
+    if (deadline_passed(c->stop_at)) {
+        char text[512];
+        roster_describe_end(r, r->first, text, sizeof(text));
+        stop(c, text, STOP_GRACE_MS);
+    }
+}
+
+/* A job whose output nobody reads ends, as one process would (SIGPIPE); one that a full disk cuts
+ * short goes on, but did not end well. */
+static void consider_output(struct coordinator *c)
+{
+    char what[64];
+    int error;
+    while ((error = printer_lost(&c->printer, what, sizeof(what)))) {
+        c->output_lost = error == EPIPE ? 128 + SIGPIPE : c->output_lost ? c->output_lost : 1;
+        if (error == EPIPE)
+            coordinator_fail(c, "%s: whoever read it is gone: the job ends", what);
+        else
+            coordinator_say(c, 0, "%s: %s: what comes after this is lost there; the job goes on",
+                            what, strerror(error));
+    }
+}
+
+/* Ranks that wait in hvd_init are told whom they wait for, just before they give up by themselves;
+ * those that do not give up are ended a little later. */
+static void consider_absent(struct coordinator *c)
+{
+    char list[512], ready[512];
+    struct roster *r = &c->roster;
+    uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
+    uint64_t waited = r->ready > 0 ? clock_ns() - r->first_ready : 0;
+    enum rank_state state = r->epoch == 0 ? RANK_RUNNING : RANK_LEFT;
+    if (!c->absent[0] && waited >= limit - ABSENT_MS * CLOCK_MS) {
+        int first = 0;
+        while (first < r->size && r->ranks[first].state != state)
+            first++;
+        if (first == r->size)
+            return;
+        roster_list(r, state, list, sizeof(list));
+        roster_list(r, RANK_READY, ready, sizeof(ready));
+        snprintf(c->absent, sizeof(c->absent),
+                 "ranks %s did not call hvd_init within %d s; ranks %s waited for them", list,
+                 c->job->start_timeout, ready);
+        roster_give_up(r, first, c->absent);
+        c->service.changed(c->service.arg);
+    }
+    if (c->absent[0] && waited >= limit + CLOCK_S)
+        coordinator_fail(c, "%s", c->absent);
+}
+
+/* Nobody is waited for without a limit. */
+static void consider_start(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    uint64_t now = clock_ns(), limit = (uint64_t)c->job->start_timeout * CLOCK_S;
+    if (c->stopped)
+        return;
+    for (int i = 0; i < r->nagents && now - c->started > limit; i++)
+        if (!r->agents[i].joined && !r->agents[i].gone)
+            coordinator_fail(c, "host %s: its agent has not joined within %d s", r->agents[i].host,
+                             c->job->start_timeout);
+    consider_absent(c);
+}
+
+static void say_phases(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    int running = 0;
+    for (int i = 0; i < r->size; i++)
+        running += r->ranks[i].state >= RANK_RUNNING && r->ranks[i].state != RANK_FAILED;
+    unsigned long long ms = (clock_ns() - c->started) / CLOCK_MS;
+    if (running == r->size && c->said_running < running)
+        coordinator_say(c, 1, "all %d ranks run after %llu ms", running, ms);
+    c->said_running = running;
+    if (r->epoch > c->said_epoch && r->epoch == 1)
+        coordinator_say(c, 1, "all %d ranks are connected (epoch %u) after %llu ms", r->size,
+                        r->epoch, ms);
+    c->said_epoch = r->epoch;
+}
+
+/* All agents have ended, or those that have not were given up. */
+static bool is_over(struct coordinator *c)
+{
+    if (c->ended == c->roster.nagents)
+        return true;
+    /* Agents end soon after their last rank has, or when whoever reads the output has read it. */
+    if (roster_done(&c->roster) && (!c->kill_at || printer_pending(&c->printer) > 0))
+        c->kill_at = deadline_in_ms(AGENT_END_MS);
+    if (c->kill_at && deadline_passed(c->kill_at)) {
+        for (int i = 0; i < c->roster.nagents; i++)
+            launch_kill(&c->agents[i], SIGKILL);
+        c->abandon_at = c->abandon_at ? c->abandon_at : deadline_in_ms(1000);
+    }
+    return c->abandon_at && deadline_passed(c->abandon_at);
+}
+
+static void on_tick(void *arg)
+{
+    struct coordinator *c = arg;
+    coordinator_watch_agents(c);
+    say_phases(c);
+    consider_failure(c);
+    consider_start(c);
+    consider_output(c);
+    if (is_over(c))
+        loop_stop(&c->loop);
+    else
+        loop_timer_start(&c->loop, &c->tick, TICK_MS, on_tick, c);
+}
+
+/* Something changed: tell those who wait for it, and look at it. */
+static void on_news(void *arg)
+{
+    struct coordinator *c = arg;
+    server_wake(c->unix_server);
+    for (int i = 0; i < c->ntcp; i++)
+        server_wake(c->tcp_servers[i]);
+    on_tick(c);
+}
+
+static void on_changed(void *arg)
+{
+    struct coordinator *c = arg;
+    if (!c->news.on)
+        loop_timer_start(&c->loop, &c->news, 0, on_news, c);
+}
+
+static void on_drained(void *arg)
+{
+    struct coordinator *c = arg;
+    if (!printer_full(&c->printer))
+        coordinator_pause(c, false);
+}
+
+static void on_signal(void *arg, uint32_t events)
+{
+    struct coordinator *c = arg;
+    int signo;
+    (void)events;
+    while ((signo = loop_signal_next(&c->signals)) > 0) {
+        if (signo == SIGCHLD) {
+            coordinator_reap(c);
+            continue;
+        }
+        if (c->flushing) {
+            c->flushing = false;
+            continue;
+        }
+        if (signo == SIGINT && ++c->interrupts > 1) {
+            coordinator_say(c, 0, "killing all ranks");
+            if (c->roster.first < 0 && !c->reason[0])
+                snprintf(c->reason, sizeof(c->reason), "interrupted twice");
+            stop(c, "interrupted twice", 0);
+            continue;
+        }
+        bool program = signo == SIGUSR1 || signo == SIGUSR2; /* an everyday message to it */
+        coordinator_say(c, program ? 1 : 0, "signal %d (SIG%s) goes to all ranks%s", signo,
+                        sigabbrev_np(signo), signo == SIGINT ? "; once more kills them" : "");
+        c->signaled = true;
+        roster_signal(&c->roster, signo);
+        on_changed(c);
+    }
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static int take_signals(struct coordinator *c, struct err *err)
+{
+    const int forwarded[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
+        sigaddset(&set, forwarded[i]);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTSTP, SIG_IGN); /* agents would take a stopped hvdrun for a dead one */
+    int rc = loop_signals_start(&c->loop, &c->signals, &set, on_signal, c);
+    return rc < 0 ? err_sys(err, -rc, "signalfd") : 0;
+}
+
+/* What to tell the user, and the exit code. */
+static int verdict(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    char text[1024];
+    if (c->reason[0]) {
+        coordinator_say(c, 0, "%s", c->reason);
+        return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
+    }
+    if (r->first < 0)
+        return !roster_done(r) ? 1 : c->output_lost;
+    roster_describe_end(r, r->first, text, sizeof(text));
+    coordinator_say(c, 0, "%s", text);
+    if (r->early >= 0 && r->early != r->first) {
+        roster_describe_end(r, r->early, text, sizeof(text));
+        coordinator_say(c, 0, "before that, %s", text);
+    }
+    if (c->absent[0])
+        coordinator_say(c, 0, "before that, %s", c->absent);
+    if (r->ranks[r->first].tail[0]) {
+        coordinator_say(c, 0, "the last lines of its stderr:");
+        char *save, *tail = r->ranks[r->first].tail;
+        for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+            coordinator_say(c, 0, "  %s", line);
+    }
+    return roster_exit_code(r);
+}
+
+/* Everything has ended but whoever reads the output: a signal ends the wait for it. */
+static void flush(struct coordinator *c)
+{
+    printer_finish(&c->printer);
+    c->flushing = true;
+    while (printer_pending(&c->printer) > 0 && c->flushing) {
+        c->loop.stop = false; /* a loop that was stopped hands nothing out */
+        loop_once(&c->loop, 1000);
+    }
+}
+
+int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
+{
+    *c = (struct coordinator){.job = job, .started = clock_ns()};
+    c->service = (struct service){&c->roster, on_changed, c};
+    int code = 1, rc = loop_init(&c->loop);
+    if (rc < 0) {
+        err_sys(err, -rc, "epoll");
+        return 1;
+    }
+    reap_adopt();
+    rc = printer_init(&c->printer, &c->loop, hosts_ranks(&job->hosts), !job->no_prefix,
+                      job->output_dir, on_drained, c, err);
+    if (rc == 0)
+        rc = take_signals(c, err);
+    if (rc == 0)
+        rc = coordinator_open(c, err);
+    if (rc == 0) {
+        coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
+                        c->roster.size, c->roster.nagents, c->unix_path);
+        rc = coordinator_launch(c, err);
+    }
+    if (rc == 0) {
+        on_tick(c);
+        loop_run(&c->loop);
+        flush(c);
+        consider_output(c);
+        code = verdict(c);
+        flush(c);
+    }
+    coordinator_close(c);
+    printer_fini(&c->printer);
+    loop_fini(&c->loop);
+    return code;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator: hvdrun at work: the roster's server, the agents it launched, the ranks' output,
+ * signals, and how it all ends. One thread, one loop. main_hvdrun.c runs it.
+ *
+ * coordinator.c has its life and its decisions, coordinator_open.c what it sets up,
+ * coordinator_agents.c the agents' pipes and ends.
+ */
+#ifndef HVD_AGENT_COORDINATOR_H
+#define HVD_AGENT_COORDINATOR_H
+
+#include <stdbool.h>
+
+#include "agent/job.h"
+#include "agent/launch.h"
+#include "agent/printer.h"
+#include "core/base/loop.h"
+#include "core/member/roster.h"
+#include "core/member/server.h"
+#include "core/member/service.h"
+
+#define COORDINATOR_SERVERS 8
+
+struct coordinator {
+    struct job *job;
+    struct loop loop;
+    struct roster roster;
+    struct service service;
+    struct server *unix_server;
+    struct server *tcp_servers[COORDINATOR_SERVERS];
+    char tcp_addresses[COORDINATOR_SERVERS][64];
+    int ntcp;
+    char *ca_pem;  /* NULL: no other host */
+    char dir[256]; /* private, holds the Unix socket; "": not made */
+    char unix_path[300];
+    char token[65];
+    struct launched *agents; /* [roster.nagents] */
+    int ended;               /* agents that ended, with their pipes */
+    struct printer printer;
+    struct loop_fd signals;
+    struct loop_timer tick, news;
+    uint64_t started, stop_at, kill_at, abandon_at; /* clocks; 0: not set */
+    bool flushing;                                  /* only output is left */
+    bool stopped;                                   /* the roster was told to stop */
+    bool signaled;                                  /* a signal went to the ranks */
+    int interrupts;                                 /* SIGINTs so far */
+    int output_lost;   /* exit code where output could not be written; 0: it could */
+    char absent[1200]; /* which ranks did not come to hvd_init in time; "" */
+    char reason[1024]; /* why the job failed, where no rank is to blame; "" */
+    /* What -v has said: */
+    int said_joined, said_running;
+    uint32_t said_epoch;
+};
+
+/* Runs the job to its end: hvdrun's exit code. err is for what went wrong before ranks ran. */
+int coordinator_run(struct coordinator *c, struct job *job, struct err *err);
+
+/* The job fails for a reason that is no rank's; the first one counts. */
+void coordinator_fail(struct coordinator *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A line of hvdrun's own ("hvdrun: ...") on standard error; with level, only with so many -v. */
+void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* coordinator_open.c */
+int coordinator_open(struct coordinator *c, struct err *err);
+void coordinator_close(struct coordinator *c);
+
+/* coordinator_agents.c */
+int coordinator_launch(struct coordinator *c, struct err *err);
+void coordinator_reap(struct coordinator *c);
+void coordinator_pause(struct coordinator *c, bool pause);
+void coordinator_watch_agents(struct coordinator *c);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator_agents: the agents that hvdrun launched: what comes out of their pipes, how they end.
+ * See coordinator.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/coordinator.h"
+#include "core/base/clock.h"
+
+#define MESSAGES_MAX 16384
+#define SILENT_S     10 /* an agent asks for events every two seconds */
+
+static int index_of(const struct coordinator *c, const struct launched *l)
+{
+    return (int)(l - c->agents);
+}
+
+static void check_ended(struct coordinator *c, struct launched *l);
+
+/* ---- standard output: frames ---------------------------------------------------------------- */
+
+static void take_frames(struct coordinator *c, struct launched *l)
+{
+    struct frame frame;
+    long n = 0;
+    size_t pos = 0;
+    while (!l->bad_frames &&
+           (n = frame_get(l->frames.data + pos, l->frames.len - pos, &frame)) > 0) {
+        printer_put(&c->printer, &frame);
+        pos += (size_t)n;
+    }
+    if (n < 0) {
+        l->bad_frames = true;
+        coordinator_fail(c, "host %s: its shell prints \"%.*s\" where only the agent should",
+                         l->host->name, (int)strcspn((char *)l->frames.data + pos, "\r\n") % 60,
+                         (char *)l->frames.data + pos);
+    }
+    if (l->bad_frames)
+        buf_reset(&l->frames);
+    else
+        buf_consume(&l->frames, pos);
+}
+
+/* One read: bytes, 0 at the end (the descriptor is closed then), -EAGAIN. */
+static ssize_t read_pipe(struct coordinator *c, int *fd, struct loop_fd *lfd, struct buf *dst)
+{
+    uint8_t *room = buf_reserve(dst, 65537);
+    if (!room)
+        return -EAGAIN;
+    ssize_t got = read(*fd, room, 65536);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return -EAGAIN;
+    if (got > 0) {
+        dst->len += (size_t)got;
+        room[got] = '\0'; /* for messages about what is in it */
+        return got;
+    }
+    loop_fd_stop(&c->loop, lfd);
+    close(*fd);
+    *fd = -1;
+    return 0;
+}
+
+static void on_out(void *arg, uint32_t events)
+{
+    struct launched *l = arg;
+    struct coordinator *c = l->owner;
+    (void)events;
+    ssize_t got = read_pipe(c, &l->out, &l->out_lfd, &l->frames);
+    if (got > 0)
+        take_frames(c, l);
+    if (got == 0)
+        check_ended(c, l);
+    if (printer_full(&c->printer))
+        coordinator_pause(c, true);
+}
+
+void coordinator_pause(struct coordinator *c, bool pause)
+{
+    for (int i = 0; i < c->roster.nagents; i++)
+        if (c->agents[i].out >= 0)
+            loop_fd_set(&c->loop, &c->agents[i].out_lfd, pause ? 0 : EPOLLIN);
+}
+
+/* ---- standard error: what the agent or ssh says ---------------------------------------------- */
+
+/* Until the agent has joined its words are kept: the last ones may be why it never will. */
+static void pass_messages(struct coordinator *c, struct launched *l, bool all)
+{
+    size_t n = l->messages.len;
+    if (!l->joined && n < MESSAGES_MAX && !all)
+        return;
+    while (!all && n > 0 && l->messages.data[n - 1] != '\n')
+        n--;
+    if (n > 0)
+        printer_say(&c->printer, (char *)l->messages.data, n);
+    buf_consume(&l->messages, n);
+}
+
+static void on_err(void *arg, uint32_t events)
+{
+    struct launched *l = arg;
+    struct coordinator *c = l->owner;
+    (void)events;
+    ssize_t got = read_pipe(c, &l->err, &l->err_lfd, &l->messages);
+    if (got > 0)
+        pass_messages(c, l, false);
+    if (got == 0)
+        check_ended(c, l);
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+static void describe_end(const struct launched *l, char *dst, size_t size)
+{
+    const char *program = launch_program(l->host);
+    if (WIFSIGNALED(l->status))
+        snprintf(dst, size, "%s was ended by signal %d", program, WTERMSIG(l->status));
+    else
+        snprintf(dst, size, "%s ended with code %d", program, WEXITSTATUS(l->status));
+}
+
+/* Its process and both pipes are gone. */
+static void check_ended(struct coordinator *c, struct launched *l)
+{
+    char how[512], last[512];
+    if (!l->ended || l->out >= 0 || l->err >= 0)
+        return;
+    c->ended++;
+    describe_end(l, how, sizeof(how));
+    launch_last_message(l, last, sizeof(last));
+    if (!l->joined && !c->stopped)
+        coordinator_fail(c, "host %s: %s before its agent joined%s%s", l->host->name, how,
+                         last[0] ? ": " : "", last);
+    else
+        pass_messages(c, l, true);
+    roster_agent_lost(&c->roster, index_of(c, l), how, clock_ns());
+    c->service.changed(c->service.arg);
+}
+
+void coordinator_reap(struct coordinator *c)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (int i = 0; i < c->roster.nagents; i++) {
+            struct launched *l = &c->agents[i];
+            if (l->pid != pid || l->ended)
+                continue;
+            l->ended = true;
+            l->status = status;
+            check_ended(c, l);
+        }
+    }
+}
+
+/* Agents that joined, and agents that fell silent. */
+void coordinator_watch_agents(struct coordinator *c)
+{
+    uint64_t now = clock_ns();
+    for (int i = 0; i < c->roster.nagents; i++) {
+        struct launched *l = &c->agents[i];
+        struct roster_agent *a = &c->roster.agents[i];
+        if (a->joined && !l->joined) {
+            l->joined = true;
+            coordinator_say(
+                c, 1, "the agent on %s (%s, pid %d, %d usable cores) joined after %llu ms", a->host,
+                a->self, a->pid, a->slots, (unsigned long long)((now - c->started) / CLOCK_MS));
+            pass_messages(c, l, false);
+        }
+        if (!a->joined || a->gone || l->ended || now - a->seen < SILENT_S * CLOCK_S)
+            continue;
+        coordinator_say(c, 0, "the agent on %s has been silent for %d s: it is given up", a->host,
+                        SILENT_S);
+        roster_agent_lost(&c->roster, i, "its agent is silent", now);
+        launch_kill(l, SIGKILL);
+        c->service.changed(c->service.arg);
+    }
+}
+
+/* ---- launch --------------------------------------------------------------------------------- */
+
+static bool is_forwarded(const char *variable)
+{
+    const char *const prefixes[] = {"HVD_", "HOROVOD_", "PYTHON"};
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+extern char **environ;
+
+/* What another host gets of the environment: a list to free() (entries are lent), with what the job
+ * sets at its end. */
+static char **remote_environment(const struct coordinator *c)
+{
+    size_t n = 0, nset = strings_count(c->job->env);
+    char **list = calloc(strings_count(environ) + nset + 1, sizeof(*list));
+    for (char **e = environ; list && *e; e++)
+        if (is_forwarded(*e))
+            list[n++] = *e;
+    if (list && nset)
+        memcpy(list + n, c->job->env, nset * sizeof(*list));
+    return list;
+}
+
+static int launch_one(struct coordinator *c, int i, char **remote_env, struct err *err)
+{
+    struct launched *l = &c->agents[i];
+    const struct host *host = &c->job->hosts.list[i];
+    struct agent_config config = {
+        .agent = c->roster.agents[i].uid,
+        .host = c->roster.agents[i].host,
+        .url = c->roster.agents[i].self, /* filled by coordinator_open() */
+        .unix_path = host->local ? c->unix_path : NULL,
+        .ca_pem = host->local ? NULL : c->ca_pem,
+        .token = c->token,
+        .argv = c->job->argv,
+        .env = host->local ? c->job->env : remote_env,
+        .cwd = c->job->cwd,
+        .cwd_may_lack = !host->local,
+        .bind_to = c->job->bind_to,
+        .report_bindings = c->job->report_bindings,
+        .start_timeout = c->job->start_timeout,
+        .lost_seconds = 5,
+        .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
+    };
+    int rc = launch(l, host, c->job, &config, err);
+    l->owner = c;
+    if (rc == 0)
+        rc = loop_fd_start(&c->loop, &l->out_lfd, l->out, EPOLLIN, on_out, l);
+    if (rc == 0)
+        rc = loop_fd_start(&c->loop, &l->err_lfd, l->err, EPOLLIN, on_err, l);
+    return rc;
+}
+
+int coordinator_launch(struct coordinator *c, struct err *err)
+{
+    int n = c->roster.nagents, rc = 0;
+    char **remote_env = remote_environment(c);
+    c->agents = calloc((size_t)n, sizeof(*c->agents));
+    if (!c->agents || !remote_env)
+        rc = err_set(err, ENOMEM, "no memory for %d agents", n);
+    for (int i = 0; c->agents && i < n; i++)
+        c->agents[i].out = c->agents[i].err = -1;
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = launch_one(c, i, remote_env, err);
+    free(remote_env);
+    return rc;
+}

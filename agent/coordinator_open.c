@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator_open: what hvdrun sets up before agents come: key and token, roster, servers; and how
+ * it is taken down. See coordinator.h.
+ */
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/coordinator.h"
+#include "agent/reap.h"
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/env.h"
+#include "core/base/fd.h"
+#include "core/base/sock.h"
+#include "core/member/authority.h"
+
+static int make_dir(struct coordinator *c, struct err *err)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    if (!base || base[0] != '/' || strlen(base) > 60 || access(base, W_OK | X_OK) < 0)
+        base = "/tmp";
+    char path[sizeof(c->dir)];
+    snprintf(path, sizeof(path), "%s/hvdrun-XXXXXX", base);
+    if (!mkdtemp(path)) /* mode 0700 */
+        return err_sys(err, errno, "a private directory in %s", base);
+    memcpy(c->dir, path, sizeof(path));
+    snprintf(c->unix_path, sizeof(c->unix_path), "%s/sock", c->dir);
+    return 0;
+}
+
+/* The token beside the socket, for this user: curl, hvd-doctor. */
+static int write_token(const struct coordinator *c, struct err *err)
+{
+    char path[sizeof(c->dir) + 16];
+    snprintf(path, sizeof(path), "%s/token", c->dir);
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || fd_write_full(fd, c->token, strlen(c->token), deadline_in_ms(1000)) < 0)
+        return err_sys(err, errno, "%s", path);
+    return 0;
+}
+
+static int make_roster(struct coordinator *c, struct err *err)
+{
+    int n = c->job->hosts.n;
+    uint8_t key[MEMBER_KEY_SIZE], nonce[8];
+    char hex[2 * sizeof(nonce) + 1], job[MEMBER_NAME_MAX];
+    struct roster_host *hosts = calloc((size_t)n, sizeof(*hosts));
+    char(*uids)[64] = calloc((size_t)n, sizeof(*uids));
+    int rc = hosts && uids ? 0 : err_set(err, ENOMEM, "no memory for %d hosts", n);
+    randombytes_buf(key, sizeof(key));
+    randombytes_buf(nonce, sizeof(nonce));
+    sodium_bin2hex(hex, sizeof(hex), nonce, sizeof(nonce));
+    for (int i = 0; i < n && rc == 0; i++) {
+        snprintf(uids[i], sizeof(uids[i]), "agent-%d-%s", i, hex);
+        hosts[i] =
+            (struct roster_host){uids[i], c->job->hosts.list[i].name, c->job->hosts.list[i].nranks};
+    }
+    if (c->job->name)
+        snprintf(job, sizeof(job), "%s", c->job->name);
+    else
+        snprintf(job, sizeof(job), "hvdrun-%s", hex);
+    if (rc == 0)
+        rc = roster_init(&c->roster, job, key, hosts, n, err);
+    sodium_memzero(key, sizeof(key));
+    free(hosts);
+    free(uids);
+    return rc;
+}
+
+static int open_unix(struct coordinator *c, struct err *err)
+{
+    struct server_config config = {.loop = &c->loop,
+                                   .token = c->token,
+                                   .handle = service_handle,
+                                   .arg = &c->service,
+                                   .unix_path = c->unix_path};
+    return server_open(&c->unix_server, &config, err);
+}
+
+/* The address of this machine that routes to a host: its index among the server's addresses. */
+static int address_toward(struct coordinator *c, const char *host, struct err *err)
+{
+    struct sock_addr found[SOCK_MAX_ADDRS];
+    size_t n = 0;
+    char text[SOCK_TEXT_MAX], bare[SOCK_TEXT_MAX];
+    int rc = sock_candidates(env_get("IFACE"), strchr(host, '@') ? strchr(host, '@') + 1 : host,
+                             found, &n, err);
+    if (rc < 0)
+        return err_prefix(err, "where to listen for host %s", host);
+    found[0].port = 0;
+    sock_text(&found[0], text);
+    /* Without the brackets of an IPv6 address. */
+    snprintf(bare, sizeof(bare), "%s", text + (text[0] == '['));
+    bare[strcspn(bare, "]")] = '\0';
+    for (int i = 0; i < c->ntcp; i++)
+        if (strcmp(c->tcp_addresses[i], bare) == 0)
+            return i;
+    if (c->ntcp == COORDINATOR_SERVERS)
+        return err_set(err, ENOSPC,
+                       "the hosts are reached over more than %d addresses: set "
+                       "HVD_IFACE",
+                       COORDINATOR_SERVERS);
+    snprintf(c->tcp_addresses[c->ntcp], sizeof(c->tcp_addresses[0]), "%s", bare);
+    return c->ntcp++;
+}
+
+static int open_tcp(struct coordinator *c, const struct authority *authority, int i,
+                    struct err *err)
+{
+    struct server_config config = {.loop = &c->loop,
+                                   .token = c->token,
+                                   .handle = service_handle,
+                                   .arg = &c->service,
+                                   .address = c->tcp_addresses[i],
+                                   .cert_pem = authority->cert_pem,
+                                   .key_pem = authority->key_pem};
+    int rc = server_open(&c->tcp_servers[i], &config, err);
+    if (rc == 0)
+        coordinator_say(c, 1, "listening for agents on %s port %d", c->tcp_addresses[i],
+                        server_port(c->tcp_servers[i]));
+    return rc;
+}
+
+/* Where each agent finds this process: a Unix socket here, TLS from elsewhere. */
+static void set_url(struct coordinator *c, struct roster_agent *a, int address)
+{
+    if (address < 0) {
+        snprintf(a->self, sizeof(a->self), "http://hvdrun");
+        return;
+    }
+    const char *ip = c->tcp_addresses[address];
+    bool v6 = strchr(ip, ':') != NULL;
+    snprintf(a->self, sizeof(a->self), "https://%s%s%s:%d", v6 ? "[" : "", ip, v6 ? "]" : "",
+             server_port(c->tcp_servers[address]));
+}
+
+/* Only where there are other hosts: a CA for this job, and a listener on each address that routes
+ * to some of them. */
+static int open_servers(struct coordinator *c, int *addresses, struct err *err)
+{
+    struct authority authority = {0};
+    const char *list[COORDINATOR_SERVERS];
+    int rc = 0;
+    for (int i = 0; i < c->roster.nagents && rc == 0; i++) {
+        const struct host *host = &c->job->hosts.list[i];
+        addresses[i] = host->local ? -1 : address_toward(c, host->name, err);
+        rc = !host->local && addresses[i] < 0 ? addresses[i] : 0;
+    }
+    for (int i = 0; i < c->ntcp; i++)
+        list[i] = c->tcp_addresses[i];
+    int wanted = c->ntcp;
+    c->ntcp = 0;
+    if (rc == 0 && wanted > 0)
+        rc = authority_create(&authority, c->roster.job, list, wanted, err);
+    for (; c->ntcp < wanted && rc == 0; c->ntcp += rc == 0)
+        rc = open_tcp(c, &authority, c->ntcp, err);
+    for (int i = 0; i < c->roster.nagents && rc == 0; i++)
+        set_url(c, &c->roster.agents[i], addresses[i]);
+    c->ca_pem = TAKE(authority.ca_pem);
+    authority_fini(&authority);
+    return rc;
+}
+
+int coordinator_open(struct coordinator *c, struct err *err)
+{
+    uint8_t token[32];
+    randombytes_buf(token, sizeof(token));
+    sodium_bin2hex(c->token, sizeof(c->token), token, sizeof(token));
+    sodium_memzero(token, sizeof(token));
+    int rc = make_roster(c, err);
+    if (rc == 0)
+        rc = make_dir(c, err);
+    if (rc == 0)
+        rc = write_token(c, err);
+    if (rc == 0)
+        rc = open_unix(c, err);
+    int *addresses = rc == 0 ? calloc((size_t)c->roster.nagents, sizeof(int)) : NULL;
+    if (rc == 0)
+        rc = addresses ? open_servers(c, addresses, err) : err_set(err, ENOMEM, "no memory");
+    free(addresses);
+    return rc;
+}
+
+void coordinator_close(struct coordinator *c)
+{
+    for (int i = 0; c->agents && i < c->roster.nagents; i++) {
+        launch_kill(&c->agents[i], SIGKILL);
+        launch_fini(&c->agents[i], &c->loop);
+    }
+    /* Ranks of an agent that was killed are children of this process now. */
+    reap_rest(500);
+    server_close(c->unix_server);
+    for (int i = 0; i < c->ntcp; i++)
+        server_close(c->tcp_servers[i]);
+    if (c->dir[0]) {
+        char path[sizeof(c->dir) + 16];
+        snprintf(path, sizeof(path), "%s/token", c->dir);
+        unlink(path);
+        rmdir(c->dir);
+    }
+    loop_timer_stop(&c->loop, &c->tick);
+    loop_timer_stop(&c->loop, &c->news);
+    loop_fd_stop(&c->loop, &c->signals);
+    free(c->agents);
+    free(c->ca_pem);
+    sodium_memzero(c->token, sizeof(c->token));
+    roster_fini(&c->roster);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * frames: what ranks print, on its way from an agent's standard output to hvdrun.
+ *
+ * A frame is {u32 magic, u32 rank, u16 stream, u16 length}, little endian, then the bytes.
+ * Something else in between (a login shell that prints) is found by the magic.
+ */
+#ifndef HVD_AGENT_FRAMES_H
+#define HVD_AGENT_FRAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+#define FRAME_MAGIC 0x4f445648u /* "HVDO" */
+#define FRAME_HEAD  12
+#define FRAME_MAX   65535
+
+enum frame_stream { FRAME_STDOUT, FRAME_STDERR, FRAME_STREAMS };
+
+struct frame {
+    uint32_t rank;
+    enum frame_stream stream;
+    const uint8_t *data; /* inside the buffer it was read from */
+    size_t len;
+};
+
+/* n <= FRAME_MAX. */
+void frame_put(struct buf *dst, uint32_t rank, enum frame_stream stream, const void *data,
+               size_t n);
+
+/* The frame at the start of [data, n): its whole length in bytes, 0: not all of it is here,
+ * -EPROTO: something else. */
+long frame_get(const uint8_t *data, size_t n, struct frame *ret);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job: see job.h.
+ */
+#include "agent/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+
+#define START_TIMEOUT_S 30
+
+void job_init(struct job *job)
+{
+    *job = (struct job){.start_timeout = START_TIMEOUT_S};
+}
+
+void job_fini(struct job *job)
+{
+    hosts_fini(&job->hosts);
+    strings_free(job->argv);
+    strings_free(job->env);
+    free(job->name);
+    free(job->cwd);
+    free(job->output_dir);
+    free(job->ssh_identity);
+    *job = (struct job){0};
+}
+
+int job_setenv(struct job *job, const char *name, const char *value)
+{
+    char *entry;
+    size_t n = strings_count(job->env), len = strlen(name);
+    if (asprintf(&entry, "%s=%s", name, value) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(job->env[i], entry, len + 1) == 0) {
+            free(job->env[i]);
+            job->env[i] = entry;
+            return 0;
+        }
+    }
+    char **grown = realloc(job->env, (n + 2) * sizeof(*grown));
+    if (!grown) {
+        free(entry);
+        return -ENOMEM;
+    }
+    grown[n] = entry;
+    grown[n + 1] = NULL;
+    job->env = grown;
+    return 0;
+}
+
+char *job_absolute(const char *path)
+{
+    char *joined;
+    if (path[0] == '/')
+        return strdup(path);
+    auto_free char *cwd = getcwd(NULL, 0);
+    return cwd && asprintf(&joined, "%s/%s", cwd, path) >= 0 ? joined : NULL;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job: what hvdrun is asked to run, from its command line or a job file. Owned by main.
+ */
+#ifndef HVD_AGENT_JOB_H
+#define HVD_AGENT_JOB_H
+
+#include <stdbool.h>
+
+#include "agent/config.h"
+#include "agent/hosts.h"
+
+struct job {
+    char *name;
+    int np; /* 0: not said */
+    struct hosts hosts;
+    char **argv;
+    char **env;        /* "NAME=value" for every rank: -x, options that stand for settings */
+    char *cwd;         /* NULL: where hvdrun was started */
+    char *output_dir;  /* NULL: none */
+    int start_timeout; /* seconds */
+    enum bind_to bind_to;
+    bool report_bindings;
+    bool no_prefix;
+    int verbose;
+    int ssh_port;       /* 0: ssh's own */
+    char *ssh_identity; /* NULL: ssh's own */
+};
+
+void job_init(struct job *job);
+void job_fini(struct job *job);
+
+/* Adds or replaces NAME=value. -ENOMEM. */
+int job_setenv(struct job *job, const char *name, const char *value);
+
+/* An absolute path: relative ones are so to the current directory. NULL: out of memory. */
+char *job_absolute(const char *path);
+
+#endif

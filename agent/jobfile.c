@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jobfile: see jobfile.h. libyaml's documents: a field's path goes with its node, for messages.
+ */
+#include "agent/jobfile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "agent/expand.h"
+#include "core/base/cleanup.h"
+#include "core/base/fd.h"
+#include "core/member/protocol.h"
+
+#define FILE_MAX (1u << 20)
+
+struct reading {
+    const char *path; /* of the file */
+    yaml_document_t doc;
+    char *ignored;
+    size_t size;
+    size_t ngiven; /* entries of the job's env that are not the file's: they win */
+};
+
+static int fail(const struct reading *r, const yaml_node_t *node, const char *field,
+                const char *what, struct err *err)
+{
+    return err_set(err, EINVAL, "%s:%zu: %s: %s", r->path, node ? node->start_mark.line + 1 : 1,
+                   field, what);
+}
+
+/* "image" to the list of what is ignored, once. */
+static void ignore(struct reading *r, const char *name)
+{
+    if (!*name)
+        name = "\"\""; /* a key may be empty; the search below would stand still */
+    size_t len = strlen(r->ignored), n = strlen(name);
+    for (char *p = r->ignored; (p = strstr(p, name)); p += n)
+        if ((p == r->ignored || p[-1] == ' ') && (!p[n] || p[n] == ','))
+            return;
+    snprintf(r->ignored + len, r->size - len, "%s%s", len ? ", " : "", name);
+}
+
+/* Calls take for each pair of a mapping. */
+typedef int pair_f(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                   struct err *err);
+
+static int each_pair(struct reading *r, struct job *job, yaml_node_t *node, const char *field,
+                     pair_f *take, struct err *err)
+{
+    if (!node || node->type != YAML_MAPPING_NODE)
+        return fail(r, node, field, "want a mapping", err);
+    for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top;
+         p++) {
+        yaml_node_t *key = yaml_document_get_node(&r->doc, p->key);
+        yaml_node_t *value = yaml_document_get_node(&r->doc, p->value);
+        if (key->type != YAML_SCALAR_NODE)
+            return fail(r, key, field, "a key that is no word", err);
+        for (yaml_node_pair_t *q = node->data.mapping.pairs.start; q < p; q++) {
+            yaml_node_t *before = yaml_document_get_node(&r->doc, q->key);
+            if (strcmp((char *)before->data.scalar.value, (char *)key->data.scalar.value) == 0)
+                return fail(r, key, (char *)key->data.scalar.value, "given twice", err);
+        }
+        int rc = take(r, job, (char *)key->data.scalar.value, value, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* A scalar's text without a NUL in it. */
+static int text_of(const struct reading *r, const yaml_node_t *node, const char *field,
+                   const char **ret, struct err *err)
+{
+    if (node->type != YAML_SCALAR_NODE)
+        return fail(r, node, field, "want a text", err);
+    if (strlen((char *)node->data.scalar.value) != node->data.scalar.length)
+        return fail(r, node, field, "a NUL in it", err);
+    *ret = (char *)node->data.scalar.value;
+    return 0;
+}
+
+static int number_of(const struct reading *r, const yaml_node_t *node, const char *field, int *ret,
+                     struct err *err)
+{
+    const char *text;
+    char *end, what[96];
+    int rc = text_of(r, node, field, &text, err);
+    if (rc < 0)
+        return rc;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end || n < 1 || n > MEMBER_RANKS_MAX) {
+        snprintf(what, sizeof(what), "\"%.40s\": want an integer from 1 to %d", text,
+                 MEMBER_RANKS_MAX);
+        return fail(r, node, field, what, err);
+    }
+    *ret = (int)n;
+    return 0;
+}
+
+/* Appends a list of texts to argv. */
+static int add_words(struct reading *r, struct job *job, yaml_node_t *node, const char *field,
+                     struct err *err)
+{
+    if (node->type != YAML_SEQUENCE_NODE)
+        return fail(r, node, field, "want a list of texts", err);
+    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top;
+         i++) {
+        yaml_node_t *item = yaml_document_get_node(&r->doc, *i);
+        const char *text;
+        int rc = text_of(r, item, field, &text, err);
+        if (rc < 0)
+            return rc;
+        size_t n = strings_count(job->argv);
+        char **grown = realloc(job->argv, (n + 2) * sizeof(*grown));
+        if (!grown)
+            return err_set(err, ENOMEM, "no memory");
+        job->argv = grown;
+        grown[n] = expand(text, job->env);
+        grown[n + 1] = NULL;
+        if (!grown[n])
+            return err_set(err, ENOMEM, "no memory");
+    }
+    return 0;
+}
+
+static int copy_text(struct reading *r, yaml_node_t *node, const char *field, char **dst,
+                     struct err *err)
+{
+    const char *text = "";
+    int rc = text_of(r, node, field, &text, err);
+    if (rc < 0 || *dst || !*text) /* nothing after the colon: as if it were not there */
+        return rc;
+    *dst = strdup(text);
+    return *dst ? 0 : err_set(err, ENOMEM, "no memory");
+}
+
+/* ---- the parts of a manifest ---------------------------------------------------------------- */
+
+static yaml_node_t *find(struct reading *r, yaml_node_t *map, const char *key)
+{
+    if (!map || map->type != YAML_MAPPING_NODE)
+        return NULL;
+    for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
+         p++) {
+        yaml_node_t *k = yaml_document_get_node(&r->doc, p->key);
+        if (k->type == YAML_SCALAR_NODE && strcmp((char *)k->data.scalar.value, key) == 0)
+            return yaml_document_get_node(&r->doc, p->value);
+    }
+    return NULL;
+}
+
+/* One variable of the container; what the command line has set (-x) stays. */
+static int set_variable(const struct reading *r, struct job *job, const char *name,
+                        const char *value)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < r->ngiven; i++)
+        if (strncmp(job->env[i], name, n) == 0 && job->env[i][n] == '=')
+            return 0;
+    auto_free char *expanded = expand(value, job->env);
+    return expanded ? job_setenv(job, name, expanded) : -ENOMEM;
+}
+
+static int take_env(struct reading *r, struct job *job, yaml_node_t *list, struct err *err)
+{
+    const char *field = "spec.template.spec.containers[0].env", *name, *value = "";
+    if (list->type != YAML_SEQUENCE_NODE)
+        return fail(r, list, field, "want a list of name and value", err);
+    for (yaml_node_item_t *i = list->data.sequence.items.start; i < list->data.sequence.items.top;
+         i++) {
+        yaml_node_t *item = yaml_document_get_node(&r->doc, *i);
+        yaml_node_t *name_node = find(r, item, "name"), *value_node = find(r, item, "value");
+        if (!name_node)
+            return fail(r, item, field, "an entry without name", err);
+        int rc = text_of(r, name_node, field, &name, err);
+        if (rc == 0 && (!*name || strchr(name, '=')))
+            rc = fail(r, name_node, field, "not a name of a variable", err);
+        if (rc == 0 && value_node)
+            rc = text_of(r, value_node, field, &value, err);
+        if (rc < 0)
+            return rc;
+        if (find(r, item, "valueFrom")) {
+            ignore(r, "env.valueFrom");
+            continue;
+        }
+        rc = set_variable(r, job, name, value_node ? value : "");
+        if (rc < 0)
+            return err_sys(err, -rc, "%s", r->path);
+    }
+    return 0;
+}
+
+static int take_container(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                          struct err *err)
+{
+    if (strcmp(key, "env") == 0)
+        return take_env(r, job, value, err);
+    if (strcmp(key, "workingDir") == 0)
+        return copy_text(r, value, "spec.template.spec.containers[0].workingDir", &job->cwd, err);
+    if (strcmp(key, "command") != 0 && strcmp(key, "args") != 0 && strcmp(key, "name") != 0)
+        ignore(r, key);
+    return 0;
+}
+
+static int take_pod_spec(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                         struct err *err)
+{
+    const char *field = "spec.template.spec.containers";
+    if (strcmp(key, "containers") != 0) {
+        ignore(r, key);
+        return 0;
+    }
+    if (value->type != YAML_SEQUENCE_NODE ||
+        value->data.sequence.items.start == value->data.sequence.items.top)
+        return fail(r, value, field, "want a list with a container", err);
+    if (value->data.sequence.items.top - value->data.sequence.items.start > 1)
+        ignore(r, "containers after the first");
+    yaml_node_t *first = yaml_document_get_node(&r->doc, *value->data.sequence.items.start);
+    /* In this order, whatever the order in the file. */
+    yaml_node_t *command = find(r, first, "command"), *args = find(r, first, "args");
+    int rc = each_pair(r, job, first, "spec.template.spec.containers[0]", take_container, err);
+    if (rc == 0 && !command)
+        rc = fail(r, first, "spec.template.spec.containers[0].command",
+                  "missing (an image's own command is not known here)", err);
+    if (rc == 0)
+        rc = add_words(r, job, command, "spec.template.spec.containers[0].command", err);
+    if (rc == 0 && args)
+        rc = add_words(r, job, args, "spec.template.spec.containers[0].args", err);
+    if (rc == 0 && !job->argv)
+        rc = fail(r, command, "spec.template.spec.containers[0].command", "empty", err);
+    return rc;
+}
+
+static int take_template(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                         struct err *err)
+{
+    if (strcmp(key, "spec") == 0)
+        return each_pair(r, job, value, "spec.template.spec", take_pod_spec, err);
+    ignore(r, "template.metadata");
+    return 0;
+}
+
+static int take_spec(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                     struct err *err)
+{
+    if (strcmp(key, "template") == 0)
+        return each_pair(r, job, value, "spec.template", take_template, err);
+    if (strcmp(key, "workers") != 0 && strcmp(key, "slotsPerWorker") != 0)
+        ignore(r, key);
+    return 0;
+}
+
+static int take_metadata(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                         struct err *err)
+{
+    if (strcmp(key, "name") == 0)
+        return copy_text(r, value, "metadata.name", &job->name, err);
+    return 0; /* labels, annotations, namespace: no meaning, no loss */
+}
+
+static int take_top(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                    struct err *err)
+{
+    if (strcmp(key, "metadata") == 0)
+        return each_pair(r, job, value, "metadata", take_metadata, err);
+    if (strcmp(key, "spec") == 0)
+        return each_pair(r, job, value, "spec", take_spec, err);
+    if (strcmp(key, "apiVersion") != 0 && strcmp(key, "kind") != 0)
+        ignore(r, key);
+    return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static int expect_text(struct reading *r, yaml_node_t *root, const char *key, const char *want,
+                       struct err *err)
+{
+    yaml_node_t *node = find(r, root, key);
+    char what[128];
+    if (node && node->type == YAML_SCALAR_NODE &&
+        strcmp((char *)node->data.scalar.value, want) == 0)
+        return 0;
+    snprintf(what, sizeof(what), "want %s", want);
+    return fail(r, node ? node : root, key, what, err);
+}
+
+static int read_document(struct reading *r, struct job *job, struct err *err)
+{
+    yaml_node_t *root = yaml_document_get_root_node(&r->doc);
+    int workers = 1, slots = 1;
+    if (!root)
+        return fail(r, NULL, "HvdJob", "the file is empty", err);
+    int rc = expect_text(r, root, "apiVersion", "hvd.dev/v1alpha1", err);
+    rc = rc < 0 ? rc : expect_text(r, root, "kind", "HvdJob", err);
+    rc = rc < 0 ? rc : each_pair(r, job, root, "HvdJob", take_top, err);
+    if (rc < 0)
+        return rc;
+    yaml_node_t *spec = find(r, root, "spec"), *node;
+    if ((node = find(r, spec, "workers")))
+        rc = number_of(r, node, "spec.workers", &workers, err);
+    if (rc == 0 && (node = find(r, spec, "slotsPerWorker")))
+        rc = number_of(r, node, "spec.slotsPerWorker", &slots, err);
+    if (rc == 0 && slots > MEMBER_RANKS_MAX / workers)
+        rc = fail(r, spec, "spec", "too many ranks", err);
+    if (rc == 0 && !job->argv)
+        rc = fail(r, spec ? spec : root, "spec.template.spec.containers", "missing", err);
+    if (rc == 0 && job->np == 0)
+        job->np = workers * slots;
+    return rc;
+}
+
+int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t size, struct err *err)
+{
+    struct reading r = {
+        .path = path, .ignored = ret_ignored, .size = size, .ngiven = strings_count(job->env)};
+    yaml_parser_t parser;
+    auto_free char *text = NULL;
+    size_t len;
+    ret_ignored[0] = '\0';
+    int rc = fd_read_file(path, FILE_MAX, &text, &len);
+    if (rc < 0)
+        return err_sys(err, -rc, "job file %s", path);
+    if (!yaml_parser_initialize(&parser))
+        return err_set(err, ENOMEM, "no memory");
+    yaml_parser_set_input_string(&parser, (unsigned char *)text, len);
+    if (!yaml_parser_load(&parser, &r.doc)) {
+        rc = err_set(err, EINVAL, "%s:%zu: %s", path, parser.problem_mark.line + 1,
+                     parser.problem ? parser.problem : "not YAML");
+    } else {
+        rc = read_document(&r, job, err);
+        yaml_document_delete(&r.doc);
+    }
+    yaml_parser_delete(&parser);
+    return rc;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch: starts an agent, here or on another host, and holds its pipes. Used by hvdrun's
+ * coordinator on its loop, one thread.
+ */
+#ifndef HVD_AGENT_LAUNCH_H
+#define HVD_AGENT_LAUNCH_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "agent/config.h"
+#include "agent/hosts.h"
+#include "agent/job.h"
+#include "core/base/buf.h"
+#include "core/base/loop.h"
+
+struct launched {
+    const struct host *host;
+    pid_t pid; /* of the agent, or of ssh; 0: none */
+    bool ended;
+    int status;   /* of its end, as wait gives it */
+    int out, err; /* read ends, -1: closed */
+    struct loop_fd out_lfd, err_lfd;
+    struct buf frames;   /* read, not yet whole */
+    struct buf messages; /* what it says on stderr until it has joined */
+    bool bad_frames;
+    bool joined;
+    void *owner;
+};
+
+/* Starts it in a session of its own (a terminal's signals are for hvdrun alone), with config on its
+ * standard input. How another host is reached: HVD_RSH_AGENT, else ssh with the job's options. */
+int launch(struct launched *l, const struct host *host, const struct job *job,
+           const struct agent_config *config, struct err *err);
+
+/* "hvd-agent", "ssh", or what HVD_RSH_AGENT names: what was started. */
+const char *launch_program(const struct host *host);
+
+/* The last line that it said on stderr, without newline; "" when it said nothing. */
+void launch_last_message(const struct launched *l, char *dst, size_t size);
+
+/* Kills what was started (the agent itself, or ssh). */
+void launch_kill(struct launched *l, int signo);
+
+void launch_fini(struct launched *l, struct loop *loop);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hvd-agent: one a host; hvdrun starts it, here or over ssh, with its configuration on standard
+ * input. Standard output carries the ranks' output in frames (frames.h).
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/include/hvd.h"
+
+#define CONFIG_MAX    (16u << 20)
+#define CONFIG_WAIT_S 30
+
+static const char usage[] =
+    "usage: hvd-agent < configuration\n"
+    "\n"
+    "Starts and watches the ranks of one host. hvdrun runs it; it reads its configuration (JSON)\n"
+    "from standard input and writes what its ranks print to standard output, in frames.\n"
+    "\n"
+    "  --help      this text\n"
+    "  --version   the version\n";
+
+/* All of standard input, within a time. */
+static int read_input(struct buf *dst, struct err *err)
+{
+    uint64_t deadline = deadline_in_ms(CONFIG_WAIT_S * 1000);
+    for (;;) {
+        struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (poll(&p, 1, deadline_poll_ms(deadline)) == 0)
+            return err_set(err, ETIMEDOUT, "no configuration on standard input within %d s",
+                           CONFIG_WAIT_S);
+        uint8_t *room = buf_reserve(dst, 65536);
+        if (!room || dst->len > CONFIG_MAX)
+            return err_set(err, EFBIG, "the configuration on standard input is too long");
+        ssize_t got = read(STDIN_FILENO, room, 65536);
+        if (got < 0 && errno != EINTR)
+            return err_sys(err, errno, "standard input");
+        if (got == 0)
+            return 0;
+        dst->len += got > 0 ? (size_t)got : 0;
+    }
+}
+
+static int read_config(struct agent_config *ret, struct err *err)
+{
+    struct buf text = {0};
+    int rc = read_input(&text, err);
+    if (rc == 0)
+        rc = config_read((const char *)text.data, text.len, ret, err);
+    if (text.data)
+        sodium_memzero(text.data, text.len);
+    buf_fini(&text);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct agent_config config;
+    struct agent agent;
+    struct err err = {0};
+    if (argc > 1) {
+        bool help = strcmp(argv[1], "--help") == 0, version = strcmp(argv[1], "--version") == 0;
+        fputs(help ? usage : version ? "hvd-agent " HVD_VERSION "\n" : "", stdout);
+        if (!help && !version)
+            fprintf(stderr, "hvd-agent: unknown argument \"%s\"; see --help\n", argv[1]);
+        return help || version ? 0 : 2;
+    }
+    log_set_tag("hvd-agent");
+    if (sodium_init() < 0) {
+        log_error("libsodium did not start");
+        return 1;
+    }
+    int rc = read_config(&config, &err);
+    if (rc == 0) {
+        char tag[MEMBER_NAME_MAX + 16];
+        snprintf(tag, sizeof(tag), "hvd-agent[%s]", config.host);
+        log_set_tag(tag);
+        if (config.verbose)
+            log_set_level(config.verbose > 1 ? LOG_DEBUG : LOG_INFO);
+        rc = agent_run(&agent, &config, &err);
+    }
+    if (rc < 0)
+        log_error("%s", err_text(&err));
+    return rc < 0;
+}

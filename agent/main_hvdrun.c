@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hvdrun: runs a command on many ranks. What it does is in coordinator.c.
+ */
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/checkbuild.h"
+#include "agent/coordinator.h"
+#include "agent/jobfile.h"
+#include "agent/options.h"
+#include "core/base/log.h"
+#include "core/include/hvd.h"
+#include "core/member/rank_state.h"
+
+static int explain_states(void)
+{
+    size_t n;
+    const struct rank_row *rows = rank_rows(&n);
+    printf("%-10s %-12s %-10s %s\n", "state", "event", "next", "action");
+    for (size_t i = 0; i < n; i++)
+        printf("%-10s %-12s %-10s %s\n", rank_state_name(rows[i].state),
+               rank_event_name(rows[i].event), rank_state_name(rows[i].next),
+               rank_action_name(rows[i].action));
+    return 0;
+}
+
+static int prepare(struct options *options, struct err *err)
+{
+    struct job *job = &options->job;
+    char ignored[512];
+    int rc = 0;
+    if (options->job_file) {
+        rc = jobfile_read(job, options->job_file, ignored, sizeof(ignored), err);
+        if (rc == 0 && ignored[0])
+            fprintf(stderr, "hvdrun: %s: for a cluster, ignored here: %s\n", options->job_file,
+                    ignored);
+    }
+    if (rc == 0)
+        rc = hosts_assign(&job->hosts, job->np, err);
+    if (rc == 0 && !job->cwd) {
+        job->cwd = getcwd(NULL, 0);
+        rc = job->cwd ? 0 : err_sys(err, errno, "the current directory");
+    }
+    return rc;
+}
+
+static int run(struct options *options, struct err *err)
+{
+    struct coordinator c;
+    int rc = prepare(options, err);
+    if (rc < 0)
+        return 2;
+    return coordinator_run(&c, &options->job, err);
+}
+
+/* A descriptor below 3 that is closed would be given to a socket, and written to. */
+static void fill_standard(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
+        continue;
+    if (fd >= 0)
+        close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct err err = {0};
+    int code = 2;
+    fill_standard();
+    log_set_tag("hvdrun");
+    if (sodium_init() < 0) {
+        log_error("libsodium did not start");
+        return 1;
+    }
+    if (options_parse(&options, argc, argv, &err) == 0) {
+        switch (options.what) {
+        case OPTIONS_HELP:
+            options_help();
+            code = 0;
+            break;
+        case OPTIONS_VERSION:
+            printf("hvdrun %s\n", HVD_VERSION);
+            code = 0;
+            break;
+        case OPTIONS_EXPLAIN_STATES:
+            code = explain_states();
+            break;
+        case OPTIONS_CHECK_BUILD:
+            checkbuild_print();
+            code = 0;
+            break;
+        case OPTIONS_RUN:
+            code = run(&options, &err);
+            break;
+        }
+    }
+    if (err.code)
+        fprintf(stderr, "hvdrun: %s\n", err_text(&err));
+    job_fini(&options.job);
+    return code;
+}

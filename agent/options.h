@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: hvdrun's command line: one table of options, which is also its help text.
+ */
+#ifndef HVD_AGENT_OPTIONS_H
+#define HVD_AGENT_OPTIONS_H
+
+#include "agent/job.h"
+
+enum options_what {
+    OPTIONS_RUN,
+    OPTIONS_HELP,
+    OPTIONS_VERSION,
+    OPTIONS_CHECK_BUILD,
+    OPTIONS_EXPLAIN_STATES,
+};
+
+struct options {
+    enum options_what what;
+    struct job job;
+    const char *job_file; /* of argv; NULL: none */
+};
+
+/* Options end at the first word that is none, or at --: the rest is the command. err says what is
+ * wrong with which option. ret->job goes to job_fini() whatever is returned. */
+int options_parse(struct options *ret, int argc, char **argv, struct err *err);
+
+/* The help text, to standard output. */
+void options_help(void);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * printer: see printer.h.
+ */
+#include "agent/printer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+
+#define LINE_MAX_HELD 65536
+#define PARTIAL_MS    500ULL
+
+static const char *const names[FRAME_STREAMS] = {"stdout", "stderr"};
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static int make_dir(const char *path, struct err *err)
+{
+    return mkdir(path, 0777) < 0 && errno != EEXIST ? err_sys(err, errno, "%s", path) : 0;
+}
+
+static int open_files(struct printer *p, const char *dir, struct err *err)
+{
+    char path[4096], last[16];
+    int width = snprintf(last, sizeof(last), "%d", p->nranks - 1), rc = make_dir(dir, err);
+    for (int r = 0; r < p->nranks && rc == 0; r++) {
+        snprintf(path, sizeof(path), "%s/rank.%0*d", dir, width, r);
+        rc = make_dir(path, err);
+        for (int s = 0; s < FRAME_STREAMS && rc == 0; s++) {
+            snprintf(path, sizeof(path), "%s/rank.%0*d/%s", dir, width, r, names[s]);
+            p->streams[r][s].file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            if (p->streams[r][s].file < 0)
+                rc = err_sys(err, errno, "%s", path);
+        }
+    }
+    return rc;
+}
+
+int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
+                 void (*drained)(void *arg), void *arg, struct err *err)
+{
+    *p = (struct printer){.loop = loop, .nranks = nranks, .prefix = prefix};
+    p->streams = calloc((size_t)nranks, sizeof(*p->streams));
+    if (!p->streams)
+        return err_set(err, ENOMEM, "no memory for the output of %d ranks", nranks);
+    for (int r = 0; r < nranks; r++)
+        for (int s = 0; s < FRAME_STREAMS; s++)
+            p->streams[r][s].file = -1;
+    sink_init(&p->sinks[FRAME_STDOUT], loop, STDOUT_FILENO, drained, arg);
+    sink_init(&p->sinks[FRAME_STDERR], loop, STDERR_FILENO, drained, arg);
+    int rc = dir ? open_files(p, dir, err) : 0;
+    if (rc < 0)
+        printer_fini(p);
+    return rc;
+}
+
+void printer_fini(struct printer *p)
+{
+    for (int r = 0; p->streams && r < p->nranks; r++) {
+        for (int s = 0; s < FRAME_STREAMS; s++) {
+            buf_fini(&p->streams[r][s].line);
+            if (p->streams[r][s].file >= 0)
+                close(p->streams[r][s].file);
+        }
+    }
+    free(p->streams);
+    if (p->loop)
+        loop_timer_stop(p->loop, &p->timer);
+    for (int s = 0; s < FRAME_STREAMS; s++)
+        sink_fini(&p->sinks[s]);
+    *p = (struct printer){0};
+}
+
+static void flush(struct printer *p)
+{
+    for (int s = 0; s < FRAME_STREAMS; s++)
+        sink_flush(&p->sinks[s]);
+}
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+/* Somebody else's unfinished line is finished first. */
+static void end_open_line(struct printer *p, int stream, const struct printer_stream *next)
+{
+    if (p->open[stream] && p->open[stream] != next)
+        sink_put(&p->sinks[stream], "\n", 1);
+    if (p->open[stream] != next)
+        p->open[stream] = NULL;
+}
+
+/* Shows bytes of one line; whole: they end with its newline. */
+static void show(struct printer *p, int rank, int stream, const uint8_t *data, size_t n, bool whole)
+{
+    struct printer_stream *st = &p->streams[rank][stream];
+    struct sink *sink = &p->sinks[stream];
+    char head[48];
+    end_open_line(p, stream, st);
+    if (p->prefix && p->open[stream] != st)
+        sink_put(sink, head,
+                 (size_t)snprintf(head, sizeof(head), "[%d]<%s>:", rank, names[stream]));
+    sink_put(sink, data, n);
+    p->open[stream] = whole ? NULL : st;
+}
+
+static void show_held(struct printer *p, int rank, int stream)
+{
+    struct printer_stream *st = &p->streams[rank][stream];
+    if (st->line.len > 0)
+        show(p, rank, stream, st->line.data, st->line.len, false);
+    buf_reset(&st->line);
+}
+
+/* Unfinished lines that nothing was added to for a while, a prompt or a progress bar, are shown as
+ * they are; where output only waits for whoever reads it they are left alone. */
+static void on_timer(void *arg)
+{
+    struct printer *p = arg;
+    uint64_t now = clock_ns();
+    bool again = false;
+    for (int r = 0; r < p->nranks; r++) {
+        for (int s = 0; s < FRAME_STREAMS; s++) {
+            if (sink_pending(&p->sinks[s]) > 0)
+                p->streams[r][s].came = now;
+            else if (now - p->streams[r][s].came >= PARTIAL_MS * CLOCK_MS)
+                show_held(p, r, s);
+            again |= p->streams[r][s].line.len > 0;
+        }
+    }
+    flush(p);
+    if (again)
+        loop_timer_start(p->loop, &p->timer, PARTIAL_MS / 2, on_timer, p);
+}
+
+static void put_lines(struct printer *p, int rank, int stream, const uint8_t *data, size_t n)
+{
+    struct printer_stream *st = &p->streams[rank][stream];
+    st->came = clock_ns();
+    while (n > 0) {
+        const uint8_t *newline = memchr(data, '\n', n);
+        size_t take = newline ? (size_t)(newline + 1 - data) : n;
+        if (newline && st->line.len == 0) {
+            show(p, rank, stream, data, take, true);
+        } else {
+            buf_put(&st->line, data, take);
+            if (newline) {
+                show(p, rank, stream, st->line.data, st->line.len, true);
+                buf_reset(&st->line);
+            }
+        }
+        data += take;
+        n -= take;
+    }
+    if (st->line.len > LINE_MAX_HELD)
+        show_held(p, rank, stream);
+    if (st->line.len > 0 && !p->timer.on)
+        loop_timer_start(p->loop, &p->timer, PARTIAL_MS, on_timer, p);
+}
+
+/* After an error the file stays as it is: a hole in the middle would be worse. */
+static void put_file(struct printer *p, struct printer_stream *st, const struct frame *frame)
+{
+    int rc = fd_write_full(st->file, frame->data, frame->len, deadline_in_ms(5000));
+    if (rc >= 0)
+        return;
+    close(st->file);
+    st->file = -1;
+    if (p->file_error)
+        return;
+    p->file_error = -rc;
+    snprintf(p->file_name, sizeof(p->file_name), "rank.%u/%s", frame->rank, names[frame->stream]);
+}
+
+void printer_put(struct printer *p, const struct frame *frame)
+{
+    if (frame->rank >= (uint32_t)p->nranks)
+        return;
+    struct printer_stream *st = &p->streams[frame->rank][frame->stream];
+    if (st->file >= 0)
+        put_file(p, st, frame);
+    put_lines(p, (int)frame->rank, (int)frame->stream, frame->data, frame->len);
+    flush(p);
+}
+
+void printer_say(struct printer *p, const char *text, size_t n)
+{
+    end_open_line(p, FRAME_STDERR, NULL);
+    sink_put(&p->sinks[FRAME_STDERR], text, n);
+    flush(p);
+}
+
+void printer_finish(struct printer *p)
+{
+    for (int r = 0; r < p->nranks; r++)
+        for (int s = 0; s < FRAME_STREAMS; s++)
+            show_held(p, r, s);
+    for (int s = 0; s < FRAME_STREAMS && p->prefix; s++)
+        end_open_line(p, s, NULL);
+    flush(p);
+}
+
+int printer_lost(struct printer *p, char *dst, size_t size)
+{
+    int error = p->sinks[FRAME_STDOUT].failed;
+    if (error && !p->said) {
+        p->said = true;
+        snprintf(dst, size, "standard output");
+        return error;
+    }
+    error = p->file_error;
+    if (error <= 0)
+        return 0;
+    p->file_error = -1;
+    snprintf(dst, size, "output file %s", p->file_name);
+    return error;
+}
+
+size_t printer_pending(const struct printer *p)
+{
+    return sink_pending(&p->sinks[FRAME_STDOUT]) + sink_pending(&p->sinks[FRAME_STDERR]);
+}
+
+bool printer_full(const struct printer *p)
+{
+    return sink_full(&p->sinks[FRAME_STDOUT]) || sink_full(&p->sinks[FRAME_STDERR]);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * printer: the ranks' output, line by line, behind [rank]<stdout>: on hvdrun's own two streams, and
+ * as it came into files. On hvdrun's loop, one thread.
+ */
+#ifndef HVD_AGENT_PRINTER_H
+#define HVD_AGENT_PRINTER_H
+
+#include <stdbool.h>
+
+#include "agent/frames.h"
+#include "agent/sink.h"
+#include "core/base/err.h"
+
+struct printer_stream {
+    struct buf line; /* what has no newline yet and was not shown */
+    uint64_t came;   /* clock: when the last of it came */
+    int file;        /* -1: none */
+};
+
+struct printer {
+    struct loop *loop;
+    int nranks;
+    bool prefix;
+    struct printer_stream (*streams)[FRAME_STREAMS]; /* [nranks] */
+    struct sink sinks[FRAME_STREAMS];
+    struct printer_stream *open[FRAME_STREAMS]; /* whose line stands unfinished on that sink */
+    struct loop_timer timer;                    /* shows unfinished lines */
+    bool said;                                  /* printer_lost() has told of standard output */
+    int file_error;                             /* errno, told by printer_lost(); -1: told */
+    char file_name[32];                         /* which file it was */
+};
+
+/* dir NULL: no files. drained: a sink that was full is so no longer. */
+int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
+                 void (*drained)(void *arg), void *arg, struct err *err);
+void printer_fini(struct printer *p);
+
+void printer_put(struct printer *p, const struct frame *frame);
+
+/* Lines of hvdrun itself or of an agent, to standard error, with their newline. */
+void printer_say(struct printer *p, const char *text, size_t n);
+
+/* Shows every unfinished line, at the end. */
+void printer_finish(struct printer *p);
+
+/* What could not be written since it was last asked: 0, or an errno (EPIPE: whoever read standard
+ * output is gone) with the name of the output in dst. */
+int printer_lost(struct printer *p, char *dst, size_t size);
+
+/* Bytes that nobody has read yet. */
+size_t printer_pending(const struct printer *p);
+
+bool printer_full(const struct printer *p);
+
+#endif

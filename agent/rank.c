@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rank: see rank.h. Starting the process is in spawn.c.
+ */
+#include "agent/rank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/spawn.h"
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+/* What a rank leaves in its process group gets SIGTERM at once and SIGKILL after this. */
+#define REST_GRACE_MS 1000
+#define POLL_MS       20
+
+static void on_ctl(void *arg, uint32_t events);
+
+int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, void *arg,
+              const struct seat *seat, int *ret_child_fd, struct err *err)
+{
+    int pair[2];
+    *rank = (struct rank){.loop = loop, .ops = ops, .arg = arg, .seat = *seat, .ctl_fd = -1};
+    for (int i = 0; i < FRAME_STREAMS; i++)
+        rank->streams[i] = (struct rank_stream){rank, (enum frame_stream)i, -1, {0}};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(err, errno, "control socket of rank %d", seat->rank);
+    rank->ctl_fd = pair[0];
+    ctl_init(&rank->ctl, pair[0]);
+    int rc = loop_fd_start(loop, &rank->ctl_lfd, pair[0], EPOLLIN, on_ctl, rank);
+    if (rc < 0) {
+        close(pair[1]);
+        return err_sys(err, -rc, "control socket of rank %d", seat->rank);
+    }
+    *ret_child_fd = pair[1];
+    return 0;
+}
+
+/* ---- output --------------------------------------------------------------------------------- */
+
+static void stream_close(struct rank_stream *st)
+{
+    if (st->fd < 0)
+        return;
+    loop_fd_stop(st->rank->loop, &st->lfd);
+    close(st->fd);
+    st->fd = -1;
+}
+
+/* One read; true when there may be more. */
+static bool stream_read(struct rank_stream *st)
+{
+    char data[FRAME_MAX];
+    ssize_t got = read(st->fd, data, sizeof(data));
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (got <= 0) {
+        stream_close(st);
+        return false;
+    }
+    if (st->which == FRAME_STDERR)
+        tail_put(&st->rank->tail, data, (size_t)got);
+    st->rank->ops->output(st->rank->arg, st->rank, st->which, data, (size_t)got);
+    return true;
+}
+
+static void check_gone(struct rank *rank);
+
+static void on_stream(void *arg, uint32_t events)
+{
+    struct rank_stream *st = arg;
+    struct rank *rank = st->rank;
+    (void)events;
+    stream_read(st);
+    if (st->fd < 0)
+        check_gone(rank);
+}
+
+void rank_pause(struct rank *rank, bool pause)
+{
+    for (int i = 0; i < FRAME_STREAMS; i++)
+        if (rank->streams[i].fd >= 0)
+            loop_fd_set(rank->loop, &rank->streams[i].lfd, pause ? 0 : EPOLLIN);
+}
+
+/* ---- control socket ------------------------------------------------------------------------- */
+
+static void ctl_close(struct rank *rank)
+{
+    if (rank->ctl_fd < 0)
+        return;
+    loop_fd_stop(rank->loop, &rank->ctl_lfd);
+    ctl_fini(&rank->ctl);
+    close(rank->ctl_fd);
+    rank->ctl_fd = -1;
+}
+
+/* Hands out all frames that are there. */
+void rank_read_frames(struct rank *rank)
+{
+    while (rank->ctl_fd >= 0) {
+        struct ctl_frame frame = {0};
+        int rc = ctl_recv(&rank->ctl, &frame);
+        if (rc == 1)
+            return;
+        if (rc == 0) {
+            rank->ops->frame(rank->arg, rank, &frame);
+            continue;
+        }
+        if (rc == -EPROTO)
+            log_warn("rank %d: its control socket sent garbage and was closed", rank->seat.rank);
+        ctl_close(rank);
+    }
+}
+
+static void ctl_arm(struct rank *rank, int pending)
+{
+    if (rank->ctl_fd >= 0)
+        loop_fd_set(rank->loop, &rank->ctl_lfd, EPOLLIN | (pending == 1 ? EPOLLOUT : 0u));
+}
+
+static void on_ctl(void *arg, uint32_t events)
+{
+    struct rank *rank = arg;
+    if (events & EPOLLOUT)
+        ctl_arm(rank, ctl_flush(&rank->ctl));
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        rank_read_frames(rank);
+}
+
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, const int *fds,
+               size_t nfds)
+{
+    if (rank->ctl_fd < 0)
+        return;
+    int rc = ctl_send(&rank->ctl, type, body, fds, nfds);
+    if (rc >= 0)
+        rc = ctl_flush(&rank->ctl);
+    if (rc < 0) {
+        /* What it wrote before it closed its end may still wait to be read. */
+        log_debug("rank %d: control socket: %s", rank->seat.rank, strerror(-rc));
+        return;
+    }
+    ctl_arm(rank, rc);
+}
+
+/* ---- end ------------------------------------------------------------------------------------ */
+
+void rank_kill(struct rank *rank, int signo)
+{
+    if (rank->pid > 0 && !rank->gone)
+        kill(-rank->pid, signo);
+}
+
+static bool group_lives(const struct rank *rank)
+{
+    return rank->pid > 0 && (kill(-rank->pid, 0) == 0 || errno == EPERM);
+}
+
+static void on_end_timer(void *arg)
+{
+    struct rank *rank = arg;
+    if (deadline_passed(rank->kill_at)) {
+        rank_kill(rank, SIGKILL);
+        /* Whoever still holds the pipes is in a session of its own: it goes when the agent does. */
+        if (rank->over)
+            for (int i = 0; i < FRAME_STREAMS; i++)
+                stream_close(&rank->streams[i]);
+    }
+    loop_timer_start(rank->loop, &rank->end_timer, POLL_MS, on_end_timer, rank);
+    check_gone(rank);
+}
+
+void rank_end(struct rank *rank, int grace_ms)
+{
+    if (rank->gone || rank->pid <= 0)
+        return;
+    uint64_t kill_at = deadline_in_ms((uint64_t)grace_ms);
+    if (!rank->kill_at)
+        rank_kill(rank, SIGTERM);
+    if (!rank->kill_at || kill_at < rank->kill_at)
+        rank->kill_at = kill_at;
+    loop_timer_start(rank->loop, &rank->end_timer, POLL_MS, on_end_timer, rank);
+}
+
+/* The process has ended; its group and pipes may live on. */
+static void check_gone(struct rank *rank)
+{
+    if (!rank->over || rank->gone)
+        return;
+    for (int i = 0; i < FRAME_STREAMS; i++)
+        if (rank->streams[i].fd >= 0)
+            return;
+    if (group_lives(rank))
+        return;
+    loop_timer_stop(rank->loop, &rank->end_timer);
+    rank->gone = true;
+    rank->ops->closed(rank->arg, rank);
+}
+
+void rank_exited(struct rank *rank, int status)
+{
+    if (rank->over)
+        return;
+    rank->over = true;
+    if (!rank->text[0])
+        rank->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    /* A BYE may wait in the socket, last words in the pipes: they come before the end. Bounded: a
+     * child of the rank may go on writing. */
+    rank_read_frames(rank);
+    loop_fd_stop(rank->loop, &rank->member_lfd);
+    for (int i = 0; i < FRAME_STREAMS; i++)
+        for (int n = 0; n < 64 && rank->streams[i].fd >= 0; n++)
+            if (!stream_read(&rank->streams[i]))
+                break;
+    ctl_close(rank);
+    rank_end(rank, REST_GRACE_MS);
+    rank->ops->exited(rank->arg, rank);
+    check_gone(rank);
+}
+
+void rank_fini(struct rank *rank)
+{
+    loop_timer_stop(rank->loop, &rank->end_timer);
+    loop_fd_stop(rank->loop, &rank->member_lfd);
+    for (int i = 0; i < FRAME_STREAMS; i++)
+        stream_close(&rank->streams[i]);
+    ctl_close(rank);
+    buf_fini(&rank->card);
+}
+
+/* ---- start ---------------------------------------------------------------------------------- */
+
+int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, struct err *err)
+{
+    struct spawned child;
+    auto_close int ctl_fd = child_fd;
+    struct spawn_spec s = {.argv = spec->argv,
+                           .env = spec->env,
+                           .cwd = spec->cwd,
+                           .cpus = spec->cpus,
+                           .keep_fd = ctl_fd};
+    int rc = spawn(&s, &child, err);
+    if (rc < 0)
+        return rc;
+    rank->pid = child.pid;
+    rank->streams[FRAME_STDOUT].fd = child.out;
+    rank->streams[FRAME_STDERR].fd = child.err;
+    for (int i = 0; i < FRAME_STREAMS; i++) {
+        struct rank_stream *st = &rank->streams[i];
+        fd_set_nonblock(st->fd);
+        rc = loop_fd_start(rank->loop, &st->lfd, st->fd, EPOLLIN, on_stream, st);
+        if (rc < 0)
+            return err_sys(err, -rc, "output pipe of rank %d", rank->seat.rank);
+    }
+    if (child.exec_errno) {
+        rank->code = child.exec_code;
+        snprintf(rank->text, sizeof(rank->text), "%s", child.exec_text);
+    }
+    return 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * spawn: see spawn.h. What happens between fork and exec is async-signal-safe.
+ */
+#include "agent/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/env.h"
+#include "core/base/fd.h"
+
+/* Where a child failed. */
+struct failure {
+    int where;
+    int code; /* errno */
+};
+
+enum { FAIL_SETUP, FAIL_CWD, FAIL_EXEC };
+
+static void child_signals(void)
+{
+    /* SIGHUP stays as it is: under nohup it is ignored on purpose. */
+    const int ours[] = {SIGINT, SIGTERM, SIGPIPE, SIGTSTP, SIGCHLD, SIGUSR1, SIGUSR2, SIGQUIT};
+    sigset_t none;
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+        signal(ours[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* A core dump delays the news of a death, and ranks die together: off unless asked for. */
+static void child_core(bool keep_core)
+{
+    struct rlimit core;
+    if (keep_core || getrlimit(RLIMIT_CORE, &core) < 0)
+        return;
+    core.rlim_cur = 0;
+    setrlimit(RLIMIT_CORE, &core);
+}
+
+static _Noreturn void child_fail(int report, int where)
+{
+    struct failure f = {where, errno};
+    ssize_t put = write(report, &f, sizeof(f));
+    (void)put;
+    _exit(where == FAIL_EXEC && (f.code == ENOENT || f.code == ENOTDIR) ? 127 : 126);
+}
+
+static _Noreturn void child_run(const struct spawn_spec *spec, pid_t parent, int out, int err,
+                                int report, bool keep_core)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(126);
+    child_signals();
+    child_core(keep_core);
+    int null = open("/dev/null", O_RDONLY);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+        child_fail(report, FAIL_SETUP);
+    if (null > 2)
+        close(null);
+    if (fcntl(spec->keep_fd, F_SETFD, 0) < 0)
+        child_fail(report, FAIL_SETUP);
+    if (spec->cpus)
+        sched_setaffinity(0, sizeof(*spec->cpus), spec->cpus);
+    if (chdir(spec->cwd) < 0)
+        child_fail(report, FAIL_CWD);
+    execvpe(spec->argv[0], spec->argv, spec->env);
+    child_fail(report, FAIL_EXEC);
+}
+
+static void explain(const struct spawn_spec *spec, const struct failure *f, struct spawned *ret)
+{
+    const char *name = spec->argv[0], *why = strerror(f->code);
+    ret->exec_errno = f->code;
+    ret->exec_code = 126;
+    if (f->where == FAIL_CWD) {
+        snprintf(ret->exec_text, sizeof(ret->exec_text), "cannot enter directory %s: %s", spec->cwd,
+                 why);
+        return;
+    }
+    if (f->where == FAIL_EXEC && (f->code == ENOENT || f->code == ENOTDIR)) {
+        ret->exec_code = 127;
+        if (!strchr(name, '/'))
+            why = "command not found";
+    }
+    snprintf(ret->exec_text, sizeof(ret->exec_text), "cannot run %s: %s", *name ? name : "\"\"",
+             why);
+}
+
+static int make_pipe(int ends[2], struct err *err)
+{
+    return pipe2(ends, O_CLOEXEC) < 0 ? err_sys(err, errno, "pipe for a rank") : 0;
+}
+
+int spawn(const struct spawn_spec *spec, struct spawned *ret, struct err *err)
+{
+    int out[2] = {-1, -1}, errs[2] = {-1, -1}, report[2] = {-1, -1};
+    bool keep_core = false;
+    int rc = env_bool("CORE_DUMPS", false, &keep_core, err);
+    rc = rc < 0 ? rc : make_pipe(out, err);
+    rc = rc < 0 ? rc : make_pipe(errs, err);
+    rc = rc < 0 ? rc : make_pipe(report, err);
+    auto_close int out_r = out[0], out_w = out[1], err_r = errs[0], err_w = errs[1];
+    auto_close int report_r = report[0], report_w = report[1];
+    if (rc < 0)
+        return rc;
+    pid_t parent = getpid(), pid = fork();
+    if (pid < 0)
+        return err_sys(err, errno, "fork");
+    if (pid == 0)
+        child_run(spec, parent, out_w, err_w, report_w, keep_core);
+    setpgid(pid, pid); /* both sides do it: whoever comes first */
+    close(take_fd(&report_w));
+    *ret = (struct spawned){.pid = pid};
+    struct failure f;
+    ssize_t got;
+    do {
+        got = read(report_r, &f, sizeof(f));
+    } while (got < 0 && errno == EINTR);
+    if (got == (ssize_t)sizeof(f))
+        explain(spec, &f, ret);
+    ret->out = take_fd(&out_r);
+    ret->err = take_fd(&err_r);
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl: the frames between a rank and its agent, over one inherited Unix stream socket.
+ *
+ * The agent gives the rank its end as descriptor HVD_AGENT_FD. A frame is {u32 length of body, u16
+ * type, u16 flags (number of descriptors that ride along)}, little endian, then the body. Bodies
+ * are written and read with base/buf.h. The same code serves both ends. Foreign bytes: a frame that
+ * does not parse is -EPROTO and ends the connection.
+ *
+ *   type     direction      body
+ *   HELLO    rank > agent   u16 version, u32 pid, bytes card (to the end)
+ *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, then for each rank:
+ *                           u8 local (same agent as the receiver), u32 length, card
+ *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 from rank (filled by the
+ *                           agent), u16 what, body; with descriptors (memfd, eventfd)
+ *   PROGRESS rank > agent   u64 batches done, u64 bytes, u8 state (1 active, 2 stalled), text
+ *   LOST     agent > rank   u32 rank that is dead, i32 exit code or -signal, text
+ *   BYE      rank > agent   i32 status: hvd_shutdown was called; the end is no failure
+ */
+#ifndef HVD_BASE_CTL_H
+#define HVD_BASE_CTL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/fd.h"
+
+#define CTL_VERSION  1
+#define CTL_BODY_MAX (16u << 20)
+
+enum ctl_type {
+    CTL_HELLO = 1,
+    CTL_ROSTER,
+    CTL_SHARE,
+    CTL_PROGRESS,
+    CTL_LOST,
+    CTL_BYE,
+};
+
+/* One end of the socket with what was read of an unfinished frame. Nonblocking. */
+struct ctl {
+    int fd; /* not owned */
+    struct buf in;
+    int fds[FD_MAX_PASSED];
+    size_t nfds;
+    struct buf out; /* what the socket did not take yet (frames without descriptors) */
+};
+
+struct ctl_frame {
+    uint16_t type;
+    const uint8_t *body; /* inside ctl.in: until the next call */
+    size_t len;
+    int fds[FD_MAX_PASSED]; /* the receiver's to close */
+    size_t nfds;
+};
+
+/* Makes fd nonblocking. Not a byte beyond a frame is read: between two frames another struct ctl
+ * may go on with the same socket. */
+void ctl_init(struct ctl *c, int fd);
+void ctl_fini(struct ctl *c);
+
+/* Sends a frame: at once or from the queue by ctl_flush(). With descriptors the call may block for
+ * the socket buffer up to one second. */
+int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds,
+             size_t nfds);
+
+/* 0: nothing left to send, 1: call again when writable. */
+int ctl_flush(struct ctl *c);
+
+/* 0: a whole frame in *ret; 1: none yet; -ECONNRESET: the other end is gone; -EPROTO. */
+int ctl_recv(struct ctl *c, struct ctl_frame *ret);
+
+/* Waits for a frame until the deadline. */
+int ctl_wait(struct ctl *c, struct ctl_frame *ret, uint64_t deadline);
+
+#endif

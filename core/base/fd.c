@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fd: see fd.h.
+ */
+#include "core/base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+
+int fd_set_nonblock(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+int fd_set_cloexec(int fd, int on)
+{
+    return fcntl(fd, F_SETFD, on ? FD_CLOEXEC : 0) < 0 ? -errno : 0;
+}
+
+static int wait_for(int fd, short events, uint64_t deadline)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    int n = poll(&p, 1, deadline_poll_ms(deadline));
+    if (n < 0 && errno != EINTR)
+        return -errno;
+    return n == 0 && deadline_passed(deadline) ? -ETIMEDOUT : 0;
+}
+
+int fd_read_full(int fd, void *dst, size_t n, uint64_t deadline)
+{
+    char *p = dst;
+    while (n > 0) {
+        int rc = wait_for(fd, POLLIN, deadline);
+        if (rc < 0)
+            return rc;
+        ssize_t got = read(fd, p, n);
+        if (got == 0)
+            return -ECONNRESET;
+        if (got < 0) {
+            if (errno == EINTR || errno == EAGAIN)
+                continue;
+            return -errno;
+        }
+        p += got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+int fd_write_full(int fd, const void *src, size_t n, uint64_t deadline)
+{
+    const char *p = src;
+    while (n > 0) {
+        int rc = wait_for(fd, POLLOUT, deadline);
+        if (rc < 0)
+            return rc;
+        ssize_t put = send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (put < 0 && errno == ENOTSOCK)
+            put = write(fd, p, n);
+        if (put < 0) {
+            if (errno == EINTR || errno == EAGAIN)
+                continue;
+            return -errno;
+        }
+        p += put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+int fd_read_file(const char *path, size_t max, char **ret_text, size_t *ret_len)
+{
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    size_t cap = max < 4096 ? max + 1 : 4096, len = 0;
+    auto_free char *text = malloc(cap + 1);
+    if (!text)
+        return -ENOMEM;
+    for (;;) {
+        ssize_t got = read(fd, text + len, cap - len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        len += (size_t)got;
+        if (len > max)
+            return -EFBIG;
+        if (len == cap) {
+            cap = cap * 2 > max ? max + 1 : cap * 2;
+            char *grown = realloc(text, cap + 1);
+            if (!grown)
+                return -ENOMEM;
+            text = grown;
+        }
+    }
+    text[len] = '\0';
+    *ret_text = TAKE(text);
+    if (ret_len)
+        *ret_len = len;
+    return 0;
+}
+
+ssize_t fd_send(int sock, const void *src, size_t n, const int *fds, size_t nfds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(FD_MAX_PASSED * sizeof(int))];
+    } control;
+    if (nfds > FD_MAX_PASSED)
+        return -EINVAL;
+    struct iovec iov = {.iov_base = (void *)src, .iov_len = n};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (nfds) {
+        memset(&control, 0, sizeof(control));
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
+    }
+    ssize_t put;
+    do {
+        put = sendmsg(sock, &msg, MSG_NOSIGNAL);
+    } while (put < 0 && errno == EINTR);
+    return put < 0 ? -errno : put;
+}
+
+/* Moves what fits into fds, closes the rest; how many came in all. */
+static size_t take_passed(struct msghdr *msg, int *fds, size_t room)
+{
+    size_t came = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++, came++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            if (came < room)
+                fds[came] = fd;
+            else
+                close(fd);
+        }
+    }
+    return came;
+}
+
+ssize_t fd_recv(int sock, void *dst, size_t n, int *fds, size_t *nfds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(FD_MAX_PASSED * sizeof(int))];
+    } control;
+    struct iovec iov = {.iov_base = dst, .iov_len = n};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    ssize_t got;
+    do {
+        got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return -errno;
+    size_t room = nfds ? *nfds : 0;
+    size_t came = take_passed(&msg, fds, room);
+    if (came > room || (msg.msg_flags & MSG_CTRUNC)) {
+        for (size_t i = 0; i < came && i < room; i++)
+            close(fds[i]);
+        /* There is control room for all that fd_send() sends: what is cut met the limit. */
+        return came > room ? -EPROTO : -EMFILE;
+    }
+    if (nfds)
+        *nfds = came;
+    return got;
+}

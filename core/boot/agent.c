@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent: see agent.h. HVD_AGENT_FD is this rank's end of a Unix socket (base/ctl.h); HVD_RANK and
+ * HVD_SIZE are set beside it. The rank says HELLO with its card, the agent answers with the ROSTER
+ * when every agent has every card.
+ *
+ * The descriptor is the process's: it stays open over boot_fini(), so that hvd_init() can be called
+ * again, and is close-on-exec from the first use, so that a program which a rank starts cannot
+ * speak for it.
+ */
+#include "core/boot/agent.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/ctl.h"
+#include "core/base/env.h"
+#include "core/base/fd.h"
+
+#define WHY_MAX 400 /* of the agent's text about a lost rank */
+
+static int agent_probe(struct boot *boot, struct err *err)
+{
+    int64_t fd = -1, rank = 0, size = 1;
+    if (!env_get("AGENT_FD"))
+        return 0;
+    int rc = env_int("AGENT_FD", -1, 0, INT32_MAX, &fd, err);
+    if (rc < 0)
+        return rc;
+    int domain = -1, type = -1;
+    socklen_t len = sizeof(int);
+    if (getsockopt((int)fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 || domain != AF_UNIX ||
+        getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_STREAM)
+        return err_set(err, EBADF,
+                       "HVD_AGENT_FD=%d is not the agent's socket: only the process that hvd-agent "
+                       "has started can be its rank",
+                       (int)fd);
+    if (!env_get("RANK") || !env_get("SIZE"))
+        return err_set(err, EINVAL, "HVD_AGENT_FD is set without HVD_RANK and HVD_SIZE");
+    rc = env_int("SIZE", 1, 1, BOOT_SIZE_MAX, &size, err);
+    if (rc == 0)
+        rc = env_int("RANK", 0, 0, size - 1, &rank, err);
+    if (rc == 0)
+        rc = fd_set_cloexec((int)fd, 1);
+    if (rc < 0)
+        return rc;
+    boot->agent_fd = (int)fd;
+    boot->rank = (int)rank;
+    boot->size = (int)size;
+    boot->has_key = true;
+    return 1;
+}
+
+int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct err *err)
+{
+    struct reader r = reader_over(body, len);
+    uint32_t epoch = reader_u32(&r), rank = reader_u32(&r), size = reader_u32(&r);
+    const void *key = reader_bytes(&r, BOOT_KEY_SIZE);
+    /* A card takes five bytes at least: no memory is given for a size that cannot be true. */
+    if (r.failed || size == 0 || size > BOOT_SIZE_MAX || rank >= size || size > len / 5)
+        return err_set(err, EPROTO, "the agent sent a roster that makes no sense");
+    boot_drop_cards(boot);
+    boot->size = (int)size;
+    int rc = boot_make_cards(boot, true, err);
+    for (uint32_t i = 0; rc == 0 && i < size; i++) {
+        uint8_t local = reader_u8(&r);
+        uint32_t n = reader_u32(&r);
+        const void *card = n <= BOOT_CARD_MAX ? reader_bytes(&r, n) : NULL;
+        if (r.failed || !card || local > 1)
+            return err_set(err, EPROTO, "the agent sent a broken card of rank %u", i);
+        boot->local[i] = local;
+        buf_put(&boot->cards[i], card, n);
+        if (boot->cards[i].failed)
+            rc = err_set(err, ENOMEM, "out of memory");
+    }
+    if (rc == 0 && !reader_ok(&r))
+        rc = err_set(err, EPROTO, "the agent sent a roster with bytes left over");
+    if (rc < 0)
+        return rc;
+    boot->epoch = epoch;
+    boot->rank = (int)rank;
+    memcpy(boot->key, key, BOOT_KEY_SIZE);
+    return 0;
+}
+
+static int rank_lost(const struct ctl_frame *frame, struct err *err)
+{
+    struct reader r = reader_over(frame->body, frame->len);
+    uint32_t rank = reader_u32(&r);
+    int32_t status = (int32_t)reader_u32(&r);
+    if (r.failed)
+        return err_set(err, EPROTO, "the agent sent a broken frame");
+    size_t n = frame->len - r.pos;
+    if (n > 0)
+        return err_set(err, ECONNRESET, "not all ranks have started: %.*s",
+                       (int)(n < WHY_MAX ? n : WHY_MAX), (const char *)frame->body + r.pos);
+    return err_set(err, ECONNRESET, "rank %u ended (%s %d) before all ranks had started", rank,
+                   status < 0 ? "signal" : "exit code", status < 0 ? -status : status);
+}
+
+/* Frames of a former life of this process (a SHARE that nobody took) may come before the roster. */
+static int await_roster(struct boot *boot, struct ctl *ctl, uint64_t deadline, struct err *err)
+{
+    for (;;) {
+        struct ctl_frame frame;
+        int rc = ctl_wait(ctl, &frame, deadline);
+        if (rc == -ETIMEDOUT)
+            return err_set(err, ETIMEDOUT,
+                           "the agent has no roster yet: not every rank has started");
+        if (rc < 0)
+            return err_sys(err, -rc, "lost the agent while waiting for the other ranks");
+        for (size_t i = 0; i < frame.nfds; i++)
+            close(frame.fds[i]);
+        if (frame.type == CTL_ROSTER)
+            return boot_agent_roster(boot, frame.body, frame.len, err);
+        if (frame.type == CTL_LOST)
+            return rank_lost(&frame, err);
+    }
+}
+
+static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t deadline,
+                          struct err *err)
+{
+    struct ctl ctl;
+    struct buf body = {0};
+    ctl_init(&ctl, boot->agent_fd);
+    buf_put_u16(&body, CTL_VERSION);
+    buf_put_u32(&body, (uint32_t)getpid());
+    buf_put(&body, card->data, card->len);
+    int rc = ctl_send(&ctl, CTL_HELLO, &body, NULL, 0);
+    if (rc < 0)
+        err_sys(err, -rc, "cannot reach the agent");
+    else
+        rc = await_roster(boot, &ctl, deadline, err);
+    ctl_fini(&ctl);
+    buf_fini(&body);
+    return rc;
+}
+
+const struct boot_ops boot_agent_ops = {
+    .name = "agent",
+    .probe = agent_probe,
+    .exchange = agent_exchange,
+};

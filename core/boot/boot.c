@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * boot: see boot.h. Here: the order in which launchers are looked for, and what all of them share.
+ */
+#include "core/boot/boot.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/mac.h"
+
+/* The most explicit first: what a user sets by hand overrides the launcher it runs under, and only
+ * the agent, which sets those variables too, comes before it. */
+static const struct boot_ops *const sources[] = {
+    &boot_agent_ops, &boot_env_ops, &boot_pmix_ops, &boot_slurm_ops, &boot_alone_ops,
+};
+
+int boot_open(struct boot *boot, struct err *err)
+{
+    *boot = (struct boot){.agent_fd = -1, .epoch = 1};
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+        int rc = sources[i]->probe(boot, err);
+        if (rc == 0)
+            continue;
+        boot->ops = sources[i];
+        if (rc < 0) {
+            boot_fini(boot);
+            return rc;
+        }
+        log_debug("boot: %s, rank %d of %d", boot->ops->name, boot->rank, boot->size);
+        return 0;
+    }
+    return err_set(err, ENOENT, "no launcher found"); /* alone always is one */
+}
+
+int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err)
+{
+    if (card->failed || card->len > BOOT_CARD_MAX)
+        return err_set(err, EMSGSIZE, "the card has %zu bytes, at most %d fit", card->len,
+                       BOOT_CARD_MAX);
+    return boot->ops->exchange(boot, card, deadline, err);
+}
+
+void boot_drop_cards(struct boot *boot)
+{
+    for (int r = 0; boot->cards && r < boot->size; r++)
+        buf_fini(&boot->cards[r]);
+    free(boot->cards);
+    free(boot->local);
+    boot->cards = NULL;
+    boot->local = NULL;
+}
+
+int boot_make_cards(struct boot *boot, bool with_local, struct err *err)
+{
+    boot_drop_cards(boot);
+    boot->cards = calloc((size_t)boot->size, sizeof(*boot->cards));
+    if (with_local)
+        boot->local = calloc((size_t)boot->size, sizeof(*boot->local));
+    if (boot->cards && (boot->local || !with_local))
+        return 0;
+    boot_drop_cards(boot);
+    return err_set(err, ENOMEM, "out of memory for %d cards", boot->size);
+}
+
+void boot_fini(struct boot *boot)
+{
+    if (boot->ops && boot->ops->fini)
+        boot->ops->fini(boot);
+    boot_drop_cards(boot);
+    mac_wipe(boot->key, sizeof(boot->key));
+    *boot = (struct boot){.agent_fd = -1};
+}
+
+void boot_after_fork(struct boot *boot)
+{
+    if (boot->agent_fd >= 0)
+        close(boot->agent_fd);
+    boot->agent_fd = -1;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * boot: how this rank finds the others: rank, size, a key, and a card from each rank.
+ *
+ * A source is a launcher: the agent (hvdrun, Kubernetes), PMIx (mpirun, srun), the environment
+ * (HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS, HVD_KEY_FILE; torchrun's variables by way of Python), or
+ * nobody (a world of 1). Each knows how to exchange a small card among all ranks; nothing else is
+ * asked of it. Blocks, bounded by the deadline; called once by hvd_init().
+ */
+#ifndef HVD_BOOT_BOOT_H
+#define HVD_BOOT_BOOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+
+#define BOOT_KEY_SIZE 32
+#define BOOT_CARD_MAX 4096
+#define BOOT_SIZE_MAX 65536 /* ranks */
+
+struct boot;
+
+/* How a launcher is talked to. Tables of this kind are const; probe order is in boot.c. */
+struct boot_ops {
+    const char *name; /* "agent", "pmix", "slurm", "env", "alone" */
+    /* 1: this launcher started us; 0: it did not; -errno: it did, but something is wrong. Fills
+     * rank, size and has_key. */
+    int (*probe)(struct boot *boot, struct err *err);
+    /* Gives our card, gets everybody's: boot->cards. Fills key. */
+    int (*exchange)(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
+    void (*fini)(struct boot *boot);
+};
+
+struct boot {
+    const struct boot_ops *ops;
+    int rank, size;
+    uint32_t epoch;
+    uint8_t key[BOOT_KEY_SIZE]; /* the job's, after boot_exchange(); wiped by boot_fini */
+    bool has_key;               /* from boot_open() on: there is or will be a key that is secret.
+                                 * false: listen on loopback only, unless HVD_INSECURE=1 */
+    struct buf *cards;          /* [size], in rank order, as each rank gave it */
+    bool *local;                /* [size], same agent as this rank; NULL without an agent */
+    int agent_fd;               /* control socket to the agent, -1 without one. The process's: stays
+                                 * open over boot_fini(). Nothing behind the roster has been read
+                                 * from it */
+    uint64_t refused;           /* connections refused so far: wrong key, garbage, strangers */
+    void *state;                /* of ops */
+};
+
+/* Finds the launcher. deadline bounds the exchange too. */
+int boot_open(struct boot *boot, struct err *err);
+int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
+
+/* For the sources: room for size cards (and for local, with an agent), -ENOMEM; and its end, which
+ * is due before size changes. */
+int boot_make_cards(struct boot *boot, bool with_local, struct err *err);
+void boot_drop_cards(struct boot *boot);
+
+/* Wipes the key, frees the cards. After a boot_open() that failed too; repeatable. */
+void boot_fini(struct boot *boot);
+
+/* In the child after fork(2): closes agent_fd. Async-signal-safe. */
+void boot_after_fork(struct boot *boot);
+
+extern const struct boot_ops boot_agent_ops, boot_env_ops, boot_pmix_ops, boot_slurm_ops,
+    boot_alone_ops;
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rendezvous_root: the end of rank 0: listens, checks who comes, collects the cards, and sends the
+ * roster to everybody when all are there.
+ *
+ * One poll(2) loop over the listener and the guests. A guest is a connection in a phase; whatever a
+ * guest does wrong ends that guest alone. Number of guests, bytes of each and time are bounded.
+ */
+#include "core/boot/rendezvous.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/base/log.h"
+#include "core/boot/boot.h"
+#include "core/boot/wire.h"
+
+#define SPARE_GUESTS  64   /* strangers at a time, beyond the ranks */
+#define GUEST_MS      5000 /* from accept to a good card */
+#define BIND_MS       2000 /* a connecting peer's own port may be ours for a moment */
+#define MISSING_NAMED 16   /* ranges of ranks in a message */
+
+enum phase {
+    PHASE_HELLO,   /* nothing known of it */
+    PHASE_CARD,    /* challenged */
+    PHASE_READY,   /* its card is here, it waits for the roster */
+    PHASE_SENDING, /* the roster is on its way */
+    PHASE_GONE,    /* closed; the slot is free after the turn */
+};
+
+struct guest {
+    int fd;
+    enum phase phase;
+    uint32_t rank, size; /* as it says, believed from PHASE_READY on */
+    uint64_t limit;      /* to be ready by */
+    struct wire_session session;
+    struct buf in;
+    uint8_t proof[MAC_SIZE]; /* of the roster */
+    size_t sent;
+};
+
+struct root {
+    const struct rendezvous *rv;
+    int listener;
+    struct guest *guests;
+    struct pollfd *polls; /* [0] the listener, then the guests */
+    size_t nguests, max_guests;
+    struct buf *cards;
+    bool *here; /* [size] */
+    int nhere;
+    struct buf roster; /* header and body, without the proof */
+    uint64_t refused;
+};
+
+/* ---- listening ----------------------------------------------------------------------------- */
+
+static int listen_at(int family, const struct sockaddr *address, socklen_t len)
+{
+    auto_close int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    int on = 1, off = 0;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, address, len) < 0 || listen(fd, 1024) < 0)
+        return -errno;
+    return take_fd(&fd);
+}
+
+/* Every address at the port: for a rendezvous whose name is not an address of this host (a service
+ * in front of it). */
+static int listen_everywhere(const struct rendezvous *rv)
+{
+    uint16_t port = htons((uint16_t)strtol(rv->port, NULL, 10));
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = port};
+    int fd = listen_at(AF_INET6, (struct sockaddr *)&in6, sizeof(in6));
+    if (fd >= 0 || fd == -EADDRINUSE)
+        return fd;
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = port};
+    return listen_at(AF_INET, (struct sockaddr *)&in, sizeof(in));
+}
+
+static int listen_once(const struct rendezvous *rv, struct err *err)
+{
+    struct addrinfo *list = NULL;
+    int fd = rendezvous_resolve(rv, &list, err);
+    if (fd != 0)
+        return fd < 0 ? fd : -EHOSTUNREACH;
+    fd = -EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a && (fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT);
+         a = a->ai_next)
+        fd = listen_at(a->ai_family, a->ai_addr, a->ai_addrlen);
+    freeaddrinfo(list);
+    if (fd == -EADDRNOTAVAIL && rv->anywhere)
+        fd = listen_everywhere(rv);
+    if (fd < 0)
+        err_sys(err, -fd, "rank 0 cannot listen at %s:%s%s", rv->host, rv->port,
+                fd == -EADDRINUSE ? " (another job, or a second rank 0?)" : "");
+    return fd;
+}
+
+static int start_listening(struct root *root, uint64_t deadline, struct err *err)
+{
+    uint64_t patience = deadline_in_ms(BIND_MS);
+    for (;;) {
+        int fd = listen_once(root->rv, err);
+        if (fd >= 0) {
+            root->listener = fd;
+            return 0;
+        }
+        if (fd != -EADDRINUSE || deadline_passed(patience) || deadline_passed(deadline))
+            return fd;
+        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000L}, NULL);
+    }
+}
+
+/* ---- guests -------------------------------------------------------------------------------- */
+
+static void guest_close(struct root *root, struct guest *guest)
+{
+    if (guest->phase == PHASE_GONE)
+        return;
+    if (guest->phase == PHASE_READY) {
+        root->here[guest->rank] = false;
+        root->nhere--;
+    }
+    close(guest->fd);
+    buf_fini(&guest->in);
+    guest->phase = PHASE_GONE;
+}
+
+static void guest_refuse(struct root *root, struct guest *guest, const char *why)
+{
+    root->refused++;
+    log_debug("rendezvous: refused a connection: %s", why);
+    guest_close(root, guest);
+}
+
+/* A short frame into a socket whose buffer is empty: it fits, or the guest is no rank of ours. */
+static void guest_tell(struct root *root, struct guest *guest, enum wire_type type,
+                       const void *body, size_t len)
+{
+    struct buf out = {0};
+    wire_put_proven(&out, &guest->session, type, body, len);
+    if (out.failed ||
+        send(guest->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out.len)
+        guest_refuse(root, guest, "it does not read");
+    buf_fini(&out);
+}
+
+static void guest_hello(struct root *root, struct guest *guest, const struct wire_frame *frame)
+{
+    if (wire_get_hello(frame, &guest->rank, &guest->size) < 0) {
+        guest_refuse(root, guest, "broken hello");
+        return;
+    }
+    memcpy(guest->session.hello, frame->body, WIRE_HELLO_SIZE);
+    guest->phase = PHASE_CARD;
+    guest_tell(root, guest, WIRE_CHALLENGE, guest->session.nonce, MAC_NONCE_SIZE);
+}
+
+static void guest_card(struct root *root, struct guest *guest, const struct wire_frame *frame)
+{
+    char why[WIRE_TEXT_MAX] = "";
+    int size = root->rv->size;
+    size_t len;
+    if (wire_check(&guest->session, frame, &len) < 0) {
+        guest_refuse(root, guest, "wrong key");
+        return;
+    }
+    if (guest->size != (uint32_t)size)
+        snprintf(why, sizeof(why), "this job has %d ranks, rank %u was told %u", size, guest->rank,
+                 guest->size);
+    else if (guest->rank == 0 || guest->rank >= (uint32_t)size)
+        snprintf(why, sizeof(why), "there is no place for rank %u", guest->rank);
+    else if (root->here[guest->rank])
+        snprintf(why, sizeof(why), "rank %u is here already (started twice, or two jobs?)",
+                 guest->rank);
+    if (why[0]) {
+        guest_tell(root, guest, WIRE_REFUSE, why, strlen(why));
+        guest_refuse(root, guest, why);
+        return;
+    }
+    struct buf *card = &root->cards[guest->rank];
+    buf_reset(card);
+    buf_put(card, frame->body, len);
+    if (card->failed) {
+        guest_refuse(root, guest, "out of memory");
+        return;
+    }
+    root->here[guest->rank] = true;
+    root->nhere++;
+    guest->phase = PHASE_READY;
+}
+
+static unsigned allowed_in(enum phase phase)
+{
+    return phase == PHASE_HELLO ? 1u << WIRE_HELLO : phase == PHASE_CARD ? 1u << WIRE_CARD : 0;
+}
+
+/* Reads what is there and takes every whole frame of it. */
+static void guest_read(struct root *root, struct guest *guest)
+{
+    void *room = buf_reserve(&guest->in, BOOT_CARD_MAX + 1024);
+    ssize_t got = room ? recv(guest->fd, room, BOOT_CARD_MAX + 1024, MSG_DONTWAIT) : -1;
+    if (got < 0 && room && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        if (guest->phase >= PHASE_READY)
+            guest_close(root, guest);
+        else
+            guest_refuse(root, guest, "it left");
+        return;
+    }
+    guest->in.len += (size_t)got;
+    while (guest->phase != PHASE_GONE && guest->in.len) {
+        struct wire_frame frame;
+        int rc = wire_parse(guest->in.data, guest->in.len, allowed_in(guest->phase), root->rv->size,
+                            &frame);
+        if (rc == 1)
+            return;
+        if (rc < 0)
+            guest_refuse(root, guest, "no frame of hvd, or out of turn");
+        else if (guest->phase == PHASE_HELLO)
+            guest_hello(root, guest, &frame);
+        else
+            guest_card(root, guest, &frame);
+        if (guest->phase != PHASE_GONE)
+            buf_consume(&guest->in, frame.used);
+    }
+}
+
+/* Room for one more: when all seats are taken, the oldest that has proven nothing leaves. */
+static void make_room(struct root *root)
+{
+    for (size_t i = 0; i < root->nguests && root->nguests == root->max_guests; i++) {
+        struct guest *guest = &root->guests[i];
+        if (guest->phase < PHASE_READY) {
+            guest_refuse(root, guest, "too many strangers");
+            return;
+        }
+    }
+}
+
+static void compact(struct root *root)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < root->nguests; i++) {
+        if (root->guests[i].phase != PHASE_GONE)
+            root->guests[kept++] = root->guests[i];
+    }
+    root->nguests = kept;
+}
+
+static void accept_guests(struct root *root)
+{
+    for (;;) {
+        int fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return;
+        make_room(root);
+        compact(root);
+        if (root->nguests == root->max_guests) {
+            close(fd);
+            continue;
+        }
+        int on = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+        struct guest *guest = &root->guests[root->nguests++];
+        *guest = (struct guest){.fd = fd,
+                                .phase = PHASE_HELLO,
+                                .limit = deadline_in_ms(GUEST_MS),
+                                .session = {.key = root->rv->key}};
+        mac_random(guest->session.nonce, sizeof(guest->session.nonce));
+    }
+}
+
+static void drop_slow_guests(struct root *root)
+{
+    for (size_t i = 0; i < root->nguests; i++) {
+        struct guest *guest = &root->guests[i];
+        if (guest->phase < PHASE_READY && deadline_passed(guest->limit))
+            guest_refuse(root, guest, "too slow");
+    }
+}
+
+/* ---- waiting for all ----------------------------------------------------------------------- */
+
+/* "2, 5-7" */
+static void name_missing(const struct root *root, char *text, size_t size)
+{
+    size_t len = 0;
+    int named = 0;
+    text[0] = '\0';
+    for (int r = 0; r < root->rv->size && len < size; r++) {
+        if (root->here[r])
+            continue;
+        int first = r;
+        while (r + 1 < root->rv->size && !root->here[r + 1])
+            r++;
+        if (named++ == MISSING_NAMED) {
+            snprintf(text + len, size - len, ", ...");
+            return;
+        }
+        len += (size_t)snprintf(text + len, size - len, "%s%d", len ? ", " : "", first);
+        if (r > first && len < size)
+            len += (size_t)snprintf(text + len, size - len, "-%d", r);
+    }
+}
+
+/* Tells those who came, so that each says the same. */
+static int give_up(struct root *root, struct err *err)
+{
+    char missing[256], why[WIRE_TEXT_MAX];
+    name_missing(root, missing, sizeof(missing));
+    int n = root->rv->size - root->nhere;
+    snprintf(why, sizeof(why), "timed out waiting for rank%s %s (%d of %d did not come)",
+             n == 1 ? "" : "s", missing, n, root->rv->size);
+    for (size_t i = 0; i < root->nguests; i++) {
+        struct guest *guest = &root->guests[i];
+        if (guest->phase == PHASE_READY)
+            guest_tell(root, guest, WIRE_REFUSE, why, strlen(why));
+    }
+    return err_set(err, ETIMEDOUT, "%s", why);
+}
+
+/* One turn of poll. slice: at most so long, so that slow guests are dropped in time. */
+static int turn(struct root *root, uint64_t deadline, bool sending)
+{
+    root->polls[0] = (struct pollfd){.fd = sending ? -1 : root->listener, .events = POLLIN};
+    for (size_t i = 0; i < root->nguests; i++) {
+        const struct guest *guest = &root->guests[i];
+        short events = guest->phase == PHASE_SENDING ? POLLOUT : POLLIN;
+        root->polls[i + 1] = (struct pollfd){.fd = guest->fd, .events = events};
+    }
+    uint64_t slice = deadline_in_ms(200);
+    int n =
+        poll(root->polls, root->nguests + 1, deadline_poll_ms(slice < deadline ? slice : deadline));
+    return n < 0 && errno != EINTR ? -errno : 0;
+}
+
+static int collect(struct root *root, uint64_t deadline, struct err *err)
+{
+    while (root->nhere < root->rv->size) {
+        if (deadline_passed(deadline))
+            return give_up(root, err);
+        int rc = turn(root, deadline, false);
+        if (rc < 0)
+            return err_sys(err, -rc, "poll");
+        for (size_t i = 0; i < root->nguests; i++) {
+            if (root->polls[i + 1].revents)
+                guest_read(root, &root->guests[i]);
+        }
+        drop_slow_guests(root);
+        compact(root);
+        if (root->polls[0].revents)
+            accept_guests(root);
+    }
+    return 0;
+}
+
+/* ---- sending the roster -------------------------------------------------------------------- */
+
+/* 0: all is sent; 1: more to send; -errno. */
+static int guest_send(struct root *root, struct guest *guest)
+{
+    size_t shared = root->roster.len, all = shared + MAC_SIZE;
+    while (guest->sent < all) {
+        bool head = guest->sent < shared;
+        const uint8_t *from =
+            head ? root->roster.data + guest->sent : guest->proof + (guest->sent - shared);
+        size_t n = head ? shared - guest->sent : all - guest->sent;
+        ssize_t put = send(guest->fd, from, n, MSG_NOSIGNAL | MSG_DONTWAIT | (head ? MSG_MORE : 0));
+        if (put < 0)
+            return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+        guest->sent += (size_t)put;
+    }
+    return 0;
+}
+
+static int prepare_roster(struct root *root, const uint8_t session[MAC_NONCE_SIZE], struct err *err)
+{
+    struct buf body = {0};
+    uint8_t digest[MAC_SIZE];
+    wire_put_roster(&body, root->cards, root->rv->size, session);
+    wire_put_header(&root->roster, WIRE_ROSTER, body.len + MAC_SIZE);
+    buf_put(&root->roster, body.data, body.len);
+    bool failed = body.failed || root->roster.failed;
+    if (!failed)
+        wire_digest(root->rv->key, body.data, body.len, digest);
+    buf_fini(&body);
+    if (failed)
+        return err_set(err, ENOMEM, "out of memory");
+    for (size_t i = 0; i < root->nguests; i++) {
+        struct guest *guest = &root->guests[i];
+        if (guest->phase == PHASE_READY) {
+            wire_prove(&guest->session, WIRE_ROSTER, digest, guest->proof);
+            guest->phase = PHASE_SENDING;
+        } else {
+            guest_refuse(root, guest, "all ranks are here");
+        }
+    }
+    compact(root);
+    return 0;
+}
+
+static int distribute(struct root *root, uint64_t deadline, struct err *err)
+{
+    while (root->nguests > 0) {
+        for (size_t i = 0; i < root->nguests; i++) {
+            struct guest *guest = &root->guests[i];
+            int rc = guest_send(root, guest);
+            if (rc < 0)
+                return err_sys(err, -rc, "rank %u left before all ranks had met", guest->rank);
+            if (rc == 0)
+                guest_close(root, guest);
+        }
+        compact(root);
+        if (root->nguests && deadline_passed(deadline))
+            return err_set(err, ETIMEDOUT, "rank %u does not take the roster",
+                           root->guests[0].rank);
+        int rc = root->nguests ? turn(root, deadline, true) : 0;
+        if (rc < 0)
+            return err_sys(err, -rc, "poll");
+    }
+    return 0;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------- */
+
+static int root_init(struct root *root, const struct rendezvous *rv, const struct buf *card,
+                     struct buf *cards, struct err *err)
+{
+    *root = (struct root){.rv = rv, .listener = -1, .cards = cards, .nhere = 1};
+    root->max_guests = (size_t)rv->size + SPARE_GUESTS;
+    root->guests = calloc(root->max_guests, sizeof(*root->guests));
+    root->polls = calloc(root->max_guests + 1, sizeof(*root->polls));
+    root->here = calloc((size_t)rv->size, sizeof(*root->here));
+    buf_reset(&cards[0]);
+    buf_put(&cards[0], card->data, card->len);
+    if (!root->guests || !root->polls || !root->here || cards[0].failed)
+        return err_set(err, ENOMEM, "out of memory");
+    root->here[0] = true;
+    return 0;
+}
+
+static void root_fini(struct root *root)
+{
+    for (size_t i = 0; i < root->nguests; i++)
+        guest_close(root, &root->guests[i]);
+    if (root->listener >= 0)
+        close(root->listener);
+    buf_fini(&root->roster);
+    free(root->guests);
+    free(root->polls);
+    free(root->here);
+}
+
+int rendezvous_root(const struct rendezvous *rv, const struct buf *card, uint64_t deadline,
+                    struct meeting *meeting, struct err *err)
+{
+    struct root root;
+    int rc = root_init(&root, rv, card, meeting->cards, err);
+    if (rc == 0)
+        rc = start_listening(&root, deadline, err);
+    if (rc == 0)
+        rc = collect(&root, deadline, err);
+    mac_random(meeting->session, sizeof(meeting->session));
+    if (rc == 0)
+        rc = prepare_roster(&root, meeting->session, err);
+    if (rc == 0)
+        rc = distribute(&root, deadline, err);
+    meeting->refused = root.refused;
+    if (root.refused)
+        log_warn("rendezvous %s:%s: refused %llu connections (wrong key, garbage or strangers)",
+                 rv->host, rv->port, (unsigned long long)root.refused);
+    root_fini(&root);
+    return rc;
+}

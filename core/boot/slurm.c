@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slurm: see slurm.h. Tasks of srun without PMIx (srun --mpi=pmix is served by boot/pmix.c). Rank 0
+ * listens on the first node of the step, at a port made of job and step; HVD_RENDEZVOUS overrides
+ * both. Slurm has no secret for its tasks: HVD_KEY_FILE is one, else a step on one node meets on
+ * loopback and a step on several nodes is refused unless HVD_INSECURE=1.
+ */
+#include "core/boot/slurm.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/env.h"
+#include "core/boot/boot.h"
+#include "core/boot/meet.h"
+
+#define FIRST_PORT 15000
+#define PORTS      17000
+
+int slurm_first_host(const char *list, char *ret_host, size_t size)
+{
+    char host[256];
+    size_t len = 0;
+    for (const char *p = list; *p && *p != ','; p++) {
+        if (*p == ']' || len + 2 > sizeof(host))
+            return -EINVAL;
+        if (*p != '[') {
+            host[len++] = *p;
+            continue;
+        }
+        for (p++; isdigit((unsigned char)*p) && len + 2 <= sizeof(host); p++)
+            host[len++] = *p;
+        p = strchr(p, ']');
+        if (!p)
+            return -EINVAL;
+    }
+    if (len == 0 || len >= size)
+        return -EINVAL;
+    memcpy(ret_host, host, len);
+    ret_host[len] = '\0';
+    return 0;
+}
+
+int slurm_port(uint32_t job, uint32_t step)
+{
+    return FIRST_PORT + (int)((job * 31u + step) % PORTS);
+}
+
+/* A number of the step, -1 where the variable is absent or something else. */
+static int64_t number(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !isdigit((unsigned char)*text))
+        return -1;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    return errno || *end ? -1 : v;
+}
+
+/* A batch script has SLURM_PROCID too, but is no task of a step. */
+static int slurm_probe(struct boot *boot, struct err *err)
+{
+    int64_t rank = number("SLURM_PROCID"), size = number("SLURM_STEP_NUM_TASKS");
+    if (rank < 0 || !getenv("SLURM_STEP_ID"))
+        return 0;
+    if (size < 1 || size > BOOT_SIZE_MAX || rank >= size)
+        return err_set(err, EINVAL,
+                       "Slurm says task SLURM_PROCID=%s of SLURM_STEP_NUM_TASKS=%s: makes no sense",
+                       getenv("SLURM_PROCID"),
+                       getenv("SLURM_STEP_NUM_TASKS") ? getenv("SLURM_STEP_NUM_TASKS") : "(unset)");
+    boot->rank = (int)rank;
+    boot->size = (int)size;
+    int rc = boot_meet_key(boot, err);
+    return rc < 0 ? rc : 1;
+}
+
+static int slurm_where(char *where, size_t size, struct err *err)
+{
+    char host[256] = "127.0.0.1";
+    const char *list = getenv("SLURM_STEP_NODELIST");
+    int64_t job = number("SLURM_JOB_ID"), step = number("SLURM_STEP_ID");
+    if (number("SLURM_STEP_NUM_NODES") != 1 &&
+        (!list || slurm_first_host(list, host, sizeof(host)) < 0))
+        return err_set(err, EINVAL, "no first host in SLURM_STEP_NODELIST=%s", list ? list : "");
+    snprintf(where, size, "%s:%d", host, slurm_port((uint32_t)job, (uint32_t)step));
+    return 0;
+}
+
+static int slurm_exchange(struct boot *boot, const struct buf *card, uint64_t deadline,
+                          struct err *err)
+{
+    char where[300];
+    const char *given = env_get("RENDEZVOUS");
+    if (boot->size == 1)
+        return boot_alone_ops.exchange(boot, card, deadline, err);
+    if (given)
+        return boot_meet(boot, given, "HVD_RENDEZVOUS", card, deadline, err);
+    int rc = slurm_where(where, sizeof(where), err);
+    return rc < 0 ? rc : boot_meet(boot, where, "the Slurm step's", card, deadline, err);
+}
+
+const struct boot_ops boot_slurm_ops = {
+    .name = "slurm",
+    .probe = slurm_probe,
+    .exchange = slurm_exchange,
+};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * algorithm: what an algorithm of this folder is to coll.c, and what coll.c has for it.
+ *
+ * Private to core/coll. Everything runs under the engine's progress lock. An algorithm keeps its
+ * state in coll->state[index], zeroed memory of state_size bytes that lives as long as the coll.
+ */
+#ifndef HVD_COLL_ALGORITHM_H
+#define HVD_COLL_ALGORITHM_H
+
+#include "core/coll/coll.h"
+#include "core/coll/reduce.h"
+
+struct coll_work {
+    uint8_t *data;
+    size_t cap;
+};
+
+struct shm_pieces;
+
+struct algorithm {
+    const char *name;
+    const char *(*name_of)(const void *state); /* instead of name where there are variants */
+    size_t state_size;
+    /* The first of the table that applies is taken: must be the same on every rank. */
+    bool (*applies)(const struct mesh *mesh, const struct coll_op *op);
+    /* May be NULL. init: once, at coll_create(). */
+    int (*init)(struct coll *coll, void *state, struct err *err);
+    void (*fini)(void *state);
+    /* As coll_start, coll_progress, coll_cancel. cancel may be NULL. */
+    int (*start)(struct coll *coll, void *state, struct err *err);
+    int (*progress)(struct coll *coll, void *state);
+    void (*cancel)(struct coll *coll, void *state);
+};
+
+#define COLL_MAX_ALGORITHMS 16
+
+struct coll {
+    struct mesh *mesh;
+    struct shm_pieces *pieces;   /* NULL where no memory is shared */
+    const struct coll_op *op;    /* under way, else NULL */
+    const struct algorithm *alg; /* of the operation under way or the last one */
+    void *alg_state;
+    uint64_t seq; /* operations completed: the same at the same place of the log */
+    int turn;     /* the work buffer of the operation under way */
+    struct coll_work work[2];
+    void *state[COLL_MAX_ALGORITHMS];
+};
+
+/* The table; ends with an entry without a name. */
+extern const struct algorithm *const coll_algorithms[];
+
+/* Memory for this operation, 64-byte aligned, the same at every call of one operation that asks for
+ * no more; NULL when memory is out. Its former content is lost. */
+uint8_t *coll_work(struct coll *coll, size_t bytes);
+
+/* The tag of a message of the operation under way. */
+static inline uint64_t coll_tag(const struct coll *coll, unsigned step, size_t block)
+{
+    return coll->seq << 40 | (uint64_t)(step & 0xffff) << 24 | (block & 0xffffff);
+}
+
+static inline struct link *coll_link(struct coll *coll, int peer)
+{
+    return mesh_link(coll->mesh, peer, LINK_DATA);
+}
+
+/* What reduce() is to do for this operation. */
+static inline struct reduce_plan coll_reduce_plan(const struct coll_op *op)
+{
+    return (struct reduce_plan){
+        .dtype = op->dtype,
+        .op = op->op == HVD_AVERAGE ? HVD_SUM : op->op,
+        .prescale = op->prescale,
+        .divisor = op->op == HVD_AVERAGE ? op->contributors : 1,
+        .postscale = op->postscale,
+    };
+}
+
+/* Elements of all tensors together. */
+size_t coll_count(const struct coll_op *op);
+
+/* A barrier, or an operation that moves nothing: all there is to do is to wait for the others. */
+bool coll_is_empty(const struct mesh *mesh, const struct coll_op *op);
+
+/* One message in one direction with the question whether it is under way; the three calls answer
+ * as xfer_send() and xfer_recv(). */
+struct message {
+    struct xfer x;
+    bool active;
+};
+
+static inline void message_start(struct message *m, struct link *link, uint64_t tag, void *data,
+                                 size_t len)
+{
+    /* Arithmetic on a null pointer is undefined, even where there is nothing to move. */
+    xfer_start(&m->x, link, tag, data ? data : m, len);
+    m->active = true;
+}
+
+static inline int message_send(struct message *m, size_t ready)
+{
+    int rc = xfer_send(&m->x, ready);
+    m->active = rc == 1;
+    return rc;
+}
+
+static inline int message_recv(struct message *m)
+{
+    int rc = xfer_recv(&m->x);
+    m->active = rc == 1;
+    return rc;
+}
+
+static inline void message_cancel_send(struct message *m)
+{
+    if (m->active)
+        xfer_cancel_send(&m->x);
+    m->active = false;
+}
+
+static inline void message_cancel_recv(struct message *m)
+{
+    if (m->active)
+        xfer_cancel_recv(&m->x);
+    m->active = false;
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coll: see coll.h. Chooses the algorithm, keeps the work buffers, counts operations.
+ */
+#include "core/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/coll/algorithm.h"
+#include "core/coll/shm_pieces.h"
+
+int coll_create(struct mesh *mesh, struct coll **ret, struct err *err)
+{
+    struct coll *coll = calloc(1, sizeof(*coll));
+    if (!coll)
+        return err_set(err, ENOMEM, "no memory for collectives");
+    coll->mesh = mesh;
+    int rc = mesh->shm ? shm_pieces_create(mesh, &coll->pieces, err) : 0;
+    if (rc < 0)
+        goto error;
+    for (int i = 0; coll_algorithms[i]; i++) {
+        const struct algorithm *alg = coll_algorithms[i];
+        coll->state[i] = calloc(1, alg->state_size ? alg->state_size : 1);
+        if (!coll->state[i]) {
+            rc = err_set(err, ENOMEM, "no memory for collectives");
+            goto error;
+        }
+        if (alg->init && (rc = alg->init(coll, coll->state[i], err)) < 0) {
+            free(coll->state[i]);
+            coll->state[i] = NULL;
+            goto error;
+        }
+    }
+    *ret = coll;
+    return 0;
+error:
+    coll_destroy(coll);
+    return rc;
+}
+
+void coll_destroy(struct coll *coll)
+{
+    if (!coll)
+        return;
+    for (int i = 0; coll_algorithms[i]; i++) {
+        if (coll->state[i] && coll_algorithms[i]->fini)
+            coll_algorithms[i]->fini(coll->state[i]);
+        free(coll->state[i]);
+    }
+    shm_pieces_destroy(coll->pieces);
+    free(coll->work[0].data);
+    free(coll->work[1].data);
+    free(coll);
+}
+
+uint8_t *coll_work(struct coll *coll, size_t bytes)
+{
+    struct coll_work *w = &coll->work[coll->turn];
+    if (w->data && bytes <= w->cap)
+        return w->data;
+    /* Freed first: two of the old size and one of the new would be more than was promised. */
+    free(w->data);
+    w->cap = (bytes + 4095) / 4096 * 4096 + 4096;
+    w->data = aligned_alloc(4096, w->cap);
+    if (!w->data)
+        w->cap = 0;
+    return w->data;
+}
+
+size_t coll_count(const struct coll_op *op)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < op->n; i++)
+        count += op->tensors[i].count;
+    return count;
+}
+
+bool coll_is_empty(const struct mesh *mesh, const struct coll_op *op)
+{
+    if (op->kind == HVD_BARRIER)
+        return true;
+    if (op->kind == HVD_ALLTOALL)
+        return false;
+    size_t count = coll_count(op);
+    if (op->kind == HVD_ALLGATHER)
+        for (int r = 0; r < mesh->size; r++)
+            count += op->recv_counts[r];
+    return count == 0;
+}
+
+static size_t sum_of(const size_t *counts, int n)
+{
+    size_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += counts[i];
+    return sum;
+}
+
+/* Do the counts of the parts fit the tensor? */
+static int check_parts(const struct mesh *mesh, const struct coll_op *op, struct err *err)
+{
+    size_t given = op->tensors[0].count, announced = given;
+    int me = mesh->rank;
+    if (op->kind == HVD_ALLGATHER)
+        announced = op->recv_counts[me];
+    else if (op->kind == HVD_ALLTOALL)
+        announced = sum_of(op->send_counts, mesh->size);
+    else if (op->kind == HVD_REDUCESCATTER)
+        announced = sum_of(op->recv_counts, mesh->size);
+    if (announced != given)
+        return err_set(err, EINVAL, "%s: the tensor has %zu elements, its parts %zu",
+                       hvd_kind_name(op->kind), given, announced);
+    if (op->kind == HVD_ALLTOALL && op->send_counts[me] != op->recv_counts[me])
+        return err_set(err, EINVAL, "alltoall: sends itself %zu elements and receives %zu",
+                       op->send_counts[me], op->recv_counts[me]);
+    if (op->kind == HVD_ALLTOALL && given > 0 && op->tensors[0].in == op->tensors[0].out)
+        return err_set(err, EINVAL, "alltoall: input and output are the same");
+    if (op->kind == HVD_BROADCAST && (op->root < 0 || op->root >= mesh->size))
+        return err_set(err, EINVAL, "broadcast: no rank %d in a world of %d", op->root, mesh->size);
+    return 0;
+}
+
+static int check(const struct coll *coll, const struct coll_op *op, struct err *err)
+{
+    if (coll->op)
+        return err_set(err, EBUSY, "a collective is under way");
+    if ((unsigned)op->kind >= HVD_KINDS)
+        return err_set(err, EINVAL, "unknown kind of collective %d", (int)op->kind);
+    if (op->kind == HVD_BARRIER)
+        return 0;
+    if ((unsigned)op->dtype >= HVD_DTYPES)
+        return err_set(err, EINVAL, "unknown dtype %d", (int)op->dtype);
+    if (op->kind == HVD_ALLREDUCE)
+        return 0;
+    if (op->n != 1)
+        return err_set(err, EINVAL, "%zu tensors where one was expected", op->n);
+    return check_parts(coll->mesh, op, err);
+}
+
+int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
+{
+    int rc = check(coll, op, err);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; coll_algorithms[i]; i++) {
+        if (!coll_algorithms[i]->applies(coll->mesh, op))
+            continue;
+        coll->op = op;
+        coll->alg = coll_algorithms[i];
+        coll->alg_state = coll->state[i];
+        rc = coll->alg->start(coll, coll->alg_state, err);
+        if (rc < 0)
+            coll->op = NULL;
+        return rc;
+    }
+    return err_set(err, ENOTSUP, "no algorithm for this collective");
+}
+
+int coll_progress(struct coll *coll)
+{
+    if (!coll->op)
+        return 0;
+    int rc = coll->alg->progress(coll, coll->alg_state);
+    if (rc == 0) {
+        coll->op = NULL;
+        coll->seq++;
+        coll->turn ^= 1;
+    }
+    return rc;
+}
+
+void coll_cancel(struct coll *coll)
+{
+    if (coll->op && coll->alg->cancel)
+        coll->alg->cancel(coll, coll->alg_state);
+    coll->op = NULL;
+}
+
+const char *coll_algorithm(const struct coll *coll)
+{
+    if (!coll->alg)
+        return "none";
+    return coll->alg->name_of ? coll->alg->name_of(coll->alg_state) : coll->alg->name;
+}

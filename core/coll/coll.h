@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coll: one collective operation at a time over a mesh.
+ *
+ * The engine starts operations in the order of the log, which is the same on every rank, and drives
+ * each to its end with coll_progress() under its progress lock. An algorithm is a file of this
+ * folder with a start and a progress function, chosen by coll_select.c from mesh, kind and size;
+ * every rank chooses the same.
+ *
+ * Stable completion: when coll_progress() returns 0, the outputs are written and the caller may
+ * overwrite inputs and outputs at once; what slower peers still need is in memory of ours (staging,
+ * work buffers), which is reused only when every rank is known to have finished with it.
+ *
+ * Until every rank has started an operation nobody is done with it and no input is overwritten (an
+ * allreduce, a reduce-scatter and a broadcast write no output either), so an operation that some
+ * rank has not started can be cancelled on all of them (coll_cancel, then a new generation).
+ *
+ * Order of summation of an allreduce: within a host in the order of local ranks; between hosts
+ * piece q of a tensor (its count split as evenly as possible over lanes x hosts pieces, in order)
+ * starts at host q % hosts and goes round from there. Neither depends on fusion, chunks, arrival or
+ * on which algorithm runs between these hosts. A reduce-scatter sums in the order of ranks.
+ */
+#ifndef HVD_COLL_COLL_H
+#define HVD_COLL_COLL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hvd.h>
+
+#include "core/base/err.h"
+#include "core/transport/mesh.h"
+
+struct coll_tensor {
+    const void *in;
+    void *out;    /* == in: in place */
+    size_t count; /* elements */
+};
+
+struct coll_op {
+    enum hvd_kind kind;
+    enum hvd_dtype dtype;
+    enum hvd_op op;
+    double prescale, postscale;        /* 1.0: none */
+    int contributors;                  /* what an average divides by */
+    int root;                          /* broadcast */
+    const struct coll_tensor *tensors; /* fused ones; only allreduce has more than one */
+    size_t n;
+    /* One number a rank, in elements; NULL where the kind has none.
+     *   allgather      recv_counts: what each rank gives (own: tensors[0].count)
+     *   alltoall       send_counts: to each rank; recv_counts: from each
+     *   reducescatter  recv_counts: what each rank gets; tensors[0].count is their sum */
+    const size_t *send_counts;
+    const size_t *recv_counts;
+};
+
+struct coll;
+
+/* Scratch memory is kept and grows to what the largest operation needs: at most two buckets. */
+int coll_create(struct mesh *mesh, struct coll **ret, struct err *err);
+void coll_destroy(struct coll *coll);
+
+/* op and what it points to must stay until the end. Starts without waiting for anybody. */
+int coll_start(struct coll *coll, const struct coll_op *op, struct err *err);
+
+/* Works until it would have to wait: 1. 0: done. -errno: failed, the coll is good only for
+ * coll_destroy(). Never sleeps, never spins. */
+int coll_progress(struct coll *coll);
+
+/* Forgets the operation that was started; see above for when this is allowed. The caller then makes
+ * a new generation on every rank. */
+void coll_cancel(struct coll *coll);
+
+/* The name of the algorithm in use, for the timeline and the log: "shm_slice", "ring", ... */
+const char *coll_algorithm(const struct coll *coll);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coll_select: which algorithm runs an operation: the first of this table that applies.
+ */
+#include "core/coll/algorithms.h"
+
+const struct algorithm *const coll_algorithms[] = {
+    &alone_algorithm,
+    /* one host: memory is faster than links */
+    &shm_sums_algorithm,
+    &shm_gather_algorithm,
+    /* no elements: nothing to send, yet nobody may be done before all have started */
+    &barrier_algorithm,
+    &direct_allreduce_algorithm,
+    /* these two are one algorithm: the ranks that are alone on their host, and the others */
+    &ring_allreduce_algorithm,
+    &hier_allreduce_algorithm,
+    &allgather_algorithm,
+    &broadcast_algorithm,
+    &alltoall_algorithm,
+    &reducescatter_algorithm,
+    NULL,
+};

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * one_host: the collectives of ranks that all share one memory: allreduce and barrier of
+ * shm_allreduce.h, allgather and broadcast of shm_pieces.h.
+ */
+#include <stdlib.h>
+
+#include "core/coll/algorithms.h"
+#include "core/coll/shm_allreduce.h"
+#include "core/coll/shm_pieces.h"
+
+static bool one_host(const struct mesh *mesh)
+{
+    return mesh->hosts == 1 && mesh->shm;
+}
+
+struct shm_sums {
+    struct shm_allreduce *shm;
+    struct coll_op op; /* a barrier that stands for an operation without elements */
+};
+
+static int sums_init(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_sums *s = state;
+    return one_host(coll->mesh) ? shm_allreduce_create(coll->mesh, coll->pieces, &s->shm, err) : 0;
+}
+
+static void sums_fini(void *state)
+{
+    shm_allreduce_destroy(((struct shm_sums *)state)->shm);
+}
+
+static bool sums_applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return one_host(mesh) && (op->kind == HVD_ALLREDUCE || coll_is_empty(mesh, op));
+}
+
+static int sums_start(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_sums *s = state;
+    const struct coll_op *op = coll->op;
+    if (coll_is_empty(coll->mesh, op)) {
+        s->op = (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
+        op = &s->op;
+    }
+    shm_allreduce_start(s->shm, op);
+    return 0;
+}
+
+static int sums_progress(struct coll *coll, void *state)
+{
+    return shm_allreduce_progress(((struct shm_sums *)state)->shm);
+}
+
+static void sums_cancel(struct coll *coll, void *state)
+{
+    shm_allreduce_cancel(((struct shm_sums *)state)->shm);
+}
+
+static const char *sums_name(const void *state)
+{
+    return shm_allreduce_name(((const struct shm_sums *)state)->shm);
+}
+
+const struct algorithm shm_sums_algorithm = {
+    .name = "shm",
+    .name_of = sums_name,
+    .state_size = sizeof(struct shm_sums),
+    .applies = sums_applies,
+    .init = sums_init,
+    .fini = sums_fini,
+    .start = sums_start,
+    .progress = sums_progress,
+    .cancel = sums_cancel,
+};
+
+/* Where each seat's bytes go and how many there are. */
+struct shm_gather {
+    uint8_t **out;
+    size_t *bytes;
+};
+
+static void gather_fini(void *state)
+{
+    struct shm_gather *g = state;
+    free(g->out);
+    free(g->bytes);
+}
+
+static int gather_init(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_gather *g = state;
+    g->out = calloc((size_t)coll->mesh->size, sizeof(*g->out));
+    g->bytes = calloc((size_t)coll->mesh->size, sizeof(*g->bytes));
+    if (g->out && g->bytes)
+        return 0;
+    gather_fini(g);
+    return err_set(err, ENOMEM, "no memory for collectives");
+}
+
+static bool gather_applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    if (!one_host(mesh))
+        return false;
+    return op->kind == HVD_ALLGATHER || op->kind == HVD_BROADCAST;
+}
+
+static int gather_start(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_gather *g = state;
+    const struct coll_op *op = coll->op;
+    const struct coll_tensor *t = &op->tensors[0];
+    int me = coll->mesh->rank, size = coll->mesh->size;
+    size_t elem = hvd_dtype_size(op->dtype), at = 0;
+    for (int r = 0; r < size; r++) {
+        bool gives = op->kind == HVD_ALLGATHER || r == op->root;
+        g->bytes[r] =
+            !gives ? 0 : (op->kind == HVD_ALLGATHER ? op->recv_counts[r] : t->count) * elem;
+        g->out[r] = t->out ? (uint8_t *)t->out + at : NULL;
+        at += op->kind == HVD_ALLGATHER ? g->bytes[r] : 0;
+    }
+    shm_pieces_gather(coll->pieces, g->bytes[me] ? t->in : NULL, g->out, g->bytes);
+    return 0;
+}
+
+static int gather_progress(struct coll *coll, void *state)
+{
+    return shm_pieces_progress(coll->pieces);
+}
+
+static void gather_cancel(struct coll *coll, void *state)
+{
+    shm_pieces_cancel(coll->pieces);
+}
+
+const struct algorithm shm_gather_algorithm = {
+    .name = "shm_gather",
+    .state_size = sizeof(struct shm_gather),
+    .applies = gather_applies,
+    .init = gather_init,
+    .fini = gather_fini,
+    .start = gather_start,
+    .progress = gather_progress,
+    .cancel = gather_cancel,
+};

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shm_allreduce: see shm_allreduce.h.
+ *
+ * Beside the flags there are two places in turn. Writing a place again is safe: this seat has seen
+ * everybody in the operation before, and who is in that one has finished the one before it.
+ */
+#include "core/coll/shm_allreduce.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/coll/reduce.h"
+#include "core/coll/shm_steps.h"
+
+enum phase { IDLE, SMALL_ENTER, SMALL_WAIT, RUN };
+
+struct shm_allreduce {
+    struct mesh *mesh;
+    struct shm *shm;
+    struct shm_pieces *pieces;
+    struct shm_steps *steps;
+    const struct coll_op *op;
+    enum phase phase;
+    const char *name;
+    struct layout layout;
+    struct reduce_plan plan;
+    size_t bytes;
+    struct shm_watch enter;
+    int seen;         /* small: seats that are in */
+    const void **src; /* [seats] */
+};
+
+int shm_allreduce_create(struct mesh *mesh, struct shm_pieces *pieces, struct shm_allreduce **ret,
+                         struct err *err)
+{
+    struct shm_allreduce *s = calloc(1, sizeof(*s));
+    if (s)
+        s->src = calloc((size_t)mesh->shm->seats, sizeof(*s->src));
+    if (!s || !s->src) {
+        free(s);
+        return err_set(err, ENOMEM, "no memory for allreduce");
+    }
+    s->mesh = mesh;
+    s->shm = mesh->shm;
+    s->pieces = pieces;
+    s->steps = shm_pieces_steps(pieces);
+    s->name = "shm_small";
+    *ret = s;
+    return 0;
+}
+
+void shm_allreduce_destroy(struct shm_allreduce *s)
+{
+    if (!s)
+        return;
+    free((void *)s->src);
+    free(s);
+}
+
+/* Symmetric reads every seat's input on every seat: worth it while the second wait of the slice
+ * owners costs more. */
+static size_t symmetric_max(int seats)
+{
+    return ((size_t)1 << 20) / (size_t)(seats > 1 ? seats - 1 : 1);
+}
+
+void shm_allreduce_start(struct shm_allreduce *s, const struct coll_op *op)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < op->n; i++)
+        count += op->tensors[i].count;
+    s->op = op;
+    s->layout = (struct layout){
+        .tensors = op->tensors, .n = op->n, .elem = hvd_dtype_size(op->dtype), .pieces = 1};
+    s->bytes = count * s->layout.elem;
+    s->plan = (struct reduce_plan){
+        .dtype = op->dtype,
+        .op = op->op == HVD_AVERAGE ? HVD_SUM : op->op,
+        .prescale = op->prescale,
+        .divisor = op->op == HVD_AVERAGE ? op->contributors : 1,
+        .postscale = op->postscale,
+    };
+    if (op->kind == HVD_BARRIER)
+        s->bytes = 0;
+    if (s->bytes <= SHM_INLINE_MAX) {
+        shm_steps_enter(s->steps);
+        s->name = "shm_small";
+        s->phase = s->bytes == 0 && op->kind != HVD_BARRIER ? IDLE : SMALL_ENTER;
+        return;
+    }
+    s->phase = RUN;
+    if (s->bytes <= symmetric_max(s->shm->seats)) {
+        s->name = "shm_symmetric";
+        shm_pieces_symmetric(s->pieces, &s->layout, &s->plan);
+    } else {
+        s->name = "shm_slice";
+        shm_pieces_allreduce(s->pieces, &s->layout, &s->plan);
+    }
+}
+
+/* ---- beside the flags ----------------------------------------------------------------------- */
+
+static void small_publish(struct shm_allreduce *s)
+{
+    struct shm_flags *flags = shm_flags_of(s->shm, s->shm->seat);
+    uint8_t *payload = flags->small[s->steps->small % 2].payload;
+    for (size_t i = 0; s->bytes > 0 && i < s->op->n; i++) {
+        size_t n = s->op->tensors[i].count * s->layout.elem;
+        if (n > 0)
+            memcpy(payload, s->op->tensors[i].in, n);
+        payload += n;
+    }
+    atomic_store_explicit(&flags->small[s->steps->small % 2].stamp,
+                          shm_stamp(s->steps->generation, s->steps->small + 1),
+                          memory_order_release);
+    shm_ring_all(s->shm);
+    s->seen = 0;
+}
+
+static bool small_all_in(struct shm_allreduce *s)
+{
+    uint64_t need = shm_stamp(s->steps->generation, s->steps->small + 1);
+    for (; s->seen < s->shm->seats; s->seen++) {
+        struct shm_flags *flags = shm_flags_of(s->shm, s->seen);
+        if (atomic_load_explicit(&flags->small[s->steps->small % 2].stamp, memory_order_acquire) <
+            need)
+            return false;
+    }
+    return true;
+}
+
+static void small_reduce(struct shm_allreduce *s)
+{
+    size_t at = 0;
+    for (size_t i = 0; s->bytes > 0 && i < s->op->n; i++) {
+        const struct coll_tensor *t = &s->op->tensors[i];
+        for (int seat = 0; seat < s->shm->seats; seat++)
+            s->src[seat] = shm_flags_of(s->shm, seat)->small[s->steps->small % 2].payload + at;
+        reduce(&s->plan, t->out, s->src, s->shm->seats, t->count, NULL, true, false);
+        at += t->count * s->layout.elem;
+    }
+    s->steps->small++;
+}
+
+int shm_allreduce_progress(struct shm_allreduce *s)
+{
+    int rc;
+    switch (s->phase) {
+    case SMALL_ENTER:
+        /* The first one of a generation: nobody may be reading what the former one left here. */
+        if (s->steps->small == 0 && !shm_steps_told(s->steps, &s->enter, SHM_OUT, s->shm->seats, 0))
+            break;
+        small_publish(s);
+        s->phase = SMALL_WAIT;
+        /* fall through */
+    case SMALL_WAIT:
+        if (!small_all_in(s))
+            break;
+        small_reduce(s);
+        s->phase = IDLE;
+        return 0;
+    case RUN:
+        rc = shm_pieces_progress(s->pieces);
+        if (rc != 1)
+            s->phase = IDLE;
+        return rc;
+    case IDLE:
+        return 0;
+    }
+    return shm_aborted(s->shm) ? -ECONNRESET : 1;
+}
+
+void shm_allreduce_cancel(struct shm_allreduce *s)
+{
+    if (s->phase == RUN)
+        shm_pieces_cancel(s->pieces);
+    s->phase = IDLE;
+}
+
+const char *shm_allreduce_name(const struct shm_allreduce *s)
+{
+    return s->name;
+}

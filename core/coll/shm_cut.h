@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shm_cut: the vectors of the owners of a host: which elements of the tensors each owner has, in
+ * which order. Pure; private to core/coll/shm_*.
+ *
+ * By shape: owner o has piece first + o * stride of every tensor (layout.h). Flat: the tensors one
+ * after the other are one long vector, and owner o has its o-th even part; the parts begin at
+ * multiples of a cache line, so the last ones may be shorter or empty.
+ */
+#ifndef HVD_COLL_SHM_CUT_H
+#define HVD_COLL_SHM_CUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/coll/layout.h"
+
+struct shm_cut {
+    const struct layout *layout;
+    int owners;
+    size_t first, stride; /* by shape */
+    bool flat;
+    size_t total, part; /* flat: elements of all, of each but the last owners */
+};
+
+/* A walk along one owner's vector, from its begin on. */
+struct shm_walk {
+    struct layout_walk at;
+    size_t left; /* flat: elements of the vector that are still to come */
+};
+
+void shm_cut_shape(struct shm_cut *cut, const struct layout *layout, size_t first, size_t stride,
+                   int owners);
+void shm_cut_flat(struct shm_cut *cut, const struct layout *layout, int owners);
+
+/* Elements of the longest vector. */
+size_t shm_cut_longest(const struct shm_cut *cut);
+
+/* A walk for each owner, at the begin of its vector. */
+void shm_cut_walks(const struct shm_cut *cut, struct shm_walk *ret_walks);
+
+/* The next run of at most max elements, false at the end of the vector. */
+bool shm_cut_next(const struct shm_cut *cut, struct shm_walk *walk, size_t max,
+                  struct layout_run *ret_run);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shm_steps: see shm_steps.h.
+ */
+#include "core/coll/shm_steps.h"
+
+#define CELLS 3 /* one is filled, one reduced, one copied out */
+
+void shm_steps_init(struct shm_steps *s, struct mesh *mesh)
+{
+    *s = (struct shm_steps){.mesh = mesh, .shm = mesh->shm, .cells = CELLS};
+    size_t room = mesh->shm->staging_size / CELLS;
+    size_t wish = (size_t)mesh->shm->seats * SHM_SLICE_MAX;
+    s->cell = (wish < room ? wish : room) & ~(size_t)(SHM_LINE - 1);
+}
+
+void shm_steps_tell(struct shm_steps *s, enum shm_tell what, uint64_t count)
+{
+    struct shm_flags *flags = shm_flags_of(s->shm, s->shm->seat);
+    atomic_store_explicit(shm_steps_flag(flags, what), shm_stamp(s->generation, count),
+                          memory_order_release);
+    shm_ring_all(s->shm);
+}
+
+void shm_steps_enter(struct shm_steps *s)
+{
+    if (s->entered && s->generation == s->mesh->generation)
+        return;
+    s->generation = s->mesh->generation;
+    s->entered = true;
+    s->given = s->small = 0;
+    /* Seen once: what waits for stamp 0 of generation 0 would find it in fresh memory. */
+    s->room = (struct shm_watch){.need = UINT64_MAX};
+    shm_steps_tell(s, SHM_OUT, 0);
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batches: see batches.h.
+ */
+#include "core/engine/batches.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/engine/launch.h"
+
+#define SMALL_BYTES (64u << 10)
+
+int batches_init(struct engine *e, struct err *err)
+{
+    struct batches *b = &e->batches;
+    b->end = &b->first;
+    b->tensors_cap = 64;
+    b->tensors = calloc(b->tensors_cap, sizeof(*b->tensors));
+    b->send_counts = calloc((size_t)e->size, sizeof(*b->send_counts));
+    b->recv_counts = calloc((size_t)e->size, sizeof(*b->recv_counts));
+    if (!b->tensors || !b->send_counts || !b->recv_counts)
+        return err_set(err, ENOMEM, "no memory for batches");
+    return 0;
+}
+
+static void free_chain(struct batch *chain)
+{
+    for (struct batch *next; chain; chain = next) {
+        next = chain->next;
+        free(chain->slots);
+        free(chain);
+    }
+}
+
+void batches_fini(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    free_chain(b->active);
+    free_chain(b->first);
+    free_chain(b->free);
+    free(b->tensors);
+    free(b->send_counts);
+    free(b->recv_counts);
+    memset(b, 0, sizeof(*b));
+}
+
+/* An empty batch with room for n slots; NULL: no memory, and trouble is noted. */
+static struct batch *new_batch(struct engine *e, size_t n)
+{
+    struct batches *b = &e->batches;
+    struct batch *batch = b->free;
+    if (batch) {
+        b->free = batch->next;
+    } else {
+        batch = calloc(1, sizeof(*batch));
+        counter_add(&e->counters.allocations, 1);
+    }
+    if (batch && n > batch->cap) {
+        struct slot **slots = realloc(batch->slots, n * sizeof(struct slot *));
+        counter_add(&e->counters.allocations, 1);
+        if (slots) {
+            batch->slots = slots;
+            batch->cap = n;
+        } else {
+            batch->next = b->free;
+            b->free = batch;
+            batch = NULL;
+        }
+    }
+    if (!batch) {
+        err_set(&e->trouble, ENOMEM, "no memory for a batch of %zu tensors", n);
+        return NULL;
+    }
+    batch->next = NULL;
+    batch->frozen = batch->generation = false;
+    batch->n = batch->at = 0;
+    batch->start_ns = 0;
+    batch->bytes = 0;
+    return batch;
+}
+
+static void recycle(struct batches *b, struct batch *batch)
+{
+    batch->next = b->free;
+    b->free = batch;
+}
+
+static void append(struct batches *b, struct batch *batch)
+{
+    *b->end = batch;
+    b->end = &batch->next;
+}
+
+/* In a frozen schedule negotiate_submit() may hand out a batch before it has returned the id. */
+static struct slot *slot_of(struct engine *e, uint64_t id)
+{
+    struct slot *slot = ids_get(&e->ids, id);
+    if (!slot && e->submitting && !e->submitting->has_id)
+        slot = e->submitting;
+    return slot;
+}
+
+static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
+{
+    for (int r = 0; t->dim0 && s->rows && r < e->size; r++)
+        s->rows[r] = t->dim0[r];
+    for (int r = 0; t->splits && s->rows && r < e->size; r++)
+        s->rows[r] = t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank];
+}
+
+static size_t slot_bytes(const struct slot *s)
+{
+    return s->facts.count * hvd_dtype_size((enum hvd_dtype)s->facts.sig.dtype);
+}
+
+bool batches_small(const struct batches *b)
+{
+    const struct batch *batch = b->active ? b->active : b->first;
+    return batch && (!b->active || !b->first) && !batch->next && batch->bytes <= SMALL_BYTES;
+}
+
+void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+{
+    struct engine *e = ctx;
+    struct batches *b = &e->batches;
+    struct batch *batch = new_batch(e, n);
+    uint64_t now = e->timeline ? clock_ns() : 0;
+    if (!batch)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        struct slot *s = slot_of(e, tensors[i].id);
+        if (!s) {
+            if (atomic_load(&e->drive.closing))
+                err_set(&e->trouble, ESHUTDOWN, "it has shut down");
+            else
+                err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
+            recycle(b, batch);
+            return;
+        }
+        take_rows(e, s, &tensors[i]);
+        s->state = SLOT_BATCHED;
+        s->batch_ns = now;
+        batch->bytes += slot_bytes(s);
+        batch->slots[batch->n++] = s;
+    }
+    batch->frozen = frozen;
+    if (frozen)
+        batch->number = b->frozen++;
+    append(b, batch);
+}
+
+static void give_back(struct batches *b, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n; i++)
+        batch->slots[i]->state = SLOT_NEGOTIATING;
+    recycle(b, batch);
+}
+
+void batches_on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+{
+    struct engine *e = ctx;
+    struct batches *b = &e->batches;
+    uint64_t queued = 0;
+    for (const struct batch *q = b->first; q; q = q->next)
+        queued++;
+    uint64_t stay = queued > dropped ? queued - dropped : 0;
+    struct batch **end = &b->first;
+    for (; *end && stay > 0; stay--)
+        end = &(*end)->next;
+    for (struct batch *q = *end, *next; q; q = next) {
+        next = q->next;
+        give_back(b, q);
+    }
+    *end = NULL;
+    b->end = end;
+    if (dropped > queued && b->active) {
+        if (b->running)
+            coll_cancel(e->coll);
+        b->running = false;
+        give_back(b, TAKE(b->active));
+    }
+    /* What stays has begun on every rank; the count starts anew without it. */
+    b->frozen = b->frozen_done = 0;
+    if (b->active)
+        b->active->frozen = false;
+    for (struct batch *q = b->first; q; q = q->next)
+        q->frozen = false;
+    struct batch *mark = new_batch(e, 0);
+    if (!mark)
+        return;
+    mark->generation = true;
+    append(b, mark);
+}
+
+void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t start_ns, int status)
+{
+    const struct signature *sig = &s->facts.sig;
+    uint64_t now = clock_ns(), ready = s->batch_ns ? s->batch_ns : start_ns;
+    struct timeline_op op = {
+        .kind = (enum hvd_kind)sig->kind,
+        .dtype = (enum hvd_dtype)sig->dtype,
+        .ndim = sig->ndim,
+        .status = status,
+        .submit_ns = s->submit_ns ? s->submit_ns
+                     : ready      ? ready
+                                  : now,
+        .batch_ns = ready,
+        .start_ns = start_ns,
+        .end_ns = now,
+        .algorithm = coll_algorithm(e->coll),
+        .name = s->name,
+    };
+    memcpy(op.shape, sig->shape, sizeof(op.shape));
+    timeline_add(e->timeline, &op);
+}
+
+static void count_done(struct engine *e, const struct slot *s)
+{
+    counter_add(&e->counters.ops, 1);
+    counter_add(&e->counters.bytes, slot_bytes(s));
+}
+
+/* negotiate hears of it before any caller: the next thing a caller does may be to submit the same
+ * name again. */
+static void finish_batch(struct engine *e, struct batch *batch)
+{
+    negotiate_done(e->neg);
+    e->next_tick = 0;
+    counter_add(&e->counters.batches, 1);
+    if (batch->frozen)
+        e->batches.frozen_done++;
+    for (size_t i = 0; i < batch->n; i++) {
+        struct slot *s = batch->slots[i];
+        if (s->has_id)
+            ids_remove(&e->ids, s->id, s);
+        count_done(e, s);
+        if (e->timeline)
+            batches_tell_timeline(e, s, batch->start_ns, 0);
+        if (s == &e->fast)
+            atomic_store(&s->done, 1);
+        else
+            queue_finish(e->queue, s, NULL);
+    }
+    recycle(&e->batches, batch);
+    drive_wake_waiters(e);
+}
+
+/* A frozen batch that a rank which has left did not run cannot run here. */
+static bool beyond_farewell(const struct engine *e, const struct batch *batch)
+{
+    return e->control.nleft > 0 && batch->frozen && batch->number >= e->control.left_at;
+}
+
+static bool begin_next(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    while (b->first) {
+        struct batch *batch = b->first;
+        if (beyond_farewell(e, batch))
+            return false; /* the turn fails it with what else is under way */
+        b->first = batch->next;
+        if (!b->first)
+            b->end = &b->first;
+        batch->next = NULL;
+        if (batch->generation) {
+            mesh_next_generation(e->mesh);
+            recycle(b, batch);
+            continue;
+        }
+        b->active = batch;
+        if (e->timeline) {
+            batch->start_ns = clock_ns();
+            timeline_cycle(e->timeline, batch->start_ns);
+        }
+        return true;
+    }
+    return false;
+}
+
+static int start_operation(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    int rc = launch_prepare(e, b->active);
+    if (rc == 0)
+        rc = coll_start(e->coll, &b->op, &e->trouble);
+    b->running = rc == 0;
+    return rc;
+}
+
+bool batches_progress(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    bool moved = false;
+    for (;;) {
+        if (!b->active && !begin_next(e))
+            return moved;
+        struct batch *batch = b->active;
+        if (!b->running && start_operation(e) < 0)
+            return true;
+        int rc = coll_progress(e->coll);
+        if (rc == 1)
+            return moved;
+        if (rc < 0) {
+            engine_lost(e, coll_algorithm(e->coll), rc);
+            return true;
+        }
+        moved = true;
+        b->running = false;
+        batch->at += b->op_n;
+        if (batch->at < batch->n)
+            continue;
+        b->active = NULL;
+        finish_batch(e, batch);
+    }
+}
+
+/* Peers that are at the same place of their program are here within a few microseconds. */
+static int spin_progress(struct engine *e)
+{
+    struct patience patience = {0};
+    int rc;
+    while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &patience))
+        ;
+    return rc;
+}
+
+bool batches_run_fast(struct engine *e, uint64_t id)
+{
+    struct batches *b = &e->batches;
+    struct slot *s = &e->fast;
+    const struct signature *sig = &s->facts.sig;
+    b->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
+    launch_fill_op(e, sig);
+    b->op_n = 1;
+    int rc = coll_start(e->coll, &b->op, &e->trouble);
+    if (rc == 0)
+        rc = spin_progress(e);
+    if (rc == 0) {
+        negotiate_done(e->neg);
+        b->frozen++;
+        b->frozen_done++;
+        counter_add(&e->counters.batches, 1);
+        count_done(e, s);
+        return true;
+    }
+    struct batch *batch = new_batch(e, 1);
+    if (!batch)
+        return false;
+    if (ids_put(&e->ids, id, s) < 0)
+        err_set(&e->trouble, ENOMEM, "no memory for more tensors");
+    s->id = id;
+    s->has_id = true;
+    s->state = SLOT_BATCHED;
+    batch->slots[batch->n++] = s;
+    batch->frozen = true;
+    batch->number = b->frozen++;
+    b->active = batch;
+    b->running = true;
+    if (rc < 0)
+        engine_lost(e, coll_algorithm(e->coll), rc);
+    return false;
+}
+
+void batches_drop(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    if (b->active)
+        recycle(b, TAKE(b->active));
+    while (b->first) {
+        struct batch *next = b->first->next;
+        recycle(b, b->first);
+        b->first = next;
+    }
+    b->end = &b->first;
+    b->running = false;
+}

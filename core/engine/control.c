@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * control: see control.h.
+ */
+#include "core/engine/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+
+enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL };
+
+/* Rank 0 on top, under it the first rank of each other host, under these the rest of their hosts.
+ */
+static bool is_child(const struct mesh *m, int rank)
+{
+    if (m->local_rank != 0 || rank == m->rank)
+        return false;
+    if (m->host_of[rank] == m->host)
+        return true;
+    return m->rank == 0 && m->local_of[rank] == 0;
+}
+
+static int parent_of(const struct mesh *m)
+{
+    if (m->rank == 0)
+        return -1;
+    return m->local_rank ? mesh_rank_at(m, m->host, 0) : 0;
+}
+
+int control_init(struct engine *e, struct err *err)
+{
+    struct control *c = &e->control;
+    size_t size = (size_t)e->size;
+    c->parent = parent_of(e->mesh);
+    c->left_at = UINT64_MAX;
+    c->children = calloc(size, sizeof(*c->children));
+    c->links = calloc(size + 1, sizeof(struct link *));
+    c->left = calloc(size, sizeof(*c->left));
+    if (!c->children || !c->links || !c->left)
+        return err_set(err, ENOMEM, "no memory for control links");
+    for (int r = 0; r < e->size; r++) {
+        if (is_child(e->mesh, r))
+            c->children[c->nchildren++] = r;
+    }
+    for (int i = 0; i < c->nchildren; i++) {
+        c->links[i] = mesh_link(e->mesh, c->children[i], LINK_CONTROL);
+        if (!c->links[i])
+            return err_set(err, ENOMEM, "no memory for the link to rank %d", c->children[i]);
+    }
+    if (c->parent >= 0 && !(c->links[c->nchildren] = mesh_link(e->mesh, c->parent, LINK_CONTROL)))
+        return err_set(err, ENOMEM, "no memory for the link to rank %d", c->parent);
+    return 0;
+}
+
+void control_fini(struct control *c)
+{
+    free(c->children);
+    free(c->links);
+    free(c->left);
+    buf_fini(&c->in);
+    buf_fini(&c->out);
+    memset(c, 0, sizeof(*c));
+}
+
+static int peer_at(const struct control *c, int i)
+{
+    return i < c->nchildren ? c->children[i] : c->parent;
+}
+
+/* i: index into links. */
+static int post(struct engine *e, int i, const struct buf *msg)
+{
+    struct control *c = &e->control;
+    if (!c->links[i])
+        return 0;
+    int rc = link_post(c->links[i], msg->data, msg->len);
+    if (rc < 0 && c->left[peer_at(c, i)]) {
+        c->links[i] = NULL;
+        rc = 0;
+    }
+    return rc;
+}
+
+int control_send(void *ctx, int to, const struct buf *msg)
+{
+    struct engine *e = ctx;
+    struct control *c = &e->control;
+    int i = c->nchildren;
+    if (to != NEGOTIATE_PARENT) {
+        for (i = 0; i < c->nchildren && c->children[i] != to; i++)
+            ;
+        if (i == c->nchildren)
+            return -EINVAL;
+    }
+    buf_reset(&c->out);
+    buf_put_u8(&c->out, CONTROL_NEGOTIATE);
+    buf_put(&c->out, msg->data, msg->len);
+    int rc = c->out.failed ? -ENOMEM : post(e, i, &c->out);
+    if (rc < 0 && !e->trouble.code)
+        err_set(&e->trouble, -rc, "control link to rank %d", peer_at(c, i));
+    return rc;
+}
+
+/* Notes that rank has left and passes it on: up, or from the root down. from: the link it came by.
+ */
+static void farewell(struct engine *e, int rank, uint64_t frozen, int from)
+{
+    struct control *c = &e->control;
+    bool down = from == c->nchildren || !c->links[c->nchildren];
+    if (!c->left[rank] && (down || rank == e->rank)) {
+        c->left[rank] = true;
+        if (c->nleft++ == 0) {
+            c->first_left = rank;
+            c->left_ns = clock_ns();
+        }
+        if (rank != e->rank && frozen < c->left_at)
+            c->left_at = frozen;
+    }
+    buf_reset(&c->out);
+    buf_put_u8(&c->out, CONTROL_FAREWELL);
+    buf_put_u32(&c->out, (uint32_t)rank);
+    buf_put_u64(&c->out, frozen);
+    if (c->out.failed)
+        return;
+    if (!down)
+        post(e, c->nchildren, &c->out);
+    for (int i = 0; down && i < c->nchildren; i++)
+        post(e, i, &c->out);
+}
+
+void control_farewell(struct engine *e)
+{
+    farewell(e, e->rank, e->batches.frozen_done, -1);
+}
+
+static int dispatch(struct engine *e, int from, const struct buf *msg, struct err *err)
+{
+    struct control *c = &e->control;
+    struct reader r = reader_over(msg->data, msg->len);
+    uint8_t type = reader_u8(&r);
+    if (type == CONTROL_NEGOTIATE && e->failed)
+        return 0;
+    if (type == CONTROL_NEGOTIATE) {
+        int who = from == c->nchildren ? NEGOTIATE_PARENT : c->children[from];
+        return negotiate_recv(e->neg, who, r.data + r.pos, r.len - r.pos, clock_ns(), err);
+    }
+    uint32_t rank = reader_u32(&r);
+    uint64_t frozen = reader_u64(&r);
+    if (type != CONTROL_FAREWELL || !reader_ok(&r) || rank >= (uint32_t)e->size)
+        return err_set(err, EPROTO, "a control message that makes no sense");
+    /* One's own comes back from the root. */
+    if ((int)rank != e->rank || from != c->nchildren || c->nchildren > 0)
+        farewell(e, (int)rank, frozen, from);
+    return 0;
+}
+
+bool control_progress(struct engine *e)
+{
+    struct control *c = &e->control;
+    bool moved = false;
+    struct err err = {0};
+    for (int i = 0; i <= c->nchildren; i++) {
+        int rc = 0;
+        while (c->links[i] && !e->broken && (rc = link_take(c->links[i], &c->in)) == 0) {
+            moved = true;
+            rc = dispatch(e, i, &c->in, &err);
+            if (rc < 0) {
+                err_prefix(&err, "rank %d", peer_at(c, i));
+                engine_lost(e, err.msg, rc);
+                return true;
+            }
+        }
+        if (rc < 0 && c->left[peer_at(c, i)])
+            c->links[i] = NULL;
+        else if (rc < 0 && !e->broken)
+            engine_lost(e, "control link", rc);
+    }
+    return moved;
+}
+
+int control_flush(struct engine *e)
+{
+    struct control *c = &e->control;
+    int left = 0;
+    for (int i = 0; i <= c->nchildren; i++)
+        left |= c->links[i] && link_flush(c->links[i]) == 1;
+    return left;
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * drive: see drive.h.
+ *
+ * Every hand-over is the same pattern: who leaves stores (unlock), then loads (does anybody
+ * sleep?); who wants to sleep stores (I sleep), then loads (is it still locked, is there nothing to
+ * do?). All of these are sequentially consistent, so that at least one of the two sees the other.
+ */
+#include "core/engine/drive.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/engine/turn.h"
+
+#define SPIN_NS   5000
+#define YIELDS    8 /* a peer that needs our processor has it sooner than by our sleep */
+#define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
+#define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */
+#define FULL_EACH 16              /* turns of a spin with one look at the sockets */
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ns / CLOCK_S), .tv_nsec = (long)(ns % CLOCK_S)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &ts, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void signal_fd(int fd)
+{
+    /* It fails only when the counter is full: then the sleeper is awake already. */
+    uint64_t one = 1;
+    ssize_t ignored = write(fd, &one, sizeof(one));
+    (void)ignored;
+}
+
+static void drain_fd(int fd)
+{
+    uint64_t count;
+    ssize_t ignored = read(fd, &count, sizeof(count));
+    (void)ignored;
+}
+
+/* Until one of the two is readable or the time has come; due UINT64_MAX: no time. */
+static int wait_fds(int fd, int other, uint64_t due)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
+    struct timespec ts = {0};
+    if (due != UINT64_MAX) {
+        uint64_t now = clock_ns(), left = due > now ? due - now : 0;
+        ts = (struct timespec){.tv_sec = (time_t)(left / CLOCK_S),
+                               .tv_nsec = (long)(left % CLOCK_S)};
+    }
+    int n = ppoll(fds, 2, due == UINT64_MAX ? NULL : &ts, NULL);
+    if (n > 0 && fds[0].revents)
+        drain_fd(fd);
+    return n;
+}
+
+/* ---- the lock ---- */
+
+static bool try_lock(struct drive *d)
+{
+    int expected = 0;
+    return atomic_load(&d->locked) == 0 && atomic_compare_exchange_strong(&d->locked, &expected, 1);
+}
+
+static void wake_sleepers(struct drive *d)
+{
+    atomic_fetch_add(&d->turn, 1);
+    futex_wake_all(&d->turn);
+}
+
+static void unlock(struct drive *d)
+{
+    atomic_store(&d->locked, 0);
+    if (atomic_load(&d->waiters) > 0 || atomic_load(&d->knocks) > 0)
+        wake_sleepers(d);
+}
+
+static void wake_thread(struct drive *d)
+{
+    int state = atomic_load(&d->thread_state);
+    if (state != THREAD_RUNS &&
+        atomic_compare_exchange_strong(&d->thread_state, &state, THREAD_RUNS))
+        signal_fd(d->thread_fd);
+}
+
+static void wake_driver(struct drive *d)
+{
+    if (atomic_load(&d->asleep))
+        signal_fd(d->driver_fd);
+}
+
+void drive_wake_waiters(struct engine *e)
+{
+    if (atomic_load(&e->drive.waiters) > 0)
+        wake_sleepers(&e->drive);
+}
+
+/* The thread lay deep: peers need not ring any more, and it watches instead. */
+static void disarm(struct engine *e)
+{
+    if (!e->drive.armed)
+        return;
+    mesh_sleep_end(e->mesh);
+    e->drive.armed = false;
+}
+
+static void enter(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    counter_add(&d->stints, 1);
+    if (d->armed) {
+        disarm(e);
+        wake_thread(d);
+    }
+}
+
+bool drive_try(struct engine *e)
+{
+    if (atomic_load_explicit(&e->drive.knocks, memory_order_relaxed) > 0 || !try_lock(&e->drive))
+        return false;
+    enter(e);
+    return true;
+}
+
+void drive_lock(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    atomic_fetch_add(&d->knocks, 1);
+    while (!try_lock(d)) {
+        uint32_t t = atomic_load(&d->turn);
+        wake_driver(d);
+        if (atomic_load(&d->locked))
+            futex_wait(&d->turn, t, KNOCK_NS);
+    }
+    atomic_fetch_sub(&d->knocks, 1);
+    enter(e);
+}
+
+void drive_leave(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    for (;;) {
+        bool work = turn_needed(e);
+        uint64_t due = e->next_tick;
+        atomic_store(&d->slow, 0);
+        atomic_store(&d->work, work);
+        unlock(d);
+        int state = atomic_load(&d->thread_state);
+        if (state == THREAD_PARKED || (work && atomic_load(&d->waiters) == 0) ||
+            due < atomic_load(&d->thread_due))
+            wake_thread(d);
+        /* Somebody may have submitted while this one still had the lock. */
+        if (!queue_has_new(e->queue) || atomic_load(&d->closing) || !try_lock(d))
+            return;
+        turn(e, TURN_SPIN);
+    }
+}
+
+/* ---- callers ---- */
+
+static bool wanted_elsewhere(struct drive *d)
+{
+    return atomic_load_explicit(&d->knocks, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&d->closing, memory_order_relaxed);
+}
+
+static bool is_done(struct slot *slot)
+{
+    return atomic_load_explicit(&slot->done, memory_order_acquire);
+}
+
+bool drive_pause(const struct engine *e, struct patience *p)
+{
+    if (e->spin && p->yields == 0) {
+        uint64_t now = clock_ns();
+        if (p->since == 0)
+            p->since = now;
+        if (now - p->since < SPIN_NS) {
+            __builtin_ia32_pause();
+            return true;
+        }
+    }
+    if (p->yields++ >= YIELDS)
+        return false;
+    sched_yield();
+    return true;
+}
+
+static void sleep_as_driver(struct engine *e, struct slot *slot)
+{
+    struct drive *d = &e->drive;
+    atomic_store(&d->slow, 1);
+    turn_urge(e, slot);
+    if (turn(e, TURN_FULL))
+        return;
+    mesh_sleep_begin(e->mesh);
+    atomic_store(&d->asleep, 1);
+    bool moved = turn(e, TURN_CHECK);
+    if (!moved && !is_done(slot) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
+        atomic_load(&d->urges) == e->urges_seen)
+        wait_fds(d->driver_fd, mesh_fd(e->mesh), e->next_tick);
+    atomic_store(&d->asleep, 0);
+    mesh_sleep_end(e->mesh);
+}
+
+void drive_until(struct engine *e, struct slot *slot)
+{
+    struct drive *d = &e->drive;
+    struct patience patience = {0};
+    bool urged = false;
+    for (unsigned n = 1; !is_done(slot) && !wanted_elsewhere(d); n++) {
+        if (!urged && slot->state == SLOT_NEGOTIATING) {
+            turn_urge(e, slot);
+            urged = true;
+        }
+        if (turn(e, n % FULL_EACH ? TURN_SPIN : TURN_FULL)) {
+            patience = (struct patience){0};
+            continue;
+        }
+        if (is_done(slot))
+            return;
+        if (drive_pause(e, &patience))
+            continue;
+        sleep_as_driver(e, slot);
+        patience = (struct patience){0};
+        n = FULL_EACH - 1; /* the next turn looks at everything */
+    }
+}
+
+void drive_urge(struct engine *e, struct slot *slot)
+{
+    if (atomic_exchange(&slot->urged, 1))
+        return;
+    atomic_fetch_add(&e->drive.urges, 1);
+    wake_driver(&e->drive);
+    if (!atomic_load(&e->drive.locked))
+        wake_thread(&e->drive);
+}
+
+void drive_wait(struct engine *e, struct slot *slot)
+{
+    struct drive *d = &e->drive;
+    while (!is_done(slot)) {
+        if (!wanted_elsewhere(d) && drive_try(e)) {
+            drive_until(e, slot);
+            drive_leave(e);
+            continue;
+        }
+        drive_urge(e, slot);
+        atomic_fetch_add(&d->waiters, 1);
+        uint32_t t = atomic_load(&d->turn);
+        if (!is_done(slot) && (atomic_load(&d->locked) || wanted_elsewhere(d)))
+            futex_wait(&d->turn, t, KNOCK_NS);
+        atomic_fetch_sub(&d->waiters, 1);
+    }
+    /* Who left may have counted on this caller to drive. */
+    if (atomic_load(&d->work) && !atomic_load(&d->locked))
+        wake_thread(d);
+}
+
+/* Something small on one host: starting it is all that the peers need of this rank, and most
+ * callers will wait in a moment and finish it. If not, the thread looks after it when its watch is
+ * over. Waking it at once would only make the two fight for the lock. */
+static bool start_small(struct engine *e)
+{
+    if (e->mesh->hosts > 1 || !batches_small(&e->batches))
+        return false;
+    batches_progress(e);
+    return atomic_load(&e->drive.thread_state) == THREAD_WATCHES;
+}
+
+void drive_submitted(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    if (!try_lock(d)) {
+        wake_driver(d);
+        return;
+    }
+    bool patient = false;
+    /* In a frozen schedule nobody has to be told: often there is nothing more to do than to note
+     * it. Else the thread collects what comes and speaks once for all. */
+    if (negotiate_frozen(e->neg) || e->failed) {
+        turn_note(e);
+        patient = start_small(e);
+    }
+    bool work = turn_needed(e);
+    uint64_t due = e->next_tick;
+    atomic_store(&d->work, work);
+    unlock(d);
+    if (queue_has_new(e->queue)) {
+        atomic_store(&d->work, 1);
+        work = true;
+        patient = false;
+    }
+    if ((work && !patient) || due < atomic_load(&d->thread_due))
+        wake_thread(d);
+}
+
+/* ---- the engine thread ---- */
+
+static void watch(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    atomic_store(&d->thread_state, THREAD_WATCHES);
+    /* What was submitted while the thread had the lock is nobody else's. */
+    bool mine = !atomic_load(&d->locked) && !atomic_load(&d->waiters) && !atomic_load(&d->knocks) &&
+                !atomic_load(&d->closing) && (atomic_load(&d->work) || queue_has_new(e->queue));
+    if (!mine && !atomic_load(&d->stop)) {
+        int n = wait_fds(d->thread_fd, -1, clock_ns() + WATCH_NS);
+        if (n == 0 && atomic_load(&d->locked) && atomic_load(&d->slow)) {
+            atomic_store(&d->thread_state, THREAD_PARKED);
+            if (atomic_load(&d->locked) && atomic_load(&d->slow) && !atomic_load(&d->stop))
+                wait_fds(d->thread_fd, -1, UINT64_MAX);
+        }
+    }
+    atomic_store(&d->thread_state, THREAD_RUNS);
+}
+
+/* With the lock; leaves it. */
+static void lie_deep(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    mesh_sleep_begin(e->mesh);
+    d->armed = true;
+    atomic_store(&d->work, 0);
+    atomic_store(&d->thread_state, THREAD_DEEP);
+    bool moved = turn(e, TURN_CHECK);
+    uint64_t due = e->next_tick;
+    atomic_store(&d->thread_due, due);
+    unlock(d);
+    if (!moved && !queue_has_new(e->queue) && !atomic_load(&d->stop) && !atomic_load(&d->waiters))
+        wait_fds(d->thread_fd, mesh_fd(e->mesh), due);
+    atomic_store(&d->thread_state, THREAD_RUNS);
+    atomic_store(&d->thread_due, 0);
+}
+
+/* Drives while nobody waits; true when nothing is left to do at once. */
+static bool drive_alone(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    struct patience patience = {0};
+    while (!wanted_elsewhere(d) && !atomic_load(&d->waiters)) {
+        if (turn(e, TURN_FULL))
+            patience = (struct patience){0};
+        else if (batches_idle(&e->batches) || !drive_pause(e, &patience))
+            return true;
+    }
+    return false;
+}
+
+static void *thread_main(void *arg)
+{
+    struct engine *e = arg;
+    struct drive *d = &e->drive;
+    uint64_t seen = 0;
+    while (!atomic_load(&d->stop)) {
+        if (wanted_elsewhere(d) || !try_lock(d)) {
+            watch(e);
+            continue;
+        }
+        disarm(e);
+        bool idle = drive_alone(e);
+        uint64_t stints = atomic_load_explicit(&d->stints, memory_order_relaxed);
+        bool active = stints != seen;
+        if (active)
+            e->last_active_ns = clock_ns();
+        seen = stints;
+        if (idle && (!active || turn_needed(e))) {
+            lie_deep(e);
+            continue;
+        }
+        atomic_store(&d->work, turn_needed(e));
+        unlock(d);
+        watch(e);
+    }
+    return NULL;
+}
+
+/* ---- life ---- */
+
+int drive_init(struct engine *e, struct err *err)
+{
+    struct drive *d = &e->drive;
+    d->driver_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    d->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (d->driver_fd < 0 || d->thread_fd < 0)
+        return err_sys(err, errno, "eventfd");
+    return 0;
+}
+
+int drive_start(struct engine *e, struct err *err)
+{
+    struct drive *d = &e->drive;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&d->thread, NULL, thread_main, e);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        return err_sys(err, rc, "the engine's thread");
+    d->started = true;
+    return 0;
+}
+
+void drive_stop(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    if (!d->started)
+        return;
+    atomic_store(&d->stop, 1);
+    signal_fd(d->thread_fd);
+    pthread_join(d->thread, NULL);
+    d->started = false;
+}
+
+void drive_fini(struct engine *e)
+{
+    struct drive *d = &e->drive;
+    if (d->driver_fd >= 0)
+        close(d->driver_fd);
+    if (d->thread_fd >= 0)
+        close(d->thread_fd);
+    d->driver_fd = d->thread_fd = -1;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine: see engine.h. Birth, failure and end.
+ */
+#include "core/engine/engine.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/engine/turn.h"
+#include "core/transport/shm.h"
+
+#define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the others */
+
+/* ---- birth ---- */
+
+static int join_world(struct engine *e, struct err *err)
+{
+    struct mesh_listener *listener = NULL;
+    struct buf card = {0};
+    uint64_t deadline = deadline_in_ms(e->set.start_timeout_ms);
+    int rc = boot_open(&e->boot, err);
+    if (rc < 0)
+        return rc;
+    e->rank = e->boot.rank;
+    e->size = e->boot.size;
+    char tag[24];
+    snprintf(tag, sizeof(tag), "hvd[%d]", e->rank);
+    log_set_tag(tag);
+    rc = mesh_listen(&e->boot, &listener, &card, err);
+    if (rc == 0)
+        rc = boot_exchange(&e->boot, &card, deadline, err);
+    if (rc == 0)
+        rc = mesh_create(&e->boot, TAKE(listener), deadline, &e->mesh, err);
+    mesh_listener_destroy(listener);
+    buf_fini(&card);
+    return rc;
+}
+
+static int create_negotiate(struct engine *e, struct err *err)
+{
+    struct negotiate_config config = {
+        .rank = e->rank,
+        .size = e->size,
+        .parent = e->control.parent,
+        .children = e->control.children,
+        .nchildren = e->control.nchildren,
+        .fusion_bytes = e->set.fusion_bytes,
+        .cycle_ns = e->set.cycle_ns,
+        .cache_capacity = e->set.cache_capacity,
+        .freeze_after = e->set.freeze_after,
+        .stall_ns = e->set.stall_ns,
+        .stall_shutdown_ns = e->set.stall_shutdown_ns,
+    };
+    return negotiate_create(&config, &turn_negotiate_ops, e, &e->neg, err);
+}
+
+static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
+{
+    int rc = coll_create(e->mesh, &e->coll, err);
+    if (rc == 0)
+        rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
+    if (rc == 0)
+        rc = batches_init(e, err);
+    if (rc == 0)
+        rc = control_init(e, err);
+    if (rc == 0)
+        rc = create_negotiate(e, err);
+    if (rc == 0 && e->set.timeline)
+        rc =
+            timeline_open(e->set.timeline, e->rank, e->set.timeline_mark_cycles, &e->timeline, err);
+    atomic_store(&e->timeline_on, e->timeline != NULL);
+    if (rc == 0)
+        rc = drive_init(e, err);
+    return rc == 0 ? drive_start(e, err) : rc;
+}
+
+int engine_create(uint64_t first_seq, struct engine **ret, struct err *err)
+{
+    struct engine *e = aligned_alloc(_Alignof(struct engine), sizeof(*e));
+    if (!e)
+        return err_set(err, ENOMEM, "no memory");
+    memset(e, 0, sizeof(*e));
+    e->boot.agent_fd = -1;
+    e->drive.driver_fd = e->drive.thread_fd = -1;
+    e->last_active_ns = clock_ns();
+    int rc = settings_read(&e->set, err);
+    if (rc == 0)
+        rc = join_world(e, err);
+    if (rc == 0) {
+        e->spin = e->mesh->shm && e->mesh->shm->spin;
+        rc = create_parts(e, first_seq, err);
+    }
+    if (rc < 0) {
+        engine_destroy(e);
+        return rc;
+    }
+    *ret = e;
+    return 0;
+}
+
+/* ---- failure ---- */
+
+static void fail_all(struct engine *e, const struct err *err)
+{
+    batches_drop(e);
+    ids_fini(&e->ids);
+    if (e->fast_busy && !atomic_load(&e->fast.done)) {
+        e->fast.status = err->code;
+        e->fast.text = strdup(err->msg);
+        atomic_store(&e->fast.done, 1);
+    }
+    queue_fail_all(e->queue, err);
+    drive_wake_waiters(e);
+}
+
+void engine_fail(struct engine *e, const struct err *err)
+{
+    if (e->failed)
+        return;
+    e->failed = true;
+    e->failure = *err;
+    e->trouble.code = 0;
+    if (atomic_load(&e->drive.closing))
+        return;
+    log_warn("%s", err->msg);
+    fail_all(e, err);
+}
+
+void engine_lost(struct engine *e, const char *what, int rc)
+{
+    struct err err = {0};
+    int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
+                    ? mesh_progress(e->mesh, NULL, &err)
+                    : mesh_why(e->mesh, NULL, &err);
+    if (known == 0) {
+        err_set(&err, rc == -ENOMEM ? ENOMEM : ECONNRESET, "rank %d: %s: %s", e->rank, what,
+                strerror(-rc));
+        mesh_abort(e->mesh, err.msg);
+    }
+    e->broken = true;
+    engine_fail(e, &err);
+}
+
+/* ---- end ---- */
+
+/* Lets the others see that this is an end, and passes their farewells on. */
+static void leave_world(struct engine *e)
+{
+    struct err err = {0};
+    uint64_t deadline = deadline_in_ms(LEAVE_MS);
+    control_farewell(e);
+    mesh_goodbye(e->mesh);
+    while (!e->broken && !deadline_passed(deadline)) {
+        if (mesh_progress(e->mesh, NULL, &err) < 0)
+            return;
+        control_progress(e);
+        if (!e->failed)
+            negotiate_tick(e->neg, clock_ns());
+        if (e->trouble.code) {
+            mesh_abort(e->mesh, e->trouble.msg);
+            return;
+        }
+        if (control_flush(e) == 0 && mesh_all_left(e->mesh))
+            return;
+        mesh_sleep_begin(e->mesh);
+        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        poll(&p, 1, 5);
+        mesh_sleep_end(e->mesh);
+    }
+}
+
+void engine_close(struct engine *e)
+{
+    struct err err;
+    atomic_store(&e->drive.closing, 1);
+    drive_lock(e);
+    bool in_the_middle = !batches_idle(&e->batches);
+    err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
+    fail_all(e, &err);
+    if (e->broken) {
+        /* The mesh has told everybody long ago. */
+    } else if (in_the_middle) {
+        err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
+        mesh_abort(e->mesh, err.msg);
+        e->broken = true;
+    } else {
+        leave_world(e);
+    }
+    /* For a caller that was inside when the engine was taken away and submits only now. */
+    e->failed = true;
+    err_set(&e->failure, ESHUTDOWN, "hvd_shutdown() was called");
+    drive_leave(e);
+}
+
+void engine_refuse(struct engine *e)
+{
+    if (!queue_has_new(e->queue))
+        return;
+    drive_lock(e);
+    turn(e, TURN_SPIN);
+    drive_leave(e);
+}
+
+void engine_destroy(struct engine *e)
+{
+    if (!e)
+        return;
+    drive_stop(e);
+    drive_fini(e);
+    timeline_close(e->timeline);
+    control_fini(&e->control);
+    if (e->neg)
+        negotiate_destroy(e->neg);
+    batches_fini(e);
+    ids_fini(&e->ids);
+    queue_destroy(e->queue);
+    coll_destroy(e->coll);
+    mesh_destroy(e->mesh);
+    boot_fini(&e->boot);
+    free(e->fast.text);
+    free(e);
+}
+
+void engine_after_fork(struct engine *e)
+{
+    mesh_after_fork(e->mesh);
+    boot_after_fork(&e->boot);
+    if (e->timeline)
+        timeline_after_fork(e->timeline);
+    close(e->drive.driver_fd);
+    close(e->drive.thread_fd);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine: everything behind hvd.h between hvd_init() and hvd_shutdown(), and who works when.
+ *
+ * One object a process. What is marked (lock) belongs to whoever holds the progress lock: the
+ * driver. engine.c makes and ends it, drive.c decides who drives, turn.c is one turn of work,
+ * batches.c runs the log, control.c speaks with parent and children.
+ */
+#ifndef HVD_ENGINE_ENGINE_H
+#define HVD_ENGINE_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <hvd.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/boot/boot.h"
+#include "core/coll/coll.h"
+#include "core/engine/batches.h"
+#include "core/engine/control.h"
+#include "core/engine/drive.h"
+#include "core/engine/ids.h"
+#include "core/negotiate/negotiate.h"
+#include "core/engine/queue.h"
+#include "core/engine/settings.h"
+#include "core/engine/timeline.h"
+#include "core/transport/mesh.h"
+
+/* Counters that any thread may read; only the driver writes. */
+struct engine_counters {
+    _Atomic uint64_t ops, batches, bytes;
+    _Atomic uint64_t allocations;
+    _Atomic uint64_t stalls;
+};
+
+struct engine {
+    struct settings set;
+    struct boot boot;
+    int rank, size;
+    struct mesh *mesh;
+    struct queue *queue;
+    struct drive drive;
+    struct engine_counters counters;
+    bool spin; /* every rank of this host has a processor of its own */
+
+    /* (lock) */
+    struct coll *coll;
+    struct negotiate *neg;
+    struct control control;
+    struct ids ids;
+    struct batches batches;
+    struct timeline *timeline; /* NULL: off */
+    _Atomic int timeline_on;   /* the same, for those without the lock */
+    uint64_t next_tick;        /* when negotiate wants to be called; 0: at once */
+    uint64_t urges_seen;
+    struct slot *submitting; /* in negotiate_submit() now */
+    struct err trouble;      /* a callback failed: the turn ends with engine_fail() */
+    bool failed;
+    bool broken;               /* the mesh too: nothing can be sent any more */
+    struct err failure;        /* what every operation gets from now on */
+    uint64_t progress_told_ns; /* what the agent knows, and since when */
+    uint64_t progress_told;
+    uint64_t last_active_ns; /* when a caller last drove; exact to a few milliseconds */
+
+    /* A synchronous operation that went past negotiation: not in the queue. */
+    struct slot fast;
+    bool fast_busy;
+    bool fast_last; /* nothing was submitted since */
+};
+
+/* Joins the world; the engine thread runs when it returns. first_seq: see queue_create(). */
+int engine_create(uint64_t first_seq, struct engine **ret, struct err *err);
+
+/* Ends everything: what is under way fails with -ESHUTDOWN; waits at most 5 s for the others. */
+void engine_close(struct engine *e);
+
+/* After engine_close(), until no other thread is inside a call: ends what one of them has submitted
+ * since. */
+void engine_refuse(struct engine *e);
+
+/* No other thread may be inside a call. */
+void engine_destroy(struct engine *e);
+
+/* (lock) Every operation, now and later, fails with err. Only the first call counts. */
+void engine_fail(struct engine *e, const struct err *err);
+
+/* (lock) The mesh or a collective is broken: finds out why, then engine_fail(). */
+void engine_lost(struct engine *e, const char *what, int rc);
+
+/* In the child after fork(2): closes all descriptors. Async-signal-safe. */
+void engine_after_fork(struct engine *e);
+
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
+{
+    /* One writer at a time: no locked instruction is needed. */
+    uint64_t v = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, v + n, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fast: see fast.h.
+ */
+#include "core/engine/fast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+
+/* Nothing else is under way here, so that the next thing of the plan may be this one. */
+static bool can_be_next(struct engine *e, const struct hvd_request *r)
+{
+    return r->name && !e->fast_busy && !e->failed && !e->timeline && batches_idle(&e->batches) &&
+           e->control.nleft == 0 && !queue_has_new(e->queue) && negotiate_frozen(e->neg);
+}
+
+/* e->fast belongs to this call until its operation is done. 1: not the next of the plan. */
+static int begin(struct engine *e, const struct hvd_request *r, uint64_t *ret_id, struct err *err)
+{
+    struct slot *s = &e->fast;
+    int rc = request_check(r, r->name, e->rank, e->size, &s->facts, err);
+    if (rc < 0)
+        return rc;
+    if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret_id))
+        return 1;
+    memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* known to negotiate: it is not longer */
+    e->fast_last = true;
+    s->in = r->input;
+    s->out = r->output;
+    s->status = 0;
+    s->has_id = false;
+    atomic_store_explicit(&s->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->urged, 0, memory_order_relaxed);
+    return 0;
+}
+
+/* The plan's next operation, with the lock held; it is left. 1: it is not the next. */
+static int run_planned(struct engine *e, const struct hvd_request *r, struct err *err)
+{
+    uint64_t id = 0;
+    struct slot *s = &e->fast;
+    int rc = begin(e, r, &id, err);
+    if (rc != 0)
+        return rc;
+    e->fast_busy = true;
+    if (!batches_run_fast(e, id)) {
+        /* Its peers take their time: from here on it is a batch like any other. */
+        drive_until(e, s);
+        drive_leave(e);
+        drive_wait(e, s);
+        drive_lock(e);
+    }
+    rc = s->status;
+    if (rc < 0)
+        err_set(err, -rc, "%s", s->text ? s->text : strerror(-rc));
+    free(s->text);
+    s->text = NULL;
+    e->fast_busy = false;
+    return rc;
+}
+
+static int run_submitted(struct engine *e, const struct hvd_request *r, bool locked,
+                         struct err *err)
+{
+    hvd_handle handle;
+    bool timed = atomic_load_explicit(&e->timeline_on, memory_order_relaxed);
+    uint64_t now = timed ? clock_ns() : 0;
+    int rc = queue_submit(e->queue, r, 1, now, &handle, err);
+    struct slot *slot = rc == 0 ? queue_find(e->queue, handle) : NULL;
+    if (locked) {
+        if (slot)
+            drive_until(e, slot);
+        drive_leave(e);
+    } else if (slot) {
+        drive_submitted(e);
+    }
+    if (rc < 0)
+        return rc;
+    if (!slot)
+        return err_set(err, EINVAL, "%s: the handle is gone", r->name ? r->name : "no name");
+    drive_wait(e, slot);
+    rc = slot->status;
+    if (rc < 0)
+        err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc));
+    queue_release(e->queue, slot, handle);
+    return rc;
+}
+
+int fast_run(struct engine *e, const struct hvd_request *request, struct err *err)
+{
+    if (!drive_try(e))
+        return run_submitted(e, request, false, err);
+    if (can_be_next(e, request)) {
+        int rc = run_planned(e, request, err);
+        if (rc <= 0) {
+            drive_leave(e);
+            return rc;
+        }
+    }
+    return run_submitted(e, request, true, err);
+}

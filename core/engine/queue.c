@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue: see queue.h. A handle is the slot's index in the low 24 bits and a sequence number above.
+ */
+#include "core/engine/queue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+
+#define INDEX_BITS 24
+#define INDEX_MASK ((1u << INDEX_BITS) - 1)
+
+_Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS <= 1 << INDEX_BITS, "indexes do not fit");
+_Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS >= 2 * HVD_MAX_GROUP, "groups do not fit");
+
+int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, struct err *err)
+{
+    struct queue *q = calloc(1, sizeof(*q));
+    if (!q)
+        return err_set(err, ENOMEM, "no memory for the queue");
+    pthread_mutex_init(&q->lock, NULL);
+    q->rank = rank;
+    q->size = size;
+    q->seq = first_seq;
+    q->inbox_end = &q->inbox;
+    *ret = q;
+    return 0;
+}
+
+static void slot_fini(struct slot *s)
+{
+    free(s->text);
+    free(s->splits);
+    free(s->rows);
+    free(s->result);
+}
+
+void queue_destroy(struct queue *q)
+{
+    if (!q)
+        return;
+    for (size_t b = 0; b < q->nblocks; b++) {
+        for (size_t i = 0; i < QUEUE_BLOCK; i++)
+            slot_fini(&q->blocks[b][i]);
+        free(q->blocks[b]);
+    }
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+static int grow(struct queue *q, struct err *err)
+{
+    if (q->nblocks == QUEUE_MAX_BLOCKS)
+        return err_set(err, ENOSPC, "%d operations are under way, no more are possible",
+                       QUEUE_BLOCK * QUEUE_MAX_BLOCKS);
+    struct slot *block = calloc(QUEUE_BLOCK, sizeof(*block));
+    if (!block)
+        return err_set(err, ENOMEM, "no memory for more operations");
+    atomic_fetch_add_explicit(&q->allocations, 1, memory_order_relaxed);
+    for (size_t i = QUEUE_BLOCK; i-- > 0;) {
+        block[i].index = (uint32_t)(q->nblocks * QUEUE_BLOCK + i);
+        block[i].next = q->free;
+        q->free = &block[i];
+    }
+    atomic_store_explicit(&q->blocks[q->nblocks++], block, memory_order_release);
+    return 0;
+}
+
+static int take_slot(struct queue *q, struct slot **ret, struct err *err)
+{
+    if (!q->free) {
+        int rc = grow(q, err);
+        if (rc < 0)
+            return rc;
+    }
+    struct slot *s = q->free;
+    q->free = s->next;
+    s->next = NULL;
+    *ret = s;
+    return 0;
+}
+
+static void give_slot(struct queue *q, struct slot *s)
+{
+    atomic_store_explicit(&s->handle, 0, memory_order_relaxed);
+    free(s->text);
+    free(s->result);
+    s->text = NULL;
+    s->result = NULL;
+    s->waited = false;
+    s->state = SLOT_FREE;
+    s->next = q->free;
+    q->free = s;
+}
+
+static int set_name(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
+{
+    if ((unsigned)r->kind >= HVD_KINDS)
+        return err_set(err, EINVAL, "unknown kind of operation %d", (int)r->kind);
+    if (!r->name) {
+        snprintf(s->name, sizeof(s->name), "%s.noname.%llu", hvd_kind_name(r->kind),
+                 (unsigned long long)q->unnamed[r->kind]++);
+    } else {
+        size_t len = strnlen(r->name, HVD_MAX_NAME + 1);
+        if (len == 0 || len > HVD_MAX_NAME)
+            return err_set(err, EINVAL, "a tensor's name has 1 to %d bytes", HVD_MAX_NAME);
+        memcpy(s->name, r->name, len + 1);
+    }
+    s->hash = hash_str(s->name);
+    for (const struct slot *o = q->names[s->hash % QUEUE_NAMES]; o; o = o->name_next) {
+        if (o->hash == s->hash && strcmp(o->name, s->name) == 0)
+            return err_set(err, EEXIST,
+                           "%s: an operation of this name is under way; wait for it first",
+                           s->name);
+    }
+    return 0;
+}
+
+static void names_add(struct queue *q, struct slot *s)
+{
+    struct slot **head = &q->names[s->hash % QUEUE_NAMES];
+    s->name_next = *head;
+    *head = s;
+}
+
+static void names_remove(struct queue *q, struct slot *s)
+{
+    for (struct slot **p = &q->names[s->hash % QUEUE_NAMES]; *p; p = &(*p)->name_next) {
+        if (*p == s) {
+            *p = s->name_next;
+            return;
+        }
+    }
+}
+
+/* alltoall knows its splits from the start; rows come when all have spoken. */
+static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
+{
+    if (r->kind != HVD_ALLTOALL && r->kind != HVD_ALLGATHER)
+        return 0;
+    size_t n = (size_t)q->size;
+    if (!s->rows) {
+        s->rows = calloc(n, sizeof(*s->rows));
+        s->splits = calloc(n, sizeof(*s->splits));
+        atomic_fetch_add_explicit(&q->allocations, 2, memory_order_relaxed);
+    }
+    if (!s->rows || !s->splits)
+        return err_set(err, ENOMEM, "%s: no memory", s->name);
+    for (size_t i = 0; r->kind == HVD_ALLTOALL && i < n; i++)
+        s->splits[i] = r->splits ? r->splits[i] : r->shape[0] / q->size;
+    return 0;
+}
+
+static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *r, uint64_t now,
+                     struct err *err)
+{
+    int rc = set_name(q, s, r, err);
+    if (rc == 0)
+        rc = request_check(r, s->name, q->rank, q->size, &s->facts, err);
+    if (rc == 0)
+        rc = fill_rows(q, s, r, err);
+    if (rc < 0)
+        return rc;
+    s->in = r->input;
+    s->out = r->output;
+    if (r->kind == HVD_BROADCAST && (r->root != q->rank || !s->in))
+        s->in = s->out;
+    s->status = 0;
+    s->has_id = false;
+    s->result_rows = 0;
+    s->submit_ns = now;
+    s->batch_ns = s->start_ns = 0;
+    atomic_store_explicit(&s->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->urged, 0, memory_order_relaxed);
+    return 0;
+}
+
+static int check_group(const struct hvd_request *requests, size_t n, struct err *err)
+{
+    if (n < 1 || n > HVD_MAX_GROUP)
+        return err_set(err, EINVAL, "%zu operations, 1 to %d are possible", n, HVD_MAX_GROUP);
+    for (size_t i = 1; i < n; i++) {
+        if (requests[i].kind != requests[0].kind)
+            return err_set(err, EINVAL, "a group of %s cannot have a %s",
+                           hvd_kind_name(requests[0].kind), hvd_kind_name(requests[i].kind));
+    }
+    return 0;
+}
+
+static void stamp_group(struct slot *first, size_t n)
+{
+    if (n < 2)
+        return;
+    uint64_t hash = n;
+    for (struct slot *s = first; s; s = s->next)
+        hash = hash_mix(hash ^ s->hash);
+    uint32_t index = 0;
+    for (struct slot *s = first; s; s = s->next) {
+        s->facts.sig.group_size = (uint32_t)n;
+        s->facts.sig.group_index = index++;
+        s->facts.sig.group_hash = hash;
+    }
+}
+
+static void publish(struct queue *q, struct slot *first, struct slot **end, size_t n,
+                    hvd_handle *ret_handles)
+{
+    size_t i = 0;
+    for (struct slot *s = first; s; s = s->next) {
+        s->state = SLOT_INBOX;
+        hvd_handle handle = (hvd_handle)(++q->seq << INDEX_BITS | s->index);
+        atomic_store_explicit(&s->handle, handle, memory_order_release);
+        ret_handles[i++] = handle;
+        q->last_slot = s;
+    }
+    *q->inbox_end = first;
+    q->inbox_end = end;
+    atomic_fetch_add_explicit(&q->under_way, n, memory_order_relaxed);
+    atomic_fetch_add(&q->inbox_count, n);
+}
+
+int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
+                 hvd_handle *ret_handles, struct err *err)
+{
+    int rc = check_group(requests, n, err);
+    if (rc < 0)
+        return rc;
+    struct slot *first = NULL, **end = &first;
+    pthread_mutex_lock(&q->lock);
+    uint64_t unnamed[HVD_KINDS];
+    memcpy(unnamed, q->unnamed, sizeof(unnamed));
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct slot *s;
+        rc = take_slot(q, &s, err);
+        if (rc < 0)
+            break;
+        rc = fill_slot(q, s, &requests[i], now, err);
+        if (rc < 0) {
+            give_slot(q, s);
+            break;
+        }
+        names_add(q, s);
+        *end = s;
+        end = &s->next;
+    }
+    if (rc == 0) {
+        stamp_group(first, n);
+        publish(q, first, end, n, ret_handles);
+    } else {
+        memcpy(q->unnamed, unnamed, sizeof(unnamed));
+        for (struct slot *s = first, *next; s; s = next) {
+            next = s->next;
+            names_remove(q, s);
+            give_slot(q, s);
+        }
+    }
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
+struct slot *queue_take(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    struct slot *first = q->inbox;
+    q->inbox = NULL;
+    q->inbox_end = &q->inbox;
+    atomic_store(&q->inbox_count, 0);
+    pthread_mutex_unlock(&q->lock);
+    return first;
+}
+
+struct slot *queue_find(struct queue *q, hvd_handle handle)
+{
+    size_t index = (size_t)handle & INDEX_MASK;
+    if (handle <= 0 || index / QUEUE_BLOCK >= QUEUE_MAX_BLOCKS)
+        return NULL;
+    struct slot *block =
+        atomic_load_explicit(&q->blocks[index / QUEUE_BLOCK], memory_order_acquire);
+    if (!block)
+        return NULL;
+    struct slot *s = &block[index % QUEUE_BLOCK];
+    return atomic_load_explicit(&s->handle, memory_order_acquire) == handle ? s : NULL;
+}
+
+/* With the lock held. */
+static void finish(struct queue *q, struct slot *s, const struct err *err)
+{
+    names_remove(q, s);
+    if (err) {
+        s->status = err->code;
+        s->text = strdup(err->msg); /* NULL: the code alone must do */
+    }
+    s->state = SLOT_DONE;
+    atomic_fetch_sub_explicit(&q->under_way, 1, memory_order_relaxed);
+    atomic_store(&s->done, 1);
+}
+
+void queue_finish(struct queue *q, struct slot *slot, const struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    finish(q, slot, err);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_fail_all(struct queue *q, const struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    q->inbox = NULL;
+    q->inbox_end = &q->inbox;
+    atomic_store(&q->inbox_count, 0);
+    for (size_t i = 0; i < QUEUE_NAMES; i++) {
+        while (q->names[i])
+            finish(q, q->names[i], err);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *ctx)
+{
+    pthread_mutex_lock(&q->lock);
+    for (size_t i = 0; i < QUEUE_NAMES; i++) {
+        for (struct slot *s = q->names[i]; s; s = s->name_next)
+            f(ctx, s);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_last(struct queue *q, char *text, size_t size)
+{
+    pthread_mutex_lock(&q->lock);
+    const struct slot *s = q->last_slot;
+    if (s)
+        snprintf(text, size, "%s %s", hvd_kind_name((enum hvd_kind)s->facts.sig.kind), s->name);
+    else
+        text[0] = 0;
+    pthread_mutex_unlock(&q->lock);
+}
+
+int queue_release(struct queue *q, struct slot *slot, hvd_handle handle)
+{
+    int rc = -EINVAL;
+    pthread_mutex_lock(&q->lock);
+    if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
+        give_slot(q, slot);
+        rc = 0;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request: see request.h.
+ */
+#include "core/engine/request.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+int64_t request_rows(int64_t rows, int rank, int size)
+{
+    return rows / size + (rank < rows % size ? 1 : 0);
+}
+
+static int check_shape(const struct hvd_request *r, const char *name, struct request_facts *f,
+                       struct err *err)
+{
+    if (r->ndim < 0 || r->ndim > HVD_MAX_DIMS)
+        return err_set(err, EINVAL, "%s: %d dimensions, 0 to %d are possible", name, r->ndim,
+                       HVD_MAX_DIMS);
+    if (r->ndim > 0 && !r->shape)
+        return err_set(err, EINVAL, "%s: no shape", name);
+    bool rows = r->kind == HVD_ALLGATHER || r->kind == HVD_ALLTOALL || r->kind == HVD_REDUCESCATTER;
+    if (rows && r->ndim == 0)
+        return err_set(err, EINVAL, "%s: %s needs at least one dimension", name,
+                       hvd_kind_name(r->kind));
+    size_t element = hvd_dtype_size(r->dtype);
+    size_t inner = 1, bytes = 0;
+    for (int i = 0; i < r->ndim; i++) {
+        if (r->shape[i] < 0)
+            return err_set(err, EINVAL, "%s: dimension %d is %" PRId64, name, i, r->shape[i]);
+        f->sig.shape[i] = r->shape[i];
+        if (i > 0 && __builtin_mul_overflow(inner, (size_t)r->shape[i], &inner))
+            return err_set(err, EINVAL, "%s: the shape is too large", name);
+    }
+    size_t rows0 = r->ndim > 0 ? (size_t)r->shape[0] : 1;
+    if (__builtin_mul_overflow(inner, rows0, &f->count) ||
+        __builtin_mul_overflow(f->count, element, &bytes) || bytes > (size_t)INT64_MAX / 2)
+        return err_set(err, EINVAL, "%s: the shape is too large", name);
+    f->inner = inner;
+    f->sig.ndim = (uint8_t)r->ndim;
+    return 0;
+}
+
+static int check_scale(double scale, const char *what, const char *name, double *ret,
+                       struct err *err)
+{
+    if (!isfinite(scale))
+        return err_set(err, EINVAL, "%s: %s is not a finite number", name, what);
+    *ret = scale == 0 ? 1.0 : scale; /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+    return 0;
+}
+
+static int check_reduction(const struct hvd_request *r, const char *name, struct request_facts *f,
+                           struct err *err)
+{
+    if ((unsigned)r->op >= HVD_OPS)
+        return err_set(err, EINVAL, "%s: unknown op %d", name, (int)r->op);
+    if (r->op == HVD_ADASUM)
+        return err_set(err, ENOTSUP, "%s: adasum is not supported yet", name);
+    if (r->op == HVD_AVERAGE && r->dtype == HVD_BOOL)
+        return err_set(err, EINVAL, "%s: there is no average of bool", name);
+    f->sig.op = (uint8_t)r->op;
+    int rc = check_scale(r->prescale, "prescale", name, &f->sig.prescale, err);
+    if (rc == 0)
+        rc = check_scale(r->postscale, "postscale", name, &f->sig.postscale, err);
+    if (rc == 0 && r->dtype == HVD_BOOL && (f->sig.prescale != 1.0 || f->sig.postscale != 1.0))
+        rc = err_set(err, EINVAL, "%s: bool cannot be scaled", name);
+    return rc;
+}
+
+static int check_splits(const struct hvd_request *r, const char *name, int size, struct err *err)
+{
+    if (!r->splits) {
+        if (r->shape[0] % size != 0)
+            return err_set(err, EINVAL,
+                           "%s: %" PRId64 " rows cannot be shared out equally to %d ranks; give "
+                           "splits",
+                           name, r->shape[0], size);
+        return 0;
+    }
+    int64_t sum = 0;
+    for (int i = 0; i < size; i++) {
+        if (r->splits[i] < 0 || r->splits[i] > r->shape[0] - sum)
+            return err_set(err, EINVAL,
+                           "%s: splits do not add up to the %" PRId64 " rows there are", name,
+                           r->shape[0]);
+        sum += r->splits[i];
+    }
+    if (sum != r->shape[0])
+        return err_set(err, EINVAL,
+                       "%s: splits add up to %" PRId64 ", but there are %" PRId64 " rows", name,
+                       sum, r->shape[0]);
+    return 0;
+}
+
+static int check_memory(const struct hvd_request *r, const char *name,
+                        const struct request_facts *f, bool reads_input, struct err *err)
+{
+    size_t element = hvd_dtype_size(r->dtype);
+    size_t in_bytes = f->count * element, out_bytes = f->out_count * element;
+    bool allocates = r->kind == HVD_ALLGATHER || r->kind == HVD_ALLTOALL;
+    if (reads_input && in_bytes > 0 && !r->input)
+        return err_set(err, EINVAL, "%s: no input", name);
+    if (allocates && r->output)
+        return err_set(err, EINVAL, "%s: %s takes no output, see hvd_result()", name,
+                       hvd_kind_name(r->kind));
+    if (out_bytes > 0 && !r->output)
+        return err_set(err, EINVAL, "%s: no output", name);
+    uintptr_t in = (uintptr_t)r->input, out = (uintptr_t)r->output;
+    if (reads_input && in != out && in_bytes > 0 && out_bytes > 0 && in < out + out_bytes &&
+        out < in + in_bytes)
+        return err_set(err, EINVAL, "%s: input and output overlap", name);
+    return 0;
+}
+
+static int check_kind(const struct hvd_request *r, const char *name, int rank, int size,
+                      struct request_facts *f, struct err *err)
+{
+    bool reads_input = true;
+    int rc = 0;
+    f->sig.prescale = f->sig.postscale = 1.0;
+    switch (r->kind) {
+    case HVD_ALLREDUCE:
+        f->out_count = f->count;
+        rc = check_reduction(r, name, f, err);
+        break;
+    case HVD_REDUCESCATTER:
+        f->out_count = (size_t)request_rows(r->shape[0], rank, size) * f->inner;
+        rc = check_reduction(r, name, f, err);
+        break;
+    case HVD_BROADCAST:
+        if (r->root < 0 || r->root >= size)
+            return err_set(err, EINVAL, "%s: root %d is no rank of %d", name, r->root, size);
+        f->sig.root = r->root;
+        f->out_count = f->count;
+        reads_input = r->root == rank;
+        break;
+    case HVD_ALLTOALL:
+        rc = check_splits(r, name, size, err);
+        break;
+    case HVD_ALLGATHER:
+    case HVD_BARRIER:
+    case HVD_KINDS:
+        break;
+    }
+    return rc < 0 ? rc : check_memory(r, name, f, reads_input, err);
+}
+
+int request_check(const struct hvd_request *r, const char *name, int rank, int size,
+                  struct request_facts *ret, struct err *err)
+{
+    struct request_facts f;
+    memset(&f, 0, sizeof(f)); /* the padding too: signatures may be compared as bytes */
+    if ((unsigned)r->kind >= HVD_KINDS)
+        return err_set(err, EINVAL, "%s: unknown kind of operation %d", name, (int)r->kind);
+    f.sig.kind = (uint8_t)r->kind;
+    f.sig.device = -1;
+    if (r->kind == HVD_BARRIER) {
+        f.sig.prescale = f.sig.postscale = 1.0;
+        memcpy(ret, &f, sizeof(f));
+        return 0;
+    }
+    if ((unsigned)r->dtype >= HVD_DTYPES)
+        return err_set(err, EINVAL, "%s: unknown dtype %d", name, (int)r->dtype);
+    if (r->device != -1)
+        return err_set(err, ENOTSUP, "%s: device %d: only -1, the host's memory, is supported",
+                       name, r->device);
+    f.sig.dtype = (uint8_t)r->dtype;
+    int rc = check_shape(r, name, &f, err);
+    if (rc == 0)
+        rc = check_kind(r, name, rank, size, &f, err);
+    if (rc == 0)
+        memcpy(ret, &f, sizeof(f));
+    return rc;
+}

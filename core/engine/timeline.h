@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timeline: a Chrome trace of the operations of this rank, for Perfetto and chrome://tracing.
+ *
+ * The driver of the engine adds a record for each finished operation (progress lock) to a bounded
+ * ring and never waits; a small thread of the timeline's own turns records into JSON and writes
+ * them. When the ring is full the record is dropped and counted. The file is a valid JSON array
+ * after each write, whatever becomes of the process.
+ */
+#ifndef HVD_ENGINE_TIMELINE_H
+#define HVD_ENGINE_TIMELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hvd.h>
+
+#include "core/base/err.h"
+
+/* Times are clock_ns() values, in rising order; 0: it did not come so far. */
+struct timeline_op {
+    enum hvd_kind kind;
+    enum hvd_dtype dtype;
+    int ndim;
+    int64_t shape[HVD_MAX_DIMS];
+    int status;            /* 0 or -errno */
+    uint64_t submit_ns;    /* handed to the engine */
+    uint64_t batch_ns;     /* every rank has it: the end of negotiation */
+    uint64_t start_ns;     /* its batch began */
+    uint64_t end_ns;       /* done */
+    const char *algorithm; /* copied, cut at 31 bytes */
+    const char *name;      /* copied */
+};
+
+struct timeline;
+
+/* path may contain %r, the rank; without it only rank 0 writes: *ret is NULL on the others. */
+int timeline_open(const char *path, int rank, bool mark_cycles, struct timeline **ret,
+                  struct err *err);
+
+/* Writes what is left and ends the thread. NULL is fine. */
+void timeline_close(struct timeline *t);
+
+void timeline_add(struct timeline *t, const struct timeline_op *op);
+
+/* A batch was cut; a mark when cycles are marked. */
+void timeline_cycle(struct timeline *t, uint64_t now);
+
+/* In the child after fork(2): closes the file. Async-signal-safe. */
+void timeline_after_fork(struct timeline *t);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * turn: see turn.h. Also what negotiate calls back for.
+ */
+#include "core/engine/turn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/ctl.h"
+#include "core/base/log.h"
+#include "core/engine/engine.h"
+
+#define PROGRESS_NS (1 * CLOCK_S) /* how often the agent hears of us while we work */
+#define FAREWELL_NS                                                                                \
+    (1 * CLOCK_S) /* how long work may rest after a farewell before it is given up */
+
+static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
+{
+    if (slot->has_id)
+        ids_remove(&e->ids, slot->id, slot);
+    if (e->timeline)
+        batches_tell_timeline(e, slot, 0, err->code);
+    if (slot == &e->fast) {
+        slot->status = err->code;
+        slot->text = strdup(err->msg);
+        atomic_store(&slot->done, 1);
+    } else {
+        queue_finish(e->queue, slot, err);
+    }
+    drive_wake_waiters(e);
+}
+
+static void on_fail(void *ctx, uint64_t id, const struct err *err)
+{
+    struct engine *e = ctx;
+    struct slot *slot = ids_get(&e->ids, id);
+    if (!slot && e->submitting && !e->submitting->has_id)
+        slot = e->submitting;
+    if (slot)
+        finish_with(e, slot, err);
+}
+
+static void tell_agent(struct engine *e, unsigned state, const char *text)
+{
+    struct ctl *agent = mesh_agent(e->mesh);
+    if (!agent)
+        return;
+    struct buf body = {0};
+    buf_put_u64(&body, atomic_load_explicit(&e->counters.batches, memory_order_relaxed));
+    buf_put_u64(&body, atomic_load_explicit(&e->counters.bytes, memory_order_relaxed));
+    buf_put_u8(&body, (uint8_t)state);
+    buf_put(&body, text, strlen(text));
+    /* An agent that is gone is the mesh's to notice. */
+    if (!body.failed)
+        ctl_send(agent, CTL_PROGRESS, &body, NULL, 0);
+    buf_fini(&body);
+}
+
+static void on_stalled(void *ctx, const char *text)
+{
+    struct engine *e = ctx;
+    counter_add(&e->counters.stalls, 1);
+    if (e->rank == 0)
+        log_warn("%s", text);
+    tell_agent(e, 2, text);
+}
+
+struct waiting {
+    char *text;
+    size_t size, len;
+    int n;
+};
+
+static void add_waiting(void *ctx, struct slot *slot)
+{
+    struct waiting *w = ctx;
+    if (!atomic_load_explicit(&slot->urged, memory_order_relaxed) || w->n++ >= 3 ||
+        w->len + 1 >= w->size)
+        return;
+    int n = snprintf(w->text + w->len, w->size - w->len, "%shvd_wait(%s)", w->n > 1 ? ", " : "",
+                     slot->name);
+    w->len += n > 0 ? (size_t)n : 0;
+}
+
+static void on_waiting_in(void *ctx, char *text, size_t size)
+{
+    struct engine *e = ctx;
+    struct waiting w = {.text = text, .size = size};
+    if (size == 0)
+        return;
+    text[0] = 0;
+    if (e->fast_busy)
+        add_waiting(&w, &e->fast);
+    queue_each(e->queue, add_waiting, &w);
+    if (w.n > 3 && w.len + 1 < size)
+        snprintf(text + w.len, size - w.len, " and %d more", w.n - 3);
+    if (w.n > 0)
+        return;
+    uint64_t now = clock_ns();
+    char last[160];
+    if (e->fast_last)
+        snprintf(last, sizeof(last), "%s %.120s",
+                 hvd_kind_name((enum hvd_kind)e->fast.facts.sig.kind), e->fast.name);
+    else
+        queue_last(e->queue, last, sizeof(last));
+    if (!last[0])
+        snprintf(text, size, "nothing: it has not called anything yet");
+    else
+        snprintf(text, size, "nothing: last call was %s, %llu s ago", last,
+                 (unsigned long long)((now - e->last_active_ns) / CLOCK_S));
+}
+
+/* A rank answers nothing while a batch needs it: the turn ends everything. */
+static void on_lost(void *ctx, const struct err *err)
+{
+    struct engine *e = ctx;
+    if (!e->trouble.code)
+        e->trouble = *err;
+}
+
+const struct negotiate_ops turn_negotiate_ops = {
+    .send = control_send,
+    .batch = batches_on_batch,
+    .fail = on_fail,
+    .thawed = batches_on_thawed,
+    .stalled = on_stalled,
+    .waiting_in = on_waiting_in,
+    .lost = on_lost,
+};
+
+void turn_urge(struct engine *e, struct slot *slot)
+{
+    if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
+        return;
+    atomic_store_explicit(&slot->urged, 1, memory_order_relaxed);
+    negotiate_urge(e->neg, slot->id, clock_ns());
+    e->next_tick = 0;
+}
+
+static void urge_one(void *ctx, struct slot *slot)
+{
+    if (atomic_load_explicit(&slot->urged, memory_order_relaxed))
+        turn_urge(ctx, slot);
+}
+
+static void submit(struct engine *e, struct slot *slot, uint64_t now)
+{
+    struct err err = {0};
+    const int64_t *splits = slot->facts.sig.kind == HVD_ALLTOALL ? slot->splits : NULL;
+    slot->state = SLOT_NEGOTIATING;
+    e->submitting = slot;
+    int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
+    e->submitting = NULL;
+    if (rc < 0) {
+        finish_with(e, slot, &err);
+        return;
+    }
+    slot->has_id = true;
+    if (ids_put(&e->ids, slot->id, slot) < 0)
+        err_set(&e->trouble, ENOMEM, "no memory for more tensors");
+    if (atomic_load_explicit(&slot->urged, memory_order_relaxed))
+        turn_urge(e, slot);
+}
+
+static bool take_new(struct engine *e)
+{
+    if (!queue_has_new(e->queue))
+        return false;
+    uint64_t now = clock_ns();
+    for (struct slot *s = queue_take(e->queue), *next; s; s = next) {
+        next = s->next; /* a slot that fails is its waiter's at once */
+        submit(e, s, now);
+    }
+    e->next_tick = 0;
+    e->fast_last = false;
+    return true;
+}
+
+static bool take_urges(struct engine *e)
+{
+    uint64_t urges = atomic_load(&e->drive.urges);
+    if (urges == e->urges_seen)
+        return false;
+    e->urges_seen = urges;
+    queue_each(e->queue, urge_one, e);
+    return true;
+}
+
+/* After a farewell: what cannot be finished any more gets an error instead of a long wait. */
+static void check_farewell(struct engine *e, uint64_t now)
+{
+    const struct control *c = &e->control;
+    bool pending = atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0 ||
+                   (e->fast_busy && !atomic_load(&e->fast.done));
+    if (!pending || atomic_load(&e->drive.closing))
+        return;
+    const struct batch *next = e->batches.active ? e->batches.active : e->batches.first;
+    if (next && (!next->frozen || next->number < c->left_at))
+        return;
+    /* It has run more of the plan than this rank: these batches can still be finished here. */
+    if (!next && negotiate_frozen(e->neg) && e->batches.frozen < c->left_at &&
+        now - c->left_ns < FAREWELL_NS)
+        return;
+    /* One that this rank has begun already: the rank that left never will, so nobody ends it. */
+    if (e->batches.running)
+        coll_cancel(e->coll);
+    struct err err;
+    err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_left);
+    engine_fail(e, &err);
+}
+
+static void report_progress(struct engine *e, uint64_t now)
+{
+    uint64_t batches = atomic_load_explicit(&e->counters.batches, memory_order_relaxed);
+    if (now - e->progress_told_ns < PROGRESS_NS || batches == e->progress_told)
+        return;
+    e->progress_told = batches;
+    e->progress_told_ns = now;
+    tell_agent(e, 1, "");
+}
+
+bool turn_needed(struct engine *e)
+{
+    if (!batches_idle(&e->batches) || queue_has_new(e->queue))
+        return true;
+    return atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0 &&
+           !negotiate_frozen(e->neg);
+}
+
+static bool take_messages(struct engine *e, enum turn_depth depth)
+{
+    struct err err = {0};
+    if (depth == TURN_FULL && mesh_progress(e->mesh, NULL, &err) < 0) {
+        e->broken = true;
+        engine_fail(e, &err);
+        return true;
+    }
+    return depth != TURN_SPIN && control_progress(e);
+}
+
+static void refuse_new(struct engine *e)
+{
+    if (queue_has_new(e->queue)) {
+        queue_fail_all(e->queue, &e->failure);
+        drive_wake_waiters(e);
+    }
+    e->next_tick = UINT64_MAX;
+}
+
+static void check_trouble(struct engine *e)
+{
+    if (e->trouble.code && !e->failed)
+        engine_lost(e, e->trouble.msg, e->trouble.code);
+}
+
+void turn_note(struct engine *e)
+{
+    if (e->failed) {
+        refuse_new(e);
+        return;
+    }
+    bool moved = take_new(e);
+    moved = take_urges(e) || moved;
+    uint64_t now = clock_ns();
+    if (moved || now >= e->next_tick)
+        e->next_tick = negotiate_tick(e->neg, now);
+    check_trouble(e);
+}
+
+bool turn(struct engine *e, enum turn_depth depth)
+{
+    if (e->failed) {
+        refuse_new(e);
+        /* Farewells are passed on to the end. */
+        return !e->broken && take_messages(e, depth);
+    }
+    bool moved = take_new(e);
+    moved = take_urges(e) || moved;
+    if (take_messages(e, depth))
+        moved = true;
+    if (e->failed)
+        return true;
+    uint64_t now = clock_ns();
+    if (moved || now >= e->next_tick)
+        e->next_tick = negotiate_tick(e->neg, now);
+    if (batches_progress(e))
+        moved = true;
+    if (moved || depth == TURN_FULL)
+        report_progress(e, now);
+    check_trouble(e);
+    if (e->control.nleft > 0 && !e->failed)
+        check_farewell(e, now);
+    return moved;
+}

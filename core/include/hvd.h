@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hvd.h: collective operations for data-parallel training, in C.
+ *
+ *     hvd_init();
+ *     float grad[1000];
+ *     hvd_allreduce("grad", grad, grad, 1000, HVD_FLOAT32, HVD_AVERAGE);
+ *     hvd_shutdown();
+ *
+ * A process is one rank. It finds the others through its launcher (hvdrun, mpirun, srun, torchrun,
+ * or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS, HVD_KEY_FILE by hand); without one it is a world of 1.
+ *
+ * Every rank calls the same operations with the same names, in any order and from any thread.
+ * Operations of one name are matched in the order in which each rank submits them; a second one
+ * may be submitted before the first is done only after that was waited for (else -EEXIST).
+ *
+ * Errors: 0 is done, a negative errno failed; hvd_error() then has the sentence. A call that fails
+ * for its arguments has touched no data. When the ranks disagree about an operation, every rank
+ * gets -EINVAL and a text that says what each of them asked for. When a rank is lost, every
+ * operation under way and to come fails with -ECONNRESET; the outputs are then undefined.
+ *
+ * Results: the same bits on every rank, and from run to run for the same set of ranks: the order in
+ * which an element is summed depends on nothing but its place in its tensor and on the world.
+ * float16 and bfloat16 are summed in float32; between hosts a partial sum travels in the tensor's
+ * type. Integers wrap; an integer average truncates toward zero. bool: sum and max are "or",
+ * product and min are "and", average is refused. Different transports (one host, several hosts) may
+ * round differently.
+ *
+ * Fork: a child has no engine; every call but hvd_init fails there with -EPERM. (hvd_init in a
+ * child fails too: start a new process instead.)
+ */
+#ifndef HVD_H
+#define HVD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HVD_VERSION "0.1.0"
+
+#define HVD_API __attribute__((visibility("default")))
+
+enum hvd_dtype {
+    HVD_UINT8,
+    HVD_INT8,
+    HVD_UINT16,
+    HVD_INT16,
+    HVD_INT32,
+    HVD_INT64,
+    HVD_FLOAT16,
+    HVD_FLOAT32,
+    HVD_FLOAT64,
+    HVD_BOOL, /* one byte, 0 or not 0; results are 0 or 1 */
+    HVD_BFLOAT16,
+    HVD_DTYPES, /* how many there are */
+};
+
+enum hvd_op {
+    HVD_AVERAGE, /* sum divided by the number of ranks that contributed */
+    HVD_SUM,
+    HVD_ADASUM, /* not supported yet: -ENOTSUP */
+    HVD_MIN,
+    HVD_MAX,
+    HVD_PRODUCT,
+    HVD_OPS,
+};
+
+enum hvd_kind {
+    HVD_ALLREDUCE,
+    HVD_ALLGATHER,
+    HVD_BROADCAST,
+    HVD_ALLTOALL,
+    HVD_REDUCESCATTER,
+    HVD_BARRIER,
+    HVD_KINDS,
+};
+
+#define HVD_MAX_DIMS 16
+#define HVD_MAX_NAME 255 /* bytes of a tensor's name */
+
+/* ---- life ------------------------------------------------------------------------------- */
+
+/* Joins the world; returns when every rank has. Bounded by HVD_START_TIMEOUT (30 s): the text says
+ * for whom it waited. Reads the environment; may be called again after hvd_shutdown(). Calling it
+ * when initialized is fine and does nothing. */
+HVD_API int hvd_init(void);
+
+/* Leaves the world. Operations still under way fail with -ESHUTDOWN here; waits at most 5 s for the
+ * other ranks to leave too, so that nobody mistakes an end for a crash. */
+HVD_API int hvd_shutdown(void);
+
+HVD_API bool hvd_initialized(void);
+
+/* Ranks of the whole world, of this host, and of the hosts; -ENOTCONN before hvd_init(). */
+HVD_API int hvd_rank(void);
+HVD_API int hvd_size(void);
+HVD_API int hvd_local_rank(void);
+HVD_API int hvd_local_size(void);
+HVD_API int hvd_cross_rank(void);
+HVD_API int hvd_cross_size(void);
+
+/* True when every host has the same number of ranks. */
+HVD_API bool hvd_homogeneous(void);
+
+/* What the last call that failed on this thread has to say. Valid until the next call here. */
+HVD_API const char *hvd_error(void);
+
+HVD_API const char *hvd_version(void);
+
+/* ---- operations ------------------------------------------------------------------------- */
+
+/* One operation on one tensor. Tensors are contiguous, in C order; input and output are this
+ * process's memory, of any alignment, and belong to the engine until hvd_wait() has returned. input
+ * == output means in place; they must not overlap otherwise. Sizes are in elements. */
+struct hvd_request {
+    enum hvd_kind kind;
+    const char *name;      /* NULL: named by kind and count of unnamed calls so far */
+    const void *input;     /* may be NULL when it has no elements */
+    void *output;          /* NULL for allgather, alltoall: the engine allocates, see hvd_result */
+    enum hvd_dtype dtype;  /* barrier: ignored */
+    int ndim;              /* 0..HVD_MAX_DIMS; a scalar has none */
+    const int64_t *shape;  /* of the input; broadcast: of the tensor, the same on every rank */
+    enum hvd_op op;        /* allreduce, reducescatter */
+    double prescale;       /* allreduce, reducescatter: input times this first; 0 stands for 1 */
+    double postscale;      /* and the result times this at the end; 0 stands for 1 */
+    int root;              /* broadcast: whose data; output is written on the others */
+    const int64_t *splits; /* alltoall: rows of dimension 0 for each rank; NULL: equal shares */
+    int device;            /* -1 the host's memory; others are for later */
+};
+
+/* shapes:
+ *   allreduce      output as input.
+ *   allgather      dimension 0 may differ between ranks, the others must not; result: the ranks'
+ *                  rows one after the other.
+ *   broadcast      output (and on the root input, which may be the output) has the shape.
+ *   alltoall       splits[r] rows go to rank r; result: received rows in the order of the ranks.
+ *   reducescatter  dimension 0 is shared out: the first shape[0] % size ranks get one row more;
+ *                  output holds this rank's rows.
+ */
+
+typedef int64_t hvd_handle; /* > 0; of this process and of this hvd_init() */
+
+#define HVD_MAX_GROUP 65536
+
+/* Hands n operations (1..HVD_MAX_GROUP) to the engine: all of them or, on failure, none. With n > 1
+ * they are a group: all n start together, when every rank has all of them, and members of a group
+ * are of one kind. The structs and what they point to (not the tensors) are copied. */
+HVD_API int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles);
+
+/* 1 when done (or failed), 0 when not, -EINVAL for an unknown handle. */
+HVD_API int hvd_poll(hvd_handle handle);
+
+/* Waits until it is done and returns how it ended. Once it has returned 0 the user owns input and
+ * output again and may overwrite both. An allgather's and an alltoall's result stays with the
+ * handle until hvd_release(); every other handle is released by this call. Waits are bounded by
+ * the life of the peers and HVD_STALL_SHUTDOWN_TIME_SECONDS. */
+HVD_API int hvd_wait(hvd_handle handle);
+
+/* What an allgather or alltoall has received; of the engine until hvd_release(). */
+struct hvd_result {
+    const void *data;
+    int ndim;
+    int64_t shape[HVD_MAX_DIMS];
+    const int64_t *splits; /* rows received from each rank; size() of them */
+};
+
+/* After hvd_wait() returned 0. */
+HVD_API int hvd_result(hvd_handle handle, struct hvd_result *ret_result);
+HVD_API void hvd_release(hvd_handle handle);
+
+/* The common ones, for flat tensors, submit and wait in one call. */
+HVD_API int hvd_allreduce(const char *name, const void *input, void *output, int64_t count,
+                          enum hvd_dtype dtype, enum hvd_op op);
+HVD_API int hvd_broadcast(const char *name, void *data, int64_t count, enum hvd_dtype dtype,
+                          int root);
+HVD_API int hvd_barrier(const char *name);
+
+/* Bytes of one element; 0 for an unknown dtype. */
+HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
+HVD_API const char *hvd_dtype_name(enum hvd_dtype dtype);
+HVD_API const char *hvd_op_name(enum hvd_op op);
+HVD_API const char *hvd_kind_name(enum hvd_kind kind);
+
+/* ---- a look inside ---------------------------------------------------------------------- */
+
+/* Writes a Chrome trace (JSON array, loads in Perfetto) from now on; rank 0 writes path, the others
+ * nothing, unless path contains "%r", which stands for the rank. */
+HVD_API int hvd_start_timeline(const char *path, bool mark_cycles);
+HVD_API int hvd_stop_timeline(void);
+
+/* Counters since hvd_init(), for tests, metrics and the curious. */
+struct hvd_stats {
+    uint64_t size;        /* in: sizeof(struct hvd_stats) of the caller */
+    uint64_t ops;         /* tensors done */
+    uint64_t batches;     /* fused launches done */
+    uint64_t bytes;       /* payload bytes of inputs */
+    uint64_t negotiated;  /* tensors that took a full request */
+    uint64_t cached;      /* tensors that took a cache bit */
+    uint64_t frozen;      /* batches that ran on the frozen schedule, unnegotiated */
+    uint64_t thaws;       /* times the frozen schedule was left */
+    uint64_t refused;     /* connections refused: wrong key, garbage, strangers */
+    uint64_t allocations; /* heap allocations of the engine on the data path */
+    uint64_t stalls;      /* stall reports */
+};
+HVD_API int hvd_stats(struct hvd_stats *ret_stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * json: how we use jansson: one json_expect() an object, its message goes into err.
+ *
+ * Programs only, never in libhvd. "what" names the text in messages ("the answer of /v1/join").
+ */
+#ifndef HVD_JSON_JSON_H
+#define HVD_JSON_JSON_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/err.h"
+
+static inline void cleanup_json(json_t **j)
+{
+    json_decref(*j);
+}
+
+/* auto_json json_t *j = NULL; drops its reference at the end of the scope. */
+#define auto_json CLEANUP(cleanup_json)
+
+/* Parses one document of len bytes; -EINVAL with line and column. The caller's reference. */
+int json_read(const char *text, size_t len, const char *what, json_t **ret, struct err *err);
+
+/* json_unpack_ex() with jansson's message in err; -EINVAL. Borrowed values, as jansson's. */
+int json_expect(json_t *j, const char *what, struct err *err, const char *fmt, ...);
+
+/* The compact text of a document, free() it; NULL when memory is out or j is NULL. */
+char *json_write(const json_t *j);
+
+/* A fresh JSON string of len bytes that need not be UTF-8: what is not becomes '?'. */
+json_t *json_lossy_string(const char *bytes, size_t len);
+
+/* Binary in base64 (RFC 4648): a fresh JSON string; and back into dst, -EINVAL with the field when
+ * it is no base64 or does not fit. */
+json_t *json_bytes(const void *bytes, size_t len);
+int json_bytes_read(const char *text, const char *field, void *dst, size_t dst_size,
+                    size_t *ret_len, struct err *err);
+
+/* {"error": text}, free() it. */
+char *json_error_body(const char *text);
+
+#endif

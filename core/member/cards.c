@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cards: the bodies that carry ranks' cards: POST /v1/cards and the roster. See protocol.h.
+ */
+#include <string.h>
+
+#include "core/json/json.h"
+#include "core/member/protocol.h"
+
+static void cards_free(struct card *cards, int n)
+{
+    for (int i = 0; i < n; i++)
+        buf_fini(&cards[i].bytes);
+    free(cards);
+}
+
+static json_t *card_list(const struct card *cards, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        const struct card *c = &cards[i];
+        json_t *j = json_pack("{s:i, s:o}", "rank", c->rank, "card",
+                              json_bytes(c->bytes.data, c->bytes.len));
+        if (c->agent[0])
+            json_object_set_new(j, "agent", json_string(c->agent));
+        if (c->host[0])
+            json_object_set_new(j, "host", json_string(c->host));
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static int name_read(const char *src, char *dst, const char *field, struct err *err)
+{
+    if (strlen(src) >= MEMBER_NAME_MAX)
+        return err_set(err, EINVAL, "%s: longer than %d bytes", field, MEMBER_NAME_MAX - 1);
+    memcpy(dst, src, strlen(src) + 1);
+    return 0;
+}
+
+static int card_read(json_t *j, struct card *ret, struct err *err)
+{
+    const char *text = "", *agent = "", *host = "";
+    int rc = json_expect(j, "card", err, "{s:i, s:s, s?s, s?s}", "rank", &ret->rank, "card", &text,
+                         "agent", &agent, "host", &host);
+    if (rc == 0 && (ret->rank < 0 || ret->rank >= MEMBER_RANKS_MAX))
+        rc = err_set(err, EINVAL, "card: rank %d", ret->rank);
+    if (rc == 0)
+        rc = name_read(agent, ret->agent, "card: agent", err);
+    if (rc == 0)
+        rc = name_read(host, ret->host, "card: host", err);
+    if (rc < 0)
+        return rc;
+    uint8_t bytes[MEMBER_CARD_MAX];
+    size_t len = 0;
+    rc = json_bytes_read(text, "card", bytes, sizeof(bytes), &len, err);
+    if (rc < 0)
+        return rc;
+    buf_put(&ret->bytes, bytes, len);
+    return ret->bytes.failed ? -ENOMEM : 0;
+}
+
+/* A list of at most MEMBER_RANKS_MAX cards. */
+static int card_list_read(json_t *list, struct card **ret_cards, int *ret_n, struct err *err)
+{
+    if (!json_is_array(list) || json_array_size(list) > MEMBER_RANKS_MAX)
+        return err_set(err, EINVAL, "cards: want a list of at most %d", MEMBER_RANKS_MAX);
+    int n = (int)json_array_size(list), rc = 0, i;
+    struct card *cards = calloc((size_t)n + 1, sizeof(*cards));
+    if (!cards)
+        return -ENOMEM;
+    for (i = 0; i < n && rc == 0; i++)
+        rc = card_read(json_array_get(list, (size_t)i), &cards[i], err);
+    if (rc < 0) {
+        cards_free(cards, i);
+        return rc;
+    }
+    *ret_cards = cards;
+    *ret_n = n;
+    return 0;
+}
+
+char *cards_write(const struct cards_body *body)
+{
+    auto_json json_t *j =
+        json_pack("{s:s, s:I, s:I, s:o}", "agent", body->agent, "seq", (json_int_t)body->seq,
+                  "epoch", (json_int_t)body->epoch, "cards", card_list(body->cards, body->n));
+    return json_write(j);
+}
+
+int cards_read(const char *text, size_t len, struct cards_body *ret, struct err *err)
+{
+    struct cards_body body = {0};
+    const char *agent = "";
+    json_int_t seq = 0, epoch = 0;
+    json_t *list = NULL;
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, "cards", &j, err);
+    if (rc == 0)
+        rc = json_expect(j, "cards", err, "{s:s, s:I, s:I, s:o}", "agent", &agent, "seq", &seq,
+                         "epoch", &epoch, "cards", &list);
+    if (rc == 0)
+        rc = name_read(agent, body.agent, "cards: agent", err);
+    if (rc == 0 && (epoch < 1 || epoch > UINT32_MAX))
+        rc = err_set(err, EINVAL, "cards: epoch %lld", (long long)epoch);
+    if (rc == 0)
+        rc = card_list_read(list, &body.cards, &body.n, err);
+    if (rc < 0)
+        return rc;
+    body.seq = (uint64_t)seq;
+    body.epoch = (uint32_t)epoch;
+    *ret = body;
+    return 0;
+}
+
+void cards_fini(struct cards_body *body)
+{
+    cards_free(body->cards, body->n);
+    *body = (struct cards_body){0};
+}
+
+char *roster_write(const struct roster_body *body)
+{
+    auto_json json_t *j = json_pack(
+        "{s:I, s:i, s:o, s:o}", "epoch", (json_int_t)body->epoch, "size", body->n, "key",
+        json_bytes(body->key, sizeof(body->key)), "members", card_list(body->cards, body->n));
+    return json_write(j);
+}
+
+/* Every rank once, in order. */
+static int check_members(const struct roster_body *body, int size, size_t key_len, struct err *err)
+{
+    if (key_len != sizeof(body->key))
+        return err_set(err, EINVAL, "roster: a key of %zu bytes", key_len);
+    if (size != body->n || size < 1)
+        return err_set(err, EINVAL, "roster: size %d with %d members", size, body->n);
+    for (int i = 0; i < body->n; i++)
+        if (body->cards[i].rank != i)
+            return err_set(err, EINVAL, "roster: member %d is rank %d", i, body->cards[i].rank);
+    return 0;
+}
+
+int roster_read(const char *text, size_t len, struct roster_body *ret, struct err *err)
+{
+    struct roster_body body = {0};
+    const char *key = "";
+    json_int_t epoch = 0;
+    int size = 0;
+    size_t key_len = 0;
+    json_t *list = NULL;
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, "roster", &j, err);
+    if (rc == 0)
+        rc = json_expect(j, "roster", err, "{s:I, s:i, s:s, s:o}", "epoch", &epoch, "size", &size,
+                         "key", &key, "members", &list);
+    if (rc == 0 && (epoch < 1 || epoch > UINT32_MAX))
+        rc = err_set(err, EINVAL, "roster: epoch %lld", (long long)epoch);
+    if (rc == 0)
+        rc = json_bytes_read(key, "roster: key", body.key, sizeof(body.key), &key_len, err);
+    if (rc == 0)
+        rc = card_list_read(list, &body.cards, &body.n, err);
+    if (rc == 0)
+        rc = check_members(&body, size, key_len, err);
+    if (rc < 0) {
+        roster_body_fini(&body);
+        return rc;
+    }
+    body.epoch = (uint32_t)epoch;
+    *ret = body;
+    return 0;
+}
+
+void roster_body_fini(struct roster_body *body)
+{
+    cards_free(body->cards, body->n);
+    *body = (struct roster_body){0};
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client: requests to the coordinator (libcurl, the only file that has it), on the owner's loop,
+ * one thread. Over a Unix socket, or over HTTPS where only the job's CA is trusted.
+ */
+#ifndef HVD_MEMBER_CLIENT_H
+#define HVD_MEMBER_CLIENT_H
+
+#include <stddef.h>
+
+#include "core/base/err.h"
+#include "core/base/loop.h"
+
+struct client;
+
+/* How a request ended. status: HTTP's; 0: there was no answer, text says why. body is
+ * NUL-terminated and valid during the call. */
+struct client_answer {
+    long status;
+    const char *text;
+    const char *body;
+    size_t len;
+};
+
+typedef void client_done_f(void *arg, const struct client_answer *answer);
+
+struct client_config {
+    struct loop *loop;
+    const char *url;       /* "https://10.0.0.1:4000"; with unix_path any http://host */
+    const char *unix_path; /* or NULL */
+    const char *ca_pem;    /* or NULL: the system's */
+    const char *token;
+};
+
+/* Everything in config is copied. */
+int client_open(struct client **ret, const struct client_config *config, struct err *err);
+
+/* Starts a request: POST with a JSON body, GET without (NULL). Calls done once, not from within
+ * this call; never after client_close(). */
+int client_send(struct client *c, const char *path, const char *body, int timeout_ms,
+                client_done_f *done, void *arg, struct err *err);
+
+/* Requests under way are dropped without a call. NULL is fine. */
+void client_close(struct client *c);
+
+#endif

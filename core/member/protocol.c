@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * protocol: see protocol.h. Small bodies first; those with cards are in cards.c.
+ */
+#include "core/member/protocol.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json/json.h"
+
+static const char *const note_names[NOTE_TYPES] = {
+    [NOTE_LOST] = "lost",
+    [NOTE_ENDED] = "ended",
+    [NOTE_SIGNAL] = "signal",
+    [NOTE_STOP] = "stop",
+};
+
+static const char *const report_names[REPORT_TYPES] = {
+    [REPORT_STARTED] = "started",
+    [REPORT_BYE] = "bye",
+    [REPORT_EXITED] = "exited",
+    [REPORT_PROGRESS] = "progress",
+};
+
+static int find_name(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* Copies a name or text; too long is an error, not a cut. */
+static int copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err)
+{
+    if (strlen(src) >= size)
+        return err_set(err, EINVAL, "%s: longer than %zu bytes", field, size - 1);
+    memcpy(dst, src, strlen(src) + 1);
+    return 0;
+}
+
+/* An array's length, in [0, MEMBER_RANKS_MAX * 4]. */
+static int list_size(const json_t *list, const char *field, struct err *err)
+{
+    if (!json_is_array(list))
+        return err_set(err, EINVAL, "%s: want a list", field);
+    if (json_array_size(list) > MEMBER_RANKS_MAX * 4)
+        return err_set(err, EINVAL, "%s: too long", field);
+    return (int)json_array_size(list);
+}
+
+/* ---- join ---------------------------------------------------------------------------------- */
+
+char *join_write(const struct join_body *body)
+{
+    auto_json json_t *j =
+        json_pack("{s:s, s:s, s:s, s:i, s:i}", "agent", body->agent, "host", body->host, "version",
+                  body->version, "slots", body->slots, "pid", body->pid);
+    return json_write(j);
+}
+
+int join_read(const char *text, size_t len, struct join_body *ret, struct err *err)
+{
+    const char *what = "join", *agent = "", *host = "", *version = "";
+    struct join_body body = {0};
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, what, &j, err);
+    if (rc == 0)
+        rc = json_expect(j, what, err, "{s:s, s:s, s?s, s:i, s:i}", "agent", &agent, "host", &host,
+                         "version", &version, "slots", &body.slots, "pid", &body.pid);
+    if (rc == 0)
+        rc = copy_text(body.agent, sizeof(body.agent), agent, "join: agent", err);
+    if (rc == 0)
+        rc = copy_text(body.host, sizeof(body.host), host, "join: host", err);
+    if (rc == 0)
+        rc = copy_text(body.version, sizeof(body.version), version, "join: version", err);
+    if (rc == 0)
+        *ret = body;
+    return rc;
+}
+
+char *welcome_write(const struct welcome_body *body)
+{
+    auto_json json_t *seats = json_array();
+    for (int i = 0; i < body->nseats; i++) {
+        const struct seat *s = &body->seats[i];
+        json_array_append_new(seats, json_pack("{s:i, s:i, s:i, s:i}", "rank", s->rank,
+                                               "local_rank", s->local_rank, "cross_rank",
+                                               s->cross_rank, "cross_size", s->cross_size));
+    }
+    auto_json json_t *j =
+        json_pack("{s:s, s:i, s:O?}", "job", body->job, "size", body->size, "ranks", seats);
+    return json_write(j);
+}
+
+static int seat_read(json_t *j, int size, struct seat *ret, struct err *err)
+{
+    int rc = json_expect(j, "welcome: rank", err, "{s:i, s:i, s:i, s:i}", "rank", &ret->rank,
+                         "local_rank", &ret->local_rank, "cross_rank", &ret->cross_rank,
+                         "cross_size", &ret->cross_size);
+    if (rc == 0 && (ret->rank < 0 || ret->rank >= size))
+        rc = err_set(err, EINVAL, "welcome: rank %d of %d", ret->rank, size);
+    return rc;
+}
+
+int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct err *err)
+{
+    const char *what = "welcome", *job = "";
+    struct welcome_body body = {0};
+    json_t *seats = NULL;
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, what, &j, err);
+    if (rc == 0)
+        rc = json_expect(j, what, err, "{s:s, s:i, s:o}", "job", &job, "size", &body.size, "ranks",
+                         &seats);
+    if (rc == 0)
+        rc = copy_text(body.job, sizeof(body.job), job, "welcome: job", err);
+    if (rc == 0 && (body.size < 1 || body.size > MEMBER_RANKS_MAX))
+        rc = err_set(err, EINVAL, "welcome: size %d", body.size);
+    if (rc < 0)
+        return rc;
+    int n = list_size(seats, "welcome: ranks", err);
+    if (n < 0 || n > body.size)
+        return n < 0 ? n : err_set(err, EINVAL, "welcome: %d ranks of %d", n, body.size);
+    body.seats = calloc((size_t)n + 1, sizeof(*body.seats));
+    if (!body.seats)
+        return -ENOMEM;
+    for (body.nseats = 0; body.nseats < n && rc == 0; body.nseats++)
+        rc = seat_read(json_array_get(seats, (size_t)body.nseats), body.size,
+                       &body.seats[body.nseats], err);
+    if (rc < 0)
+        welcome_fini(&body);
+    else
+        *ret = body;
+    return rc;
+}
+
+void welcome_fini(struct welcome_body *body)
+{
+    free(body->seats);
+    *body = (struct welcome_body){0};
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+char *notes_write(const struct notes_body *body)
+{
+    auto_json json_t *list = json_array();
+    for (int i = 0; i < body->n; i++) {
+        const struct note *n = &body->notes[i];
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:o}", "type", note_names[n->type],
+                                              "rank", n->rank, "code", n->code, "text",
+                                              json_lossy_string(n->text, strlen(n->text))));
+    }
+    auto_json json_t *j = json_pack("{s:I, s:O?}", "seq", (json_int_t)body->seq, "events", list);
+    return json_write(j);
+}
+
+static int note_read(json_t *j, struct note *ret, struct err *err)
+{
+    const char *type = "", *text = "";
+    int rc = json_expect(j, "event", err, "{s:s, s:i, s:i, s?s}", "type", &type, "rank", &ret->rank,
+                         "code", &ret->code, "text", &text);
+    if (rc < 0)
+        return rc;
+    int t = find_name(note_names, NOTE_TYPES, type);
+    if (t < 0)
+        return err_set(err, EINVAL, "event: unknown type \"%.40s\"", type);
+    ret->type = (enum note_type)t;
+    return copy_text(ret->text, sizeof(ret->text), text, "event: text", err);
+}
+
+int notes_read(const char *text, size_t len, struct notes_body *ret, struct err *err)
+{
+    struct notes_body body = {0};
+    json_int_t seq = 0;
+    json_t *list = NULL;
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, "events", &j, err);
+    if (rc == 0)
+        rc = json_expect(j, "events", err, "{s:I, s:o}", "seq", &seq, "events", &list);
+    if (rc < 0)
+        return rc;
+    int n = list_size(list, "events", err);
+    if (n < 0)
+        return n;
+    body.seq = (uint64_t)seq;
+    body.notes = calloc((size_t)n + 1, sizeof(*body.notes));
+    if (!body.notes)
+        return -ENOMEM;
+    for (body.n = 0; body.n < n && rc == 0; body.n++)
+        rc = note_read(json_array_get(list, (size_t)body.n), &body.notes[body.n], err);
+    if (rc < 0)
+        notes_fini(&body);
+    else
+        *ret = body;
+    return rc;
+}
+
+void notes_fini(struct notes_body *body)
+{
+    free(body->notes);
+    *body = (struct notes_body){0};
+}
+
+/* ---- report -------------------------------------------------------------------------------- */
+
+char *report_write(const struct report_body *body)
+{
+    auto_json json_t *list = json_array();
+    for (int i = 0; i < body->n; i++) {
+        const struct report_item *it = &body->items[i];
+        json_array_append_new(
+            list, json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "state",
+                            report_names[it->type], "rank", it->rank, "pid", it->pid, "code",
+                            it->code, "text", json_lossy_string(it->text, strlen(it->text)), "tail",
+                            json_lossy_string(it->tail, strlen(it->tail)), "batches",
+                            (json_int_t)it->batches, "bytes", (json_int_t)it->bytes));
+    }
+    auto_json json_t *j = json_pack("{s:s, s:I, s:O?}", "agent", body->agent, "seq",
+                                    (json_int_t)body->seq, "ranks", list);
+    return json_write(j);
+}
+
+static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
+{
+    const char *state = "", *text = "", *tail = "";
+    json_int_t batches = 0, bytes = 0;
+    int rc = json_expect(j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I}",
+                         "state", &state, "rank", &ret->rank, "pid", &ret->pid, "code", &ret->code,
+                         "text", &text, "tail", &tail, "batches", &batches, "bytes", &bytes);
+    if (rc < 0)
+        return rc;
+    int t = find_name(report_names, REPORT_TYPES, state);
+    if (t < 0)
+        return err_set(err, EINVAL, "report: unknown state \"%.40s\"", state);
+    ret->type = (enum report_type)t;
+    ret->batches = (uint64_t)batches;
+    ret->bytes = (uint64_t)bytes;
+    rc = copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
+    return rc < 0 ? rc : copy_text(ret->tail, sizeof(ret->tail), tail, "report: tail", err);
+}
+
+int report_read(const char *text, size_t len, struct report_body *ret, struct err *err)
+{
+    struct report_body body = {0};
+    const char *agent = "";
+    json_int_t seq = 0;
+    json_t *list = NULL;
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, "report", &j, err);
+    if (rc == 0)
+        rc = json_expect(j, "report", err, "{s:s, s:I, s:o}", "agent", &agent, "seq", &seq, "ranks",
+                         &list);
+    if (rc == 0)
+        rc = copy_text(body.agent, sizeof(body.agent), agent, "report: agent", err);
+    if (rc < 0)
+        return rc;
+    int n = list_size(list, "report: ranks", err);
+    if (n < 0)
+        return n;
+    body.seq = (uint64_t)seq;
+    body.items = calloc((size_t)n + 1, sizeof(*body.items));
+    if (!body.items)
+        return -ENOMEM;
+    for (body.n = 0; body.n < n && rc == 0; body.n++)
+        rc = report_item_read(json_array_get(list, (size_t)body.n), &body.items[body.n], err);
+    if (rc < 0)
+        report_fini(&body);
+    else
+        *ret = body;
+    return rc;
+}
+
+void report_fini(struct report_body *body)
+{
+    free(body->items);
+    *body = (struct report_body){0};
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * protocol: the JSON bodies of the membership protocol, to and from structs. README.md has the
+ * requests. Both ends use it; pure, any thread.
+ *
+ * *_write returns a fresh text (free() it), NULL when memory is out. *_read parses foreign bytes:
+ * -EINVAL with the field in err, and ret is untouched then. What *_read filled goes to *_fini. For
+ * *_write the pointers and bufs are the caller's.
+ */
+#ifndef HVD_MEMBER_PROTOCOL_H
+#define HVD_MEMBER_PROTOCOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+
+#define MEMBER_NAME_MAX  256  /* host, job and agent names, with the NUL */
+#define MEMBER_CARD_MAX  4096 /* bytes of a rank's card */
+#define MEMBER_TEXT_MAX  4096 /* bytes of an error text or of last lines */
+#define MEMBER_RANKS_MAX 65536
+#define MEMBER_KEY_SIZE  32
+
+/* POST /v1/join */
+struct join_body {
+    char agent[MEMBER_NAME_MAX];
+    char host[MEMBER_NAME_MAX]; /* as the agent sees itself; for people */
+    char version[32];
+    int slots; /* usable cores */
+    int pid;
+};
+
+/* Its answer: which ranks this agent starts. */
+struct seat {
+    int rank, local_rank, cross_rank, cross_size;
+};
+
+struct welcome_body {
+    char job[MEMBER_NAME_MAX];
+    int size;
+    int nseats;
+    struct seat *seats;
+};
+
+/* POST /v1/cards: what ranks said in HELLO. seq: rises with every cards and report of this agent,
+ * so that a repeated one is known. */
+struct card {
+    int rank;
+    char agent[MEMBER_NAME_MAX]; /* in a roster */
+    char host[MEMBER_NAME_MAX];  /* in a roster */
+    struct buf bytes;
+};
+
+struct cards_body {
+    char agent[MEMBER_NAME_MAX];
+    uint64_t seq;
+    uint32_t epoch; /* of the roster they are for */
+    int n;
+    struct card *cards;
+};
+
+/* Answer of GET /v1/roster: every rank's card, in order. */
+struct roster_body {
+    uint32_t epoch;
+    uint8_t key[MEMBER_KEY_SIZE];
+    int n; /* size of the world */
+    struct card *cards;
+};
+
+/* Answer of GET /v1/events. */
+enum note_type {
+    NOTE_LOST,   /* rank died or left early: whoever works with it must know */
+    NOTE_ENDED,  /* rank ended as it should */
+    NOTE_SIGNAL, /* send code to every rank */
+    NOTE_STOP,   /* end every rank: SIGTERM, SIGKILL after code milliseconds */
+    NOTE_TYPES,
+};
+
+struct note {
+    enum note_type type;
+    int rank; /* -1 where there is none */
+    int code; /* exit code, -signal; or as above */
+    char text[512];
+};
+
+struct notes_body {
+    uint64_t seq; /* ask for what comes after this */
+    int n;
+    struct note *notes;
+};
+
+/* POST /v1/report: what became of ranks, in order. */
+enum report_type {
+    REPORT_STARTED,
+    REPORT_BYE,
+    REPORT_EXITED,
+    REPORT_PROGRESS,
+    REPORT_TYPES,
+};
+
+struct report_item {
+    enum report_type type;
+    int rank;
+    int pid;
+    int code;                   /* exit code, -signal */
+    char text[512];             /* why it could not start, or what it is doing */
+    char tail[MEMBER_TEXT_MAX]; /* last lines of its stderr */
+    uint64_t batches, bytes;    /* progress */
+};
+
+struct report_body {
+    char agent[MEMBER_NAME_MAX];
+    uint64_t seq;
+    int n;
+    struct report_item *items;
+};
+
+char *join_write(const struct join_body *body);
+int join_read(const char *text, size_t len, struct join_body *ret, struct err *err);
+
+char *welcome_write(const struct welcome_body *body);
+int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct err *err);
+void welcome_fini(struct welcome_body *body);
+
+char *cards_write(const struct cards_body *body);
+int cards_read(const char *text, size_t len, struct cards_body *ret, struct err *err);
+void cards_fini(struct cards_body *body);
+
+char *roster_write(const struct roster_body *body);
+int roster_read(const char *text, size_t len, struct roster_body *ret, struct err *err);
+void roster_body_fini(struct roster_body *body);
+
+char *notes_write(const struct notes_body *body);
+int notes_read(const char *text, size_t len, struct notes_body *ret, struct err *err);
+void notes_fini(struct notes_body *body);
+
+char *report_write(const struct report_body *body);
+int report_read(const char *text, size_t len, struct report_body *ret, struct err *err);
+void report_fini(struct report_body *body);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rank_state: see rank_state.h.
+ */
+#include "core/member/rank_state.h"
+
+static const struct rank_row rows[] = {
+    {RANK_EXPECTED, RANK_JOIN, RANK_ASSIGNED, RANK_DO_NOTHING},
+    {RANK_EXPECTED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
+    {RANK_ASSIGNED, RANK_JOIN, RANK_ASSIGNED, RANK_DO_NOTHING}, /* the answer was lost */
+    {RANK_ASSIGNED, RANK_START, RANK_RUNNING, RANK_DO_NOTHING},
+    {RANK_ASSIGNED, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL}, /* could not be started */
+    {RANK_ASSIGNED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
+    {RANK_RUNNING, RANK_CARD, RANK_READY, RANK_DO_CARD},
+    {RANK_RUNNING, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
+    {RANK_RUNNING, RANK_EXIT_OK, RANK_ENDED, RANK_DO_END},
+    {RANK_RUNNING, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
+    {RANK_RUNNING, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
+    {RANK_READY, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* gave up waiting and tries again */
+    {RANK_READY, RANK_INSTALL, RANK_ACTIVE, RANK_DO_NOTHING},
+    {RANK_READY, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
+    {RANK_READY, RANK_EXIT_OK, RANK_ENDED, RANK_DO_EARLY},
+    {RANK_READY, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
+    {RANK_READY, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
+    {RANK_ACTIVE, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* hvd_init again after an error */
+    {RANK_ACTIVE, RANK_BYE, RANK_LEFT, RANK_DO_NOTHING},
+    {RANK_ACTIVE, RANK_EXIT_OK, RANK_ENDED, RANK_DO_EARLY},
+    {RANK_ACTIVE, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
+    {RANK_ACTIVE, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
+    {RANK_LEFT, RANK_CARD, RANK_READY, RANK_DO_CARD},
+    {RANK_LEFT, RANK_BYE, RANK_LEFT, RANK_DO_NOTHING},
+    {RANK_LEFT, RANK_EXIT_OK, RANK_ENDED, RANK_DO_END},
+    {RANK_LEFT, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
+    {RANK_LEFT, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
+    {RANK_ENDED, RANK_AGENT_LOST, RANK_ENDED, RANK_DO_NOTHING},
+    {RANK_FAILED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_NOTHING},
+};
+
+static const char *const state_names[RANK_STATES] = {
+    [RANK_EXPECTED] = "expected", [RANK_ASSIGNED] = "assigned", [RANK_RUNNING] = "running",
+    [RANK_READY] = "ready",       [RANK_ACTIVE] = "active",     [RANK_LEFT] = "left",
+    [RANK_ENDED] = "ended",       [RANK_FAILED] = "failed",
+};
+
+static const char *const event_names[RANK_EVENTS] = {
+    [RANK_JOIN] = "join",         [RANK_START] = "start",
+    [RANK_CARD] = "card",         [RANK_INSTALL] = "install",
+    [RANK_BYE] = "bye",           [RANK_EXIT_OK] = "exit 0",
+    [RANK_EXIT_BAD] = "exit bad", [RANK_AGENT_LOST] = "agent lost",
+};
+
+static const char *const action_names[RANK_ACTIONS] = {
+    [RANK_DO_NOTHING] = "-",         [RANK_DO_CARD] = "keep card",  [RANK_DO_END] = "end",
+    [RANK_DO_EARLY] = "tell: early", [RANK_DO_FAIL] = "tell: fail",
+};
+
+const struct rank_row *rank_step(enum rank_state state, enum rank_event event)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].state == state && rows[i].event == event)
+            return &rows[i];
+    return NULL;
+}
+
+const struct rank_row *rank_rows(size_t *ret_n)
+{
+    *ret_n = sizeof(rows) / sizeof(rows[0]);
+    return rows;
+}
+
+const char *rank_state_name(enum rank_state state)
+{
+    return state_names[state];
+}
+
+const char *rank_event_name(enum rank_event event)
+{
+    return event_names[event];
+}
+
+const char *rank_action_name(enum rank_action action)
+{
+    return action_names[action];
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * service: the requests of the membership protocol (README.md) on a roster. Called by a server on
+ * the coordinator's thread.
+ */
+#ifndef HVD_MEMBER_SERVICE_H
+#define HVD_MEMBER_SERVICE_H
+
+#include "core/member/roster.h"
+#include "core/member/server.h"
+
+struct service {
+    struct roster *roster;
+    /* The roster may have changed: look at the job and wake parked requests, but later, from the
+     * loop: this call comes from inside a server. */
+    void (*changed)(void *arg);
+    void *arg;
+};
+
+/* A server_handle_f; arg is the struct service. */
+int service_handle(void *arg, const struct server_request *request, struct server_reply *ret_reply);
+
+#endif

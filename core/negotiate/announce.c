@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * announce: what travels up the tree. A tensor that was submitted here and that every child has
+ * announced is told to the parent, as its cache id where that says it all.
+ *
+ * Part of negotiate, see negotiate_impl.h.
+ */
+#include <string.h>
+
+#include "core/negotiate/negotiate_impl.h"
+#include "core/negotiate/signature.h"
+
+/* Records of UP_READY: u8 kind (with URGED), then what the kind needs. */
+enum {
+    RECORD_ID = 1,    /* u64 id */
+    RECORD_FULL,      /* str name, u64 id that by-id claims mean, claims */
+    RECORD_URGE_ID,   /* u64 id */
+    RECORD_URGE_NAME, /* str name */
+    URGED = 0x80,
+};
+
+static void heard(struct negotiate *n, struct tensor *e, uint64_t now)
+{
+    if (e->since)
+        return;
+    e->since = now ? now : 1;
+    list_append(&n->partial, &e->partial);
+    stall_heard(n, e);
+}
+
+static void check_complete(struct negotiate *n, struct tensor *e)
+{
+    if (e->complete || e->state != TENSOR_SUBMITTED || e->nready != (uint32_t)n->nchildren)
+        return;
+    e->complete = true;
+    list_remove(&e->partial);
+    list_append(&n->out, &e->out);
+}
+
+void announce_submitted(struct negotiate *n, struct tensor *e, uint64_t now)
+{
+    heard(n, e, now);
+    check_complete(n, e);
+}
+
+void announce_urge(struct negotiate *n, struct tensor *e)
+{
+    e->urged = true;
+    if (n->root && e->told)
+        fusion_urge(&n->fusion, e);
+    if (!n->root && e->told && !e->urge_told && list_empty(&e->out))
+        list_append(&n->out, &e->out);
+}
+
+/* ---- to the parent ------------------------------------------------------------------------ */
+
+static bool all_by_id(const struct negotiate *n, const struct tensor *e)
+{
+    if (!e->id || !e->by_id || e->claims)
+        return false;
+    for (int i = 0; i < n->nchildren; i++)
+        if (!tensor_child_has(e->child_by_id, i))
+            return false;
+    return true;
+}
+
+int announce_gather(struct negotiate *n, struct tensor *e)
+{
+    struct rankset *ids = &n->scratch;
+    rankset_clear(ids);
+    if (e->by_id)
+        rankset_add(ids, n->config.rank);
+    for (int i = 0; i < n->nchildren; i++)
+        if (tensor_child_has(e->child_by_id, i))
+            rankset_union(ids, &n->children[i].below);
+    if (rankset_next(ids, 0) >= 0) {
+        struct signature common = signature_common(&e->cached);
+        if (claims_add(&e->claims, true, &common, ids, NULL) < 0)
+            return -ENOMEM;
+    }
+    if (e->by_id)
+        return 0;
+    struct signature common = signature_common(&e->want);
+    struct claim *own;
+    rankset_clear(ids);
+    rankset_add(ids, n->config.rank);
+    if (claims_add(&e->claims, false, &common, ids, &own) < 0)
+        return -ENOMEM;
+    if (!signature_has_dim0(&e->want))
+        return 0;
+    return claim_set_extra(own, n->config.rank, e->want.shape[0],
+                           e->want.kind == HVD_ALLTOALL ? e->want_splits : NULL);
+}
+
+static int write_record(struct negotiate *n, struct tensor *e)
+{
+    struct buf *b = &n->up;
+    uint8_t urged = e->urged ? URGED : 0;
+    if (e->told) {
+        buf_put_u8(b, e->id ? RECORD_URGE_ID : RECORD_URGE_NAME);
+        if (e->id)
+            buf_put_u64(b, e->id);
+        else
+            buf_put_str(b, e->name);
+    } else if (all_by_id(n, e)) {
+        buf_put_u8(b, RECORD_ID | urged);
+        buf_put_u64(b, e->id);
+    } else {
+        if (announce_gather(n, e) < 0)
+            return -ENOMEM;
+        buf_put_u8(b, RECORD_FULL | urged);
+        buf_put_str(b, e->name);
+        buf_put_u64(b, e->id);
+        claims_write(e->claims, b);
+    }
+    return b->failed ? -ENOMEM : 0;
+}
+
+static void send_up(struct negotiate *n)
+{
+    n->ops.send(n->ctx, NEGOTIATE_PARENT, &n->up);
+}
+
+static void send_hello(struct negotiate *n)
+{
+    if (n->hello_sent || n->nhello != n->nchildren)
+        return;
+    negotiate_begin(n, &n->up, UP_HELLO);
+    rankset_write(&n->below, &n->up);
+    if (n->up.failed)
+        return;
+    send_up(n);
+    n->hello_sent = true;
+}
+
+void announce_flush(struct negotiate *n)
+{
+    send_hello(n);
+    if (list_empty(&n->out) || !n->hello_sent)
+        return;
+    negotiate_begin(n, &n->up, UP_READY);
+    list_for_each(at, next, &n->out)
+    {
+        struct tensor *e = list_entry(at, struct tensor, out);
+        if (n->up.len > MESSAGE_SOFT_MAX) {
+            send_up(n);
+            negotiate_begin(n, &n->up, UP_READY);
+        }
+        size_t len = n->up.len;
+        if (write_record(n, e) < 0) { /* the rest with the next tick */
+            n->up.len = len;
+            n->up.failed = false;
+            break;
+        }
+        list_remove(&e->out);
+        e->told = true;
+        e->urge_told = e->urged;
+    }
+    send_up(n);
+}
+
+/* ---- from a child -------------------------------------------------------------------------- */
+
+int announce_hello(struct negotiate *n, int child, struct reader *r)
+{
+    struct child *c = &n->children[child];
+    if (c->hello)
+        return -EPROTO;
+    rankset_read(&c->below, r);
+    if (!reader_ok(r) || !rankset_has(&c->below, c->rank) || rankset_overlap(&c->below, &n->below))
+        return -EPROTO;
+    rankset_union(&n->below, &c->below);
+    c->hello = true;
+    n->nhello++;
+    if (n->root && n->nhello == n->nchildren && rankset_count(&n->below) != n->config.size)
+        return -EPROTO;
+    return 0;
+}
+
+static int child_has(struct negotiate *n, struct tensor *e, int child, uint64_t now)
+{
+    if (tensor_child_has(e->child_ready, child))
+        return -EPROTO;
+    e->child_ready[child >> 6] |= 1ULL << (child & 63);
+    e->nready++;
+    heard(n, e, now);
+    check_complete(n, e);
+    return 0;
+}
+
+static int recv_id(struct negotiate *n, int child, uint64_t id, bool urged, uint64_t now)
+{
+    struct tensor *e = tensors_by_id(&n->table, id);
+    /* Evicted while the child's word was on its way: the child says it again in full. */
+    if (!e)
+        return id >> 32 && id_slot(id) < n->config.cache_capacity ? 0 : -EPROTO;
+    e->child_by_id[child >> 6] |= 1ULL << (child & 63);
+    e->urged = e->urged || urged;
+    return child_has(n, e, child, now);
+}
+
+static int read_name(struct reader *r, char *name)
+{
+    reader_str(r, name, HVD_MAX_NAME + 1);
+    return r->failed || !name[0] ? -EPROTO : 0;
+}
+
+static int recv_full(struct negotiate *n, int child, struct reader *r, bool urged, uint64_t now)
+{
+    char name[HVD_MAX_NAME + 1];
+    if (read_name(r, name) < 0)
+        return -EPROTO;
+    uint64_t id = reader_u64(r);
+    struct tensor *e = tensors_by_id(&n->table, id);
+    if (e && strcmp(e->name, name) != 0)
+        return -EPROTO;
+    if (!e && n->table.count >= TENSORS_MAX)
+        return -EPROTO;
+    bool known = e;
+    if (!e)
+        e = tensors_get(&n->table, name);
+    if (!e)
+        return -ENOMEM;
+    /* The by-id claims of an evicted id are read, thrown away, and said again by the child. */
+    struct signature nothing = {.device = -1};
+    struct signature cached = known ? e->cached : nothing;
+    struct claim *claims = NULL;
+    int rc = claims_read(&claims, n->config.size, &cached, r, &n->scratch);
+    bool mixed = false;
+    for (struct claim *c = claims; c; c = c->next)
+        mixed = mixed || c->by_id;
+    if (rc == 0 && (r->failed || !rankset_equal(&n->scratch, &n->children[child].below)))
+        rc = -EPROTO;
+    if (rc == 0 && !(mixed && !known)) {
+        if (mixed)
+            e->child_mixed[child >> 6] |= 1ULL << (child & 63);
+        e->urged = e->urged || urged;
+        rc = claims_move(&e->claims, &claims);
+        if (rc == 0)
+            rc = child_has(n, e, child, now);
+    }
+    claims_free(&claims);
+    tensors_release(&n->table, e);
+    return rc;
+}
+
+static void recv_urge(struct negotiate *n, int child, struct tensor *e)
+{
+    /* Without its announcement it is late: the tensor is in a batch already. */
+    if (e && tensor_child_has(e->child_ready, child))
+        announce_urge(n, e);
+}
+
+int announce_recv(struct negotiate *n, int child, struct reader *r, uint64_t now)
+{
+    if (!n->children[child].hello)
+        return -EPROTO;
+    int rc = 0;
+    while (rc == 0 && r->pos < r->len) {
+        uint8_t kind = reader_u8(r);
+        bool urged = kind & URGED;
+        char name[HVD_MAX_NAME + 1];
+        switch (kind & ~URGED) {
+        case RECORD_ID:
+            rc = recv_id(n, child, reader_u64(r), urged, now);
+            break;
+        case RECORD_FULL:
+            rc = recv_full(n, child, r, urged, now);
+            break;
+        case RECORD_URGE_ID:
+            recv_urge(n, child, tensors_by_id(&n->table, reader_u64(r)));
+            break;
+        case RECORD_URGE_NAME:
+            rc = read_name(r, name);
+            if (rc == 0)
+                recv_urge(n, child, tensors_find(&n->table, name));
+            break;
+        default:
+            rc = -EPROTO;
+        }
+        if (r->failed)
+            rc = rc < 0 ? rc : -EPROTO;
+    }
+    return rc;
+}
+
+/* ---- starting over ------------------------------------------------------------------------- */
+
+void announce_evicted(struct negotiate *n, struct tensor *e, bool own)
+{
+    bool by_id = own;
+    for (int i = 0; i < n->nchildren; i++) {
+        uint64_t bit = 1ULL << (i & 63);
+        if (!((e->child_by_id[i >> 6] | e->child_mixed[i >> 6]) & bit))
+            continue;
+        e->child_by_id[i >> 6] &= ~bit;
+        e->child_mixed[i >> 6] &= ~bit;
+        e->child_ready[i >> 6] &= ~bit;
+        e->nready--;
+        by_id = true;
+    }
+    if (!by_id)
+        return; /* what was told holds without the id */
+    claims_drop_ids(&e->claims);
+    list_remove(&e->out);
+    e->complete = e->told = e->urge_told = false;
+    list_remove(&e->partial);
+    if (e->state != TENSOR_SUBMITTED && e->nready == 0) {
+        e->since = 0;
+        return;
+    }
+    list_append(&n->partial, &e->partial);
+    check_complete(n, e);
+}
+
+void announce_anew(struct negotiate *n, bool frozen)
+{
+    for (uint32_t i = 0; i < n->table.npool; i++)
+        if (n->table.pool[i])
+            follow_forget(n, n->table.pool[i]);
+    if (frozen)
+        return;
+    list_for_each(at, next, &n->submitted)
+    {
+        /* It waits since it was submitted, not since now. */
+        struct tensor *e = list_entry(at, struct tensor, mine);
+        announce_submitted(n, e, e->submitted);
+    }
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * claim: see claim.h.
+ */
+#include "core/negotiate/claim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/negotiate/signature.h"
+
+static void claim_free(struct claim *c)
+{
+    for (size_t i = 0; i < c->nextras; i++)
+        free(c->extras[i].splits);
+    free(c->extras);
+    rankset_fini(&c->ranks);
+    free(c);
+}
+
+void claims_free(struct claim **claims)
+{
+    while (*claims) {
+        struct claim *c = *claims;
+        *claims = c->next;
+        claim_free(c);
+    }
+}
+
+void claims_drop_ids(struct claim **claims)
+{
+    for (struct claim **at = claims; *at;) {
+        struct claim *c = *at;
+        if (c->by_id) {
+            *at = c->next;
+            claim_free(c);
+        } else {
+            at = &c->next;
+        }
+    }
+}
+
+int claims_add(struct claim **claims, bool by_id, const struct signature *common,
+               const struct rankset *ranks, struct claim **ret)
+{
+    struct claim **at = claims;
+    for (; *at; at = &(*at)->next)
+        if ((*at)->by_id == by_id && signature_equal(&(*at)->common, common))
+            break;
+    if (!*at) {
+        struct claim *c = calloc(1, sizeof(*c));
+        if (!c || rankset_init(&c->ranks, ranks->size) < 0) {
+            free(c);
+            return -ENOMEM;
+        }
+        c->by_id = by_id;
+        c->common = *common;
+        *at = c;
+    }
+    rankset_union(&(*at)->ranks, ranks);
+    if (ret)
+        *ret = *at;
+    return 0;
+}
+
+int claim_set_extra(struct claim *c, int rank, int64_t dim0, const int64_t *splits)
+{
+    int64_t *copy = NULL;
+    if (splits) {
+        size_t bytes = (size_t)c->ranks.size * sizeof(*copy);
+        copy = malloc(bytes);
+        if (!copy)
+            return -ENOMEM;
+        memcpy(copy, splits, bytes);
+    }
+    size_t i = 0;
+    while (i < c->nextras && c->extras[i].rank != rank)
+        i++;
+    if (i == c->cap) {
+        size_t cap = c->cap ? 2 * c->cap : 4;
+        struct extra *extras = realloc(c->extras, cap * sizeof(*extras));
+        if (!extras) {
+            free(copy);
+            return -ENOMEM;
+        }
+        c->extras = extras;
+        c->cap = cap;
+    }
+    if (i == c->nextras)
+        c->extras[c->nextras++] = (struct extra){0};
+    free(c->extras[i].splits);
+    c->extras[i] = (struct extra){.rank = rank, .dim0 = dim0, .splits = copy};
+    return 0;
+}
+
+int claims_move(struct claim **dst, struct claim **src)
+{
+    while (*src) {
+        struct claim *from = *src, *to;
+        int rc = claims_add(dst, from->by_id, &from->common, &from->ranks, &to);
+        for (size_t i = 0; i < from->nextras && rc == 0; i++)
+            rc = claim_set_extra(to, from->extras[i].rank, from->extras[i].dim0,
+                                 from->extras[i].splits);
+        if (rc < 0)
+            return rc;
+        *src = from->next;
+        claim_free(from);
+    }
+    return 0;
+}
+
+void claims_write(const struct claim *claims, struct buf *b)
+{
+    uint16_t n = 0;
+    for (const struct claim *c = claims; c; c = c->next)
+        n++;
+    buf_put_u16(b, n);
+    for (const struct claim *c = claims; c; c = c->next) {
+        buf_put_u8(b, c->by_id);
+        if (!c->by_id)
+            signature_write(&c->common, b);
+        rankset_write(&c->ranks, b);
+        buf_put_u32(b, (uint32_t)c->nextras);
+        for (size_t i = 0; i < c->nextras; i++) {
+            const struct extra *e = &c->extras[i];
+            buf_put_u32(b, (uint32_t)e->rank);
+            buf_put_u64(b, (uint64_t)e->dim0);
+            for (int j = 0; e->splits && j < c->ranks.size; j++)
+                buf_put_u64(b, (uint64_t)e->splits[j]);
+        }
+    }
+}
+
+static int read_extra(struct claim *c, const struct rankset *ranks, int64_t *splits,
+                      struct reader *r)
+{
+    uint32_t rank = reader_u32(r);
+    int64_t dim0 = (int64_t)reader_u64(r);
+    for (int j = 0; splits && j < ranks->size; j++) {
+        splits[j] = (int64_t)reader_u64(r);
+        if (splits[j] < 0)
+            r->failed = true;
+    }
+    if (rank >= (uint32_t)ranks->size || !rankset_has(ranks, (int)rank) || dim0 < 0)
+        r->failed = true;
+    return r->failed ? 0 : claim_set_extra(c, (int)rank, dim0, splits);
+}
+
+/* One claim; its ranks go to *ranks. */
+static int read_claim(struct claim **claims, const struct signature *cached, struct reader *r,
+                      struct rankset *ranks)
+{
+    struct signature common = {0};
+    bool by_id = reader_u8(r) != 0;
+    if (!by_id)
+        signature_read(&common, ranks->size, r);
+    else if (cached)
+        common = *cached;
+    else
+        r->failed = true;
+    rankset_read(ranks, r);
+    uint32_t nextras = reader_u32(r);
+    bool extras = !by_id && signature_has_dim0(&common);
+    if (r->failed || nextras != (extras ? (uint32_t)rankset_count(ranks) : 0)) {
+        r->failed = true;
+        return 0;
+    }
+    common = signature_common(&common);
+    struct claim *c;
+    int rc = claims_add(claims, by_id, &common, ranks, &c);
+    auto_free int64_t *splits = NULL;
+    if (rc == 0 && extras && common.kind == HVD_ALLTOALL) {
+        splits = calloc((size_t)ranks->size, sizeof(*splits));
+        rc = splits ? 0 : -ENOMEM;
+    }
+    for (uint32_t i = 0; i < nextras && rc == 0 && !r->failed; i++)
+        rc = read_extra(c, ranks, splits, r);
+    return rc;
+}
+
+int claims_read(struct claim **claims, int size, const struct signature *cached, struct reader *r,
+                struct rankset *ret_ranks)
+{
+    struct rankset one;
+    if (rankset_init(&one, size) < 0)
+        return -ENOMEM;
+    rankset_clear(ret_ranks);
+    int rc = 0;
+    uint16_t n = reader_u16(r);
+    for (uint16_t i = 0; i < n && rc == 0 && !r->failed; i++) {
+        rc = read_claim(claims, cached, r, &one);
+        if (rankset_next(&one, 0) < 0 || rankset_overlap(&one, ret_ranks))
+            r->failed = true;
+        rankset_union(ret_ranks, &one);
+    }
+    rankset_fini(&one);
+    return rc;
+}
+
+/* Into its place in a list sorted by first rank, or into the claim that is its equal. */
+static void settle(struct claim **list, struct claim *c)
+{
+    for (struct claim *at = *list; at; at = at->next)
+        if (signature_equal(&at->common, &c->common)) {
+            rankset_union(&at->ranks, &c->ranks);
+            claim_free(c);
+            return;
+        }
+    int first = rankset_next(&c->ranks, 0);
+    while (*list && rankset_next(&(*list)->ranks, 0) < first)
+        list = &(*list)->next;
+    c->next = *list;
+    *list = c;
+}
+
+void claims_settle(struct claim **claims)
+{
+    struct claim *settled = NULL;
+    /* Twice: joining may have lowered a first rank. */
+    for (int i = 0; i < 2; i++, settled = NULL) {
+        while (*claims) {
+            struct claim *c = *claims;
+            *claims = c->next;
+            settle(&settled, c);
+        }
+        *claims = settled;
+    }
+}
+
+bool claims_agree(const struct claim *claims)
+{
+    for (const struct claim *c = claims; c && c->next; c = c->next)
+        if (!signature_equal(&c->common, &c->next->common))
+            return false;
+    return true;
+}
+
+void claims_text(const struct claim *claims, const char *name, char *text, size_t size)
+{
+    bool one_kind = true;
+    for (const struct claim *c = claims; c; c = c->next)
+        one_kind = one_kind && c->common.kind == claims->common.kind;
+    const char *kind = claims && one_kind ? hvd_kind_name((enum hvd_kind)claims->common.kind) : "";
+    int n = snprintf(text, size, "%s%s'%s'", kind, *kind ? " " : "", name);
+    size_t len = n > 0 ? (size_t)n : 0;
+    for (const struct claim *c = claims; c && len < size; c = c->next) {
+        char ranks[120], what[200];
+        rankset_text(&c->ranks, ranks, sizeof(ranks));
+        signature_text(&c->common, what, sizeof(what));
+        bool barrier = c->common.kind == HVD_BARRIER; /* its text is its kind */
+        n = snprintf(text + len, size - len, "%s rank %s: %s%s%s", c == claims ? ":" : ";", ranks,
+                     one_kind || barrier ? "" : hvd_kind_name((enum hvd_kind)c->common.kind),
+                     one_kind || barrier ? "" : " ", what);
+        len += n > 0 ? (size_t)n : 0;
+    }
+}

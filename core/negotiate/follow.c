@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * follow: what travels down the tree. Every node, the root with them, follows the same log: batches
+ * are handed to the engine, failures to their owners, cache ids come and go.
+ *
+ * Part of negotiate, see negotiate_impl.h. The root follows the very bytes that it sends.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/negotiate/log_record.h"
+#include "core/negotiate/negotiate_impl.h"
+#include "core/negotiate/signature.h"
+
+void follow_forget(struct negotiate *n, struct tensor *e)
+{
+    tensor_forget_children(e, n->nchildren);
+    e->complete = e->told = e->urge_told = false;
+    e->since = 0;
+    if (e->state != TENSOR_SUBMITTED)
+        e->stall_told = 0;
+    list_remove(&e->out);
+    list_remove(&e->partial);
+    tensors_release(&n->table, e);
+}
+
+/* Room for a batch of count tensors in the scratch arrays and in the queue. */
+static int make_room(struct negotiate *n, size_t count)
+{
+    if (count > n->cap_batch) {
+        size_t cap = n->cap_batch ? n->cap_batch : 64;
+        while (cap < count)
+            cap *= 2;
+        struct negotiate_tensor *batch = realloc(n->batch, cap * sizeof(*batch));
+        if (!batch)
+            return -ENOMEM;
+        n->batch = batch;
+        struct tensor **picked = realloc(n->picked, cap * sizeof(struct tensor *));
+        if (!picked)
+            return -ENOMEM;
+        n->picked = picked;
+        n->cap_batch = cap;
+    }
+    return running_reserve(&n->running, count);
+}
+
+int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen)
+{
+    if (make_room(n, count) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        struct tensor *e = tensors[i];
+        e->state = TENSOR_RUNNING;
+        e->urged = false;
+        list_remove(&e->mine);
+        n->nsubmitted--;
+        running_add(&n->running, e);
+        n->batch[i] = (struct negotiate_tensor){
+            .id = e->ticket,
+            .dim0 = signature_has_dim0(&e->want) ? e->dim0 : NULL,
+            .splits = e->want.kind == HVD_ALLTOALL ? e->splits : NULL,
+        };
+    }
+    running_close(&n->running, (uint32_t)count);
+    n->handed++;
+    n->ops.batch(n->ctx, n->batch, count, frozen);
+    return 0;
+}
+
+/* The tables of an allgather or alltoall: dimension 0 of every rank, and what each sends to each.
+ */
+static int read_tables(struct negotiate *n, struct tensor *e, struct reader *r)
+{
+    if (!signature_has_dim0(&e->want))
+        return 0;
+    size_t size = (size_t)n->config.size, rank = (size_t)n->config.rank;
+    bool alltoall = e->want.kind == HVD_ALLTOALL;
+    if ((r->len - r->pos) / 8 < size + (alltoall ? size * size : 0))
+        return -EPROTO;
+    if (!e->dim0 && !(e->dim0 = calloc(size, sizeof(int64_t))))
+        return -ENOMEM;
+    if (alltoall && !e->splits && !(e->splits = calloc(size * size, sizeof(int64_t))))
+        return -ENOMEM;
+    for (size_t i = 0; i < size; i++) {
+        e->dim0[i] = (int64_t)reader_u64(r);
+        if (e->dim0[i] < 0)
+            return -EPROTO;
+    }
+    for (size_t i = 0; alltoall && i < size * size; i++) {
+        e->splits[i] = (int64_t)reader_u64(r);
+        if (e->splits[i] < 0)
+            return -EPROTO;
+    }
+    if (e->dim0[rank] != e->want.shape[0] ||
+        (alltoall && memcmp(e->splits + rank * size, e->want_splits, size * 8) != 0))
+        return -EPROTO;
+    return 0;
+}
+
+/* A tensor of a batch; it must have been announced from here. */
+static int read_item(struct negotiate *n, struct reader *r, struct tensor **ret)
+{
+    bool new = reader_u8(r) != 0;
+    char name[HVD_MAX_NAME + 1];
+    if (new)
+        reader_str(r, name, sizeof(name));
+    uint64_t id = reader_u64(r);
+    if (r->failed)
+        return -EPROTO;
+    struct tensor *e = new ? tensors_find(&n->table, name) : tensors_by_id(&n->table, id);
+    if (!e || e->state != TENSOR_SUBMITTED || !e->told || (!new && !e->by_id))
+        return -EPROTO;
+    if (new) {
+        int rc = read_tables(n, e, r);
+        if (rc == 0 && id)
+            rc = tensors_set_id(&n->table, e, id);
+        else if (rc == 0 && e->id)
+            tensors_drop_id(&n->table, e);
+        if (rc < 0)
+            return rc;
+        e->cached = e->want;
+        e->by_id = id != 0;
+    }
+    if (new)
+        n->stats.negotiated++;
+    else
+        n->stats.cached++;
+    e->told = false; /* twice in a batch is nonsense */
+    *ret = e;
+    return 0;
+}
+
+static int follow_batch(struct negotiate *n, struct reader *r)
+{
+    uint32_t count = reader_u32(r);
+    if (r->failed || count == 0 || count > n->nsubmitted)
+        return -EPROTO;
+    int rc = make_room(n, count);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = read_item(n, r, &n->picked[i]);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tensor *e = n->picked[i];
+        follow_forget(n, e); /* submitted, so it is not released */
+        if (n->root && e->id) {
+            list_remove(&e->lru);
+            list_append(&n->lru, &e->lru);
+        }
+    }
+    return follow_hand_out(n, n->picked, count, false);
+}
+
+static int follow_evict(struct negotiate *n, struct reader *r)
+{
+    struct tensor *e = tensors_by_id(&n->table, reader_u64(r));
+    if (r->failed || !e)
+        return -EPROTO;
+    bool own = e->state == TENSOR_SUBMITTED && e->by_id;
+    tensors_drop_id(&n->table, e);
+    announce_evicted(n, e, own);
+    tensors_release(&n->table, e);
+    return 0;
+}
+
+static int follow_fail(struct negotiate *n, struct reader *r)
+{
+    char name[HVD_MAX_NAME + 1];
+    struct err reason = {0};
+    reader_str(r, name, sizeof(name));
+    int code = (int32_t)reader_u32(r);
+    reader_str(r, reason.msg, sizeof(reason.msg));
+    if (r->failed || code >= 0)
+        return -EPROTO;
+    reason.code = code;
+    struct tensor *e = tensors_find(&n->table, name);
+    if (!e)
+        return 0; /* nobody here has asked for it */
+    bool here = e->state == TENSOR_SUBMITTED;
+    uint64_t ticket = e->ticket;
+    if (here) {
+        list_remove(&e->mine);
+        n->nsubmitted--;
+        e->state = TENSOR_IDLE;
+        e->urged = false;
+    }
+    follow_forget(n, e);
+    if (here)
+        n->ops.fail(n->ctx, ticket, &reason);
+    return 0;
+}
+
+int follow_log(struct negotiate *n, struct reader *r)
+{
+    int rc = n->frozen ? -EPROTO : 0;
+    while (rc == 0 && r->pos < r->len) {
+        switch (reader_u8(r)) {
+        case LOG_BATCH:
+            rc = follow_batch(n, r);
+            break;
+        case LOG_EVICT:
+            rc = follow_evict(n, r);
+            break;
+        case LOG_FAIL:
+            rc = follow_fail(n, r);
+            break;
+        case LOG_ANEW:
+            n->generation++;
+            fusion_reset(&n->fusion);
+            rounds_reset(&n->rounds);
+            announce_anew(n, false);
+            break;
+        default:
+            rc = -EPROTO;
+        }
+    }
+    return rc < 0 ? rc : reader_ok(r) ? 0 : -EPROTO;
+}

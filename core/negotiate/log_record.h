@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * log_record: the records of a DOWN_LOG message, which decide.c and stall.c write and follow.c
+ * reads.
+ */
+#ifndef HVD_NEGOTIATE_LOG_RECORD_H
+#define HVD_NEGOTIATE_LOG_RECORD_H
+
+enum log_record {
+    /* u32 tensors; each: u8 0 and u64 id, or u8 1, str name, u64 id (0: not cached), and by kind of
+     * tensor i64 dim0 [size], i64 splits [size * size]. */
+    LOG_BATCH = 1,
+    LOG_EVICT, /* u64 id */
+    LOG_FAIL,  /* str name, i32 negative errno, str text */
+    LOG_ANEW,  /* a new generation: everybody announces again what is not in a batch yet */
+};
+
+#endif

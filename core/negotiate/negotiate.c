@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * negotiate: the calls of negotiate.h; see negotiate_impl.h for the rest.
+ */
+#include "core/negotiate/negotiate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/negotiate/negotiate_impl.h"
+#include "core/negotiate/signature.h"
+
+void negotiate_begin(struct negotiate *n, struct buf *b, enum message type)
+{
+    buf_reset(b);
+    buf_put_u8(b, (uint8_t)type);
+    buf_put_u64(b, n->generation);
+}
+
+void negotiate_send_down(struct negotiate *n, const struct buf *msg)
+{
+    for (int i = 0; i < n->nchildren; i++)
+        n->ops.send(n->ctx, n->children[i].rank, msg);
+}
+
+static int check_config(const struct negotiate_config *c, struct err *err)
+{
+    if (c->size < 1 || c->rank < 0 || c->rank >= c->size)
+        return err_set(err, EINVAL, "rank %d of %d", c->rank, c->size);
+    if ((c->parent < 0) != (c->rank == 0) || c->parent >= c->size || c->parent == c->rank)
+        return err_set(err, EINVAL, "rank %d has parent %d", c->rank, c->parent);
+    for (int i = 0; i < c->nchildren; i++)
+        if (c->children[i] < 1 || c->children[i] >= c->size || c->children[i] == c->rank)
+            return err_set(err, EINVAL, "rank %d has child %d", c->rank, c->children[i]);
+    return 0;
+}
+
+static int create_children(struct negotiate *n, const struct negotiate_config *config)
+{
+    n->children = calloc((size_t)config->nchildren + 1, sizeof(*n->children));
+    if (!n->children)
+        return -ENOMEM;
+    n->nchildren = config->nchildren;
+    for (int i = 0; i < n->nchildren; i++) {
+        n->children[i].rank = config->children[i];
+        if (rankset_init(&n->children[i].below, config->size) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+int negotiate_create(const struct negotiate_config *config, const struct negotiate_ops *ops,
+                     void *ctx, struct negotiate **ret, struct err *err)
+{
+    int rc = check_config(config, err);
+    if (rc < 0)
+        return rc;
+    struct negotiate *n = calloc(1, sizeof(*n));
+    if (!n)
+        return err_set(err, ENOMEM, "out of memory");
+    n->config = *config;
+    n->config.children = NULL;
+    n->ops = *ops;
+    n->ctx = ctx;
+    n->root = config->rank == 0;
+    n->generation = 1;
+    list_init(&n->submitted);
+    list_init(&n->out);
+    list_init(&n->partial);
+    if (create_children(n, config) < 0 || rankset_init(&n->below, config->size) < 0 ||
+        rankset_init(&n->scratch, config->size) < 0 ||
+        tensors_init(&n->table, config->cache_capacity, config->nchildren) < 0 ||
+        decide_init(n) < 0 || stall_init(n) < 0) {
+        negotiate_destroy(n);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    rankset_add(&n->below, config->rank);
+    *ret = n;
+    return 0;
+}
+
+void negotiate_destroy(struct negotiate *n)
+{
+    if (!n)
+        return;
+    decide_fini(n);
+    stall_fini(n);
+    if (n->table.buckets)
+        tensors_fini(&n->table);
+    for (int i = 0; i < n->nchildren; i++)
+        rankset_fini(&n->children[i].below);
+    free(n->children);
+    rankset_fini(&n->below);
+    rankset_fini(&n->scratch);
+    running_fini(&n->running);
+    plan_fini(&n->plan);
+    buf_fini(&n->up);
+    buf_fini(&n->down);
+    free(n->batch);
+    free(n->picked);
+    free(n);
+}
+
+/* ---- submissions --------------------------------------------------------------------------- */
+
+static int check_submission(struct negotiate *n, const char *name, const struct signature *sig,
+                            const int64_t *splits, struct err *err)
+{
+    size_t len = strnlen(name, HVD_MAX_NAME + 1);
+    if (len == 0 || len > HVD_MAX_NAME)
+        return err_set(err, EINVAL, "a name has 1 to %d bytes", HVD_MAX_NAME);
+    int rc = signature_check(sig, n->config.size, err);
+    if (rc < 0)
+        return err_prefix(err, "'%s'", name);
+    if (sig->kind == HVD_ALLTOALL && !splits)
+        return err_set(err, EINVAL, "'%s': an alltoall needs splits", name);
+    for (int i = 0; sig->kind == HVD_ALLTOALL && i < n->config.size; i++)
+        if (splits[i] < 0)
+            return err_set(err, EINVAL, "'%s': a split is negative", name);
+    return 0;
+}
+
+static bool same_as_cached(const struct negotiate *n, const struct tensor *e,
+                           const struct signature *sig, const int64_t *splits)
+{
+    if (!e->id || !signature_equal(&e->cached, sig))
+        return false;
+    size_t size = (size_t)n->config.size;
+    return sig->kind != HVD_ALLTOALL ||
+           memcmp(e->splits + (size_t)n->config.rank * size, splits, size * sizeof(*splits)) == 0;
+}
+
+int negotiate_submit(struct negotiate *n, const char *name, const struct signature *sig,
+                     const int64_t *splits, uint64_t now, uint64_t *ret_id, struct err *err)
+{
+    int rc = check_submission(n, name, sig, splits, err);
+    if (rc < 0)
+        return rc;
+    if (n->failed)
+        return err_set(err, -n->failed, "negotiation has failed");
+    struct tensor *e = tensors_get(&n->table, name);
+    if (!e)
+        return err_set(err, ENOMEM, "out of memory");
+    if (e->state != TENSOR_IDLE)
+        return err_set(err, EEXIST, "'%s' is under way already", name);
+    if (sig->kind == HVD_ALLTOALL) {
+        size_t bytes = (size_t)n->config.size * sizeof(int64_t);
+        if (!e->want_splits)
+            e->want_splits = malloc(bytes);
+        if (!e->want_splits) {
+            tensors_release(&n->table, e);
+            return err_set(err, ENOMEM, "out of memory");
+        }
+        memcpy(e->want_splits, splits, bytes);
+    }
+    e->want = *sig;
+    e->by_id = same_as_cached(n, e, sig, splits);
+    e->state = TENSOR_SUBMITTED;
+    e->submitted = now;
+    e->stall_told = e->since ? e->stall_told : 0;
+    e->submit_batch = n->done;
+    n->stall.last_call = now;
+    list_append(&n->submitted, &e->mine);
+    n->nsubmitted++;
+    *ret_id = tensors_ticket(&n->table, e);
+    n->now = now;
+    if (n->frozen)
+        thaw_submitted(n, e);
+    else
+        announce_submitted(n, e, now);
+    return 0;
+}
+
+void negotiate_urge(struct negotiate *n, uint64_t id, uint64_t now)
+{
+    struct tensor *e = tensors_by_ticket(&n->table, id);
+    if (!e || e->state != TENSOR_SUBMITTED)
+        return;
+    n->now = now;
+    if (n->frozen)
+        thaw_urge(n, e);
+    else if (!e->urged)
+        announce_urge(n, e);
+}
+
+void negotiate_done(struct negotiate *n)
+{
+    if (n->running.n == 0)
+        return;
+    for (uint32_t i = 0; i < running_oldest(&n->running); i++) {
+        struct tensor *e = running_in_oldest(&n->running, i);
+        e->state = TENSOR_IDLE;
+        tensors_release(&n->table, e);
+    }
+    running_drop_oldest(&n->running);
+    n->done++;
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t generation,
+                   struct reader *r, uint64_t now)
+{
+    if (type == UP_HELLO)
+        return announce_hello(n, child, r);
+    if (type == UP_STATUS)
+        return status_recv(n, child, r);
+    if (generation > n->generation)
+        return -EPROTO; /* a child learns of generations from here */
+    if (generation < n->generation)
+        return 0; /* crossed what began the new one */
+    switch (type) {
+    case UP_READY:
+        return n->frozen ? -EPROTO : announce_recv(n, child, r, now);
+    case UP_STALLED:
+        return stall_recv_hint(n, r);
+    case UP_THAW_ASK:
+        return thaw_recv_ask(n, r);
+    case UP_THAW_AT:
+        return thaw_recv_at(n, child, r);
+    default:
+        return -EPROTO;
+    }
+}
+
+static int recv_down(struct negotiate *n, uint8_t type, uint64_t generation, struct reader *r,
+                     uint64_t now)
+{
+    if (generation != n->generation)
+        return -EPROTO;
+    switch (type) {
+    case DOWN_LOG:
+        return follow_log(n, r);
+    case DOWN_STALL:
+        return stall_follow_stall(n, r);
+    case DOWN_LOST:
+        return stall_follow_lost(n, r);
+    case DOWN_STATUS:
+        return status_follow(n, r);
+    case DOWN_PLAN:
+        return thaw_follow_plan(n, r, now);
+    case DOWN_THAW_ASK:
+        return thaw_follow_ask(n, r);
+    case DOWN_THAWED:
+        return thaw_follow_thawed(n, r, now);
+    default:
+        return -EPROTO;
+    }
+}
+
+int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, uint64_t now,
+                   struct err *err)
+{
+    struct reader r = reader_over(msg, len);
+    uint8_t type = reader_u8(&r);
+    uint64_t generation = reader_u64(&r);
+    int rc = -EPROTO, child = 0;
+    n->now = now;
+    if (!r.failed && from == NEGOTIATE_PARENT && !n->root) {
+        struct buf copy = {.data = (uint8_t *)(uintptr_t)msg, .len = len, .cap = len};
+        negotiate_send_down(n, &copy);
+        rc = recv_down(n, type, generation, &r, now);
+    } else if (!r.failed) {
+        while (child < n->nchildren && n->children[child].rank != from)
+            child++;
+        if (child < n->nchildren)
+            rc = recv_up(n, child, type, generation, &r, now);
+    }
+    if (rc == 0 && type != DOWN_LOST) /* which ops.lost has told */
+        rc = n->failed;
+    if (rc < 0)
+        return err_set(err, -rc, "negotiation: %s from %s %d (type %u, %zu bytes)",
+                       rc == -ENOMEM   ? "out of memory at a message"
+                       : rc == -EPROTO ? "bad message"
+                                       : "over; message",
+                       from == NEGOTIATE_PARENT ? "parent" : "child",
+                       from == NEGOTIATE_PARENT ? n->config.parent : from, type, len);
+    return 0;
+}
+
+uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
+{
+    n->now = now;
+    uint64_t due = thaw_tick(n, now), stalled = stall_tick(n, now);
+    if (!n->frozen) {
+        due = UINT64_MAX;
+        if (n->root)
+            due = decide_tick(n, now);
+        else
+            announce_flush(n);
+        if (n->frozen) /* a plan has come */
+            due = thaw_tick(n, now);
+    }
+    return stalled < due ? stalled : due;
+}
+
+bool negotiate_frozen(const struct negotiate *n)
+{
+    return n->frozen && !n->thawing;
+}
+
+bool negotiate_try_next(struct negotiate *n, const char *name, const struct signature *sig,
+                        uint64_t *ret_id)
+{
+    if (!n->frozen || n->thawing || n->nsubmitted || n->running.n)
+        return false;
+    uint32_t count;
+    struct tensor *e = *plan_batch(&n->plan, &count);
+    if (count != 1 || strcmp(e->name, name) != 0 || !signature_equal(&e->cached, sig) ||
+        signature_has_dim0(sig) || running_reserve(&n->running, 1) < 0)
+        return false;
+    *ret_id = tensors_ticket(&n->table, e);
+    e->by_id = true;
+    e->state = TENSOR_RUNNING;
+    e->submit_batch = n->done;
+    running_add(&n->running, e);
+    running_close(&n->running, 1);
+    n->handed++;
+    n->stats.frozen++;
+    plan_advance(&n->plan);
+    return true;
+}
+
+void negotiate_get_stats(const struct negotiate *n, struct negotiate_stats *ret)
+{
+    *ret = n->stats;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankset: a set of ranks of one world, as a bitmap in memory, as ranges on the wire and in texts.
+ *
+ * Used by negotiate to say who asked for what and who is missing. Plain data: the set's owner holds
+ * the memory; no locking.
+ */
+#ifndef HVD_NEGOTIATE_RANKSET_H
+#define HVD_NEGOTIATE_RANKSET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+struct rankset {
+    int size;       /* of the world */
+    uint64_t *bits; /* (size + 63) / 64 words */
+};
+
+/* 0 or -ENOMEM. The set is empty. */
+int rankset_init(struct rankset *s, int size);
+void rankset_fini(struct rankset *s);
+
+static inline bool rankset_has(const struct rankset *s, int rank)
+{
+    return s->bits[rank >> 6] >> (rank & 63) & 1;
+}
+
+static inline void rankset_add(struct rankset *s, int rank)
+{
+    s->bits[rank >> 6] |= 1ULL << (rank & 63);
+}
+
+void rankset_clear(struct rankset *s);
+void rankset_copy(struct rankset *dst, const struct rankset *src);
+void rankset_union(struct rankset *dst, const struct rankset *src);
+void rankset_subtract(struct rankset *dst, const struct rankset *src);
+bool rankset_equal(const struct rankset *a, const struct rankset *b);
+/* Is every member of a in b? */
+bool rankset_within(const struct rankset *a, const struct rankset *b);
+
+bool rankset_overlap(const struct rankset *a, const struct rankset *b);
+int rankset_count(const struct rankset *s);
+
+/* The smallest member >= rank, -1 when there is none. */
+int rankset_next(const struct rankset *s, int rank);
+
+void rankset_write(const struct rankset *s, struct buf *b);
+
+/* Into an initialized set. Ranks outside the world, and ranges that do not rise, fail the reader.
+ */
+void rankset_read(struct rankset *s, struct reader *r);
+
+/* "0,2-5,9", cut with "..." when it does not fit. */
+void rankset_text(const struct rankset *s, char *text, size_t size);
+
+#endif

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stall: who is missing, and what the missing wait in.
+ *
+ * When a tensor has waited too long for some rank, or batches stand still, the root asks everybody
+ * (DOWN_STATUS): which of these tensors have you, and what do your callers wait in? Answers travel
+ * up the tree and are gathered on the way; who does not answer in time is part of the finding. A
+ * node that knows of a tensor the root has not heard of (its host waits for one of its own) tells
+ * it.
+ *
+ * Part of negotiate, see negotiate_impl.h.
+ */
+#include "core/negotiate/stall.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/negotiate/log_record.h"
+#include "core/negotiate/negotiate_impl.h"
+#include "core/negotiate/signature.h"
+
+int stall_init(struct negotiate *n)
+{
+    struct stall *s = &n->stall;
+    s->due = UINT64_MAX;
+    int rc = rankset_init(&s->answered, n->config.size);
+    if (rc == 0)
+        rc = rankset_init(&s->scratch, n->config.size);
+    for (int i = 0; i < STALL_ITEMS && rc == 0; i++)
+        rc = rankset_init(&s->items[i].have, n->config.size);
+    return rc;
+}
+
+void stall_fini(struct negotiate *n)
+{
+    struct stall *s = &n->stall;
+    rankset_fini(&s->answered);
+    rankset_fini(&s->scratch);
+    for (int i = 0; i < STALL_ITEMS; i++)
+        rankset_fini(&s->items[i].have);
+    buf_fini(&s->ranks);
+}
+
+void stall_heard(struct negotiate *n, const struct tensor *e)
+{
+    if (n->config.stall_ns && e->since + n->config.stall_ns < n->stall.due)
+        n->stall.due = e->since + n->config.stall_ns;
+}
+
+/* What is asked for under the name, as far as this node knows. */
+static uint8_t kind_of(const struct tensor *e)
+{
+    return e->state != TENSOR_IDLE ? e->want.kind
+           : e->id                 ? e->cached.kind
+           : e->claims             ? e->claims->common.kind
+                                   : HVD_ALLREDUCE;
+}
+
+static struct stall_item *find_item(struct stall_item *items, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(items[i].name, name) == 0)
+            return &items[i];
+    return NULL;
+}
+
+static bool add_item(struct negotiate *n, const char *name, uint8_t kind, uint64_t age,
+                     bool running)
+{
+    struct stall *s = &n->stall;
+    if (s->nitems == STALL_ITEMS)
+        return false;
+    if (find_item(s->items, s->nitems, name))
+        return true;
+    struct stall_item *it = &s->items[s->nitems++];
+    snprintf(it->name, sizeof(it->name), "%s", name);
+    it->kind = kind;
+    it->age = age;
+    it->running = running;
+    rankset_clear(&it->have);
+    return true;
+}
+
+/* ---- hints --------------------------------------------------------------------------------- */
+
+/* The root keeps it beside the others; the oldest makes room. */
+static void keep_hint(struct negotiate *n, const struct stall_hint *hint)
+{
+    struct stall *s = &n->stall;
+    const struct tensor *e = tensors_find(&n->table, hint->name);
+    if (e && e->since)
+        return; /* the root counts the time of those it knows itself */
+    struct stall_hint *place = &s->hints[0];
+    for (int i = 0; i < STALL_ITEMS; i++) {
+        if (strcmp(s->hints[i].name, hint->name) == 0) {
+            place = &s->hints[i];
+            break;
+        }
+        if (s->hints[i].told < place->told)
+            place = &s->hints[i];
+    }
+    uint64_t told = strcmp(place->name, hint->name) == 0 ? place->told : 0;
+    *place = *hint;
+    place->told = told;
+    place->fresh = true;
+}
+
+/* u8 kind, u64 age, str name */
+int stall_recv_hint(struct negotiate *n, struct reader *r)
+{
+    struct stall_hint hint = {0};
+    hint.kind = reader_u8(r);
+    hint.age = reader_u64(r);
+    reader_str(r, hint.name, sizeof(hint.name));
+    if (!reader_ok(r) || !hint.name[0] || hint.kind >= HVD_KINDS)
+        return -EPROTO;
+    if (n->root) {
+        keep_hint(n, &hint);
+        return 0;
+    }
+    negotiate_begin(n, &n->up, UP_STALLED);
+    buf_put_u8(&n->up, hint.kind);
+    buf_put_u64(&n->up, hint.age);
+    buf_put_str(&n->up, hint.name);
+    n->ops.send(n->ctx, NEGOTIATE_PARENT, &n->up);
+    return 0;
+}
+
+static void give_hint(struct negotiate *n, const struct tensor *e)
+{
+    negotiate_begin(n, &n->up, UP_STALLED);
+    buf_put_u8(&n->up, kind_of(e));
+    buf_put_u64(&n->up, n->now - e->since);
+    buf_put_str(&n->up, e->name);
+    n->ops.send(n->ctx, NEGOTIATE_PARENT, &n->up);
+}
+
+/* ---- the root's inquiry -------------------------------------------------------------------- */
+
+static void say_ranks(struct negotiate *n, const struct rankset *missing, char *text, size_t size)
+{
+    struct stall *s = &n->stall;
+    size_t len = strlen(text), told = 0;
+    int total = rankset_count(missing);
+    for (int rank = rankset_next(missing, 0); rank >= 0 && told < 4 && len < size;
+         rank = rank + 1 < n->config.size ? rankset_next(missing, rank + 1) : -1) {
+        char wait[STALL_TEXT] = "";
+        uint64_t quiet = 0;
+        struct reader r = reader_over(s->ranks.data, s->ranks.len);
+        while (r.pos < r.len && !r.failed) {
+            uint32_t who = reader_u32(&r);
+            quiet = reader_u64(&r);
+            reader_str(&r, wait, sizeof(wait));
+            if (who == (uint32_t)rank)
+                break;
+        }
+        int k;
+        const char *sep = told++ ? "; " : " (";
+        if (!rankset_has(&s->answered, rank))
+            k = snprintf(text + len, size - len, "%srank %d does not answer", sep, rank);
+        else if (wait[0])
+            k = snprintf(text + len, size - len, "%srank %d waits in %s", sep, rank, wait);
+        else
+            k = snprintf(text + len, size - len, "%srank %d has not called anything for %llu s",
+                         sep, rank, (unsigned long long)(quiet / CLOCK_S));
+        len += k > 0 ? (size_t)k : 0;
+    }
+    if (told && len < size)
+        snprintf(text + len, size - len, "%s", (size_t)total > told ? "; ...)" : ")");
+}
+
+/* The finding about an item; false: all is well by now. */
+static bool find_text(struct negotiate *n, const struct stall_item *it, char *text, size_t size)
+{
+    struct rankset *missing = &n->stall.scratch;
+    rankset_clear(missing);
+    for (int i = 0; i < n->config.size; i++)
+        rankset_add(missing, i);
+    rankset_subtract(missing, it->running ? &n->stall.answered : &it->have);
+    int count = rankset_count(missing);
+    char ranks[200];
+    rankset_text(missing, ranks, sizeof(ranks));
+    unsigned long long seconds = it->age / CLOCK_S;
+    if (it->running && !it->name[0])
+        snprintf(text, size, "the schedule has stood still for %llu s: ", seconds);
+    else
+        snprintf(text, size, "%s '%s' has %s %llu s: ", hvd_kind_name((enum hvd_kind)it->kind),
+                 it->name, it->running ? "run for" : "waited", seconds);
+    size_t len = strlen(text);
+    if (count == 0) {
+        snprintf(text + len, size - len, "every rank answers");
+        return it->running;
+    }
+    snprintf(text + len, size - len, "missing rank%s %s", count == 1 ? "" : "s", ranks);
+    say_ranks(n, missing, text, size);
+    return true;
+}
+
+static void tell(struct negotiate *n, const char *text)
+{
+    negotiate_begin(n, &n->down, DOWN_STALL);
+    buf_put_str(&n->down, text);
+    if (!n->down.failed)
+        negotiate_send_down(n, &n->down);
+    buf_reset(&n->down);
+    n->stats.stalls++;
+    n->ops.stalled(n->ctx, text);
+}
+
+int stall_follow_stall(struct negotiate *n, struct reader *r)
+{
+    char text[1024];
+    reader_str(r, text, sizeof(text));
+    if (!reader_ok(r))
+        return -EPROTO;
+    n->stats.stalls++;
+    n->ops.stalled(n->ctx, text);
+    return 0;
+}
+
+static void lose(struct negotiate *n, const char *text)
+{
+    struct err err;
+    n->failed = err_set(&err, ETIMEDOUT, "%s", text);
+    if (n->ops.lost)
+        n->ops.lost(n->ctx, &err);
+}
+
+int stall_follow_lost(struct negotiate *n, struct reader *r)
+{
+    char text[1024];
+    reader_str(r, text, sizeof(text));
+    if (!reader_ok(r))
+        return -EPROTO;
+    lose(n, text);
+    return 0;
+}
+
+/* A rank is silent, and what runs needs it. */
+static void give_up_all(struct negotiate *n, const char *text)
+{
+    negotiate_begin(n, &n->down, DOWN_LOST);
+    buf_put_str(&n->down, text);
+    if (!n->down.failed)
+        negotiate_send_down(n, &n->down);
+    buf_reset(&n->down);
+    lose(n, text);
+}
+
+/* The tensor, and its group with it, is over everywhere. Announcements of it may be on their way
+ * up: a new generation makes them void. */
+static void give_up(struct negotiate *n, const char *name, const char *text)
+{
+    const struct tensor *e = tensors_find(&n->table, name);
+    const struct signature *sig = !e                             ? NULL
+                                  : e->state == TENSOR_SUBMITTED ? &e->want
+                                  : e->id                        ? &e->cached
+                                  : e->claims                    ? &e->claims->common
+                                                                 : NULL;
+    struct signature group = sig ? *sig : (struct signature){0};
+    decide_fail(n, name, -ETIMEDOUT, text);
+    for (uint32_t i = 0; group.group_size && i < n->table.npool; i++) {
+        const struct tensor *m = n->table.pool[i];
+        if (m && m != e && m->state == TENSOR_SUBMITTED && m->want.group_hash == group.group_hash &&
+            m->want.group_size == group.group_size)
+            decide_fail(n, m->name, -ETIMEDOUT, text);
+    }
+}
+
+static void report(struct negotiate *n)
+{
+    struct stall *s = &n->stall;
+    bool gave_up = false;
+    s->open = false;
+    for (int i = 0; i < s->nitems; i++) {
+        const struct stall_item *it = &s->items[i];
+        char text[900];
+        if (!find_text(n, it, text, sizeof(text)))
+            continue;
+        tell(n, text);
+        if (n->config.stall_shutdown_ns == 0 || it->age < n->config.stall_shutdown_ns)
+            continue;
+        if (it->running && rankset_count(&s->answered) < n->config.size)
+            give_up_all(n, text);
+        if (it->running || n->frozen)
+            continue;
+        give_up(n, it->name, text);
+        gave_up = true;
+    }
+    if (gave_up)
+        decide_anew(n);
+}
+
+static void inquire(struct negotiate *n)
+{
+    struct stall *s = &n->stall;
+    negotiate_begin(n, &n->down, DOWN_STATUS);
+    buf_put_u32(&n->down, s->number + 1);
+    buf_put_u8(&n->down, (uint8_t)s->nitems);
+    for (int i = 0; i < s->nitems; i++)
+        buf_put_str(&n->down, s->items[i].name);
+    if (!n->down.failed) {
+        negotiate_send_down(n, &n->down);
+        s->number++;
+        s->open = true;
+        s->opened = n->now;
+        s->nanswers = 0;
+        for (int i = 0; i < n->nchildren; i++)
+            n->children[i].status_told = false;
+        status_own(n);
+    }
+    buf_reset(&n->down);
+}
+
+/* ---- when --------------------------------------------------------------------------------- */
+
+/* Tensors that have waited too long: into the inquiry, or a hint to the root. */
+static void look_at_partial(struct negotiate *n, uint64_t now)
+{
+    struct stall *s = &n->stall;
+    uint64_t period = n->config.stall_ns, end = n->config.stall_shutdown_ns;
+    s->due = UINT64_MAX;
+    list_for_each(at, next, &n->partial)
+    {
+        struct tensor *e = list_entry(at, struct tensor, partial);
+        uint64_t due = (e->stall_told ? e->stall_told : e->since) + period;
+        if (end && e->since + end < due && e->stall_told < e->since + end)
+            due = e->since + end;
+        if (now >= due) {
+            bool told = !n->root || add_item(n, e->name, kind_of(e), now - e->since, false);
+            if (!n->root)
+                give_hint(n, e);
+            e->stall_told = told ? now : e->stall_told;
+            due = now + (told ? period : period / 8); /* else the inquiry is full */
+            if (end && e->since + end > now && e->since + end < due)
+                due = e->since + end;
+        }
+        s->due = due < s->due ? due : s->due;
+    }
+}
+
+/* Batches that stand still, or a thaw that somebody does not answer. */
+static void look_at_running(struct negotiate *n, uint64_t now, uint64_t *due)
+{
+    struct stall *s = &n->stall;
+    uint64_t mark = n->handed + n->done;
+    bool busy = n->running.n || n->thawing;
+    if (!busy || mark != s->still_mark)
+        s->still_since = now;
+    s->still_mark = mark;
+    if (!busy || !n->root)
+        return;
+    uint64_t at =
+        (s->run_told > s->still_since ? s->run_told : s->still_since) + n->config.stall_ns;
+    uint64_t end = s->still_since + n->config.stall_shutdown_ns;
+    if (n->config.stall_shutdown_ns && end < at && s->run_told < end)
+        at = end;
+    if (now < at) {
+        *due = at < *due ? at : *due;
+        return;
+    }
+    s->run_told = now;
+    *due = now + n->config.stall_ns < *due ? now + n->config.stall_ns : *due;
+    const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
+    add_item(n, e ? e->name : "", e ? e->want.kind : 0, now - s->still_since, true);
+}
+
+uint64_t stall_tick(struct negotiate *n, uint64_t now)
+{
+    struct stall *s = &n->stall;
+    uint64_t due = UINT64_MAX;
+    if (n->config.stall_ns == 0 || (!n->root && !n->hello_sent))
+        return due;
+    if (s->open) {
+        /* Who is nearer to the root has more patience. */
+        uint64_t most = 2 * CLOCK_S, eighth = n->config.stall_ns / 8;
+        uint64_t patience = eighth < most ? eighth : most;
+        due = s->opened + (n->root ? 2 * patience : patience);
+        if (s->nanswers == n->nchildren || now >= due) {
+            s->open = false;
+            if (n->root)
+                report(n);
+            else
+                status_answer(n);
+            due = UINT64_MAX;
+        } else if (n->root) {
+            return due;
+        }
+    }
+    if (n->root)
+        s->nitems = 0;
+    look_at_running(n, now, &due);
+    if (now >= s->due && (n->root || !s->open))
+        look_at_partial(n, now);
+    for (int i = 0; i < STALL_ITEMS && n->root; i++) {
+        struct stall_hint *h = &s->hints[i];
+        bool due_again = !h->told || now - h->told >= n->config.stall_ns / 4 * 3;
+        if (h->fresh && due_again && add_item(n, h->name, h->kind, h->age, false))
+            h->told = now;
+        h->fresh = false;
+    }
+    if (n->root && s->nitems)
+        inquire(n);
+    return s->due < due ? s->due : due;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * thaw: into the frozen schedule, along it, and out of it.
+ *
+ * The root proposes a plan when the log has repeated itself. From its place in the log on every
+ * rank walks round the plan by itself. A rank that cannot asks for a thaw: everybody stops handing
+ * out batches and says how many it has handed out; the smallest number counts.
+ *
+ * Batches run one after the other and none ends before every rank has started it. So a rank has
+ * started at most one batch beyond the smallest number, and none of those beyond has written any
+ * output: the engine cancels that one, and the tensors of all of them are submitted, not run.
+ *
+ * Part of negotiate, see negotiate_impl.h.
+ */
+#include <string.h>
+
+#include "core/negotiate/negotiate_impl.h"
+#include "core/negotiate/signature.h"
+
+enum {
+    /* Batches that only the timer has parted are merged up to here: beyond, a launch costs next to
+     * nothing beside the batch, and a larger batch starts later. */
+    MERGE_BYTES = 8 << 20,
+    BACKOFF_MAX = 6,
+};
+
+/* ---- the root proposes --------------------------------------------------------------------- */
+
+/* How many tensors the batch at `place` has. */
+static uint32_t batch_length(const struct rounds *r, uint64_t place)
+{
+    uint32_t n = 1;
+    while (!rounds_at(r, place + n - 1)->last)
+        n++;
+    return n;
+}
+
+static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += signature_bytes(
+            &tensors_by_id(&n->table, rounds_at(&n->rounds, place + i)->id)->cached);
+    return bytes;
+}
+
+/* May the batch at `next`, of `count` tensors, be a part of the batch that begins at `first`? Only
+ * when nobody had to wait for `first` to submit it. */
+static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
+{
+    const struct rounds *r = &n->rounds;
+    const struct tensor *a = tensors_by_id(&n->table, rounds_at(r, first)->id);
+    const struct tensor *b = tensors_by_id(&n->table, rounds_at(r, next)->id);
+    if (!n->merge || !rounds_at(r, next - 1)->timer || !signature_fusable(&a->cached, &b->cached))
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (rounds_at(r, next + i)->after > rounds_at(r, first)->number)
+            return false;
+    return true;
+}
+
+static void put_u32_at(struct buf *b, size_t pos, uint32_t v)
+{
+    for (int i = 0; i < 4 && !b->failed; i++)
+        b->data[pos + (size_t)i] = (uint8_t)(v >> 8 * i);
+}
+
+/* The plan for DOWN_PLAN, see plan_read(). */
+static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
+{
+    struct buf *b = &n->down;
+    const struct rounds *r = &n->rounds;
+    uint64_t limit = n->config.fusion_bytes < MERGE_BYTES ? n->config.fusion_bytes : MERGE_BYTES;
+    uint32_t nbatches = 0;
+    size_t nbatches_at = b->len;
+    buf_put_u32(b, 0);
+    buf_put_u32(b, count);
+    for (uint64_t place = start; place < start + count; nbatches++) {
+        uint32_t len = batch_length(r, place);
+        uint64_t bytes = batch_bytes(n, place, len);
+        while (place + len < start + count) {
+            uint32_t more = batch_length(r, place + len);
+            uint64_t more_bytes = batch_bytes(n, place + len, more);
+            if (bytes + more_bytes > limit || !may_join(n, place, place + len, more))
+                break;
+            len += more;
+            bytes += more_bytes;
+        }
+        buf_put_u32(b, len);
+        for (uint32_t i = 0; i < len; i++)
+            buf_put_u64(b, rounds_at(r, place + i)->id);
+        place += len;
+    }
+    put_u32_at(b, nbatches_at, nbatches);
+}
+
+/* Everything in the piece of log is still cached, and nothing else is under way. */
+static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
+{
+    n->proposal++;
+    for (uint64_t i = start; i < start + count; i++) {
+        struct tensor *e = tensors_by_id(&n->table, rounds_at(&n->rounds, i)->id);
+        if (!e)
+            return false;
+        e->proposal = n->proposal;
+    }
+    list_for_each(at, next, &n->partial)
+    {
+        const struct tensor *e = list_entry(at, struct tensor, partial);
+        if (e->proposal != n->proposal || e->claims || (e->state == TENSOR_SUBMITTED && !e->by_id))
+            return false;
+    }
+    return rounds_at(&n->rounds, start + count - 1)->last &&
+           (start == 0 || rounds_at(&n->rounds, start - 1)->last);
+}
+
+void thaw_propose(struct negotiate *n)
+{
+    if (n->config.freeze_after == 0 || n->frozen || n->failed || !fusion_empty(&n->fusion) ||
+        !list_empty(&n->out) || n->rounds.nlog == n->looked_at)
+        return;
+    n->looked_at = n->rounds.nlog;
+    uint32_t count = rounds_period(&n->rounds, n->config.freeze_after << n->thaw_backoff);
+    uint64_t start = n->rounds.nlog - count;
+    if (count == 0 || !can_freeze(n, start, count))
+        return;
+    negotiate_begin(n, &n->down, DOWN_PLAN);
+    write_plan(n, start, count);
+    if (!n->down.failed) {
+        negotiate_send_down(n, &n->down);
+        struct reader r = reader_over(n->down.data, n->down.len);
+        reader_u8(&r);
+        reader_u64(&r);
+        int rc = thaw_follow_plan(n, &r, n->now);
+        n->failed = rc < 0 ? rc : n->failed;
+    }
+    buf_reset(&n->down);
+}
+
+/* ---- along the plan ------------------------------------------------------------------------ */
+
+static bool anybody_urged(const struct negotiate *n)
+{
+    list_for_each(at, next, &n->submitted)
+    {
+        if (list_entry(at, struct tensor, mine)->urged)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t not_zero(uint64_t t)
+{
+    return t ? t : 1;
+}
+
+void thaw_walk(struct negotiate *n)
+{
+    while (n->frozen && !n->thawing && n->plan.missing == 0) {
+        uint32_t count;
+        struct tensor **tensors = plan_batch(&n->plan, &count);
+        if (follow_hand_out(n, tensors, count, true) < 0) {
+            n->failed = -ENOMEM;
+            return;
+        }
+        n->stats.frozen++;
+        plan_advance(&n->plan);
+        if (n->urged_since)
+            n->urged_since = anybody_urged(n) ? not_zero(n->now) : 0;
+    }
+}
+
+void thaw_submitted(struct negotiate *n, struct tensor *e)
+{
+    if (n->thawing)
+        return; /* announced when it is over */
+    if (e->plan != n->generation || !e->by_id)
+        n->thaw_asked = true;
+    else if (plan_submitted(&n->plan, e))
+        thaw_walk(n);
+}
+
+void thaw_urge(struct negotiate *n, struct tensor *e)
+{
+    e->urged = true;
+    if (!n->urged_since)
+        n->urged_since = not_zero(n->now);
+}
+
+int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
+{
+    if (n->frozen)
+        return -EPROTO;
+    int rc = plan_read(&n->plan, &n->table, n->generation + 1, r);
+    if (rc < 0)
+        return rc;
+    n->generation++;
+    n->frozen = true;
+    n->thawing = n->thaw_asked = n->thaw_ask_sent = n->thaw_answered = false;
+    n->watch_since = now;
+    announce_anew(n, true);
+    n->urged_since = anybody_urged(n) ? not_zero(now) : 0;
+    list_for_each(at, next, &n->submitted)
+    {
+        const struct tensor *e = list_entry(at, struct tensor, mine);
+        if (e->plan != n->generation || !e->by_id)
+            n->thaw_asked = true;
+    }
+    thaw_walk(n);
+    return n->failed;
+}
+
+/* ---- out of it ----------------------------------------------------------------------------- */
+
+int thaw_recv_ask(struct negotiate *n, const struct reader *r)
+{
+    if (!n->frozen || !reader_ok(r))
+        return -EPROTO;
+    n->thaw_asked = true;
+    return 0;
+}
+
+int thaw_recv_at(struct negotiate *n, int child, struct reader *r)
+{
+    uint64_t at = reader_u64(r);
+    if (!n->thawing || n->children[child].thaw_told || !reader_ok(r))
+        return -EPROTO;
+    n->children[child].thaw_told = true;
+    n->nthaw++;
+    n->thaw_keep = at < n->thaw_keep ? at : n->thaw_keep;
+    return 0;
+}
+
+int thaw_follow_ask(struct negotiate *n, const struct reader *r)
+{
+    if (!n->frozen || n->thawing || !reader_ok(r))
+        return -EPROTO;
+    n->thawing = true;
+    n->nthaw = 0;
+    n->thaw_keep = n->plan.walked;
+    for (int i = 0; i < n->nchildren; i++)
+        n->children[i].thaw_told = false;
+    return 0;
+}
+
+/* The tensors of the newest batch are submitted again, before all others. */
+static void take_back(struct negotiate *n)
+{
+    for (uint32_t i = running_newest(&n->running); i-- > 0;) {
+        struct tensor *e = running_in_newest(&n->running, i);
+        e->state = TENSOR_SUBMITTED;
+        e->urged = true; /* who waited for it does so still */
+        list_remove(&e->mine);
+        list_append(n->submitted.next, &e->mine);
+        n->nsubmitted++;
+    }
+    running_drop_newest(&n->running);
+    n->handed--;
+}
+
+/* A plan that is left soon is followed by a longer look before the next. */
+static void back_off(struct negotiate *n, uint64_t keep)
+{
+    uint64_t need = (uint64_t)n->config.freeze_after << n->thaw_backoff;
+    if (keep / n->plan.nbatches >= 8 * need) {
+        n->thaw_backoff = 0;
+    } else {
+        n->thaw_backoff += n->thaw_backoff < BACKOFF_MAX;
+        n->merge = false; /* perhaps that was it */
+    }
+    rounds_reset(&n->rounds);
+}
+
+int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
+{
+    uint64_t keep = reader_u64(r);
+    if (!n->thawing || !n->thaw_answered || !reader_ok(r) || keep > n->plan.walked)
+        return -EPROTO;
+    uint64_t dropped = n->plan.walked - keep;
+    if (dropped > n->running.n)
+        return -EPROTO; /* what is done has been started everywhere */
+    for (uint64_t i = 0; i < dropped; i++)
+        take_back(n);
+    n->frozen = n->thawing = n->thaw_asked = false;
+    n->generation++;
+    n->stats.thaws++;
+    if (n->root)
+        back_off(n, keep);
+    n->ops.thawed(n->ctx, keep, dropped);
+    announce_anew(n, false);
+    return 0;
+}
+
+/* A message of the thaw to the parent; on the root to itself and everybody. */
+static void say(struct negotiate *n, enum message type, const uint64_t *number)
+{
+    struct buf *b = n->root ? &n->down : &n->up;
+    negotiate_begin(n, b, type);
+    if (number)
+        buf_put_u64(b, *number);
+    if (b->failed) {
+        n->failed = -ENOMEM;
+        return;
+    }
+    if (!n->root) {
+        n->ops.send(n->ctx, NEGOTIATE_PARENT, b);
+        return;
+    }
+    negotiate_send_down(n, b);
+    struct reader r = reader_over(b->data, b->len);
+    reader_u8(&r);
+    reader_u64(&r);
+    int rc = type == DOWN_THAWED ? thaw_follow_thawed(n, &r, n->now) : thaw_follow_ask(n, &r);
+    buf_reset(b);
+    n->failed = rc < 0 ? rc : n->failed;
+}
+
+/* Something is under way, and no batch was handed out or done for half the stall time. */
+static bool stands_still(struct negotiate *n, uint64_t now, uint64_t *ret_due)
+{
+    uint64_t mark = n->handed + n->done;
+    bool busy = n->running.n || n->nsubmitted;
+    if (!busy || mark != n->watch_mark || !n->watch_busy)
+        n->watch_since = now;
+    n->watch_mark = mark;
+    n->watch_busy = busy;
+    uint64_t due = n->watch_since + n->config.stall_ns / 2;
+    if (!busy || n->config.stall_ns == 0)
+        return false;
+    if (now >= due)
+        return true;
+    *ret_due = due < *ret_due ? due : *ret_due;
+    return false;
+}
+
+uint64_t thaw_tick(struct negotiate *n, uint64_t now)
+{
+    uint64_t due = UINT64_MAX;
+    if (!n->frozen)
+        return due;
+    thaw_walk(n);
+    if (!n->thawing && n->urged_since) {
+        if (now - n->urged_since >= n->config.cycle_ns)
+            n->thaw_asked = true;
+        else
+            due = n->urged_since + n->config.cycle_ns;
+    }
+    if (!n->thawing && stands_still(n, now, &due))
+        n->thaw_asked = true;
+    if (n->thaw_asked && !n->thawing && !n->thaw_ask_sent) {
+        n->thaw_ask_sent = true;
+        say(n, n->root ? DOWN_THAW_ASK : UP_THAW_ASK, NULL);
+    }
+    if (n->thawing && !n->thaw_answered && n->nthaw == n->nchildren) {
+        n->thaw_answered = true;
+        say(n, n->root ? DOWN_THAWED : UP_THAW_AT, &n->thaw_keep);
+    }
+    return due;
+}

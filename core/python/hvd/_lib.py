@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libhvd.so by ctypes: finds it, declares what core/include/hvd.h declares, turns errors into exceptions.
+
+Every other module of the package calls the library through `lib` here. Nothing is loaded before the
+first use of `lib`'s functions, so that `import hvd` works (and `pip` can build) without the library.
+Calls release the GIL: a rank that waits does not stop the threads of its program.
+"""
+import ctypes
+import errno
+import glob
+import os
+
+UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, FLOAT32, FLOAT64, BOOL, BFLOAT16 = range(11)
+AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
+ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER = range(6)
+MAX_DIMS = 16
+
+_LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE}
+
+
+class HvdError(RuntimeError):
+    """A call of the library failed. `errno` is its number, the text is hvd_error()'s."""
+
+    def __init__(self, text, number=0):
+        super().__init__(text)
+        self.errno = number
+
+
+class HorovodInternalError(HvdError):
+    """A rank was lost, or the world has ended, while an operation was under way."""
+
+
+class Request(ctypes.Structure):
+    """struct hvd_request."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("dtype", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("op", ctypes.c_int),
+        ("prescale", ctypes.c_double),
+        ("postscale", ctypes.c_double),
+        ("root", ctypes.c_int),
+        ("splits", ctypes.POINTER(ctypes.c_int64)),
+        ("device", ctypes.c_int),
+    ]
+
+
+class Result(ctypes.Structure):
+    """struct hvd_result."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("ndim", ctypes.c_int),
+        ("shape", ctypes.c_int64 * MAX_DIMS),
+        ("splits", ctypes.POINTER(ctypes.c_int64)),
+    ]
+
+
+class Stats(ctypes.Structure):
+    """struct hvd_stats."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls".split()
+        )
+    ]
+
+
+_INT, _STR, _BOOL, _HANDLE = ctypes.c_int, ctypes.c_char_p, ctypes.c_bool, ctypes.c_int64
+
+_PROTOTYPES = {
+    "hvd_init": (_INT, []),
+    "hvd_shutdown": (_INT, []),
+    "hvd_initialized": (_BOOL, []),
+    "hvd_rank": (_INT, []),
+    "hvd_size": (_INT, []),
+    "hvd_local_rank": (_INT, []),
+    "hvd_local_size": (_INT, []),
+    "hvd_cross_rank": (_INT, []),
+    "hvd_cross_size": (_INT, []),
+    "hvd_homogeneous": (_BOOL, []),
+    "hvd_error": (_STR, []),
+    "hvd_version": (_STR, []),
+    # Requests and handles: c_void_p takes what byref() gives and is the cheapest to convert.
+    "hvd_submit": (_INT, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
+    "hvd_poll": (_INT, [_HANDLE]),
+    "hvd_wait": (_INT, [_HANDLE]),
+    "hvd_result": (_INT, [_HANDLE, ctypes.c_void_p]),
+    "hvd_release": (None, [_HANDLE]),
+    "hvd_barrier": (_INT, [_STR]),
+    "hvd_dtype_size": (ctypes.c_size_t, [_INT]),
+    "hvd_dtype_name": (_STR, [_INT]),
+    "hvd_op_name": (_STR, [_INT]),
+    "hvd_kind_name": (_STR, [_INT]),
+    "hvd_start_timeline": (_INT, [_STR, _BOOL]),
+    "hvd_stop_timeline": (_INT, []),
+    "hvd_stats": (_INT, [ctypes.c_void_p]),
+}
+
+
+def _candidates():
+    """Where the library may be, best first: a wheel's own, a checkout's builds, the system's."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    yield os.path.join(here, "libhvd.so")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
+    if os.path.exists(os.path.join(root, "core", "include", "hvd.h")):
+        yield os.path.join(root, "build", "libhvd.so")
+        yield from sorted(glob.glob(os.path.join(root, "build-*", "libhvd.so")))
+
+
+def _open():
+    named = os.environ.get("HVD_LIBRARY")
+    if named:
+        return ctypes.CDLL(named)
+    for path in _candidates():
+        if os.path.exists(path):
+            return ctypes.CDLL(path)
+    return ctypes.CDLL("libhvd.so.0")
+
+
+class _Library:
+    """The library's functions as attributes. The first use loads it."""
+
+    def __getattr__(self, name):
+        if name not in _PROTOTYPES:
+            raise AttributeError(name)
+        try:
+            library = _open()
+        except OSError as error:
+            raise ImportError(
+                f"libhvd.so was not found or did not load ({error}); build it with make, or set "
+                "HVD_LIBRARY to its path"
+            ) from None
+        for function, (restype, argtypes) in _PROTOTYPES.items():
+            try:
+                pointer = getattr(library, function)
+            except AttributeError:
+                raise ImportError(f"{library._name} has no {function}: it is of another version") from None
+            pointer.restype, pointer.argtypes = restype, argtypes
+            setattr(self, function, pointer)
+        self.path = library._name
+        return getattr(self, name)
+
+
+lib = _Library()
+
+
+def error(number):
+    """The exception for the call of the library that has just failed on this thread."""
+    number = abs(number)
+    text = (lib.hvd_error() or b"").decode(errors="replace") or os.strerror(number)
+    return (HorovodInternalError if number in _LOST else HvdError)(text, number)
+
+
+def check(code):
+    """Passes on what a call returned, or raises."""
+    if code < 0:
+        raise error(code)
+    return code
+
+
+def dims(values):
+    """A C array of int64, for a shape or for splits."""
+    values = tuple(values)
+    return (ctypes.c_int64 * len(values))(*values)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations on whatever has a buffer: numpy arrays, array.array, bytearray, memoryview.
+
+numpy is not needed. Buffers are contiguous and in C order. Results of the same shape come back as
+numpy arrays for numpy arrays, as memoryviews otherwise.
+"""
+import ctypes
+
+from . import _lib
+from ._lib import Request, Result, check, dims, lib
+
+_FORMATS = {"?": _lib.BOOL, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64}
+_SIGNED = {1: _lib.INT8, 2: _lib.INT16, 4: _lib.INT32, 8: _lib.INT64}
+_UNSIGNED = {1: _lib.UINT8, 2: _lib.UINT16}
+
+
+def _dtype(view):
+    code = view.format.lstrip("@=<|")
+    if code in _FORMATS:
+        return _FORMATS[code]
+    table = _SIGNED if code in tuple("bhilqn") else _UNSIGNED if code in tuple("BHILQNc") else {}
+    if view.itemsize not in table:
+        raise ValueError(f"elements of format {view.format!r} are not supported")
+    return table[view.itemsize]
+
+
+def _view(data, writable):
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError(f"the buffer of shape {view.shape} is not contiguous")
+    if writable and view.readonly:
+        raise ValueError("the buffer is read-only")
+    return view
+
+
+def _memory(view):
+    """A view's bytes as an object of ctypes, which keeps them alive. Those of read-only ones are a
+    copy: they have no address that Python would tell."""
+    if view.nbytes == 0:
+        return None
+    if view.readonly:
+        return (ctypes.c_char * view.nbytes).from_buffer_copy(view.cast("B"))
+    return ctypes.c_char.from_buffer(view)
+
+
+def _address(memory):
+    return None if memory is None else ctypes.addressof(memory)
+
+
+def _like(data, shape, source):
+    """New memory of source's element type: a numpy array when data is one. Returns (it, view)."""
+    if type(data).__module__.partition(".")[0] == "numpy":
+        import numpy
+
+        fresh = numpy.empty(shape, dtype=data.dtype)
+        return fresh, memoryview(fresh)
+    count = 1
+    for extent in shape:
+        count *= extent
+    if not shape or 0 in shape:
+        flat = memoryview(bytearray(count * source.itemsize)).cast(source.format)
+        return flat, flat
+    fresh = memoryview(bytearray(count * source.itemsize)).cast(source.format, tuple(shape))
+    return fresh, fresh
+
+
+def _run(kind, name, view, output, **fields):
+    """Submits one operation and waits for it. Returns its handle."""
+    shape = dims(view.shape)
+    memory = _memory(view)
+    target = memory if output is view else None if output is None else _memory(output)
+    request = Request(
+        kind=kind,
+        name=None if name is None else name.encode(),
+        input=_address(memory),
+        output=_address(target),
+        dtype=_dtype(view),
+        ndim=view.ndim,
+        shape=shape,
+        device=-1,
+        **fields,
+    )
+    handle = ctypes.c_int64()
+    check(lib.hvd_submit(ctypes.byref(request), 1, ctypes.byref(handle)))
+    check(lib.hvd_wait(handle.value))
+    return handle.value
+
+
+def allreduce_(data, name=None, op=_lib.AVERAGE):
+    """Reduces a buffer over the ranks, in place. Returns it."""
+    view = _view(data, True)
+    _run(_lib.ALLREDUCE, name, view, view, op=op)
+    return data
+
+
+def allreduce(data, name=None, op=_lib.AVERAGE):
+    """Reduces a buffer over the ranks into a new one."""
+    source = _view(data, False)
+    result, output = _like(data, source.shape, source)
+    _run(_lib.ALLREDUCE, name, source, output, op=op)
+    return result
+
+
+def broadcast_(data, root_rank, name=None):
+    """Overwrites a buffer with that of root_rank. Returns it."""
+    view = _view(data, True)
+    _run(_lib.BROADCAST, name, view, view, root=root_rank)
+    return data
+
+
+def allgather(data, name=None):
+    """The ranks' buffers one after the other; the first dimension may differ between ranks."""
+    source = _view(data, False)
+    handle = _run(_lib.ALLGATHER, name, source, None)
+    try:
+        found = Result()
+        check(lib.hvd_result(handle, ctypes.byref(found)))
+        result, output = _like(data, found.shape[: found.ndim], source)
+        if output.nbytes:
+            ctypes.memmove(_address(_memory(output)), found.data, output.nbytes)
+        return result
+    finally:
+        lib.hvd_release(handle)
+
+
+def barrier(name=None):
+    """Returns when every rank has called it."""
+    check(lib.hvd_barrier(None if name is None else name.encode()))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any object that pickle takes, from one rank to all and from all to all.
+
+Only ranks that hold the job's key can send: unpickling trusts the job, as the job's program does.
+"""
+import io
+import pickle
+from array import array
+
+from . import buffers
+from .world import rank, size
+
+
+def _dump(obj):
+    try:
+        import cloudpickle as pickler  # lambdas and classes of __main__, where it is installed
+    except ImportError:
+        pickler = pickle
+    stream = io.BytesIO()
+    pickler.dump(obj, stream)
+    return bytearray(stream.getbuffer())
+
+
+def broadcast_object(obj=None, root_rank=0, name=None):
+    """root_rank's object, on every rank. The others' argument is ignored."""
+    name = f"broadcast_object.{name}" if name else None
+    mine = rank() == root_rank
+    data = _dump(obj) if mine else bytearray()
+    length = array("q", [len(data)])
+    buffers.broadcast_(length, root_rank, name and f"{name}.size")
+    if not mine:
+        data = bytearray(length[0])
+    buffers.broadcast_(data, root_rank, name and f"{name}.data")
+    return obj if mine else pickle.loads(data)
+
+
+def allgather_object(obj, name=None):
+    """A list of every rank's object, in the order of the ranks."""
+    name = f"allgather_object.{name}" if name else None
+    data = _dump(obj)
+    lengths = buffers.allgather(array("q", [len(data)]), name and f"{name}.size")
+    everything = memoryview(buffers.allgather(data, name and f"{name}.data"))
+    objects, start = [], 0
+    for r in range(size()):
+        objects.append(pickle.loads(everything[start : start + lengths[r]]))
+        start += lengths[r]
+    return objects

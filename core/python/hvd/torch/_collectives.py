@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the collectives on torch tensors: what ops.py (the public calls) and autograd.py share.
+
+Every start_* takes tensors as the user gave them and returns a handle for synchronize().
+"""
+import torch
+
+from .. import _lib
+from .._lib import check, dims, lib
+from ._request import received, submit, usable, wait
+
+
+def _names(kind, name, count):
+    """The members' names: `kind.name`, numbered in a group."""
+    if name is None:
+        return [None] * count
+    if count == 1:
+        return [f"{kind}.{name}"]
+    return [f"{kind}.{name}_{i + 1}of{count}" for i in range(count)]
+
+
+def _touched(tensor):
+    """Tells autograd that the tensor's values have changed behind its back."""
+    if not tensor.is_inference() and tensor.numel():
+        with torch.no_grad():
+            tensor.view(-1)[:0].zero_()
+
+
+def _waiter(outputs, single, in_place=False):
+    def finish(handles):
+        wait(handles)
+        if in_place:
+            for output in outputs:
+                _touched(output)
+        return outputs[0] if single else outputs
+
+    return finish
+
+
+def start_allreduce(tensors, name, scales, in_place, single):
+    inputs = [usable(t, in_place) for t in tensors]
+    outputs = list(tensors) if in_place else [torch.empty_like(t) for t in inputs]
+    members = list(zip(_names("allreduce", name, len(inputs)), inputs, outputs))
+    return submit(_lib.ALLREDUCE, members, _waiter(outputs, single, in_place), **scales)
+
+
+def _rows(tensor):
+    """A scalar counts as one row."""
+    return tensor.reshape(1) if tensor.dim() == 0 else tensor
+
+
+def start_allgather(tensors, name, single, splits=False):
+    inputs = [_rows(usable(t)) for t in tensors]
+    dtypes = [t.dtype for t in inputs]
+
+    def finish(handles):
+        wait(handles, gathered=True)
+        results = [received(h, d) for h, d in zip(handles, dtypes)]
+        if not splits:
+            results = [tensor for tensor, _ in results]
+        return results[0] if single else results
+
+    names = _names("allgather", name, len(inputs))
+    return submit(_lib.ALLGATHER, [(n, t, None) for n, t in zip(names, inputs)], finish)
+
+
+def start_broadcast(tensor, root_rank, name, in_place):
+    source = usable(tensor, in_place)
+    output = tensor if in_place else source.detach().clone()
+    members = [(_names("broadcast", name, 1)[0], output, output)]
+    return submit(_lib.BROADCAST, members, _waiter([output], True, in_place), root=root_rank)
+
+
+def start_alltoall(tensor, splits, name):
+    source = _rows(usable(tensor))
+    if splits is not None:
+        splits = dims(int(s) for s in splits)
+
+    def finish(handles):
+        wait(handles, gathered=True)
+        output, got = received(handles[0], source.dtype)
+        return (output, torch.tensor(got, dtype=torch.int32)) if splits is not None else output
+
+    members = [(_names("alltoall", name, 1)[0], source, None)]
+    return submit(_lib.ALLTOALL, members, finish, splits=splits)
+
+
+def share(rows):
+    """How many of `rows` rows each rank gets from a reducescatter."""
+    ranks = check(lib.hvd_size())
+    return [rows // ranks + (r < rows % ranks) for r in range(ranks)]
+
+
+def start_reducescatter(tensors, name, scales, single):
+    inputs = [usable(t) for t in tensors]
+    rank = check(lib.hvd_rank())
+    for t in inputs:
+        if t.dim() == 0:
+            raise ValueError("reducescatter needs a tensor with at least one dimension")
+    outputs = [t.new_empty([share(t.shape[0])[rank], *t.shape[1:]]) for t in inputs]
+    members = list(zip(_names("reducescatter", name, len(inputs)), inputs, outputs))
+    return submit(_lib.REDUCESCATTER, members, _waiter(outputs, single), **scales)

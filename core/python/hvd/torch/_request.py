@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Torch tensors as requests of the library, and handles that keep them alive.
+
+Used by ops.py and optimizer.py. A tensor belongs to the engine from submit() to synchronize(): the
+table of pending operations holds a reference until then, also when the program drops its own.
+"""
+import ctypes
+
+import torch
+
+from .. import _lib
+from .._lib import Request, Result, check, dims, error, lib
+from ..world import at_shutdown, holders
+
+DTYPES = {
+    torch.uint8: _lib.UINT8,
+    torch.int8: _lib.INT8,
+    torch.int16: _lib.INT16,
+    torch.int32: _lib.INT32,
+    torch.int64: _lib.INT64,
+    torch.float16: _lib.FLOAT16,
+    torch.float32: _lib.FLOAT32,
+    torch.float64: _lib.FLOAT64,
+    torch.bool: _lib.BOOL,
+    torch.bfloat16: _lib.BFLOAT16,
+}
+if hasattr(torch, "uint16"):  # torch >= 2.3
+    DTYPES[torch.uint16] = _lib.UINT16
+
+
+class Pending:
+    """An operation, or a group of them, that was submitted and not yet waited for."""
+
+    __slots__ = ("handles", "tensors", "finish")
+
+    def __init__(self, handles, tensors, finish):
+        self.handles = handles  # of the library, one a member
+        self.tensors = tensors  # inputs and outputs, kept alive
+        self.finish = finish  # called with the handles when all are done; returns the result
+
+
+_pending = {}
+flights = []  # of optimizers: lists of gradients under way, also when the optimizer is no more
+at_shutdown.append(_pending.clear)
+holders += [_pending, flights]
+
+
+def usable(tensor, in_place=False):
+    """Raises ValueError unless the library can work on this tensor's memory; returns a tensor that is
+    contiguous: this one, or for an operation that is not in place a copy."""
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"a {tensor.layout} tensor is not supported here (see sparse_allreduce_async)")
+    if tensor.dtype not in DTYPES:
+        raise ValueError(f"tensors of type {tensor.dtype} are not supported")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"a tensor on {tensor.device} is not supported: only CPU tensors are")
+    if tensor.is_contiguous():
+        return tensor
+    if in_place:
+        raise ValueError(
+            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous: "
+            "an operation in place needs a contiguous one"
+        )
+    return tensor.detach().contiguous()
+
+
+def describe(request, kind, name, tensor, output, **fields):
+    """Fills a Request from tensors that usable() has passed. output: a tensor or None."""
+    request.kind = kind
+    request.name = None if name is None else name.encode()
+    request.input = tensor.data_ptr() or None
+    request.output = None if output is None else output.data_ptr() or None
+    request.dtype = DTYPES[tensor.dtype]
+    request.ndim = tensor.dim()
+    request.shape = dims(tensor.shape)
+    request.device = -1
+    for field, value in fields.items():
+        setattr(request, field, value)
+
+
+def submit(kind, members, finish, **fields):
+    """Submits operations of one kind, a group when there are several.
+
+    members: (name, input, output or None) each. finish: as Pending's. Returns a handle, an int, for
+    poll() and synchronize()."""
+    count = len(members)
+    requests = (Request * count)()
+    handles = (ctypes.c_int64 * count)()
+    for request, (name, tensor, output) in zip(requests, members):
+        describe(request, kind, name, tensor, output, **fields)
+    check(lib.hvd_submit(requests, count, handles))
+    tensors = [m[1] for m in members] + [m[2] for m in members]
+    return remember(Pending(list(handles), tensors, finish))
+
+
+def remember(pending):
+    """Gives a Pending to poll() and synchronize(). Returns its handle."""
+    handle = pending.handles[0]
+    _pending[handle] = pending
+    return handle
+
+
+def received(handle, dtype):
+    """The tensor that an allgather or alltoall has received, and its rows from each rank. Releases
+    the handle."""
+    try:
+        found = Result()
+        check(lib.hvd_result(handle, ctypes.byref(found)))
+        tensor = torch.empty(found.shape[: found.ndim], dtype=dtype)
+        if tensor.numel():
+            ctypes.memmove(tensor.data_ptr(), found.data, tensor.numel() * tensor.element_size())
+        return tensor, found.splits[: lib.hvd_size()]
+    finally:
+        lib.hvd_release(handle)
+
+
+def wait(handles, gathered=False):
+    """Waits for all of them, also after one has failed; raises what the first failure said.
+
+    gathered: the results stay with the handles when all went well, and are released when not."""
+    failure, good = None, []
+    for handle in handles:
+        code = lib.hvd_wait(handle)
+        if code == 0:
+            good.append(handle)
+        elif failure is None:
+            failure = error(code)
+    if failure is not None:
+        if gathered:
+            for handle in good:
+                lib.hvd_release(handle)
+        raise failure
+
+
+def poll(handle):
+    """True when synchronize(handle) will not block."""
+    pending = _pending.get(handle)
+    if pending is None:
+        raise ValueError(f"{handle!r} is not the handle of an operation under way")
+    return all(check(lib.hvd_poll(h)) for h in pending.handles)
+
+
+def synchronize(handle):
+    """Waits for an asynchronous operation and returns its result."""
+    pending = _pending.pop(handle, None)
+    if pending is None:
+        raise ValueError(f"{handle!r} is not the handle of an operation under way")
+    return pending.finish(pending.handles)

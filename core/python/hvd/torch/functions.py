@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes every rank begin with the same model and the same optimizer."""
+import torch
+
+from ..objects import broadcast_object
+from ..world import rank
+from ._request import synchronize, usable
+from .ops import broadcast_async_
+
+
+def _broadcast_all(named, root_rank):
+    """Overwrites tensors, contiguous or not, all in flight together."""
+    under_way = []
+    try:
+        for name, tensor in named:
+            target = usable(tensor.detach())  # a copy when it is not contiguous
+            under_way.append((broadcast_async_(target, root_rank, name), tensor, target))
+    finally:
+        for handle, tensor, target in under_way:
+            synchronize(handle)
+            if target.data_ptr() != tensor.data_ptr():
+                with torch.no_grad():
+                    tensor.copy_(target)
+
+
+def broadcast_parameters(params, root_rank):
+    """Overwrites the tensors of params with root_rank's. params: model.state_dict(), or
+    model.named_parameters(), or a list of (name, tensor)."""
+    if isinstance(params, dict):
+        params = sorted(params.items())
+    else:
+        params = [p if isinstance(p, tuple) else (None, p) for p in params]
+    named = []
+    for name, tensor in params:
+        if tensor is None:
+            continue
+        if not torch.is_tensor(tensor):
+            raise ValueError(f"broadcast_parameters: {name} is a {type(tensor).__name__}, not a tensor")
+        named.append((name, tensor))
+    _broadcast_all(named, root_rank)
+
+
+class _Slot:
+    """Stands for a tensor in an optimizer's state while the rest of it travels as an object."""
+
+    def __init__(self, index, shape, dtype):
+        self.index, self.shape, self.dtype = index, tuple(shape), dtype
+
+
+def _take_out(value, tensors):
+    """A copy of nested dicts and lists with a _Slot for every tensor; the tensors go to the list."""
+    if torch.is_tensor(value):
+        tensors.append(value)
+        return _Slot(len(tensors) - 1, value.shape, value.dtype)
+    if isinstance(value, dict):
+        return {key: _take_out(item, tensors) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_take_out(item, tensors) for item in value)
+    return value
+
+
+def _slots(value):
+    if isinstance(value, _Slot):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _slots(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _slots(item)
+
+
+def _put_in(value, tensors):
+    if isinstance(value, _Slot):
+        return tensors[value.index]
+    if isinstance(value, dict):
+        return {key: _put_in(item, tensors) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_put_in(item, tensors) for item in value)
+    return value
+
+
+def broadcast_optimizer_state(optimizer, root_rank):
+    """Gives every rank root_rank's optimizer state: moments, step counts, learning rates, all of
+    state_dict(). The others' state may be empty, as after a restart of only some."""
+    tensors = []
+    outline = _take_out(optimizer.state_dict(), tensors)
+    outline = broadcast_object(outline, root_rank, "optimizer")
+    mine = rank() == root_rank
+    if not mine:
+        tensors = [torch.empty(s.shape, dtype=s.dtype) for s in _slots(outline)]
+    _broadcast_all([(f"optimizer.{i}", t) for i, t in enumerate(tensors)], root_rank)
+    if not mine:
+        optimizer.load_state_dict(_put_in(outline, tensors))

@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer: any torch optimizer whose step() works with the ranks' combined gradients.
+
+A hook submits a parameter's gradient, in place, as soon as backward has accumulated it, so that the
+ranks exchange it while backward goes on; step() waits for all. Everything a submission needs is
+prepared once: a hook costs one call of the library, a wait another.
+"""
+import contextlib
+import ctypes
+import warnings
+import weakref
+
+import torch
+
+from .. import _lib
+from .._lib import Request, error, lib
+from ._request import describe, flights, synchronize, usable
+from .compression import Compression
+from .ops import sparse_allreduce_async
+from .process_sets import global_process_set, need_global
+
+
+class _Gradient:
+    """One parameter's gradient on its way through the world."""
+
+    __slots__ = (
+        "param", "name", "delay", "group", "sent", "tensor", "target", "context",
+        "request", "request_pointer", "handle", "handle_pointer", "dtype", "numel", "sparse", "sparse_dim",
+    )  # fmt: skip
+
+    def __init__(self, param, name, passes, request, handle):
+        self.param, self.name, self.delay = param, name, passes
+        self.group = None  # submitted together with the others of it
+        self.sent = False  # since the last synchronize()
+        self.tensor = None  # what the engine works on; None while nothing is under way
+        self.target = None  # the gradient it goes back to; None when it is that gradient itself
+        self.context = None  # of the compression
+        self.request, self.request_pointer = request, ctypes.addressof(request)
+        self.handle, self.handle_pointer = handle, ctypes.addressof(handle)
+        self.dtype, self.numel = None, -1  # of the tensor that the request describes
+        self.sparse = None  # the handle of a sparse allreduce under way
+        self.sparse_dim = None  # of the last sparse gradient there was
+
+
+class _Group:
+    """Gradients that are submitted together: their requests lie side by side."""
+
+    __slots__ = ("members", "requests", "handles", "ready")
+
+    def __init__(self, count):
+        self.members = []
+        self.requests, self.handles = (Request * count)(), (ctypes.c_int64 * count)()
+        self.ready = 0
+
+
+class _DistributedMixin:
+    """Stands before the wrapped optimizer's class in the order of methods."""
+
+    # ---- set-up ---------------------------------------------------------------------------------
+
+    def _hvd_setup(self, named, options):
+        self._hvd_options = options
+        self._hvd_gradients = {}
+        self._hvd_flight = []  # gradients under way; always this same list
+        flights.append(self._hvd_flight)
+        self._hvd_nodes = []  # autograd's: a hook of torch < 2.1 lives as long as its node
+        self._hvd_synchronized = False
+        self._hvd_should_synchronize = True
+        names = self._hvd_names(named)
+        params = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
+        for group in self._hvd_split(params):
+            self._hvd_add(group, names)
+        for param in params:
+            if param not in self._hvd_gradients:
+                self._hvd_add([param], names)
+        # In the order of param_groups, which is the same on every rank.
+        self._hvd_gradients = {p: self._hvd_gradients[p] for p in params}
+
+    def _hvd_names(self, named):
+        params = [p for group in self.param_groups for p in group["params"]]
+        if named is None:
+            return {
+                p: f"allreduce.noname.{i}.{j}"
+                for i, group in enumerate(self.param_groups)
+                for j, p in enumerate(group["params"])
+            }
+        named = list(named)
+        if any(not isinstance(item, tuple) for item in named):
+            raise ValueError("named_parameters should be pairs of a name and a parameter")
+        keys = [name for name, _ in named]
+        twice = {name for name in keys if keys.count(name) > 1} if len(set(keys)) < len(keys) else ()
+        if twice:
+            raise ValueError("parameter names are not unique: " + ", ".join(sorted(twice)))
+        names = {p: f"allreduce.{name}" for name, p in named}
+        if any(p not in names for p in params):
+            raise ValueError("named_parameters was given, but one or more parameters have no name in it")
+        return names
+
+    def _hvd_split(self, params):
+        """The groups asked for: lists of parameters; none for those that travel alone."""
+        groups = self._hvd_options["groups"]
+        if not groups:
+            return []
+        if isinstance(groups, int):
+            count = min(groups, len(params))
+            ends = [len(params) * i // count for i in range(count + 1)] if count else [0]
+            return [params[a:b] for a, b in zip(ends, ends[1:])]
+        known, seen = set(params), set()
+        for group in groups:
+            for param in group:
+                if param in seen:
+                    raise ValueError("a parameter appears in more than one group")
+                seen.add(param)
+        return [group for group in ([p for p in g if p in known] for g in groups) if group]
+
+    def _hvd_add(self, params, names):
+        """Prepares gradients, a group when there are several, and hooks them up."""
+        group = _Group(len(params))
+        for i, param in enumerate(params):
+            gradient = _Gradient(
+                param,
+                names[param],
+                self._hvd_options["passes"],
+                group.requests[i],
+                ctypes.c_int64.from_buffer(group.handles, i * ctypes.sizeof(ctypes.c_int64)),
+            )
+            group.members.append(gradient)
+            gradient.group = group if len(params) > 1 else None
+            self._hvd_gradients[param] = gradient
+            self._hvd_hook(gradient)
+
+    def _hvd_hook(self, gradient):
+        # Autograd keeps hooks for ever; a weak reference lets the optimizer go.
+        reference = weakref.ref(self)
+
+        def hook(*_):
+            delay = gradient.delay = gradient.delay - 1
+            if delay > 0:
+                return
+            optimizer = reference()
+            if optimizer is None:
+                return
+            if delay < 0:
+                raise RuntimeError(
+                    f"the gradient of {gradient.name} was computed more than backward_passes_per_step "
+                    "times before step(): raise backward_passes_per_step to accumulate gradients"
+                )
+            optimizer._hvd_send(gradient)
+
+        if hasattr(gradient.param, "register_post_accumulate_grad_hook"):  # torch >= 2.1
+            gradient.param.register_post_accumulate_grad_hook(hook)
+        else:
+            node = gradient.param.expand_as(gradient.param).grad_fn.next_functions[0][0]
+            node.register_hook(hook)
+            self._hvd_nodes.append(node)
+
+    def __del__(self):
+        # Memory that the engine still works on stays: nobody will wait for it.
+        flight = self.__dict__.get("_hvd_flight")
+        if flight is not None and not flight:
+            flights[:] = [f for f in flights if f is not flight]
+
+    # ---- sending --------------------------------------------------------------------------------
+
+    def _hvd_send(self, gradient):
+        """Hands a gradient to the engine, or a group when this was the last one of it."""
+        grad = gradient.param.grad
+        if self._hvd_options["plain"] and not grad.is_sparse and grad.is_contiguous():
+            tensor, gradient.target = grad, None
+        else:
+            tensor = self._hvd_convert(gradient, grad)
+            if tensor is None:
+                return
+        if gradient.dtype is not tensor.dtype or gradient.numel != tensor.numel():
+            self._hvd_describe(gradient, tensor)
+        request = gradient.request
+        request.input = request.output = tensor.data_ptr() or None
+        group = gradient.group
+        if group is None:
+            code = lib.hvd_submit(gradient.request_pointer, 1, gradient.handle_pointer)
+            if code:
+                raise error(code)
+            gradient.tensor = tensor
+            gradient.sent = True
+            self._hvd_flight.append(gradient)
+            return
+        gradient.tensor = tensor
+        gradient.sent = True
+        group.ready += 1
+        if group.ready == len(group.members):
+            self._hvd_send_group(group)
+
+    def _hvd_send_group(self, group):
+        group.ready = 0
+        code = lib.hvd_submit(group.requests, len(group.members), group.handles)
+        if code:
+            for member in group.members:
+                member.tensor, member.sent = None, False
+            raise error(code)
+        self._hvd_flight.extend(group.members)
+
+    def _hvd_convert(self, gradient, grad):
+        """The rarer cases: a tensor to send for a gradient that cannot travel as it is. None when it
+        went on its way here."""
+        options = self._hvd_options
+        if grad.is_sparse:
+            if not options["sparse_as_dense"]:
+                if gradient.group is not None:
+                    raise ValueError(f"{gradient.name}: a sparse gradient cannot be in a group")
+                if grad._nnz() == 0 and gradient.sparse_dim is not None:
+                    grad = self._hvd_zeros(gradient)  # zero_grad() forgets which dimensions are dense
+                gradient.sparse_dim = grad.sparse_dim()
+                gradient.sparse = sparse_allreduce_async(grad, gradient.name, options["op"])
+                gradient.sent = True
+                self._hvd_flight.append(gradient)
+                return None
+            grad = gradient.param.grad = grad.to_dense()
+        tensor, gradient.context = options["compression"].compress(usable(grad.detach()))
+        same = tensor.data_ptr() == grad.data_ptr()
+        gradient.target = None if same else grad
+        return grad if same else tensor
+
+    def _hvd_describe(self, gradient, tensor):
+        options = self._hvd_options
+        usable(tensor, in_place=True)
+        describe(
+            gradient.request,
+            _lib.ALLREDUCE,
+            gradient.name,
+            tensor,
+            tensor,
+            op=options["op"],
+            prescale=options["prescale"],
+            postscale=options["postscale"],
+        )
+        gradient.dtype, gradient.numel = tensor.dtype, tensor.numel()
+
+    # ---- waiting --------------------------------------------------------------------------------
+
+    def synchronize(self):
+        """Waits until every gradient is the ranks' combined one. Gradients that backward did not
+        reach here take part as zeros."""
+        for gradient in self._hvd_gradients.values():
+            if not gradient.sent:
+                param = gradient.param
+                if param.grad is None:
+                    param.grad = self._hvd_zeros(gradient)
+                self._hvd_send(gradient)
+        self._hvd_wait()
+        self._hvd_synchronized = True
+
+    def _hvd_zeros(self, gradient):
+        param = gradient.param
+        sparse_dim = gradient.sparse_dim
+        if sparse_dim is not None:  # it was sparse before: the other ranks gather
+            indices = torch.empty([sparse_dim, 0], dtype=torch.int64)
+            values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype)
+            return torch.sparse_coo_tensor(indices, values, param.shape)
+        return torch.zeros_like(param, memory_format=torch.contiguous_format)
+
+    def _hvd_wait(self, discard=False):
+        """Waits for what is under way, all of it also after a failure, and puts results in place."""
+        wait, failure, replaced = lib.hvd_wait, None, None
+        flight = list(self._hvd_flight)
+        self._hvd_flight.clear()
+        for gradient in flight:
+            gradient.sent = False
+            gradient.delay = self._hvd_options["passes"]
+            try:
+                if gradient.sparse is not None:
+                    handle, gradient.sparse = gradient.sparse, None
+                    gradient.param.grad = synchronize(handle)
+                    continue
+                code = wait(gradient.handle.value)
+                if code:
+                    raise error(code)
+                target = gradient.target
+                if target is None:
+                    target = gradient.tensor
+                else:
+                    decompress = self._hvd_options["compression"].decompress
+                    target.copy_(decompress(gradient.tensor, gradient.context))
+                if gradient.param.grad is not target:
+                    replaced = replaced or gradient.name
+            except Exception as reason:
+                failure = failure or reason
+            finally:
+                gradient.tensor = gradient.target = gradient.context = None
+        if discard:
+            return
+        if failure:
+            raise failure
+        if replaced:
+            raise RuntimeError(f"the gradient of {replaced} was replaced while the ranks exchanged it")
+
+    # ---- what the user calls --------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """step() within does not wait: for use after synchronize(), to clip gradients between."""
+        self._hvd_should_synchronize = False
+        try:
+            yield
+        finally:
+            self._hvd_should_synchronize = True
+
+    def set_backward_passes_per_step(self, passes):
+        """How many backward passes add up in a gradient before it is exchanged."""
+        if passes < 1:
+            raise ValueError(f"backward_passes_per_step must be at least 1, got {passes}")
+        self._hvd_options["passes"] = passes
+        for gradient in self._hvd_gradients.values():
+            if not gradient.sent:
+                gradient.delay = passes
+
+    def step(self, closure=None):
+        """Waits for the combined gradients, then does the wrapped optimizer's step."""
+        if closure is not None:
+            return super().step(self._hvd_closure(closure))
+        if self._hvd_should_synchronize and (self._hvd_flight or not self._hvd_synchronized):
+            self.synchronize()
+        self._hvd_synchronized = False
+        return super().step()
+
+    def _hvd_closure(self, closure):
+        def synchronized():
+            loss = closure()
+            self.synchronize()
+            self._hvd_synchronized = False
+            return loss
+
+        return synchronized
+
+    def zero_grad(self, *args, **kwargs):
+        """The wrapped optimizer's. Not between backward() and step() or synchronize()."""
+        if self._hvd_flight:
+            raise RuntimeError(
+                "zero_grad() between backward() and step(): the ranks are exchanging "
+                f"{len(self._hvd_flight)} gradients; call step() or synchronize() first"
+            )
+        self._hvd_synchronized = False
+        return super().zero_grad(*args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        """The wrapped optimizer's. Gradients under way are waited for and dropped."""
+        self._hvd_wait(discard=True)
+        return super().load_state_dict(*args, **kwargs)
+
+    def add_param_group(self, group):
+        """The wrapped optimizer's; the new parameters' gradients are exchanged too, under names by
+        their place."""
+        super().add_param_group(group)
+        index = len(self.param_groups) - 1
+        params = self.param_groups[-1]["params"]
+        names = {p: f"allreduce.noname.{index}.{j}" for j, p in enumerate(params)}
+        for param in params:
+            if param.requires_grad:
+                self._hvd_add([param], names)
+
+
+def DistributedOptimizer(
+    optimizer,
+    named_parameters=None,
+    compression=Compression.none,
+    backward_passes_per_step=1,
+    op=_lib.AVERAGE,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    sparse_as_dense=False,
+    process_set=global_process_set,
+):
+    """The optimizer, with gradients combined over the ranks before each step.
+
+    named_parameters: model.named_parameters(); names are what errors and the timeline speak of.
+    compression: hvd.Compression.none, fp16 or bf16, the type in which gradients travel.
+    backward_passes_per_step: passes whose gradients add up before they are exchanged.
+    op: hvd.Average or another. gradient_predivide_factor: with Average, divides gradients by this
+    before the sum and multiplies by it after.
+    groups: a number of groups, or lists of parameters: each group is exchanged at once when all of it
+    is there. num_groups: the older name of the number. sparse_as_dense: makes sparse gradients dense.
+
+    Returns an object of a class derived from the optimizer's own, with the same groups and state.
+    """
+    need_global(process_set)
+    if gradient_predivide_factor != 1.0 and op != _lib.AVERAGE:
+        raise ValueError("gradient_predivide_factor needs op=Average")
+    if gradient_predivide_factor <= 0:
+        raise ValueError(f"gradient_predivide_factor must be positive, got {gradient_predivide_factor}")
+    if backward_passes_per_step < 1:
+        raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
+    if num_groups:
+        warnings.warn("num_groups is the older name of groups", DeprecationWarning, stacklevel=2)
+        groups = groups or num_groups
+    if isinstance(groups, int) and groups < 0:
+        raise ValueError(f"the number of groups must not be negative, got {groups}")
+    kind = type(optimizer)
+    cls = type(kind.__name__, (_DistributedMixin, kind), {"__module__": kind.__module__})
+    self = cls.__new__(cls)
+    # A learning rate scheduler leaves its own bound `step` in the wrapped object: not for this one.
+    self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
+    self._hvd_setup(
+        named_parameters,
+        {
+            "compression": compression,
+            "plain": compression is Compression.none,
+            "passes": backward_passes_per_step,
+            "op": op,
+            "prescale": 1.0 / gradient_predivide_factor,
+            "postscale": gradient_predivide_factor,
+            "groups": groups,
+            "sparse_as_dense": sparse_as_dense,
+        },
+    )
+    return self

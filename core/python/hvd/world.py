@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a rank: init, shutdown, who it is; what of it is the same for arrays and for torch."""
+import atexit
+import contextlib
+import ctypes
+import sys
+
+from . import _torchrun
+from ._lib import Stats, check, error, lib
+
+#: Called with no arguments when the world has ended: users of handles forget theirs.
+at_shutdown = []
+
+#: What holds the memory of operations under way. When the process ends in the middle of them, the
+#: interpreter must not free it while the engine still works on it.
+holders = []
+
+_registered = False
+
+
+def init(comm=None, process_sets=None):
+    """Joins the world; returns when every rank has.
+
+    The launcher (hvdrun, mpirun, srun, torchrun, or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
+    HVD_KEY_FILE by hand) says who the others are; without one this is a world of 1.
+    """
+    if comm is not None:
+        raise NotImplementedError("init(comm=...) is not supported: the launcher chooses the ranks")
+    if process_sets:
+        raise NotImplementedError("process sets are not supported yet")
+    global _registered
+    if not lib.hvd_initialized():
+        with _torchrun.environment() if _torchrun.applies() else contextlib.nullcontext():
+            check(lib.hvd_init())
+    if not _registered:
+        _registered = True
+        atexit.register(_leave)
+
+
+def shutdown():
+    """Leaves the world. Operations still under way fail."""
+    code = lib.hvd_shutdown()
+    failure = error(code) if code < 0 else None
+    for forget in at_shutdown:
+        forget()
+    if failure:
+        raise failure
+
+
+def _leave():
+    # A rank that dies of an exception does not wait for the others: its end is what tells them.
+    if getattr(sys, "last_type", None) is None:
+        lib.hvd_shutdown()
+        return
+    for holder in holders:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
+
+
+def is_initialized():
+    """True between init() and shutdown()."""
+    return lib.hvd_initialized()
+
+
+def rank():
+    """This process's number in the world, from 0."""
+    return check(lib.hvd_rank())
+
+
+def size():
+    """How many ranks the world has."""
+    return check(lib.hvd_size())
+
+
+def local_rank():
+    """This process's number among those of its host."""
+    return check(lib.hvd_local_rank())
+
+
+def local_size():
+    """How many ranks this host has."""
+    return check(lib.hvd_local_size())
+
+
+def cross_rank():
+    """This host's number among the hosts."""
+    return check(lib.hvd_cross_rank())
+
+
+def cross_size():
+    """How many hosts there are."""
+    return check(lib.hvd_cross_size())
+
+
+def is_homogeneous():
+    """True when every host has the same number of ranks."""
+    check(lib.hvd_rank())
+    return lib.hvd_homogeneous()
+
+
+def start_timeline(file_path, mark_cycles=False):
+    """Writes a Chrome trace from now on. Rank 0 writes it; "%r" in the path makes every rank write."""
+    check(lib.hvd_start_timeline(str(file_path).encode(), mark_cycles))
+
+
+def stop_timeline():
+    """Ends the trace."""
+    check(lib.hvd_stop_timeline())
+
+
+def stats():
+    """The engine's counters since init(), by name."""
+    counters = Stats(size=ctypes.sizeof(Stats))
+    check(lib.hvd_stats(ctypes.byref(counters)))
+    return {name: getattr(counters, name) for name, _ in Stats._fields_ if name != "size"}
+
+
+def mpi_built():
+    """False: MPI is at most the launcher here, never the transport."""
+    return False
+
+
+def mpi_enabled():
+    """False, as mpi_built."""
+    return False
+
+
+def mpi_threads_supported():
+    """False, as mpi_built. Operations may be submitted from any thread all the same."""
+    return False
+
+
+def gloo_built():
+    """False: hvd has its own transports, shared memory and TCP."""
+    return False
+
+
+def gloo_enabled():
+    """False, as gloo_built."""
+    return False
+
+
+def nccl_built():
+    """0: no NCCL back end."""
+    return 0
+
+
+def ddl_built():
+    """False."""
+    return False
+
+
+def ccl_built():
+    """False."""
+    return False
+
+
+def cuda_built():
+    """False: tensors are in the host's memory."""
+    return False
+
+
+def rocm_built():
+    """False."""
+    return False

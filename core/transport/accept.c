@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accept: see accept.h.
+ */
+#include "core/transport/accept.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/sock.h"
+#include "core/transport/auth.h"
+#include "core/transport/link_private.h"
+#include "core/transport/listener.h"
+#include "core/transport/local.h"
+#include "core/transport/net.h"
+
+#define HANDSHAKE_NS    (5 * CLOCK_S)
+#define SPARE_PENDING   64
+#define ACCEPT_RETRY_NS (100 * CLOCK_MS)
+
+struct pending {
+    struct net_watch watch;
+    struct list node;
+    struct auth auth;
+    bool local;
+    char from[SOCK_TEXT_MAX];
+};
+
+static void drop(struct mesh_net *net, struct pending *p)
+{
+    list_remove(&p->node);
+    net->npending--;
+    net_unwatch(net, &p->watch);
+    free(p);
+}
+
+static void refuse(struct mesh_net *net, struct pending *p, const char *why)
+{
+    net_refuse(net, p->from, why);
+    drop(net, p);
+}
+
+/* Proven: the connection becomes what it came for. */
+static void adopt(struct mesh_net *net, struct pending *p)
+{
+    struct auth_id id = p->auth.id;
+    bool fits = p->local ? id.cls == AUTH_CLASS_LOCAL && local_expects(net, (int)id.from)
+                         : id.cls < LINK_CLASSES && (int)id.from < net->mesh->rank;
+    struct link *link = NULL;
+    if (fits && !p->local) {
+        link = link_get(net, (int)id.from, (enum link_class)id.cls);
+        fits = link && link_expects(link);
+    }
+    if (!fits) {
+        refuse(net, p, "has no business here");
+        return;
+    }
+    auto_close int fd = net_release(net, &p->watch);
+    drop(net, p);
+    if (link)
+        link_established(link, take_fd(&fd));
+    else
+        local_accepted(net, (int)id.from, take_fd(&fd));
+}
+
+static void pending_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    struct pending *p = (struct pending *)(void *)((char *)w - offsetof(struct pending, watch));
+    struct err err = {0};
+    int rc = auth_progress(&p->auth, p->watch.fd, &err);
+    if (rc == 1)
+        return;
+    if (rc == 0)
+        adopt(net, p);
+    else if (rc == -ECONNRESET && auth_left_politely(&p->auth))
+        drop(net, p);
+    else
+        refuse(net, p, err_text(&err));
+}
+
+/* Under a flood the oldest ones go: an honest peer needs a millisecond, and tries again. */
+static void make_room(struct mesh_net *net)
+{
+    if (net->npending < SPARE_PENDING + net->mesh->size)
+        return;
+    struct pending *oldest = list_first(&net->pending, struct pending, node);
+    refuse(net, oldest, "was one of too many at a time");
+}
+
+static int same_user(int fd)
+{
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || cred.uid != geteuid())
+        return -EACCES;
+    return 0;
+}
+
+static void name_peer(int fd, char *text)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } k;
+    socklen_t len = sizeof(k);
+    struct sock_addr a = {0};
+    memset(&k, 0, sizeof(k));
+    snprintf(text, SOCK_TEXT_MAX, "a local socket");
+    if (getpeername(fd, &k.any, &len) < 0)
+        return;
+    a.family = (uint8_t)k.any.sa_family;
+    if (a.family == AF_INET)
+        memcpy(a.ip, &k.v4.sin_addr, 4);
+    else if (a.family == AF_INET6)
+        memcpy(a.ip, &k.v6.sin6_addr, 16);
+    if (a.family == AF_INET || a.family == AF_INET6)
+        sock_text(&a, text);
+}
+
+static int take_in(struct mesh_net *net, int fd_in, bool local)
+{
+    auto_close int fd = fd_in;
+    char from[SOCK_TEXT_MAX];
+    name_peer(fd, from);
+    if (local && same_user(fd) < 0) {
+        net_refuse(net, from, "is of another user");
+        return 0;
+    }
+    make_room(net);
+    struct pending *p = calloc(1, sizeof(*p));
+    if (!p)
+        return -ENOMEM;
+    const struct auth_id expect = {.epoch = net->mesh->epoch,
+                                   .size = (uint32_t)net->mesh->size,
+                                   .to = (uint32_t)net->mesh->rank};
+    uint64_t deadline = clock_ns() + HANDSHAKE_NS;
+    auth_accept(&p->auth, net->key, &expect, deadline);
+    p->local = local;
+    memcpy(p->from, from, sizeof(from));
+    p->watch = (struct net_watch){.fd = take_fd(&fd), .ready = pending_ready};
+    list_append(&net->pending, &p->node);
+    net->npending++;
+    int rc = net_watch(net, &p->watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    if (rc < 0) {
+        drop(net, p);
+        return rc;
+    }
+    net_timer_at(net, deadline);
+    pending_ready(net, &p->watch, 0);
+    return 0;
+}
+
+static void accept_all(struct mesh_net *net, struct net_watch *w, bool local)
+{
+    for (;;) {
+        int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int rc = fd < 0 ? -errno : 0;
+        if (rc == -EINTR || rc == -ECONNABORTED)
+            continue;
+        if (rc == -EAGAIN)
+            return;
+        if (rc == 0)
+            rc = take_in(net, fd, local);
+        if (rc < 0) {
+            /* Out of descriptors or memory: no new edge will come for those that wait. */
+            net->accept_again = true;
+            net_timer_at(net, clock_ns() + ACCEPT_RETRY_NS);
+            return;
+        }
+    }
+}
+
+void accept_tcp_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    accept_all(net, w, false);
+}
+
+void accept_unix_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    accept_all(net, w, true);
+}
+
+void accept_tick(struct mesh_net *net, uint64_t now)
+{
+    list_for_each(pos, tmp, &net->pending)
+    {
+        struct pending *p = list_entry(pos, struct pending, node);
+        if (p->auth.deadline <= now)
+            refuse(net, p, "did not finish the handshake in time");
+        else
+            net_timer_at(net, p->auth.deadline);
+    }
+    if (!net->accept_again)
+        return;
+    net->accept_again = false;
+    for (size_t i = 0; i < net->listener->ntcp; i++)
+        accept_all(net, &net->listener->tcp[i], false);
+    if (net->listener->local.fd >= 0)
+        accept_all(net, &net->listener->local, true);
+}
+
+void accept_fini(struct mesh_net *net)
+{
+    list_for_each(pos, tmp, &net->pending) drop(net, list_entry(pos, struct pending, node));
+}
+
+void accept_after_fork(struct mesh_net *net)
+{
+    list_for_each(pos, tmp, &net->pending)
+    {
+        struct pending *p = list_entry(pos, struct pending, node);
+        close(p->watch.fd);
+        p->watch.fd = -1;
+    }
+}

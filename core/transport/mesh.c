@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mesh: see mesh.h. Making one is in mesh_create.c.
+ */
+#include "core/transport/mesh.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/transport/accept.h"
+#include "core/transport/dial.h"
+#include "core/transport/link_private.h"
+#include "core/transport/listener.h"
+#include "core/transport/local.h"
+#include "core/transport/net.h"
+#include "core/transport/shm.h"
+#include "core/transport/verdict.h"
+
+int mesh_rank_at(const struct mesh *mesh, int host, int local_rank)
+{
+    for (int r = 0; r < mesh->size; r++)
+        if (mesh->host_of[r] == host && mesh->local_of[r] == local_rank)
+            return r;
+    return -1;
+}
+
+struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls)
+{
+    struct mesh_net *net = mesh->net;
+    if (peer < 0 || peer >= mesh->size || peer == mesh->rank)
+        return NULL;
+    struct link *link = link_get(net, peer, cls);
+    if (!link || link->asked)
+        return link;
+    link->asked = true;
+    if (link->ops || link->error)
+        return link;
+    if (mesh->shm && mesh->host_of[peer] == mesh->host) {
+        link_use_pipe(link);
+    } else if (mesh->rank < peer && dial_start(link) < 0) {
+        link->asked = false;
+        return NULL;
+    }
+    return link;
+}
+
+static int answer(const struct mesh_net *net, int *ret_peer, struct err *err)
+{
+    if (!net->failed)
+        return 0;
+    if (ret_peer)
+        *ret_peer = net->lost_rank;
+    if (err)
+        *err = net->why;
+    return -ECONNRESET;
+}
+
+int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err)
+{
+    struct mesh_net *net = mesh->net;
+    if (!net->failed) {
+        int rc = net_turn(net);
+        if (rc < 0)
+            return err_sys(err, -rc, "cannot wait for the network");
+        local_flush(net);
+        verdict_check(net);
+    }
+    return answer(net, ret_peer, err);
+}
+
+int mesh_why(struct mesh *mesh, int *ret_peer, struct err *err)
+{
+    uint64_t deadline = deadline_in_ms(300);
+    for (;;) {
+        int rc = mesh_progress(mesh, ret_peer, err);
+        if (rc < 0 || deadline_passed(deadline))
+            return rc;
+        struct pollfd p = {.fd = mesh_fd(mesh), .events = POLLIN};
+        poll(&p, 1, deadline_poll_ms(deadline));
+    }
+}
+
+void mesh_abort(struct mesh *mesh, const char *why)
+{
+    verdict_abort(mesh->net, why);
+}
+
+int mesh_fd(const struct mesh *mesh)
+{
+    return mesh->net->epoll_fd;
+}
+
+void mesh_sleep_begin(struct mesh *mesh)
+{
+    if (mesh->shm)
+        shm_sleep_begin(mesh->shm);
+}
+
+void mesh_sleep_end(struct mesh *mesh)
+{
+    if (mesh->shm)
+        shm_sleep_end(mesh->shm);
+}
+
+void mesh_wake(struct mesh *mesh)
+{
+    const uint64_t one = 1;
+    ssize_t ignored = write(mesh->net->wake.fd, &one, sizeof(one));
+    (void)ignored;
+}
+
+void mesh_next_generation(struct mesh *mesh)
+{
+    mesh->generation++;
+}
+
+uint64_t mesh_refused(const struct mesh *mesh)
+{
+    return mesh->net->refused;
+}
+
+struct ctl *mesh_agent(struct mesh *mesh)
+{
+    return mesh->net->agent_watch.fd >= 0 ? &mesh->net->agent : NULL;
+}
+
+void mesh_goodbye(struct mesh *mesh)
+{
+    struct mesh_net *net = mesh->net;
+    if (net->said_goodbye || net->failed)
+        return;
+    net->said_goodbye = true;
+    dial_fini(net);
+    for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
+        if (net->links[i])
+            link_say(net->links[i], LINK_TAG_GOODBYE, NULL);
+    for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
+        if (net->links[i])
+            link_drain(net->links[i]);
+    local_goodbye(net);
+    if (mesh_agent(mesh)) {
+        struct buf body = {0};
+        buf_put_u32(&body, 0);
+        ctl_send(&net->agent, CTL_BYE, &body, NULL, 0);
+        buf_fini(&body);
+    }
+}
+
+bool mesh_all_left(const struct mesh *mesh)
+{
+    const struct mesh_net *net = mesh->net;
+    if (net->failed)
+        return true;
+    for (int r = 0; r < mesh->size; r++) {
+        bool linked = mesh->shm && mesh->host_of[r] == mesh->host;
+        for (int c = 0; c < LINK_CLASSES; c++) {
+            const struct link *link = net->links[r * LINK_CLASSES + c];
+            linked |= link && link->ops && !link->gone && !link->error;
+        }
+        if (linked && r != mesh->rank && !net->left[r])
+            return false;
+    }
+    return true;
+}
+
+void mesh_destroy(struct mesh *mesh)
+{
+    if (!mesh)
+        return;
+    struct mesh_net *net = mesh->net;
+    if (net) {
+        /* An agent's ranks have no connection to each other whose end would tell. */
+        if (net->epoll_fd >= 0 && mesh->size > 1 && !net->said_goodbye)
+            verdict_abort(net, "it left without saying goodbye");
+        accept_fini(net);
+        dial_fini(net);
+        for (int i = 0; net->links && i < mesh->size * LINK_CLASSES; i++)
+            link_destroy(net->links[i]);
+        local_destroy(net);
+        mesh_listener_destroy(net->listener);
+        ctl_fini(&net->agent);
+        if (net->agent_watch.fd >= 0)
+            net_release(net, &net->agent_watch);
+        net_unwatch(net, &net->wake);
+        net_unwatch(net, &net->timer);
+        if (net->epoll_fd >= 0)
+            close(net->epoll_fd);
+        mac_wipe(net->key, sizeof(net->key));
+        free(net->cards);
+        free(net->links);
+        free(net->left);
+        free(net);
+    }
+    shm_destroy(mesh->shm);
+    free(mesh->host_of);
+    free(mesh->local_of);
+    free(mesh->local_size_of);
+    free(mesh);
+}
+
+static void close_once(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void mesh_after_fork(struct mesh *mesh)
+{
+    struct mesh_net *net = mesh->net;
+    accept_after_fork(net);
+    dial_after_fork(net);
+    for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
+        if (net->links[i])
+            close_once(&net->links[i]->watch.fd);
+    local_after_fork(net);
+    listener_after_fork(net->listener);
+    close_once(&net->wake.fd);
+    close_once(&net->timer.fd);
+    close_once(&net->epoll_fd);
+    for (int i = 0; mesh->shm && i < mesh->shm->seats; i++)
+        close_once(&mesh->shm->doorbells[i]);
+    if (mesh->shm)
+        close_once(&mesh->shm->fd);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mesh_create: from the cards of all ranks to a mesh that knows its hosts.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/env.h"
+#include "core/base/log.h"
+#include "core/boot/boot.h"
+#include "core/transport/agree.h"
+#include "core/transport/listener.h"
+#include "core/transport/local.h"
+#include "core/transport/net.h"
+#include "core/transport/shm.h"
+#include "core/transport/verdict.h"
+
+#define PEER_TIMEOUT_S 20
+
+/* A key of this roster alone: the cards hold a random number of each rank. */
+static void derive_key(struct mesh_net *net, const struct boot *boot)
+{
+    static const uint8_t no_key[BOOT_KEY_SIZE];
+    uint32_t world[] = {boot->epoch, (uint32_t)boot->size};
+    struct mac_part parts[] = {{world, sizeof(world)}, {NULL, sizeof(net->key)}};
+    uint8_t chain[MAC_SIZE] = {0};
+    parts[1].data = chain;
+    for (int r = 0; r < boot->size; r++) {
+        const struct mac_part link[] = {{chain, sizeof(chain)}, {net->cards[r].uid, CARD_UID_SIZE}};
+        mac_make(no_key, "hvd mesh uids 1", link, 2, chain);
+    }
+    mac_make(boot->has_key ? boot->key : no_key, "hvd mesh 1", parts, 2, net->key);
+}
+
+static int read_cards(struct mesh_net *net, const struct boot *boot, struct err *err)
+{
+    net->cards = calloc((size_t)boot->size, sizeof(struct card));
+    if (!net->cards)
+        return err_set(err, ENOMEM, "out of memory");
+    net->cards[boot->rank] = net->listener->card;
+    for (int r = 0; r < boot->size && boot->size > 1; r++) {
+        int rc = card_decode(boot->cards[r].data, boot->cards[r].len, &net->cards[r], err);
+        if (rc < 0) {
+            err_prefix(err, "rank %d", r);
+            return rc;
+        }
+    }
+    if (memcmp(net->cards[boot->rank].uid, net->listener->card.uid, CARD_UID_SIZE) != 0)
+        return err_set(err, EPROTO, "the launcher mixed up the ranks: card %d is not this rank's",
+                       boot->rank);
+    return 0;
+}
+
+/* Without a key this rank listens on loopback only; does anybody need more? */
+static int check_reach(const struct mesh_net *net, struct err *err)
+{
+    const struct card *own = &net->cards[net->mesh->rank];
+    if (net->has_key || own->naddrs == 0 || !sock_is_loopback(&own->addrs[0]))
+        return 0;
+    for (int r = 0; r < net->mesh->size; r++) {
+        const struct card *c = &net->cards[r];
+        if (memcmp(c->boot_id, own->boot_id, sizeof(c->boot_id)) != 0 || c->netns != own->netns)
+            return err_set(err, EACCES,
+                           "rank %d is on another host and there is no key: give all ranks the "
+                           "same HVD_KEY_FILE, or set HVD_INSECURE=1 on a network that is yours",
+                           r);
+    }
+    return 0;
+}
+
+static void agent_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    struct ctl_frame f;
+    int rc = ctl_flush(&net->agent);
+    while (rc >= 0 && (rc = ctl_recv(&net->agent, &f)) == 0) {
+        if (f.type == CTL_SHARE) {
+            local_from_agent(net, &f);
+            continue;
+        }
+        if (f.type == CTL_LOST)
+            verdict_told(net, -1, f.body, f.len);
+        for (size_t i = 0; i < f.nfds; i++)
+            close(f.fds[i]);
+    }
+    if (rc < 0) {
+        net_release(net, w);
+        verdict_agent_lost(net);
+    }
+}
+
+static void wake_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    /* An edge for each write: nothing needs to be read. */
+}
+
+static int open_net(struct mesh_net *net, const struct boot *boot, struct err *err)
+{
+    net->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    net->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    net->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (net->epoll_fd < 0 || net->wake.fd < 0 || net->timer.fd < 0)
+        return err_sys(err, errno, "cannot make an epoll set");
+    net->wake.ready = net->timer.ready = net->doorbell.ready = wake_ready;
+    int rc = net_watch(net, &net->wake, EPOLLIN);
+    if (rc == 0)
+        rc = net_watch(net, &net->timer, EPOLLIN);
+    if (rc == 0)
+        rc = listener_start(net);
+    if (rc == 0 && boot->agent_fd >= 0) {
+        net->agent_watch = (struct net_watch){.fd = boot->agent_fd, .ready = agent_ready};
+        ctl_init(&net->agent, boot->agent_fd);
+        rc = net_watch(net, &net->agent_watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    }
+    return rc < 0 ? err_sys(err, -rc, "cannot watch a socket") : 0;
+}
+
+static int alloc_mesh(const struct boot *boot, struct mesh_listener *listener, struct mesh **ret)
+{
+    struct mesh *mesh = calloc(1, sizeof(*mesh));
+    struct mesh_net *net = calloc(1, sizeof(*net));
+    if (!mesh || !net) {
+        free(mesh);
+        free(net);
+        mesh_listener_destroy(listener);
+        return -ENOMEM;
+    }
+    mesh->epoch = boot->epoch;
+    mesh->generation = 1;
+    mesh->rank = boot->rank;
+    mesh->size = boot->size;
+    mesh->net = net;
+    net->mesh = mesh;
+    net->listener = listener;
+    net->has_key = boot->has_key;
+    net->epoll_fd = net->wake.fd = net->timer.fd = net->doorbell.fd = net->agent_watch.fd = -1;
+    net->timer_at = UINT64_MAX;
+    net->suspect = -1;
+    list_init(&net->pending);
+    list_init(&net->dials);
+    *ret = mesh;
+    return 0;
+}
+
+static int world_of_one(struct mesh *mesh, struct err *err)
+{
+    const uint32_t host_of[] = {0};
+    return agree_apply(mesh, host_of, err);
+}
+
+static int timed_out(struct agree *a, struct mesh_net *net, struct err *err)
+{
+    char text[256];
+    bool *in = calloc((size_t)net->mesh->size, sizeof(bool));
+    if (!in)
+        return err_set(err, ETIMEDOUT, "the ranks did not find each other in time");
+    agree_waiting(a, net, in);
+    net_rank_list(in, net->mesh->size, text, sizeof(text));
+    free(in);
+    return err_set(err, ETIMEDOUT, "waited in vain for rank%s %s to connect",
+                   strchr(text, ',') ? "s" : "", text);
+}
+
+/* Who waits for the ranks of its own host knows best who is missing, then rank 0; the others give
+ * them a moment to tell. */
+static uint64_t patience(const struct agree *a, struct mesh_net *net)
+{
+    int rank = net->mesh->rank;
+    if (net->local && a->first_of[rank] == rank && local_state(net) == 1)
+        return 0;
+    return (rank == 0 ? 250 : 500) * CLOCK_MS;
+}
+
+static int meet(struct mesh *mesh, struct agree *a, uint64_t deadline, struct err *err)
+{
+    struct mesh_net *net = mesh->net;
+    int rc = agree_init(a, net, err);
+    if (rc == 0 && a->ngroup > 1)
+        rc = local_start(net, a->group, a->ngroup, err);
+    while (rc == 0 && (rc = agree_progress(a, net, err)) == 1) {
+        struct pollfd p = {.fd = net->epoll_fd, .events = POLLIN};
+        uint64_t end = deadline == UINT64_MAX ? deadline : deadline + patience(a, net);
+        if (deadline_passed(end))
+            return timed_out(a, net, err);
+        poll(&p, 1, deadline_poll_ms(end));
+        rc = mesh_progress(mesh, NULL, err);
+    }
+    return rc;
+}
+
+static int start(struct mesh *mesh, const struct boot *boot, uint64_t deadline, struct err *err)
+{
+    struct mesh_net *net = mesh->net;
+    struct agree agree = {0};
+    net->links = calloc((size_t)mesh->size * LINK_CLASSES, sizeof(struct link *));
+    net->left = calloc((size_t)mesh->size, sizeof(bool));
+    if (!net->links || !net->left)
+        return err_set(err, ENOMEM, "out of memory");
+    int rc = read_cards(net, boot, err);
+    if (rc < 0)
+        return rc;
+    derive_key(net, boot);
+    int64_t silence_s = 0;
+    rc = env_int("PEER_TIMEOUT_SECONDS", PEER_TIMEOUT_S, 1, 86400, &silence_s, err);
+    net->silence_ms = (uint64_t)silence_s * 1000;
+    if (rc == 0)
+        rc = check_reach(net, err);
+    if (rc == 0)
+        rc = open_net(net, boot, err);
+    if (rc == 0)
+        rc = mesh->size == 1 ? world_of_one(mesh, err) : meet(mesh, &agree, deadline, err);
+    if (rc == 0 && mesh->size > 1)
+        net_timer_at(net, clock_ns());
+    agree_fini(&agree);
+    if (rc == 0 && mesh->shm) {
+        net->doorbell.fd = mesh->shm->doorbells[mesh->local_rank];
+        rc = net_watch(net, &net->doorbell, EPOLLIN);
+        if (rc < 0)
+            rc = err_sys(err, -rc, "cannot watch the doorbell");
+    }
+    return rc;
+}
+
+int mesh_create(const struct boot *boot, struct mesh_listener *listener, uint64_t deadline,
+                struct mesh **ret, struct err *err)
+{
+    struct mesh *mesh;
+    struct err own = {0};
+    if (alloc_mesh(boot, listener, &mesh) < 0)
+        return err_set(err, ENOMEM, "out of memory");
+    int rc = start(mesh, boot, deadline, err ? err : &own);
+    if (rc < 0) {
+        if (mesh->net->epoll_fd >= 0 && mesh->size > 1)
+            verdict_abort(mesh->net, err_text(err ? err : &own));
+        mesh_destroy(mesh);
+        return rc;
+    }
+    log_debug("rank %d of %d: host %d of %d, local rank %d of %d", mesh->rank, mesh->size,
+              mesh->host, mesh->hosts, mesh->local_rank, mesh->local_size);
+    *ret = mesh;
+    return 0;
+}

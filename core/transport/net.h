@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net: what the files behind mesh.h share: the mesh's sockets, links and its one epoll set. Private
+ * to core/transport.
+ *
+ *   listener   sockets that listen, made before the cards are exchanged
+ *   accept     connections that came and have not proven themselves yet
+ *   dial       connections under way to a peer, several addresses of it in turn
+ *   link, xfer, message   what an established connection carries
+ *   local      ranks of this host: the segment and the doorbells are passed round, deaths are seen
+ *   agree      all ranks learn who shares memory with whom
+ *   verdict    a peer was lost, or leaves in order
+ *
+ * Everything runs under the engine's progress lock.
+ */
+#ifndef HVD_TRANSPORT_NET_H
+#define HVD_TRANSPORT_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "core/base/ctl.h"
+#include "core/base/err.h"
+#include "core/base/list.h"
+#include "core/base/mac.h"
+#include "core/transport/card.h"
+#include "core/transport/mesh.h"
+
+struct net_watch;
+typedef void net_ready_f(struct mesh_net *net, struct net_watch *w, uint32_t events);
+
+/* A descriptor in the epoll set, embedded in what it belongs to. fd -1: none. */
+struct net_watch {
+    int fd;
+    net_ready_f *ready;
+};
+
+#define NET_BATCH 64
+
+struct local;
+struct agree;
+
+struct mesh_net {
+    struct mesh *mesh;
+    uint8_t key[MAC_KEY_SIZE]; /* of this mesh: the job's key and all cards are in it */
+    bool has_key;
+    struct card *cards; /* [size] */
+    struct mesh_listener *listener;
+
+    int epoll_fd;
+    struct net_watch wake, timer, doorbell; /* doorbell.fd is the segment's */
+    uint64_t timer_at;                      /* UINT64_MAX: not armed */
+    struct epoll_event batch[NET_BATCH];
+    int nbatch;
+
+    struct list pending; /* struct pending: accepted, unproven */
+    int npending;
+    bool accept_again; /* descriptors were out; try later */
+    uint64_t refused;
+
+    struct list dials;   /* struct dial */
+    struct link **links; /* [size * LINK_CLASSES], NULL where none is */
+
+    struct local *local; /* NULL when no other rank may be on this host */
+    struct ctl agent;
+    struct net_watch agent_watch; /* fd is boot's */
+
+    uint64_t silence_ms; /* HVD_PEER_TIMEOUT_SECONDS */
+    uint64_t look_at;    /* when to look for silent peers next; 0: no link yet */
+    bool *left;          /* [size]: said goodbye */
+    bool said_goodbye;
+    int suspect; /* rank that seems lost, -1: none; -2: the agent */
+    uint64_t verdict_at;
+    char suspect_text[512];
+    bool failed;
+    int lost_rank;
+    struct err why;
+};
+
+/* Adds w->fd to the set, edge-triggered. */
+int net_watch(struct mesh_net *net, struct net_watch *w, uint32_t events);
+
+/* Takes w out of the set and out of the batch at hand; the descriptor is the caller's. */
+int net_release(struct mesh_net *net, struct net_watch *w);
+
+/* The same, and closes it. */
+void net_unwatch(struct mesh_net *net, struct net_watch *w);
+
+/* mesh_progress() runs every tick no later than at this clock_ns() value. */
+void net_timer_at(struct mesh_net *net, uint64_t at);
+
+/* Takes what epoll has, calls ready and, when the timer is due, the ticks. */
+int net_turn(struct mesh_net *net);
+
+/* A connection was turned away: counted; the first one is worth a line. */
+void net_refuse(struct mesh_net *net, const char *from, const char *why);
+
+/* "ranks 1, 2, 5" into text. */
+void net_rank_list(const bool *in, int size, char *text, size_t text_size);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * relay: see relay.h.
+ */
+#include "core/transport/relay.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/transport/listener.h"
+#include "core/transport/shm.h"
+#include "core/transport/verdict.h"
+
+/* How a local connection ended, to follow "rank N". */
+static const char *end_text(int rc)
+{
+    if (rc == -ECONNRESET)
+        return "ended without saying goodbye";
+    if (rc == -EMFILE)
+        return "cannot share memory with this rank: Too many open files here";
+    return "sent what makes no sense over the local socket";
+}
+
+static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16_t what,
+                      const void *body, size_t len)
+{
+    buf_put_u32(out, mesh->epoch);
+    buf_put_u32(out, (uint32_t)from);
+    buf_put_u16(out, what);
+    if (len)
+        buf_put(out, body, len);
+}
+
+/* To every connected seat but one; the lowest rank's part. */
+static void to_spokes(struct mesh_net *net, int except, const struct buf *share, const int *fds,
+                      size_t nfds)
+{
+    struct local *l = net->local;
+    for (int i = 0; i < l->n; i++) {
+        if (i == except || l->spokes[i].watch.fd < 0)
+            continue;
+        /* A rank that cannot be reached is seen by the end of its socket. */
+        int rc = ctl_send(&l->spokes[i].ctl, CTL_SHARE, share, fds, nfds);
+        if (rc < 0)
+            log_debug("rank %d: %s", l->ranks[i], strerror(-rc));
+    }
+}
+
+int relay_send(struct mesh_net *net, enum local_what what, const struct buf *body, const int *fds,
+               size_t nfds)
+{
+    struct local *l = net->local;
+    struct buf share = {0};
+    int rc = 0;
+    put_share(&share, net->mesh, net->mesh->rank, (uint16_t)what, body->data, body->len);
+    if (share.failed)
+        rc = -ENOMEM;
+    else if (l->by_agent)
+        rc = net->agent_watch.fd >= 0 ? ctl_send(&net->agent, CTL_SHARE, &share, fds, nfds) : 0;
+    else if (l->seat == 0)
+        to_spokes(net, -1, &share, fds, nfds);
+    else if (l->watch.fd >= 0 && l->proven)
+        rc = ctl_send(&l->ctl, CTL_SHARE, &share, fds, nfds);
+    buf_fini(&share);
+    return rc;
+}
+
+int relay_segment(struct mesh_net *net, int seat)
+{
+    struct local *l = net->local;
+    struct buf body = {0}, share = {0};
+    const int fds[] = {l->shm->fd, l->shm->doorbells[0]};
+    int rc;
+    buf_put(&body, l->token, sizeof(l->token));
+    buf_put_u32(&body, (uint32_t)l->n);
+    put_share(&share, net->mesh, net->mesh->rank, LOCAL_SEGMENT, body.data, body.len);
+    if (body.failed || share.failed)
+        rc = -ENOMEM;
+    else if (seat < 0)
+        rc = relay_send(net, LOCAL_SEGMENT, &body, fds, 2);
+    else
+        rc = ctl_send(&l->spokes[seat].ctl, CTL_SHARE, &share, fds, 2);
+    buf_fini(&body);
+    buf_fini(&share);
+    return rc;
+}
+
+/* Takes a CTL_SHARE apart; descriptors nobody took are closed. from: -1: believe the frame. */
+static void take_share(struct mesh_net *net, int from, struct ctl_frame *f)
+{
+    struct reader r = reader_over(f->body, f->len);
+    uint32_t epoch = reader_u32(&r);
+    uint32_t says = reader_u32(&r);
+    uint16_t what = reader_u16(&r);
+    if (!r.failed && epoch == net->mesh->epoch && says < (uint32_t)net->mesh->size &&
+        (from < 0 || from == (int)says))
+        local_handle(net, (int)says, what, f->body + r.pos, f->len - r.pos, f->fds, f->nfds);
+    for (size_t i = 0; i < f->nfds; i++)
+        if (f->fds[i] >= 0)
+            close(f->fds[i]);
+}
+
+static uint32_t says_from(const struct ctl_frame *f)
+{
+    struct reader r = reader_over(f->body, f->len);
+    reader_u32(&r);
+    return reader_u32(&r);
+}
+
+void local_from_agent(struct mesh_net *net, struct ctl_frame *frame)
+{
+    if (net->local) {
+        take_share(net, -1, frame);
+        return;
+    }
+    for (size_t i = 0; i < frame->nfds; i++)
+        close(frame->fds[i]);
+}
+
+/* ---- the lowest rank ---- */
+
+static void spoke_ended(struct mesh_net *net, int seat, int rc)
+{
+    struct local *l = net->local;
+    struct spoke *s = &l->spokes[seat];
+    net_unwatch(net, &s->watch);
+    ctl_fini(&s->ctl);
+    verdict_dead(net, l->ranks[seat], end_text(rc));
+}
+
+static void spoke_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    struct local *l = net->local;
+    struct spoke *s = (struct spoke *)(void *)((char *)w - offsetof(struct spoke, watch));
+    int seat = (int)(s - l->spokes);
+    struct ctl_frame f;
+    int rc = ctl_flush(&s->ctl);
+    while (rc >= 0 && (rc = ctl_recv(&s->ctl, &f)) == 0) {
+        if (f.type == CTL_SHARE) {
+            struct buf share = {.data = (uint8_t *)f.body, .len = f.len};
+            if (says_from(&f) == (uint32_t)l->ranks[seat])
+                to_spokes(net, seat, &share, f.fds, f.nfds);
+            take_share(net, l->ranks[seat], &f);
+            continue;
+        }
+        for (size_t i = 0; i < f.nfds; i++)
+            close(f.fds[i]);
+    }
+    if (rc < 0)
+        spoke_ended(net, seat, rc);
+}
+
+bool local_expects(const struct mesh_net *net, int rank)
+{
+    const struct local *l = net->local;
+    if (!l || l->seat != 0 || l->by_agent)
+        return false;
+    int seat = local_seat_of(l, rank);
+    return seat > 0 && l->spokes[seat].watch.fd < 0 && !l->spokes[seat].watch.ready;
+}
+
+/* What the others have told before this one came. */
+static void catch_up(struct mesh_net *net, int seat)
+{
+    struct local *l = net->local;
+    struct spoke *s = &l->spokes[seat];
+    if (l->failed || !l->shm || relay_segment(net, seat) < 0) {
+        struct buf body = {0}, share = {0};
+        buf_put_str(&body, l->why);
+        put_share(&share, net->mesh, net->mesh->rank, LOCAL_FAILED, body.data, body.len);
+        ctl_send(&s->ctl, CTL_SHARE, &share, NULL, 0);
+        buf_fini(&body);
+        buf_fini(&share);
+        return;
+    }
+    for (int i = 1; i < l->n; i++) {
+        struct buf share = {0};
+        if (!l->here[i])
+            continue;
+        put_share(&share, net->mesh, l->ranks[i], LOCAL_ATTACHED, NULL, 0);
+        ctl_send(&s->ctl, CTL_SHARE, &share, &l->shm->doorbells[i], 1);
+        buf_fini(&share);
+    }
+}
+
+void local_accepted(struct mesh_net *net, int rank, int fd)
+{
+    struct local *l = net->local;
+    int seat = local_seat_of(l, rank);
+    struct spoke *s = &l->spokes[seat];
+    s->watch = (struct net_watch){.fd = fd, .ready = spoke_ready};
+    ctl_init(&s->ctl, fd);
+    if (net_watch(net, &s->watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP) < 0) {
+        net_unwatch(net, &s->watch);
+        return;
+    }
+    catch_up(net, seat);
+    spoke_ready(net, &s->watch, 0);
+}
+
+/* ---- the others ---- */
+
+static void hub_unusable(struct mesh_net *net, const char *why)
+{
+    struct local *l = net->local;
+    log_debug("no local connection to rank %d: %s", l->ranks[0], why);
+    net_unwatch(net, &l->watch);
+    l->failed = true;
+}
+
+static void hub_frames(struct mesh_net *net)
+{
+    struct local *l = net->local;
+    struct ctl_frame f;
+    int rc = ctl_flush(&l->ctl);
+    while (rc >= 0 && (rc = ctl_recv(&l->ctl, &f)) == 0) {
+        if (f.type == CTL_SHARE) {
+            take_share(net, -1, &f);
+            continue;
+        }
+        for (size_t i = 0; i < f.nfds; i++)
+            close(f.fds[i]);
+    }
+    if (rc >= 0)
+        return;
+    net_unwatch(net, &l->watch);
+    /* It was the way to the others too: once it has left in order nobody else can be heard. */
+    for (int i = 0; i < l->n; i++)
+        if (net->left[l->ranks[0]])
+            net->left[l->ranks[i]] = true;
+    verdict_dead(net, l->ranks[0], end_text(rc));
+}
+
+static void hub_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
+{
+    struct local *l = net->local;
+    struct err err = {0};
+    if (!l->proven) {
+        int rc = auth_progress(&l->auth, w->fd, &err);
+        if (rc == 1)
+            return;
+        if (rc == 0)
+            rc = auth_go(w->fd);
+        if (rc < 0) {
+            hub_unusable(net, err_text(&err));
+            return;
+        }
+        l->proven = true;
+    }
+    hub_frames(net);
+}
+
+void relay_dial(struct mesh_net *net)
+{
+    struct local *l = net->local;
+    const struct auth_id id = {.cls = AUTH_CLASS_LOCAL,
+                               .epoch = net->mesh->epoch,
+                               .size = (uint32_t)net->mesh->size,
+                               .from = (uint32_t)net->mesh->rank,
+                               .to = (uint32_t)l->ranks[0]};
+    int fd = listener_dial_local(&net->cards[l->ranks[0]]);
+    if (fd < 0) {
+        hub_unusable(net, strerror(-fd));
+        return;
+    }
+    l->watch = (struct net_watch){.fd = fd, .ready = hub_ready};
+    ctl_init(&l->ctl, fd);
+    auth_connect(&l->auth, net->key, &id, l->deadline);
+    int rc = net_watch(net, &l->watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+    if (rc < 0)
+        hub_unusable(net, strerror(-rc));
+}
+
+void relay_close(struct mesh_net *net)
+{
+    struct local *l = net->local;
+    for (int i = 0; l->spokes && i < l->n; i++) {
+        net_unwatch(net, &l->spokes[i].watch);
+        ctl_fini(&l->spokes[i].ctl);
+    }
+    net_unwatch(net, &l->watch);
+    ctl_fini(&l->ctl);
+}
+
+void local_after_fork(struct mesh_net *net)
+{
+    struct local *l = net->local;
+    if (!l)
+        return;
+    for (int i = 0; i < l->n; i++) {
+        if (l->spokes[i].watch.fd >= 0)
+            close(l->spokes[i].watch.fd);
+        if (l->bells[i] >= 0)
+            close(l->bells[i]);
+        l->spokes[i].watch.fd = l->bells[i] = -1;
+    }
+    if (l->watch.fd >= 0)
+        close(l->watch.fd);
+    l->watch.fd = -1;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verdict: see verdict.h.
+ */
+#include "core/transport/verdict.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/transport/accept.h"
+#include "core/transport/dial.h"
+#include "core/transport/link_private.h"
+#include "core/transport/listener.h"
+#include "core/transport/local.h"
+#include "core/transport/shm.h"
+
+#define GRACE_NS (150 * CLOCK_MS)
+
+enum { NOBODY = -1, THE_AGENT = -2 };
+
+static void suspect(struct mesh_net *net, int peer, uint64_t at, const char *text)
+{
+    net->suspect = peer;
+    net->verdict_at = at;
+    snprintf(net->suspect_text, sizeof(net->suspect_text), "%s", text);
+    if (at)
+        net_timer_at(net, at);
+}
+
+/* Better news replaces a suspicion, never another certainty. */
+static bool is_certain(const struct mesh_net *net)
+{
+    return net->failed || (net->suspect != NOBODY && net->verdict_at == 0);
+}
+
+void verdict_connection_lost(struct mesh_net *net, int peer, int rc)
+{
+    char text[sizeof(net->suspect_text)];
+    if (net->failed || net->left[peer])
+        return;
+    if (net->said_goodbye) {
+        net->left[peer] = true;
+        return;
+    }
+    if (net->suspect != NOBODY)
+        return;
+    snprintf(text, sizeof(text), "lost the connection to rank %d: %s", peer, strerror(-rc));
+    suspect(net, peer, clock_ns() + GRACE_NS, text);
+}
+
+void verdict_dead(struct mesh_net *net, int peer, const char *how)
+{
+    char text[sizeof(net->suspect_text)];
+    if (net->said_goodbye)
+        net->left[peer] = true;
+    if (is_certain(net) || net->left[peer])
+        return;
+    snprintf(text, sizeof(text), "rank %d %s", peer, how);
+    suspect(net, peer, 0, text);
+}
+
+void verdict_unreachable(struct mesh_net *net, int peer, const char *text)
+{
+    if (net->said_goodbye)
+        net->left[peer] = true;
+    if (!net->failed && net->suspect == NOBODY && !net->left[peer])
+        suspect(net, peer, clock_ns() + GRACE_NS, text);
+}
+
+void verdict_agent_lost(struct mesh_net *net)
+{
+    if (!net->said_goodbye && !is_certain(net))
+        suspect(net, THE_AGENT, 0, "lost the agent of this rank");
+}
+
+/* The text of a CTL_LOST: with its length before it, or bare to the end. */
+static void read_text(struct reader *r, char *text, size_t size)
+{
+    struct reader copy = *r;
+    size_t n = reader_u16(&copy);
+    if (copy.failed || n != copy.len - copy.pos) {
+        copy = *r;
+        n = copy.len - copy.pos;
+    }
+    const char *p = reader_bytes(&copy, n);
+    if (n >= size)
+        n = size - 1;
+    for (size_t i = 0; p && i < n; i++)
+        text[i] = p[i] >= ' ' || (p[i] & 0x80) ? p[i] : ' ';
+    text[p ? n : 0] = '\0';
+}
+
+void verdict_told(struct mesh_net *net, int from, const void *body, size_t len)
+{
+    char words[400], text[sizeof(net->suspect_text)];
+    struct reader r = reader_over(body, len);
+    uint32_t rank = reader_u32(&r);
+    int32_t code = (int32_t)reader_u32(&r);
+    if (r.failed || rank >= (uint32_t)net->mesh->size || is_certain(net))
+        return;
+    read_text(&r, words, sizeof(words));
+    if (net->said_goodbye || net->left[rank]) {
+        net->left[rank] = true;
+        return;
+    }
+    if (words[0])
+        snprintf(text, sizeof(text), "%s", words);
+    else if (code < 0)
+        snprintf(text, sizeof(text), "rank %u was killed by signal %d", rank, -code);
+    else
+        snprintf(text, sizeof(text), "rank %u exited with code %d", rank, code);
+    log_debug("rank %d says: %s", from, text);
+    suspect(net, (int)rank, 0, text);
+}
+
+void verdict_body(struct buf *out, int rank, int code, const char *text)
+{
+    buf_put_u32(out, (uint32_t)rank);
+    buf_put_u32(out, (uint32_t)code);
+    buf_put_str(out, text);
+}
+
+void verdict_goodbye_from(struct mesh_net *net, int peer)
+{
+    net->left[peer] = true;
+    if (net->suspect == peer && net->verdict_at != 0)
+        net->suspect = NOBODY;
+    for (int c = 0; c < LINK_CLASSES; c++) {
+        struct link *link = net->links[peer * LINK_CLASSES + c];
+        if (link && link->gone && !link->error)
+            link->error = -ECONNRESET;
+    }
+}
+
+/* The kernel by itself would try for a quarter of an hour. */
+static void look_for_silence(struct mesh_net *net, uint64_t now)
+{
+    for (int i = 0; i < net->mesh->size * LINK_CLASSES; i++)
+        if (net->links[i] && link_silent(net->links[i], net->silence_ms))
+            link_broken(net->links[i], -ETIMEDOUT);
+    net->look_at = now + net->silence_ms * CLOCK_MS / 4;
+}
+
+void verdict_tick(struct mesh_net *net, uint64_t now)
+{
+    if (net->silence_ms && now >= net->look_at)
+        look_for_silence(net, now);
+    if (net->silence_ms && net->mesh->size > 1)
+        net_timer_at(net, net->look_at);
+    if (net->suspect != NOBODY && net->verdict_at > now)
+        net_timer_at(net, net->verdict_at);
+}
+
+/* Everybody with a connection to this rank hears why before the connections end. */
+static void tell_all(struct mesh_net *net, int rank, const char *text)
+{
+    struct mesh *mesh = net->mesh;
+    struct buf body = {0};
+    verdict_body(&body, rank < 0 ? mesh->rank : rank, 0, text);
+    for (int i = 0; !body.failed && i < mesh->size * LINK_CLASSES; i++)
+        if (net->links[i])
+            link_say(net->links[i], LINK_TAG_LOST, &body);
+    local_tell_lost(net, &body);
+    if (mesh->shm) {
+        bool here = rank >= 0 && mesh->host_of && mesh->host_of[rank] == mesh->host;
+        shm_abort(mesh->shm, here ? mesh->local_of[rank] : mesh->local_rank);
+        shm_ring_all(mesh->shm);
+    }
+    buf_fini(&body);
+}
+
+static void fail(struct mesh_net *net)
+{
+    struct mesh *mesh = net->mesh;
+    int rank = net->suspect == THE_AGENT ? -1 : net->suspect;
+    net->failed = true;
+    net->lost_rank = rank;
+    err_set(&net->why, ECONNRESET, "%s", net->suspect_text);
+    if (!net->said_goodbye)
+        tell_all(net, rank, net->suspect_text);
+    for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
+        if (net->links[i])
+            link_close(net->links[i]);
+    dial_fini(net);
+    accept_fini(net);
+    local_close(net);
+    listener_after_fork(net->listener);
+}
+
+int verdict_check(struct mesh_net *net)
+{
+    struct mesh *mesh = net->mesh;
+    int word = mesh->shm && !net->failed ? shm_aborted(mesh->shm) : 0;
+    if (word && net->suspect == NOBODY && !net->said_goodbye) {
+        char text[64];
+        int rank = mesh_rank_at(mesh, mesh->host, word - 1);
+        snprintf(text, sizeof(text), "rank %d died or gave up", rank);
+        suspect(net, rank < 0 ? mesh->rank : rank, clock_ns() + GRACE_NS, text);
+    }
+    if (!net->failed && net->suspect != NOBODY && clock_ns() >= net->verdict_at)
+        fail(net);
+    return net->failed ? -ECONNRESET : 0;
+}
+
+void verdict_abort(struct mesh_net *net, const char *why)
+{
+    char text[sizeof(net->suspect_text)];
+    if (net->failed)
+        return;
+    snprintf(text, sizeof(text), "rank %d gave up: %s", net->mesh->rank, why);
+    suspect(net, net->mesh->rank, 0, text);
+    fail(net);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * xfer: transfers over a link (link.h): framing, cancelling, dropping what is of a past generation.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/transport/link_private.h"
+#include "core/transport/verdict.h"
+
+static const uint8_t zeros[16384];
+
+void link_put_header(uint8_t dst[LINK_HEADER_SIZE], uint32_t generation, uint64_t tag,
+                     uint64_t length)
+{
+    const uint64_t words[] = {LINK_MAGIC | (uint64_t)generation << 32, tag, length};
+    for (size_t i = 0; i < LINK_HEADER_SIZE; i++)
+        dst[i] = (uint8_t)(words[i / 8] >> (8 * (i % 8)));
+}
+
+void xfer_start(struct xfer *x, struct link *link, uint64_t tag, void *data, size_t len)
+{
+    *x = (struct xfer){.link = link, .tag = tag, .data = data, .len = len};
+    link_put_header(x->header, link->net->mesh->generation, tag, len);
+}
+
+static uint32_t generation_of(const struct xfer *x)
+{
+    struct reader r = reader_over(x->header, sizeof(x->header));
+    reader_u32(&r);
+    return reader_u32(&r);
+}
+
+/* What every transfer asks first: 0 go on, 1 not now, -errno. */
+static int usable(struct link *link)
+{
+    if (link->error)
+        return link->error;
+    return !link->ops || link->gone;
+}
+
+int link_flush_debt(struct link *link)
+{
+    while (link->debt_header_left || link->debt_zeros) {
+        size_t head = link->debt_header_left;
+        size_t n = link->debt_zeros < sizeof(zeros) ? (size_t)link->debt_zeros : sizeof(zeros);
+        struct iovec iov[] = {{link->debt_header + LINK_HEADER_SIZE - head, head},
+                              {(void *)zeros, n}};
+        ssize_t put =
+            head ? link->ops->write(link, iov, n ? 2 : 1) : link->ops->write(link, iov + 1, 1);
+        if (put < 0) {
+            link_broken(link, (int)put);
+            return 1;
+        }
+        if (put == 0)
+            return 1;
+        size_t of_head = (size_t)put < head ? (size_t)put : head;
+        link->debt_header_left -= of_head;
+        link->debt_zeros -= (size_t)put - of_head;
+    }
+    return 0;
+}
+
+int xfer_send(struct xfer *x, size_t ready)
+{
+    struct link *link = x->link;
+    int rc = usable(link);
+    if (rc != 0)
+        return rc;
+    if (link_flush_debt(link) != 0)
+        return 1;
+    for (;;) {
+        size_t head = sizeof(x->header) - x->header_done;
+        size_t n = ready > x->done ? ready - x->done : 0;
+        if (!head && x->done == x->len) {
+            link->tx_open = false;
+            return 0;
+        }
+        /* The header waits for the first bytes: one system call less. */
+        if (n == 0 && (!head || x->len > 0))
+            return 1;
+        struct iovec iov[] = {{x->header + x->header_done, head}, {x->data + x->done, n}};
+        ssize_t put =
+            head ? link->ops->write(link, iov, n ? 2 : 1) : link->ops->write(link, iov + 1, 1);
+        if (put < 0) {
+            link_broken(link, (int)put);
+            return link->error ? link->error : 1;
+        }
+        if (put == 0)
+            return 1;
+        link->tx_open = true;
+        size_t of_head = (size_t)put < head ? (size_t)put : head;
+        x->header_done += of_head;
+        x->done += (size_t)put - of_head;
+    }
+}
+
+void xfer_cancel_send(struct xfer *x)
+{
+    struct link *link = x->link;
+    if (!link || x->header_done == 0 || (x->header_done == sizeof(x->header) && x->done == x->len))
+        return;
+    memcpy(link->debt_header, x->header, sizeof(x->header));
+    link->debt_header_left = sizeof(x->header) - x->header_done;
+    link->debt_zeros = x->len - x->done;
+    link->tx_open = false;
+    x->link = NULL;
+    if (usable(link) == 0)
+        link_flush_debt(link);
+}
+
+/* ---- receiving ---- */
+
+/* Bytes from the carrier: a count, 0: none now; a carrier that ended is reported. */
+static ssize_t read_carrier(struct link *link, void *dst, size_t n)
+{
+    ssize_t got = link->ops->read(link, dst, n);
+    if (got < 0) {
+        link_broken(link, (int)got);
+        return link->error ? link->error : 0;
+    }
+    return got;
+}
+
+/* Makes ahead hold at least n bytes: 0, 1, -errno. */
+static int fill_ahead(struct link *link, size_t n)
+{
+    if (link->ahead_pos == link->ahead_len)
+        link->ahead_pos = link->ahead_len = 0;
+    while (link->ahead_len - link->ahead_pos < n) {
+        if (link->ahead_pos) {
+            link->ahead_len -= link->ahead_pos;
+            memmove(link->ahead, link->ahead + link->ahead_pos, link->ahead_len);
+            link->ahead_pos = 0;
+        }
+        size_t room =
+            link->ops->reads_ahead ? sizeof(link->ahead) - link->ahead_len : n - link->ahead_len;
+        ssize_t got = read_carrier(link, link->ahead + link->ahead_len, room);
+        if (got <= 0)
+            return got < 0 ? (int)got : 1;
+        link->ahead_len += (size_t)got;
+    }
+    return 0;
+}
+
+ssize_t link_read_payload(struct link *link, void *dst, size_t n)
+{
+    size_t ahead = link->ahead_len - link->ahead_pos;
+    ssize_t got;
+    if (n > link->rx_left)
+        n = (size_t)link->rx_left;
+    if (ahead) {
+        got = (ssize_t)(n < ahead ? n : ahead);
+        memcpy(dst, link->ahead + link->ahead_pos, (size_t)got);
+        link->ahead_pos += (size_t)got;
+    } else {
+        got = read_carrier(link, dst, n);
+        if (got <= 0)
+            return got;
+    }
+    link->rx_left -= (uint64_t)got;
+    return got;
+}
+
+/* 0: all is gone, 1, -errno. */
+static int swallow(struct link *link)
+{
+    uint8_t waste[16384];
+    while (link->rx_left) {
+        ssize_t got = link_read_payload(link, waste, sizeof(waste));
+        if (got <= 0)
+            return got < 0 ? (int)got : 1;
+    }
+    link->rx_open = link->rx_swallow = false;
+    return 0;
+}
+
+/* A message of the mesh itself, whole in ahead. */
+static int take_own(struct link *link)
+{
+    if (link->rx.length > LINK_OWN_MAX)
+        return link_nonsense(link, "sent a message of its mesh that is too long");
+    int rc = fill_ahead(link, (size_t)link->rx.length);
+    if (rc != 0)
+        return rc;
+    const uint8_t *body = link->ahead + link->ahead_pos;
+    link->ahead_pos += (size_t)link->rx.length;
+    link->rx_open = false;
+    link->rx_left = 0;
+    if (link->rx.tag == LINK_TAG_GOODBYE)
+        verdict_goodbye_from(link->net, link->peer);
+    else if (link->rx.tag == LINK_TAG_LOST)
+        verdict_told(link->net, link->peer, body, (size_t)link->rx.length);
+    else
+        return link_nonsense(link, "sent a message of its mesh that is unknown");
+    return 0;
+}
+
+static int parse_header(struct link *link)
+{
+    struct reader r = reader_over(link->ahead + link->ahead_pos, LINK_HEADER_SIZE);
+    link->rx.magic = reader_u32(&r);
+    link->rx.generation = reader_u32(&r);
+    link->rx.tag = reader_u64(&r);
+    link->rx.length = reader_u64(&r);
+    link->ahead_pos += LINK_HEADER_SIZE;
+    if (link->rx.magic != LINK_MAGIC)
+        return link_nonsense(link, "sent what is no frame");
+    link->rx_open = true;
+    link->rx_left = link->rx.length;
+    return 0;
+}
+
+int link_next_header(struct link *link)
+{
+    for (;;) {
+        int rc = 0;
+        if (link->error)
+            return link->error;
+        if (link->rx_open && link->rx_swallow)
+            rc = swallow(link);
+        else if (link->rx_open && link->rx.tag >= LINK_TAG_OWN)
+            rc = take_own(link);
+        else if (link->rx_open)
+            return 0;
+        else if ((rc = fill_ahead(link, LINK_HEADER_SIZE)) == 0)
+            rc = parse_header(link);
+        if (rc != 0)
+            return rc;
+    }
+}
+
+/* The header of this very message: 0, 1: not here yet, -errno. */
+static int begin_recv(struct xfer *x)
+{
+    struct link *link = x->link;
+    for (;;) {
+        int rc = link_next_header(link);
+        if (rc != 0)
+            return rc;
+        int32_t newer = (int32_t)(link->rx.generation - generation_of(x));
+        if (newer > 0)
+            return 1; /* the peer has cancelled what this rank is still in; it will hear of it */
+        if (newer == 0)
+            break;
+        link->rx_swallow = true;
+    }
+    if (link->rx.tag != x->tag || link->rx.length != x->len)
+        return link_nonsense(link, "sent another message than the one that was due");
+    x->header_done = sizeof(x->header);
+    return 0;
+}
+
+int xfer_recv(struct xfer *x)
+{
+    struct link *link = x->link;
+    if (x->header_done == sizeof(x->header) && x->done == x->len)
+        return 0;
+    int rc = usable(link);
+    if (rc != 0)
+        return rc;
+    if (x->header_done == 0) {
+        rc = begin_recv(x);
+        if (rc != 0)
+            return rc;
+    }
+    while (x->done < x->len) {
+        ssize_t got = link_read_payload(link, x->data + x->done, x->len - x->done);
+        if (got <= 0)
+            return got < 0 ? (int)got : 1;
+        x->done += (size_t)got;
+    }
+    link->rx_open = false;
+    return 0;
+}
+
+void xfer_cancel_recv(struct xfer *x)
+{
+    struct link *link = x->link;
+    if (!link || x->header_done == 0 || x->done == x->len)
+        return;
+    link->rx_swallow = true;
+    x->link = NULL;
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo` runs: digits_torch.py on 4 ranks and in one process, and a comparison of the two.
+
+    demo.py BUILD        the folder with hvdrun and libhvd.so
+
+Leaves BUILD/demo/timeline.json and BUILD/demo/training.png. The last line begins with "demo: ok", or
+with "demo: FAILED" and the exit code is not 0.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import torch
+
+RANKS = 4
+MAX_REL_DIFF = 1e-3
+MIN_ACCURACY = 0.95
+SECONDS = 240
+
+
+class Failed(Exception):
+    """What is wrong, in one line."""
+
+
+def train(build, command, save):
+    """Runs one training; returns what it has saved."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    env = dict(os.environ)
+    env["HVD_LIBRARY"] = os.path.abspath(os.path.join(build, "libhvd.so"))
+    package = os.path.join(os.path.dirname(here), "core", "python")
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    env["OMP_NUM_THREADS"] = "1"
+    command = command + [sys.executable, os.path.join(here, "digits_torch.py"), "--save", save]
+    try:
+        code = subprocess.run(command, env=env, timeout=SECONDS).returncode
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failed(str(error)) from None
+    if code:
+        raise Failed(f"{' '.join(command)} ended with exit code {code}")
+    return torch.load(save)
+
+
+def max_rel_diff(a, b):
+    """The largest max|a-b| / max|a| of all tensors."""
+    if a.keys() != b.keys():
+        raise Failed("the runs have not the same tensors")
+    return max(float((a[k] - b[k]).abs().max() / a[k].abs().max()) for k in a)
+
+
+def check_timeline(path):
+    """It is JSON, and gradients are in it."""
+    try:
+        with open(path) as file:
+            events = json.load(file)
+    except (OSError, ValueError) as error:
+        raise Failed(f"{path}: {error}") from None
+    if "allreduce.conv1.weight" not in json.dumps(events):
+        raise Failed(f"{path}: no gradient among its {len(events)} events")
+
+
+def draw(runs, path):
+    """Loss and accuracy of both runs, epoch by epoch."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.4))
+    for axis, key, label in (
+        (axes[0], "loss", "training loss (cross entropy, log scale)"),
+        (axes[1], "accuracy", "accuracy on held-out images"),
+    ):
+        for run, style in zip(runs, ({"lw": 5, "alpha": 0.35}, {"lw": 1.6, "ls": "--", "color": "black"})):
+            values = [point[key] for point in run["curves"]]
+            name = f"{run['ranks']} ranks" if run["ranks"] > 1 else "1 process"
+            axis.plot(range(1, len(values) + 1), values, label=name, **style)
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(label)
+        axis.set_xlim(left=1)
+        axis.grid(alpha=0.3)
+        axis.legend(loc="upper right" if key == "loss" else "lower right")
+    axes[0].set_yscale("log")
+    axes[1].axhline(MIN_ACCURACY, color="tab:red", lw=0.8)
+    axes[1].annotate(f"required: {MIN_ACCURACY}", (1.2, MIN_ACCURACY - 0.012), color="tab:red", va="top")
+    figure.suptitle("Handwritten digits: the same training on 4 ranks and in 1 process")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def demo(build):
+    """Both trainings and all checks. Returns (accuracy, difference)."""
+    folder = os.path.join(build, "demo")
+    os.makedirs(folder, exist_ok=True)
+    timeline = os.path.join(folder, "timeline.json")
+    for name in ("timeline.json", "training.png", "ranks.pt", "single.pt"):
+        if os.path.exists(os.path.join(folder, name)):
+            os.unlink(os.path.join(folder, name))
+    hvdrun = [os.path.join(build, "hvdrun"), "-np", str(RANKS), "--timeline-filename", timeline]
+    print(f"{RANKS} ranks under hvdrun:", flush=True)
+    ranks = train(build, hvdrun, os.path.join(folder, "ranks.pt"))
+    print("1 process, the same global batch:", flush=True)
+    single = train(build, [], os.path.join(folder, "single.pt"))
+    if (ranks["ranks"], single["ranks"]) != (RANKS, 1):
+        raise Failed(f"the runs had {ranks['ranks']} and {single['ranks']} ranks")
+    difference = max_rel_diff(single["weights"], ranks["weights"])
+    accuracy = ranks["curves"][-1]["accuracy"]
+    check_timeline(timeline)
+    draw((ranks, single), os.path.join(folder, "training.png"))
+    if not difference <= MAX_REL_DIFF:
+        raise Failed(f"the weights differ: max|a-b| / max|a| is {difference:.1e} > {MAX_REL_DIFF:g}")
+    if accuracy < MIN_ACCURACY:
+        raise Failed(f"the accuracy is {accuracy:.4f}, less than {MIN_ACCURACY}")
+    print(f"{timeline} opens in https://ui.perfetto.dev; curves are in {folder}/training.png")
+    return accuracy, difference
+
+
+def main():
+    begin = time.monotonic()
+    try:
+        accuracy, difference = demo(sys.argv[1] if len(sys.argv) > 1 else "build")
+    except Failed as reason:
+        print(f"demo: FAILED: {reason}")
+        sys.exit(1)
+    seconds = time.monotonic() - begin
+    found = f"accuracy={accuracy:.2f} max_rel_diff={difference:.0e}"
+    print(f"demo: ok ranks={RANKS} {found} seconds={seconds:.0f}")
+
+
+if __name__ == "__main__":
+    main()

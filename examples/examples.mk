@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# The C example, and the demo. Included by the Makefile.
+
+EXAMPLES := $(BUILD)/examples/digits
+
+examples: $(EXAMPLES)
+
+# As a user's program: the public header, the shared library, libm.
+$(BUILD)/examples/%: $(BUILD)/examples/%.o $(LIBHVD) $(LIBHVD).0
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -lm -Wl,-rpath,'$$ORIGIN/..'
+
+# A second make: what pkg-config says is read when make starts, before deps.sh has installed anything.
+demo:  ## installs what is missing, builds, trains on 4 ranks and in 1 process, compares
+	$(Q)tests/deps.sh build demo
+	$(Q)$(MAKE) --no-print-directory lib programs
+	$(Q)$(PY) examples/demo.py $(BUILD)
+
+.PHONY: demo

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# bench: programs that measure. bench_mpi is there only where mpicc is.
+
+MPICC      ?= mpicc
+BENCH_MPI  := $(if $(shell command -v $(MPICC) 2>/dev/null),$(BUILD)/tests/bench/bench_mpi)
+BENCH_BINS := $(filter-out %/bench_mpi,$(BENCH_BINS)) $(BENCH_MPI)
+
+$(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c
+	@mkdir -p $(@D)
+	$(call say,MPICC,$@)
+	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
+
+bench-programs: $(BENCH_BINS)
+
+bench: all bench-collectives bench-gradients bench-network bench-life  ## ours beside the peers, in alternating rounds (half an hour); figures under build/bench
+
+bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
+	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
+
+bench-gradients: all  ## 161 gradients of ResNet-50 through hvd.torch
+	$(Q)$(PY) tests/bench/gradients.py $(BUILD)
+
+bench-network: all  ## between network namespaces, unshaped and at 1 Gbit/s (root)
+	$(Q)$(PY) tests/bench/network.py $(BUILD)
+
+bench-life: all  ## init and shutdown, idle processor time, memory
+	$(Q)$(BUILD)/tests/bench/bench_life 4
+	$(Q)$(BUILD)/tests/bench/bench_life 2 67108864
+
+.PHONY: bench bench-collectives bench-gradients bench-network bench-life

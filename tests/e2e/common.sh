@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034  # used by those who source it
+#
+# common.sh: what the launcher tests share; sourced, never run. Network namespaces that stand for
+# hosts, checks that print only when they fail, skips that say why.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+ROOT=$PWD
+BUILD=$(realpath "${BUILD:-build}")
+ID=$(basename "$(dirname "$0")")/$(basename "$0" .sh)
+SUM=$BUILD/tests/programs/sum
+TMP=$(mktemp -d "${TMPDIR:-/tmp}/hvd-test-XXXXXX")
+export LD_LIBRARY_PATH=$BUILD${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+failed=0
+hosts=()
+
+# skip NEED REASON: the whole test
+skip_all() {
+    echo "SKIP: $ID: $1: $2"
+    exit 77
+}
+
+# skip_part PART NEED REASON: one check of it
+skip_part() {
+    echo "SKIP: $ID/$1: $2: $3"
+}
+
+# check NAME COMMAND...: says how it ended; the output of a check that failed is shown.
+check() {
+    local name=$1 rc=0
+    shift
+    "$@" >"$TMP/out" 2>&1 || rc=$?
+    if [ "$rc" -eq 0 ]; then
+        echo "ok $name"
+    else
+        echo "FAILED $name (exit code $rc)"
+        tail -n 40 "$TMP/out"
+        failed=1
+    fi
+}
+
+# refused WORDS COMMAND...: the command fails and says WORDS (a pattern of grep) in at most LINES lines.
+refused() {
+    local words=$1 rc=0
+    shift
+    timeout 60 "$@" >"$TMP/refused" 2>&1 || rc=$?
+    cat "$TMP/refused"
+    [ $rc -ne 0 ] && [ $rc -ne 124 ] && grep -q -- "$words" "$TMP/refused"
+}
+
+# A port that nobody listens at, below those the system gives out.
+free_port() {
+    local port
+    while port=$((10000 + RANDOM % 20000)); do
+        ss -Htln "sport = :$port" | grep -q . || break
+    done
+    echo "$port"
+}
+
+# Everything is gone at the end, however the test ends.
+at_end=()
+cleanup() {
+    local i host
+    for ((i = ${#at_end[@]} - 1; i >= 0; i--)); do
+        ${at_end[i]}
+    done
+    for host in "${hosts[@]}"; do
+        ip netns pids "$host" 2>/dev/null | xargs -r kill -KILL 2>/dev/null
+        ip netns del "$host" 2>/dev/null
+    done
+    rm -rf "$TMP"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+can_netns() {
+    [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null && ip netns add "hvdtry$$" 2>/dev/null &&
+        ip netns del "hvdtry$$"
+}
+
+# make_hosts: two namespaces joined by a pair of veth: ${hosts[0]} is 10.213.7.1, ${hosts[1]} 10.213.7.2
+make_hosts() {
+    local a=hvd$$a b=hvd$$b
+    ip netns add "$a" && hosts+=("$a") && ip netns add "$b" && hosts+=("$b") &&
+        ip link add veth0 netns "$a" type veth peer name veth0 netns "$b" &&
+        ip -n "$a" addr add 10.213.7.1/24 dev veth0 && ip -n "$b" addr add 10.213.7.2/24 dev veth0 &&
+        ip -n "$a" link set veth0 up && ip -n "$b" link set veth0 up &&
+        ip -n "$a" link set lo up && ip -n "$b" link set lo up
+}
+
+# on HOST COMMAND...
+on() {
+    local host=$1
+    shift
+    ip netns exec "$host" "$@"
+}

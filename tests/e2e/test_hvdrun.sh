@@ -1,0 +1,264 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hvdrun on this machine: output, exit codes, signals, what happens when a rank, an agent or hvdrun
+# itself is killed, and that nothing is left behind.
+# timeout: 240
+# shellcheck disable=SC2317,SC2016,SC2086,SC2012  # functions that check calls; words for other shells; $CTL is two words; our own file names
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+
+# sleeper: a command that sleeps under a name we find again
+sleeper() { echo "exec -a $MARK sleep 60"; }
+
+output() {
+    code 0 "$RUN" -np 3 sh -c 'echo out $HVD_RANK of $HOROVOD_SIZE; echo err $HVD_LOCAL_RANK >&2' \
+        >"$TMP/1" 2>"$TMP/2" &&
+        [ "$(sort "$TMP/1" | tr '\n' ,)" = "[0]<stdout>:out 0 of 3,[1]<stdout>:out 1 of 3,[2]<stdout>:out 2 of 3," ] &&
+        [ "$(sort "$TMP/2" | tr '\n' ,)" = "[0]<stderr>:err 0,[1]<stderr>:err 1,[2]<stderr>:err 2," ]
+}
+
+files() {
+    code 0 "$RUN" -np 11 --output-filename "$TMP/dir" sh -c 'echo to $HVD_RANK; echo too $HVD_RANK >&2' &&
+        [ "$(ls "$TMP/dir" | tr '\n' ,)" = "rank.00,rank.01,rank.02,rank.03,rank.04,rank.05,rank.06,rank.07,rank.08,rank.09,rank.10," ] &&
+        [ "$(cat "$TMP/dir/rank.07/stdout")" = "to 7" ] && [ "$(cat "$TMP/dir/rank.10/stderr")" = "too 10" ]
+}
+
+no_prefix() {
+    [ "$("$RUN" --no-prefix -np 1 printf 'a\nb')" = "$(printf 'a\nb')" ]
+}
+
+unfinished() {
+    "$RUN" -np 1 sh -c 'printf half; sleep 1; echo " whole"' >"$TMP/1"
+    [ "$(cat "$TMP/1")" = "[0]<stdout>:half whole" ]
+}
+
+much() {
+    [ "$("$RUN" -np 1 --no-prefix seq 300000 | md5sum)" = "$(seq 300000 | md5sum)" ] || return 1
+        [ "$("$RUN" -np 2 seq 100000 | (sleep 1; grep -c '^.[01].<stdout>:'))" -ge 200000 ]
+}
+
+# All ranks and agents have ended long before anybody reads.
+late_reader() {
+    [ "$(timeout 20 "$RUN" -np 1 seq 50000 | (sleep 1.5; wc -l))" -eq 50000 ]
+}
+
+# Whoever reads is slow: all of it comes in the end.
+slow_reader() {
+    local n
+    n=$("$RUN" -np 2 seq 300000 | (sleep 6; grep -c '^.[01].<stdout>:'))
+    [ "$n" -ge 600000 ] || { echo "$n lines"; return 1; }
+}
+
+# hvdrun | head: the job ends, as one process would.
+reader_gone() {
+    { timeout 20 "$RUN" -np 2 bash -c "($(sleeper)) & yes" 2>"$TMP/2"; echo $? >"$TMP/code"; } | head -n 1 >"$TMP/1"
+    [ "$(cat "$TMP/code")" -eq 141 ] && says 'hvdrun: standard output: whoever read it is gone' "$TMP/2" && nothing_left
+}
+
+# What a full disk swallows is said once, and is no success.
+full_disk() {
+    code 1 "$RUN" -np 2 sh -c 'echo x; sleep 0.3; echo y' >/dev/full 2>"$TMP/2" &&
+        [ "$(grep -c 'hvdrun: standard output: No space left on device' "$TMP/2")" -eq 1 ] || return 1
+    mkdir -p "$TMP/dir/rank.0" && ln -sf /dev/full "$TMP/dir/rank.0/stdout" &&
+        code 1 "$RUN" -np 1 --output-filename "$TMP/dir" echo x >"$TMP/1" 2>"$TMP/2" &&
+        says 'hvdrun: output file rank.0/stdout: No space left on device' "$TMP/2" && says '^.0.<stdout>:x' "$TMP/1"
+}
+
+closed_streams() {
+    code 0 "$RUN" -np 2 sh -c 'echo out; echo err >&2' <&- >&- 2>"$TMP/2" && [ "$(grep -c '<stderr>:err' "$TMP/2")" -eq 2 ]
+}
+
+# The shell is the rank, what it runs has joined and dies: the others need not wait for the shell.
+script_goes_on() {
+    local begin=$SECONDS
+    code 7 "$RUN" -np 2 bash -c "$CTL die 1; rc=\$?; [ \$HVD_RANK = 1 ] && exec -a $MARK sleep 30; exit \$rc" >"$TMP/1" 2>"$TMP/2" &&
+        says 'rank 0: lost 1 .* ended without hvd_shutdown' "$TMP/1" && [ $((SECONDS - begin)) -le 10 ] && nothing_left
+}
+
+stdin_is_null() {
+    [ "$(echo hello | "$RUN" --no-prefix -np 1 cat)" = "" ]
+}
+
+environment() {
+    MINE=1 code 0 "$RUN" -np 2 -x SET=2 sh -c '[ $MINE = 1 ] && [ $SET = 2 ] && [ $PYTHONUNBUFFERED = 1 ]'
+}
+
+first_failure() {
+    code 3 "$RUN" -np 3 bash -c "[ \$HVD_RANK = 1 ] && echo the reason >&2 && exit 3; $(sleeper)" 2>"$TMP/2" &&
+        says 'hvdrun: rank 1 on localhost (pid [0-9]*) exited with code 3' "$TMP/2" &&
+        says 'hvdrun:   the reason' "$TMP/2" && nothing_left
+}
+
+by_signal() {
+    code 139 "$RUN" -np 2 bash -c "[ \$HVD_RANK = 0 ] && kill -SEGV \$\$; $(sleeper)" 2>"$TMP/2" &&
+        says 'rank 0 on localhost (pid [0-9]*) was ended by signal 11 (SIGSEGV)' "$TMP/2" && nothing_left
+}
+
+# A rank that ignores SIGTERM gets SIGKILL; all within 5 s.
+stubborn() {
+    local begin=$SECONDS
+    code 1 "$RUN" -np 2 bash -c "[ \$HVD_RANK = 0 ] && sleep 0.5 && exit 1; trap '' TERM; $(sleeper)" 2>"$TMP/2" &&
+        [ $((SECONDS - begin)) -le 5 ] && nothing_left
+}
+
+not_found() {
+    code 127 "$RUN" -np 2 no-such-command 2>"$TMP/2" && says 'cannot run no-such-command: command not found' "$TMP/2" &&
+        [ "$(wc -l <"$TMP/2")" -eq 1 ]
+}
+
+not_executable() {
+    code 126 "$RUN" -np 2 "$ROOT/Makefile" 2>"$TMP/2" && says 'cannot run .*Makefile: Permission denied' "$TMP/2"
+}
+
+# Children of ranks go too, in sessions of their own or not.
+grandchildren() {
+    code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' & sleep 0.3" && nothing_left
+}
+
+# signal NAME: hvdrun passes it on
+forwarded() {
+    "$RUN" -np 2 bash -c "trap 'echo got $1; exit 5' $1; (trap '' $1; exec -a $MARK sleep 20) & wait" >"$TMP/1" 2>"$TMP/2" &
+    local pid=$! rc=0
+    until_marked 2 && kill "-$1" "$pid"
+    wait "$pid" || rc=$?
+    [ "$rc" -eq 5 ] && [ "$(grep -c "got $1" "$TMP/1")" -eq 2 ] && nothing_left
+}
+
+# Background commands of a script ignore SIGINT, hvdrun's own reset brings it back.
+interrupted() {
+    ${PY:-/usr/bin/python3} - "$RUN" "$MARK" <<'PYTHON'
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+run = subprocess.Popen([sys.argv[1], "-np", "2", "bash", "-c",
+                        "trap '' INT; exec -a %s sleep 60" % sys.argv[2]], stderr=subprocess.PIPE, text=True)
+time.sleep(1)
+run.send_signal(signal.SIGINT)
+time.sleep(0.5)
+assert run.poll() is None, "the first SIGINT only goes to the ranks"
+run.send_signal(signal.SIGINT)
+_, err = run.communicate(timeout=10)
+assert run.returncode == 130, (run.returncode, err)
+PYTHON
+    nothing_left
+}
+
+killed_rank() {
+    "$RUN" -np 2 bash -c "$(sleeper)" 2>"$TMP/2" &
+    local pid=$! rc=0
+    until_marked 2 && kill -9 "$(pgrep -f "^$MARK" | tail -n 1)"
+    wait "$pid" || rc=$?
+    [ "$rc" -eq 137 ] && says 'was ended by signal 9 (SIGKILL)' "$TMP/2" && nothing_left
+}
+
+killed_agent() {
+    "$RUN" -np 2 bash -c "($(sleeper)) & $(sleeper)" 2>"$TMP/2" &
+    local pid=$! rc=0
+    until_marked 4 && kill -9 "$(pgrep -P "$pid" hvd-agent)"
+    wait "$pid" || rc=$?
+    [ "$rc" -eq 1 ] && says 'hvd-agent was ended by signal 9' "$TMP/2" && nothing_left
+}
+
+killed_hvdrun() {
+    "$RUN" -np 2 bash -c "trap '' TERM; ($(sleeper)) & $(sleeper)" 2>"$TMP/2" &
+    local pid=$! i
+    until_marked 4 && kill -9 "$pid"
+    wait "$pid"
+    sleep 2
+    marked || { echo "they ended at once"; return 1; }
+    for i in $(seq 80); do
+        marked || break
+        sleep 0.1
+    done
+    nothing_left
+}
+
+control_frames() {
+    code 0 "$RUN" -np 4 $CTL >"$TMP/1" && [ "$(grep -c 'ok size 4 local 4' "$TMP/1")" -eq 4 ]
+}
+
+control_twice() { code 0 "$RUN" -np 3 $CTL again; }
+
+left_early() {
+    code 7 "$RUN" -np 3 $CTL early 1 >"$TMP/1" 2>"$TMP/2" &&
+        [ "$(grep -c 'lost 1 code 0: rank 1 .* left early' "$TMP/1")" -eq 2 ] &&
+        says 'before that, rank 1 .* left early' "$TMP/2"
+}
+
+died() {
+    code 137 "$RUN" -np 3 $CTL die 2 >"$TMP/1" && [ "$(grep -c 'lost 2 code -9' "$TMP/1")" -eq 2 ]
+}
+
+never_came() {
+    code 7 "$RUN" -np 3 --start-timeout 1 $CTL never 1 >"$TMP/1" 2>"$TMP/2" &&
+        says 'hvdrun: before that, ranks 1 (localhost) did not call hvd_init within 1 s; ranks 0, 2 (localhost)' "$TMP/2" &&
+        [ "$(grep -c 'lost instead of a roster: ranks 1 (localhost) did not call' "$TMP/1")" -eq 2 ]
+}
+
+ended_before_init() {
+    code 7 "$RUN" -np 3 $CTL late 0 >"$TMP/1" && [ "$(grep -c 'lost 0 code 0' "$TMP/1")" -eq 2 ]
+}
+
+real_ranks() {
+    [ -x "$SUM" ] || { echo "no $SUM"; return 1; }
+    code 0 "$RUN" -np 4 "$SUM" 3 1
+}
+
+# The membership socket wants the token.
+socket_is_private() {
+    "$RUN" -v -np 1 bash -c "$(sleeper)" 2>"$TMP/2" &
+    local pid=$! socket rc=0
+    until_marked 1
+    socket=$(sed -n 's/.*membership socket //p' "$TMP/2")
+    [ "$(stat -c %a "$socket")" = 600 ] && [ "$(stat -c %a "$(dirname "$socket")")" = 700 ] || rc=1
+    if command -v curl >/dev/null; then
+        [ "$(curl -s -o /dev/null -w '%{http_code}' --unix-socket "$socket" http://x/v1/status)" = 401 ] || rc=1
+        [ "$(curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer 00' --unix-socket "$socket" http://x/v1/status)" = 401 ] || rc=1
+        [ "$(stat -c %a "$(dirname "$socket")/token")" = 600 ] || rc=1
+        curl -s -H "Authorization: Bearer $(cat "$(dirname "$socket")/token")" --unix-socket "$socket" \
+            http://x/v1/status | grep -q '"size":1.*"state":"running"' || rc=1
+    fi
+    tr '\0' ' ' <"/proc/$(pgrep -P "$pid" hvd-agent)/cmdline" | grep -q ' .' && rc=1 # no arguments at all
+    kill -TERM "$pid"
+    wait "$pid"
+    [ $rc -eq 0 ] && nothing_left
+}
+
+check output output
+check files files
+check no-prefix no_prefix
+check unfinished-line unfinished
+check much-output much
+check late-reader late_reader
+check slow-reader slow_reader
+check reader-gone reader_gone
+check full-disk full_disk
+check closed-streams closed_streams
+check script-goes-on script_goes_on
+check stdin stdin_is_null
+check environment environment
+check first-failure first_failure
+check by-signal by_signal
+check stubborn stubborn
+check not-found not_found
+check not-executable not_executable
+check grandchildren grandchildren
+check signal-TERM forwarded TERM
+check signal-HUP forwarded HUP
+check signal-QUIT forwarded QUIT
+check signal-USR1 forwarded USR1
+check signal-USR2 forwarded USR2
+check interrupted-twice interrupted
+check killed-rank killed_rank
+check killed-agent killed_agent
+check killed-hvdrun killed_hvdrun
+check control-frames control_frames
+check init-twice control_twice
+check left-early left_early
+check died died
+check never-came never_came
+check ended-before-init ended_before_init
+check real-ranks real_ranks
+check private-socket socket_is_private
+exit $failed

@@ -1,0 +1,136 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hvdrun's input: job files, host files, --check-build, bindings, and what it says to bad input: one
+# line that names what and where, an exit code, nothing left running.
+# timeout: 120
+# shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+
+# bad CODE WORDS ARGUMENT...: hvdrun with these arguments ends with CODE, says WORDS, in one line
+bad() {
+    local want=$1 words=$2 rc=0
+    shift 2
+    timeout 20 "$RUN" "$@" >"$TMP/bad" 2>&1 || rc=$?
+    cat "$TMP/bad"
+    [ "$rc" -eq "$want" ] && grep -qF -- "hvdrun: $words" "$TMP/bad" && [ "$(wc -l <"$TMP/bad")" -eq 1 ] &&
+        [ -z "$(ls "$XDG_RUNTIME_DIR")" ]
+}
+
+job() {
+    cat <<'YAML'
+apiVersion: hvd.dev/v1alpha1
+kind: HvdJob
+metadata:
+  name: digits
+spec:
+  workers: 2
+  slotsPerWorker: 2
+  template:
+    spec:
+      containers:
+      - name: train
+        image: example/train
+        command: [sh, -c]
+        args:
+        - 'echo $HVD_RANK/$HVD_SIZE $HVD_JOB $GREETING in $PWD'
+        env:
+        - name: GREETING
+          value: hello you
+        workingDir: /usr
+        resources:
+          limits: {cpu: 1}
+YAML
+}
+
+# job_bad WORDS SED-SCRIPT: the job file after the edit is refused
+job_bad() {
+    job | sed "$2" >"$TMP/bad.yaml"
+    bad 2 "$TMP/bad.yaml:$1" -f "$TMP/bad.yaml"
+}
+
+job_runs() {
+    job >"$TMP/job.yaml"
+    timeout 20 "$RUN" -f "$TMP/job.yaml" >"$TMP/1" 2>"$TMP/2" &&
+        [ "$(sort "$TMP/1" | sed -n 4p)" = "[3]<stdout>:3/4 digits hello you in /usr" ] &&
+        [ "$(cat "$TMP/2")" = "hvdrun: $TMP/job.yaml: for a cluster, ignored here: image, resources" ]
+}
+
+# $(NAME) from the container's env, in the order of the file; -x counts more than the file.
+job_expands() {
+    job | sed -e 's/^        - .echo .*/        - "echo $(GREETING) $(B) $$(B) $(HOME) $(LR)"/' -e 's/workers: 2/workers: 1/;s/Worker: 2/Worker: 1/' \
+        -e 's/^        workingDir/        - {name: B, value: "<$(GREETING)> $(LATER)"}\n        - {name: LR, value: "1"}\n&/' \
+        -e 's/hello you/hello/' -e 's/\[sh, -c\]/[echo]/' >"$TMP/job2.yaml"
+    timeout 20 "$RUN" -x LR=5 -f "$TMP/job2.yaml" --no-prefix >"$TMP/1" 2>"$TMP/2" || return 1
+    cat "$TMP/1"
+    [ "$(cat "$TMP/1")" = 'echo hello <hello> $(LATER) $(B) $(HOME) 5' ]
+}
+
+hostfile() {
+    printf '# two names of this machine\nlocalhost slots=2 # first\n\n127.0.0.1 slots=1\n' >"$TMP/hosts"
+    [ "$(timeout 20 "$RUN" --hostfile "$TMP/hosts" --no-prefix sh -c 'echo $HVD_LOCAL_SIZE' | sort -u)" = 3 ]
+}
+
+check_build() {
+    timeout 30 "$RUN" --check-build >"$TMP/1" && grep -qx 'Available Controllers:' "$TMP/1" &&
+        grep -qx '    \[X\] hvdrun' "$TMP/1" && grep -q '    \[[X ]\] PyTorch' "$TMP/1" &&
+        grep -qx '    \[X\] TCP' "$TMP/1"
+}
+
+bindings() {
+    local cores
+    cores=$(nproc)
+    timeout 20 "$RUN" -np 1 --report-bindings true 2>&1 | grep -q '^rank 0 on localhost: bound to [0-9]* cores*: cpus [0-9]' || return 1
+    timeout 20 "$RUN" -np $((cores + 1)) --report-bindings true 2>&1 | grep -q "not bound: $((cores + 1)) ranks on" &&
+        timeout 20 "$RUN" -np 1 --bind-to none --report-bindings true 2>&1 | grep -q 'not bound: --bind-to none'
+}
+
+help_and_version() {
+    "$RUN" --help | grep -q 'usage: hvdrun' && "$RUN" --version | grep -qx 'hvdrun [0-9.]*' &&
+        "$BUILD/hvd-agent" --help | grep -q 'usage: hvd-agent' && "$RUN" --explain-states | grep -q '^active *bye *left'
+}
+
+agent_alone() {
+    local rc=0
+    echo '{"agent": 1}' | timeout 20 "$BUILD/hvd-agent" >"$TMP/1" 2>&1 || rc=$?
+    cat "$TMP/1"
+    [ "$rc" -eq 1 ] && grep -q 'hvd-agent: error: configuration: ' "$TMP/1"
+}
+
+check job job_runs
+check job-expands job_expands
+check job-workers job_bad '6: spec.workers: "two": want an integer from 1 to 65536' 's/workers: 2/workers: two/'
+check job-kind job_bad '2: kind: want HvdJob' 's/HvdJob/Job/'
+check job-version job_bad '1: apiVersion: want hvd.dev/v1alpha1' 's/v1alpha1/v7/'
+check job-command job_bad '13: spec.template.spec.containers[0].command: want a list of texts' 's/\[sh, -c\]/sh/'
+check job-env job_bad '17: spec.template.spec.containers[0].env: an entry without name' 's/- name: GREETING/- nam: GREETING/'
+check job-twice job_bad '7: workers: given twice' 's/slotsPerWorker/workers/'
+check job-syntax job_bad '9: ' 's/slotsPerWorker: 2/slotsPerWorker: [/'
+check job-empty job_bad '1: HvdJob: the file is empty' d
+check job-missing bad 2 "job file $TMP/none.yaml: No such file or directory" -f "$TMP/none.yaml"
+check job-and-command bad 2 'a command (ls) and a job file' -f "$TMP/job.yaml" ls
+check hostfile hostfile
+printf 'localhost slots=2\nother slots=x\n' >"$TMP/badhosts"
+check bad-hostfile bad 2 "--hostfile: host file $TMP/badhosts:2: \"x\": want a number of slots" --hostfile "$TMP/badhosts" ls
+check no-hostfile bad 2 '--hostfile: host file /none: No such file' --hostfile /none ls
+check no-command bad 2 'no command to run' -np 2
+check unknown-option bad 2 'unknown option --foo; see hvdrun --help' --foo ls
+check np-0 bad 2 '-np: "0": want an integer from 1' -np 0 ls
+check np-text bad 2 '-np: "4x": want an integer' -np 4x ls
+check np-missing bad 2 '-np needs N' -np
+check hosts-slots bad 2 '-H: "0": want a number of slots' -H localhost:0 ls
+check hosts-empty bad 2 '-H: a host without a name' -H a:1,,b:1 ls
+check hosts-dash bad 2 '-H: "-oProxyCommand=x": a host name cannot start with -' -H -oProxyCommand=x ls
+check hosts-word bad 2 '-H: "a b": not a host name' -H 'a b:2' ls
+check too-many bad 2 '3 ranks, but the hosts have 2 slots' -np 3 -H localhost:2 ls
+check bind bad 2 '--bind-to: "socket": want core, numa or none' --bind-to socket ls
+check variable bad 2 '-x: there is no variable NO_SUCH_ONE here' -x NO_SUCH_ONE ls
+check output-dir bad 1 '/proc/none: No such file or directory' --output-filename /proc/none ls
+check no-value bad 2 '-v|--verbose takes no value' --verbose=1 ls
+check check-build check_build
+check bindings bindings
+check help help_and_version
+check agent-alone agent_alone
+exit $failed

@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks under mpirun: the bootstrap goes through PMIx, without MPI in the program; on one host and over
+# two network namespaces, where HVD_KEY_FILE and HVD_RENDEZVOUS are not needed.
+# timeout: 240
+# shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+
+command -v mpirun >/dev/null || skip_all openmpi-bin 'no mpirun here'
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$TMP
+export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mpi() {
+    timeout -k 5 90 mpirun "$@"
+}
+
+one_host() { # RANKS ROUNDS
+    mpi --oversubscribe -np "$1" "$SUM" "$2" 1 >"$TMP/ranks" || return 1
+    cat "$TMP/ranks"
+    [ "$(grep -c "of $1 on host 0 of 1: sum ok" "$TMP/ranks")" -eq $(($1 * $2)) ]
+}
+
+# A rank that never calls hvd_init: the others do not wait for ever.
+one_stays_away() {
+    refused 'not called hvd_init' env HVD_START_TIMEOUT=3 mpirun --oversubscribe -np 2 \
+        bash -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] && exec '$SUM'; sleep 6"
+}
+
+# What mpirun starts "by ssh" on 10.213.7.2 runs in the namespace that stands for that host.
+two_hosts() {
+    cat >"$TMP/rsh" <<EOF
+#!/bin/bash
+while [ "\${1#-}" != "\$1" ]; do shift; done
+shift
+exec ip netns exec ${hosts[1]} bash -c "\$*"
+EOF
+    chmod +x "$TMP/rsh"
+    printf '%s slots=2\n' 10.213.7.1 10.213.7.2 >"$TMP/hostfile"
+    on "${hosts[0]}" timeout -k 5 90 mpirun --hostfile "$TMP/hostfile" -np 4 --map-by slot --bind-to none \
+        --mca plm_rsh_agent "$TMP/rsh" --mca oob_tcp_if_include veth0 -x LD_LIBRARY_PATH "$SUM" 2 2
+}
+
+check 'one rank' one_host 1 1
+check 'four ranks on one host' one_host 4 1
+check 'two ranks, twenty times init and shutdown' one_host 2 20
+check 'a rank that stays away' one_stays_away
+if can_netns && make_hosts; then
+    check 'two hosts' two_hosts
+else
+    skip_part hosts root 'no network namespaces here'
+fi
+exit "$failed"

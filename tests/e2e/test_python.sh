@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The Python package: tests/python/rank_*.py on 1, 2 and 4 ranks that are started by hand, the same
+# under hvdrun, under torchrun, and what a rank says about bad surroundings.
+# timeout: 600
+# shellcheck disable=SC2317  # functions that check calls
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+PY=${PY:-/usr/bin/python3}
+HVD_LIBRARY=$(realpath "$BUILD")/libhvd.so
+PYTHONPATH=$PWD/core/python:$PWD/tests/python
+export HVD_LIBRARY PYTHONPATH OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+
+if ! "$PY" -c 'import torch, numpy' 2>/dev/null; then
+    echo "SKIP: e2e/test_python: python3-torch: $PY cannot import it"
+    exit 77
+fi
+
+failed=0
+check() { # NAME COMMAND...: prints its output only when it fails
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1); then
+        echo "ok $name"
+    else
+        echo "FAILED $name (exit code $?)"
+        printf '%s\n' "$output" | tail -40
+        failed=1
+    fi
+}
+
+by_hand() { # RANKS NAME...
+    timeout -k 5 150 "$PY" tests/python/ranks.py -t 120 "$1" "$PY" tests/python/rank.py "${@:2}"
+}
+
+refused() { # WORDS COMMAND...: fails, and one line of it has these words
+    local words=$1 output
+    shift
+    output=$(timeout 60 "$@" 2>&1) && return 1
+    grep -q -- "$words" <<<"$output" || { printf '%s\n' "$output" && return 1; }
+}
+
+for n in 1 2 4; do
+    check "$n ranks by hand" by_hand $n life ops autograd optimizer dataloader
+done
+check "ops, 3 ranks by hand" by_hand 3 ops
+
+if [ -x "$BUILD/hvdrun" ]; then
+    check "4 ranks under hvdrun" timeout -k 5 150 "$BUILD/hvdrun" -np 4 \
+        "$PY" tests/python/rank.py life ops optimizer dataloader
+else
+    echo "SKIP: e2e/test_python/hvdrun: hvdrun: it is not built"
+fi
+
+free_port() {
+    "$PY" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
+}
+
+# Debian 12's torch under Python 3.11 stumbles over its own defaults of --redirects and --tee. Debian
+# 13's has no libuv, but its torchrun can do without only where no store of its own is wanted.
+export USE_LIBUV=0
+
+torchrun() { # static|file RANKS NAME...: who owns the store at MASTER_PORT: torchrun, or rank 0
+    local dir result options=(--master_port "$(free_port)")
+    dir=$(mktemp -d) || return
+    [ "$1" = file ] && export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 &&
+        options=(--rdzv_backend c10d --rdzv_conf store_type=file --rdzv_endpoint "$dir/store")
+    # The host's name need not resolve, where torchrun can be told an address instead.
+    "$PY" -m torch.distributed.run --help | grep -q local.addr && options+=(--local_addr 127.0.0.1)
+    timeout -k 5 150 "$PY" -m torch.distributed.run --nproc_per_node "$2" "${options[@]}" \
+        --redirects 1 --tee 1 --log_dir "$dir/log" tests/python/rank.py "${@:3}"
+    result=$?
+    unset TORCH_DISABLE_SHARE_RDZV_TCP_STORE
+    rm -rf "$dir"
+    return "$result"
+}
+
+has_libuv() { # what torchrun's own store wants, where there is such a thing
+    "$PY" -c 'import sys, torch.distributed as d
+try:
+    d.TCPStore("127.0.0.1", 0, 1, True)
+except RuntimeError as error:
+    sys.exit("libuv" in str(error))'
+}
+
+torch_variables() { # two ranks with nothing but torch.distributed's variables
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT
+    MASTER_PORT=$(free_port)
+    RANK=1 timeout -k 5 90 "$PY" tests/python/rank.py beside &
+    RANK=0 timeout -k 5 90 "$PY" tests/python/rank.py beside && wait $!
+}
+
+lost() { # END CODE: of three ranks the last one ends so; both others must hear of it
+    local output result
+    output=$(HVD_TEST_END=$1 timeout -k 5 90 "$PY" tests/python/ranks.py -k -t 60 3 \
+        "$PY" tests/python/rank.py lost 2>&1)
+    result=$?
+    [ "$result" -eq "$2" ] && [ "$(grep -c 'heard of it' <<<"$output")" -eq 2 ] && return
+    printf '%s\n' "$output"
+    return 1
+}
+
+no_library() {
+    HVD_LIBRARY=/nowhere/libhvd.so refused 'libhvd.so was not found' "$PY" -c 'import hvd; hvd.init()'
+}
+
+no_store() {
+    RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 HVD_START_TIMEOUT=2 \
+        refused 'HvdError: rank 1: no word from rank 0' "$PY" -c 'import hvd; hvd.init()'
+}
+
+if has_libuv; then
+    check "2 ranks under torchrun" torchrun static 2 ops life beside
+else
+    echo "SKIP: e2e/test_python/torchrun-static: libuv: this torch's torchrun needs it for a static rendezvous"
+fi
+check "2 ranks under torchrun that meets through a file" torchrun file 2 ops life beside
+check "beside torch.distributed, its variables by hand" torch_variables
+check "a killed rank" lost kill 137
+check "a rank with an exception" lost exception 1
+check "no library" no_library
+check "no store" no_store
+exit $failed

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_boot: what comes in at the bootstrap: the first byte chooses between a stream of rendezvous
+ * frames as rank 0 and as a peer reads them (proofs left out, or nothing would pass them), the
+ * roster behind a proof, and the agent's roster.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/boot/agent.h"
+#include "core/boot/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define RANKS 4
+
+static void stream(const uint8_t *data, size_t size, unsigned allowed)
+{
+    static const uint8_t key[MAC_KEY_SIZE] = {1};
+    struct wire_session session = {.key = key};
+    struct wire_frame frame;
+    while (size && wire_parse(data, size, allowed, RANKS, &frame) == 0) {
+        uint32_t rank, world;
+        size_t len;
+        if (frame.used > size || frame.len > wire_body_max(frame.type, RANKS))
+            abort();
+        wire_get_hello(&frame, &rank, &world);
+        if (wire_check(&session, &frame, &len) == 0 && len + MAC_SIZE != frame.len)
+            abort();
+        data += frame.used;
+        size -= frame.used;
+    }
+}
+
+static void roster(const uint8_t *data, size_t size)
+{
+    struct buf cards[RANKS] = {{0}};
+    uint8_t session[MAC_NONCE_SIZE];
+    wire_get_roster(data, size, RANKS, cards, session);
+    for (int r = 0; r < RANKS; r++)
+        buf_fini(&cards[r]);
+}
+
+static void agent(const uint8_t *data, size_t size)
+{
+    struct boot boot = {.agent_fd = -1, .size = RANKS};
+    struct err err;
+    boot_agent_roster(&boot, data, size, &err);
+    boot_fini(&boot);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    /* Exact copies, so that a byte read past the end is seen. */
+    uint8_t *copy = malloc(size);
+    if (!copy)
+        return 0;
+    memcpy(copy, data, size);
+    uint8_t *exact = malloc(size - 1);
+    if (exact && size > 1)
+        memcpy(exact, copy + 1, size - 1);
+    if (exact && copy[0] % 4 == 0)
+        stream(exact, size - 1, 1u << WIRE_HELLO | 1u << WIRE_CARD);
+    else if (exact && copy[0] % 4 == 1)
+        stream(exact, size - 1, ~0u);
+    else if (exact && copy[0] % 4 == 2)
+        roster(exact, size - 1);
+    else if (exact)
+        agent(exact, size - 1);
+    free(exact);
+    free(copy);
+    return 0;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_negotiate: foreign bytes for negotiate on the root, an inner node and a leaf, between
+ * submissions, ticks and finished batches. What it hands out must have been submitted once.
+ *
+ * Input: u8 node, then steps: u8 what, u8 length, bytes. A message gets the node's generation where
+ * its first byte asks for it, else it would hardly ever be right.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/negotiate/negotiate_impl.h"
+
+enum { NAMES = 8 };
+
+struct world {
+    struct negotiate *n;
+    int rank;
+    uint64_t ids[NAMES];
+    bool under_way[NAMES];
+    struct {
+        uint64_t ids[NAMES];
+        size_t n;
+    } queue[NAMES]; /* batches: each has a name at least */
+    size_t queued;
+    uint64_t now;
+};
+
+static int on_send(void *ctx, int to, const struct buf *msg)
+{
+    if (msg->failed || msg->len < 9)
+        abort();
+    return 0;
+}
+
+static int find(const struct world *w, uint64_t id)
+{
+    for (int i = 0; i < NAMES; i++)
+        if (w->under_way[i] && w->ids[i] == id)
+            return i;
+    return -1;
+}
+
+static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+{
+    struct world *w = ctx;
+    if (n == 0 || n > NAMES || w->queued == NAMES)
+        abort();
+    for (size_t i = 0; i < n; i++) {
+        if (find(w, tensors[i].id) < 0)
+            abort();
+        w->queue[w->queued].ids[i] = tensors[i].id;
+    }
+    w->queue[w->queued++].n = n;
+}
+
+static void on_fail(void *ctx, uint64_t id, const struct err *err)
+{
+    struct world *w = ctx;
+    int i = find(w, id);
+    if (i < 0 || err->code >= 0)
+        abort();
+    w->under_way[i] = false;
+}
+
+static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+{
+    struct world *w = ctx;
+    if (dropped > w->queued)
+        abort();
+    w->queued -= dropped;
+}
+
+static void on_stalled(void *ctx, const char *text)
+{
+}
+
+static void on_waiting_in(void *ctx, char *text, size_t size)
+{
+    snprintf(text, size, "hvd_wait(t)");
+}
+
+static void done(struct world *w)
+{
+    if (w->queued == 0)
+        return;
+    for (size_t i = 0; i < w->queue[0].n; i++)
+        w->under_way[find(w, w->queue[0].ids[i])] = false;
+    memmove(&w->queue[0], &w->queue[1], --w->queued * sizeof(w->queue[0]));
+    negotiate_done(w->n);
+}
+
+static void submit(struct world *w, const uint8_t *bytes, size_t len)
+{
+    int i = len ? bytes[0] % NAMES : 0;
+    uint8_t kind = len > 1 ? bytes[1] % HVD_KINDS : 0;
+    int64_t rows = len > 2 ? bytes[2] % 4 : 1, splits[6] = {rows};
+    char name[4] = {'t', (char)('0' + i), 0};
+    struct signature sig = {.kind = kind,
+                            .dtype = HVD_FLOAT32,
+                            .op = HVD_SUM,
+                            .ndim = kind == HVD_BARRIER ? 0 : 1,
+                            .device = -1,
+                            .prescale = 1,
+                            .postscale = 1,
+                            .shape = {rows}};
+    uint64_t id;
+    if (w->under_way[i])
+        return;
+    w->under_way[i] = true;
+    if (w->queued == 0 && negotiate_try_next(w->n, name, &sig, &w->ids[i])) {
+        w->queue[0].ids[0] = w->ids[i];
+        w->queue[w->queued++].n = 1;
+        return;
+    }
+    /* The batch may come before the call returns: with the id that *ret_id has then. */
+    if (negotiate_submit(w->n, name, &sig, splits, w->now, &w->ids[i], NULL) < 0)
+        w->under_way[i] = false;
+    else if (find(w, w->ids[i]) < 0)
+        abort();
+    id = w->ids[i];
+    negotiate_urge(w->n, id, w->now);
+}
+
+static bool message(struct world *w, int from, const uint8_t *bytes, size_t len)
+{
+    static uint8_t msg[512];
+    if (len == 0)
+        return true;
+    size_t n = 0;
+    msg[n++] = bytes[0] & 0x7f;
+    if (bytes[0] & 0x80) {
+        uint64_t generation = w->n->generation;
+        memcpy(msg + n, &generation, 8);
+        n += 8;
+    }
+    memcpy(msg + n, bytes + 1, len - 1);
+    return negotiate_recv(w->n, from, msg, n + len - 1, w->now, NULL) == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct negotiate_ops ops = {
+        .send = on_send,
+        .batch = on_batch,
+        .fail = on_fail,
+        .thawed = on_thawed,
+        .stalled = on_stalled,
+        .waiting_in = on_waiting_in,
+    };
+    static const int root_children[] = {1, 3}, inner_children[] = {4, 5};
+    struct world w = {.now = 1};
+    if (size == 0)
+        return 0;
+    struct negotiate_config c = {.size = 6,
+                                 .fusion_bytes = 64,
+                                 .cycle_ns = 10,
+                                 .cache_capacity = 4,
+                                 .freeze_after = 2,
+                                 .stall_ns = 1000,
+                                 .stall_shutdown_ns = 3000};
+    int role = data[0] % 3;
+    c.rank = role == 0 ? 0 : role == 1 ? 3 : 5;
+    c.parent = role == 0 ? -1 : role == 1 ? 0 : 3;
+    c.children = role == 0 ? root_children : inner_children;
+    c.nchildren = role == 2 ? 0 : 2;
+    if (negotiate_create(&c, &ops, &w, &w.n, NULL) < 0)
+        return 0;
+    size_t at = 1;
+    while (at + 2 <= size) {
+        uint8_t what = data[at] % 7;
+        size_t len = data[at + 1];
+        at += 2;
+        if (len > size - at)
+            len = size - at;
+        bool ok = true;
+        if (what < 2)
+            ok = message(&w, c.nchildren ? c.children[what] : NEGOTIATE_PARENT, data + at, len);
+        else if (what == 2)
+            ok = message(&w, NEGOTIATE_PARENT, data + at, len);
+        else if (what == 3)
+            submit(&w, data + at, len);
+        else if (what == 4)
+            negotiate_tick(w.n, w.now += len);
+        else if (what == 5)
+            done(&w);
+        else
+            negotiate_tick(w.n, w.now += 1000);
+        if (!ok)
+            break; /* undefined from here on: the engine ends */
+        if (what < 4 || what == 5)
+            at += what == 5 ? 0 : len;
+    }
+    negotiate_destroy(w.n);
+    return 0;
+}

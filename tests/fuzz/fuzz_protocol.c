@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_protocol: every body of the membership protocol, the agent's configuration and its output
+ * frames; the first byte chooses. What is taken is written and read again, and applied to a roster.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/config.h"
+#include "agent/frames.h"
+#include "core/base/cleanup.h"
+#include "core/member/protocol.h"
+#include "core/member/roster.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct roster roster;
+
+static void make_roster(void)
+{
+    static const uint8_t key[MEMBER_KEY_SIZE] = {1};
+    const struct roster_host hosts[] = {{"a", "h", 2}};
+    struct join_body join = {.agent = "a", .pid = 1};
+    if (roster_init(&roster, "job", key, hosts, 1, NULL) < 0 ||
+        roster_join(&roster, &join, 1, NULL) < 0)
+        abort();
+}
+
+static void join_or_welcome(const char *text, size_t len)
+{
+    struct join_body join;
+    struct welcome_body welcome;
+    if (join_read(text, len, &join, NULL) == 0)
+        roster_join(&roster, &join, 2, NULL);
+    if (welcome_read(text, len, &welcome, NULL) == 0)
+        welcome_fini(&welcome);
+}
+
+static void cards(const char *text, size_t len)
+{
+    struct cards_body body, again;
+    if (cards_read(text, len, &body, NULL) < 0)
+        return;
+    auto_free char *copy = cards_write(&body);
+    if (!copy || cards_read(copy, strlen(copy), &again, NULL) < 0 || again.n != body.n)
+        abort();
+    roster_cards(&roster, &body, 3, NULL);
+    cards_fini(&again);
+    cards_fini(&body);
+}
+
+static void report(const char *text, size_t len)
+{
+    struct report_body body;
+    if (report_read(text, len, &body, NULL) < 0)
+        return;
+    roster_report(&roster, &body, 4, NULL);
+    report_fini(&body);
+}
+
+static void answers(const char *text, size_t len)
+{
+    struct roster_body world;
+    struct notes_body notes;
+    if (roster_read(text, len, &world, NULL) == 0)
+        roster_body_fini(&world);
+    if (notes_read(text, len, &notes, NULL) == 0)
+        notes_fini(&notes);
+}
+
+static void config(const char *text, size_t len)
+{
+    struct agent_config c;
+    if (config_read(text, len, &c, NULL) == 0)
+        config_fini(&c);
+}
+
+static void frames(const uint8_t *data, size_t size)
+{
+    struct frame f;
+    long n;
+    while ((n = frame_get(data, size, &f)) > 0) {
+        if ((size_t)n > size || f.len > size)
+            abort();
+        data += n;
+        size -= (size_t)n;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    /* An exact copy, so that a byte read past the end is seen. */
+    size_t len = size - 1;
+    char *copy = malloc(len ? len : 1);
+    if (!copy)
+        abort();
+    memcpy(copy, data + 1, len);
+    make_roster();
+    switch (data[0] % 6) {
+    case 0:
+        join_or_welcome(copy, len);
+        break;
+    case 1:
+        cards(copy, len);
+        break;
+    case 2:
+        report(copy, len);
+        break;
+    case 3:
+        answers(copy, len);
+        break;
+    case 4:
+        config(copy, len);
+        break;
+    default:
+        frames((uint8_t *)copy, len);
+    }
+    roster_fini(&roster);
+    free(copy);
+    return 0;
+}

@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh BUILD NOUN SECONDS: one fuzzer for so long, from its seeds; what it finds new stays in BUILD.
+# Prints one line, and the whole log when it found a crash.
+set -u
+build=$1 noun=$2 seconds=$3
+seeds=tests/fuzz/corpus/$noun work=$build/corpus/$noun log=$build/log/$noun.log
+mkdir -p "$work" "$build/log" "$build/crash"
+dirs=("$work")
+[ -d "$seeds" ] && dirs+=("$seeds")
+if "$build/tests/fuzz/fuzz_$noun" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    -max_len=65536 -artifact_prefix="$build/crash/$noun-" -print_final_stats=1 "${dirs[@]}" \
+    >"$log" 2>&1; then
+    echo "fuzz $noun: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs, no finding"
+else
+    tail -n 60 "$log"
+    echo "fuzz $noun: FAILED, input in $build/crash"
+    exit 1
+fi

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * negotiate_sim: see negotiate_sim.h.
+ */
+#include "tests/harness/negotiate_sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t sim_random(struct sim *s, uint64_t below)
+{
+    s->rng ^= s->rng << 13;
+    s->rng ^= s->rng >> 7;
+    s->rng ^= s->rng << 17;
+    return below ? (s->rng * 0x2545f4914f6cdd1dULL >> 11) % below : 0;
+}
+
+void sim_fail(struct sim *s, const char *fmt, ...)
+{
+    if (s->why[0])
+        return;
+    int n = snprintf(s->why, sizeof(s->why), "seed %llu: ", (unsigned long long)s->seed);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->why + n, sizeof(s->why) - (size_t)n, fmt, ap);
+    va_end(ap);
+}
+
+int64_t sim_dim0(int name, uint64_t version, int rank)
+{
+    /* From version to version only some ranks change. */
+    uint64_t changes = (uint64_t)rank % 3 == version % 3 ? version : 0;
+    return (int64_t)((uint64_t)name * 7 + changes * 13 + (uint64_t)rank * 3) % 11;
+}
+
+struct signature sim_allreduce(int64_t count)
+{
+    return (struct signature){.kind = HVD_ALLREDUCE,
+                              .dtype = HVD_FLOAT32,
+                              .op = HVD_SUM,
+                              .ndim = 1,
+                              .device = -1,
+                              .prescale = 1,
+                              .postscale = 1,
+                              .shape = {count}};
+}
+
+struct signature sim_allgather(void)
+{
+    struct signature sig = sim_allreduce(0);
+    sig.kind = HVD_ALLGATHER;
+    sig.ndim = 2;
+    sig.shape[1] = 5;
+    return sig;
+}
+
+/* ---- callbacks ----------------------------------------------------------------------------- */
+
+static int on_send(void *ctx, int to, const struct buf *msg)
+{
+    struct sim_rank *r = ctx;
+    struct sim *s = r->sim;
+    if (to == NEGOTIATE_PARENT)
+        to = r->config.parent;
+    struct sim_message *m = malloc(sizeof(*m) + msg->len);
+    m->next = NULL;
+    m->len = msg->len;
+    memcpy(m->data, msg->data, msg->len);
+    *s->queue_end[r->rank][to] = m;
+    s->queue_end[r->rank][to] = &m->next;
+    s->messages++;
+    return 0;
+}
+
+static struct sim_tensor *by_id(struct sim_rank *r, uint64_t id)
+{
+    for (int i = 0; i < SIM_NAMES; i++)
+        if (r->tensors[i].id == id && r->tensors[i].state == SIM_UNDER_WAY)
+            return &r->tensors[i];
+    return NULL;
+}
+
+/* Are the tables what every rank submits? */
+static bool tables_right(struct sim_rank *r, int name, const struct negotiate_tensor *t)
+{
+    const struct sim_tensor *own = &r->tensors[name];
+    int n = r->sim->n;
+    bool dim0 = own->sig.kind == HVD_ALLGATHER || own->sig.kind == HVD_ALLTOALL;
+    if (dim0 != (t->dim0 != NULL) || (own->sig.kind == HVD_ALLTOALL) != (t->splits != NULL))
+        return false;
+    for (int i = 0; dim0 && i < n; i++) {
+        int64_t want = sim_dim0(name, own->version, i);
+        if (t->dim0[i] != want)
+            return false;
+        for (int j = 0; t->splits && j < n; j++)
+            if (t->splits[i * n + j] != (j == 0 ? want : 0))
+                return false;
+    }
+    return true;
+}
+
+static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+{
+    struct sim_rank *r = ctx;
+    uint64_t bytes = 0;
+    struct sim_batch *b = malloc(sizeof(*b) + n * sizeof(uint64_t));
+    *b = (struct sim_batch){.frozen = frozen, .n = n};
+    for (size_t i = 0; i < n; i++) {
+        struct sim_tensor *t = by_id(r, tensors[i].id);
+        b->ids[i] = tensors[i].id;
+        if (!t) {
+            sim_fail(r->sim, "rank %d: batch with a tensor that is not under way", r->rank);
+            continue;
+        }
+        bytes += (uint64_t)t->sig.shape[0] * 4;
+        if (n > 1 && t->sig.kind != HVD_ALLREDUCE)
+            sim_fail(r->sim, "fused what must not be");
+        b->wrong = b->wrong || !tables_right(r, (int)(t - r->tensors), &tensors[i]);
+    }
+    if (n > 1 && bytes > r->config.fusion_bytes)
+        sim_fail(r->sim, "a batch of %llu bytes", (unsigned long long)bytes);
+    r->frozen += frozen;
+    *r->end = b;
+    r->end = &b->next;
+    r->sim->progress++;
+}
+
+static void on_fail(void *ctx, uint64_t id, const struct err *err)
+{
+    struct sim_rank *r = ctx;
+    struct sim_tensor *t = by_id(r, id);
+    if (!t) {
+        sim_fail(r->sim, "rank %d: failure of what is not under way", r->rank);
+        return;
+    }
+    t->state = SIM_FAILED;
+    t->failed++;
+    snprintf(t->text, sizeof(t->text), "%s", err->msg);
+    r->sim->progress++;
+}
+
+static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+{
+    struct sim_rank *r = ctx;
+    struct sim *s = r->sim;
+    if (keep + dropped != r->frozen)
+        sim_fail(s, "rank %d: thaw keeps %llu and drops %llu of %llu", r->rank,
+                 (unsigned long long)keep, (unsigned long long)dropped,
+                 (unsigned long long)r->frozen);
+    r->frozen = 0;
+    size_t n = 0;
+    for (struct sim_batch *b = r->first; b; b = b->next)
+        n++;
+    if (dropped > n) {
+        sim_fail(s, "rank %d: thaw drops %llu batches of %zu", r->rank, (unsigned long long)dropped,
+                 n);
+        return;
+    }
+    struct sim_batch **at = &r->first;
+    for (size_t i = 0; i < n - dropped; i++)
+        at = &(*at)->next;
+    for (struct sim_batch *b = *at, *next; b; b = next) {
+        next = b->next;
+        if (!b->frozen)
+            sim_fail(s, "rank %d: thaw drops a negotiated batch", r->rank);
+        if (b->started && --s->started[r->executed] == 0) {
+            free(s->log[r->executed]);
+            s->log[r->executed] = NULL;
+        }
+        free(b);
+    }
+    *at = NULL;
+    r->end = at;
+    s->progress++;
+}
+
+static void on_stalled(void *ctx, const char *text)
+{
+    struct sim_rank *r = ctx;
+    size_t len = strlen(r->stall);
+    snprintf(r->stall + len, sizeof(r->stall) - len, "%s\n", text);
+    r->nstalls++;
+}
+
+static void on_lost(void *ctx, const struct err *err)
+{
+    struct sim_rank *r = ctx;
+    snprintf(r->lost, sizeof(r->lost), "%s", err->msg);
+    r->deaf = true;
+}
+
+static void on_waiting_in(void *ctx, char *text, size_t size)
+{
+    struct sim_rank *r = ctx;
+    if (r->at < r->nsteps && r->steps[r->at].what == SIM_WAIT)
+        snprintf(text, size, "hvd_wait(t%d)", r->steps[r->at].name);
+}
+
+/* ---- the engine's part --------------------------------------------------------------------- */
+
+static void describe(struct sim_rank *r, const struct sim_batch *b, char *text, size_t size)
+{
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < b->n && len < size; i++) {
+        struct sim_tensor *t = by_id(r, b->ids[i]);
+        int n = snprintf(text + len, size - len, " t%d#%llu", t ? (int)(t - r->tensors) : -1,
+                         t ? (unsigned long long)(t->ran + t->failed) : 0);
+        len += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void start_batch(struct sim_rank *r)
+{
+    struct sim *s = r->sim;
+    char text[SIM_NAMES * 16];
+    describe(r, r->first, text, sizeof(text));
+    if (r->executed >= s->nlog) {
+        size_t n = s->nlog ? 2 * s->nlog : 256;
+        s->log = realloc(s->log, n * sizeof(char *));
+        s->started = realloc(s->started, n * sizeof(int));
+        memset(s->log + s->nlog, 0, (n - s->nlog) * sizeof(char *));
+        memset(s->started + s->nlog, 0, (n - s->nlog) * sizeof(int));
+        s->nlog = n;
+    }
+    char **place = &s->log[r->executed];
+    if (!*place)
+        *place = strdup(text);
+    else if (strcmp(*place, text) != 0)
+        sim_fail(s, "batch %llu: rank %d has%s, another%s", (unsigned long long)r->executed,
+                 r->rank, text, *place);
+    s->started[r->executed]++;
+    r->first->started = true;
+}
+
+static bool end_batch(struct sim_rank *r)
+{
+    struct sim *s = r->sim;
+    struct sim_batch *b = r->first;
+    if (s->started[r->executed] < s->n)
+        return false;
+    for (size_t i = 0; i < b->n; i++) {
+        struct sim_tensor *t = by_id(r, b->ids[i]);
+        if (!t)
+            continue;
+        t->state = SIM_DONE;
+        t->ran++;
+    }
+    if (b->wrong)
+        sim_fail(s, "rank %d ran a batch with wrong tables", r->rank);
+    r->first = b->next;
+    if (!r->first)
+        r->end = &r->first;
+    free(b);
+    r->executed++;
+    s->progress++;
+    negotiate_done(r->n);
+    return true;
+}
+
+/* ---- the programs -------------------------------------------------------------------------- */
+
+static bool try_fast(struct sim_rank *r, struct sim_tensor *t, const char *name,
+                     const struct signature *sig)
+{
+    uint64_t id;
+    if (!r->eager || r->first || !negotiate_try_next(r->n, name, sig, &id))
+        return false;
+    struct sim_batch *b = malloc(sizeof(*b) + sizeof(uint64_t));
+    *b = (struct sim_batch){.frozen = true, .n = 1};
+    b->ids[0] = id;
+    r->first = b;
+    r->end = &b->next;
+    r->frozen++;
+    r->fast++;
+    t->id = id;
+    return true;
+}
+
+static void submit(struct sim_rank *r, const struct sim_step *step)
+{
+    struct sim *s = r->sim;
+    char name[16];
+    snprintf(name, sizeof(name), "t%d", step->name);
+    struct sim_tensor *t = &r->tensors[step->name];
+    struct signature sig = step->sig;
+    int64_t splits[SIM_RANKS] = {0};
+    if (sig.kind == HVD_ALLGATHER || sig.kind == HVD_ALLTOALL)
+        sig.shape[0] = splits[0] = sim_dim0(step->name, step->version, r->rank);
+    bool exists = t->state == SIM_UNDER_WAY;
+    uint64_t old = t->id;
+    if (!exists) {
+        t->state = SIM_UNDER_WAY;
+        t->sig = sig;
+        t->version = step->version;
+    }
+    struct err err = {0};
+    if (!exists && try_fast(r, t, name, &sig)) {
+        t->submitted++;
+        return;
+    }
+    int rc = negotiate_submit(r->n, name, &sig, sig.kind == HVD_ALLTOALL ? splits : NULL, s->now,
+                              &t->id, &err);
+    if (rc != (exists ? -EEXIST : 0))
+        sim_fail(s, "rank %d: submit of %s: %d %s", r->rank, name, rc, err.msg);
+    if (exists)
+        t->id = old;
+    else
+        t->submitted++;
+}
+
+/* The rank's next instruction; false: it waits. */
+static bool program_step(struct sim_rank *r)
+{
+    struct sim *s = r->sim;
+    if (r->at == r->nsteps || r->awake > s->now)
+        return false;
+    const struct sim_step *step = &r->steps[r->at];
+    struct sim_tensor *t = &r->tensors[step->name];
+    switch (step->what) {
+    case SIM_SUBMIT:
+        for (uint32_t i = 0; i < (step->group ? step->group : 1); i++)
+            submit(r, &r->steps[r->at++]);
+        break;
+    case SIM_WAIT:
+        if (t->state == SIM_UNDER_WAY) {
+            negotiate_urge(r->n, t->id, s->now);
+            return false;
+        }
+        r->at++;
+        break;
+    case SIM_SLEEP:
+        r->awake = s->now + step->ns;
+        r->at++;
+        break;
+    }
+    s->progress++;
+    return true;
+}
+
+static bool deliver(struct sim *s, int from, int to)
+{
+    struct sim_message *m = s->queue[from][to];
+    if (!m || s->ranks[to].deaf)
+        return false;
+    s->queue[from][to] = m->next;
+    if (!m->next)
+        s->queue_end[from][to] = &s->queue[from][to];
+    struct sim_rank *r = &s->ranks[to];
+    struct err err = {0};
+    int as = from == r->config.parent ? NEGOTIATE_PARENT : from;
+    if (negotiate_recv(r->n, as, m->data, m->len, s->now, &err) < 0)
+        sim_fail(s, "rank %d: %s", to, err.msg);
+    free(m);
+    return true;
+}
+
+void sim_step_once(struct sim *s)
+{
+    struct sim_rank *r = &s->ranks[sim_random(s, (uint64_t)s->n)];
+    s->now += sim_random(s, 2000);
+    if (r->deaf)
+        return;
+    switch (sim_random(s, 5)) {
+    case 0:
+        deliver(s, (int)sim_random(s, (uint64_t)s->n), r->rank);
+        break;
+    case 1:
+        program_step(r);
+        break;
+    case 2:
+        r->due = negotiate_tick(r->n, s->now);
+        break;
+    case 3:
+        if (r->first && !r->first->started)
+            start_batch(r);
+        break;
+    case 4:
+        if (r->first && r->first->started)
+            end_batch(r);
+        break;
+    }
+}
+
+/* Everybody does all it can, in order: true when something was done. */
+static bool settle(struct sim *s)
+{
+    uint64_t before = s->progress, messages = s->messages;
+    bool did = false;
+    for (int i = 0; i < s->n; i++) {
+        struct sim_rank *r = &s->ranks[i];
+        if (r->deaf)
+            continue;
+        for (int from = 0; from < s->n; from++)
+            while (!s->why[0] && deliver(s, from, i))
+                did = true;
+        while (!s->why[0] && program_step(r))
+            did = true;
+        r->due = negotiate_tick(r->n, s->now);
+        if (r->first && !r->first->started) {
+            start_batch(r);
+            did = true;
+        }
+        if (r->first && r->first->started && end_batch(r))
+            did = true;
+    }
+    return did || before != s->progress || messages != s->messages;
+}
+
+static bool finished(const struct sim *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->ranks[i].at < s->ranks[i].nsteps || s->ranks[i].first)
+            return false;
+    return true;
+}
+
+/* To the next time at which something happens by itself. */
+static bool sleep_on(struct sim *s)
+{
+    uint64_t next = UINT64_MAX;
+    for (int i = 0; i < s->n; i++) {
+        const struct sim_rank *r = &s->ranks[i];
+        if (r->due > s->now && r->due < next)
+            next = r->due;
+        if (r->at < r->nsteps && r->awake > s->now && r->awake < next)
+            next = r->awake;
+    }
+    if (next == UINT64_MAX)
+        return false;
+    s->now = next;
+    return true;
+}
+
+bool sim_run(struct sim *s)
+{
+    uint64_t quiet = 0;
+    while (!s->why[0] && !finished(s)) {
+        for (int i = 0; i < 40 * s->n && !s->why[0]; i++)
+            sim_step_once(s);
+        if (sim_random(s, 8) != 0 || settle(s) || finished(s)) {
+            quiet = 0;
+            continue;
+        }
+        if (!sleep_on(s) || ++quiet > 2000) {
+            for (int i = 0; i < s->n; i++)
+                if (s->ranks[i].at < s->ranks[i].nsteps)
+                    sim_fail(s, "deadlock: rank %d at step %zu of %zu (t%d) frozen %d", i,
+                             s->ranks[i].at, s->ranks[i].nsteps,
+                             s->ranks[i].steps[s->ranks[i].at].name,
+                             negotiate_frozen(s->ranks[i].n));
+            for (int i = 0; i < s->n; i++)
+                if (s->ranks[i].first)
+                    sim_fail(s, "deadlock: rank %d has batch %llu, started %d, by %d", i,
+                             (unsigned long long)s->ranks[i].executed, s->ranks[i].first->started,
+                             s->started[s->ranks[i].executed]);
+        }
+    }
+    for (int i = 0; i < s->n && !s->why[0]; i++)
+        for (int k = 0; k < SIM_NAMES; k++) {
+            const struct sim_tensor *t = &s->ranks[i].tensors[k], *t0 = &s->ranks[0].tensors[k];
+            if (t->submitted != t->ran + t->failed || t->ran != t0->ran)
+                sim_fail(s, "rank %d: t%d submitted %llu, ran %llu, failed %llu", i, k,
+                         (unsigned long long)t->submitted, (unsigned long long)t->ran,
+                         (unsigned long long)t->failed);
+        }
+    return !s->why[0];
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+struct sim_step *sim_add(struct sim_rank *r, const struct sim_step *step)
+{
+    if (r->nsteps == r->cap) {
+        r->cap = r->cap ? 2 * r->cap : 64;
+        r->steps = realloc(r->steps, r->cap * sizeof(*r->steps));
+    }
+    r->steps[r->nsteps] = *step;
+    return &r->steps[r->nsteps++];
+}
+
+void sim_submit(struct sim_rank *r, int name, const struct signature *sig, uint64_t version)
+{
+    sim_add(r,
+            &(struct sim_step){.what = SIM_SUBMIT, .name = name, .sig = *sig, .version = version});
+}
+
+void sim_wait(struct sim_rank *r, int name)
+{
+    sim_add(r, &(struct sim_step){.what = SIM_WAIT, .name = name});
+}
+
+static const struct negotiate_ops sim_ops = {
+    .send = on_send,
+    .batch = on_batch,
+    .fail = on_fail,
+    .thawed = on_thawed,
+    .stalled = on_stalled,
+    .waiting_in = on_waiting_in,
+    .lost = on_lost,
+};
+
+/* Flat, a binary tree (1), or the first of every `fan` ranks has the others below it. */
+static int parent_of(int rank, int fan)
+{
+    if (rank == 0)
+        return -1;
+    if (fan == 1)
+        return (rank - 1) / 2;
+    return fan > 1 && rank % fan != 0 ? rank - rank % fan : 0;
+}
+
+void sim_init(struct sim *s, uint64_t seed, const struct sim_options *o)
+{
+    memset(s, 0, sizeof(*s));
+    s->seed = seed;
+    s->rng = (seed + 1) * 0x9e3779b97f4a7c15ULL | 1;
+    s->n = o->n;
+    s->now = 1000000;
+    for (int i = 0; i < o->n; i++) {
+        struct sim_rank *r = &s->ranks[i];
+        *r = (struct sim_rank){.sim = s, .rank = i, .eager = sim_random(s, 2), .due = UINT64_MAX};
+        r->end = &r->first;
+        r->config = (struct negotiate_config){
+            .rank = i,
+            .size = o->n,
+            .parent = parent_of(i, o->fan),
+            .children = r->children,
+            .fusion_bytes = o->fusion_bytes,
+            .cycle_ns = o->cycle_ns,
+            .cache_capacity = o->cache_capacity,
+            .freeze_after = o->freeze_after,
+            .stall_ns = o->stall_ns,
+            .stall_shutdown_ns = o->stall_shutdown_ns,
+        };
+        for (int k = 1; k < o->n; k++)
+            if (parent_of(k, o->fan) == i)
+                r->children[r->config.nchildren++] = k;
+        for (int k = 0; k < o->n; k++)
+            s->queue_end[i][k] = &s->queue[i][k];
+        struct err err = {0};
+        if (negotiate_create(&r->config, &sim_ops, r, &r->n, &err) < 0)
+            sim_fail(s, "%s", err.msg);
+    }
+}
+
+void sim_fini(struct sim *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct sim_rank *r = &s->ranks[i];
+        negotiate_destroy(r->n);
+        free(r->steps);
+        for (struct sim_batch *b = r->first, *next; b; b = next) {
+            next = b->next;
+            free(b);
+        }
+        for (int k = 0; k < s->n; k++)
+            for (struct sim_message *m = s->queue[i][k], *next; m; m = next) {
+                next = m->next;
+                free(m);
+            }
+    }
+    for (size_t i = 0; i < s->nlog; i++)
+        free(s->log[i]);
+    free(s->log);
+    free(s->started);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * negotiate_sim: a world of negotiate objects in one process, with message queues between them that
+ * are delivered in random order (first in, first out on each link), a clock that the simulation
+ * turns, an engine that runs batches as the real one does (none ends before every rank has started
+ * it), and a program on each rank. Everything follows from the seed.
+ *
+ * What goes against the rules is written to sim.why once, and sim_run() returns false.
+ */
+#ifndef HVD_TESTS_NEGOTIATE_SIM_H
+#define HVD_TESTS_NEGOTIATE_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+#include "core/negotiate/negotiate.h"
+
+enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_STALL_TEXT = 2000 };
+
+/* One instruction of a rank's program. */
+struct sim_step {
+    enum { SIM_SUBMIT, SIM_WAIT, SIM_SLEEP } what;
+    int name;             /* tensor "t<name>" */
+    uint32_t group;       /* SUBMIT: the next `group` steps with this one are a group */
+    uint64_t version;     /* of the shape; same on every rank where nothing is wrong */
+    struct signature sig; /* SUBMIT */
+    uint64_t ns;          /* SLEEP */
+};
+
+struct sim_batch {
+    struct sim_batch *next;
+    bool frozen, started;
+    bool wrong; /* not everybody submitted what its tables say: a thaw must drop it */
+    size_t n;
+    uint64_t ids[]; /* tickets */
+};
+
+struct sim_tensor {
+    uint64_t id;
+    enum { SIM_FREE, SIM_UNDER_WAY, SIM_DONE, SIM_FAILED } state;
+    struct signature sig;
+    uint64_t version, submitted, ran, failed;
+    char text[1024]; /* of the last failure */
+};
+
+struct sim_message {
+    struct sim_message *next;
+    size_t len;
+    uint8_t data[];
+};
+
+struct sim_rank {
+    struct sim *sim;
+    int rank;
+    struct negotiate *n;
+    struct negotiate_config config;
+    int children[SIM_RANKS];
+    struct sim_step *steps;
+    size_t nsteps, cap, at;
+    uint64_t awake, due;
+    struct sim_tensor tensors[SIM_NAMES];
+    struct sim_batch *first, **end;
+    uint64_t executed, frozen;  /* batches done; frozen ones handed out since the plan began */
+    bool deaf;                  /* does nothing, as if stopped */
+    bool eager;                 /* of its tensors, tries the fast path first */
+    uint64_t fast;              /* how often that worked */
+    char stall[SIM_STALL_TEXT]; /* the lines of all reports */
+    int nstalls;
+    char lost[1024]; /* why it has ended */
+};
+
+struct sim {
+    uint64_t seed, rng, now;
+    int n;
+    struct sim_rank ranks[SIM_RANKS];
+    struct sim_message *queue[SIM_RANKS][SIM_RANKS], **queue_end[SIM_RANKS][SIM_RANKS];
+    uint64_t messages;
+    /* What runs at each place of the log: a text that must be the same on every rank. */
+    char **log;
+    int *started;
+    size_t nlog;
+    uint64_t max_time; /* gives up after so much simulated time without progress */
+    uint64_t progress;
+    char why[2400];
+};
+
+struct sim_options {
+    int n;
+    int fan; /* ranks of a host; 0 is a flat tree, 1 a binary one */
+    uint64_t fusion_bytes, cycle_ns, stall_ns, stall_shutdown_ns;
+    uint32_t cache_capacity, freeze_after;
+};
+
+void sim_init(struct sim *s, uint64_t seed, const struct sim_options *o);
+void sim_fini(struct sim *s);
+
+uint64_t sim_random(struct sim *s, uint64_t below);
+
+/* Appends to a rank's program. */
+struct sim_step *sim_add(struct sim_rank *r, const struct sim_step *step);
+void sim_submit(struct sim_rank *r, int name, const struct signature *sig, uint64_t version);
+void sim_wait(struct sim_rank *r, int name);
+
+/* A float32 sum of so many elements. */
+struct signature sim_allreduce(int64_t count);
+struct signature sim_allgather(void);
+
+/* Dimension 0 that this rank gives under a name and version. */
+int64_t sim_dim0(int name, uint64_t version, int rank);
+
+/* Runs the programs to their end. False: see s->why. */
+bool sim_run(struct sim *s);
+
+/* Does one thing somewhere. */
+void sim_step_once(struct sim *s);
+
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * values: see values.h.
+ */
+#include "tests/harness/values.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static uint16_t half(int64_t v)
+{
+    uint16_t sign = v < 0 ? 0x8000 : 0;
+    uint64_t m = (uint64_t)(v < 0 ? -v : v);
+    if (m == 0)
+        return sign;
+    int e = 63 - __builtin_clzll(m);
+    return (uint16_t)(sign | (unsigned)(e + 15) << 10 | ((m << 10 >> e) & 0x3ff));
+}
+
+static uint16_t bfloat(int64_t v)
+{
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return (uint16_t)(bits >> 16);
+}
+
+void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v)
+{
+    size_t size = hvd_dtype_size(dtype);
+    float f32 = (float)v;
+    double f64 = (double)v;
+    uint16_t f16 = dtype == HVD_FLOAT16 ? half(v) : bfloat(v);
+    uint8_t b = v != 0;
+    const void *src = &v; /* little endian: the low bytes of an integer come first */
+    if (dtype == HVD_FLOAT32)
+        src = &f32;
+    else if (dtype == HVD_FLOAT64)
+        src = &f64;
+    else if (dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16)
+        src = &f16;
+    else if (dtype == HVD_BOOL)
+        src = &b;
+    memcpy((char *)buf + i * size, src, size);
+}
+
+int64_t values_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t i, int salt)
+{
+    size_t k = i + (size_t)salt;
+    if (dtype == HVD_BOOL)
+        return ((size_t)rank + k) % 3 == 0;
+    if (op == HVD_PRODUCT)
+        return 1 + (int64_t)(((size_t)rank + k) % 2);
+    if (op == HVD_AVERAGE)
+        return (int64_t)(k % 4) + ((int)(k % (size_t)size) == rank ? size : 0);
+    return (int64_t)((k * 7 + (size_t)rank * 3) % 13);
+}
+
+static int64_t combine(enum hvd_dtype dtype, enum hvd_op op, int64_t a, int64_t b)
+{
+    bool is_bool = dtype == HVD_BOOL;
+    switch (op) {
+    case HVD_MIN:
+        return a < b ? a : b;
+    case HVD_MAX:
+        return a > b ? a : b;
+    case HVD_PRODUCT:
+        return a * b;
+    case HVD_SUM:
+    case HVD_AVERAGE:
+    case HVD_ADASUM:
+    case HVD_OPS:
+        break;
+    }
+    return is_bool ? (a | b) : a + b;
+}
+
+int64_t values_reduced(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i, int salt)
+{
+    int64_t v = values_input(dtype, op, 0, size, i, salt);
+    for (int r = 1; r < size; r++)
+        v = combine(dtype, op, v, values_input(dtype, op, r, size, i, salt));
+    return op == HVD_AVERAGE ? v / size : v;
+}
+
+/* Every value depends on its index by remainders of 13, 3, 4, 2 and size: it repeats for sizes up
+ * to 8, so that only the first period has to be computed. */
+#define PERIOD 10920
+
+void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void *buf, size_t count,
+                 int salt)
+{
+    size_t element = hvd_dtype_size(dtype), first = size <= 8 && count > PERIOD ? PERIOD : count;
+    for (size_t i = 0; i < first; i++)
+        values_put(dtype, buf, i, values_input(dtype, op, rank, size, i, salt));
+    char *p = buf;
+    for (size_t done = first; done < count;) {
+        size_t n = count - done < PERIOD ? count - done : PERIOD;
+        memcpy(p + done * element, p, n * element);
+        done += n;
+    }
+}
+
+static long check_each(enum hvd_dtype dtype, enum hvd_op op, int size, const char *buf,
+                       size_t first, size_t from, size_t to, int salt)
+{
+    size_t element = hvd_dtype_size(dtype);
+    for (size_t i = from; i < to; i++) {
+        char want[8];
+        values_put(dtype, want, 0, values_reduced(dtype, op, size, first + i, salt));
+        if (memcmp(want, buf + i * element, element) != 0)
+            return (long)i;
+    }
+    return -1;
+}
+
+long values_check(enum hvd_dtype dtype, enum hvd_op op, int size, const void *buf, size_t first,
+                  size_t count, int salt)
+{
+    size_t element = hvd_dtype_size(dtype), period = PERIOD;
+    const char *p = buf;
+    if (size > 8 || count <= period)
+        return check_each(dtype, op, size, p, first, 0, count, salt);
+    long bad = check_each(dtype, op, size, p, first, 0, period, salt);
+    if (bad < 0 && memcmp(p, p + period * element, (count - period) * element) != 0)
+        bad = check_each(dtype, op, size, p, first, period, count, salt);
+    return bad;
+}

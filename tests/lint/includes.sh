@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# includes.sh: which folder may include which, as ARCHITECTURE.md draws it. Called by make lint.
+set -eu
+cd "$(dirname "$0")/../.."
+
+# folder: the folders whose headers it may use, besides its own
+declare -A allowed=(
+    [core/base]=''
+    [core/boot]='core/base'
+    [core/transport]='core/base core/boot'
+    [core/coll]='core/base core/transport'
+    [core/backend]='core/base core/coll core/transport'
+    [core/negotiate]='core/base'
+    [core/engine]='core/base core/boot core/transport core/coll core/backend core/negotiate'
+    [core/json]='core/base'
+    [core/member]='core/base core/json'
+    [agent]='core/base core/json core/member diagnostics'
+    [operator]='core/base core/json core/member'
+    [diagnostics]='core/base'
+    [examples]=''
+)
+# who may see a foreign library's header; everybody else may not
+declare -A foreign=(
+    [jansson.h]='core/json core/member agent operator'
+    [curl/]='core/member agent operator'
+    [microhttpd.h]='core/member agent operator'
+    [gnutls/]='core/member agent operator'
+    [yaml.h]='agent operator'
+    [hwloc]='agent diagnostics'
+    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator'
+    [pmix.h]='core/boot'
+)
+bad=0
+
+complain() {
+    echo "$1:$2: $3" >&2
+    bad=1
+}
+
+in_list() {
+    local word
+    for word in $2; do
+        [ "$word" = "$1" ] && return 0
+    done
+    return 1
+}
+
+check_ours() {
+    local file=$1 line=$2 header=$3 folder=$4 target
+    case $header in
+    hvd.h | core/include/hvd.h)
+        case $folder in
+        core/base | core/json | core/member) complain "$file" "$line" "$folder does not know hvd.h" ;;
+        esac
+        return
+        ;;
+    esac
+    target=$(dirname "$header")
+    [ -f "$header" ] || complain "$file" "$line" "\"$header\" is not a path from the root"
+    [ "$target" = "$folder" ] && return
+    in_list "$target" "${allowed[$folder]}" ||
+        complain "$file" "$line" "$folder may not include $target (ARCHITECTURE.md, layers)"
+}
+
+check_foreign() {
+    local file=$1 line=$2 header=$3 folder=$4 lib
+    for lib in "${!foreign[@]}"; do
+        case $header in
+        "$lib"*)
+            in_list "$folder" "${foreign[$lib]}" ||
+                complain "$file" "$line" "$folder may not use <$header>"
+            ;;
+        esac
+    done
+}
+
+while IFS=: read -r file line text; do
+    folder=$(dirname "$file")
+    if [ -z "${allowed[$folder]+known}" ]; then
+        complain "$file" "$line" "tests/lint/includes.sh does not know the folder $folder"
+        continue
+    fi
+    case $text in
+    *\"*\"*)
+        header=${text#*\"}
+        check_ours "$file" "$line" "${header%%\"*}" "$folder"
+        ;;
+    *\<*\>*)
+        header=${text#*<}
+        check_foreign "$file" "$line" "${header%%>*}" "$folder"
+        ;;
+    esac
+done < <(git ls-files 'core/*.[ch]' 'agent/*.[ch]' 'operator/*.[ch]' 'diagnostics/*.[ch]' \
+    'examples/*.[ch]' | grep -v '^core/include/' | xargs -r grep -nH '^ *# *include')
+
+# One file a program speaks curl.
+for dir in core/member agent operator; do
+    n=$(git ls-files "$dir/*.c" | xargs -r grep -l '<curl/' | wc -l)
+    if [ "$n" -gt 1 ]; then
+        echo "$dir: $n files include curl, one may" >&2
+        bad=1
+    fi
+done
+exit $bad

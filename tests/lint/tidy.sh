@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tidy.sh BUILD FLAGS...: clang-tidy over the C sources. A file is checked again only when it, a header
+# of ours that it includes, the checks or the flags have changed: sums are kept in BUILD/tidy.
+set -u
+build=$1
+shift
+cd "$(dirname "$0")/../.." || exit 1
+out=$build/tidy
+mkdir -p "$out"
+sources=()
+mapfile -t sources < <(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' 'examples/*.c')
+[ ${#sources[@]} -gt 0 ] || exit 0
+
+one() {
+    local file=$1 sum mark
+    shift
+    [ -f "$file" ] || return 0
+    mark=$out/${file//\//_}
+    sum=$({
+        echo "$* $extra"
+        clang-tidy --version
+        cat .clang-tidy
+        # shellcheck disable=SC2086
+        clang -std=gnu11 "$@" $extra -MM "$file" | tr ' ' '\n' | grep '^[a-z].*[.][ch]$' |
+            xargs cat
+    } | sha256sum)
+    [ -f "$mark" ] && [ "$(cat "$mark")" = "$sum" ] && return 0
+    # shellcheck disable=SC2086
+    if clang-tidy --quiet "$file" -- -std=gnu11 "$@" $extra >"$mark.log" 2>&1; then
+        echo "$sum" >"$mark"
+        rm -f "$mark.log"
+    else
+        grep -v '^[0-9]* warnings\? ' "$mark.log"
+        return 1
+    fi
+}
+
+# The kernels are compiled for more than the plain processor.
+run() {
+    extra=''
+    case $1 in
+    *_avx2.c) extra='-mavx2 -mf16c' ;;
+    *_avx512.c) extra='-mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq' ;;
+    esac
+    one "$@"
+}
+export -f one run
+export out
+printf '%s\0' "${sources[@]}" | xargs -0 -P "${JOBS:-2}" -I{} bash -c 'run "$@"' run {} "$@"

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients through the collectives: those of the sum over the ranks of what each calls backward on."""
+import torch
+from harness import raises
+
+import hvd.torch as hvd
+
+
+def leaf(shape, base=0):
+    count = 1
+    for extent in shape:
+        count *= extent
+    x = (torch.arange(count, dtype=torch.float64) + base).reshape(shape)
+    return x.requires_grad_()
+
+
+def weight(shape, rank=None):
+    """What rank multiplies its result with before it sums: so its gradient is known."""
+    rank = hvd.rank() if rank is None else rank
+    count = 1
+    for extent in shape:
+        count *= extent
+    return (torch.arange(count, dtype=torch.float64) % 5 + rank + 1).reshape(shape)
+
+
+def total(shape):
+    return sum(weight(shape, r) for r in range(hvd.size()))
+
+
+def backward(result):
+    (result * weight(result.shape)).sum().backward()
+
+
+def test_allreduce():
+    for op, factor in ((hvd.Sum, 1.0), (hvd.Average, 1.0 / hvd.size())):
+        x = leaf([3, 2])
+        backward(hvd.allreduce(x, op=op, name="a"))
+        assert torch.allclose(x.grad, total([3, 2]) * factor)
+    x = leaf([3])
+    backward(hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.25))
+    assert torch.allclose(x.grad, total([3]) * 0.5)
+    x = leaf([3])
+    result = hvd.allreduce(x, op=hvd.Max)
+    with raises(NotImplementedError, "Sum and Average"):
+        backward(result)
+
+
+def test_allreduce_compressed():
+    x = torch.ones(4, requires_grad=True)
+    hvd.allreduce(x, op=hvd.Sum, compression=hvd.Compression.bf16).sum().backward()
+    assert x.grad.tolist() == [hvd.size()] * 4
+
+
+def test_grouped_allreduce():
+    x, y = leaf([3]), leaf([2, 2])
+    a, b = hvd.grouped_allreduce([x, y], op=hvd.Sum)
+    ((a * weight([3])).sum() + (b * weight([2, 2])).sum()).backward()
+    assert torch.allclose(x.grad, total([3])) and torch.allclose(y.grad, total([2, 2]))
+
+
+def test_allgather():
+    me = hvd.rank()
+    rows = [r + 1 for r in range(hvd.size())]
+    x = leaf([rows[me], 2])
+    backward(hvd.allgather(x))
+    start = sum(rows[:me])
+    assert torch.allclose(x.grad, total([sum(rows), 2])[start : start + rows[me]])
+    x = leaf([])
+    backward(hvd.allgather(x, name="scalar"))
+    assert x.grad.shape == () and x.grad == total([hvd.size()])[me]
+
+
+def test_grouped_allgather():
+    x, y = leaf([2]), leaf([1, 3])
+    a, b = hvd.grouped_allgather([x, y])
+    ((a * weight(a.shape)).sum() + (b * weight(b.shape)).sum()).backward()
+    me = hvd.rank()
+    assert torch.allclose(x.grad, total(a.shape)[2 * me : 2 * me + 2])
+    assert torch.allclose(y.grad, total(b.shape)[me : me + 1])
+
+
+def test_broadcast():
+    root = hvd.size() - 1
+    x = leaf([4])
+    backward(hvd.broadcast(x, root))
+    want = total([4]) if hvd.rank() == root else torch.zeros(4, dtype=torch.float64)
+    assert torch.allclose(x.grad, want)
+
+
+def test_alltoall():
+    n, me = hvd.size(), hvd.rank()
+    splits = [(me + r) % 3 for r in range(n)]
+    x = leaf([sum(splits), 2])
+    got, rows = hvd.alltoall(x, splits=splits)
+    assert not rows.requires_grad
+    (got * (me + 1)).sum().backward()
+    want = torch.cat([torch.full([c, 2], r + 1.0, dtype=torch.float64) for r, c in enumerate(splits)])
+    assert torch.equal(x.grad, want)
+    x = leaf([n])
+    (hvd.alltoall(x) * (me + 1)).sum().backward()
+    assert x.grad.tolist() == [r + 1 for r in range(n)]
+
+
+def test_reducescatter():
+    n = hvd.size()
+    for op, factor in ((hvd.Sum, 1.0), (hvd.Average, 1.0 / n)):
+        rows = n + 1
+        x = leaf([rows, 2])
+        backward(hvd.reducescatter(x, op=op))
+        counts = [rows // n + (r < rows % n) for r in range(n)]
+        want = torch.cat([weight([c, 2], r) for r, c in enumerate(counts)])
+        assert torch.allclose(x.grad, want * factor)
+    x, y = leaf([n]), leaf([2 * n])
+    a, b = hvd.grouped_reducescatter([x, y], op=hvd.Sum)
+    (a.sum() + b.sum()).backward()
+    assert x.grad.tolist() == [1] * n and y.grad.tolist() == [1] * 2 * n
+
+
+def test_in_place_is_seen():
+    """Autograd notices that a value it had saved was overwritten."""
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    z = (y * y).sum()
+    hvd.allreduce_(y.detach(), op=hvd.Sum)
+    with raises(RuntimeError, "modified by an inplace operation"):
+        z.backward()
+
+
+def test_sync_batch_norm():
+    n, me = hvd.size(), hvd.rank()
+    torch.manual_seed(1)
+    full = torch.randn(4 * n, 3, 5, dtype=torch.float64) * 2 + 7
+    ours = hvd.SyncBatchNorm(3).double()
+    plain = torch.nn.BatchNorm1d(3).double()
+    mine = full[4 * me : 4 * me + 4].clone().requires_grad_()
+    everything = full.clone().requires_grad_()
+    got, want = ours(mine), plain(everything)
+    assert torch.allclose(got, want[4 * me : 4 * me + 4])
+    got.pow(3).sum().backward()
+    want.pow(3).sum().backward()
+    assert torch.allclose(mine.grad, everything.grad[4 * me : 4 * me + 4])
+    assert torch.allclose(hvd.allreduce(ours.weight.grad, op=hvd.Sum), plain.weight.grad)
+    assert torch.allclose(ours.running_mean, plain.running_mean)
+    assert torch.allclose(ours.running_var, plain.running_var)
+    ours.eval(), plain.eval()
+    assert torch.allclose(ours(mine), plain(mine))

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives of hvd.torch on integer-valued data, so that every result is exact."""
+import torch
+from harness import raises
+
+import hvd.torch as hvd
+
+DTYPES = [
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+]  # fmt: skip
+
+
+def mine(shape, dtype=torch.float32, rank=None, base=0):
+    """Rank's tensor: small integers that differ from place to place and rank to rank."""
+    rank = hvd.rank() if rank is None else rank
+    count = 1
+    for extent in shape:
+        count *= extent
+    return ((torch.arange(count) * 3 + rank * 5 + base) % 7).reshape(shape).to(dtype)
+
+
+def everybody(shape, dtype=torch.float32, base=0):
+    return [mine(shape, dtype, r, base) for r in range(hvd.size())]
+
+
+def combined(tensors, op):
+    wide = torch.stack([t.to(torch.float64) for t in tensors])
+    if op == hvd.Sum:
+        return wide.sum(0)
+    if op == hvd.Average:
+        return wide.sum(0) / len(tensors)
+    if op == hvd.Min:
+        return wide.amin(0)
+    if op == hvd.Max:
+        return wide.amax(0)
+    return wide.prod(0)
+
+
+def same(a, b):
+    assert a.shape == b.shape, f"{a.shape} {b.shape}"
+    assert torch.equal(a.to(torch.float64), b.to(torch.float64)), f"{a} is not {b}"
+
+
+def test_world():
+    assert 0 <= hvd.rank() < hvd.size()
+    assert 0 <= hvd.local_rank() < hvd.local_size() <= hvd.size()
+    assert 0 <= hvd.cross_rank() < hvd.cross_size() <= hvd.size()
+    assert hvd.is_initialized() and hvd.is_homogeneous()
+    assert hvd.version()
+
+
+def test_allreduce_types_and_ops():
+    for dtype in DTYPES:
+        for op in (hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product):
+            x = mine([5, 3], dtype)
+            before = x.clone()
+            got = hvd.allreduce(x, op=op, name=f"types.{dtype}.{op}")
+            want = combined(everybody([5, 3], dtype), op)
+            if not dtype.is_floating_point:
+                want = want.trunc().to(dtype)  # truncates, wraps
+            elif op == hvd.Average:
+                want = want.to(dtype)
+                rtol = 1e-2 if got.element_size() == 2 else 1e-6
+                assert torch.allclose(got.double(), want.double(), rtol=rtol)
+                continue
+            if op == hvd.Product and dtype in (torch.uint8, torch.int8, torch.float16, torch.bfloat16):
+                continue  # the wide oracle does not wrap or round as these do
+            same(got, want)
+            same(x, before)
+
+
+def test_bool():
+    x = torch.tensor([hvd.rank() == 0, True, False])
+    same(hvd.allreduce(x, op=hvd.Sum), torch.tensor([True, True, False]))
+    same(hvd.allreduce(x, op=hvd.Min), torch.tensor([hvd.size() == 1, True, False]))
+    with raises(hvd.HvdError):
+        hvd.allreduce(x, op=hvd.Average)
+
+
+def test_shapes():
+    for shape in ([], [0], [1], [0, 3], [2, 3, 4], [100003]):
+        x = mine(shape)
+        same(hvd.allreduce(x, op=hvd.Sum), combined(everybody(shape), hvd.Sum))
+        hvd.allreduce_(x, op=hvd.Sum)
+        same(x, combined(everybody(shape), hvd.Sum))
+
+
+def test_scales():
+    x = mine([10])
+    want = combined(everybody([10]), hvd.Sum)
+    same(hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0), want * 2)
+    same(hvd.allreduce(x, op=hvd.Sum, postscale_factor=0.5), want / 2)
+    with raises(ValueError):
+        hvd.allreduce(x, prescale_factor=0.0)
+
+
+def test_average_argument():
+    x = mine([4])
+    same(hvd.allreduce(x, average=False), combined(everybody([4]), hvd.Sum))
+    with raises(ValueError):
+        hvd.allreduce(x, average=True, op=hvd.Sum)
+
+
+def test_not_contiguous():
+    x = mine([4, 6]).t()
+    same(hvd.allreduce(x, op=hvd.Sum), combined(everybody([4, 6]), hvd.Sum).t())
+    same(hvd.broadcast(x, 0), mine([4, 6], rank=0).t())
+    for call in (lambda: hvd.allreduce_(x), lambda: hvd.broadcast_(x, 0)):
+        with raises(ValueError, "not contiguous", "(6, 4)"):
+            call()
+    same(x, mine([4, 6]).t())
+
+
+def test_unsupported():
+    with raises(ValueError, "complex64"):
+        hvd.allreduce(torch.zeros(3, dtype=torch.complex64))
+    if hasattr(torch, "float8_e4m3fn"):
+        with raises(ValueError, "float8"):
+            hvd.allreduce(torch.zeros(3).to(torch.float8_e4m3fn))
+    with raises(ValueError, "meta"):
+        hvd.allreduce(torch.zeros(3, device="meta"))
+    with raises(ValueError, "sparse"):
+        hvd.allreduce(torch.eye(3).to_sparse())
+    with raises(NotImplementedError):
+        hvd.join()
+
+
+def test_async_many():
+    """More operations under way than anybody can count, waited for in another order."""
+    tensors = [mine([i + 1], base=i) for i in range(200)]
+    handles = [hvd.allreduce_async(t, op=hvd.Sum, name=f"many.{i}") for i, t in enumerate(tensors)]
+    for i in reversed(range(200)):
+        same(hvd.synchronize(handles[i]), combined(everybody([i + 1], base=i), hvd.Sum))
+    with raises(ValueError):
+        hvd.synchronize(handles[0])
+
+
+def test_dropped_tensors():
+    """A handle keeps its tensors alive."""
+    handles = [hvd.allreduce_async(mine([50000], base=i), op=hvd.Sum) for i in range(20)]
+    litter = [torch.full([50000], -1.0) for _ in range(40)]
+    for i, handle in enumerate(handles):
+        same(hvd.synchronize(handle), combined(everybody([50000], base=i), hvd.Sum))
+    del litter
+
+
+def test_overwrite_after_return():
+    """Inputs and outputs are the program's again the moment a call returns, on the fastest rank too."""
+    for elements in (1, 1000, 100000, 1000000):
+        want = combined(everybody([elements]), hvd.Sum)
+        for i in range(10):
+            x = mine([elements])
+            y = hvd.allreduce(x, op=hvd.Sum, name="overwritten")
+            x.fill_(-1e9)
+            same(y, want)
+            y.fill_(1e9)
+            z = mine([elements])
+            hvd.allreduce_(z, op=hvd.Sum, name="overwritten in place")
+            same(z, want)
+            z.fill_(-7e8)
+
+
+def test_poll():
+    handle = hvd.allreduce_async(torch.ones(3), op=hvd.Sum)
+    while not hvd.poll(handle):
+        pass
+    same(hvd.synchronize(handle), torch.full([3], float(hvd.size())))
+    with raises(ValueError):
+        hvd.poll(handle)
+
+
+def test_grouped():
+    shapes = [[3], [2, 2], [1000], [], [0]]
+    tensors = [mine(s, base=i) for i, s in enumerate(shapes)]
+    wants = [combined(everybody(s, base=i), hvd.Sum) for i, s in enumerate(shapes)]
+    for got, want in zip(hvd.grouped_allreduce(tensors, op=hvd.Sum, name="grouped"), wants):
+        same(got, want)
+    handle = hvd.grouped_allreduce_async_(tensors, op=hvd.Sum)
+    for got, tensor, want in zip(hvd.synchronize(handle), tensors, wants):
+        assert got is tensor
+        same(got, want)
+    assert hvd.grouped_allreduce([]) == []
+    rows = [mine([hvd.rank() + 1, 2]), mine([2], torch.int64)]
+    first, second = hvd.grouped_allgather(rows)
+    same(first, torch.cat([mine([r + 1, 2], rank=r) for r in range(hvd.size())]))
+    same(second, torch.cat(everybody([2], torch.int64)))
+
+
+def test_compression():
+    x = mine([100])
+    want = combined(everybody([100]), hvd.Average)
+    for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
+        got = hvd.allreduce(x, compression=compression)
+        assert got.dtype == torch.float32
+        assert torch.allclose(got.double(), want, atol=0.05), got
+    y = mine([4], torch.int32)
+    assert hvd.allreduce(y, compression=hvd.Compression.fp16, op=hvd.Sum).dtype == torch.int32
+
+
+def test_allgather():
+    for dtype in DTYPES + [torch.bool]:
+        x = mine([hvd.rank() % 3, 4], dtype)  # rank 0 and others have no rows
+        want = torch.cat([mine([r % 3, 4], dtype, r) for r in range(hvd.size())])
+        got = hvd.allgather(x, name=f"gather.{dtype}")
+        assert got.dtype == dtype
+        same(got, want)
+    same(hvd.allgather(torch.tensor(float(hvd.rank()))), torch.arange(float(hvd.size())))
+    same(hvd.synchronize(hvd.allgather_async(mine([3]))), torch.cat(everybody([3])))
+
+
+def test_broadcast():
+    for dtype in DTYPES + [torch.bool]:
+        for root in range(hvd.size()):
+            x = mine([3, 5], dtype)
+            same(hvd.broadcast(x, root), mine([3, 5], dtype, root))
+            same(x, mine([3, 5], dtype))
+            hvd.broadcast_(x, root)
+            same(x, mine([3, 5], dtype, root))
+    with raises(hvd.HvdError):
+        hvd.broadcast(torch.zeros(1), hvd.size())
+
+
+def test_alltoall():
+    n, me = hvd.size(), hvd.rank()
+    x = torch.cat([torch.full([2], 10.0 * me + r) for r in range(n)])
+    want = torch.cat([torch.full([2], 10.0 * r + me) for r in range(n)])
+    same(hvd.alltoall(x), want)
+    splits = [(me + r) % 3 for r in range(n)]  # rows to r; some are 0
+    x = torch.cat([torch.full([c, 2], 10.0 * me + r) for r, c in enumerate(splits)])
+    got, rows = hvd.alltoall(x, splits=torch.tensor(splits))
+    assert rows.tolist() == [(me + r) % 3 for r in range(n)]
+    same(got, torch.cat([torch.full([(me + r) % 3, 2], 10.0 * r + me) for r in range(n)]))
+    with raises(hvd.HvdError):
+        hvd.alltoall(torch.zeros(3), splits=[5] * n)
+
+
+def test_reducescatter():
+    n, me = hvd.size(), hvd.rank()
+    for rows in (0, 1, n, n + 1, 7):
+        counts = [rows // n + (r < rows % n) for r in range(n)]
+        start = sum(counts[:me])
+        for op in (hvd.Sum, hvd.Average):
+            got = hvd.reducescatter(mine([rows, 3]), op=op)
+            want = combined(everybody([rows, 3]), op)[start : start + counts[me]]
+            assert got.shape == want.shape and torch.allclose(got.double(), want, rtol=1e-6)
+    a, b = hvd.grouped_reducescatter([mine([n, 2]), mine([2 * n])], op=hvd.Sum)
+    same(a, combined(everybody([n, 2]), hvd.Sum)[me : me + 1])
+    same(b, combined(everybody([2 * n]), hvd.Sum)[2 * me : 2 * me + 2])
+    with raises(ValueError):
+        hvd.reducescatter(torch.tensor(1.0))
+
+
+def test_sparse():
+    me, n = hvd.rank(), hvd.size()
+    x = torch.sparse_coo_tensor([[me, n]], [[1.0, 2.0], [3.0, 4.0]], [n + 1, 2])
+    want = torch.zeros(n + 1, 2)
+    for r in range(n):
+        want += torch.sparse_coo_tensor([[r, n]], [[1.0, 2.0], [3.0, 4.0]], [n + 1, 2]).to_dense()
+    same(hvd.synchronize(hvd.sparse_allreduce_async(x, "sparse", hvd.Sum)).to_dense(), want)
+    got = hvd.sparse_allreduce_async(x, "sparse")().to_dense()
+    assert torch.allclose(got, want / n)
+
+
+def test_objects():
+    obj = {"rank": hvd.rank(), "list": [1, "two", 3.0], "tensor": torch.tensor([1.5])}
+    for root in range(hvd.size()):
+        got = hvd.broadcast_object(obj if hvd.rank() == root else None, root, name="object")
+        assert got["rank"] == root and got["tensor"].item() == 1.5
+    got = hvd.allgather_object("x" * (hvd.rank() * 1000))
+    assert [len(s) for s in got] == [r * 1000 for r in range(hvd.size())]
+
+
+def test_buffers():
+    import array
+
+    import numpy
+
+    import hvd as plain
+
+    n, me = hvd.size(), hvd.rank()
+    got = plain.allreduce(numpy.full([2, 3], me + 1.0), op=plain.Sum)
+    assert isinstance(got, numpy.ndarray) and (got == n * (n + 1) / 2).all()
+    a = array.array("i", [me, 1])
+    plain.allreduce_(a, op=plain.Sum)
+    assert a.tolist() == [n * (n - 1) // 2, n]
+    assert plain.broadcast_(bytearray([me]), n - 1) == bytearray([n - 1])
+    assert plain.allgather(array.array("q", [me] * me)).tolist() == [r for r in range(n) for _ in range(r)]
+    assert plain.allgather(numpy.full([1, 2], me, dtype="f4")).shape == (n, 2)
+    assert bytes(plain.allreduce(b"\1\2", op=plain.Max)) == b"\1\2"
+    plain.barrier()
+    with raises(ValueError, "contiguous"):
+        plain.allreduce(numpy.zeros([4, 4])[:, 1])
+    with raises(ValueError, "not supported"):
+        plain.allreduce(numpy.zeros(3, dtype=complex))
+    with raises(ValueError, "read-only"):
+        plain.allreduce_(b"1")
+
+
+def test_mismatch():
+    """Every rank gets the error, by the tensor's name and with what the ranks asked for."""
+    if hvd.size() == 1:
+        return
+    last = hvd.rank() == hvd.size() - 1
+    with raises(hvd.HvdError, "shape.tensor", "float32"):
+        hvd.allreduce(torch.zeros(5 if last else 4), name="shape.tensor")
+    with raises(hvd.HvdError, "type.tensor", "float64"):
+        hvd.allreduce(torch.zeros(4, dtype=torch.float64 if last else torch.float32), name="type.tensor")
+    x = torch.ones(4)
+    with raises(hvd.HvdError, "op.tensor"):
+        hvd.allreduce_(x, name="op.tensor", op=hvd.Max if last else hvd.Sum)
+    same(x, torch.ones(4))
+    with raises(hvd.HvdError, "root.tensor"):
+        hvd.broadcast(torch.zeros(2), 1 if last else 0, name="root.tensor")
+    same(hvd.allreduce(torch.ones(4), op=hvd.Sum, name="shape.tensor"), torch.full([4], float(hvd.size())))
+
+
+def test_duplicate_name():
+    """A second operation of a name that is still under way is refused."""
+    if hvd.rank() == 0:
+        hvd.barrier()  # the others come here only after they have tried
+        first = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name="twice")
+    else:
+        first = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name="twice")
+        with raises(hvd.HvdError, "twice"):
+            hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name="twice")
+        hvd.barrier()
+    same(hvd.synchronize(first), torch.full([3], float(hvd.size())))
+
+
+def test_threads():
+    """Any thread may submit and wait."""
+    import threading
+
+    failures = []
+
+    def work(number):
+        try:
+            for i in range(20):
+                got = hvd.allreduce(mine([100], base=number), op=hvd.Sum, name=f"thread.{number}")
+                same(got, combined(everybody([100], base=number), hvd.Sum))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=[i]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures, failures
+
+
+def test_barrier():
+    hvd.barrier()

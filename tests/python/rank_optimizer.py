@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer: training on N ranks is training of one process on all of the data."""
+import warnings
+
+import torch
+from harness import raises
+
+import hvd.torch as hvd
+
+BATCH = 4  # a rank
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 5), torch.nn.Tanh()
+        )
+        self.last = torch.nn.Linear(5, 2)
+        self.scale = torch.nn.Parameter(torch.tensor(1.5))  # no dimensions
+
+    def forward(self, x):
+        return self.last(self.layers(x)) * self.scale
+
+
+def data(step, rank=None):
+    """What a rank sees in a step; rank None: what all see, in the order of the ranks."""
+    ranks = range(hvd.size()) if rank is None else [rank]
+    parts = []
+    for r in ranks:
+        g = torch.Generator().manual_seed(1000 * step + r)
+        parts.append(torch.randn(BATCH, 7, generator=g))
+    both = torch.cat(parts)
+    return both[:, :6], both[:, 6:].expand(-1, 2)
+
+
+def loss_of(model, xy):
+    return torch.nn.functional.mse_loss(model(xy[0]), xy[1])
+
+
+def make(kind):
+    return {
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    }[kind]
+
+
+def compare(ours, single, tolerance=1e-5):
+    for (name, a), b in zip(ours.named_parameters(), single.parameters()):
+        assert torch.allclose(a, b, atol=tolerance, rtol=tolerance), f"{name}: {(a - b).abs().max()}"
+    for name, a in ours.named_parameters():
+        assert len({v.tobytes() for v in hvd.allgather_object(a.detach().numpy())}) == 1, name
+
+
+def train(kind="sgd", steps=5, tolerance=1e-5, **options):
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(
+        make(kind)(ours.parameters()), named_parameters=ours.named_parameters(), **options
+    )
+    reference = make(kind)(single.parameters())
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(ours, data(step, hvd.rank())).backward()
+        optimizer.step()
+        reference.zero_grad()
+        loss_of(single, data(step)).backward()
+        reference.step()
+    compare(ours, single, tolerance)
+    return ours, optimizer
+
+
+def test_gradients():
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(ours.parameters()), ours.named_parameters())
+    loss_of(ours, data(0, hvd.rank())).backward()
+    optimizer.synchronize()
+    loss_of(single, data(0)).backward()
+    for (name, a), b in zip(ours.named_parameters(), single.parameters()):
+        assert torch.allclose(a.grad, b.grad, atol=1e-6), name
+
+
+def test_overlap():
+    """Gradients of the last layers are on their way while backward is at the first ones."""
+    model = Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(model.parameters()), model.named_parameters())
+    seen = []
+    first = model.layers(data(0, hvd.rank())[0])
+    first.register_hook(lambda _: seen.append({g.name for g in optimizer._hvd_flight}))
+    torch.nn.functional.mse_loss(model.last(first) * model.scale, data(0, hvd.rank())[1]).backward()
+    assert seen == [{"allreduce.scale", "allreduce.last.weight", "allreduce.last.bias"}], seen
+    optimizer.step()
+
+
+def test_sgd():
+    train("sgd", steps=20)
+
+
+def test_adam():
+    train("adam", tolerance=1e-4)
+
+
+def test_class():
+    _, optimizer = train("adam", steps=1, tolerance=1e-4)
+    assert isinstance(optimizer, torch.optim.Adam) and type(optimizer).__name__ == "Adam"
+    assert len(optimizer.state_dict()["state"]) == 7
+
+
+def test_predivide():
+    train(gradient_predivide_factor=2.0)
+    with raises(ValueError, "Average"):
+        train(gradient_predivide_factor=2.0, op=hvd.Sum)
+
+
+def test_groups():
+    train(groups=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train(num_groups=100)
+    model = Net()
+    optimizer = hvd.DistributedOptimizer(
+        make("sgd")(model.parameters()), model.named_parameters(), groups=[list(model.last.parameters())]
+    )
+    loss_of(model, data(0, hvd.rank())).backward()
+    optimizer.step()
+    twice = [[model.scale], [model.scale]]
+    with raises(ValueError, "more than one group"):
+        hvd.DistributedOptimizer(make("sgd")(model.parameters()), model.named_parameters(), groups=twice)
+
+
+def test_compression():
+    train(compression=hvd.Compression.fp16, tolerance=0.02)
+    train(compression=hvd.Compression.bf16, tolerance=0.1)
+    train(compression=hvd.Compression.fp16, groups=2, tolerance=0.02)
+
+
+def test_sum():
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(
+        make("sgd")(ours.parameters()), ours.named_parameters(), op=hvd.Sum
+    )
+    loss_of(ours, data(0, hvd.rank())).backward()
+    optimizer.synchronize()
+    (loss_of(single, data(0)) * hvd.size()).backward()
+    for a, b in zip(ours.parameters(), single.parameters()):
+        assert torch.allclose(a.grad, b.grad, atol=1e-5)
+
+
+def test_backward_passes_per_step():
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(
+        make("sgd")(ours.parameters()), ours.named_parameters(), backward_passes_per_step=2
+    )
+    reference = make("sgd")(single.parameters())
+    for step in range(3):
+        for model, opt, rank in ((ours, optimizer, hvd.rank()), (single, reference, None)):
+            opt.zero_grad()
+            for half in range(2):
+                (loss_of(model, data(2 * step + half, rank)) / 2).backward()
+            opt.step()
+    compare(ours, single)
+    optimizer.zero_grad()
+    for half in range(2):
+        loss_of(ours, data(half, hvd.rank())).backward()
+    with raises(RuntimeError, "backward_passes_per_step"):
+        loss_of(ours, data(0, hvd.rank())).backward()
+    optimizer.synchronize()
+    optimizer.set_backward_passes_per_step(1)
+    optimizer.zero_grad()
+    loss_of(ours, data(0, hvd.rank())).backward()
+    assert optimizer._hvd_flight
+    optimizer.step()
+
+
+def test_unused_parameters():
+    """Ranks that did not use a layer take part with zeros, and nobody waits for ever."""
+    ours = Net()
+    spare = torch.nn.Linear(3, 3)
+    params = [("net." + n, p) for n, p in ours.named_parameters()]
+    params += [("spare." + n, p) for n, p in spare.named_parameters()]
+    optimizer = hvd.DistributedOptimizer(make("sgd")([p for _, p in params]), params)
+    loss = loss_of(ours, data(0, hvd.rank()))
+    if hvd.rank() == 0:
+        loss = loss + spare(torch.ones(1, 3)).sum()
+    loss.backward()
+    optimizer.synchronize()
+    assert torch.allclose(spare.bias.grad, torch.full([3], 1.0 / hvd.size()))
+
+
+def test_zero_grad_in_flight():
+    model = Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(model.parameters()), model.named_parameters())
+    loss_of(model, data(0, hvd.rank())).backward()
+    with raises(RuntimeError, "between backward() and step()"):
+        optimizer.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    assert model.scale.grad is None
+    loss_of(model, data(0, hvd.rank())).backward()
+    model.zero_grad(set_to_none=True)
+    with raises(RuntimeError, "was replaced"):
+        optimizer.step()
+
+
+def test_clip():
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(ours.parameters()), ours.named_parameters())
+    reference = make("sgd")(single.parameters())
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(ours, data(step, hvd.rank())).backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(ours.parameters(), 0.1)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+        reference.zero_grad()
+        loss_of(single, data(step)).backward()
+        torch.nn.utils.clip_grad_norm_(single.parameters(), 0.1)
+        reference.step()
+    compare(ours, single)
+
+
+def test_closure_and_scheduler():
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(ours.parameters()), ours.named_parameters())
+    reference = make("sgd")(single.parameters())
+    schedules = [torch.optim.lr_scheduler.StepLR(o, 1, 0.5) for o in (optimizer, reference)]
+    for step in range(3):
+        for model, opt, rank in ((ours, optimizer, hvd.rank()), (single, reference, None)):
+
+            def closure(model=model, opt=opt, rank=rank, step=step):
+                opt.zero_grad()
+                loss = loss_of(model, data(step, rank))
+                loss.backward()
+                return loss
+
+            assert torch.is_tensor(opt.step(closure))
+        for schedule in schedules:
+            schedule.step()
+    assert optimizer.param_groups[0]["lr"] == reference.param_groups[0]["lr"] == 0.0125
+    compare(ours, single)
+
+
+def test_sparse():
+    def embedding():
+        torch.manual_seed(4)
+        return torch.nn.Embedding(10, 3, sparse=True)
+
+    for dense in (False, True):
+        ours, single = embedding(), embedding()
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(ours.parameters(), lr=0.1), ours.named_parameters(), sparse_as_dense=dense
+        )
+        reference = torch.optim.SGD(single.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            used = [[r, step, 9] if r or step != 1 else [] for r in range(hvd.size())]
+            mine = used[hvd.rank()]
+            if mine:  # rank 0 uses nothing in step 1
+                ours(torch.tensor(mine)).sum().backward()
+            optimizer.step()
+            reference.zero_grad()
+            rows = [i for part in used for i in part]
+            if rows:
+                (single(torch.tensor(rows)).sum() / hvd.size()).backward()
+                reference.step()
+        compare(ours, single)
+
+
+def test_not_contiguous_gradient():
+    torch.manual_seed(5)
+    conv = torch.nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(conv.parameters(), lr=0.1), conv.named_parameters()
+    )
+    x = torch.randn(2, 2, 5, 5).to(memory_format=torch.channels_last)
+    conv(x * (hvd.rank() + 1)).sum().backward()
+    optimizer.synchronize()
+    weight = conv.weight.detach().clone().requires_grad_()
+    torch.nn.functional.conv2d(x * (hvd.size() + 1) / 2, weight).sum().backward()
+    assert torch.allclose(conv.weight.grad, weight.grad, rtol=1e-4, atol=1e-4)
+    optimizer.step()
+
+
+def test_names():
+    model = Net()
+    params = list(model.parameters())
+    with raises(ValueError, "have no name"):
+        hvd.DistributedOptimizer(make("sgd")(params), [("one", params[0])])
+    with raises(ValueError, "not unique: x"):
+        hvd.DistributedOptimizer(make("sgd")(params), [("x", p) for p in params])
+    with raises(ValueError, "pairs"):
+        hvd.DistributedOptimizer(make("sgd")(params), params)
+    hvd.DistributedOptimizer(make("sgd")(params))
+
+
+def test_add_param_group():
+    model = Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(model.last.parameters()))
+    optimizer.add_param_group({"params": list(model.layers.parameters()), "lr": 0.01})
+    loss_of(model, data(0, hvd.rank())).backward()
+    optimizer.synchronize()
+    grads = hvd.allgather_object(model.layers[0].weight.grad.numpy().tobytes())
+    assert len(set(grads)) == 1
+
+
+def test_mismatch_in_training():
+    """Another model on one rank: every rank's step() says which gradient."""
+    if hvd.size() == 1:
+        return
+    width = 5 if hvd.rank() == 0 else 4
+    model = torch.nn.Linear(3, width)
+    optimizer = hvd.DistributedOptimizer(make("sgd")(model.parameters()), model.named_parameters())
+    model(torch.ones(2, 3)).sum().backward()
+    with raises(hvd.HvdError, "allreduce."):
+        optimizer.step()
+
+
+def test_broadcast_parameters():
+    torch.manual_seed(100 + hvd.rank())
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    root = hvd.size() - 1
+    if hvd.rank() == root:
+        model(torch.randn(5, 3))
+    hvd.broadcast_parameters(model.state_dict(), root_rank=root)
+    hvd.broadcast_parameters(model.named_parameters(), root_rank=root)
+    states = hvd.allgather_object({k: v.numpy().tobytes() for k, v in model.state_dict().items()})
+    assert all(s == states[0] for s in states)
+    assert model[1].num_batches_tracked == 1
+    slanted = torch.full([3, 2], float(hvd.rank())).t()
+    hvd.broadcast_parameters([("slanted", slanted)], root_rank=root)
+    assert (slanted == root).all()
+    with raises(ValueError, "not a tensor"):
+        hvd.broadcast_parameters({"x": 3}, 0)
+
+
+def test_broadcast_optimizer_state():
+    for kind in ("sgd", "adam"):
+        model = Net()
+        optimizer = make(kind)(model.parameters())
+        if hvd.rank() == 0:  # the others have no state at all
+            for step in range(3):
+                optimizer.zero_grad()
+                loss_of(model, data(step, 0)).backward()
+                optimizer.step()
+            optimizer.param_groups[0]["lr"] = 0.0625
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        assert optimizer.param_groups[0]["lr"] == 0.0625
+        wrapped = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        wrapped.zero_grad()
+        loss_of(model, data(3, hvd.rank())).backward()
+        wrapped.step()
+        hvd.broadcast_optimizer_state(wrapped, root_rank=0)
+        found = [v for s in wrapped.state.values() for v in s.values() if torch.is_tensor(v)]
+        state = torch.cat([v.flatten() for v in found])
+        values = hvd.allgather_object(state.numpy().tobytes())
+        assert len(set(values)) == 1 and state.numel() > 100
+        weights = hvd.allgather_object(model.last.weight.detach().numpy().tobytes())
+        assert len(set(weights)) == 1

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: make test runs all of them; the others are parts of it.
+#
+# HVD_FUZZ_SECONDS=n   for each fuzzer (10; 60 with HVD_TEST_STRICT=1)
+# HVD_TEST_STRICT=1    a skip that tests/SKIPS does not name is a failure
+# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (120)
+
+HVD_FUZZ_SECONDS ?= $(if $(filter 1,$(HVD_TEST_STRICT)),60,10)
+JOBS             ?= $(shell nproc 2>/dev/null || echo 2)
+RUN              := PY=$(PY) tests/run.sh $(BUILD)
+SUB              := $(MAKE) --no-print-directory
+
+E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh))
+PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py))
+# The clean container is a check of its own: it downloads a distribution (make test-clean).
+E2E_TESTS    := $(filter-out tests/e2e/test_clean%,$(E2E_TESTS))
+
+# ---- sanitizers: the same tests in builds of their own --------------------------------------
+ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS))
+# TSan sees the threads of one process: what has them is the engine. The tests of collectives alone
+# share memory between processes, one thread each.
+TSAN_SRCS  := $(filter tests/unit/engine/%,$(UNIT_SRCS)) \
+              $(filter-out tests/multi/test_coll%,$(MULTI_SRCS))
+TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
+SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
+              UBSAN_OPTIONS=print_stacktrace=1 \
+              TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=tests/tsan.supp
+
+STEP_ASAN  := asan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address tests-bin
+STEP_TSAN  := tsan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
+STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 all tests-bin
+STEP_FUZZ  := fuzz=$(SUB) fuzz BUILD=$(BUILD) HVD_FUZZ_SECONDS=$(HVD_FUZZ_SECONDS)
+STEP_LINT  := lint=$(SUB) lint BUILD=$(BUILD)
+
+tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
+
+test: deps  ## every test there is
+	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
+	$(Q)$(SUB) BUILD=$(BUILD) test-all
+
+test-all:
+	$(Q)$(SAN_ENV) $(RUN) $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) \
+	    '$(STEP_LINT)' '$(STEP_CLANG)' '$(STEP_ASAN)' $(ASAN_TESTS) '$(STEP_TSAN)' $(TSAN_TESTS) \
+	    '$(STEP_FUZZ)'
+
+test-unit: all tests-bin  ## unit and multi-rank tests of this build
+	$(Q)$(RUN) $(UNIT_BINS) $(MULTI_BINS)
+
+test-e2e: all  ## Python, launchers, whole programs
+	$(Q)$(RUN) $(PYTHON_TESTS) $(E2E_TESTS)
+
+test-asan:  ## unit and multi-rank tests with ASan and UBSan
+	$(Q)$(SAN_ENV) $(RUN) '$(STEP_ASAN)' $(ASAN_TESTS)
+
+test-tsan:  ## engine and multi-rank tests with TSan
+	$(Q)$(SAN_ENV) $(RUN) '$(STEP_TSAN)' $(TSAN_TESTS)
+
+test-clean:  ## the README's commands in a bare Debian 12 container (podman, network; long)
+	$(Q)HVD_TEST_TIMEOUT=3600 $(RUN) $(sort $(wildcard tests/e2e/test_clean*.sh))
+
+# ---- fuzzers: clang's libFuzzer, all of core and agent instrumented --------------------------
+ifeq ($(FUZZ),1)
+FUZZ_SAN := address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS   += -fsanitize=fuzzer-no-link,$(FUZZ_SAN)
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer,$(FUZZ_SAN) $(AGENT_LIBS)
+fuzz-bin: $(FUZZ_BINS)
+-include $(wildcard $(BUILD)/tests/fuzz/*.d)
+.PHONY: fuzz-bin
+endif
+
+FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,%,$(FUZZ_SRCS))
+
+fuzz:  ## each fuzzer for HVD_FUZZ_SECONDS, two at a time
+	$(Q)CFLAGS='-O1 -g' $(SUB) -j$(JOBS) BUILD=$(BUILD)/fuzzing CC=clang SAN= FUZZ=1 fuzz-bin
+	$(Q)printf '%s\n' $(FUZZERS) | xargs -P $(JOBS) -I{} tests/fuzz/run.sh $(BUILD)/fuzzing {} $(HVD_FUZZ_SECONDS)
+
+.PHONY: test test-all test-unit test-e2e test-asan test-tsan test-clean tests-tsan fuzz
+
+# ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
+PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/programs/*.c)))
+$(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
+tests-bin test-e2e: $(PROGRAM_BINS)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The queue before an output: whoever paused because it was full hears when it is so no longer,
+ * however it came to be drained.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/sink.h"
+
+struct fixture {
+    struct loop loop;
+    struct sink sink;
+    int in; /* the reader's end */
+    int drained;
+    char *data; /* more than makes it full */
+};
+
+#define MUCH (SINK_FULL + (256u << 10))
+
+static void on_drained(void *arg)
+{
+    struct fixture *f = arg;
+    f->drained++;
+}
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    int ends[2];
+    f = (struct fixture){.data = calloc(1, MUCH)};
+    if (!f.data || pipe2(ends, O_CLOEXEC) < 0 || loop_init(&f.loop) < 0)
+        return -1;
+    f.in = ends[0];
+    sink_init(&f.sink, &f.loop, ends[1], on_drained, &f);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    int fd = f->sink.fd;
+    sink_fini(&f->sink);
+    close(fd);
+    if (f->in >= 0)
+        close(f->in);
+    loop_fini(&f->loop);
+    free(f->data);
+    return 0;
+}
+
+/* Takes n bytes out of the pipe, which holds less. */
+static void take(struct fixture *f, size_t n)
+{
+    char *room = malloc(n);
+    assert_non_null(room);
+    assert_true(read(f->in, room, n) > 0);
+    free(room);
+}
+
+static void test_drained_by_the_loop(void **state)
+{
+    struct fixture *f = *state;
+    sink_write(&f->sink, f->data, MUCH);
+    assert_true(sink_full(&f->sink));
+    for (int i = 0; i < 1000 && sink_pending(&f->sink) > 0; i++) {
+        take(f, 65536);
+        assert_int_equal(loop_once(&f->loop, 1000), 0);
+    }
+    assert_int_equal(f->drained, 1);
+}
+
+/* A write that finds room for more than it brings: output of two ranks hung on this. */
+static void test_drained_by_a_write(void **state)
+{
+    struct fixture *f = *state;
+    sink_write(&f->sink, f->data, MUCH);
+    for (int i = 0; i < 1000 && sink_full(&f->sink); i++) {
+        assert_int_equal(f->drained, 0);
+        take(f, 65536);
+        sink_write(&f->sink, f->data, 1);
+    }
+    assert_false(sink_full(&f->sink));
+    assert_int_equal(f->drained, 1);
+}
+
+static void test_nobody_reads(void **state)
+{
+    struct fixture *f = *state;
+    sink_write(&f->sink, f->data, MUCH);
+    close(f->in);
+    f->in = -1;
+    assert_int_equal(loop_once(&f->loop, 1000), 0);
+    assert_int_equal(sink_pending(&f->sink), 0);
+    assert_int_equal(f->drained, 1);
+}
+
+static void test_never_full(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 10; i++) {
+        sink_write(&f->sink, f->data, 1000);
+        take(f, 1000);
+    }
+    assert_int_equal(f->drained, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_drained_by_the_loop, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_drained_by_a_write, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_reads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_never_full, setup, teardown),
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl: frames over a socket pair: sizes, descriptors, pieces, queues, nonsense.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/ctl.h"
+
+struct pair {
+    int fd[2];
+    struct ctl a, b;
+};
+
+static void pair_init(struct pair *p)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p->fd), 0);
+    ctl_init(&p->a, p->fd[0]);
+    ctl_init(&p->b, p->fd[1]);
+}
+
+static void pair_fini(struct pair *p)
+{
+    ctl_fini(&p->a);
+    ctl_fini(&p->b);
+    close(p->fd[0]);
+    close(p->fd[1]);
+}
+
+static int open_fds(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void test_sizes(void **state)
+{
+    static const size_t sizes[] = {0, 1, 100, 70000, 3000000};
+    struct pair p;
+    struct ctl_frame f;
+    pair_init(&p);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct buf body = {0};
+        for (size_t k = 0; k < sizes[i]; k++)
+            buf_put_u8(&body, (uint8_t)(k * 5 + i));
+        assert_int_equal(ctl_send(&p.a, CTL_PROGRESS, &body, NULL, 0), 0);
+        int rc;
+        while ((rc = ctl_recv(&p.b, &f)) == 1)
+            assert_true(ctl_flush(&p.a) >= 0);
+        assert_int_equal(rc, 0);
+        assert_int_equal(f.type, CTL_PROGRESS);
+        assert_int_equal(f.len, sizes[i]);
+        assert_int_equal(f.nfds, 0);
+        assert_memory_equal(f.body, body.data ? body.data : (uint8_t *)"", f.len);
+        buf_fini(&body);
+    }
+    assert_int_equal(ctl_flush(&p.a), 0);
+    assert_int_equal(ctl_recv(&p.b, &f), 1);
+    pair_fini(&p);
+}
+
+static void test_no_body(void **state)
+{
+    struct pair p;
+    struct ctl_frame f;
+    pair_init(&p);
+    assert_int_equal(ctl_send(&p.a, CTL_BYE, NULL, NULL, 0), 0);
+    assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(1000)), 0);
+    assert_int_equal(f.type, CTL_BYE);
+    assert_int_equal(f.len, 0);
+    assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(20)), -ETIMEDOUT);
+    pair_fini(&p);
+}
+
+static void test_descriptors(void **state)
+{
+    struct pair p;
+    struct ctl_frame f;
+    struct buf body = {0};
+    int before = open_fds(), pipes[2];
+    pair_init(&p);
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    buf_put_u32(&body, 77);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(ctl_send(&p.a, CTL_PROGRESS, &body, NULL, 0), 0);
+        assert_int_equal(ctl_send(&p.a, CTL_SHARE, &body, pipes, 2), 0);
+    }
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(1000)), 0);
+        assert_int_equal(f.nfds, 0);
+        assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(1000)), 0);
+        assert_int_equal(f.type, CTL_SHARE);
+        assert_int_equal(f.nfds, 2);
+        assert_int_equal(fcntl(f.fds[0], F_GETFD), FD_CLOEXEC);
+        char c = (char)('a' + round), got;
+        assert_int_equal(write(f.fds[1], &c, 1), 1);
+        assert_int_equal(read(pipes[0], &got, 1), 1);
+        assert_int_equal(got, c);
+        close(f.fds[0]);
+        close(f.fds[1]);
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+    buf_fini(&body);
+    pair_fini(&p);
+    assert_int_equal(open_fds(), before);
+}
+
+/* Descriptors of a frame that is never finished are closed. */
+static void test_descriptors_dropped(void **state)
+{
+    struct pair p;
+    struct ctl_frame f;
+    const uint8_t half[] = {9, 0, 0, 0, CTL_SHARE, 0, 1, 0, 'x'};
+    int before = open_fds(), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    pair_init(&p);
+    assert_int_equal(fd_send(p.fd[0], half, sizeof(half), &null, 1), sizeof(half));
+    assert_int_equal(ctl_recv(&p.b, &f), 1);
+    shutdown(p.fd[0], SHUT_WR);
+    assert_int_equal(ctl_recv(&p.b, &f), -ECONNRESET);
+    close(null);
+    pair_fini(&p);
+    assert_int_equal(open_fds(), before);
+}
+
+/* Between two frames another struct ctl may go on. */
+static void test_hand_over(void **state)
+{
+    struct pair p;
+    struct ctl_frame f;
+    struct ctl second;
+    struct buf body = {0};
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    pair_init(&p);
+    buf_put_str(&body, "one");
+    assert_int_equal(ctl_send(&p.a, CTL_ROSTER, &body, NULL, 0), 0);
+    assert_int_equal(ctl_send(&p.a, CTL_SHARE, &body, &null, 1), 0);
+    assert_int_equal(ctl_recv(&p.b, &f), 0);
+    assert_int_equal(f.type, CTL_ROSTER);
+    ctl_fini(&p.b);
+    ctl_init(&second, p.fd[1]);
+    assert_int_equal(ctl_recv(&second, &f), 0);
+    assert_int_equal(f.type, CTL_SHARE);
+    assert_int_equal(f.nfds, 1);
+    close(f.fds[0]);
+    close(null);
+    ctl_fini(&second);
+    buf_fini(&body);
+    pair_fini(&p);
+}
+
+static void test_nonsense(void **state)
+{
+    static const uint8_t bad[][9] = {
+        {1, 0, 0, 1, CTL_HELLO, 0, 0, 0},      /* longer than CTL_BODY_MAX */
+        {1, 0, 0, 0, CTL_HELLO, 0, 9, 0},      /* more descriptors than can be */
+        {1, 0, 0, 0, CTL_HELLO, 0, 1, 0, 'x'}, /* one that did not come */
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct pair p;
+        struct ctl_frame f;
+        pair_init(&p);
+        assert_int_equal(write(p.fd[0], bad[i], 9), 9);
+        assert_int_equal(ctl_recv(&p.b, &f), -EPROTO);
+        pair_fini(&p);
+    }
+    struct pair p;
+    struct buf body = {.len = CTL_BODY_MAX + 1};
+    int fds[FD_MAX_PASSED + 1];
+    pair_init(&p);
+    assert_int_equal(ctl_send(&p.a, CTL_HELLO, &body, NULL, 0), -EMSGSIZE);
+    assert_int_equal(ctl_send(&p.a, CTL_HELLO, NULL, fds, FD_MAX_PASSED + 1), -EMSGSIZE);
+    body = (struct buf){.failed = true};
+    assert_int_equal(ctl_send(&p.a, CTL_HELLO, &body, NULL, 0), -ENOMEM);
+    pair_fini(&p);
+}
+
+static void test_queue(void **state)
+{
+    struct pair p;
+    struct ctl_frame f;
+    struct buf body = {0};
+    enum { N = 50 };
+    pair_init(&p);
+    for (int i = 0; i < 10000; i++)
+        buf_put_u8(&body, 'q');
+    for (int i = 0; i < N; i++)
+        assert_int_equal(ctl_send(&p.a, CTL_PROGRESS, &body, NULL, 0), 0);
+    assert_int_equal(ctl_flush(&p.a), 1);
+    for (int i = 0; i < N; i++) {
+        int rc;
+        while ((rc = ctl_recv(&p.b, &f)) == 1)
+            assert_true(ctl_flush(&p.a) >= 0);
+        assert_int_equal(rc, 0);
+        assert_int_equal(f.len, 10000);
+    }
+    assert_int_equal(ctl_flush(&p.a), 0);
+    /* the other end closes: what is sent says so */
+    close(p.fd[1]);
+    assert_int_equal(ctl_send(&p.a, CTL_BYE, NULL, NULL, 0), -ECONNRESET);
+    p.fd[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    buf_fini(&body);
+    pair_fini(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_no_body),
+        cmocka_unit_test(test_descriptors), cmocka_unit_test(test_descriptors_dropped),
+        cmocka_unit_test(test_hand_over),   cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_queue),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_agent: the rank's side of the agent's bootstrap; the agent is the other end of a socketpair
+ * in this process, with the frames of base/ctl.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/ctl.h"
+#include "core/boot/agent.h"
+
+struct fixture {
+    int fds[2]; /* the rank's, the agent's */
+    struct ctl agent;
+    struct boot boot;
+    struct err err;
+};
+
+static int setup(void **state)
+{
+    char text[16];
+    struct fixture *f = calloc(1, sizeof(*f));
+    if (!f || socketpair(AF_UNIX, SOCK_STREAM, 0, f->fds) < 0)
+        return -1;
+    ctl_init(&f->agent, f->fds[1]);
+    snprintf(text, sizeof(text), "%d", f->fds[0]);
+    setenv("HVD_AGENT_FD", text, 1);
+    setenv("HVD_RANK", "1", 1);
+    setenv("HVD_SIZE", "3", 1);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    boot_fini(&f->boot);
+    ctl_fini(&f->agent);
+    close(f->fds[0]);
+    if (f->fds[1] >= 0)
+        close(f->fds[1]);
+    free(f);
+    unsetenv("HVD_AGENT_FD");
+    unsetenv("HVD_RANK");
+    unsetenv("HVD_SIZE");
+    return 0;
+}
+
+static void put_roster(struct buf *body, uint32_t rank, uint32_t size)
+{
+    buf_put_u32(body, 5);
+    buf_put_u32(body, rank);
+    buf_put_u32(body, size);
+    for (int i = 0; i < BOOT_KEY_SIZE; i++)
+        buf_put_u8(body, (uint8_t)i);
+    for (uint32_t r = 0; r < size; r++) {
+        buf_put_u8(body, r < 2);
+        buf_put_u32(body, r + 1);
+        for (uint32_t i = 0; i <= r; i++)
+            buf_put_u8(body, (uint8_t)(r * 16 + i));
+    }
+}
+
+static int exchange(struct fixture *f)
+{
+    struct buf card = {0};
+    buf_put(&card, "card", 4);
+    int rc = boot_exchange(&f->boot, &card, deadline_in_ms(300), &f->err);
+    buf_fini(&card);
+    return rc;
+}
+
+static void test_roster(void **state)
+{
+    struct fixture *f = *state;
+    struct buf body = {0};
+    struct ctl_frame hello;
+    int pair[2];
+    put_roster(&body, 1, 3);
+    /* what is left of a former life comes first, and its descriptor is closed */
+    assert_int_equal(pipe(pair), 0);
+    assert_int_equal(ctl_send(&f->agent, CTL_SHARE, &body, &pair[1], 1), 0);
+    close(pair[1]);
+    assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &body, NULL, 0), 0);
+    assert_int_equal(ctl_send(&f->agent, CTL_SHARE, &body, NULL, 0), 0);
+
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    assert_string_equal(f->boot.ops->name, "agent");
+    assert_int_equal(f->boot.rank, 1);
+    assert_int_equal(f->boot.size, 3);
+    assert_true(f->boot.has_key);
+    assert_true(fcntl(f->fds[0], F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(exchange(f), 0);
+    assert_int_equal(f->boot.epoch, 5);
+    assert_int_equal(f->boot.key[31], 31);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(f->boot.cards[r].len, r + 1);
+        assert_int_equal(f->boot.cards[r].data[r], r * 16 + r);
+        assert_int_equal(f->boot.local[r], r < 2);
+    }
+    char byte;
+    assert_int_equal(read(pair[0], &byte, 1), 0);
+    close(pair[0]);
+
+    assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(1000)), 0);
+    assert_int_equal(hello.type, CTL_HELLO);
+    assert_int_equal(hello.len, 2 + 4 + 4);
+    assert_memory_equal(hello.body + 6, "card", 4);
+
+    /* what follows the roster is still there for the next reader of the socket */
+    struct ctl next;
+    struct ctl_frame share;
+    ctl_init(&next, f->boot.agent_fd);
+    assert_int_equal(ctl_wait(&next, &share, deadline_in_ms(1000)), 0);
+    assert_int_equal(share.type, CTL_SHARE);
+    ctl_fini(&next);
+
+    /* and the process may start again */
+    boot_fini(&f->boot);
+    assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &body, NULL, 0), 0);
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    assert_int_equal(exchange(f), 0);
+    buf_fini(&body);
+}
+
+static void test_no_roster(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    assert_int_equal(exchange(f), -ETIMEDOUT);
+    assert_non_null(strstr(f->err.msg, "not every rank has started"));
+}
+
+static void test_agent_gone(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    close(f->fds[1]);
+    f->fds[1] = -1;
+    assert_true(exchange(f) < 0);
+    assert_non_null(strstr(f->err.msg, "agent"));
+}
+
+static void test_rank_lost(void **state)
+{
+    struct fixture *f = *state;
+    struct buf body = {0};
+    buf_put_u32(&body, 2);
+    buf_put_u32(&body, (uint32_t)-9);
+    assert_int_equal(ctl_send(&f->agent, CTL_LOST, &body, NULL, 0), 0);
+    buf_fini(&body);
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    assert_int_equal(exchange(f), -ECONNRESET);
+    assert_non_null(strstr(f->err.msg, "rank 2 ended (signal 9)"));
+}
+
+/* The agent's own words say more than a number. */
+static void test_rank_lost_text(void **state)
+{
+    struct fixture *f = *state;
+    struct buf body = {0};
+    buf_put_u32(&body, 2);
+    buf_put_u32(&body, 3);
+    buf_put(&body, "rank 2 on h1 (pid 7) exited with code 3", 39);
+    assert_int_equal(ctl_send(&f->agent, CTL_LOST, &body, NULL, 0), 0);
+    buf_fini(&body);
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    assert_int_equal(exchange(f), -ECONNRESET);
+    assert_non_null(strstr(f->err.msg, "started: rank 2 on h1 (pid 7) exited with code 3"));
+}
+
+/* Every roster that is cut short, and one with a byte too many. */
+static void test_broken_rosters(void **state)
+{
+    struct fixture *f = *state;
+    struct buf body = {0};
+    put_roster(&body, 1, 3);
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    for (size_t n = 0; n < body.len; n++)
+        assert_int_equal(boot_agent_roster(&f->boot, body.data, n, &f->err), -EPROTO);
+    buf_put_u8(&body, 0);
+    assert_int_equal(boot_agent_roster(&f->boot, body.data, body.len, &f->err), -EPROTO);
+    buf_reset(&body);
+    put_roster(&body, 3, 3);
+    assert_int_equal(boot_agent_roster(&f->boot, body.data, body.len, &f->err), -EPROTO);
+    buf_fini(&body);
+}
+
+static void test_not_a_socket(void **state)
+{
+    struct fixture *f = *state;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char text[16];
+    snprintf(text, sizeof(text), "%d", null);
+    setenv("HVD_AGENT_FD", text, 1);
+    int rc = boot_open(&f->boot, &f->err);
+    assert_int_equal(rc, -EBADF);
+    close(null);
+    assert_non_null(strstr(f->err.msg, "is not the agent"));
+    setenv("HVD_AGENT_FD", "x", 1);
+    assert_int_equal(boot_open(&f->boot, &f->err), -EINVAL);
+}
+
+static void test_after_fork(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    int fd = f->boot.agent_fd;
+    boot_after_fork(&f->boot);
+    assert_int_equal(f->boot.agent_fd, -1);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+}
+
+int main(void)
+{
+    alarm(60);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_roster, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_roster, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_agent_gone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rank_lost, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rank_lost_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_broken_rosters, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_not_a_socket, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_after_fork, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

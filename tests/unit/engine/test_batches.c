@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batches: what a thaw does to batches that were handed out.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/engine/engine.h"
+
+static struct slot slots[2];
+
+static void hand_out(struct engine *e, uint64_t id)
+{
+    const struct negotiate_tensor t = {.id = id};
+    assert_int_equal(ids_put(&e->ids, id, &slots[id]), 0);
+    batches_on_batch(e, &t, 1, true);
+}
+
+static int setup(void **state)
+{
+    struct err err;
+    struct engine *e = aligned_alloc(_Alignof(struct engine), sizeof(*e));
+    if (!e)
+        return -1;
+    memset(e, 0, sizeof(*e));
+    memset(slots, 0, sizeof(slots));
+    e->size = 1;
+    *state = e;
+    return batches_init(e, &err);
+}
+
+static int teardown(void **state)
+{
+    struct engine *e = *state;
+    batches_fini(e);
+    ids_fini(&e->ids);
+    free(e);
+    return 0;
+}
+
+/* A farewell tells how many batches of the plan in force were run: those of the plan before must
+ * not count, though they end after the thaw. */
+static void test_kept(void **state)
+{
+    struct engine *e = *state;
+    hand_out(e, 0);
+    hand_out(e, 1);
+    assert_true(e->batches.first->frozen);
+    assert_int_equal(e->batches.frozen, 2);
+    batches_on_thawed(e, 2, 0);
+    assert_int_equal(e->batches.frozen, 0);
+    const struct batch *b = e->batches.first;
+    for (int i = 0; i < 2; i++, b = b->next) {
+        assert_ptr_equal(b->slots[0], &slots[i]);
+        assert_false(b->frozen);
+    }
+    assert_true(b->generation);
+    assert_null(b->next);
+}
+
+static void test_dropped(void **state)
+{
+    struct engine *e = *state;
+    hand_out(e, 0);
+    hand_out(e, 1);
+    batches_on_thawed(e, 1, 1);
+    assert_int_equal(slots[0].state, SLOT_BATCHED);
+    assert_int_equal(slots[1].state, SLOT_NEGOTIATING);
+    assert_ptr_equal(e->batches.first->slots[0], &slots[0]);
+    assert_true(e->batches.first->next->generation);
+    assert_null(e->batches.first->next->next);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

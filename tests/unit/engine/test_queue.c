@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue and ids: slots from submit to release.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/engine/ids.h"
+#include "core/engine/queue.h"
+
+static float data[64];
+static const int64_t four = 4;
+
+static struct hvd_request request(const char *name)
+{
+    return (struct hvd_request){.kind = HVD_ALLREDUCE,
+                                .name = name,
+                                .input = data,
+                                .output = data,
+                                .dtype = HVD_FLOAT32,
+                                .ndim = 1,
+                                .shape = &four,
+                                .op = HVD_SUM,
+                                .device = -1};
+}
+
+static struct queue *new_queue(void)
+{
+    struct queue *q = NULL;
+    assert_int_equal(queue_create(1, 3, 100, &q, NULL), 0);
+    return q;
+}
+
+static void test_way_of_a_slot(void **state)
+{
+    struct queue *q = new_queue();
+    struct err err = {0};
+    hvd_handle h;
+    struct hvd_request r = request("a");
+    assert_false(queue_has_new(q));
+    assert_int_equal(queue_submit(q, &r, 1, 7, &h, &err), 0);
+    assert_true(h > 0);
+    assert_true(queue_has_new(q));
+    struct slot *s = queue_take(q);
+    assert_non_null(s);
+    assert_null(s->next);
+    assert_null(queue_take(q));
+    assert_ptr_equal(queue_find(q, h), s);
+    assert_string_equal(s->name, "a");
+    assert_int_equal(s->facts.count, 4);
+    assert_int_equal(s->submit_ns, 7);
+    assert_int_equal(s->done, 0);
+    queue_finish(q, s, NULL);
+    assert_int_equal(s->done, 1);
+    assert_int_equal(s->status, 0);
+    assert_int_equal(queue_release(q, s, h), 0);
+    assert_null(queue_find(q, h));
+    assert_int_equal(queue_release(q, s, h), -EINVAL);
+    queue_destroy(q);
+}
+
+static void test_names(void **state)
+{
+    struct queue *q = new_queue();
+    struct err err = {0};
+    hvd_handle h, again;
+    struct hvd_request r = request("a"), unnamed = request(NULL);
+    assert_int_equal(queue_submit(q, &r, 1, 0, &h, &err), 0);
+    assert_int_equal(queue_submit(q, &r, 1, 0, &again, &err), -EEXIST);
+    assert_non_null(strstr(err.msg, "a:"));
+    /* Done is enough: it need not be released. */
+    queue_finish(q, queue_take(q), NULL);
+    assert_int_equal(queue_submit(q, &r, 1, 0, &again, &err), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(queue_submit(q, &unnamed, 1, 0, &h, &err), 0);
+    struct slot *s = queue_take(q)->next;
+    assert_string_equal(s->name, "allreduce.noname.0");
+    assert_string_equal(s->next->next->name, "allreduce.noname.2");
+    queue_destroy(q);
+}
+
+static void test_group_is_all_or_nothing(void **state)
+{
+    struct queue *q = new_queue();
+    struct err err = {0};
+    struct hvd_request r[3] = {request("a"), request(NULL), request("c")};
+    hvd_handle h[3];
+    r[2].dtype = (enum hvd_dtype)99;
+    assert_int_equal(queue_submit(q, r, 3, 0, h, &err), -EINVAL);
+    assert_false(queue_has_new(q));
+    assert_null(queue_take(q));
+    r[2].dtype = HVD_INT32;
+    assert_int_equal(queue_submit(q, r, 3, 0, h, &err), 0);
+    struct slot *s = queue_take(q);
+    assert_string_equal(s->next->name, "allreduce.noname.0");
+    for (uint32_t i = 0; i < 3; i++, s = s->next) {
+        assert_int_equal(s->facts.sig.group_size, 3);
+        assert_int_equal(s->facts.sig.group_index, i);
+        assert_true(s->facts.sig.group_hash != 0);
+    }
+    queue_destroy(q);
+}
+
+static void test_fail_all(void **state)
+{
+    struct queue *q = new_queue();
+    struct err err;
+    hvd_handle h[2];
+    struct hvd_request a = request("a"), b = request("b");
+    assert_int_equal(queue_submit(q, &a, 1, 0, &h[0], NULL), 0);
+    queue_take(q);
+    assert_int_equal(queue_submit(q, &b, 1, 0, &h[1], NULL), 0);
+    err_set(&err, ECONNRESET, "rank 2 is gone");
+    queue_fail_all(q, &err);
+    assert_false(queue_has_new(q));
+    for (int i = 0; i < 2; i++) {
+        struct slot *s = queue_find(q, h[i]);
+        assert_int_equal(s->done, 1);
+        assert_int_equal(s->status, -ECONNRESET);
+        assert_string_equal(s->text, "rank 2 is gone");
+        assert_int_equal(queue_release(q, s, h[i]), 0);
+    }
+    queue_destroy(q);
+}
+
+/* A thousand steps of the same ten tensors: memory is taken once. */
+static void test_steady_state_allocates_nothing(void **state)
+{
+    struct queue *q = new_queue();
+    hvd_handle h[10], last = 0;
+    uint64_t allocations = 0;
+    for (int k = 0; k < 1000; k++) {
+        for (int i = 0; i < 10; i++) {
+            char name[8];
+            snprintf(name, sizeof(name), "t%d", i);
+            struct hvd_request r = request(name);
+            assert_int_equal(queue_submit(q, &r, 1, 0, &h[i], NULL), 0);
+            assert_true(h[i] > last);
+        }
+        for (struct slot *s = queue_take(q), *next; s; s = next) {
+            next = s->next;
+            queue_finish(q, s, NULL);
+        }
+        for (int i = 0; i < 10; i++) {
+            last = h[i] > last ? h[i] : last;
+            assert_int_equal(queue_release(q, queue_find(q, h[i]), h[i]), 0);
+        }
+        last = 0;
+        if (k == 0)
+            allocations = q->allocations;
+    }
+    assert_int_equal(q->allocations, allocations);
+    queue_destroy(q);
+}
+
+static void test_many(void **state)
+{
+    struct queue *q = new_queue();
+    enum { MANY = 3000 };
+    static hvd_handle h[MANY];
+    struct hvd_request r = request(NULL);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(queue_submit(q, &r, 1, 0, &h[i], NULL), 0);
+    for (int i = 0; i < MANY; i++)
+        assert_non_null(queue_find(q, h[i]));
+    assert_null(queue_find(q, h[0] + 1));
+    assert_null(queue_find(q, 0));
+    assert_null(queue_find(q, -1));
+    assert_null(queue_find(q, INT64_MAX));
+    queue_destroy(q);
+}
+
+static void test_ids(void **state)
+{
+    struct ids ids = {0};
+    struct slot *slots = calloc(3000, sizeof(*slots));
+    assert_null(ids_get(&ids, 5));
+    ids_remove(&ids, 5, slots);
+    for (uint64_t i = 0; i < 3000; i++)
+        assert_int_equal(ids_put(&ids, i << 32 | 7, &slots[i]), 0);
+    for (uint64_t i = 0; i < 3000; i += 3)
+        ids_remove(&ids, i << 32 | 7, &slots[i]);
+    for (uint64_t i = 0; i < 3000; i++)
+        assert_ptr_equal(ids_get(&ids, i << 32 | 7), i % 3 ? &slots[i] : NULL);
+    /* Another slot's id is left alone. */
+    ids_remove(&ids, 1ULL << 32 | 7, &slots[0]);
+    assert_ptr_equal(ids_get(&ids, 1ULL << 32 | 7), &slots[1]);
+    assert_int_equal(ids_put(&ids, 1ULL << 32 | 7, &slots[9]), 0);
+    assert_ptr_equal(ids_get(&ids, 1ULL << 32 | 7), &slots[9]);
+    assert_int_equal(ids.count, 2000);
+    ids_fini(&ids);
+    free(slots);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_way_of_a_slot),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_group_is_all_or_nothing),
+        cmocka_unit_test(test_fail_all),
+        cmocka_unit_test(test_steady_state_allocates_nothing),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timeline and trace: the file is a JSON array at every moment and says what happened.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "core/engine/timeline.h"
+#include "core/engine/trace.h"
+
+/* ---- a strict reader of JSON that keeps nothing ---- */
+
+static bool value(const char **p, int depth);
+
+static void space(const char **p)
+{
+    while (**p == ' ' || **p == '\n' || **p == '\t' || **p == '\r')
+        ++*p;
+}
+
+static bool take(const char **p, char c)
+{
+    space(p);
+    if (**p != c)
+        return false;
+    ++*p;
+    return true;
+}
+
+static bool string(const char **p)
+{
+    if (!take(p, '"'))
+        return false;
+    for (; **p && **p != '"'; ++*p) {
+        if ((unsigned char)**p < 0x20)
+            return false;
+        if (**p == '\\') {
+            ++*p;
+            if (!strchr("\"\\/bfnrtu", **p))
+                return false;
+            for (int i = 0; **p == 'u' && i < 4; i++) {
+                if (!isxdigit((unsigned char)(*p)[i + 1]))
+                    return false;
+            }
+        }
+    }
+    return take(p, '"');
+}
+
+static bool sequence(const char **p, char close, bool keys, int depth)
+{
+    if (take(p, close))
+        return true;
+    do {
+        if (keys && !(string(p) && take(p, ':')))
+            return false;
+        if (!value(p, depth + 1))
+            return false;
+    } while (take(p, ','));
+    return take(p, close);
+}
+
+static bool value(const char **p, int depth)
+{
+    space(p);
+    if (depth > 10)
+        return false;
+    if (**p == '"')
+        return string(p);
+    if (take(p, '['))
+        return sequence(p, ']', false, depth);
+    if (take(p, '{'))
+        return sequence(p, '}', true, depth);
+    char *end;
+    if (**p != '-' && !isdigit((unsigned char)**p))
+        return false;
+    strtod(*p, &end);
+    *p = end;
+    return true;
+}
+
+static bool is_json(const char *text)
+{
+    bool ok = value(&text, 0);
+    space(&text);
+    return ok && *text == 0;
+}
+
+/* ---- helpers ---- */
+
+static char dir[64];
+
+static int set_up(void **state)
+{
+    snprintf(dir, sizeof(dir), "/tmp/hvd-timeline-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    return rmdir(dir);
+}
+
+static char *read_trace(const char *path)
+{
+    char *text = NULL;
+    size_t len;
+    assert_int_equal(fd_read_file(path, 64 << 20, &text, &len), 0);
+    assert_true(is_json(text));
+    return text;
+}
+
+static struct timeline_op op(const char *name, uint64_t start)
+{
+    return (struct timeline_op){.kind = HVD_ALLREDUCE,
+                                .dtype = HVD_FLOAT32,
+                                .ndim = 2,
+                                .shape = {3, 4},
+                                .submit_ns = start,
+                                .batch_ns = start + 1000,
+                                .start_ns = start + 2000,
+                                .end_ns = start + 5000,
+                                .algorithm = "shm_slice",
+                                .name = name};
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p++)
+        n++;
+    return n;
+}
+
+/* ---- tests ---- */
+
+static void test_events(void **state)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "%s/a.json", dir);
+    struct timeline *t = NULL;
+    assert_int_equal(timeline_open(path, 0, true, &t, NULL), 0);
+    assert_non_null(t);
+    free(read_trace(path)); /* valid before anything happened */
+    uint64_t now = clock_ns();
+    struct timeline_op a = op("grad.0", now), b = op("grad.1", now + 10000);
+    timeline_cycle(t, now);
+    timeline_add(t, &a);
+    timeline_add(t, &b);
+    timeline_add(t, &a);
+    timeline_close(t);
+    char *text = read_trace(path);
+    assert_int_equal(count(text, "\"allreduce.grad.0\""), 1);
+    assert_int_equal(count(text, "\"allreduce.grad.1\""), 1);
+    assert_int_equal(count(text, "NEGOTIATE_ALLREDUCE"), 3);
+    assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 3);
+    assert_int_equal(count(text, "\"QUEUE\""), 3);
+    assert_int_equal(count(text, "\"shm_slice\""), 3);
+    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
+    assert_int_equal(count(text, "\"dtype\":\"float32\",\"shape\":\"[3, 4]\""), 3);
+    assert_int_equal(count(text, "CYCLE_START"), 1);
+    assert_int_equal(count(text, "start_time_since_epoch_in_micros"), 1);
+    free(text);
+    unlink(path);
+}
+
+static void test_names_of_any_bytes(void **state)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "%s/b.json", dir);
+    struct timeline *t = NULL;
+    assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
+    static const char german[] = "gr\xc3\xb6\xc3\x9f" /* or the e is one more hex digit */
+                                 "e";
+    static const char *const names[] = {"quote\"back\\slash\n\t\x01", german,
+                                        "\xff\xfe\xc0\x80\xed\xa0\x80\xf5", "\xe2\x82", "\x7f"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct timeline_op o = op(names[i], clock_ns());
+        timeline_add(t, &o);
+    }
+    timeline_close(t);
+    char *text = read_trace(path);
+    assert_int_equal(count(text, german), 1);
+    for (const unsigned char *p = (unsigned char *)text; *p; p++)
+        assert_true(*p != 0xff && *p != 0xc0 && *p != 0xed);
+    free(text);
+    unlink(path);
+}
+
+/* Faster than the writer, and many tensors: something may be dropped, and that is said. */
+static void test_flood(void **state)
+{
+    char path[96], name[32];
+    snprintf(path, sizeof(path), "%s/c.json", dir);
+    struct timeline *t = NULL;
+    assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
+    for (int i = 0; i < 20000; i++) {
+        snprintf(name, sizeof(name), "t%d", i % 5000);
+        struct timeline_op o = op(name, clock_ns());
+        timeline_add(t, &o);
+    }
+    timeline_close(t);
+    char *text = read_trace(path);
+    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
+    bool all = count(text, "NEGOTIATE_ALLREDUCE") == 20000;
+    assert_true(all || count(text, "operations are missing here") > 0);
+    free(text);
+    unlink(path);
+}
+
+/* While it is being written, every state of the file is an array. */
+static void test_valid_at_every_moment(void **state)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "%s/d.json", dir);
+    struct timeline *t = NULL;
+    struct timespec nap = {.tv_nsec = 20000000};
+    assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
+    for (int i = 0; i < 10; i++) {
+        struct timeline_op o = op("x", clock_ns());
+        timeline_add(t, &o);
+        nanosleep(&nap, NULL);
+        nanosleep(&nap, NULL);
+        nanosleep(&nap, NULL);
+    }
+    char *text = read_trace(path);
+    assert_true(count(text, "NEGOTIATE_ALLREDUCE") > 0);
+    free(text);
+    timeline_close(t);
+    unlink(path);
+}
+
+static void test_paths(void **state)
+{
+    char path[96], want[96];
+    struct err err = {0};
+    struct timeline *t = (struct timeline *)dir;
+    snprintf(path, sizeof(path), "%s/plain.json", dir);
+    assert_int_equal(timeline_open(path, 3, false, &t, &err), 0);
+    assert_null(t);
+    assert_int_equal(access(path, F_OK), -1);
+    snprintf(path, sizeof(path), "%s/trace.%%r.json", dir);
+    snprintf(want, sizeof(want), "%s/trace.3.json", dir);
+    assert_int_equal(timeline_open(path, 3, false, &t, &err), 0);
+    assert_non_null(t);
+    timeline_close(t);
+    free(read_trace(want));
+    unlink(want);
+    assert_int_equal(timeline_open("/nowhere/x.json", 0, false, &t, &err), -ENOENT);
+    assert_non_null(strstr(err.msg, "/nowhere/x.json"));
+    assert_true(timeline_open(dir, 0, false, &t, &err) < 0);
+    assert_true(timeline_open("/dev/null", 0, false, &t, &err) < 0);
+    timeline_close(NULL);
+}
+
+static void test_failed_operation(void **state)
+{
+    struct trace t;
+    struct buf out = {0};
+    buf_put(&out, "[", 1);
+    assert_int_equal(trace_init(&t, 0, 0, 0, &out), 0);
+    struct timeline_op o = op("x", 100);
+    o.batch_ns = o.start_ns = 0;
+    o.status = -ECONNRESET;
+    trace_op(&t, &o, &out);
+    trace_dropped(&t, 3, 9, &out);
+    buf_put(&out, "]", 2);
+    assert_true(is_json((char *)out.data));
+    assert_int_equal(count((char *)out.data, "\"status\":-104"), 1);
+    assert_int_equal(count((char *)out.data, "\"ph\":\"B\""), 2);
+    assert_int_equal(count((char *)out.data, "\"ph\":\"E\""), 2);
+    trace_fini(&t);
+    buf_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_events), cmocka_unit_test(test_names_of_any_bytes),
+        cmocka_unit_test(test_flood),  cmocka_unit_test(test_valid_at_every_moment),
+        cmocka_unit_test(test_paths),  cmocka_unit_test(test_failed_operation),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

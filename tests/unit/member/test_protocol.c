@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of member/protocol: every body there and back, and what foreign bytes are told.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/cleanup.h"
+#include "core/member/protocol.h"
+
+static void test_join(void **state)
+{
+    struct join_body in = {"agent-1", "node \"7\"", "0.1.0", 8, 4711}, out;
+    auto_free char *text = join_write(&in);
+    struct err err;
+    (void)state;
+    assert_int_equal(join_read(text, strlen(text), &out, &err), 0);
+    assert_string_equal(out.agent, in.agent);
+    assert_string_equal(out.host, in.host);
+    assert_int_equal(out.slots, 8);
+    assert_int_equal(out.pid, 4711);
+}
+
+static void test_welcome(void **state)
+{
+    struct seat seats[] = {{2, 0, 1, 2}, {3, 1, 1, 2}};
+    struct welcome_body in = {"job", 4, 2, seats}, out;
+    auto_free char *text = welcome_write(&in);
+    (void)state;
+    assert_int_equal(welcome_read(text, strlen(text), &out, NULL), 0);
+    assert_int_equal(out.size, 4);
+    assert_int_equal(out.nseats, 2);
+    assert_memory_equal(out.seats, seats, sizeof(seats));
+    welcome_fini(&out);
+}
+
+static struct card make_card(int rank, const char *bytes)
+{
+    struct card c = {.rank = rank, .agent = "a", .host = "h"};
+    buf_put(&c.bytes, bytes, strlen(bytes));
+    return c;
+}
+
+static void test_cards_and_roster(void **state)
+{
+    struct card cards[] = {make_card(0, "zero"), make_card(1, "one")};
+    struct cards_body in = {.agent = "a", .seq = 9, .epoch = 3, .n = 2, .cards = cards}, out;
+    struct roster_body rin = {.epoch = 3, .key = {9, 8, 7}, .n = 2, .cards = cards}, rout;
+    auto_free char *text = cards_write(&in), *rtext = roster_write(&rin);
+    (void)state;
+    assert_int_equal(cards_read(text, strlen(text), &out, NULL), 0);
+    assert_int_equal(out.seq, 9);
+    assert_int_equal(out.epoch, 3);
+    assert_int_equal(out.cards[1].bytes.len, 3);
+    assert_memory_equal(out.cards[1].bytes.data, "one", 3);
+    cards_fini(&out);
+    assert_int_equal(roster_read(rtext, strlen(rtext), &rout, NULL), 0);
+    assert_memory_equal(rout.key, rin.key, sizeof(rin.key));
+    assert_string_equal(rout.cards[1].host, "h");
+    roster_body_fini(&rout);
+    buf_fini(&cards[0].bytes);
+    buf_fini(&cards[1].bytes);
+}
+
+static void test_notes(void **state)
+{
+    struct note notes[] = {{NOTE_LOST, 3, -9, "rank 3 died"}, {NOTE_STOP, -1, 2000, "x"}};
+    struct notes_body in = {5, 2, notes}, out;
+    auto_free char *text = notes_write(&in);
+    (void)state;
+    assert_int_equal(notes_read(text, strlen(text), &out, NULL), 0);
+    assert_int_equal(out.seq, 5);
+    assert_int_equal(out.n, 2);
+    assert_int_equal(out.notes[0].type, NOTE_LOST);
+    assert_int_equal(out.notes[0].code, -9);
+    assert_string_equal(out.notes[0].text, "rank 3 died");
+    assert_int_equal(out.notes[1].rank, -1);
+    notes_fini(&out);
+}
+
+/* What a rank wrote need not be UTF-8. */
+static void test_report(void **state)
+{
+    struct report_item item = {.type = REPORT_EXITED, .rank = 1, .pid = 7, .code = -11};
+    struct report_body in = {.agent = "a", .seq = 2, .n = 1, .items = &item}, out;
+    (void)state;
+    memcpy(item.tail, "caf\xe9 \xff\n\ttab", 12);
+    item.bytes = 1ull << 40;
+    auto_free char *text = report_write(&in);
+    assert_non_null(text);
+    assert_int_equal(report_read(text, strlen(text), &out, NULL), 0);
+    assert_int_equal(out.items[0].type, REPORT_EXITED);
+    assert_int_equal(out.items[0].code, -11);
+    assert_string_equal(out.items[0].tail, "caf? ?\n\ttab");
+    assert_true(out.items[0].bytes == 1ull << 40);
+    report_fini(&out);
+}
+
+typedef int read_f(const char *text, void *ret, struct err *err);
+
+static int r_join(const char *t, void *ret, struct err *err)
+{
+    return join_read(t, strlen(t), ret, err);
+}
+
+static int r_welcome(const char *t, void *ret, struct err *err)
+{
+    return welcome_read(t, strlen(t), ret, err);
+}
+
+static int r_cards(const char *t, void *ret, struct err *err)
+{
+    return cards_read(t, strlen(t), ret, err);
+}
+
+static int r_roster(const char *t, void *ret, struct err *err)
+{
+    return roster_read(t, strlen(t), ret, err);
+}
+
+static int r_notes(const char *t, void *ret, struct err *err)
+{
+    return notes_read(t, strlen(t), ret, err);
+}
+
+static int r_report(const char *t, void *ret, struct err *err)
+{
+    return report_read(t, strlen(t), ret, err);
+}
+
+static void test_foreign_bytes(void **state)
+{
+    static const struct {
+        read_f *read;
+        const char *text, *words;
+    } cases[] = {
+        {r_join, "", "join: line 1"},
+        {r_join, "[]", "join: Expected object"},
+        {r_join, "{\"agent\": 5}", "join: Expected string"},
+        {r_join, "{\"agent\":\"a\",\"agent\":\"b\"}", "duplicate"},
+        {r_welcome, "{\"job\":\"j\",\"size\":2,\"ranks\":{}}", "welcome: ranks: want a list"},
+        {r_welcome, "{\"job\":\"j\",\"size\":0,\"ranks\":[]}", "welcome: size 0"},
+        {r_welcome,
+         "{\"job\":\"j\",\"size\":1,\"ranks\":[{\"rank\":1,\"local_rank\":0,\"cross_rank\":0,"
+         "\"cross_size\":1}]}",
+         "welcome: rank 1 of 1"},
+        {r_cards, "{\"agent\":\"a\",\"seq\":1,\"epoch\":0,\"cards\":[]}", "cards: epoch 0"},
+        {r_cards, "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"rank\":0,\"card\":\"*\"}]}",
+         "not base64"},
+        {r_cards, "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"rank\":-1,\"card\":\"\"}]}",
+         "card: rank -1"},
+        {r_roster, "{\"epoch\":1,\"size\":0,\"key\":\"\",\"members\":[]}", "a key of 0 bytes"},
+        {r_roster,
+         "{\"epoch\":1,\"size\":2,\"key\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
+         "\"members\":[]}",
+         "size 2 with 0 members"},
+        {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"dance\",\"rank\":0,\"code\":0}]}",
+         "unknown type \"dance\""},
+        {r_report, "{\"agent\":\"a\",\"seq\":1,\"ranks\":[{\"state\":\"up\",\"rank\":0}]}",
+         "unknown state \"up\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        union {
+            struct join_body join;
+            struct welcome_body welcome;
+            struct cards_body cards;
+            struct roster_body roster;
+            struct notes_body notes;
+            struct report_body report;
+        } ret;
+        struct err err = {0};
+        assert_int_equal(cases[i].read(cases[i].text, &ret, &err), -EINVAL);
+        if (!strstr(err.msg, cases[i].words))
+            fail_msg("%s: %s", cases[i].text, err.msg);
+    }
+}
+
+static void test_long_card_is_refused(void **state)
+{
+    struct card c = {.rank = 0};
+    struct cards_body in = {.agent = "a", .seq = 1, .epoch = 1, .n = 1, .cards = &c}, out;
+    (void)state;
+    memset(buf_reserve(&c.bytes, MEMBER_CARD_MAX + 1), 1, MEMBER_CARD_MAX + 1);
+    for (int extra = 0; extra < 2; extra++) {
+        c.bytes.len = (size_t)MEMBER_CARD_MAX + (size_t)extra;
+        auto_free char *text = cards_write(&in);
+        int rc = cards_read(text, strlen(text), &out, NULL);
+        assert_int_equal(rc, extra ? -EINVAL : 0);
+        if (rc == 0)
+            cards_fini(&out);
+    }
+    buf_fini(&c.bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_join),
+        cmocka_unit_test(test_welcome),
+        cmocka_unit_test(test_cards_and_roster),
+        cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_foreign_bytes),
+        cmocka_unit_test(test_long_card_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

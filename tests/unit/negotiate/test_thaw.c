@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of plan and thaw: when the schedule freezes, that nothing travels and nothing is allocated
+ * then, and every way out of it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/clock.h"
+#include "tests/harness/negotiate_sim.h"
+
+static const struct sim_options options = {
+    .n = 6,
+    .fan = 3,
+    .fusion_bytes = 100000,
+    .cycle_ns = CLOCK_MS,
+    .cache_capacity = 100,
+    .freeze_after = 3,
+};
+
+static void run(struct sim *s)
+{
+    if (!sim_run(s))
+        fail_msg("%s", s->why);
+}
+
+/* Submits `n` tensors from `first` on, then waits for them. */
+static void add(struct sim_rank *r, int first, int n)
+{
+    for (int k = first; k < first + n; k++) {
+        struct signature sig = sim_allreduce(10 + k);
+        sim_submit(r, k, &sig, 0);
+    }
+    for (int k = first; k < first + n; k++)
+        sim_wait(r, k);
+}
+
+static void add_rounds(struct sim *s, int rounds, int n)
+{
+    for (int k = 0; k < rounds; k++)
+        for (int i = 0; i < s->n; i++)
+            add(&s->ranks[i], 0, n);
+}
+
+static struct negotiate_stats stats(const struct sim *s, int rank)
+{
+    struct negotiate_stats st;
+    negotiate_get_stats(s->ranks[rank].n, &st);
+    return st;
+}
+
+static bool all_frozen(const struct sim *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!negotiate_frozen(s->ranks[i].n))
+            return false;
+    return true;
+}
+
+static void test_freezes_and_is_silent(void **state)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct sim s;
+        sim_init(&s, seed, &options);
+        add_rounds(&s, 8, 5);
+        run(&s);
+        assert_true(all_frozen(&s));
+        uint64_t messages = s.messages, done = s.ranks[3].executed;
+        add_rounds(&s, 30, 5);
+        run(&s);
+        assert_int_equal(s.messages, messages);
+        assert_true(s.ranks[3].executed > done);
+        assert_true(stats(&s, 5).frozen >= 30);
+        sim_fini(&s);
+    }
+}
+
+static void test_does_not_freeze_early(void **state)
+{
+    struct sim s;
+    sim_init(&s, 1, &options);
+    add_rounds(&s, 2, 5);
+    run(&s);
+    assert_false(all_frozen(&s));
+    sim_fini(&s);
+    struct sim_options o = options;
+    o.freeze_after = 0;
+    sim_init(&s, 1, &o);
+    add_rounds(&s, 20, 2);
+    run(&s);
+    assert_int_equal(stats(&s, 0).frozen, 0);
+    sim_fini(&s);
+}
+
+/* Two programs in turn: the period is two rounds. */
+static void test_long_period(void **state)
+{
+    struct sim s;
+    sim_init(&s, 2, &options);
+    for (int k = 0; k < 12; k++)
+        for (int i = 0; i < s.n; i++) {
+            add(&s.ranks[i], 0, 3);
+            add(&s.ranks[i], 0, 2);
+            add(&s.ranks[i], 10 + k % 2, 1);
+        }
+    run(&s);
+    assert_true(all_frozen(&s));
+    sim_fini(&s);
+}
+
+static void test_fast_path(void **state)
+{
+    struct sim s;
+    sim_init(&s, 3, &options);
+    for (int i = 0; i < s.n; i++)
+        s.ranks[i].eager = true;
+    add_rounds(&s, 50, 1);
+    run(&s);
+    for (int i = 0; i < s.n; i++)
+        assert_true(s.ranks[i].fast > 40);
+    sim_fini(&s);
+}
+
+/* One rank, two at once, or all leave the plan, in the middle or at its end. */
+static void test_divergence(void **state)
+{
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct sim s;
+        sim_init(&s, seed, &options);
+        add_rounds(&s, 8, 4);
+        for (int i = 0; i < s.n; i++) {
+            if (seed % 4 == 0) /* ends in the middle of a round */
+                add(&s.ranks[i], 0, 2);
+            if (seed % 4 == 1) { /* another shape, which all ranks see */
+                struct signature sig = sim_allreduce(999);
+                sim_submit(&s.ranks[i], 1, &sig, 0);
+                sim_wait(&s.ranks[i], 1);
+            }
+            if (seed % 4 == 2 && i % 3 == 0) /* not in the plan, in another order */
+                add(&s.ranks[i], 20, 1);
+            if (seed % 4 == 2 && i % 3 != 0)
+                add(&s.ranks[i], 20, 1);
+            if (seed % 4 == 3) { /* ranks 1 and 4 want something else, and come back */
+                struct signature sig = sim_allreduce(7);
+                if (i == 1 || i == 4) {
+                    sim_submit(&s.ranks[i], 30, &sig, 0);
+                    add(&s.ranks[i], 0, 4);
+                } else {
+                    add(&s.ranks[i], 0, 4);
+                    sim_submit(&s.ranks[i], 30, &sig, 0);
+                }
+                sim_wait(&s.ranks[i], 30);
+            }
+        }
+        run(&s);
+        if (seed % 4) /* the plan may be parted just where the round is cut */
+            assert_true(stats(&s, 0).thaws >= 1);
+        add_rounds(&s, 20, 4);
+        run(&s);
+        assert_true(all_frozen(&s));
+        sim_fini(&s);
+    }
+}
+
+/* A program that changes all the time must not freeze each time. */
+static void test_backs_off(void **state)
+{
+    struct sim s;
+    sim_init(&s, 5, &options);
+    for (int k = 0; k < 40; k++) {
+        add_rounds(&s, 5, 3);
+        for (int i = 0; i < s.n; i++)
+            add(&s.ranks[i], 20 + k % 3, 1);
+    }
+    run(&s);
+    assert_in_range(stats(&s, 0).thaws, 1, 6);
+    sim_fini(&s);
+}
+
+/* Tensors that come one by one, each waited for before the next, with a timer that parts them all:
+ * the plan must not put into one batch what cannot be submitted together. */
+static void test_never_merges_what_depends(void **state)
+{
+    struct sim s;
+    struct sim_options o = options;
+    o.cycle_ns = 10;
+    sim_init(&s, 6, &o);
+    for (int k = 0; k < 40; k++)
+        for (int i = 0; i < s.n; i++)
+            for (int name = 0; name < 4; name++) {
+                struct signature sig = sim_allreduce(10);
+                sim_submit(&s.ranks[i], name, &sig, 0);
+                sim_add(&s.ranks[i], &(struct sim_step){.what = SIM_SLEEP, .ns = 2 * CLOCK_MS});
+                sim_wait(&s.ranks[i], name);
+            }
+    run(&s);
+    assert_true(all_frozen(&s));
+    assert_int_equal(stats(&s, 0).thaws, 0);
+    sim_fini(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_freezes_and_is_silent),
+        cmocka_unit_test(test_does_not_freeze_early),
+        cmocka_unit_test(test_long_period),
+        cmocka_unit_test(test_fast_path),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_backs_off),
+        cmocka_unit_test(test_never_merges_what_depends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
