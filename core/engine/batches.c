@@ -61,11 +61,16 @@ static struct batch *new_batch(struct engine *e, size_t n)
         counter_add(&e->counters.allocations, 1);
     }
     if (batch && n > batch->cap) {
-        struct slot **slots = realloc(batch->slots, n * sizeof(struct slot *));
+        /* Any of the free ones may serve the largest batch of a step: room to spare for all of
+         * them, so that the steady state is reached early. */
+        size_t cap = 32;
+        while (cap < n)
+            cap *= 2;
+        struct slot **slots = realloc(batch->slots, cap * sizeof(struct slot *));
         counter_add(&e->counters.allocations, 1);
         if (slots) {
             batch->slots = slots;
-            batch->cap = n;
+            batch->cap = cap;
         } else {
             batch->next = b->free;
             b->free = batch;
