@@ -12,59 +12,41 @@
 #include <hvd.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-enum {
-    PIXELS = 64,
-    INPUTS = PIXELS + 1,
-    CLASSES = 10,
-    TRAIN = 1440,
-    MAX_IMAGES = 2000,
-    STEPS = 600
-};
+enum { INPUTS = 65, CLASSES = 10, TRAIN = 1440, MAX_IMAGES = 2000, STEPS = 600 };
 
-static const float rate = 1.5F;
+static float pixels[MAX_IMAGES][INPUTS]; /* the last input is 1: the bias */
+static int labels[MAX_IMAGES], images;
+static float weights[CLASSES][INPUTS];
 
-struct data {
-    int count;
-    float pixels[MAX_IMAGES][INPUTS]; /* the last is 1: the bias */
-    int labels[MAX_IMAGES];
-};
-
-static int data_read(struct data *data, const char *path)
+static int read_images(const char *path)
 {
     FILE *file = fopen(path, "r");
-    if (!file)
-        return -1;
-    data->count = 0;
-    for (int value; data->count < MAX_IMAGES && fscanf(file, "%d", &value) == 1; data->count++) {
-        float *pixels = data->pixels[data->count];
-        for (int i = 0; i < PIXELS; i++) {
-            pixels[i] = (float)value / 16;
-            if (fscanf(file, ",%d", &value) != 1)
-                value = -1;
+    int value, good = file != NULL;
+    while (good && images < MAX_IMAGES && fscanf(file, "%d", &value) == 1) {
+        for (int i = 0; good && i < INPUTS - 1; i++) {
+            pixels[images][i] = (float)value / 16;
+            good = fscanf(file, ",%d", &value) == 1;
         }
-        pixels[PIXELS] = 1;
-        data->labels[data->count] = value;
-        if (value < 0 || value >= CLASSES) {
-            fclose(file);
-            return -1;
-        }
+        pixels[images][INPUTS - 1] = 1;
+        labels[images++] = value;
+        good = good && value >= 0 && value < CLASSES;
     }
-    int complete = feof(file);
-    fclose(file);
-    return complete && data->count > TRAIN ? 0 : -1;
+    good = good && feof(file) && images > TRAIN;
+    if (file)
+        fclose(file);
+    return good ? 0 : -1;
 }
 
 /* The probabilities of the classes; returns the most probable one. */
-static int classify(float weights[CLASSES][INPUTS], const float *pixels, float *ret_p)
+static int classify(const float *input, float *ret_p)
 {
     int best = 0;
     float sum = 0;
     for (int c = 0; c < CLASSES; c++) {
         ret_p[c] = 0;
         for (int i = 0; i < INPUTS; i++)
-            ret_p[c] += weights[c][i] * pixels[i];
+            ret_p[c] += weights[c][i] * input[i];
         best = ret_p[c] > ret_p[best] ? c : best;
     }
     float top = ret_p[best];
@@ -75,70 +57,55 @@ static int classify(float weights[CLASSES][INPUTS], const float *pixels, float *
     return best;
 }
 
-/* This rank's part of the gradient of the mean loss; returns its part of that loss. */
-static float gradient(const struct data *data, float weights[CLASSES][INPUTS],
-                      float ret_gradient[CLASSES][INPUTS])
+/* One step down the gradient of the mean loss, of which each rank computes a part. */
+static int train(int step)
 {
-    float loss = 0, p[CLASSES];
+    float gradient[CLASSES][INPUTS] = {{0}}, loss = 0, p[CLASSES];
+    for (int n = hvd_rank(); n < TRAIN; n += hvd_size()) {
+        classify(pixels[n], p);
+        loss -= logf(p[labels[n]]) / TRAIN;
+        p[labels[n]] -= 1;
+        for (int c = 0; c < CLASSES; c++)
+            for (int i = 0; i < INPUTS; i++)
+                gradient[c][i] += p[c] * pixels[n][i] / TRAIN;
+    }
+    if (hvd_allreduce("gradient", gradient, gradient, CLASSES * INPUTS, HVD_FLOAT32, HVD_SUM) < 0 ||
+        hvd_allreduce("loss", &loss, &loss, 1, HVD_FLOAT32, HVD_SUM) < 0)
+        return -1;
     for (int c = 0; c < CLASSES; c++)
         for (int i = 0; i < INPUTS; i++)
-            ret_gradient[c][i] = 0;
-    for (int n = hvd_rank(); n < TRAIN; n += hvd_size()) {
-        classify(weights, data->pixels[n], p);
-        loss -= logf(p[data->labels[n]]) / TRAIN;
-        p[data->labels[n]] -= 1;
-        for (int c = 0; c < CLASSES; c++)
-            for (int i = 0; i < INPUTS; i++)
-                ret_gradient[c][i] += p[c] * data->pixels[n][i] / TRAIN;
-    }
-    return loss;
-}
-
-static int train(const struct data *data, float weights[CLASSES][INPUTS])
-{
-    static float step[CLASSES][INPUTS];
-    for (int s = 0; s <= STEPS; s++) {
-        float loss = gradient(data, weights, step);
-        int rc = hvd_allreduce("gradient", step, step, CLASSES * INPUTS, HVD_FLOAT32, HVD_SUM);
-        if (rc == 0)
-            rc = hvd_allreduce("loss", &loss, &loss, 1, HVD_FLOAT32, HVD_SUM);
-        if (rc < 0)
-            return rc;
-        for (int c = 0; c < CLASSES; c++)
-            for (int i = 0; i < INPUTS; i++)
-                weights[c][i] -= rate * step[c][i];
-        if (hvd_rank() == 0 && s % 100 == 0)
-            printf("step %3d  loss %.6f\n", s, (double)loss);
-    }
+            weights[c][i] -= 1.5F * gradient[c][i];
+    if (hvd_rank() == 0 && step % 100 == 0)
+        printf("step %3d  loss %.6f\n", step, (double)loss);
     return 0;
 }
 
-static int test(const struct data *data, float weights[CLASSES][INPUTS])
+static int test(void)
 {
     float p[CLASSES];
-    int64_t counts[2] = {0, 0}; /* right ones, all */
-    for (int n = TRAIN + hvd_rank(); n < data->count; n += hvd_size()) {
-        counts[0] += classify(weights, data->pixels[n], p) == data->labels[n];
-        counts[1]++;
-    }
-    int rc = hvd_allreduce("accuracy", counts, counts, 2, HVD_INT64, HVD_SUM);
-    if (rc == 0 && hvd_rank() == 0)
-        printf("accuracy %.4f on %d held-out images, %d ranks\n",
-               (double)counts[0] / (double)counts[1], (int)counts[1], hvd_size());
-    return rc;
+    int right = 0;
+    for (int n = TRAIN + hvd_rank(); n < images; n += hvd_size())
+        right += classify(pixels[n], p) == labels[n];
+    if (hvd_allreduce("right", &right, &right, 1, HVD_INT32, HVD_SUM) < 0)
+        return -1;
+    if (hvd_rank() == 0)
+        printf("accuracy %.4f on %d held-out images, %d ranks\n", (double)right / (images - TRAIN),
+               images - TRAIN, hvd_size());
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
-    static struct data data;
-    static float weights[CLASSES][INPUTS];
-    if (argc != 2 || data_read(&data, argv[1]) < 0) {
+    if (argc != 2 || read_images(argv[1]) < 0) {
         fprintf(stderr, "usage: digits FILE    (a file that digits_export.py has written)\n");
         return 2;
     }
-    if (hvd_init() < 0 || train(&data, weights) < 0 || test(&data, weights) < 0) {
+    int rc = hvd_init();
+    for (int step = 0; rc == 0 && step <= STEPS; step++)
+        rc = train(step);
+    if (rc == 0)
+        rc = test();
+    if (rc < 0)
         fprintf(stderr, "digits: %s\n", hvd_error());
-        return 1;
-    }
-    return hvd_shutdown() < 0;
+    return hvd_shutdown() < 0 || rc < 0;
 }
