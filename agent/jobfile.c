@@ -10,6 +10,7 @@
 #include <yaml.h>
 
 #include "agent/expand.h"
+#include "agent/jobfields.h"
 #include "core/base/cleanup.h"
 #include "core/base/fd.h"
 #include "core/member/protocol.h"
@@ -21,7 +22,9 @@ struct reading {
     yaml_document_t doc;
     char *ignored;
     size_t size;
-    size_t ngiven; /* entries of the job's env that are not the file's: they win */
+    size_t ngiven;          /* entries of the job's env that are not the file's: they win */
+    const yaml_node_t *key; /* of the pair that is being taken */
+    const char *parent;     /* and where it stands, in a part of the spec for a cluster */
 };
 
 static int fail(const struct reading *r, const yaml_node_t *node, const char *field,
@@ -63,6 +66,7 @@ static int each_pair(struct reading *r, struct job *job, yaml_node_t *node, cons
             if (strcmp((char *)before->data.scalar.value, (char *)key->data.scalar.value) == 0)
                 return fail(r, key, (char *)key->data.scalar.value, "given twice", err);
         }
+        r->key = key;
         int rc = take(r, job, (char *)key->data.scalar.value, value, err);
         if (rc < 0)
             return rc;
@@ -240,8 +244,24 @@ static int take_template(struct reading *r, struct job *job, const char *key, ya
 {
     if (strcmp(key, "spec") == 0)
         return each_pair(r, job, value, "spec.template.spec", take_pod_spec, err);
-    ignore(r, "template.metadata");
+    ignore(r, strcmp(key, "metadata") == 0 ? "template.metadata" : key);
     return 0;
+}
+
+/* A field that the spec of an HvdJob does not have: a slip, and the job would run without it. */
+static int unknown(const struct reading *r, const char *parent, const char *key, struct err *err)
+{
+    char hint[256];
+    jobfield_hint(parent, key, hint, sizeof(hint));
+    return err_set(err, EINVAL, "%s:%zu: %s.%.60s: %s", r->path, r->key->start_mark.line + 1,
+                   parent, key, hint);
+}
+
+static int take_cluster(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                        struct err *err)
+{
+    (void)job, (void)value;
+    return jobfield_find(r->parent, key) != JOBFIELD_UNKNOWN ? 0 : unknown(r, r->parent, key, err);
 }
 
 static int take_spec(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
@@ -249,8 +269,23 @@ static int take_spec(struct reading *r, struct job *job, const char *key, yaml_n
 {
     if (strcmp(key, "template") == 0)
         return each_pair(r, job, value, "spec.template", take_template, err);
-    if (strcmp(key, "workers") != 0 && strcmp(key, "slotsPerWorker") != 0)
-        ignore(r, key);
+    char parent[64];
+    switch (jobfield_find("spec", key)) {
+    case JOBFIELD_UNKNOWN:
+        return unknown(r, "spec", key, err);
+    case JOBFIELD_USED:
+        return 0;
+    case JOBFIELD_CLUSTER:
+        break;
+    case JOBFIELD_CLUSTER_MAP:
+        snprintf(parent, sizeof(parent), "spec.%s", key);
+        r->parent = parent;
+        int rc = each_pair(r, job, value, parent, take_cluster, err);
+        r->parent = NULL;
+        if (rc < 0)
+            return rc;
+    }
+    ignore(r, key);
     return 0;
 }
 

@@ -3,7 +3,8 @@
  * jobfile: an HvdJob manifest (YAML, as for Kubernetes) as a job on this machine.
  *
  * Read: metadata.name; spec.workers, spec.slotsPerWorker; of the first container of spec.template
- * its command, args, env (name and value) and workingDir. All else is for a cluster.
+ * its command, args, env (name and value) and workingDir. All else is for a cluster. A field that
+ * the spec does not have is an error; spec.template, which is Kubernetes's own, may hold anything.
  */
 #ifndef HVD_AGENT_JOBFILE_H
 #define HVD_AGENT_JOBFILE_H

@@ -96,6 +96,36 @@ static void test_least(void **state)
     job_fini(&job);
 }
 
+/* Fields for a cluster are named once, whatever is in them; a pod template may hold anything. */
+static void test_cluster(void **state)
+{
+    struct job job;
+    struct err err = {0};
+    (void)state;
+    int rc = read_text(&job,
+                       HEAD "status: {phase: x}\n"
+                            "spec:\n"
+                            "  workers: 2\n"
+                            "  minWorkers: 1\n"
+                            "  maxWorkers: 4\n"
+                            "  gang: {backend: native, timeoutSeconds: 5, probeSeconds: 1}\n"
+                            "  doctor: {level: 1, policy: warn}\n"
+                            "  runPolicy: {cleanPodPolicy: Running, ttlSecondsAfterFinished: 1,\n"
+                            "    activeDeadlineSeconds: 9, backoffLimit: 3, suspend: false,\n"
+                            "    managedBy: x}\n"
+                            "  template:\n"
+                            "    metadata: {}\n"
+                            "    workers: 3\n"
+                            "    spec: {wrokers: 1, containers: [{command: [a], gang: {x: y}}]}\n",
+                       &err);
+    if (rc)
+        fail_msg("%s", err.msg);
+    assert_int_equal(job.np, 2);
+    assert_string_equal(ignored, "status, minWorkers, maxWorkers, gang, doctor, runPolicy, "
+                                 "template.metadata, workers, wrokers");
+    job_fini(&job);
+}
+
 static void test_messages(void **state)
 {
     static const struct {
@@ -123,6 +153,19 @@ static void test_messages(void **state)
         {HEAD "spec: *nowhere\n", ":3: "},
         {HEAD "\tspec: x\n", ":3: "},
         {HEAD "? [a]\n: b\n", "a key that is no word"},
+        {HEAD "spec:\n  worker: 2\n", ":4: spec.worker: no such field; did you mean workers?"},
+        {HEAD "spec:\n  slotsperworker:\n    2\n",
+         ":4: spec.slotsperworker: no such field; did you mean slotsPerWorker?"},
+        {HEAD "spec:\n  replicas: 2\n",
+         ":4: spec.replicas: no such field; there are workers minWorkers maxWorkers slotsPerWorker "
+         "gang doctor runPolicy template"},
+        {HEAD "spec:\n  '': 2\n", ":4: spec.: no such field; there are workers"},
+        {HEAD "spec:\n  gang:\n    backend: x\n    timeoutSecond: 3\n",
+         ":6: spec.gang.timeoutSecond: no such field; did you mean timeoutSeconds?"},
+        {HEAD "spec:\n  gang: {level: 1}\n",
+         ":4: spec.gang.level: no such field; there are backend timeoutSeconds probeSeconds"},
+        {HEAD "spec:\n  runPolicy: {cleanpodpolicy: All}\n", "did you mean cleanPodPolicy?"},
+        {HEAD "spec: {doctor: 3}\n", ":3: spec.doctor: want a mapping"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -140,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(test_least, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cluster, setup, teardown),
         cmocka_unit_test_setup_teardown(test_messages, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
