@@ -54,6 +54,15 @@ int job_setenv(struct job *job, const char *name, const char *value)
     return 0;
 }
 
+const char *job_getenv(const struct job *job, const char *name)
+{
+    size_t len = strlen(name);
+    for (char **e = job->env; e && *e; e++)
+        if (strncmp(*e, name, len) == 0 && (*e)[len] == '=')
+            return *e + len + 1;
+    return getenv(name);
+}
+
 char *job_absolute(const char *path)
 {
     char *joined;

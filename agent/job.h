@@ -33,6 +33,9 @@ void job_fini(struct job *job);
 /* Adds or replaces NAME=value. -ENOMEM. */
 int job_setenv(struct job *job, const char *name, const char *value);
 
+/* The value that ranks will have: the job's own, else that of this process; NULL: none. */
+const char *job_getenv(const struct job *job, const char *name);
+
 /* An absolute path: relative ones are so to the current directory. NULL: out of memory. */
 char *job_absolute(const char *path);
 

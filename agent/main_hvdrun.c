@@ -41,6 +41,8 @@ static int prepare(struct options *options, struct err *err)
                     ignored);
     }
     if (rc == 0)
+        rc = options_check_level(job, err);
+    if (rc == 0)
         rc = hosts_assign(&job->hosts, job->np, err);
     if (rc == 0 && !job->cwd) {
         job->cwd = getcwd(NULL, 0);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/cleanup.h"
+#include "core/base/log.h"
 #include "core/member/protocol.h"
 
 typedef int option_f(struct options *o, const char *value, const char *setting, struct err *err);
@@ -98,6 +99,24 @@ static int set_hostfile(struct options *o, const char *value, const char *settin
 {
     (void)setting;
     return hosts_read(&o->job.hosts, value, err);
+}
+
+/* What the ranks would refuse, each for itself, when all of them have started. */
+static int check_level(const char *value, struct err *err)
+{
+    enum log_level level;
+    if (strcasecmp(value, "fatal") == 0 || log_level_parse(value, &level) == 0)
+        return 0;
+    return err_set(err, EINVAL, "\"%.40s\": want error, warn, info, debug or trace", value);
+}
+
+int options_check_level(const struct job *job, struct err *err)
+{
+    const char *name = "HVD_LOG_LEVEL", *value = job_getenv(job, name);
+    if (!value || !*value)
+        value = job_getenv(job, name = "HOROVOD_LOG_LEVEL");
+    int rc = value && *value ? check_level(value, err) : 0;
+    return rc < 0 ? err_prefix(err, "%s", name) : 0;
 }
 
 static int set_x(struct options *o, const char *value, const char *setting, struct err *err)
@@ -197,6 +216,11 @@ static int set_setting(struct options *o, const char *value, const char *setting
             return rc;
         snprintf(text, sizeof(text), "%dM", n);
         value = text;
+    }
+    if (strcmp(setting, "LOG_LEVEL") == 0) {
+        int rc = check_level(value, err);
+        if (rc < 0)
+            return rc;
     }
     if (strcmp(setting, "IFACE") == 0)
         setenv(name, value, 1); /* hvdrun itself listens there, too */

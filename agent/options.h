@@ -25,6 +25,10 @@ struct options {
  * wrong with which option. ret->job goes to job_fini() whatever is returned. */
 int options_parse(struct options *ret, int argc, char **argv, struct err *err);
 
+/* HVD_LOG_LEVEL as the ranks will have it, from the job or from hvdrun's own environment: -EINVAL
+ * when it is no level. */
+int options_check_level(const struct job *job, struct err *err);
+
 /* The help text, to standard output. */
 void options_help(void);
 

@@ -107,6 +107,7 @@ check job-version job_bad '1: apiVersion: want hvd.dev/v1alpha1' 's/v1alpha1/v7/
 check job-command job_bad '13: spec.template.spec.containers[0].command: want a list of texts' 's/\[sh, -c\]/sh/'
 check job-env job_bad '17: spec.template.spec.containers[0].env: an entry without name' 's/- name: GREETING/- nam: GREETING/'
 check job-twice job_bad '7: workers: given twice' 's/slotsPerWorker/workers/'
+check job-field job_bad '6: spec.worker: no such field; did you mean workers?' 's/workers:/worker:/'
 check job-syntax job_bad '9: ' 's/slotsPerWorker: 2/slotsPerWorker: [/'
 check job-empty job_bad '1: HvdJob: the file is empty' d
 check job-missing bad 2 "job file $TMP/none.yaml: No such file or directory" -f "$TMP/none.yaml"
@@ -126,6 +127,17 @@ check hosts-dash bad 2 '-H: "-oProxyCommand=x": a host name cannot start with -'
 check hosts-word bad 2 '-H: "a b": not a host name' -H 'a b:2' ls
 check too-many bad 2 '3 ranks, but the hosts have 2 slots' -np 3 -H localhost:2 ls
 check bind bad 2 '--bind-to: "socket": want core, numa or none' --bind-to socket ls
+levels='want error, warn, info, debug or trace'
+check log-level bad 2 "--log-level: \"foo\": $levels" --log-level foo true
+check log-level-empty bad 2 "--log-level: \"\": $levels" --log-level= true
+check log-level-x bad 2 "HVD_LOG_LEVEL: \"foo\": $levels" -x HVD_LOG_LEVEL=foo true
+check log-level-good timeout 20 env HVD_LOG_LEVEL=foo "$RUN" --log-level Warning -np 1 true
+export HVD_LOG_LEVEL=foo
+check log-level-variable bad 2 "HVD_LOG_LEVEL: \"foo\": $levels" true
+unset HVD_LOG_LEVEL
+export HOROVOD_LOG_LEVEL=loud
+check log-level-older bad 2 "HOROVOD_LOG_LEVEL: \"loud\": $levels" true
+unset HOROVOD_LOG_LEVEL
 check variable bad 2 '-x: there is no variable NO_SUCH_ONE here' -x NO_SUCH_ONE ls
 check output-dir bad 1 '/proc/none: No such file or directory' --output-filename /proc/none ls
 check no-value bad 2 '-v|--verbose takes no value' --verbose=1 ls
