@@ -5,7 +5,8 @@
 #
 # A TEST is a program under BUILD, a script (*.sh, *.py), or LABEL=COMMAND. Each has a time-out (120 s;
 # a line "timeout: SECONDS" in the head of its source asks for more), after which everything it
-# started is killed. Exit code 77 means skipped. A test that leaves a process behind has failed.
+# started is killed. Exit code 77 means skipped. A test that leaves a process behind has failed, and
+# so has one in whose log a sanitizer reports something, whatever the exit code.
 # Lines "SKIP: id: need: reason" are collected; with HVD_TEST_STRICT=1 a skip that tests/SKIPS does
 # not allow is a failure. Logs stay in BUILD/log. The last line counts.
 set -u
@@ -17,8 +18,14 @@ LOGS=$BUILD/log
 STRICT=${HVD_TEST_STRICT:-0}
 PY=${PY:-/usr/bin/python3}
 MARK=HVD_TEST_MARK
+# A sanitizer's report about any process of the test, also about one whose exit code nobody looks at.
+REPORT='WARNING: ThreadSanitizer|ERROR: [A-Z][a-z]*Sanitizer|Sanitizer:DEADLYSIGNAL|[0-9]: runtime error: '
+# Lines that say what went wrong, in the words of cmocka, compilers, Python, make and our own tests.
+# WENT_WELL: those that only sound like it.
+WENT_WRONG='FAILED|FAIL:|[Ee]rror|ERROR|^\[ +LINE|[Aa]ssert|Sanitizer|Traceback|no end in|exit code [1-9]|signal [1-9]|left behind|timed out|^make.*\*\*\*'
+WENT_WELL='^\[ +(RUN|OK) |^ok |^SKIP: '
 passed=0 failed=0
-skips=() failures=()
+skips=() failures=() failure_logs=()
 mkdir -p "$LOGS"
 : >"$LOGS/skips"
 
@@ -104,27 +111,43 @@ run_one() {
     124 | 137) verdict=FAIL why=" (timed out after $limit s, or killed)" ;;
     *) verdict=FAIL why=" (exit code $rc)" ;;
     esac
-    if ! reap "$mark" 20 >>"$log"; then
+    if ! reap "$mark" 50 >>"$log"; then
         [ $verdict = FAIL ] || why=" (left processes behind)"
         verdict=FAIL
     fi
-    [ $verdict = skip ] && ! grep -q '^SKIP: ' "$log" &&
+    if [ $verdict != FAIL ] && grep -aqE "$REPORT" "$log"; then
+        verdict=FAIL why=" (a sanitizer reports something)"
+    fi
+    [ $verdict = skip ] && ! grep -aq '^SKIP: ' "$log" &&
         echo "SKIP: $label: unknown: it does not say why" >>"$log"
     local line
     while IFS= read -r line; do
         skips+=("$line")
         echo "$line" >>"$LOGS/skips"
-    done < <(grep '^SKIP: ' "$log")
+    done < <(grep -a '^SKIP: ' "$log")
     printf '%-4s  %-46s %6s s%s\n' "$verdict" "$label" "$seconds" "$why"
     case $verdict in
     ok) passed=$((passed + 1)) ;;
     FAIL)
         failed=$((failed + 1))
         failures+=("$label$why")
-        tail -n "${HVD_TEST_TAIL:-60}" "$log" | sed 's/^/    | /'
-        echo "    the whole of it: $log"
+        failure_logs+=("$log")
+        show "$log"
         ;;
     esac
+}
+
+# The lines of log $1 that say why a test failed, $2 of them.
+reasons() {
+    grep -anE "$WENT_WRONG" "$1" | grep -avE "^[0-9]+:($WENT_WELL)" | head -n "$2" |
+        cut -c 1-300 | sed 's/^/    > /'
+}
+
+# What a failed test said: first why, then the end of its log.
+show() {
+    reasons "$1" 40
+    tail -n "${HVD_TEST_TAIL:-120}" "$1" | sed 's/^/    | /'
+    echo "    the whole of it: $1"
 }
 
 # tests/SKIPS: "id reason", the id may be a shell pattern.
@@ -152,6 +175,7 @@ if [ ${#skips[@]} -gt 0 ]; then
         if [ "$STRICT" = 1 ] && ! allowed "$line"; then
             failed=$((failed + 1))
             failures+=("$line (tests/SKIPS does not allow it)")
+            failure_logs+=(/dev/null)
             echo "$line  <- not allowed"
         else
             echo "$line"
@@ -160,7 +184,10 @@ if [ ${#skips[@]} -gt 0 ]; then
 fi
 if [ ${#failures[@]} -gt 0 ]; then
     echo
-    printf 'failed: %s\n' "${failures[@]}"
+    for i in "${!failures[@]}"; do
+        echo "failed: ${failures[i]}"
+        reasons "${failure_logs[i]}" 8
+    done
 fi
 echo "$passed passed, $failed failed, ${#skips[@]} skipped"
 [ "$failed" -eq 0 ]
