@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor: chooses checks, asks the probes they need, runs them, counts.
+ *
+ * One way: setting -> probes -> answers -> checks -> results -> report. Used by the command line,
+ * by the agent's preflight and by tests on captured machines. One thread; probes are processes.
+ */
+#ifndef HVD_DIAGNOSTICS_DOCTOR_H
+#define HVD_DIAGNOSTICS_DOCTOR_H
+
+#include "diagnostics/check.h"
+
+struct silence {
+    const char *pattern, *reason; /* --silence id=reason */
+};
+
+struct choice {
+    const char *const *only, *const *skip; /* patterns of registry_matches() */
+    size_t nonly, nskip;
+    const struct silence *silences;
+    size_t nsilences;
+    bool strict; /* a warning counts as a failure in the verdict and the exit code */
+};
+
+enum verdict { VERDICT_OK, VERDICT_WARN, VERDICT_FAIL, VERDICT_UNKNOWN };
+
+struct report {
+    struct result *results; /* [n], in the registry's order; owned */
+    size_t n;
+    int counts[CHECK_ERROR + 1];
+    enum verdict verdict; /* unknown: nothing could be determined */
+    uint32_t ms;
+    struct setting setting;
+};
+
+/* Called as soon as a result is there (--jsonl); may be NULL. */
+typedef void doctor_result_f(void *arg, const struct result *r);
+
+/* Patterns that match no check are -ENOENT with "did you mean". report is empty before; on failure
+ * it stays so. m gets answers if it is live. */
+int doctor_run(struct machine *m, const struct setting *s, const struct choice *choice,
+               const struct rules *rules, doctor_result_f *cb, void *arg, struct report *report,
+               struct err *err);
+void report_fini(struct report *report);
+
+/* 0 no failure, 1 a failure (strict: a warning), 3 nothing could be determined. */
+int report_exit_code(const struct report *report, const struct choice *choice);
+
+#endif

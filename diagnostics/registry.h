@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * registry: all checks there are. Const; any thread.
+ */
+#ifndef HVD_DIAGNOSTICS_REGISTRY_H
+#define HVD_DIAGNOSTICS_REGISTRY_H
+
+#include "core/base/err.h"
+#include "diagnostics/check.h"
+
+/* One a file of checks/. */
+extern const struct check_table checks_host, checks_kernel_log, checks_cgroup, checks_limits,
+    checks_shm, checks_memory, checks_cpu, checks_hwloc, checks_gpu, checks_gpu_health, checks_cuda,
+    checks_nccl, checks_mpi, checks_network, checks_infiniband, checks_storage, checks_kubernetes,
+    checks_framework, checks_active;
+
+/* The i-th check in the order of groups and codes, NULL at the end. */
+const struct check *registry_at(size_t i);
+size_t registry_count(void);
+
+/* By id or code; -ENOENT with "did you mean" in err. */
+int registry_find(const char *name, const struct check **ret, struct err *err);
+
+/* A pattern for --only and --skip: an id, a code, a group's name, or "prefix-*". */
+bool registry_matches(const struct check *c, const char *pattern);
+
+#endif
