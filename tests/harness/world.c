@@ -24,6 +24,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/sweeper.h"
 
 #define WORLD_MAX_RANKS 64
 #define WORLD_MAX_HOSTS 16
@@ -36,9 +37,9 @@ struct world {
     char dir[64];
     char key_file[96];
     char rendezvous[64];
-    char prefix[24]; /* of the namespaces' names */
+    char prefix[32]; /* of the namespaces' names */
     int namespaces;  /* made so far, the switch not counted */
-    bool has_switch;
+    struct sweeper sweeper;
     uint64_t deadline;
 };
 
@@ -75,13 +76,23 @@ bool world_can_netns(const char *test_id)
     return ok;
 }
 
+/* A folder of our own, and somebody who removes it and all else at the end. */
+static int make_dir(struct world *w)
+{
+    static int serial;
+    int hosts = w->options.hosts > 1 ? w->options.hosts : 0;
+    snprintf(w->prefix, sizeof(w->prefix), "hvdw%d-%d-", (int)getpid(), serial++);
+    snprintf(w->dir, sizeof(w->dir), "/tmp/hvd-world-XXXXXX");
+    if (!mkdtemp(w->dir))
+        return -errno;
+    int rc = sweeper_start(&w->sweeper, w->dir, w->prefix, hosts);
+    if (rc < 0)
+        rmdir(w->dir);
+    return rc;
+}
+
 static int make_key(struct world *w)
 {
-    snprintf(w->dir, sizeof(w->dir), "/tmp/hvd-world-XXXXXX");
-    if (!mkdtemp(w->dir)) {
-        w->dir[0] = 0;
-        return -errno;
-    }
     snprintf(w->key_file, sizeof(w->key_file), "%s/key", w->dir);
     auto_close int fd = open(w->key_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -127,13 +138,10 @@ static int add_host(struct world *w, int h)
 
 static int make_hosts(struct world *w)
 {
-    static int serial;
-    snprintf(w->prefix, sizeof(w->prefix), "hvdw%d-%d-", (int)getpid(), serial++);
     if (geteuid() != 0 || w->options.hosts > WORLD_MAX_HOSTS)
         return -ENOTSUP;
     if (run_quiet("ip netns add %ss", w->prefix) != 0)
         return -ENOTSUP;
-    w->has_switch = true;
     if (run_quiet("ip -n %ss link add br0 type bridge forward_delay 0 && "
                   "ip -n %ss link set br0 up",
                   w->prefix, w->prefix) != 0)
@@ -148,14 +156,7 @@ static int make_hosts(struct world *w)
 
 static void world_free(struct world *w)
 {
-    for (int h = 0; h < w->namespaces; h++)
-        run_quiet("ip netns del %s%d", w->prefix, h);
-    if (w->has_switch)
-        run_quiet("ip netns del %ss", w->prefix);
-    if (w->key_file[0])
-        unlink(w->key_file);
-    if (w->dir[0])
-        rmdir(w->dir);
+    sweeper_end(&w->sweeper);
     free(w);
 }
 
@@ -185,9 +186,10 @@ static void clean_env(void)
         unsetenv(foreign[i]);
 }
 
-static int run_rank(const struct world *w, int rank, world_rank_f fn, void *arg, pid_t parent)
+static int run_rank(struct world *w, int rank, world_rank_f fn, void *arg, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sweeper_leave(&w->sweeper);
     if (getppid() != parent)
         return 98;
     if (w->namespaces && enter_host(w, rank) < 0)
@@ -233,7 +235,9 @@ int world_start(const struct world_options *options, world_rank_f fn, void *arg,
     for (int r = 0; r < WORLD_MAX_RANKS; r++)
         w->gone[r] = true;
     w->deadline = deadline_in_ms((options->timeout_s ? options->timeout_s : 60) * 1000ULL);
-    int rc = make_key(w);
+    int rc = make_dir(w);
+    if (rc == 0)
+        rc = make_key(w);
     int port = free_port();
     if (rc == 0 && port < 0)
         rc = port;

@@ -2,7 +2,8 @@
  *
  * world: forks the ranks of a test. Each is a process with HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
  * HVD_KEY_FILE set, on this host or spread over network namespaces that stand for hosts. The parent
- * waits, bounded; ranks die with it. Used by tests only, from one thread.
+ * waits, bounded; ranks die with it, and what was made on this machine goes even when the parent is
+ * killed (tests/harness/sweeper). Used by tests only, from one thread.
  */
 #ifndef HVD_TESTS_HARNESS_WORLD_H
 #define HVD_TESTS_HARNESS_WORLD_H
