@@ -26,6 +26,7 @@ comma := ,
 pc = $(shell pkg-config $(1) $(2) 2>/dev/null)
 PKGS_MEMBER := libcurl libmicrohttpd gnutls jansson libsodium
 PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
+PKGS_DOCTOR := $(PKGS_MEMBER)
 
 CPPFLAGS += -D_GNU_SOURCE -I. -Icore/include
 CFLAGS   ?= -O2 -g
@@ -43,14 +44,23 @@ endif
 LIB_SRCS    := $(sort $(foreach d,base boot transport coll negotiate engine backend,$(wildcard core/$(d)/*.c)))
 MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/member/*.c))
 AGENT_SRCS  := $(sort $(filter-out agent/main_%.c,$(wildcard agent/*.c)))
+DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnostics/probes/*.c \
+                 diagnostics/report/*.c))
+DOCTOR_SRCS := $(sort $(wildcard diagnostics/cli/*.c))
+PROBER_SRCS := $(sort $(wildcard diagnostics/prober/*.c))
 objs = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
 LIBHVD   := $(BUILD)/libhvd.so
 LIB_A    := $(BUILD)/libhvd_core.a
 AGENT_A  := $(BUILD)/libhvd_agent.a
-PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c))
+MEMBER_A := $(BUILD)/libhvd_member.a
+DIAG_A   := $(BUILD)/libhvd_diag.a
+PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c)) \
+            $(patsubst diagnostics/cli/main_%.c,$(BUILD)/%,$(wildcard diagnostics/cli/main_*.c)) \
+            $(if $(PROBER_SRCS),$(BUILD)/hvd-probe)
 LIB_LIBS    := -lsodium -ldl -lm
 AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
+DOCTOR_LIBS := $(call pc,--libs,$(PKGS_DOCTOR)) $(LIB_LIBS)
 
 UNIT_SRCS  := $(sort $(wildcard tests/unit/*/test_*.c))
 MULTI_SRCS := $(sort $(wildcard tests/multi/*.c))
@@ -81,7 +91,7 @@ ifeq ($(shell uname -m),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
 $(BUILD)/core/coll/reduce_avx512.o: CFLAGS += -mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 endif
-$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
+$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o $(BUILD)/diagnostics/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
 # Only the header: the library is opened at run time.
 $(BUILD)/core/boot/pmix.o: CPPFLAGS += $(call pc,--cflags,pmix)
 $(BUILD)/tests/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
@@ -95,7 +105,10 @@ $(LIB_A): $(call objs,$(LIB_SRCS))
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(AGENT_A): $(call objs,$(MEMBER_SRCS) $(AGENT_SRCS))
+$(AGENT_A): $(call objs,$(AGENT_SRCS))
+$(MEMBER_A): $(call objs,$(MEMBER_SRCS))
+$(DIAG_A): $(call objs,$(DIAG_SRCS))
+$(AGENT_A) $(MEMBER_A) $(DIAG_A):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
@@ -109,14 +122,25 @@ $(LIBHVD): $(call objs,$(LIB_SRCS)) core/libhvd.map
 $(LIBHVD).0: $(LIBHVD)
 	$(Q)ln -sf libhvd.so $@
 
-$(BUILD)/%: $(BUILD)/agent/main_%.o $(AGENT_A) $(LIB_A)
+$(BUILD)/%: $(BUILD)/agent/main_%.o $(AGENT_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(AGENT_LIBS)
 
+$(BUILD)/hvd-doctor: $(call objs,$(DOCTOR_SRCS)) $(DIAG_A) $(MEMBER_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(DOCTOR_LIBS)
+
+# It opens an image's own libraries and needs libc alone.
+$(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS))
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -ldl
+
 HARNESS_OBJS := $(call objs,$(HARNESS))
-$(BUILD)/tests/unit/agent/% $(BUILD)/tests/unit/member/% $(BUILD)/tests/unit/json/%: EXTRA_A = $(AGENT_A)
-$(BUILD)/tests/unit/agent/% $(BUILD)/tests/unit/member/% $(BUILD)/tests/unit/json/%: EXTRA_LIBS = $(AGENT_LIBS)
-$(patsubst %.c,$(BUILD)/%,$(filter tests/unit/agent/% tests/unit/member/% tests/unit/json/%,$(UNIT_SRCS))): $(AGENT_A)
+# tests of programs' parts: all archives, what is not used is not linked
+PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter $(foreach d,agent member json diagnostics,tests/unit/$(d)/%),$(UNIT_SRCS)))
+$(PROGRAM_TESTS): EXTRA_A = $(AGENT_A) $(DIAG_A) $(MEMBER_A)
+$(PROGRAM_TESTS): EXTRA_LIBS = $(AGENT_LIBS)
+$(PROGRAM_TESTS): $(AGENT_A) $(DIAG_A) $(MEMBER_A)
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(HARNESS_OBJS) $(LIB_A)
 	$(call say,LD,$@)
@@ -138,7 +162,7 @@ include tests/bench/bench.mk
 include examples/examples.mk
 
 # ---- lint and format -----------------------------------------------------------------------
-C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null || find core agent tests examples -name '*.[ch]')
+C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null || find core agent diagnostics tests examples -name '*.[ch]')
 SH_FILES = $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 
 format:  ## clang-format every C file in place
@@ -155,7 +179,7 @@ lint: deps  ## format, include directions, clang-tidy, shellcheck, sizes of file
 # ---- install -------------------------------------------------------------------------------
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
-MAN_PAGES := $(sort $(wildcard agent/*.1))
+MAN_PAGES := $(sort $(wildcard agent/*.1 diagnostics/*.1))
 install: all  ## into DESTDIR PREFIX
 	$(Q)install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
 	$(Q)install -m 755 $(LIBHVD) $(LIBDIR)/libhvd.so.$(VERSION)
@@ -171,7 +195,7 @@ install: all  ## into DESTDIR PREFIX
 uninstall:  ## what install put there
 	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
 	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
-	    $(patsubst agent/%,$(MANDIR)/%,$(MAN_PAGES))
+	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES)))
 
 clean:  ## remove build/
 	$(Q)rm -rf build

@@ -21,11 +21,12 @@
 #define MACHINE_FILE_MAX (1u << 20) /* longer files are cut there */
 
 struct machine_answer {
-    const char *probe; /* static */
+    char *probe; /* its name; owned */
     struct answer answer;
 };
 
-/* Called once for each path that a check has looked at; kind: 'f' file, 'd' folder, 'l' link. */
+/* Called once for each path that a check has looked at; kind: 'f' file, 'd' folder, 'l' link, 'e'
+ * only whether it is there. */
 typedef void machine_record_f(void *arg, char kind, const char *path);
 
 struct machine {

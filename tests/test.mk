@@ -62,7 +62,7 @@ test-clean:  ## the README's commands in a bare Debian 12 container (podman, net
 ifeq ($(FUZZ),1)
 FUZZ_SAN := address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS   += -fsanitize=fuzzer-no-link,$(FUZZ_SAN)
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(LIB_A)
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer,$(FUZZ_SAN) $(AGENT_LIBS)
 fuzz-bin: $(FUZZ_BINS)

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check: see check.h.
+ */
+#include "diagnostics/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const status_names[] = {"pass", "info", "warn", "fail", "skip", "error"};
+static const char *const group_names[] = {
+    "host",    "limits",  "memory",     "cpu",       "gpu",     "nccl",   "mpi",
+    "network", "storage", "kubernetes", "framework", "workers", "active",
+};
+static const char *const action_names[] = {
+    "none",      "container-option", "environment",  "install",    "version",
+    "remove",    "recreate",         "free-space",   "network",    "host",
+    "reset-gpu", "reboot",           "replace-node", "permission", "job",
+};
+static const char *const place_names[] = {"docker", "k8s", "host"};
+
+_Static_assert(sizeof(status_names) / sizeof(*status_names) == CHECK_ERROR + 1, "a name each");
+_Static_assert(sizeof(group_names) / sizeof(*group_names) == GROUPS, "a name each");
+_Static_assert(sizeof(action_names) / sizeof(*action_names) == ACTIONS, "a name each");
+
+const char *check_status_name(enum check_status status)
+{
+    return status_names[status];
+}
+
+const char *check_group_name(enum check_group group)
+{
+    return group_names[group];
+}
+
+const char *check_action_name(enum check_action action)
+{
+    return action_names[action];
+}
+
+const char *fix_place_name(enum fix_place place)
+{
+    return place_names[place];
+}
+
+/* Foreign text may hold anything: one line, no control characters. */
+static void format(char *dst, size_t size, const char *fmt, va_list ap)
+{
+    vsnprintf(dst, size, fmt, ap);
+    for (char *s = dst; *s; s++) {
+        if ((unsigned char)*s < ' ' || *s == 0x7f)
+            *s = ' ';
+    }
+}
+
+static void set(struct result *r, enum check_status status, const char *fmt, va_list ap)
+{
+    r->status = status;
+    format(r->summary, sizeof(r->summary), fmt, ap);
+}
+
+#define RESULT_STATUS(name, value)                                                                 \
+    void result_##name(struct result *r, const char *fmt, ...)                                     \
+    {                                                                                              \
+        va_list ap;                                                                                \
+        va_start(ap, fmt);                                                                         \
+        set(r, value, fmt, ap);                                                                    \
+        va_end(ap);                                                                                \
+    }
+
+RESULT_STATUS(pass, CHECK_PASS)
+RESULT_STATUS(info, CHECK_INFO)
+RESULT_STATUS(warn, CHECK_WARN)
+RESULT_STATUS(fail, CHECK_FAIL)
+RESULT_STATUS(skip, CHECK_SKIP)
+RESULT_STATUS(error, CHECK_ERROR)
+
+#define RESULT_FIELD(name)                                                                         \
+    void result_##name(struct result *r, const char *fmt, ...)                                     \
+    {                                                                                              \
+        va_list ap;                                                                                \
+        va_start(ap, fmt);                                                                         \
+        format(r->name, sizeof(r->name), fmt, ap);                                                 \
+        va_end(ap);                                                                                \
+    }
+
+RESULT_FIELD(observed)
+RESULT_FIELD(expected)
+RESULT_FIELD(why)
+
+void result_fix(struct result *r, enum fix_place place, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    format(r->fix[place], sizeof(r->fix[place]), fmt, ap);
+    va_end(ap);
+}
+
+void result_action(struct result *r, enum check_action action)
+{
+    r->action = action;
+}
+
+bool result_needs(struct result *r, const struct answer *a, const char *what)
+{
+    char text[128];
+    if (a->state == ANSWER_OK)
+        return true;
+    answer_describe(a, text, sizeof(text));
+    if (a->state == ANSWER_TIMEOUT || a->state == ANSWER_CRASHED) {
+        result_warn(r, "looking at %s %s", what, text);
+        result_observed(r, "%s", text);
+        result_expected(r, "an answer");
+    } else {
+        result_skip(r, "%s: %s", what, text);
+    }
+    return false;
+}
+
+char *check_bytes(char *dst, size_t size, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double x = (double)bytes;
+    size_t u = 0;
+    while (x >= 1023.95 && u + 1 < sizeof(units) / sizeof(*units)) {
+        x /= 1024;
+        u++;
+    }
+    bool whole = u == 0 || x >= 99.95 || x - (double)(int64_t)x < 0.05;
+    snprintf(dst, size, "%.*f %s", whole ? 0 : 1, x, units[u]);
+    return dst;
+}
