@@ -54,6 +54,7 @@ static bool chosen(const struct check *c, const struct choice *choice, const str
 static int choose(struct report *report, const struct choice *choice, struct err *err)
 {
     const struct check *c;
+    report->n = 0;
     report->results = calloc(registry_count() + 1, sizeof(*report->results));
     if (!report->results)
         return err_set(err, ENOMEM, "no memory for %zu checks", registry_count());

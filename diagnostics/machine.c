@@ -35,11 +35,8 @@ int machine_read(const struct machine *m, const char *path, char **ret, size_t *
 {
     note(m, 'f', path);
     auto_close int fd = open_at(m, path, 0);
-    if (fd < 0) {
-        int rc = fd;
-        fd = -1;
-        return rc;
-    }
+    if (fd < 0)
+        return fd;
     size_t cap = 4096, len = 0;
     char *text = malloc(cap + 1);
     while (text) {
@@ -106,21 +103,17 @@ int machine_line(const struct machine *m, char *dst, size_t size, const char *fm
     return 0;
 }
 
+/* "max" and what is beyond 63 bits are INT64_MAX (cgroup v1 says "no limit" so). */
 static int parse_int(const char *word, int64_t *ret)
 {
-    char *end;
+    char *end = NULL;
     if (strcmp(word, "max") == 0) {
         *ret = INT64_MAX;
         return 0;
     }
-    errno = 0;
-    unsigned long long big = *word == '-' ? 0 : strtoull(word, &end, 10);
-    long long n = *word == '-'      ? strtoll(word, &end, 10)
-                  : big > INT64_MAX ? INT64_MAX
-                                    : (long long)big;
-    if (end == word || (errno && errno != ERANGE))
-        return -EINVAL;
-    if (*end && !isspace((unsigned char)*end))
+    /* saturates, as wanted */
+    long long n = strtoll(word, &end, 10);
+    if (end == word || (*end && !isspace((unsigned char)*end)))
         return -EINVAL;
     *ret = n;
     return 0;
@@ -336,7 +329,7 @@ static int read_answers(struct machine *m, const char *dir, struct err *err)
     for (size_t i = 0; i < n; i++) {
         char path[NAME_MAX + 16];
         auto_free char *text = NULL;
-        size_t len;
+        size_t len = 0;
         snprintf(path, sizeof(path), "answers/%s", names[i]);
         if (machine_read(&base, path, &text, &len) < 0)
             continue;

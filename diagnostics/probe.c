@@ -262,8 +262,9 @@ static void refuse(struct machine *m, const struct probe *p, int rc)
 
 /* Those with the given alone flag, up to at_once at a time. */
 static void ask_some(struct machine *m, const struct probe *const *probes, size_t n,
-                     const struct setting *s, bool alone, uint64_t deadline)
+                     const struct setting *s, bool alone)
 {
+    uint64_t deadline = deadline_in_ms((uint64_t)s->timeout_ms);
     struct child children[AT_ONCE];
     size_t running = 0, next = 0, at_once = alone ? 1 : AT_ONCE;
     while (next < n || running) {
@@ -288,16 +289,25 @@ static bool asked(const struct machine *m, const char *name)
     return machine_answer(m, name)->state != ANSWER_ABSENT;
 }
 
+int probe_run(struct machine *m, const struct probe *const *probes, size_t n,
+              const struct setting *s, struct err *err)
+{
+    struct machine_answer *grown =
+        reallocarray(m->answers, m->nanswers + n + 1, sizeof(*m->answers));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory for %zu answers", n);
+    m->answers = grown;
+    ask_some(m, probes, n, s, false);
+    ask_some(m, probes, n, s, true);
+    return 0;
+}
+
 int probe_ask(struct machine *m, const char *const *names, size_t n, const struct setting *s,
               struct err *err)
 {
     auto_free const struct probe **probes = calloc(n + 1, sizeof(*probes));
-    struct machine_answer *grown =
-        reallocarray(m->answers, m->nanswers + n + 1, sizeof(*m->answers));
     size_t count = 0;
-    if (grown)
-        m->answers = grown;
-    if (!probes || !grown)
+    if (!probes)
         return err_set(err, ENOMEM, "no memory for %zu probes", n);
     for (size_t i = 0; i < n; i++) {
         const struct probe *p = probe_find(names[i]);
@@ -306,8 +316,5 @@ int probe_ask(struct machine *m, const char *const *names, size_t n, const struc
         if (p->level <= s->level && !asked(m, names[i]))
             probes[count++] = p;
     }
-    uint64_t deadline = deadline_in_ms((uint64_t)s->timeout_ms);
-    ask_some(m, probes, count, s, false, deadline);
-    ask_some(m, probes, count, s, true, deadline);
-    return 0;
+    return probe_run(m, probes, count, s, err);
 }

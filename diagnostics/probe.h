@@ -39,6 +39,10 @@ struct probe_table {
 /* One table a file of probes/; prober.c has those of hvd-probe. probe_find: NULL when unknown. */
 const struct probe *probe_find(const char *name);
 
+/* Runs these probes and adds their answers to m. Fails only for want of memory. */
+int probe_run(struct machine *m, const struct probe *const *probes, size_t n,
+              const struct setting *s, struct err *err);
+
 /* Asks the named probes (unknown names are a bug: -ENOENT) and puts their answers into m. Returns
  * when all have answered or setting->timeout_ms is over. */
 int probe_ask(struct machine *m, const char *const *names, size_t n, const struct setting *s,

@@ -24,7 +24,7 @@ struct setting {
     int local_ranks;   /* on this machine, at least 1 */
     int gpus;          /* asked for on this machine; -1: not said */
     int level;         /* 1: reads only; 2: loads this machine for seconds; 3: and the network */
-    int timeout_ms;    /* for all probes together */
+    int timeout_ms;    /* for all probes together, and again for those that run alone */
     const char
         *data_dir; /* where the data set is, for storage checks; NULL: the current directory */
     const char *interfaces; /* HVD_IFACE or NULL */
