@@ -57,7 +57,7 @@ MEMBER_A := $(BUILD)/libhvd_member.a
 DIAG_A   := $(BUILD)/libhvd_diag.a
 PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c)) \
             $(patsubst diagnostics/cli/main_%.c,$(BUILD)/%,$(wildcard diagnostics/cli/main_*.c)) \
-            $(if $(PROBER_SRCS),$(BUILD)/hvd-probe)
+            $(patsubst diagnostics/prober/main_%.c,$(BUILD)/%,$(wildcard diagnostics/prober/main_*.c))
 LIB_LIBS    := -lsodium -ldl -lm
 AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
 DOCTOR_LIBS := $(call pc,--libs,$(PKGS_DOCTOR)) $(LIB_LIBS)
@@ -131,7 +131,7 @@ $(BUILD)/hvd-doctor: $(call objs,$(DOCTOR_SRCS)) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(DOCTOR_LIBS)
 
 # It opens an image's own libraries and needs libc alone.
-$(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS))
+$(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS)) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -ldl
 

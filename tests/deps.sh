@@ -12,7 +12,7 @@ build=(gcc clang make pkg-config git libcurl4-gnutls-dev libjansson-dev libhwloc
     libmicrohttpd-dev libgnutls28-dev libyaml-dev libsodium-dev libpmix-dev)
 demo=(python3-torch python3-sklearn python3-matplotlib)
 test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clang-tidy
-    libclang-rt-14-dev iproute2 iptables shellcheck openssh-client procps python3-torch
+    libclang-rt-14-dev iproute2 iptables shellcheck openssh-client openssh-server procps python3-torch
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel
     podman runc mmdebstrap)
 
@@ -65,7 +65,21 @@ fi
 
 echo "deps: installing ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+policy=/usr/sbin/policy-rc.d
+made_policy=
+at_end() {
+    rm -f "$log"
+    [ -z "$made_policy" ] || "${as_root[@]}" rm -f "$policy"
+}
+trap at_end EXIT
+trap 'exit 1' INT TERM
+# Some of these are servers (sshd, munged, slurmd), of which the tests start their own: none may start
+# now, nor with the machine later.
+if [ ! -e "$policy" ]; then
+    made_policy=1
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
+fi
 apt() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >"$log" 2>&1
 }
@@ -76,4 +90,17 @@ if ! apt install --no-install-recommends "${missing[@]}"; then
         echo "deps: apt-get could not install: ${missing[*]}" >&2
         exit 1
     fi
+fi
+if command -v systemctl >/dev/null; then
+    for package in "${missing[@]}"; do
+        case $package in
+        openssh-server) units=(ssh.service ssh.socket) ;;
+        munge) units=(munge.service) ;;
+        slurm-wlm) units=(slurmd.service slurmctld.service) ;;
+        *) continue ;;
+        esac
+        for unit in "${units[@]}"; do
+            "${as_root[@]}" systemctl --quiet disable "$unit" 2>/dev/null || true
+        done
+    done
 fi

@@ -39,7 +39,8 @@ int control_init(struct engine *e, struct err *err)
     c->children = calloc(size, sizeof(*c->children));
     c->links = calloc(size + 1, sizeof(struct link *));
     c->left = calloc(size, sizeof(*c->left));
-    if (!c->children || !c->links || !c->left)
+    /* Room enough for a farewell, which has nobody to complain to. */
+    if (!c->children || !c->links || !c->left || !buf_reserve(&c->out, 64))
         return err_set(err, ENOMEM, "no memory for control links");
     for (int r = 0; r < e->size; r++) {
         if (is_child(e->mesh, r))

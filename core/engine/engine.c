@@ -97,6 +97,9 @@ int engine_create(uint64_t first_seq, struct engine **ret, struct err *err)
         rc = create_parts(e, first_seq, err);
     }
     if (rc < 0) {
+        /* The others are in the world already: they hear why it ends. */
+        if (e->mesh)
+            mesh_abort(e->mesh, err_text(err));
         engine_destroy(e);
         return rc;
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cleanup.h"
 #include "core/base/hash.h"
 
 #define INDEX_BITS 24
@@ -143,12 +144,17 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
         return 0;
     size_t n = (size_t)q->size;
     if (!s->rows) {
-        s->rows = calloc(n, sizeof(*s->rows));
+        /* Both or none: rows says that the slot has them. */
+        auto_free int64_t *rows = calloc(n, sizeof(*rows));
         s->splits = calloc(n, sizeof(*s->splits));
+        if (!rows || !s->splits) {
+            free(s->splits);
+            s->splits = NULL;
+            return err_set(err, ENOMEM, "%s: no memory", s->name);
+        }
+        s->rows = TAKE(rows);
         atomic_fetch_add_explicit(&q->allocations, 2, memory_order_relaxed);
     }
-    if (!s->rows || !s->splits)
-        return err_set(err, ENOMEM, "%s: no memory", s->name);
     for (size_t i = 0; r->kind == HVD_ALLTOALL && i < n; i++)
         s->splits[i] = r->splits ? r->splits[i] : r->shape[0] / q->size;
     return 0;

@@ -153,6 +153,11 @@ static void submit(struct engine *e, struct slot *slot, uint64_t now)
     e->submitting = slot;
     int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
     e->submitting = NULL;
+    if (rc == -ENOMEM) {
+        /* The other ranks, and the rest of its group, would wait for it in vain. */
+        err_set(&e->trouble, ENOMEM, "no memory for %s", slot->name);
+        return;
+    }
     if (rc < 0) {
         finish_with(e, slot, &err);
         return;
@@ -251,6 +256,11 @@ static void refuse_new(struct engine *e)
 
 static void check_trouble(struct engine *e)
 {
+    int rc = e->trouble.code ? 0 : negotiate_failed(e->neg);
+    if (rc == -ENOMEM)
+        err_set(&e->trouble, ENOMEM, "no memory to negotiate");
+    else if (rc < 0)
+        err_set(&e->trouble, -rc, "negotiation has failed");
     if (e->trouble.code && !e->failed)
         engine_lost(e, e->trouble.msg, e->trouble.code);
 }

@@ -267,13 +267,13 @@ int report_read(const char *text, size_t len, struct report_body *ret, struct er
     for (body.n = 0; body.n < n && rc == 0; body.n++)
         rc = report_item_read(json_array_get(list, (size_t)body.n), &body.items[body.n], err);
     if (rc < 0)
-        report_fini(&body);
+        report_body_fini(&body);
     else
         *ret = body;
     return rc;
 }
 
-void report_fini(struct report_body *body)
+void report_body_fini(struct report_body *body)
 {
     free(body->items);
     *body = (struct report_body){0};

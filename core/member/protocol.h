@@ -137,6 +137,6 @@ void notes_fini(struct notes_body *body);
 
 char *report_write(const struct report_body *body);
 int report_read(const char *text, size_t len, struct report_body *ret, struct err *err);
-void report_fini(struct report_body *body);
+void report_body_fini(struct report_body *body);
 
 #endif

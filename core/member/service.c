@@ -75,7 +75,7 @@ static int do_report(struct service *s, const struct server_request *q, struct s
     if (rc < 0)
         return reply_error(reply, rc, &err);
     rc = roster_report(s->roster, &body, clock_ns(), &err);
-    report_fini(&body);
+    report_body_fini(&body);
     s->changed(s->arg);
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
 }

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
@@ -18,6 +19,8 @@ enum {
     RECORD_URGE_NAME, /* str name */
     URGED = 0x80,
 };
+
+#define RETRY_NS (1 * CLOCK_MS) /* memory may be there again */
 
 static void heard(struct negotiate *n, struct tensor *e, uint64_t now)
 {
@@ -133,11 +136,14 @@ static void send_hello(struct negotiate *n)
     n->hello_sent = true;
 }
 
-void announce_flush(struct negotiate *n)
+uint64_t announce_flush(struct negotiate *n, uint64_t now)
 {
+    uint64_t again = now + RETRY_NS;
     send_hello(n);
-    if (list_empty(&n->out) || !n->hello_sent)
-        return;
+    if (!n->hello_sent)
+        return n->nhello == n->nchildren ? again : UINT64_MAX;
+    if (list_empty(&n->out))
+        return UINT64_MAX;
     negotiate_begin(n, &n->up, UP_READY);
     list_for_each(at, next, &n->out)
     {
@@ -147,7 +153,7 @@ void announce_flush(struct negotiate *n)
             negotiate_begin(n, &n->up, UP_READY);
         }
         size_t len = n->up.len;
-        if (write_record(n, e) < 0) { /* the rest with the next tick */
+        if (write_record(n, e) < 0) {
             n->up.len = len;
             n->up.failed = false;
             break;
@@ -157,6 +163,7 @@ void announce_flush(struct negotiate *n)
         e->urge_told = e->urged;
     }
     send_up(n);
+    return list_empty(&n->out) ? UINT64_MAX : again;
 }
 
 /* ---- from a child -------------------------------------------------------------------------- */

@@ -287,11 +287,16 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
         if (n->root)
             due = decide_tick(n, now);
         else
-            announce_flush(n);
+            due = announce_flush(n, now);
         if (n->frozen) /* a plan has come */
             due = thaw_tick(n, now);
     }
     return stalled < due ? stalled : due;
+}
+
+int negotiate_failed(const struct negotiate *n)
+{
+    return n->failed;
 }
 
 bool negotiate_frozen(const struct negotiate *n)

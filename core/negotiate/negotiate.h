@@ -123,6 +123,9 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now);
 /* The earliest batch handed out and not done yet is done here: its names may be submitted again. */
 void negotiate_done(struct negotiate *n);
 
+/* 0, or why it cannot go on (-ENOMEM above all): look after each call that cannot say so itself. */
+int negotiate_failed(const struct negotiate *n);
+
 bool negotiate_frozen(const struct negotiate *n);
 
 /* Fast path of the steady state: true when the plan is in force, its next batch consists of this

@@ -110,7 +110,9 @@ void announce_submitted(struct negotiate *n, struct tensor *e, uint64_t now);
 int announce_recv(struct negotiate *n, int child, struct reader *r, uint64_t now);
 int announce_hello(struct negotiate *n, int child, struct reader *r);
 void announce_urge(struct negotiate *n, struct tensor *e);
-void announce_flush(struct negotiate *n);
+
+/* Sends what is to be told; when to come again, because memory was short, UINT64_MAX: need not. */
+uint64_t announce_flush(struct negotiate *n, uint64_t now);
 
 /* Forgets what was announced in the former generation and announces again what is submitted. */
 void announce_anew(struct negotiate *n, bool frozen);

@@ -120,8 +120,9 @@ static int send_map(struct agree *a, struct mesh_net *net, struct err *err)
         buf_put_u32(&a->msg, a->host_of[r]);
     if (a->msg.failed)
         return err_set(err, ENOMEM, "out of memory");
-    if (mesh->local_size > 1 && local_share_map(net, &a->msg) < 0)
-        return err_set(err, ECONNRESET, "cannot send the map of the hosts to the local ranks");
+    int rc = mesh->local_size > 1 ? local_share_map(net, &a->msg) : 0;
+    if (rc < 0)
+        return err_sys(err, -rc, "cannot send the map of the hosts to the local ranks");
     for (int r = 1; r < mesh->size; r++) {
         if (mesh->local_of[r] != 0)
             continue;
@@ -226,9 +227,12 @@ static int progress_first(struct agree *a, struct mesh_net *net, struct err *err
     if (rc != 0)
         return rc;
     rc = use_map(a, net, &a->msg, err);
-    if (rc == 0 && net->mesh->local_size > 1 && local_share_map(net, &a->msg) < 0)
-        rc = err_set(err, ECONNRESET, "cannot send the map of the hosts to the local ranks");
-    return rc;
+    if (rc < 0 || net->mesh->local_size == 1)
+        return rc;
+    rc = local_share_map(net, &a->msg);
+    if (rc < 0)
+        return err_sys(err, -rc, "cannot send the map of the hosts to the local ranks");
+    return 0;
 }
 
 static int progress_other(struct agree *a, struct mesh_net *net, struct err *err)

@@ -210,9 +210,14 @@ void link_say(struct link *link, uint64_t tag, const struct buf *body)
         return;
     link_put_header(header, link->net->mesh->generation, tag, len);
     if (link->cls == LINK_CONTROL) {
+        size_t before = link->out.len;
         buf_put(&link->out, header, sizeof(header));
         if (len)
             buf_put(&link->out, body->data, len);
+        if (link->out.failed) { /* all of it or nothing */
+            link->out.len = before;
+            link->out.failed = false;
+        }
         link_flush(link);
         return;
     }

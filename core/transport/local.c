@@ -132,6 +132,8 @@ void local_handle(struct mesh_net *net, int from, uint16_t what, const void *bod
     } else if (what == LOCAL_MAP && seat == 0) {
         buf_reset(&l->map);
         buf_put(&l->map, body, len);
+        if (l->map.failed)
+            verdict_no_memory(net);
     } else if (what == LOCAL_GOODBYE) {
         verdict_goodbye_from(net, from);
     } else if (what == LOCAL_LOST) {

@@ -56,7 +56,7 @@ static int answer(const struct mesh_net *net, int *ret_peer, struct err *err)
         *ret_peer = net->lost_rank;
     if (err)
         *err = net->why;
-    return -ECONNRESET;
+    return net->why.code;
 }
 
 int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err)

@@ -90,7 +90,10 @@ static void agent_ready(struct mesh_net *net, struct net_watch *w, uint32_t even
     }
     if (rc < 0) {
         net_release(net, w);
-        verdict_agent_lost(net);
+        if (rc == -ENOMEM)
+            verdict_no_memory(net);
+        else
+            verdict_agent_lost(net);
     }
 }
 

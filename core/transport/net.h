@@ -73,6 +73,7 @@ struct mesh_net {
     int suspect; /* rank that seems lost, -1: none; -2: the agent */
     uint64_t verdict_at;
     char suspect_text[512];
+    bool no_memory; /* that is why this rank suspects itself */
     bool failed;
     int lost_rank;
     struct err why;

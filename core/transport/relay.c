@@ -45,7 +45,9 @@ static void to_spokes(struct mesh_net *net, int except, const struct buf *share,
             continue;
         /* A rank that cannot be reached is seen by the end of its socket. */
         int rc = ctl_send(&l->spokes[i].ctl, CTL_SHARE, share, fds, nfds);
-        if (rc < 0)
+        if (rc == -ENOMEM)
+            verdict_no_memory(net);
+        else if (rc < 0)
             log_debug("rank %d: %s", l->ranks[i], strerror(-rc));
     }
 }
@@ -65,6 +67,8 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
         to_spokes(net, -1, &share, fds, nfds);
     else if (l->watch.fd >= 0 && l->proven)
         rc = ctl_send(&l->ctl, CTL_SHARE, &share, fds, nfds);
+    if (rc == -ENOMEM)
+        verdict_no_memory(net);
     buf_fini(&share);
     return rc;
 }
@@ -129,7 +133,10 @@ static void spoke_ended(struct mesh_net *net, int seat, int rc)
     struct spoke *s = &l->spokes[seat];
     net_unwatch(net, &s->watch);
     ctl_fini(&s->ctl);
-    verdict_dead(net, l->ranks[seat], end_text(rc));
+    if (rc == -ENOMEM)
+        verdict_no_memory(net);
+    else
+        verdict_dead(net, l->ranks[seat], end_text(rc));
 }
 
 static void spoke_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
@@ -168,23 +175,26 @@ static void catch_up(struct mesh_net *net, int seat)
 {
     struct local *l = net->local;
     struct spoke *s = &l->spokes[seat];
-    if (l->failed || !l->shm || relay_segment(net, seat) < 0) {
+    int rc = l->failed || !l->shm ? -ENOTSUP : relay_segment(net, seat);
+    if (rc < 0 && rc != -ENOMEM) {
         struct buf body = {0}, share = {0};
         buf_put_str(&body, l->why);
         put_share(&share, net->mesh, net->mesh->rank, LOCAL_FAILED, body.data, body.len);
-        ctl_send(&s->ctl, CTL_SHARE, &share, NULL, 0);
+        rc = body.failed ? -ENOMEM : ctl_send(&s->ctl, CTL_SHARE, &share, NULL, 0);
         buf_fini(&body);
         buf_fini(&share);
-        return;
+    } else {
+        for (int i = 1; i < l->n && rc != -ENOMEM; i++) {
+            struct buf share = {0};
+            if (!l->here[i])
+                continue;
+            put_share(&share, net->mesh, l->ranks[i], LOCAL_ATTACHED, NULL, 0);
+            rc = ctl_send(&s->ctl, CTL_SHARE, &share, &l->shm->doorbells[i], 1);
+            buf_fini(&share);
+        }
     }
-    for (int i = 1; i < l->n; i++) {
-        struct buf share = {0};
-        if (!l->here[i])
-            continue;
-        put_share(&share, net->mesh, l->ranks[i], LOCAL_ATTACHED, NULL, 0);
-        ctl_send(&s->ctl, CTL_SHARE, &share, &l->shm->doorbells[i], 1);
-        buf_fini(&share);
-    }
+    if (rc == -ENOMEM)
+        verdict_no_memory(net);
 }
 
 void local_accepted(struct mesh_net *net, int rank, int fd)
@@ -232,7 +242,10 @@ static void hub_frames(struct mesh_net *net)
     for (int i = 0; i < l->n; i++)
         if (net->left[l->ranks[0]])
             net->left[l->ranks[i]] = true;
-    verdict_dead(net, l->ranks[0], end_text(rc));
+    if (rc == -ENOMEM)
+        verdict_no_memory(net);
+    else
+        verdict_dead(net, l->ranks[0], end_text(rc));
 }
 
 static void hub_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)

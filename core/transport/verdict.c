@@ -76,6 +76,16 @@ void verdict_agent_lost(struct mesh_net *net)
         suspect(net, THE_AGENT, 0, "lost the agent of this rank");
 }
 
+void verdict_no_memory(struct mesh_net *net)
+{
+    char text[64];
+    if (net->said_goodbye || is_certain(net))
+        return;
+    snprintf(text, sizeof(text), "rank %d gave up: out of memory", net->mesh->rank);
+    net->no_memory = true;
+    suspect(net, net->mesh->rank, 0, text);
+}
+
 /* The text of a CTL_LOST: with its length before it, or bare to the end. */
 static void read_text(struct reader *r, char *text, size_t size)
 {
@@ -178,7 +188,7 @@ static void fail(struct mesh_net *net)
     int rank = net->suspect == THE_AGENT ? -1 : net->suspect;
     net->failed = true;
     net->lost_rank = rank;
-    err_set(&net->why, ECONNRESET, "%s", net->suspect_text);
+    err_set(&net->why, net->no_memory ? ENOMEM : ECONNRESET, "%s", net->suspect_text);
     if (!net->said_goodbye)
         tell_all(net, rank, net->suspect_text);
     for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
@@ -202,7 +212,7 @@ int verdict_check(struct mesh_net *net)
     }
     if (!net->failed && net->suspect != NOBODY && clock_ns() >= net->verdict_at)
         fail(net);
-    return net->failed ? -ECONNRESET : 0;
+    return net->failed ? net->why.code : 0;
 }
 
 void verdict_abort(struct mesh_net *net, const char *why)

@@ -28,6 +28,10 @@ void verdict_unreachable(struct mesh_net *net, int peer, const char *text);
 /* The agent's socket has ended. */
 void verdict_agent_lost(struct mesh_net *net);
 
+/* Memory is out here, at a place that cannot say so: this rank gives up, and mesh_progress() answers
+ * -ENOMEM. */
+void verdict_no_memory(struct mesh_net *net);
+
 /* The body of a CTL_LOST from the agent (from: -1) or of the same from a rank. Foreign bytes. */
 void verdict_told(struct mesh_net *net, int from, const void *body, size_t len);
 
@@ -36,7 +40,7 @@ void verdict_goodbye_from(struct mesh_net *net, int peer);
 void verdict_tick(struct mesh_net *net, uint64_t now);
 
 /* Looks at the abort word; makes the verdict final when it is due, which tells the others and
- * closes everything. 0 or -ECONNRESET. */
+ * closes everything. 0, -ECONNRESET or -ENOMEM. */
 int verdict_check(struct mesh_net *net);
 
 /* This rank gives up. */

@@ -57,7 +57,7 @@ static void report(const char *text, size_t len)
     if (report_read(text, len, &body, NULL) < 0)
         return;
     roster_report(&roster, &body, 4, NULL);
-    report_fini(&body);
+    report_body_fini(&body);
 }
 
 static void answers(const char *text, size_t len)

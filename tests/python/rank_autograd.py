@@ -116,6 +116,37 @@ def test_reducescatter():
     assert x.grad.tolist() == [1] * n and y.grad.tolist() == [1] * 2 * n
 
 
+def test_gradient_of_gradient():
+    """create_graph=True: the gradient is itself a sum over the ranks, and has a gradient."""
+    n, me = hvd.size(), hvd.rank()
+    operations = {
+        "allreduce": lambda t: hvd.allreduce(t, op=hvd.Sum),
+        "allgather": hvd.allgather,
+        "broadcast": lambda t: hvd.broadcast(t, 0),
+        "alltoall": hvd.alltoall,
+        "reducescatter": lambda t: hvd.reducescatter(t, op=hvd.Sum),
+    }
+    for name, operation in operations.items():
+        x = (torch.arange(2 * n, dtype=torch.float64) + 1 + me).requires_grad_()
+        (first,) = torch.autograd.grad((operation(x) ** 3).sum(), x, create_graph=True)
+        (first * (me + 2)).sum().backward()
+        # The same on one process: every rank's x is a row of one tensor.
+        rows = torch.stack([torch.arange(2 * n, dtype=torch.float64) + 1 + r for r in range(n)])
+        rows.requires_grad_()
+        total = {
+            "allreduce": lambda a: n * (a.sum(0) ** 3).sum(),
+            "allgather": lambda a: n * (a**3).sum(),
+            "broadcast": lambda a: n * (a[0] ** 3).sum(),
+            "alltoall": lambda a: (a**3).sum(),
+            "reducescatter": lambda a: (a.sum(0) ** 3).sum(),
+        }[name](rows)
+        (all_first,) = torch.autograd.grad(total, rows, create_graph=True)
+        assert torch.allclose(first, all_first[me]), name
+        factors = torch.arange(n, dtype=torch.float64) + 2
+        (all_first * factors[:, None]).sum().backward()
+        assert torch.allclose(x.grad, rows.grad[me]), name
+
+
 def test_in_place_is_seen():
     """Autograd notices that a value it had saved was overwritten."""
     x = torch.ones(3, requires_grad=True)
@@ -144,3 +175,17 @@ def test_sync_batch_norm():
     assert torch.allclose(ours.running_var, plain.running_var)
     ours.eval(), plain.eval()
     assert torch.allclose(ours(mine), plain(mine))
+
+
+def test_sync_batch_norm_bfloat16():
+    """Counts and squares of a 16-bit input are kept in float32."""
+    torch.manual_seed(2)
+    x = (torch.randn(30, 2, 35) * 2 + 100).to(torch.bfloat16)
+    ours, plain = hvd.SyncBatchNorm(2), torch.nn.BatchNorm1d(2)
+    want = plain(torch.cat([x.float()] * hvd.size()))[:30]
+    got = ours(x)
+    if hvd.size() > 1:
+        assert got.dtype == torch.bfloat16
+        assert torch.allclose(got.float(), want, atol=0.05), (got.float() - want).abs().max()
+        assert torch.allclose(ours.running_mean, plain.running_mean, rtol=1e-4)
+        assert torch.allclose(ours.running_var, plain.running_var, rtol=1e-4)

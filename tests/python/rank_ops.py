@@ -271,6 +271,70 @@ def test_objects():
     assert [len(s) for s in got] == [r * 1000 for r in range(hvd.size())]
 
 
+class Unpicklable:
+    def __reduce__(self):
+        raise TypeError("not this one")
+
+
+def test_objects_that_cannot_travel():
+    """The rank that has it says why; the others hear of it and do not wait."""
+    last = hvd.size() - 1
+    bad = hvd.rank() == last
+    obj = [Unpicklable()] if bad else "good"
+    for call in (lambda: hvd.broadcast_object(obj, last), lambda: hvd.allgather_object(obj)):
+        with raises(TypeError if bad else hvd.HvdError, "not this one" if bad else f"rank {last}"):
+            call()
+    assert hvd.allgather_object(1) == [1] * hvd.size()
+
+
+def test_signatures():
+    """Names, order and defaults that programs written for Horovod rely on."""
+    import inspect
+
+    scales = "prescale_factor=1.0, postscale_factor=1.0"
+    plain = f"average=None, name=None, op=None, {scales}, process_set"
+    packed = f"average=None, name=None, compression, op=None, {scales}, process_set"
+    shared = f"op=0, process_set, {scales}"
+    wanted = {
+        "allreduce_async allreduce_async_ allreduce_": f"tensor, {plain}",
+        "grouped_allreduce_async grouped_allreduce_async_ grouped_allreduce_": f"tensors, {plain}",
+        "allreduce": f"tensor, {packed}",
+        "grouped_allreduce": f"tensors, {packed}",
+        "sparse_allreduce_async": "tensor, name=None, op=None, process_set",
+        "allgather allgather_async": "tensor, name=None, process_set",
+        "grouped_allgather grouped_allgather_async": "tensors, name=None, process_set",
+        "broadcast broadcast_ broadcast_async broadcast_async_": "tensor, root_rank, name=None, process_set",
+        "alltoall alltoall_async": "tensor, splits=None, name=None, process_set",
+        "reducescatter_async": f"tensor, name=None, {shared}",
+        "grouped_reducescatter_async": f"tensors, name=None, {shared}",
+        "reducescatter": f"tensor, name=None, compression, {shared}",
+        "grouped_reducescatter": f"tensors, name=None, compression, {shared}",
+        "broadcast_parameters": "params, root_rank, process_set",
+        "broadcast_optimizer_state": "optimizer, root_rank, model=None, process_set",
+        "broadcast_object": "obj=None, root_rank=0, name=None, process_set",
+        "allgather_object": "obj, name=None, process_set",
+        "barrier": "process_set",
+        "join": "device=-1",
+        "poll synchronize": "handle",
+        "init": "comm=None, process_sets=None",
+        "start_timeline": "file_path, mark_cycles=False",
+        "DistributedOptimizer": "optimizer, named_parameters=None, compression, backward_passes_per_step=1, "
+        "op=0, gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False, process_set",
+    }
+    own = {"process_set": hvd.global_process_set, "compression": hvd.Compression.none}
+    for names, want in wanted.items():
+        for name in names.split():
+            got = []
+            for parameter in inspect.signature(getattr(hvd, name)).parameters.values():
+                default = parameter.default
+                if parameter.name in own:
+                    assert default is own[parameter.name], name
+                    default = parameter.empty
+                got.append(parameter.name if default is parameter.empty else f"{parameter.name}={default!r}")
+            assert ", ".join(got) == want, f"{name}: {', '.join(got)}"
+    assert hvd.broadcast_object("x", process_set=hvd.global_process_set) == "x"
+
+
 def test_buffers():
     import array
 

@@ -267,6 +267,40 @@ def test_sparse():
         compare(ours, single)
 
 
+def test_sparse_on_some_ranks():
+    """A first step with a sparse gradient here and a dense one, or none, there: an error everywhere."""
+    if hvd.size() == 1:
+        return
+    for other in ("dense", "none"):
+        table = torch.nn.Embedding(10, 3, sparse=hvd.rank() == 0)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(table.parameters(), lr=0.1), [(f"table.{other}", table.weight)]
+        )
+        before = table.weight.detach().clone()
+        if hvd.rank() == 0 or other == "dense":
+            table(torch.tensor([1, 2])).sum().backward()
+        with raises(hvd.HvdError, f"allreduce.table.{other}", "allgather", "allreduce", "sparse_as_dense"):
+            optimizer.step()
+        assert torch.equal(table.weight, before)
+    hvd.barrier()
+
+
+def test_backward_after_synchronize():
+    """A gradient that has grown since synchronize() is exchanged before step() uses it."""
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(
+        make("sgd")(ours.parameters()), ours.named_parameters(), backward_passes_per_step=2
+    )
+    reference = make("sgd")(single.parameters())
+    for model, opt, rank in ((ours, optimizer, hvd.rank()), (single, reference, None)):
+        loss_of(model, data(0, rank)).backward()
+        if rank is not None:
+            opt.synchronize()
+        loss_of(model, data(1, rank)).backward()
+        opt.step()
+    compare(ours, single)
+
+
 def test_not_contiguous_gradient():
     torch.manual_seed(5)
     conv = torch.nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)

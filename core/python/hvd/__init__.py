@@ -17,31 +17,7 @@ from ._lib import (
 )
 from .buffers import allgather, allreduce, allreduce_, barrier, broadcast_
 from .objects import allgather_object, broadcast_object
-from .world import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stats,
-    stop_timeline,
-)
+from .world import *  # noqa: F401,F403
 
 
 def version():

@@ -8,6 +8,7 @@ import pickle
 from array import array
 
 from . import buffers
+from ._lib import HvdError
 from .world import rank, size
 
 
@@ -21,13 +22,25 @@ def _dump(obj):
     return bytearray(stream.getbuffer())
 
 
+def _try_dump(obj):
+    """The bytes of an object and None, or nothing and why not: then the other ranks are told."""
+    try:
+        return _dump(obj), None
+    except Exception as reason:
+        return bytearray(), reason
+
+
 def broadcast_object(obj=None, root_rank=0, name=None):
     """root_rank's object, on every rank. The others' argument is ignored."""
     name = f"broadcast_object.{name}" if name else None
     mine = rank() == root_rank
-    data = _dump(obj) if mine else bytearray()
-    length = array("q", [len(data)])
+    data, failure = _try_dump(obj) if mine else (bytearray(), None)
+    length = array("q", [-1 if failure else len(data)])
     buffers.broadcast_(length, root_rank, name and f"{name}.size")
+    if failure:
+        raise failure
+    if length[0] < 0:
+        raise HvdError(f"broadcast_object: rank {root_rank} could not pickle its object")
     if not mine:
         data = bytearray(length[0])
     buffers.broadcast_(data, root_rank, name and f"{name}.data")
@@ -37,8 +50,13 @@ def broadcast_object(obj=None, root_rank=0, name=None):
 def allgather_object(obj, name=None):
     """A list of every rank's object, in the order of the ranks."""
     name = f"allgather_object.{name}" if name else None
-    data = _dump(obj)
-    lengths = buffers.allgather(array("q", [len(data)]), name and f"{name}.size")
+    data, failure = _try_dump(obj)
+    lengths = buffers.allgather(array("q", [-1 if failure else len(data)]), name and f"{name}.size")
+    if failure:
+        raise failure
+    unable = [r for r in range(size()) if lengths[r] < 0]
+    if unable:
+        raise HvdError(f"allgather_object: rank {unable[0]} could not pickle its object")
     everything = memoryview(buffers.allgather(data, name and f"{name}.data"))
     objects, start = [], 0
     for r in range(size()):

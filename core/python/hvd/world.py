@@ -8,6 +8,14 @@ import sys
 from . import _torchrun
 from ._lib import Stats, check, error, lib
 
+#: What hvd, hvd.torch and hvd.torch.mpi_ops pass on.
+__all__ = """
+    init shutdown is_initialized is_homogeneous rank size local_rank local_size cross_rank cross_size
+    start_timeline stop_timeline stats
+    mpi_built mpi_enabled mpi_threads_supported gloo_built gloo_enabled nccl_built ddl_built ccl_built
+    cuda_built rocm_built
+""".split()
+
 #: Called with no arguments when the world has ended: users of handles forget theirs.
 at_shutdown = []
 

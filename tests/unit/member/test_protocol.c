@@ -100,7 +100,7 @@ static void test_report(void **state)
     assert_int_equal(out.items[0].code, -11);
     assert_string_equal(out.items[0].tail, "caf? ?\n\ttab");
     assert_true(out.items[0].bytes == 1ull << 40);
-    report_fini(&out);
+    report_body_fini(&out);
 }
 
 typedef int read_f(const char *text, void *ret, struct err *err);

@@ -3,8 +3,10 @@
 
 The rule: what backward() yields on a rank is the gradient of the sum, over the ranks, of what each
 rank called backward() on. So every rank must take part in backward, in the same order. Operations
-made by backward carry the forward's name with ".grad".
+made by backward carry the forward's name with ".grad". Gradients have gradients themselves
+(create_graph=True).
 """
+import torch
 from torch.autograd import Function
 
 from .. import _lib
@@ -27,29 +29,11 @@ def _linear(scales):
         raise NotImplementedError("only Sum and Average have a gradient here")
 
 
-def _back(gradients, name, scales):
-    """The gradients of inputs of an allreduce: the same operation on the gradients of outputs."""
-    _linear(scales)
-    return synchronize(start_allreduce(list(gradients), _grad_name(name), scales, False, False))
+_SUM = {"op": _lib.SUM, "prescale": 1.0, "postscale": 1.0}
 
 
 class Allreduce(Function):
-    """One tensor."""
-
-    @staticmethod
-    def forward(ctx, tensor, name, scales):
-        """Reduces."""
-        ctx.name, ctx.scales = name, scales
-        return synchronize(start_allreduce([tensor], name, scales, False, True))
-
-    @staticmethod
-    def backward(ctx, gradient):
-        """Reduces."""
-        return _back([gradient], ctx.name, ctx.scales)[0], None, None
-
-
-class GroupedAllreduce(Function):
-    """Several tensors."""
+    """One tensor, or several as a group. Returns a tuple, as all that take several."""
 
     @staticmethod
     def forward(ctx, name, scales, *tensors):
@@ -59,38 +43,13 @@ class GroupedAllreduce(Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        """Reduces."""
-        return None, None, *_back(gradients, ctx.name, ctx.scales)
-
-
-def _mine(gradients, ctx):
-    """Of the summed gradients of gathered tensors, the rows that came from this rank."""
-    summed = _back(gradients, ctx.name, {"op": _lib.SUM, "prescale": 1.0, "postscale": 1.0})
-    rank = _lib.check(_lib.lib.hvd_rank())
-    return [
-        s[sum(rows[:rank]) : sum(rows[: rank + 1])].reshape(shape)
-        for s, rows, shape in zip(summed, ctx.rows, ctx.shapes)
-    ]
+        """The same operation on the gradients."""
+        _linear(ctx.scales)
+        return None, None, *Allreduce.apply(_grad_name(ctx.name), ctx.scales, *gradients)
 
 
 class Allgather(Function):
-    """One tensor."""
-
-    @staticmethod
-    def forward(ctx, tensor, name):
-        """Gathers."""
-        output, rows = synchronize(start_allgather([tensor], name, True, splits=True))
-        ctx.name, ctx.rows, ctx.shapes = name, [rows], [tensor.shape]
-        return output
-
-    @staticmethod
-    def backward(ctx, gradient):
-        """Sums, and keeps this rank's rows."""
-        return _mine([gradient], ctx)[0], None
-
-
-class GroupedAllgather(Function):
-    """Several tensors."""
+    """One tensor, or several as a group."""
 
     @staticmethod
     def forward(ctx, name, *tensors):
@@ -103,7 +62,13 @@ class GroupedAllgather(Function):
     @staticmethod
     def backward(ctx, *gradients):
         """Sums, and keeps this rank's rows."""
-        return None, *_mine(gradients, ctx)
+        rank = _lib.check(_lib.lib.hvd_rank())
+        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, *gradients)
+        mine = [
+            s[sum(rows[:rank]) : sum(rows[: rank + 1])].reshape(shape)
+            for s, rows, shape in zip(summed, ctx.rows, ctx.shapes)
+        ]
+        return None, *mine
 
 
 class Broadcast(Function):
@@ -118,9 +83,10 @@ class Broadcast(Function):
     @staticmethod
     def backward(ctx, gradient):
         """The sum on the root; nothing that the others had went anywhere."""
-        summed = _back([gradient], ctx.name, {"op": _lib.SUM, "prescale": 1.0, "postscale": 1.0})[0]
+        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, gradient)[0]
         if _lib.check(_lib.lib.hvd_rank()) != ctx.root_rank:
-            summed.zero_()
+            # Zeros that still hang on the allreduce: its own gradient needs every rank.
+            summed = summed.masked_fill(torch.ones((), dtype=torch.bool), 0)
         return summed, None, None
 
 
@@ -145,37 +111,12 @@ class Alltoall(Function):
     @staticmethod
     def backward(ctx, gradient, _):
         """Sends the rows back."""
-        returned, _ = synchronize(start_alltoall(gradient, ctx.got, _grad_name(ctx.name)))
+        returned, _ = Alltoall.apply(gradient, ctx.got, _grad_name(ctx.name))
         return returned.reshape(ctx.shape), None, None
 
 
-def _spread(gradients, ctx):
-    """The gradients of inputs of a reducescatter: everybody's rows, scaled as the sum was."""
-    _linear(ctx.scales)
-    factor = ctx.scales["prescale"] * ctx.scales["postscale"]
-    if ctx.scales["op"] == _lib.AVERAGE:
-        factor /= _lib.check(_lib.lib.hvd_size())
-    gathered = synchronize(start_allgather(gradients, _grad_name(ctx.name), False))
-    return [g if factor == 1 else g * factor for g in gathered]
-
-
 class Reducescatter(Function):
-    """One tensor."""
-
-    @staticmethod
-    def forward(ctx, tensor, name, scales):
-        """Reduces and keeps a share."""
-        ctx.name, ctx.scales = name, scales
-        return synchronize(start_reducescatter([tensor], name, scales, True))
-
-    @staticmethod
-    def backward(ctx, gradient):
-        """Gathers."""
-        return _spread([gradient], ctx)[0], None, None
-
-
-class GroupedReducescatter(Function):
-    """Several tensors."""
+    """One tensor, or several as a group."""
 
     @staticmethod
     def forward(ctx, name, scales, *tensors):
@@ -185,5 +126,10 @@ class GroupedReducescatter(Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        """Gathers."""
-        return None, None, *_spread(gradients, ctx)
+        """Everybody's rows, scaled as the sum was."""
+        _linear(ctx.scales)
+        factor = ctx.scales["prescale"] * ctx.scales["postscale"]
+        if ctx.scales["op"] == _lib.AVERAGE:
+            factor /= _lib.check(_lib.lib.hvd_size())
+        gathered = Allgather.apply(_grad_name(ctx.name), *gradients)
+        return None, None, *[g if factor == 1 else g * factor for g in gathered]

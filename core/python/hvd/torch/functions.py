@@ -2,10 +2,23 @@
 """Makes every rank begin with the same model and the same optimizer."""
 import torch
 
-from ..objects import broadcast_object
+from .. import objects
 from ..world import rank
 from ._request import synchronize, usable
 from .ops import broadcast_async_
+from .process_sets import global_process_set, need_global
+
+
+def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
+    """root_rank's object, on every rank. The others' argument is ignored."""
+    need_global(process_set)
+    return objects.broadcast_object(obj, root_rank, name)
+
+
+def allgather_object(obj, name=None, process_set=global_process_set):
+    """A list of every rank's object, in the order of the ranks."""
+    need_global(process_set)
+    return objects.allgather_object(obj, name)
 
 
 def _broadcast_all(named, root_rank):
@@ -23,9 +36,10 @@ def _broadcast_all(named, root_rank):
                     tensor.copy_(target)
 
 
-def broadcast_parameters(params, root_rank):
+def broadcast_parameters(params, root_rank, process_set=global_process_set):
     """Overwrites the tensors of params with root_rank's. params: model.state_dict(), or
     model.named_parameters(), or a list of (name, tensor)."""
+    need_global(process_set)
     if isinstance(params, dict):
         params = sorted(params.items())
     else:
@@ -80,9 +94,11 @@ def _put_in(value, tensors):
     return value
 
 
-def broadcast_optimizer_state(optimizer, root_rank):
+def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Gives every rank root_rank's optimizer state: moments, step counts, learning rates, all of
-    state_dict(). The others' state may be empty, as after a restart of only some."""
+    state_dict(). The others' state may be empty, as after a restart of only some. model: not needed;
+    programs written for Horovod may give it."""
+    need_global(process_set)
     tensors = []
     outline = _take_out(optimizer.state_dict(), tensors)
     outline = broadcast_object(outline, root_rank, "optimizer")

@@ -5,8 +5,6 @@ A name ending in "_" works in place. `name` matches an operation between the ran
 operations match in the order in which each rank makes them. Operations that wait are differentiable
 (autograd.py).
 """
-import torch
-
 from .. import _lib
 from .._lib import AVERAGE, SUM, check, lib
 from . import autograd
@@ -16,159 +14,110 @@ from ._collectives import (
     start_alltoall,
     start_broadcast,
     start_reducescatter,
+    start_sparse_allreduce,
 )
-from ._request import received, submit, synchronize, usable, wait
+from ._request import synchronize
 from .compression import Compression
 from .process_sets import global_process_set, need_global
 
+#: What hvd.torch and hvd.torch.mpi_ops pass on.
+__all__ = """
+    allreduce allreduce_async allreduce_ allreduce_async_
+    grouped_allreduce grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_
+    sparse_allreduce_async allgather allgather_async grouped_allgather grouped_allgather_async
+    broadcast broadcast_async broadcast_ broadcast_async_ alltoall alltoall_async
+    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async barrier join
+""".split()
 
-def _op(average, op):
-    """Horovod's older `average` beside `op`."""
-    if average is not None:
-        if op is not None:
-            raise ValueError("give either average or op, not both")
-        return AVERAGE if average else SUM
-    return AVERAGE if op is None else op
 
-
-def _scales(op, prescale, postscale):
+def _scales(op, prescale, postscale, process_set):
+    """The fields of a request that reduces."""
+    need_global(process_set)
     if prescale == 0 or postscale == 0:
         raise ValueError("a scale factor must not be 0")
     return {"op": op, "prescale": prescale, "postscale": postscale}
 
 
-# ---- allreduce ----------------------------------------------------------------------------------
+def _allreduce_scales(average, op, prescale, postscale, process_set):
+    """_scales() with Horovod's older `average` beside `op`."""
+    if average is None:
+        op = AVERAGE if op is None else op
+    elif op is None:
+        op = AVERAGE if average else SUM
+    else:
+        raise ValueError("give either average or op, not both")
+    return _scales(op, prescale, postscale, process_set)
 
 
-def allreduce_async(
-    tensor,
-    average=None,
-    name=None,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """Reduces a tensor over the ranks into a new one. Returns a handle for synchronize()."""
-    need_global(process_set)
-    scales = _scales(_op(average, op), prescale_factor, postscale_factor)
-    return start_allreduce([tensor], name, scales, False, True)
-
-
-def allreduce_async_(
-    tensor,
-    average=None,
-    name=None,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """Reduces a contiguous tensor over the ranks, in place. Returns a handle."""
-    need_global(process_set)
-    scales = _scales(_op(average, op), prescale_factor, postscale_factor)
-    return start_allreduce([tensor], name, scales, True, True)
-
-
-def grouped_allreduce_async(
-    tensors,
-    average=None,
-    name=None,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """allreduce_async of several tensors that start together or not at all. One handle for them."""
-    need_global(process_set)
-    scales = _scales(_op(average, op), prescale_factor, postscale_factor)
-    return start_allreduce(tensors, name, scales, False, False)
-
-
-def grouped_allreduce_async_(
-    tensors,
-    average=None,
-    name=None,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """As grouped_allreduce_async, in place."""
-    need_global(process_set)
-    scales = _scales(_op(average, op), prescale_factor, postscale_factor)
-    return start_allreduce(tensors, name, scales, True, False)
-
-
-def allreduce(
-    tensor,
-    average=None,
-    name=None,
-    compression=Compression.none,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """Reduces a tensor over the ranks into a new one: the average unless op says otherwise."""
-    need_global(process_set)
-    scales = _scales(_op(average, op), prescale_factor, postscale_factor)
-    compressed, context = compression.compress(tensor)
-    return compression.decompress(autograd.Allreduce.apply(compressed, name, scales), context)
-
-
-def allreduce_(
-    tensor,
-    average=None,
-    name=None,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """allreduce in place. Not differentiable."""
-    return synchronize(
-        allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
-    )
-
-
-def grouped_allreduce(
-    tensors,
-    average=None,
-    name=None,
-    compression=Compression.none,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
-    """allreduce of several tensors that start together or not at all. Returns a list."""
-    need_global(process_set)
-    scales = _scales(_op(average, op), prescale_factor, postscale_factor)
+def _compressed(function, tensors, compression, name, scales):
+    """A differentiable reduction, alone or of a group, on tensors that travel compressed."""
     if not tensors:
         return []
-    compressed, contexts = zip(*(compression.compress(t) for t in tensors))
-    results = autograd.GroupedAllreduce.apply(name, scales, *compressed)
+    travelling, contexts = zip(*(compression.compress(t) for t in tensors))
+    results = function.apply(name, scales, *travelling)
     return [compression.decompress(r, c) for r, c in zip(results, contexts)]
 
 
-def grouped_allreduce_(
-    tensors,
-    average=None,
-    name=None,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    process_set=global_process_set,
-):
+# ---- allreduce ----------------------------------------------------------------------------------
+# In all of them: average is the older form of op (True: Average, False: Sum); the tensor is multiplied
+# by prescale_factor before and by postscale_factor after.
+
+# fmt: off
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                    process_set=global_process_set):
+    """Reduces a tensor over the ranks into a new one. Returns a handle for synchronize()."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return start_allreduce([tensor], name, scales, False, True)
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                     process_set=global_process_set):
+    """Reduces a contiguous tensor over the ranks, in place. Returns a handle."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return start_allreduce([tensor], name, scales, True, True)
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                            postscale_factor=1.0, process_set=global_process_set):
+    """allreduce_async of several tensors that start together or not at all. One handle for them."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return start_allreduce(tensors, name, scales, False, False)
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                             postscale_factor=1.0, process_set=global_process_set):
+    """As grouped_allreduce_async, in place."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return start_allreduce(tensors, name, scales, True, False)
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
+              prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """Reduces a tensor over the ranks into a new one: the average unless op says otherwise."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return _compressed(autograd.Allreduce, [tensor], compression, name, scales)[0]
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+               process_set=global_process_set):
+    """allreduce in place. Not differentiable."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return synchronize(start_allreduce([tensor], name, scales, True, True))
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
+                      prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """allreduce of several tensors that start together or not at all. Returns a list."""
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return _compressed(autograd.Allreduce, tensors, compression, name, scales)
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                       postscale_factor=1.0, process_set=global_process_set):
     """grouped_allreduce in place."""
-    if not tensors:
-        return []
-    return synchronize(
-        grouped_allreduce_async_(
-            tensors, average, name, op, prescale_factor, postscale_factor, process_set
-        )
-    )
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    return synchronize(start_allreduce(tensors, name, scales, True, False)) if tensors else []
+# fmt: on
 
 
 class _Callable(int):
@@ -183,27 +132,8 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
 
     Returns a handle; the result is sparse, its indices not coalesced."""
     need_global(process_set)
-    op = AVERAGE if op is None else op
-    if op not in (AVERAGE, SUM):
-        raise ValueError("a sparse tensor can be summed or averaged only")
-    if tensor.layout is not torch.sparse_coo:
-        raise ValueError(f"sparse_allreduce_async needs a sparse COO tensor, got {tensor.layout}")
-    indices = usable(tensor._indices().t())
-    values = usable(tensor._values())
-
-    def finish(handles):
-        wait(handles, gathered=True)
-        got_indices, _ = received(handles[0], indices.dtype)
-        got_values, _ = received(handles[1], values.dtype)
-        if op == AVERAGE:
-            got_values = got_values / lib.hvd_size()
-        return torch.sparse_coo_tensor(got_indices.t(), got_values, tensor.shape)
-
-    members = [
-        (name and f"sparse_allreduce.{name}.indices", indices, None),
-        (name and f"sparse_allreduce.{name}.values", values, None),
-    ]
-    return _Callable(submit(_lib.ALLGATHER, members, finish))
+    names = [name and f"sparse_allreduce.{name}.{part}" for part in ("indices", "values")]
+    return _Callable(start_sparse_allreduce(tensor, names, AVERAGE if op is None else op))
 
 
 # ---- allgather ----------------------------------------------------------------------------------
@@ -218,7 +148,7 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 def allgather(tensor, name=None, process_set=global_process_set):
     """The ranks' tensors one after the other along dimension 0, which may differ between ranks."""
     need_global(process_set)
-    return autograd.Allgather.apply(tensor, name)
+    return autograd.Allgather.apply(name, tensor)[0]
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
@@ -230,7 +160,7 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several tensors that start together or not at all. Returns a list."""
     need_global(process_set)
-    return list(autograd.GroupedAllgather.apply(name, *tensors)) if tensors else []
+    return list(autograd.Allgather.apply(name, *tensors)) if tensors else []
 
 
 # ---- broadcast ----------------------------------------------------------------------------------
@@ -280,66 +210,35 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 # ---- reducescatter ------------------------------------------------------------------------------
 
 
-def reducescatter_async(
-    tensor,
-    name=None,
-    op=AVERAGE,
-    process_set=global_process_set,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+# fmt: off
+def reducescatter_async(tensor, name=None, op=AVERAGE, process_set=global_process_set,
+                        prescale_factor=1.0, postscale_factor=1.0):
     """Reduces a tensor and shares out its rows: the first size % ranks ranks get one row more. Returns
     a handle; its result is this rank's rows."""
-    need_global(process_set)
-    return start_reducescatter([tensor], name, _scales(op, prescale_factor, postscale_factor), True)
+    scales = _scales(op, prescale_factor, postscale_factor, process_set)
+    return start_reducescatter([tensor], name, scales, True)
 
 
-def reducescatter(
-    tensor,
-    name=None,
-    compression=Compression.none,
-    op=AVERAGE,
-    process_set=global_process_set,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+def reducescatter(tensor, name=None, compression=Compression.none, op=AVERAGE,
+                  process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     """Reduces a tensor and returns this rank's share of its rows."""
-    need_global(process_set)
-    scales = _scales(op, prescale_factor, postscale_factor)
-    compressed, context = compression.compress(tensor)
-    return compression.decompress(autograd.Reducescatter.apply(compressed, name, scales), context)
+    scales = _scales(op, prescale_factor, postscale_factor, process_set)
+    return _compressed(autograd.Reducescatter, [tensor], compression, name, scales)[0]
 
 
-def grouped_reducescatter_async(
-    tensors,
-    name=None,
-    op=AVERAGE,
-    process_set=global_process_set,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+def grouped_reducescatter_async(tensors, name=None, op=AVERAGE, process_set=global_process_set,
+                                prescale_factor=1.0, postscale_factor=1.0):
     """reducescatter_async of several tensors. One handle for them."""
-    need_global(process_set)
-    return start_reducescatter(tensors, name, _scales(op, prescale_factor, postscale_factor), False)
+    scales = _scales(op, prescale_factor, postscale_factor, process_set)
+    return start_reducescatter(tensors, name, scales, False)
 
 
-def grouped_reducescatter(
-    tensors,
-    name=None,
-    compression=Compression.none,
-    op=AVERAGE,
-    process_set=global_process_set,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=AVERAGE,
+                          process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     """reducescatter of several tensors that start together or not at all. Returns a list."""
-    need_global(process_set)
-    scales = _scales(op, prescale_factor, postscale_factor)
-    if not tensors:
-        return []
-    compressed, contexts = zip(*(compression.compress(t) for t in tensors))
-    results = autograd.GroupedReducescatter.apply(name, scales, *compressed)
-    return [compression.decompress(r, c) for r, c in zip(results, contexts)]
+    scales = _scales(op, prescale_factor, postscale_factor, process_set)
+    return _compressed(autograd.Reducescatter, tensors, compression, name, scales)
+# fmt: on
 
 
 # ---- others -------------------------------------------------------------------------------------

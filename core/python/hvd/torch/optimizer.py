@@ -13,10 +13,10 @@ import weakref
 import torch
 
 from .. import _lib
-from .._lib import Request, error, lib
+from .._lib import HvdError, Request, error, lib
+from ._collectives import start_sparse_allreduce
 from ._request import describe, flights, synchronize, usable
 from .compression import Compression
-from .ops import sparse_allreduce_async
 from .process_sets import global_process_set, need_global
 
 
@@ -134,11 +134,12 @@ class _DistributedMixin:
         reference = weakref.ref(self)
 
         def hook(*_):
-            delay = gradient.delay = gradient.delay - 1
-            if delay > 0:
-                return
             optimizer = reference()
             if optimizer is None:
+                return
+            optimizer._hvd_synchronized = False
+            delay = gradient.delay = gradient.delay - 1
+            if delay > 0:
                 return
             if delay < 0:
                 raise RuntimeError(
@@ -210,7 +211,9 @@ class _DistributedMixin:
                 if grad._nnz() == 0 and gradient.sparse_dim is not None:
                     grad = self._hvd_zeros(gradient)  # zero_grad() forgets which dimensions are dense
                 gradient.sparse_dim = grad.sparse_dim()
-                gradient.sparse = sparse_allreduce_async(grad, gradient.name, options["op"])
+                # Under the name that a dense one has: ranks that differ hear of it.
+                names = (gradient.name, f"{gradient.name}.values")
+                gradient.sparse = start_sparse_allreduce(grad, names, options["op"])
                 gradient.sent = True
                 self._hvd_flight.append(gradient)
                 return None
@@ -289,9 +292,17 @@ class _DistributedMixin:
         if discard:
             return
         if failure:
-            raise failure
+            raise self._hvd_explained(failure)
         if replaced:
             raise RuntimeError(f"the gradient of {replaced} was replaced while the ranks exchanged it")
+
+    def _hvd_explained(self, failure):
+        """A sparse gradient is gathered, a dense one reduced: what the ranks' disagreement means."""
+        text = str(failure)
+        if isinstance(failure, HvdError) and "allgather" in text and "allreduce float" in text:
+            hint = "a gradient that is sparse on some ranks only: sparse_as_dense=True makes all dense"
+            return type(failure)(f"{text} ({hint})", failure.errno)
+        return failure
 
     # ---- what the user calls --------------------------------------------------------------------
 

@@ -37,6 +37,11 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(tensor)
         if not (self.training or self.running_mean is None) or size() == 1:
             return super().forward(tensor)
+        if tensor.element_size() < 4:  # a count, and the square of a sum, want more than 16 bits
+            return self._over_all(tensor.float()).to(tensor.dtype)
+        return self._over_all(tensor)
+
+    def _over_all(self, tensor):
         total, mean, variance = self._whole(tensor)
         if self.training and self.track_running_stats:
             self._follow(total, mean.detach(), variance.detach())

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * interfaces: is there a way to other machines, and do hvd and NCCL choose the right one?
+ *
+ * The probe "network" lists interfaces, addresses and counters. Pure functions, run by doctor.c.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/sock.h"
+#include "diagnostics/check.h"
+#include "diagnostics/checks/nic.h"
+
+static bool any_up(const struct nic *n)
+{
+    return n->up && !n->loopback && n->has_addr;
+}
+
+/* Calls each for the words of a comma list; stops when it returns true and returns that. */
+static bool each_word(const char *list, bool (*each)(const char *word, void *arg), void *arg)
+{
+    char word[128];
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ",");
+        if (len && len < sizeof(word)) {
+            memcpy(word, p, len);
+            word[len] = '\0';
+            if (each(word, arg))
+                return true;
+        }
+        p += len + (p[len] == ',');
+    }
+    return false;
+}
+
+struct wanted {
+    const struct view *view;
+    const struct nics *nics;
+    const struct nic *found;
+    bool exact_only; /* names, no networks */
+};
+
+static bool in_network(const struct wanted *w, const struct nic *nic, const struct sock_addr *net)
+{
+    const struct answer *a = machine_answer(w->view->machine, "network");
+    int n = answer_count(a, "addr");
+    for (int i = 0; i < n; i++) {
+        struct sock_addr own;
+        if (strcmp(answer_str_at(a, "addr", i, "if", ""), nic->name) == 0 &&
+            sock_parse_ip(answer_str_at(a, "addr", i, "ip", ""), &own, NULL) == 0 &&
+            sock_in_network(net, &own))
+            return true;
+    }
+    return false;
+}
+
+static bool is_wanted(const char *word, void *arg)
+{
+    struct wanted *w = arg;
+    struct sock_addr net;
+    bool network = !w->exact_only && sock_parse_ip(word, &net, NULL) == 0;
+    for (int i = 0; i < w->nics->n; i++) {
+        const struct nic *nic = &w->nics->list[i];
+        if (!nic->up || !nic->has_addr)
+            continue;
+        if (network ? in_network(w, nic, &net) : strcmp(nic->name, word) == 0) {
+            w->found = nic;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A variable that names interfaces of which none is here: the result is set. */
+static bool names_none(const struct view *v, const struct nics *nics, const char *variable,
+                       const char *value, bool exact_only, struct result *r)
+{
+    struct wanted w = {.view = v, .nics = nics, .exact_only = exact_only};
+    char names[256];
+    if (!value || !*value || each_word(value, is_wanted, &w))
+        return false;
+    nics_names(nics, any_up, names, sizeof(names));
+    result_fail(r, "%s=%s names no interface that is up with an address; there are: %s", variable,
+                value, *names ? names : "none but loopback");
+    result_observed(r, "%s", *names ? names : "lo");
+    result_expected(r, "%s", value);
+    result_action(r, ACTION_ENVIRONMENT);
+    result_fix(r, FIX_HOST, "unset %s, or set it to one of: %s", variable, *names ? names : "lo");
+    return true;
+}
+
+static void check_up(const struct view *v, struct result *r)
+{
+    struct nics nics;
+    char good[300] = "", dead[200] = "";
+    if (!nics_read(v, r, &nics))
+        return;
+    if (names_none(v, &nics, "HVD_IFACE", v->setting->interfaces, false, r) ||
+        names_none(v, &nics, "GLOO_SOCKET_IFNAME", machine_env(v->machine, "GLOO_SOCKET_IFNAME"),
+                   true, r))
+        return;
+    for (int i = 0; i < nics.n; i++) {
+        const struct nic *n = &nics.list[i];
+        if (nic_usable(n))
+            text_append(good, sizeof(good), ", ", "%s %s", n->name, n->ip);
+        else if (n->up && !n->running && !n->loopback && !n->made && (n->v4 || n->v6))
+            text_append(dead, sizeof(dead), ", ", "%s %s", n->name, n->ip);
+    }
+    result_observed(r, "%s", *good ? good : "lo");
+    result_expected(r, "an interface that is up, with carrier and address");
+    int spans = job_spans_machines(v->setting);
+    if (*dead)
+        result_warn(r, "%s: an address but no carrier: cable, switch port or the peer is down%s%s",
+                    dead, *good ? "; up: " : "", good);
+    else if (*good)
+        result_pass(r, "up: %s", good);
+    else if (spans > 0)
+        result_fail(r, "no interface but loopback is up with an address; %d of %d ranks are on "
+                       "other machines",
+                    v->setting->ranks - v->setting->local_ranks, v->setting->ranks);
+    else if (spans == 0)
+        result_info(r, "only loopback: enough for %d ranks on this machine",
+                    v->setting->local_ranks);
+    else
+        result_warn(r, "only loopback: ranks of this machine work, other machines are out of reach");
+}
+
+static void check_mtu(const struct view *v, struct result *r)
+{
+    struct nics nics;
+    char list[300] = "", smallest[64] = "";
+    bool differ = false;
+    int count = 0, low = 0;
+    if (!nics_read(v, r, &nics))
+        return;
+    for (int i = 0; i < nics.n; i++) {
+        const struct nic *n = &nics.list[i];
+        if (!nic_usable(n) || n->made || n->mtu <= 0)
+            continue;
+        text_append(list, sizeof(list), ", ", "%s %d", n->name, n->mtu);
+        count++;
+        for (int j = 0; j < i; j++) {
+            const struct nic *o = &nics.list[j];
+            /* IPoIB has an MTU of its own: only like is compared with like. */
+            if (nic_usable(o) && !o->made && o->type == n->type && o->mtu > 0 && o->mtu != n->mtu)
+                differ = true;
+        }
+        if (n->mtu < 1280 && (!low || n->mtu < low)) {
+            low = n->mtu;
+            snprintf(smallest, sizeof(smallest), "%.60s", n->name);
+        }
+    }
+    result_observed(r, "%s", list);
+    result_expected(r, "one MTU, at least 1280");
+    if (count == 0)
+        result_skip(r, "no interface to other machines is up");
+    else if (low)
+        result_warn(r, "%s has an MTU of %d: below the 1280 that IPv6 needs (%s)", smallest, low,
+                    list);
+    else if (differ)
+        result_warn(r, "MTUs differ: %s", list);
+    else
+        result_pass(r, "MTU: %s", list);
+}
+
+static int64_t counter(const struct answer *a, int i, const char *key)
+{
+    int64_t n = answer_int_at(a, "if", i, key, 0);
+    return n > 0 ? n : 0;
+}
+
+static void check_errors(const struct view *v, struct result *r)
+{
+    const struct answer *a = machine_answer(v->machine, "network");
+    struct nics nics;
+    char growing[200] = "", high[200] = "", some[200] = "";
+    int counted = 0;
+    if (!nics_read(v, r, &nics))
+        return;
+    for (int i = 0; i < nics.n; i++) {
+        int k = nics.list[i].index;
+        if (nics.list[i].loopback || !answer_str_at(a, "if", k, "errors", NULL))
+            continue;
+        int64_t errors = counter(a, k, "errors"), grown = counter(a, k, "errors_grown");
+        int64_t packets = counter(a, k, "packets");
+        counted++;
+        if (grown)
+            text_append(growing, sizeof(growing), ", ", "%s %lld more in %lld ms",
+                        nics.list[i].name, (long long)grown,
+                        (long long)answer_int(a, "sample_ms", 0));
+        else if (errors > 100 && (double)errors > 1e-5 * (double)packets)
+            text_append(high, sizeof(high), ", ", "%s %lld errors in %lld packets",
+                        nics.list[i].name, (long long)errors, (long long)packets);
+        else if (errors)
+            text_append(some, sizeof(some), ", ", "%s %lld", nics.list[i].name, (long long)errors);
+    }
+    result_expected(r, "no growth, <= 0.001 %% of the packets");
+    result_observed(r, "%s", *growing ? growing : *high ? high : *some ? some : "0");
+    if (!counted)
+        result_skip(r, "no counters: needs /proc/net/dev and an interface besides loopback");
+    else if (*growing)
+        result_warn(r, "errors grow while we look: %s", growing);
+    else if (*high)
+        result_warn(r, "many errors since the interface came up: %s", high);
+    else if (*some)
+        result_info(r, "a few old errors, none new: %s", some);
+    else
+        result_pass(r, "no errors on %d interface%s", counted, counted == 1 ? "" : "s");
+}
+
+/* ---- NCCL's choice: ^ excludes, = compares whole names, else names begin with the word ---- */
+
+struct nccl_spec {
+    bool exclude, exact;
+    const char *list;
+};
+
+static struct nccl_spec nccl_parse(const char *value)
+{
+    struct nccl_spec s = {.list = value};
+    s.exclude = *s.list == '^';
+    s.list += s.exclude;
+    s.exact = *s.list == '=';
+    s.list += s.exact;
+    return s;
+}
+
+struct nccl_name {
+    const char *name;
+    bool exact;
+};
+
+static bool nccl_word(const char *word, void *arg)
+{
+    const struct nccl_name *n = arg;
+    size_t len = strcspn(word, ":"); /* "eth0:1": the port of a device */
+    return len && strncmp(n->name, word, len) == 0 && (!n->exact || n->name[len] == '\0');
+}
+
+static bool nccl_takes(const struct nccl_spec *s, const struct nic *nic)
+{
+    struct nccl_name n = {.name = nic->name, .exact = s->exact};
+    return nic->up && nic->has_addr && each_word(s->list, nccl_word, &n) != s->exclude;
+}
+
+static int nccl_choose(const struct nics *nics, const char *value, const struct nic **ret)
+{
+    struct nccl_spec s = nccl_parse(value);
+    int n = 0;
+    for (int i = 0; i < nics->n; i++) {
+        if (nccl_takes(&s, &nics->list[i]))
+            ret[n++] = &nics->list[i];
+    }
+    return n;
+}
+
+/* NCCL takes no notice of a value of one character. */
+static const char *nccl_ifname(const struct view *v)
+{
+    const char *value = machine_env(v->machine, "NCCL_SOCKET_IFNAME");
+    return value && value[0] && value[1] ? value : NULL;
+}
+
+static void list_chosen(const struct nic *const *chosen, int n, char *dst, size_t size)
+{
+    *dst = '\0';
+    for (int i = 0; i < n; i++)
+        text_append(dst, size, ", ", "%s", chosen[i]->name);
+}
+
+static void check_nccl_match(const struct view *v, struct result *r)
+{
+    const char *value = nccl_ifname(v);
+    const struct nic *chosen[NIC_MAX];
+    struct nics nics;
+    char names[256], taken[256];
+    if (!value) {
+        result_pass(r, "NCCL_SOCKET_IFNAME is not set: NCCL chooses itself");
+        return;
+    }
+    if (!nics_read(v, r, &nics))
+        return;
+    nics_names(&nics, any_up, names, sizeof(names));
+    int n = nccl_choose(&nics, value, chosen);
+    list_chosen(chosen, n, taken, sizeof(taken));
+    result_observed(r, "%s", taken);
+    result_expected(r, "one of: %s", names);
+    if (n == 0) {
+        result_fail(r, "NCCL_SOCKET_IFNAME=%s matches no interface; there are: %s", value,
+                    *names ? names : "none but loopback");
+        result_fix(r, FIX_HOST, "export NCCL_SOCKET_IFNAME==%.100s",
+                   *names ? names : "lo");
+    } else if (n == 1 && chosen[0]->loopback && job_spans_machines(v->setting) > 0) {
+        result_fail(r, "NCCL_SOCKET_IFNAME=%s takes only loopback, other machines have ranks too",
+                    value);
+    } else {
+        result_pass(r, "NCCL_SOCKET_IFNAME=%s takes %s", value, taken);
+    }
+}
+
+static void check_nccl_virtual(const struct view *v, struct result *r)
+{
+    /* The order in which NCCL tries, as of 2.30; older ones had no virbr in the list. */
+    static const char *const tries[] = {"ib", "^docker,lo,virbr", "docker", "lo", "virbr"};
+    const struct nic *chosen[NIC_MAX];
+    struct nics nics;
+    char taken[256], made[256] = "";
+    int n = 0;
+    if (!nics_read(v, r, &nics))
+        return;
+    const char *value = nccl_ifname(v);
+    if (value)
+        n = nccl_choose(&nics, value, chosen);
+    for (size_t i = 0; !value && n == 0 && i < sizeof(tries) / sizeof(*tries); i++)
+        n = nccl_choose(&nics, tries[i], chosen);
+    list_chosen(chosen, n, taken, sizeof(taken));
+    for (int i = 0; i < n; i++) {
+        if (chosen[i]->made)
+            text_append(made, sizeof(made), ", ", "%s", chosen[i]->name);
+    }
+    result_observed(r, "%s", taken);
+    result_expected(r, "no bridge, tunnel or pair among them");
+    if (n == 0)
+        result_skip(r, "no interface that NCCL could take: see nccl-ifname-match and nic-up");
+    else if (*made)
+        result_warn(r, "NCCL takes %s, of which software made %s", taken, made);
+    else
+        result_pass(r, "NCCL takes %s", taken);
+}
+
+#define NCCL_ENV                                                                                   \
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"
+
+static const struct check rows[] = {
+    {.id = "nccl-ifname-match",
+     .code = "HVD6801",
+     .group = GROUP_NCCL,
+     .level = 1,
+     .profiles = PROFILE_GPU,
+     .probes = {"network"},
+     .run = check_nccl_match,
+     .title = "NCCL_SOCKET_IFNAME matches",
+     .why = "NCCL stops at start with \"no socket interface found\" when no interface has a name "
+            "that NCCL_SOCKET_IFNAME lets through.",
+     .fix = {"docker run -e NCCL_SOCKET_IFNAME==eth0 ...",
+             "env: [{name: NCCL_SOCKET_IFNAME, value: \"=eth0\"}]", "unset NCCL_SOCKET_IFNAME"},
+     .action = ACTION_ENVIRONMENT,
+     .explain = "\"eth\" takes every name that begins with eth, \"=eth0\" only eth0, \"^docker,lo\" "
+                "all but those. Only interfaces that are up and have an address count. Names are "
+                "often others in a container (eth0) than on its host (ens5, bond0). A value of "
+                "one character is ignored by NCCL.",
+     .refs = {NCCL_ENV}},
+    {.id = "nccl-ifname-virtual",
+     .code = "HVD6802",
+     .group = GROUP_NCCL,
+     .level = 1,
+     .profiles = PROFILE_GPU,
+     .probes = {"network"},
+     .run = check_nccl_virtual,
+     .title = "NCCL's interface is a real one",
+     .why = "NCCL uses every interface of its choice and hands out the address of the first. Other "
+            "machines cannot reach a bridge or a tunnel of this one: \"Connection refused\", "
+            "\"No route to host\", or a hang.",
+     .fix = {"docker run -e NCCL_SOCKET_IFNAME=eth0 ...",
+             "env: [{name: NCCL_SOCKET_IFNAME, value: eth0}]",
+             "export NCCL_SOCKET_IFNAME=^docker,lo,virbr,veth,br-,cni,flannel,cali"},
+     .action = ACTION_ENVIRONMENT,
+     .explain = "Without NCCL_SOCKET_IFNAME, NCCL takes names that begin with ib; if there are "
+                "none, all but docker*, lo* and virbr* (older versions: all but docker* and lo*). "
+                "Bridges of Kubernetes and podman (cni0, flannel.1, br-...), veth ends on a host "
+                "and VPNs are not in that list.",
+     .refs = {NCCL_ENV}},
+    {.id = "nic-up",
+     .code = "HVD8001",
+     .group = GROUP_NETWORK,
+     .level = 1,
+     .probes = {"network"},
+     .run = check_up,
+     .title = "network interfaces are up",
+     .why = "Ranks on other machines cannot be reached, or a slower interface is used in place of "
+            "the one that is down.",
+     .fix = {"docker run --network=host ... (not --network=none)",
+             "look at the pod's network: kubectl get pod POD -o wide; kubectl describe node NODE",
+             "ip -br address; ip link set dev NAME up; look at cable and switch port"},
+     .action = ACTION_NETWORK,
+     .explain = "Interfaces by getifaddrs(3). Usable: up, running (has carrier), not loopback, an "
+                "address that is not link-local. HVD_IFACE (names or networks) and "
+                "GLOO_SOCKET_IFNAME (names) must match one. With ranks of one machine only, "
+                "loopback is enough.",
+     .refs = {"https://man7.org/linux/man-pages/man7/netdevice.7.html"}},
+    {.id = "nic-mtu-consistent",
+     .code = "HVD8002",
+     .group = GROUP_NETWORK,
+     .level = 1,
+     .probes = {"network"},
+     .run = check_mtu,
+     .title = "interfaces have one MTU",
+     .why = "With unequal MTUs, large messages get lost on one path while small ones pass (a job "
+            "that connects and then hangs); NCCL from 2.20.3 on fails when RDMA ports differ.",
+     .fix = {"docker network create -o com.docker.network.driver.mtu=9000 NET",
+             "set the MTU in the CNI's configuration (Calico: veth_mtu, Cilium: mtu)",
+             "ip link set dev NAME mtu 9000 on every machine and switch port, or 1500 everywhere"},
+     .action = ACTION_NETWORK,
+     .explain = "Compares the interfaces of one kind that are up and have an address; bridges and "
+                "tunnels are left out. Below 1280 IPv6 does not work (RFC 8200). Whether the "
+                "path carries the MTU shows only an active test between workers (--level 3).",
+     .refs = {"https://www.rfc-editor.org/rfc/rfc8200#section-5",
+              "https://docs.nvidia.com/deeplearning/nccl/release-notes/index.html"}},
+    {.id = "nic-errors",
+     .code = "HVD8003",
+     .group = GROUP_NETWORK,
+     .level = 1,
+     .needs = "/proc/net/dev",
+     .probes = {"network"},
+     .run = check_errors,
+     .title = "interface error counters",
+     .why = "Each damaged frame is sent again after a time-out: collectives stall for 200 ms and "
+            "more, and one bad cable slows the whole ring.",
+     .fix = {NULL, "cordon the node: kubectl cordon NODE; then as on a host",
+             "ethtool -S NAME | grep -i err; replace cable or transceiver; look at the switch "
+             "port"},
+     .action = ACTION_HOST,
+     .explain = "Errors received and sent, and lost carriers, in /proc/net/dev, read twice. Growth "
+                "between the two looks warns. More than 100 and more than 0.001 % of the packets "
+                "since boot warn too (own threshold). Dropped packets do not count: the kernel "
+                "counts frames of unknown protocols there.",
+     .refs = {"https://docs.kernel.org/networking/statistics.html"}},
+};
+
+const struct check_table checks_interfaces = {rows, sizeof(rows) / sizeof(*rows)};

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nic: the network interfaces of a machine as the checks see them: what the probe "network" said,
+ * and whether a name is one that software makes (bridges, tunnels, pairs).
+ *
+ * Used by checks/interfaces.c, network.c and infiniband.c. Plain data, no I/O but machine.h's.
+ */
+#ifndef HVD_DIAGNOSTICS_CHECKS_NIC_H
+#define HVD_DIAGNOSTICS_CHECKS_NIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "diagnostics/check.h"
+
+#define NIC_MAX 64
+
+struct nic {
+    const char *name; /* the answer's */
+    int index;        /* in the answer's list "if" */
+    int type, mtu;    /* ARPHRD_* */
+    bool up, running, loopback;
+    bool made;     /* by software, and not what a container calls its own eth0 */
+    bool v4, v6;   /* has an address that others may reach; link-local ones do not count */
+    bool has_addr; /* any address, link-local too */
+    char ip[64];   /* the first of the addresses that count, else of any */
+};
+
+struct nics {
+    struct nic list[NIC_MAX];
+    int n;
+};
+
+/* False when the probe has not answered: r is set then. */
+bool nics_read(const struct view *v, struct result *r, struct nics *ret);
+
+/* Others can reach it: up, running, not loopback, an address that counts. */
+bool nic_usable(const struct nic *n);
+
+/* The addresses of the machine, loopback too; family 4, 6 or 0 for any. */
+bool nics_own(const struct view *v, const char *ip);
+
+/* "eth0, eth1" of those that pass (NULL: all) into dst; returns how many there are. */
+int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *dst, size_t size);
+
+/* More machines than this one take part: 1 yes, 0 no, -1 not known. */
+int job_spans_machines(const struct setting *s);
+
+/* Appends to a string of a result, separated by sep where there is something already. */
+void text_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

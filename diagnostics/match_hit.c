@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * match_hit: a line in which some word of a pattern was seen: which pattern is it, and what is kept
+ * of it. The first pattern in the order of the files that matches has the line. Called by match.c.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "diagnostics/match_scan.h"
+#include "diagnostics/match_state.h"
+
+#define IGNORE_LINES  5   /* how far back an "ignore" takes back */
+#define FOLLOW_LINES  4   /* that are kept */
+#define FOLLOW_LOOKED 400 /* lines after which we stop looking */
+
+/* A piece of a line on its way through here. */
+struct piece {
+    const uint8_t *raw;
+    size_t len;
+    uint64_t offset; /* of the line */
+    struct match_meta meta;
+    char clean[MATCH_LINE + 1];
+};
+
+static int rank_of(const struct match_source *s, const struct match_meta *meta)
+{
+    return meta->rank >= 0 ? meta->rank : s->rank;
+}
+
+/* ---- lines that belong to the one before ---------------------------------------------------- */
+
+static void add_detail(struct match_hit *h, const char *text)
+{
+    char line[MATCH_DETAIL];
+    size_t n = strlen(h->found.detail), len = strlen(text);
+    match_line_show((const uint8_t *)text, len, 0, line, sizeof(line) / 4);
+    snprintf(h->found.detail + n, sizeof(h->found.detail) - n, "%s%s", n ? "\n" : "", line);
+}
+
+static bool indented(const struct piece *p)
+{
+    size_t at = p->meta.text;
+    if (at == 0)
+        return p->clean[0] == ' ';
+    return at >= 2 && p->clean[at - 1] == ' ' && p->clean[at - 2] == ' ';
+}
+
+static bool inside_traceback(const struct piece *p, const char *text)
+{
+    return indented(p) || !*text || strncmp(text, "Traceback", 9) == 0 ||
+           strncmp(text, "During handling", 15) == 0 ||
+           strncmp(text, "The above exception", 19) == 0;
+}
+
+static void follow(struct match_source *s, const struct piece *p)
+{
+    struct match_hit *h = s->following;
+    const char *text = p->clean + p->meta.text;
+    if (++s->follow_seen > FOLLOW_LOOKED) {
+        s->following = NULL;
+        return;
+    }
+    if (rank_of(s, &p->meta) != s->follow_rank)
+        return;
+    bool exception = s->m->patterns->v[h->pattern].conditions & PATTERN_EXCEPTION;
+    if (exception && inside_traceback(p, text))
+        return;
+    if (*text)
+        add_detail(h, text);
+    if (exception || !*text || --s->follow_left <= 0)
+        s->following = NULL;
+}
+
+static void start_following(struct match_source *s, struct match_hit *h)
+{
+    if (!(s->m->patterns->v[h->pattern].conditions & (PATTERN_FOLLOW | PATTERN_EXCEPTION)))
+        return;
+    s->following = h;
+    s->follow_rank = h->found.rank;
+    s->follow_left = FOLLOW_LINES;
+    s->follow_seen = 0;
+}
+
+/* ---- hits ----------------------------------------------------------------------------------- */
+
+static void add_rank(struct match_finding *f, int rank)
+{
+    int i = 0;
+    while (i < f->nranks && f->ranks[i] < rank)
+        i++;
+    if (rank < 0 || (i < f->nranks && f->ranks[i] == rank))
+        return;
+    if (f->nranks == MATCH_RANKS) {
+        f->more_ranks = true;
+        return;
+    }
+    memmove(&f->ranks[i + 1], &f->ranks[i], (size_t)(f->nranks - i) * sizeof(f->ranks[0]));
+    f->ranks[i] = rank;
+    f->nranks++;
+}
+
+static struct match_hit *new_hit(struct match_source *s, size_t pattern, int regex,
+                                 const struct piece *p)
+{
+    struct match_hit *h = calloc(1, sizeof(*h));
+    if (!h) {
+        s->m->no_memory = true;
+        return NULL;
+    }
+    h->pattern = pattern;
+    h->next = s->hits;
+    s->hits = h;
+    h->found.source = s->name;
+    h->found.rank = rank_of(s, &p->meta);
+    h->found.line = s->line;
+    h->found.offset = p->offset;
+    h->found.time = p->meta.time;
+    regmatch_t at[2] = {{0}};
+    const char *text = p->clean + p->meta.text;
+    if (regexec(s->m->patterns->v[pattern].regex[regex].compiled, text, 2, at, 0) != 0)
+        at[0].rm_so = 0, at[1].rm_so = -1;
+    if (at[1].rm_so >= 0)
+        match_line_show((const uint8_t *)text + at[1].rm_so, (size_t)(at[1].rm_eo - at[1].rm_so), 0,
+                        h->got, sizeof(h->got));
+    match_line_show(p->raw, p->len, p->meta.text + (size_t)at[0].rm_so, h->found.text,
+                    sizeof(h->found.text));
+    return h;
+}
+
+static void hit(struct match_source *s, size_t pattern, int regex, const struct piece *p)
+{
+    struct match_hit *h = s->hits;
+    while (h && h->pattern != pattern)
+        h = h->next;
+    if (h && h->last_line == s->line)
+        return; /* the pieces of a line overlap */
+    bool fresh = !h;
+    if (fresh && !(h = new_hit(s, pattern, regex, p)))
+        return;
+    h->last_line = s->line;
+    h->found.count++;
+    add_rank(&h->found, rank_of(s, &p->meta));
+    if (fresh)
+        start_following(s, h);
+}
+
+static void take_back(struct match_source *s, const char *ids)
+{
+    for (struct match_hit **at = &s->hits, *h; (h = *at);) {
+        bool listed = pattern_listed(ids, s->m->patterns->v[h->pattern].id);
+        if (listed && h->last_line + IGNORE_LINES >= s->line && --h->found.count == 0) {
+            if (s->following == h)
+                s->following = NULL;
+            *at = h->next;
+            free(h);
+        } else {
+            at = &h->next;
+        }
+    }
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* Bits of the patterns of which a word is in the text; false: none. */
+static bool candidates(struct match *m, const char *text)
+{
+    const struct scan *scan = m->patterns->scan;
+    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+    uint32_t state = 0;
+    bool any = false;
+    memset(m->seen, 0, m->words * sizeof(*m->seen));
+    while ((p = scan_next(scan, &state, p, end))) {
+        scan_ids(scan, state, m->seen);
+        any = true;
+    }
+    return any;
+}
+
+static void look(struct match_source *s, const struct piece *p)
+{
+    struct match *m = s->m;
+    const char *text = p->clean + p->meta.text;
+    if (!candidates(m, text))
+        return;
+    for (size_t w = 0; w < m->words; w++) {
+        for (uint64_t bits = m->seen[w]; bits; bits &= bits - 1) {
+            size_t i = w * 64 + (size_t)__builtin_ctzll(bits);
+            struct pattern *pattern = &m->patterns->v[i];
+            int regex = 0;
+            if (p->meta.info && pattern->kind != PATTERN_IGNORE &&
+                !(pattern->conditions & PATTERN_IF_INFO))
+                continue;
+            if (pattern_listed(m->as_noise, pattern->id) || !pattern_matches(pattern, text, &regex))
+                continue;
+            if (pattern->kind != PATTERN_IGNORE)
+                hit(s, i, regex, p);
+            else if (pattern->of)
+                take_back(s, pattern->of);
+            return;
+        }
+    }
+}
+
+/* A stretch without carriage returns, whose head p->meta describes. */
+static void look_through(struct match_source *s, struct piece *p, const uint8_t *raw, size_t len)
+{
+    for (size_t at = 0;; at += MATCH_LINE - MATCH_OVERLAP) {
+        p->raw = raw + at;
+        p->len = len - at < MATCH_LINE ? len - at : MATCH_LINE;
+        match_line_clean(p->raw, p->len, p->clean, sizeof(p->clean));
+        if (at > 0)
+            p->meta.text = 0;
+        look(s, p);
+        if (at + MATCH_LINE >= len)
+            return;
+    }
+}
+
+/* What a progress bar has overwritten counts as lines of the same number. */
+static void look_at_parts(struct match_source *s, struct piece *p, const uint8_t *raw, size_t len)
+{
+    const uint8_t *end = raw + len;
+    while (raw < end) {
+        const uint8_t *cr = memchr(raw, '\r', (size_t)(end - raw));
+        size_t n = cr ? (size_t)(cr - raw) : (size_t)(end - raw);
+        struct match_meta before = p->meta;
+        match_line_clean(raw, n, p->clean, sizeof(p->clean));
+        match_line_meta(p->clean, &p->meta);
+        if (p->meta.rank < 0)
+            p->meta.rank = before.rank;
+        if (p->meta.time.kind == MATCH_TIME_NONE)
+            p->meta.time = before.time;
+        if (s->following && n > 0)
+            follow(s, p);
+        look_through(s, p, raw, n);
+        raw += n + 1;
+    }
+}
+
+void match_hit_line(struct match_source *s, const uint8_t *raw, size_t len, uint64_t offset)
+{
+    struct piece p = {.offset = offset, .meta = {.rank = -1}};
+    if (len > 0 && raw[len - 1] == '\r')
+        len--;
+    p.clean[0] = 0;
+    if (len == 0 && s->following)
+        follow(s, &p);
+    look_at_parts(s, &p, raw, len);
+    s->meta = p.meta;
+}
+
+void match_hit_piece(struct match_source *s, const uint8_t *raw, size_t len, uint64_t offset)
+{
+    struct piece p = {.offset = offset, .meta = s->meta};
+    p.clean[0] = 0;
+    look_at_parts(s, &p, raw, len);
+}

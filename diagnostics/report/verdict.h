@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verdict: a report in one line, for the end of the text, for JSON, for node-problem-detector.
+ */
+#ifndef HVD_DIAGNOSTICS_REPORT_VERDICT_H
+#define HVD_DIAGNOSTICS_REPORT_VERDICT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "diagnostics/doctor.h"
+
+const char *verdict_name(enum verdict verdict); /* "ok" "warn" "fail" "unknown" */
+
+/* "FAIL: 2 of 97 checks failed: shm-size, memlock-limit; 3 warnings". Returns dst. */
+char *verdict_line(const struct report *report, char *dst, size_t size);
+
+/* A result that a person has to see: warn, fail or error, not silenced. */
+bool result_is_finding(const struct result *r);
+
+/* Its fix for a place: the result's own, else the check's; NULL where there is none. */
+const char *result_fix_text(const struct result *r, enum fix_place place);
+
+/* The result's own why, else the check's. */
+const char *result_why_text(const struct result *r);
+
+#endif

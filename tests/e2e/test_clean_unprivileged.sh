@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# make test as an ordinary user in a container without any capability: no root, no namespaces, nothing
+# to install with. The packages are there already: make deps has to see that and stay silent. Every
+# test passes or says what it lacks. Downloads about 700 MB and takes half an hour: make test-clean.
+# timeout: 5400
+# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/container.sh
+. tests/e2e/container.sh
+
+bare_debian12 "$TMP/root"
+# As an image would have been made: root installs, the user clones.
+cat >"$TMP/root/prepare" <<'EOT'
+set -e
+useradd --create-home --uid 1000 --shell /bin/bash user
+git clone --quiet --config safe.directory='*' /source /home/user/hvd
+chown -R user:user /home/user
+make --directory=/home/user/hvd deps
+EOT
+if ! podman run --rm --name "$container" --network=host --volume "$ROOT:/source:ro" \
+    --rootfs "$TMP/root" bash /prepare >"$TMP/log" 2>&1; then
+    tail -n 40 "$TMP/log"
+    skip_all network 'the packages could not be installed'
+fi
+
+as_user() { # COMMAND: in the clone
+    podman run --rm --name "$container" --network=host --cap-drop=all --user 1000:1000 \
+        --security-opt=no-new-privileges --env HOME=/home/user --workdir /home/user/hvd \
+        --rootfs "$TMP/root" bash -c "$1"
+}
+
+# What this test is about is not there: else it would prove nothing.
+nothing_allowed() {
+    as_user 'cd / && ! unshare --net true && ! unshare --user true && [ "$(id -u)" = 1000 ] &&
+        grep "^CapEff:[[:space:]]*0*$" /proc/self/status && ! command -v sudo'
+}
+
+deps_are_silent() {
+    local said
+    said=$(as_user 'make deps' 2>&1)
+    echo "$said"
+    [ -z "$said" ]
+}
+
+check 'nothing is allowed' nothing_allowed
+check 'make deps has nothing to do' deps_are_silent
+start=$SECONDS
+if as_user 'make test' >"$TMP/log" 2>&1; then
+    echo "ok make test without privileges ($((SECONDS - start)) s): $(tail -n 1 "$TMP/log")"
+    grep '^SKIP: ' "$TMP/log" | sed 's/^SKIP: /skipped there: /' | sort -u
+else
+    echo 'FAILED make test without privileges'
+    grep -A 40 '^FAIL ' "$TMP/log"
+    tail -n 80 "$TMP/log"
+    failed=1
+fi
+check 'nothing is left in /tmp' bash -c "! ls -A '$TMP/root/tmp' | grep ."
+exit "$failed"
