@@ -95,6 +95,8 @@ $(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o $(BUILD)/diag
 # Only the header: the library is opened at run time.
 $(BUILD)/core/boot/pmix.o: CPPFLAGS += $(call pc,--cflags,pmix)
 $(BUILD)/tests/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
+# .incbin takes them in, which -MMD does not see.
+$(BUILD)/diagnostics/patterns_data.o: $(sort $(wildcard diagnostics/patterns/*.txt))
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match: see match.h. Here bytes become lines: the automaton runs over what came, as it lies there, and
- * only a line in which a word ends is looked at. A line that is cut by the end of the bytes is
+ * match: see match.h. Here bytes become lines: the automaton runs over what came, as it lies there,
+ * and only a line in which a word ends is looked at. A line that is cut by the end of the bytes is
  * carried over; one that does not end goes by in pieces.
  */
 #include "diagnostics/match.h"
@@ -128,8 +128,8 @@ static void scan_lines(struct match_source *s, const uint8_t *p, const uint8_t *
     s->line += count_lines(p, end);
 }
 
-/* The line in carry is as long as it gets for now: looks at it and keeps its end, so that nothing is
- * missed that lies across. */
+/* The line in carry is as long as it gets for now: looks at it and keeps its end, so that nothing
+ * is missed that lies across. */
 static void flush_piece(struct match_source *s)
 {
     if (!s->in_long)

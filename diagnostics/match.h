@@ -97,7 +97,8 @@ void match_result_destroy(struct match_result *r);
 /* 0 nothing, 1 a finding, 3 a failure that nothing explains */
 int match_exit_code(const struct match_result *r);
 
-/* What one wants to read at three in the morning. */
+/* The cause in full with its lines and what to type, then its effects; the verdict is the last
+ * line. */
 void match_print(const struct match_result *r, FILE *out);
 
 /* One line: "shm-full: /dev/shm is full on rank 3 (rank.3/stderr:1042)". Returns dst. */

@@ -11,7 +11,7 @@
 #include "diagnostics/match_scan.h"
 #include "diagnostics/match_state.h"
 
-#define IGNORE_LINES  5   /* how far back an "ignore" takes back */
+#define IGNORE_LINES  5   /* before and behind an "ignore" in which its "of" does not count */
 #define FOLLOW_LINES  4   /* that are kept */
 #define FOLLOW_LOOKED 400 /* lines after which we stop looking */
 
@@ -85,7 +85,7 @@ static void start_following(struct match_source *s, struct match_hit *h)
 
 /* ---- hits ----------------------------------------------------------------------------------- */
 
-static void add_rank(struct match_finding *f, int rank)
+void match_hit_rank(struct match_finding *f, int rank)
 {
     int i = 0;
     while (i < f->nranks && f->ranks[i] < rank)
@@ -141,7 +141,7 @@ static void hit(struct match_source *s, size_t pattern, int regex, const struct 
         return;
     h->last_line = s->line;
     h->found.count++;
-    add_rank(&h->found, rank_of(s, &p->meta));
+    match_hit_rank(&h->found, rank_of(s, &p->meta));
     if (fresh)
         start_following(s, h);
 }
@@ -178,6 +178,26 @@ static bool candidates(struct match *m, const char *text)
     return any;
 }
 
+/* The line belongs to pattern i. */
+static void found(struct match_source *s, size_t i, int regex, const struct piece *p)
+{
+    const struct pattern *pattern = &s->m->patterns->v[i];
+    if (pattern_listed(s->m->as_noise, pattern->id))
+        return;
+    if (pattern->kind == PATTERN_IGNORE) {
+        if (pattern->of) {
+            take_back(s, pattern->of);
+            s->ignoring = pattern;
+            s->ignore_until = s->line + IGNORE_LINES;
+        }
+        return;
+    }
+    if (s->ignoring && s->line > s->ignore_until)
+        s->ignoring = NULL;
+    if (!s->ignoring || !pattern_listed(s->ignoring->of, pattern->id))
+        hit(s, i, regex, p);
+}
+
 static void look(struct match_source *s, const struct piece *p)
 {
     struct match *m = s->m;
@@ -192,12 +212,9 @@ static void look(struct match_source *s, const struct piece *p)
             if (p->meta.info && pattern->kind != PATTERN_IGNORE &&
                 !(pattern->conditions & PATTERN_IF_INFO))
                 continue;
-            if (pattern_listed(m->as_noise, pattern->id) || !pattern_matches(pattern, text, &regex))
+            if (!pattern_matches(pattern, text, &regex))
                 continue;
-            if (pattern->kind != PATTERN_IGNORE)
-                hit(s, i, regex, p);
-            else if (pattern->of)
-                take_back(s, pattern->of);
+            found(s, i, regex, p);
             return;
         }
     }

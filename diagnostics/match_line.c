@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ESC           0x1b
-#define PREFIXES      8
-#define LEVEL_WINDOW  200
-#define RANK_DIGITS   6
-#define SHOWN_HEAD    96
+#define ESC          0x1b
+#define PREFIXES     8
+#define LEVEL_WINDOW 200
+#define RANK_DIGITS  6
+#define SHOWN_HEAD   96
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
@@ -226,8 +226,8 @@ static bool is_info(const char *text)
         const char *word;
         bool info;
     } words[] = {
-        {"INFO", true},     {"DEBUG", true},     {"TRACE", true},      {"WARN", false},
-        {"WARNING", false}, {"ERROR", false},    {"FATAL", false},     {"CRITICAL", false},
+        {"INFO", true},     {"DEBUG", true},      {"TRACE", true},       {"WARN", false},
+        {"WARNING", false}, {"ERROR", false},     {"FATAL", false},      {"CRITICAL", false},
         {"Error", false},   {"level=info", true}, {"level=debug", true},
     };
     if (strchr("ID", text[0]) && text[0] && isdigit((unsigned char)text[1]) &&

@@ -35,6 +35,8 @@ struct match_source {
     struct match_meta meta;
     struct match_hit *following; /* whose detail the next lines are */
     int follow_rank, follow_left, follow_seen;
+    const struct pattern *ignoring; /* its "of" does not count until line ignore_until */
+    uint64_t ignore_until;
 };
 
 struct match {
@@ -48,8 +50,11 @@ struct match {
     struct match_source *sources, **last;
 };
 
-/* match_hit.c: a line as a whole (newline not included), and a piece of one whose head, s->meta, went
- * by before. */
+/* Puts rank into the rising list; -1 and one that is there: nothing. */
+void match_hit_rank(struct match_finding *f, int rank);
+
+/* match_hit.c: a line as a whole (newline not included), and a piece of one whose head, s->meta,
+ * went by before. */
 void match_hit_line(struct match_source *s, const uint8_t *raw, size_t len, uint64_t offset);
 void match_hit_piece(struct match_source *s, const uint8_t *raw, size_t len, uint64_t offset);
 

@@ -200,6 +200,25 @@ static int set(struct reading *r, const char **field, const char *text)
     return 0;
 }
 
+static int set_action(struct reading *r, const char *text)
+{
+    for (int a = 0; a < ACTIONS; a++) {
+        if (strcmp(text, check_action_name((enum check_action)a)) == 0) {
+            r->at->action = (enum check_action)a;
+            return 0;
+        }
+    }
+    return refuse(r, "no action", text);
+}
+
+static int set_everywhere(struct pattern *p, const char *text)
+{
+    for (int i = 0; i < FIX_PLACES; i++)
+        if (!p->fix[i])
+            p->fix[i] = text;
+    return 0;
+}
+
 static int field(struct reading *r, const char *key, const char *text)
 {
     struct pattern *p = r->at;
@@ -223,12 +242,10 @@ static int field(struct reading *r, const char *key, const char *text)
         return set(r, &p->fix[FIX_K8S], text);
     if (strcmp(key, "host") == 0)
         return set(r, &p->fix[FIX_HOST], text);
-    if (strcmp(key, "do") == 0) {
-        for (int i = 0; i < FIX_PLACES; i++)
-            if (!p->fix[i])
-                p->fix[i] = text;
-        return 0;
-    }
+    if (strcmp(key, "do") == 0)
+        return set_everywhere(p, text);
+    if (strcmp(key, "act") == 0)
+        return set_action(r, text);
     if (strcmp(key, "ref") == 0) {
         int n = 0;
         while (n < PATTERN_REFS && p->refs[n])

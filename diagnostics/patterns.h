@@ -11,19 +11,21 @@
  *     say:    the cause in one line; $1 is what the first group of the matching re took
  *     why:    what happens there
  *     do:     what to type, the same everywhere; or docker: k8s: host:
+ *     act:    the class of that, one of check_action_name() ("reset-gpu"); none where it is absent
  *     ref:    where this is known from
  *     eg:     a line that must match, for the tests; "\n" in it ends a line
  *     no:     a line that must not
  *
  * Kinds: cause; effect (something else went wrong first: hidden behind any cause); info (shown
  * beside a failure, never alone); failure (says that the job failed, not why); ignore (a line with
- * it never counts; with "of:" it takes back these ids when they stood on the lines just before).
+ * it never counts; with "of:" these ids do not count either on the few lines before and behind it).
  * "of:" of a cause or effect: it is an effect where one of these ids is a cause.
  * Strength: 3 says it all, 2 the usual, 1 vague: hidden behind any stronger cause.
  * Conditions: "failed" only where the log shows a failure; "info" also on lines of level INFO;
  * "follow" keeps the lines after it; "exception" keeps the end of the traceback.
  *
- * The prefilter needs a literal of four bytes or more in every re (patterns_literal).
+ * Expressions see a line without the time, rank and launcher's prefixes it begins with. The
+ * prefilter needs a literal of four bytes or more in every re (patterns_literal).
  * One thread at a time: expressions are compiled when they are first needed.
  */
 #ifndef HVD_DIAGNOSTICS_PATTERNS_H
@@ -75,6 +77,7 @@ struct pattern {
     const char *say;
     const char *why;
     const char *fix[FIX_PLACES]; /* "do:" stands in all of them */
+    enum check_action action;
     const char *refs[PATTERN_REFS];
     const char *examples[PATTERN_EXAMPLES];
     int nexamples;
