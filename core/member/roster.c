@@ -66,6 +66,8 @@ void roster_fini(struct roster *r)
 {
     for (int i = 0; r->ranks && i < r->size; i++)
         buf_fini(&r->ranks[i].card);
+    for (int a = 0; r->agents && a < r->nagents; a++)
+        findings_fini(&r->agents[a].findings);
     free(r->ranks);
     free(r->agents);
     free(r->notes);
@@ -276,6 +278,18 @@ int roster_report(struct roster *r, const struct report_body *body, uint64_t now
             return rc;
     }
     return 0;
+}
+
+int roster_findings(struct roster *r, const struct findings_body *body, uint64_t now,
+                    struct err *err)
+{
+    bool old = false;
+    int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
+    if (index < 0 || old)
+        return index < 0 ? index : 0;
+    for (int i = 0; i < body->findings.n && rc == 0; i++)
+        rc = findings_apply(&r->agents[index].findings, &body->findings.list[i]);
+    return rc < 0 ? err_set(err, -rc, "no room for findings") : 0;
 }
 
 void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/member/findings.h"
 #include "core/member/protocol.h"
 #include "core/member/rank_state.h"
 
@@ -37,7 +38,8 @@ struct roster_agent {
     int pid, slots;
     char self[MEMBER_NAME_MAX]; /* as it calls itself */
     uint64_t seen;              /* clock of its last request */
-    uint64_t seq;               /* last cards or report that was applied */
+    uint64_t seq;               /* last body that was applied */
+    struct findings findings;   /* that stand there */
 };
 
 struct roster {
@@ -74,10 +76,12 @@ int roster_find(const struct roster *r, const char *uid);
 /* Its agent joined. -EEXIST: it has, with another pid. */
 int roster_join(struct roster *r, const struct join_body *body, uint64_t now, struct err *err);
 
-/* Both are applied as far as they are legal; the first that is not is -EPROTO with its text. One
- * that was applied before (seq) is 0 and nothing. cards for an epoch that is over: -ESTALE. */
+/* Each is applied as far as it is legal; the first that is not is -EPROTO with its text. One that
+ * was applied before (seq) is 0 and nothing. cards for an epoch that is over: -ESTALE. */
 int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, struct err *err);
 int roster_report(struct roster *r, const struct report_body *body, uint64_t now, struct err *err);
+int roster_findings(struct roster *r, const struct findings_body *body, uint64_t now,
+                    struct err *err);
 
 /* The agent is gone for good; text says how ("ssh exited with code 255"). */
 void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now);

@@ -80,6 +80,20 @@ static int do_report(struct service *s, const struct server_request *q, struct s
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
 }
 
+static int do_findings(struct service *s, const struct server_request *q,
+                       struct server_reply *reply)
+{
+    struct err err = {0};
+    struct findings_body body;
+    int rc = findings_read(q->body, q->len, &body, &err);
+    if (rc < 0)
+        return reply_error(reply, rc, &err);
+    rc = roster_findings(s->roster, &body, clock_ns(), &err);
+    findings_body_fini(&body);
+    s->changed(s->arg);
+    return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
+}
+
 /* The agent that asks is alive. 0 or a reply was made and 1. */
 static int check_agent(struct service *s, const struct server_request *q,
                        struct server_reply *reply)
@@ -129,7 +143,22 @@ static int do_events(struct service *s, const struct server_request *q, struct s
     return reply_text(reply, notes_write(&body));
 }
 
-/* For people: curl, and hvd-doctor some day. */
+static json_t *list_findings(const struct roster *r)
+{
+    json_t *list = json_array();
+    for (int a = 0; a < r->nagents; a++) {
+        for (int i = 0; i < r->agents[a].findings.n; i++) {
+            const struct finding *f = &r->agents[a].findings.list[i];
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "host", r->agents[a].host,
+                                "source", f->source, "id", f->id, "code", f->code, "status",
+                                finding_status_name(f->status), "summary", f->summary));
+        }
+    }
+    return list;
+}
+
+/* For people: curl. */
 static int do_status(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     struct roster *r = s->roster;
@@ -143,9 +172,9 @@ static int do_status(struct service *s, const struct server_request *q, struct s
                              "pid", mine->pid, "code", mine->code, "batches",
                              (json_int_t)mine->batches, "bytes", (json_int_t)mine->bytes));
     }
-    auto_json json_t *j =
-        json_pack("{s:s, s:i, s:I, s:i, s:O?}", "job", r->job, "size", r->size, "epoch",
-                  (json_int_t)r->epoch, "ended", r->over, "ranks", ranks);
+    auto_json json_t *j = json_pack("{s:s, s:i, s:I, s:i, s:O?, s:o}", "job", r->job, "size",
+                                    r->size, "epoch", (json_int_t)r->epoch, "ended", r->over,
+                                    "ranks", ranks, "findings", list_findings(r));
     return reply_text(reply, json_write(j));
 }
 
@@ -153,9 +182,10 @@ static const struct {
     const char *method, *path;
     int (*handle)(struct service *, const struct server_request *, struct server_reply *);
 } routes[] = {
-    {"POST", "/v1/join", do_join},     {"POST", "/v1/cards", do_cards},
-    {"POST", "/v1/report", do_report}, {"GET", "/v1/roster", do_roster},
-    {"GET", "/v1/events", do_events},  {"GET", "/v1/status", do_status},
+    {"POST", "/v1/join", do_join},         {"POST", "/v1/cards", do_cards},
+    {"POST", "/v1/report", do_report},     {"GET", "/v1/roster", do_roster},
+    {"GET", "/v1/events", do_events},      {"GET", "/v1/status", do_status},
+    {"POST", "/v1/findings", do_findings},
 };
 
 int service_handle(void *arg, const struct server_request *q, struct server_reply *reply)

@@ -60,6 +60,22 @@ static void report(const char *text, size_t len)
     report_body_fini(&body);
 }
 
+static void findings(const char *text, size_t len)
+{
+    struct findings_body body, again;
+    if (findings_read(text, len, &body, NULL) < 0)
+        return;
+    auto_free char *copy = findings_write(&body);
+    if (!copy || findings_read(copy, strlen(copy), &again, NULL) < 0 ||
+        again.findings.n != body.findings.n)
+        abort();
+    roster_findings(&roster, &body, 5, NULL);
+    if (roster.agents[0].findings.n > FINDINGS_MAX)
+        abort();
+    findings_body_fini(&again);
+    findings_body_fini(&body);
+}
+
 static void answers(const char *text, size_t len)
 {
     struct roster_body world;
@@ -100,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     memcpy(copy, data + 1, len);
     make_roster();
-    switch (data[0] % 6) {
+    switch (data[0] % 7) {
     case 0:
         join_or_welcome(copy, len);
         break;
@@ -115,6 +131,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 4:
         config(copy, len);
+        break;
+    case 5:
+        findings(copy, len);
         break;
     default:
         frames((uint8_t *)copy, len);
