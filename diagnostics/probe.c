@@ -26,6 +26,9 @@
 
 static const struct probe_table *const tables[] = {
     /* one line a file of probes/ */
+    &probes_network,
+    &probes_dns,
+    &probes_infiniband,
     NULL,
 };
 

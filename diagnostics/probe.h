@@ -36,7 +36,10 @@ struct probe_table {
     size_t n;
 };
 
-/* One table a file of probes/; prober.c has those of hvd-probe. probe_find: NULL when unknown. */
+/* One a file of probes/, and prober.c for those of hvd-probe. */
+extern const struct probe_table probes_network, probes_dns, probes_infiniband, probes_kubernetes;
+
+/* NULL when unknown. */
 const struct probe *probe_find(const char *name);
 
 /* Runs these probes and adds their answers to m. Fails only for want of memory. */

@@ -11,6 +11,9 @@
 
 static const struct check_table *const tables[] = {
     /* one line a file of checks/, in the order of codes */
+    &checks_interfaces,
+    &checks_network,
+    &checks_infiniband,
     NULL,
 };
 

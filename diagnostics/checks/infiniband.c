@@ -107,8 +107,8 @@ static void check_port(const struct view *v, struct result *r)
     result_observed(r, "%d active of %d", active, ports.n);
     result_expected(r, "every port in use ACTIVE, at one rate");
     if (ports.n == 0)
-        result_skip(r, "%d device%s without a readable port in /sys/class/infiniband", ports.devices,
-                    ports.devices == 1 ? "" : "s");
+        result_skip(r, "%d device%s without a readable port in /sys/class/infiniband",
+                    ports.devices, ports.devices == 1 ? "" : "s");
     else if (active == 0 && (v->setting->profiles & PROFILE_GPU))
         result_fail(r, "no port is active: %s", down);
     else if (active == 0)
@@ -140,8 +140,8 @@ static void check_flaps(const struct view *v, struct result *r)
         counted++;
         if (downed >= 10 || recovered > 0)
             text_append(bad, sizeof(bad), ", ",
-                        "%s/%s down %" PRId64 " times, %" PRId64 " recoveries", p->device, p->number,
-                        downed, recovered);
+                        "%s/%s down %" PRId64 " times, %" PRId64 " recoveries", p->device,
+                        p->number, downed, recovered);
         else if (downed > 0)
             text_append(some, sizeof(some), ", ", "%s/%s %" PRId64, p->device, p->number, downed);
     }
@@ -181,8 +181,9 @@ static void check_device_files(const struct view *v, struct result *r)
         result_fail(r, "%d RDMA device%s in /sys, but no /dev/infiniband/uverbs* to open%s%s",
                     ports.devices, ports.devices == 1 ? "" : "s", *refused ? ": " : "", refused);
     else if (opened == 0)
-        result_warn(r, "%d RDMA device%s in /sys, but no /dev/infiniband/uverbs* to open%s%s; only "
-                       "NCCL, MPI and UCX would use them",
+        result_warn(r,
+                    "%d RDMA device%s in /sys, but no /dev/infiniband/uverbs* to open%s%s; only "
+                    "NCCL, MPI and UCX would use them",
                     ports.devices, ports.devices == 1 ? "" : "s", *refused ? ": " : "", refused);
     else if (*refused || opened < ports.devices)
         result_warn(r, "%d of %d RDMA devices can be opened%s%s", opened, ports.devices,
@@ -204,8 +205,9 @@ static void check_library(const struct view *v, struct result *r)
     if (*path) {
         int64_t seen = answer_int(a, "devices", -1);
         if (seen == 0)
-            result_warn(r, "%s finds no device, /sys has %d: a provider library (libmlx5, rdma-core)"
-                           " is missing",
+            result_warn(r,
+                        "%s finds no device, /sys has %d: a provider library (libmlx5, rdma-core)"
+                        " is missing",
                         path, ports.devices);
         else if (seen > 0)
             result_pass(r, "%s, %" PRId64 " device%s", path, seen, seen == 1 ? "" : "s");
@@ -419,15 +421,15 @@ static const struct check rows[] = {
      .fix = {"docker run --network=host ... (the GIDs belong to the host's network namespace)",
              "hostNetwork: true, or an SR-IOV network whose interface is in the pod; unset "
              "NCCL_IB_GID_INDEX with NCCL >= 2.21",
-             "give the port's interface an IP address: ip addr add ADDRESS/LEN dev NAME; cma_roce_mode "
+             "give the port's interface an IP address: ip addr add ADDRESS/LEN dev NAME; "
+             "cma_roce_mode "
              "-d DEV -m 2"},
      .action = ACTION_NETWORK,
      .explain = "gids/* and gid_attrs/types/* of each active port whose link_layer is Ethernet. An "
                 "entry of another network namespace cannot be read and does not count. NCCL from "
                 "2.21 on chooses the index itself.",
-     .refs = {NCCL_TROUBLE,
-              "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/"
-              "env.html#nccl-ib-gid-index"}},
+     .refs = {NCCL_TROUBLE, "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/"
+                            "env.html#nccl-ib-gid-index"}},
     {.id = "gdr-peermem",
      .code = "HVD8106",
      .group = GROUP_NETWORK,

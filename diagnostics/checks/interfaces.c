@@ -116,14 +116,16 @@ static void check_up(const struct view *v, struct result *r)
     else if (*good)
         result_pass(r, "up: %s", good);
     else if (spans > 0)
-        result_fail(r, "no interface but loopback is up with an address; %d of %d ranks are on "
-                       "other machines",
+        result_fail(r,
+                    "no interface but loopback is up with an address; %d of %d ranks are on "
+                    "other machines",
                     v->setting->ranks - v->setting->local_ranks, v->setting->ranks);
     else if (spans == 0)
         result_info(r, "only loopback: enough for %d ranks on this machine",
                     v->setting->local_ranks);
     else
-        result_warn(r, "only loopback: ranks of this machine work, other machines are out of reach");
+        result_warn(r,
+                    "only loopback: ranks of this machine work, other machines are out of reach");
 }
 
 static void check_mtu(const struct view *v, struct result *r)
@@ -289,8 +291,7 @@ static void check_nccl_match(const struct view *v, struct result *r)
     if (n == 0) {
         result_fail(r, "NCCL_SOCKET_IFNAME=%s matches no interface; there are: %s", value,
                     *names ? names : "none but loopback");
-        result_fix(r, FIX_HOST, "export NCCL_SOCKET_IFNAME==%.100s",
-                   *names ? names : "lo");
+        result_fix(r, FIX_HOST, "export NCCL_SOCKET_IFNAME==%.100s", *names ? names : "lo");
     } else if (n == 1 && chosen[0]->loopback && job_spans_machines(v->setting) > 0) {
         result_fail(r, "NCCL_SOCKET_IFNAME=%s takes only loopback, other machines have ranks too",
                     value);
@@ -346,10 +347,11 @@ static const struct check rows[] = {
      .fix = {"docker run -e NCCL_SOCKET_IFNAME==eth0 ...",
              "env: [{name: NCCL_SOCKET_IFNAME, value: \"=eth0\"}]", "unset NCCL_SOCKET_IFNAME"},
      .action = ACTION_ENVIRONMENT,
-     .explain = "\"eth\" takes every name that begins with eth, \"=eth0\" only eth0, \"^docker,lo\" "
-                "all but those. Only interfaces that are up and have an address count. Names are "
-                "often others in a container (eth0) than on its host (ens5, bond0). A value of "
-                "one character is ignored by NCCL.",
+     .explain =
+         "\"eth\" takes every name that begins with eth, \"=eth0\" only eth0, \"^docker,lo\" "
+         "all but those. Only interfaces that are up and have an address count. Names are "
+         "often others in a container (eth0) than on its host (ens5, bond0). A value of "
+         "one character is ignored by NCCL.",
      .refs = {NCCL_ENV}},
     {.id = "nccl-ifname-virtual",
      .code = "HVD6802",

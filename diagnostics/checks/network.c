@@ -60,8 +60,7 @@ static bool own_name(const struct view *v, struct result *r, char *dst, size_t s
 {
     int rc = machine_line(v->machine, dst, size, "proc/sys/kernel/hostname");
     if (rc < 0)
-        snprintf(dst, size, "%s",
-                 answer_str(machine_answer(v->machine, "hostname"), "name", ""));
+        snprintf(dst, size, "%s", answer_str(machine_answer(v->machine, "hostname"), "name", ""));
     if (*dst || rc == 0)
         return true;
     result_skip(r, "the host name cannot be read: needs /proc");
@@ -181,9 +180,9 @@ static void check_ports(const struct view *v, struct result *r)
     result_observed(r, "%" PRId64, n);
     result_expected(r, ">= 1000");
     if (n < 1000)
-        result_warn(r, "only %" PRId64 " ports for outgoing connections and port 0: %" PRId64
-                       "-%" PRId64,
-                    n, low, high);
+        result_warn(
+            r, "only %" PRId64 " ports for outgoing connections and port 0: %" PRId64 "-%" PRId64,
+            n, low, high);
     else
         result_pass(r, "%" PRId64 " ports: %" PRId64 "-%" PRId64, n, low, high);
 }
@@ -211,8 +210,9 @@ static void check_conntrack(const struct view *v, struct result *r)
     result_observed(r, "%" PRId64, count);
     result_expected(r, "<= %" PRId64, max / 10 * 9);
     if (part > 90)
-        result_fail(r, "connection tracking: %" PRId64 " of %" PRId64 " entries (%.0f %%): new "
-                       "connections are dropped soon",
+        result_fail(r,
+                    "connection tracking: %" PRId64 " of %" PRId64 " entries (%.0f %%): new "
+                    "connections are dropped soon",
                     count, max, part);
     else if (part > 75)
         result_warn(r, "connection tracking: %" PRId64 " of %" PRId64 " entries (%.0f %%)", count,

@@ -11,11 +11,10 @@
 
 /* Names that container runtimes, CNI plugins, hypervisors and VPNs give to what they make. */
 static const char *const made_names[] = {
-    "docker",     "veth",    "virbr",  "br-",   "cni",   "flannel", "cali",
-    "cilium",     "lxc",     "lxdbr",  "kube-", "nodelo", "podman", "tun",
-    "tap",        "vxlan",   "geneve", "dummy", "ifb",   "wg",      "vnet",
-    "tailscale",  "zt",      "ip6tnl", "sit",   "gre",   "erspan",  "tunl",
-    "antrea-gw",  "weave",   "ovs-",   "genev", "vmnet", "nerdctl", "bridge",
+    "docker", "veth",      "virbr",  "br-",       "cni",   "flannel", "cali",    "cilium", "lxc",
+    "lxdbr",  "kube-",     "nodelo", "podman",    "tun",   "tap",     "vxlan",   "geneve", "dummy",
+    "ifb",    "wg",        "vnet",   "tailscale", "zt",    "ip6tnl",  "sit",     "gre",    "erspan",
+    "tunl",   "antrea-gw", "weave",  "ovs-",      "genev", "vmnet",   "nerdctl", "bridge",
 };
 
 /* Drivers (ethtool) that never are a way to another machine by themselves. */
@@ -34,7 +33,8 @@ static bool is_made(const char *name, const char *driver)
     return false;
 }
 
-static void add_address(struct nics *nics, const char *name, const char *ip, bool counts, int family)
+static void add_address(struct nics *nics, const char *name, const char *ip, bool counts,
+                        int family)
 {
     for (int i = 0; i < nics->n; i++) {
         struct nic *n = &nics->list[i];
@@ -71,7 +71,8 @@ bool nics_read(const struct view *v, struct result *r, struct nics *ret)
     }
     n = answer_count(a, "addr");
     for (int i = 0; i < n; i++)
-        add_address(ret, answer_str_at(a, "addr", i, "if", ""), answer_str_at(a, "addr", i, "ip", ""),
+        add_address(ret, answer_str_at(a, "addr", i, "if", ""),
+                    answer_str_at(a, "addr", i, "ip", ""),
                     strcmp(answer_str_at(a, "addr", i, "scope", ""), "global") == 0,
                     (int)answer_int_at(a, "addr", i, "family", 0));
     return true;

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dns: what names resolve to: the machine's own, the cluster's API, the other workers.
+ *
+ * Each runs in a child of its own, since a dead name server holds a look-up for many seconds.
+ * Answers: "hostname" name addr.<i>.{ip family} error ms; "k8s-dns" name ip error ms; "workers"
+ * name.<i>.{name source ip error} tried_ms. Names that do not resolve yet are asked again until
+ * half of the setting's time-out, at most 5 s, is over: a pod's name appears only once it runs.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/sock.h"
+#include "core/json/json.h"
+#include "diagnostics/probe.h"
+
+#define NAMES_MAX 64
+#define AGAIN_MS  200
+
+static bool ip_text(const struct addrinfo *a, char dst[INET6_ADDRSTRLEN])
+{
+    const void *bytes = NULL;
+    if (a->ai_family == AF_INET)
+        bytes = &((const struct sockaddr_in *)a->ai_addr)->sin_addr;
+    else if (a->ai_family == AF_INET6)
+        bytes = &((const struct sockaddr_in6 *)a->ai_addr)->sin6_addr;
+    return bytes && inet_ntop(a->ai_family, bytes, dst, INET6_ADDRSTRLEN);
+}
+
+/* The words of gai_strerror, or the errno behind EAI_SYSTEM. */
+static const char *why_not(int rc)
+{
+    return rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
+}
+
+static int ms_since(uint64_t start)
+{
+    return (int)((clock_ns() - start) / CLOCK_MS);
+}
+
+/* ---- the machine's own name ---- */
+
+static int run_hostname(struct buf *out, const struct machine *m, const struct setting *s)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    char name[256] = "", ip[INET6_ADDRSTRLEN];
+    uint64_t start = clock_ns();
+    int n = 0;
+    if (gethostname(name, sizeof(name) - 1) < 0)
+        return -errno;
+    answer_put(out, "name", "%s", name);
+    int rc = getaddrinfo(name, NULL, &hints, &all);
+    answer_put(out, "ms", "%d", ms_since(start));
+    if (rc) {
+        answer_put(out, "error", "%s", why_not(rc));
+        return 0;
+    }
+    for (const struct addrinfo *a = all; a && n < NAMES_MAX; a = a->ai_next) {
+        if (!ip_text(a, ip))
+            continue;
+        answer_put_at(out, "addr", n, "ip", "%s", ip);
+        answer_put_at(out, "addr", n, "family", "%d", a->ai_family == AF_INET ? 4 : 6);
+        n++;
+    }
+    freeaddrinfo(all);
+    return 0;
+}
+
+/* ---- the cluster's name service ---- */
+
+static int run_k8s_dns(struct buf *out, const struct machine *m, const struct setting *s)
+{
+    static const char name[] = "kubernetes.default.svc";
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    char ip[INET6_ADDRSTRLEN];
+    uint64_t start = clock_ns();
+    if (!machine_env(m, "KUBERNETES_SERVICE_HOST"))
+        return 0;
+    answer_put(out, "name", "%s", name);
+    int rc = getaddrinfo(name, NULL, &hints, &all);
+    answer_put(out, "ms", "%d", ms_since(start));
+    if (rc)
+        answer_put(out, "error", "%s", why_not(rc));
+    else if (all && ip_text(all, ip))
+        answer_put(out, "ip", "%s", ip);
+    if (all)
+        freeaddrinfo(all);
+    return 0;
+}
+
+/* ---- the other workers ---- */
+
+struct names {
+    char name[NAMES_MAX][SOCK_HOST_MAX];
+    const char *source[NAMES_MAX];
+    int n;
+};
+
+/* A host that is named, not numbered, once. */
+static void add_name(struct names *names, const char *name, size_t len, const char *source)
+{
+    char host[SOCK_HOST_MAX];
+    struct sock_addr numeric;
+    if (len == 0 || len >= sizeof(host) || names->n == NAMES_MAX)
+        return;
+    memcpy(host, name, len);
+    host[len] = '\0';
+    if (sock_parse_ip(host, &numeric, NULL) == 0)
+        return;
+    for (int i = 0; i < names->n; i++) {
+        if (strcmp(names->name[i], host) == 0)
+            return;
+    }
+    snprintf(names->name[names->n], SOCK_HOST_MAX, "%s", host);
+    names->source[names->n++] = source;
+}
+
+/* "name", "name:port"; [v6]:port is an address, no name. */
+static void add_host(struct names *names, const char *text, const char *source)
+{
+    if (text && *text != '[')
+        add_name(names, text, strcspn(text, ": \t/"), source);
+}
+
+/* Lines "name slots=8" or "name:8", # begins a comment. */
+static void add_hostfile(struct names *names, const struct machine *m, const char *path)
+{
+    auto_free char *text = NULL;
+    while (*path == '/')
+        path++;
+    if (machine_read(m, path, &text, NULL) < 0)
+        return;
+    for (const char *line = text; *line;) {
+        const char *at = line + strspn(line, " \t");
+        if (*at != '#' && *at != '[')
+            add_name(names, at, strcspn(at, ": \t\r\n#"), "hostfile");
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+}
+
+/* {"cluster": {"worker": ["host:port", ...], "chief": [...]}} */
+static void add_tf_config(struct names *names, const char *text)
+{
+    auto_json json_t *root = NULL;
+    const char *kind;
+    json_t *list, *host;
+    size_t i;
+    if (!text || json_read(text, strlen(text), "TF_CONFIG", &root, NULL) < 0)
+        return;
+    json_object_foreach(json_object_get(root, "cluster"), kind, list)
+    {
+        json_array_foreach(list, i, host)
+        {
+            add_host(names, json_string_value(host), "TF_CONFIG");
+        }
+    }
+}
+
+static void find_names(const struct machine *m, struct names *names)
+{
+    static const char *const hosts[] = {"HVD_RENDEZVOUS", "MASTER_ADDR"};
+    static const char *const files[] = {"OMPI_MCA_orte_default_hostfile",
+                                        "PRTE_MCA_prte_default_hostfile", "I_MPI_HYDRA_HOST_FILE"};
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(*hosts); i++)
+        add_host(names, machine_env(m, hosts[i]), hosts[i]);
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+        const char *path = machine_env(m, files[i]);
+        if (path)
+            add_hostfile(names, m, path);
+    }
+    add_hostfile(names, m, "etc/mpi/hostfile");
+    add_tf_config(names, machine_env(m, "TF_CONFIG"));
+}
+
+/* Asks for all that are not known, at once, and waits for them until the deadline. What is on its
+ * way then is left to the end of this process. */
+static int ask_all(struct gaicb *asked, int n, uint64_t deadline)
+{
+    static struct gaicb *list[NAMES_MAX];
+    int waiting = 0, left = 0;
+    for (int i = 0; i < n; i++) {
+        if (!asked[i].ar_result)
+            list[waiting++] = &asked[i];
+    }
+    if (waiting == 0 || getaddrinfo_a(GAI_NOWAIT, list, waiting, NULL) != 0)
+        return waiting;
+    while (!deadline_passed(deadline)) {
+        uint64_t now = clock_ns(), ns = deadline > now ? deadline - now : 0;
+        struct timespec rest = {(time_t)(ns / CLOCK_S), (long)(ns % CLOCK_S)};
+        gai_suspend((const struct gaicb *const *)list, waiting, &rest);
+        left = 0;
+        for (int i = 0; i < waiting; i++)
+            left += gai_error(list[i]) == EAI_INPROGRESS;
+        if (left == 0)
+            break;
+    }
+    for (int i = 0; i < waiting; i++)
+        left += gai_error(list[i]) != 0 && gai_error(list[i]) != EAI_INPROGRESS;
+    return left;
+}
+
+static void put_names(struct buf *out, const struct names *names, struct gaicb *asked)
+{
+    for (int i = 0; i < names->n; i++) {
+        char ip[INET6_ADDRSTRLEN];
+        int rc = gai_error(&asked[i]);
+        answer_put_at(out, "name", i, "name", "%s", names->name[i]);
+        answer_put_at(out, "name", i, "source", "%s", names->source[i]);
+        if (rc == EAI_INPROGRESS)
+            answer_put_at(out, "name", i, "error", "the name server does not answer");
+        else if (rc || !asked[i].ar_result)
+            answer_put_at(out, "name", i, "error", "%s", why_not(rc ? rc : EAI_AGAIN));
+        else if (ip_text(asked[i].ar_result, ip))
+            answer_put_at(out, "name", i, "ip", "%s", ip);
+    }
+}
+
+static int run_workers(struct buf *out, const struct machine *m, const struct setting *s)
+{
+    static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    static struct names names;
+    static struct gaicb asked[NAMES_MAX];
+    const struct timespec pause = {0, AGAIN_MS * (long)CLOCK_MS};
+    uint64_t start = clock_ns(),
+             ms = (uint64_t)s->timeout_ms / 2 < 5000 ? (uint64_t)s->timeout_ms / 2 : 5000;
+    find_names(m, &names);
+    for (int i = 0; i < names.n; i++) {
+        asked[i].ar_name = names.name[i];
+        asked[i].ar_request = &hints;
+    }
+    uint64_t deadline = deadline_in_ms(ms);
+    while (ask_all(asked, names.n, deadline) > 0 && !deadline_passed(deadline))
+        nanosleep(&pause, NULL);
+    answer_put(out, "tried_ms", "%d", ms_since(start));
+    put_names(out, &names, asked);
+    return 0;
+}
+
+static const struct probe probes[] = {
+    {.name = "hostname", .level = 1, .ms = 4000, .run = run_hostname},
+    {.name = "k8s-dns", .level = 1, .ms = 4000, .run = run_k8s_dns},
+    {.name = "workers", .level = 1, .run = run_workers},
+};
+
+const struct probe_table probes_dns = {probes, sizeof(probes) / sizeof(probes[0])};
