@@ -11,18 +11,19 @@
 . tests/e2e/container.sh
 
 bare_debian12 "$TMP/root"
-podman run --detach --name "$container" --privileged --network=host --volume "$ROOT:/source:ro" \
-    --rootfs "$TMP/root" sleep infinity >/dev/null || exit 1
+container_run --detach --privileged --volume "$ROOT:/source:ro" --rootfs "$TMP/root" \
+    sleep infinity >/dev/null || exit 1
 podman exec "$container" git clone --quiet --config safe.directory='*' /source /hvd || exit 1
 for target in ${HVD_CLEAN_TARGETS:-demo test}; do
     start=$SECONDS
-    if podman exec "$container" bash -c \
-        "cd /hvd && HVD_TEST_STRICT=${HVD_TEST_STRICT:-0} make $target" >"$TMP/log" 2>&1; then
+    if podman exec --workdir /hvd --env HVD_TEST_STRICT="${HVD_TEST_STRICT:-0}" \
+        ${HVD_FUZZ_SECONDS:+--env HVD_FUZZ_SECONDS="$HVD_FUZZ_SECONDS"} \
+        "$container" make "$target" >"$TMP/log" 2>&1; then
         echo "ok make $target in a bare container ($((SECONDS - start)) s): $(tail -n 1 "$TMP/log")"
+        grep -E '^(ok|FAIL|skip)  ' "$TMP/log"
     else
         echo "FAILED make $target in a bare container"
-        grep -A 40 '^FAIL ' "$TMP/log"
-        tail -n 80 "$TMP/log"
+        show_failure "$TMP/log"
         failed=1
     fi
 done

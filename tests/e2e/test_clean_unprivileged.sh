@@ -19,15 +19,16 @@ git clone --quiet --config safe.directory='*' /source /home/user/hvd
 chown -R user:user /home/user
 make --directory=/home/user/hvd deps
 EOT
-if ! podman run --rm --name "$container" --network=host --volume "$ROOT:/source:ro" \
-    --rootfs "$TMP/root" bash /prepare >"$TMP/log" 2>&1; then
+if ! container_run --rm --volume "$ROOT:/source:ro" --rootfs "$TMP/root" \
+    bash /prepare >"$TMP/log" 2>&1; then
     tail -n 40 "$TMP/log"
     skip_all network 'the packages could not be installed'
 fi
 
 as_user() { # COMMAND: in the clone
-    podman run --rm --name "$container" --network=host --cap-drop=all --user 1000:1000 \
-        --security-opt=no-new-privileges --env HOME=/home/user --workdir /home/user/hvd \
+    container_run --rm --cap-drop=all --user 1000:1000 --security-opt=no-new-privileges \
+        --env HOME=/home/user --workdir /home/user/hvd \
+        ${HVD_FUZZ_SECONDS:+--env HVD_FUZZ_SECONDS="$HVD_FUZZ_SECONDS"} \
         --rootfs "$TMP/root" bash -c "$1"
 }
 
@@ -52,8 +53,7 @@ if as_user 'make test' >"$TMP/log" 2>&1; then
     grep '^SKIP: ' "$TMP/log" | sed 's/^SKIP: /skipped there: /' | sort -u
 else
     echo 'FAILED make test without privileges'
-    grep -A 40 '^FAIL ' "$TMP/log"
-    tail -n 80 "$TMP/log"
+    show_failure "$TMP/log"
     failed=1
 fi
 check 'nothing is left in /tmp' bash -c "! ls -A '$TMP/root/tmp' | grep ."
