@@ -133,10 +133,10 @@ static void silence(struct result *r, const struct choice *choice)
     }
 }
 
-static enum verdict judge(const struct report *report)
+static enum verdict judge(const struct report *report, bool strict)
 {
     const int *n = report->counts;
-    if (n[CHECK_FAIL])
+    if (n[CHECK_FAIL] || (strict && n[CHECK_WARN]))
         return VERDICT_FAIL;
     if (n[CHECK_WARN])
         return VERDICT_WARN;
@@ -168,7 +168,7 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
         if (cb)
             cb(arg, r);
     }
-    report->verdict = judge(report);
+    report->verdict = judge(report, choice->strict);
     report->ms = (uint32_t)((clock_ns() - start) / CLOCK_MS);
     return 0;
 }

@@ -94,13 +94,15 @@ char *verdict_line(const struct report *report, char *dst, size_t size)
         add_ids(&l, report, CHECK_WARN);
         break;
     case VERDICT_FAIL:
+        if (!fail) { /* --strict */
+            add(&l, "FAIL (strict): %d warning%s", warn, plural(warn));
+            add_ids(&l, report, CHECK_WARN);
+            break;
+        }
         add(&l, "FAIL: %d of %d check%s failed", fail, looked, plural(looked));
         add_ids(&l, report, CHECK_FAIL);
-        if (warn) {
+        if (warn)
             add(&l, "; %d warning%s", warn, plural(warn));
-            if (!fail) /* --strict */
-                add_ids(&l, report, CHECK_WARN);
-        }
         break;
     }
     if (error)
