@@ -11,6 +11,7 @@
 
 static const struct check_table *const tables[] = {
     /* one line a file of checks/, in the order of codes */
+    &checks_nccl_ifname,
     &checks_interfaces,
     &checks_network,
     &checks_infiniband,

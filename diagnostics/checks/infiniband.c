@@ -164,7 +164,7 @@ static void check_device_files(const struct view *v, struct result *r)
     struct ports ports;
     char refused[200] = "";
     int opened = 0;
-    if (!ports_read(v, r, &ports) || !result_needs(r, a, "opening /dev/infiniband"))
+    if (!ports_read(v, r, &ports) || !result_needs(r, a, "the files in /dev/infiniband"))
         return;
     int n = answer_count(a, "uverbs");
     for (int i = 0; i < n; i++) {
@@ -196,7 +196,7 @@ static void check_library(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "ibverbs");
     struct ports ports;
-    if (!ports_read(v, r, &ports) || !result_needs(r, a, "loading libibverbs"))
+    if (!ports_read(v, r, &ports) || !result_needs(r, a, "libibverbs"))
         return;
     const char *path = answer_str(a, "path", "");
     const char *error = answer_str(a, "error", "libibverbs.so.1 is not in this image");

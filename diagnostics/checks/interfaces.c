@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * interfaces: is there a way to other machines, and do hvd and NCCL choose the right one?
+ * interfaces: is there a way to other machines, and is it sound?
  *
  * The probe "network" lists interfaces, addresses and counters. Pure functions, run by doctor.c.
  */
@@ -12,27 +12,7 @@
 #include "diagnostics/check.h"
 #include "diagnostics/checks/nic.h"
 
-static bool any_up(const struct nic *n)
-{
-    return n->up && !n->loopback && n->has_addr;
-}
-
-/* Calls each for the words of a comma list; stops when it returns true and returns that. */
-static bool each_word(const char *list, bool (*each)(const char *word, void *arg), void *arg)
-{
-    char word[128];
-    for (const char *p = list; *p;) {
-        size_t len = strcspn(p, ",");
-        if (len && len < sizeof(word)) {
-            memcpy(word, p, len);
-            word[len] = '\0';
-            if (each(word, arg))
-                return true;
-        }
-        p += len + (p[len] == ',');
-    }
-    return false;
-}
+#define SLOW_MBITS 100
 
 struct wanted {
     const struct view *view;
@@ -80,7 +60,7 @@ static bool names_none(const struct view *v, const struct nics *nics, const char
     char names[256];
     if (!value || !*value || each_word(value, is_wanted, &w))
         return false;
-    nics_names(nics, any_up, names, sizeof(names));
+    nics_names(nics, nic_has_address, names, sizeof(names));
     result_fail(r, "%s=%s names no interface that is up with an address; there are: %s", variable,
                 value, *names ? names : "none but loopback");
     result_observed(r, "%s", *names ? names : "lo");
@@ -90,31 +70,47 @@ static bool names_none(const struct view *v, const struct nics *nics, const char
     return true;
 }
 
+struct found {
+    char good[300], dead[200], slow[200]; /* lists of names with their figures */
+};
+
+static void look_up(const struct nics *nics, struct found *f)
+{
+    for (int i = 0; i < nics->n; i++) {
+        const struct nic *n = &nics->list[i];
+        char speed[32] = "";
+        if (n->speed > 0 && !n->made)
+            snprintf(speed, sizeof(speed), " (%.4g Gb/s)", n->speed / 1000.0);
+        if (nic_usable(n))
+            text_append(f->good, sizeof(f->good), ", ", "%s %s%s", n->name, n->ip, speed);
+        else if (n->up && !n->running && !n->loopback && !n->made && (n->v4 || n->v6))
+            text_append(f->dead, sizeof(f->dead), ", ", "%s %s", n->name, n->ip);
+        if (nic_usable(n) && !n->made && n->speed > 0 && n->speed <= SLOW_MBITS)
+            text_append(f->slow, sizeof(f->slow), ", ", "%s %d Mb/s", n->name, n->speed);
+    }
+}
+
 static void check_up(const struct view *v, struct result *r)
 {
     struct nics nics;
-    char good[300] = "", dead[200] = "";
+    struct found f = {0};
     if (!nics_read(v, r, &nics))
         return;
     if (names_none(v, &nics, "HVD_IFACE", v->setting->interfaces, false, r) ||
         names_none(v, &nics, "GLOO_SOCKET_IFNAME", machine_env(v->machine, "GLOO_SOCKET_IFNAME"),
                    true, r))
         return;
-    for (int i = 0; i < nics.n; i++) {
-        const struct nic *n = &nics.list[i];
-        if (nic_usable(n))
-            text_append(good, sizeof(good), ", ", "%s %s", n->name, n->ip);
-        else if (n->up && !n->running && !n->loopback && !n->made && (n->v4 || n->v6))
-            text_append(dead, sizeof(dead), ", ", "%s %s", n->name, n->ip);
-    }
-    result_observed(r, "%s", *good ? good : "lo");
+    look_up(&nics, &f);
+    result_observed(r, "%s", *f.good ? f.good : "lo");
     result_expected(r, "an interface that is up, with carrier and address");
     int spans = job_spans_machines(v->setting);
-    if (*dead)
+    if (*f.dead)
         result_warn(r, "%s: an address but no carrier: cable, switch port or the peer is down%s%s",
-                    dead, *good ? "; up: " : "", good);
-    else if (*good)
-        result_pass(r, "up: %s", good);
+                    f.dead, *f.good ? "; up: " : "", f.good);
+    else if (*f.slow)
+        result_warn(r, "%s: a link this slow is most often a bad cable or port", f.slow);
+    else if (*f.good)
+        result_pass(r, "up: %s", f.good);
     else if (spans > 0)
         result_fail(r,
                     "no interface but loopback is up with an address; %d of %d ranks are on "
@@ -211,168 +207,7 @@ static void check_errors(const struct view *v, struct result *r)
         result_pass(r, "no errors on %d interface%s", counted, counted == 1 ? "" : "s");
 }
 
-/* ---- NCCL's choice: ^ excludes, = compares whole names, else names begin with the word ---- */
-
-struct nccl_spec {
-    bool exclude, exact;
-    const char *list;
-};
-
-static struct nccl_spec nccl_parse(const char *value)
-{
-    struct nccl_spec s = {.list = value};
-    s.exclude = *s.list == '^';
-    s.list += s.exclude;
-    s.exact = *s.list == '=';
-    s.list += s.exact;
-    return s;
-}
-
-struct nccl_name {
-    const char *name;
-    bool exact;
-};
-
-static bool nccl_word(const char *word, void *arg)
-{
-    const struct nccl_name *n = arg;
-    size_t len = strcspn(word, ":"); /* "eth0:1": the port of a device */
-    return len && strncmp(n->name, word, len) == 0 && (!n->exact || n->name[len] == '\0');
-}
-
-static bool nccl_takes(const struct nccl_spec *s, const struct nic *nic)
-{
-    struct nccl_name n = {.name = nic->name, .exact = s->exact};
-    return nic->up && nic->has_addr && each_word(s->list, nccl_word, &n) != s->exclude;
-}
-
-static int nccl_choose(const struct nics *nics, const char *value, const struct nic **ret)
-{
-    struct nccl_spec s = nccl_parse(value);
-    int n = 0;
-    for (int i = 0; i < nics->n; i++) {
-        if (nccl_takes(&s, &nics->list[i]))
-            ret[n++] = &nics->list[i];
-    }
-    return n;
-}
-
-/* NCCL takes no notice of a value of one character. */
-static const char *nccl_ifname(const struct view *v)
-{
-    const char *value = machine_env(v->machine, "NCCL_SOCKET_IFNAME");
-    return value && value[0] && value[1] ? value : NULL;
-}
-
-static void list_chosen(const struct nic *const *chosen, int n, char *dst, size_t size)
-{
-    *dst = '\0';
-    for (int i = 0; i < n; i++)
-        text_append(dst, size, ", ", "%s", chosen[i]->name);
-}
-
-static void check_nccl_match(const struct view *v, struct result *r)
-{
-    const char *value = nccl_ifname(v);
-    const struct nic *chosen[NIC_MAX];
-    struct nics nics;
-    char names[256], taken[256];
-    if (!value) {
-        result_pass(r, "NCCL_SOCKET_IFNAME is not set: NCCL chooses itself");
-        return;
-    }
-    if (!nics_read(v, r, &nics))
-        return;
-    nics_names(&nics, any_up, names, sizeof(names));
-    int n = nccl_choose(&nics, value, chosen);
-    list_chosen(chosen, n, taken, sizeof(taken));
-    result_observed(r, "%s", taken);
-    result_expected(r, "one of: %s", names);
-    if (n == 0) {
-        result_fail(r, "NCCL_SOCKET_IFNAME=%s matches no interface; there are: %s", value,
-                    *names ? names : "none but loopback");
-        result_fix(r, FIX_HOST, "export NCCL_SOCKET_IFNAME==%.100s", *names ? names : "lo");
-    } else if (n == 1 && chosen[0]->loopback && job_spans_machines(v->setting) > 0) {
-        result_fail(r, "NCCL_SOCKET_IFNAME=%s takes only loopback, other machines have ranks too",
-                    value);
-    } else {
-        result_pass(r, "NCCL_SOCKET_IFNAME=%s takes %s", value, taken);
-    }
-}
-
-static void check_nccl_virtual(const struct view *v, struct result *r)
-{
-    /* The order in which NCCL tries, as of 2.30; older ones had no virbr in the list. */
-    static const char *const tries[] = {"ib", "^docker,lo,virbr", "docker", "lo", "virbr"};
-    const struct nic *chosen[NIC_MAX];
-    struct nics nics;
-    char taken[256], made[256] = "";
-    int n = 0;
-    if (!nics_read(v, r, &nics))
-        return;
-    const char *value = nccl_ifname(v);
-    if (value)
-        n = nccl_choose(&nics, value, chosen);
-    for (size_t i = 0; !value && n == 0 && i < sizeof(tries) / sizeof(*tries); i++)
-        n = nccl_choose(&nics, tries[i], chosen);
-    list_chosen(chosen, n, taken, sizeof(taken));
-    for (int i = 0; i < n; i++) {
-        if (chosen[i]->made)
-            text_append(made, sizeof(made), ", ", "%s", chosen[i]->name);
-    }
-    result_observed(r, "%s", taken);
-    result_expected(r, "no bridge, tunnel or pair among them");
-    if (n == 0)
-        result_skip(r, "no interface that NCCL could take: see nccl-ifname-match and nic-up");
-    else if (*made)
-        result_warn(r, "NCCL takes %s, of which software made %s", taken, made);
-    else
-        result_pass(r, "NCCL takes %s", taken);
-}
-
-#define NCCL_ENV                                                                                   \
-    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"
-
 static const struct check rows[] = {
-    {.id = "nccl-ifname-match",
-     .code = "HVD6801",
-     .group = GROUP_NCCL,
-     .level = 1,
-     .profiles = PROFILE_GPU,
-     .probes = {"network"},
-     .run = check_nccl_match,
-     .title = "NCCL_SOCKET_IFNAME matches",
-     .why = "NCCL stops at start with \"no socket interface found\" when no interface has a name "
-            "that NCCL_SOCKET_IFNAME lets through.",
-     .fix = {"docker run -e NCCL_SOCKET_IFNAME==eth0 ...",
-             "env: [{name: NCCL_SOCKET_IFNAME, value: \"=eth0\"}]", "unset NCCL_SOCKET_IFNAME"},
-     .action = ACTION_ENVIRONMENT,
-     .explain =
-         "\"eth\" takes every name that begins with eth, \"=eth0\" only eth0, \"^docker,lo\" "
-         "all but those. Only interfaces that are up and have an address count. Names are "
-         "often others in a container (eth0) than on its host (ens5, bond0). A value of "
-         "one character is ignored by NCCL.",
-     .refs = {NCCL_ENV}},
-    {.id = "nccl-ifname-virtual",
-     .code = "HVD6802",
-     .group = GROUP_NCCL,
-     .level = 1,
-     .profiles = PROFILE_GPU,
-     .probes = {"network"},
-     .run = check_nccl_virtual,
-     .title = "NCCL's interface is a real one",
-     .why = "NCCL uses every interface of its choice and hands out the address of the first. Other "
-            "machines cannot reach a bridge or a tunnel of this one: \"Connection refused\", "
-            "\"No route to host\", or a hang.",
-     .fix = {"docker run -e NCCL_SOCKET_IFNAME=eth0 ...",
-             "env: [{name: NCCL_SOCKET_IFNAME, value: eth0}]",
-             "export NCCL_SOCKET_IFNAME=^docker,lo,virbr,veth,br-,cni,flannel,cali"},
-     .action = ACTION_ENVIRONMENT,
-     .explain = "Without NCCL_SOCKET_IFNAME, NCCL takes names that begin with ib; if there are "
-                "none, all but docker*, lo* and virbr* (older versions: all but docker* and lo*). "
-                "Bridges of Kubernetes and podman (cni0, flannel.1, br-...), veth ends on a host "
-                "and VPNs are not in that list.",
-     .refs = {NCCL_ENV}},
     {.id = "nic-up",
      .code = "HVD8001",
      .group = GROUP_NETWORK,
@@ -389,7 +224,7 @@ static const struct check rows[] = {
      .explain = "Interfaces by getifaddrs(3). Usable: up, running (has carrier), not loopback, an "
                 "address that is not link-local. HVD_IFACE (names or networks) and "
                 "GLOO_SOCKET_IFNAME (names) must match one. With ranks of one machine only, "
-                "loopback is enough.",
+                "loopback is enough. A link of 100 Mb/s or less (ethtool) warns: own threshold.",
      .refs = {"https://man7.org/linux/man-pages/man7/netdevice.7.html"}},
     {.id = "nic-mtu-consistent",
      .code = "HVD8002",
@@ -423,10 +258,11 @@ static const struct check rows[] = {
              "ethtool -S NAME | grep -i err; replace cable or transceiver; look at the switch "
              "port"},
      .action = ACTION_HOST,
-     .explain = "Errors received and sent, and lost carriers, in /proc/net/dev, read twice. Growth "
-                "between the two looks warns. More than 100 and more than 0.001 % of the packets "
-                "since boot warn too (own threshold). Dropped packets do not count: the kernel "
-                "counts frames of unknown protocols there.",
+     .explain =
+         "Errors received and sent (lost carriers among them) in /proc/net/dev, read twice. Growth "
+         "between the two looks warns. More than 100 and more than 0.001 % of the packets "
+         "since boot warn too (own threshold). Dropped packets do not count: the kernel "
+         "counts frames of unknown protocols there.",
      .refs = {"https://docs.kernel.org/networking/statistics.html"}},
 };
 

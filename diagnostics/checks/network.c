@@ -82,7 +82,7 @@ static void check_resolves(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "hostname");
     char name[256], loop[64] = "", foreign[64] = "", good[64] = "", text[RESULT_TEXT];
-    if (!own_name(v, r, name, sizeof(name)) || !result_needs(r, a, "looking up the host name"))
+    if (!own_name(v, r, name, sizeof(name)) || !result_needs(r, a, "the host name's address"))
         return;
     bool know_own = machine_answer(v->machine, "network")->state == ANSWER_OK;
     int n = answer_count(a, "addr");

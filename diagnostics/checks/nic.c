@@ -63,6 +63,7 @@ bool nics_read(const struct view *v, struct result *r, struct nics *ret)
             .index = i,
             .type = (int)answer_int_at(a, "if", i, "type", 0),
             .mtu = (int)answer_int_at(a, "if", i, "mtu", 0),
+            .speed = (int)answer_int_at(a, "if", i, "speed", 0),
             .up = flags & IFF_UP,
             .running = flags & IFF_RUNNING,
             .loopback = flags & IFF_LOOPBACK,
@@ -81,6 +82,11 @@ bool nics_read(const struct view *v, struct result *r, struct nics *ret)
 bool nic_usable(const struct nic *n)
 {
     return n->up && n->running && !n->loopback && (n->v4 || n->v6);
+}
+
+bool nic_has_address(const struct nic *n)
+{
+    return n->up && !n->loopback && n->has_addr;
 }
 
 bool nics_own(const struct view *v, const char *ip)
@@ -125,4 +131,20 @@ int job_spans_machines(const struct setting *s)
     if (s->ranks <= 0)
         return -1;
     return s->ranks > (s->local_ranks > 0 ? s->local_ranks : 1);
+}
+
+bool each_word(const char *list, bool (*each)(const char *word, void *arg), void *arg)
+{
+    char word[128];
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, ",");
+        if (len && len < sizeof(word)) {
+            memcpy(word, p, len);
+            word[len] = '\0';
+            if (each(word, arg))
+                return true;
+        }
+        p += len + (p[len] == ',');
+    }
+    return false;
 }

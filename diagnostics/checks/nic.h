@@ -3,7 +3,8 @@
  * nic: the network interfaces of a machine as the checks see them: what the probe "network" said,
  * and whether a name is one that software makes (bridges, tunnels, pairs).
  *
- * Used by checks/interfaces.c, network.c and infiniband.c. Plain data, no I/O but machine.h's.
+ * Used by the checks of interfaces, network, infiniband and nccl_ifname. Plain data, no I/O but
+ * machine.h's.
  */
 #ifndef HVD_DIAGNOSTICS_CHECKS_NIC_H
 #define HVD_DIAGNOSTICS_CHECKS_NIC_H
@@ -19,6 +20,7 @@ struct nic {
     const char *name; /* the answer's */
     int index;        /* in the answer's list "if" */
     int type, mtu;    /* ARPHRD_* */
+    int speed;        /* Mb/s, 0: not known */
     bool up, running, loopback;
     bool made;     /* by software, and not what a container calls its own eth0 */
     bool v4, v6;   /* has an address that others may reach; link-local ones do not count */
@@ -37,11 +39,17 @@ bool nics_read(const struct view *v, struct result *r, struct nics *ret);
 /* Others can reach it: up, running, not loopback, an address that counts. */
 bool nic_usable(const struct nic *n);
 
-/* The addresses of the machine, loopback too; family 4, 6 or 0 for any. */
+/* Up, not loopback, any address: what NCCL and gloo would take. */
+bool nic_has_address(const struct nic *n);
+
+/* The machine has this address, loopback too. */
 bool nics_own(const struct view *v, const char *ip);
 
 /* "eth0, eth1" of those that pass (NULL: all) into dst; returns how many there are. */
 int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *dst, size_t size);
+
+/* Calls each for the words of a comma list; stops when it returns true and returns that. */
+bool each_word(const char *list, bool (*each)(const char *word, void *arg), void *arg);
 
 /* More machines than this one take part: 1 yes, 0 no, -1 not known. */
 int job_spans_machines(const struct setting *s);
