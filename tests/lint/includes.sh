@@ -23,7 +23,7 @@ declare -A allowed=(
     [diagnostics/probes]='core/base diagnostics'
     [diagnostics/report]='core/base core/json diagnostics'
     [diagnostics/cli]='core/base core/json diagnostics diagnostics/report'
-    [diagnostics/prober]=''
+    [diagnostics/prober]='core/base'
     [examples]=''
 )
 # who may see a foreign library's header; everybody else may not
