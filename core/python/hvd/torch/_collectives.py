@@ -64,27 +64,6 @@ def start_allgather(tensors, name, single, splits=False):
     return submit(_lib.ALLGATHER, [(n, t, None) for n, t in zip(names, inputs)], finish)
 
 
-def start_sparse_allreduce(tensor, names, op):
-    """names: of the operations that gather the indices and the values."""
-    if op not in (_lib.AVERAGE, _lib.SUM):
-        raise ValueError("a sparse tensor can be summed or averaged only")
-    if tensor.layout is not torch.sparse_coo:
-        raise ValueError(f"sparse_allreduce_async needs a sparse COO tensor, got {tensor.layout}")
-    indices = usable(tensor._indices().t())
-    values = usable(tensor._values())
-
-    def finish(handles):
-        wait(handles, gathered=True)
-        got_indices, _ = received(handles[0], indices.dtype)
-        got_values, _ = received(handles[1], values.dtype)
-        if op == _lib.AVERAGE:
-            got_values = got_values / lib.hvd_size()
-        return torch.sparse_coo_tensor(got_indices.t(), got_values, tensor.shape)
-
-    members = [(names[0], indices, None), (names[1], values, None)]
-    return submit(_lib.ALLGATHER, members, finish)
-
-
 def start_broadcast(tensor, root_rank, name, in_place):
     source = usable(tensor, in_place)
     output = tensor if in_place else source.detach().clone()

@@ -14,9 +14,9 @@ from ._collectives import (
     start_alltoall,
     start_broadcast,
     start_reducescatter,
-    start_sparse_allreduce,
 )
 from ._request import synchronize
+from ._sparse import start_sparse_allreduce
 from .compression import Compression
 from .process_sets import global_process_set, need_global
 
@@ -132,8 +132,7 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
 
     Returns a handle; the result is sparse, its indices not coalesced."""
     need_global(process_set)
-    names = [name and f"sparse_allreduce.{name}.{part}" for part in ("indices", "values")]
-    return _Callable(start_sparse_allreduce(tensor, names, AVERAGE if op is None else op))
+    return _Callable(start_sparse_allreduce(tensor, name, AVERAGE if op is None else op))
 
 
 # ---- allgather ----------------------------------------------------------------------------------

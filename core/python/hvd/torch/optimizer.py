@@ -14,8 +14,8 @@ import torch
 
 from .. import _lib
 from .._lib import HvdError, Request, error, lib
-from ._collectives import start_sparse_allreduce
-from ._request import describe, flights, synchronize, usable
+from ._request import describe, flights, usable
+from ._sparse import SparseSum
 from .compression import Compression
 from .process_sets import global_process_set, need_global
 
@@ -38,7 +38,7 @@ class _Gradient:
         self.request, self.request_pointer = request, ctypes.addressof(request)
         self.handle, self.handle_pointer = handle, ctypes.addressof(handle)
         self.dtype, self.numel = None, -1  # of the tensor that the request describes
-        self.sparse = None  # the handle of a sparse allreduce under way
+        self.sparse = None  # the SparseSum under way
         self.sparse_dim = None  # of the last sparse gradient there was
 
 
@@ -211,9 +211,7 @@ class _DistributedMixin:
                 if grad._nnz() == 0 and gradient.sparse_dim is not None:
                     grad = self._hvd_zeros(gradient)  # zero_grad() forgets which dimensions are dense
                 gradient.sparse_dim = grad.sparse_dim()
-                # Under the name that a dense one has: ranks that differ hear of it.
-                names = (gradient.name, f"{gradient.name}.values")
-                gradient.sparse = start_sparse_allreduce(grad, names, options["op"])
+                gradient.sparse = SparseSum(grad, gradient.name, options["op"])
                 gradient.sent = True
                 self._hvd_flight.append(gradient)
                 return None
@@ -263,46 +261,58 @@ class _DistributedMixin:
 
     def _hvd_wait(self, discard=False):
         """Waits for what is under way, all of it also after a failure, and puts results in place."""
-        wait, failure, replaced = lib.hvd_wait, None, None
         flight = list(self._hvd_flight)
         self._hvd_flight.clear()
+        failures, replaced, second = [], None, []
         for gradient in flight:
             gradient.sent = False
             gradient.delay = self._hvd_options["passes"]
             try:
                 if gradient.sparse is not None:
-                    handle, gradient.sparse = gradient.sparse, None
-                    gradient.param.grad = synchronize(handle)
-                    continue
-                code = wait(gradient.handle.value)
-                if code:
-                    raise error(code)
-                target = gradient.target
-                if target is None:
-                    target = gradient.tensor
-                else:
-                    decompress = self._hvd_options["compression"].decompress
-                    target.copy_(decompress(gradient.tensor, gradient.context))
-                if gradient.param.grad is not target:
+                    gradient.sparse.proceed()
+                    second.append(gradient)
+                elif not self._hvd_receive(gradient):
                     replaced = replaced or gradient.name
             except Exception as reason:
-                failure = failure or reason
+                failures.append(self._hvd_explained(gradient, reason))
+                gradient.sparse = None
             finally:
                 gradient.tensor = gradient.target = gradient.context = None
+        for gradient in second:
+            try:
+                gradient.param.grad = gradient.sparse.finish()
+            except Exception as reason:
+                failures.append(reason)
+            finally:
+                gradient.sparse = None
         if discard:
             return
-        if failure:
-            raise self._hvd_explained(failure)
+        if failures:
+            raise failures[0]
         if replaced:
             raise RuntimeError(f"the gradient of {replaced} was replaced while the ranks exchanged it")
 
-    def _hvd_explained(self, failure):
+    def _hvd_receive(self, gradient):
+        """Waits for a dense gradient. False when the parameter has another one by now."""
+        code = lib.hvd_wait(gradient.handle.value)
+        if code:
+            raise error(code)
+        target = gradient.target
+        if target is None:
+            return gradient.param.grad is gradient.tensor
+        decompress = self._hvd_options["compression"].decompress
+        target.copy_(decompress(gradient.tensor, gradient.context))
+        return gradient.param.grad is target
+
+    @staticmethod
+    def _hvd_explained(gradient, failure):
         """A sparse gradient is gathered, a dense one reduced: what the ranks' disagreement means."""
         text = str(failure)
-        if isinstance(failure, HvdError) and "allgather" in text and "allreduce float" in text:
-            hint = "a gradient that is sparse on some ranks only: sparse_as_dense=True makes all dense"
-            return type(failure)(f"{text} ({hint})", failure.errno)
-        return failure
+        said = text.replace(gradient.name, "")
+        if not isinstance(failure, HvdError) or "allgather" not in said or "allreduce" not in said:
+            return failure
+        hint = "the gradient is sparse on some ranks only: sparse_as_dense=True makes all dense"
+        return type(failure)(f"{text} ({hint})", failure.errno)
 
     # ---- what the user calls --------------------------------------------------------------------
 
