@@ -103,6 +103,9 @@ $(BUILD)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+# Files that the assembler takes in.
+$(BUILD)/diagnostics/rules.o: diagnostics/rules.conf
+
 $(LIB_A): $(call objs,$(LIB_SRCS))
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^

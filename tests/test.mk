@@ -84,3 +84,11 @@ $(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
 tests-bin test-e2e: $(PROGRAM_BINS)
+
+# ---- hvd-probe, and libraries of ours that play a driver's (tests/fake) ------------------------
+FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
+$(BUILD)/tests/fake/%.so: tests/fake/%.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $< $(LDFLAGS)
+$(filter %/test_prober %/test_gpu_fake,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)

@@ -41,8 +41,8 @@ static bool header(const struct elf *e, Elf64_Ehdr *ret)
 
 static bool segment(const struct elf *e, const Elf64_Ehdr *eh, int i, Elf64_Phdr *ret)
 {
-    return eh->e_phentsize >= sizeof(*ret) &&
-           eh->e_phoff <= e->len && take(e, eh->e_phoff + (uint64_t)i * eh->e_phentsize, ret, sizeof(*ret));
+    return eh->e_phentsize >= sizeof(*ret) && eh->e_phoff <= e->len &&
+           take(e, eh->e_phoff + (uint64_t)i * eh->e_phentsize, ret, sizeof(*ret));
 }
 
 /* Where an address of the loaded object stands in the file; UINT64_MAX when nowhere. */
@@ -77,7 +77,8 @@ static void read_dynamic(struct elf *e, const Elf64_Ehdr *eh, const Elf64_Phdr *
     for (int pass = 0; pass < 2; pass++) {
         for (uint64_t i = 0; i < n; i++) {
             if (where->p_offset > e->len ||
-                !take(e, where->p_offset + i * sizeof(dyn), &dyn, sizeof(dyn)) || dyn.d_tag == DT_NULL)
+                !take(e, where->p_offset + i * sizeof(dyn), &dyn, sizeof(dyn)) ||
+                dyn.d_tag == DT_NULL)
                 break;
             if (pass == 0 && dyn.d_tag == DT_STRTAB)
                 d->strtab = file_offset(e, eh, dyn.d_un.d_ptr);
@@ -239,5 +240,5 @@ int elf_is_ours(const char *path)
     if (self < 0 || pread(self, ours, sizeof(ours), 0) != sizeof(ours))
         return 0; /* /proc is not there: let the loader say */
     return theirs[EI_CLASS] == ours[EI_CLASS] && memcmp(theirs + 18, ours + 18, 2) == 0 ? 0
-                                                                                         : -ENOEXEC;
+                                                                                        : -ENOEXEC;
 }

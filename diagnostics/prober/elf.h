@@ -17,12 +17,12 @@
 struct elf {
     const uint8_t *data;
     size_t len;
-    int machine;                             /* EM_X86_64 ... */
-    const char *soname, *rpath, *runpath;    /* inside data; NULL when there is none */
-    const char *needed[ELF_NEEDED_MAX];      /* inside data */
+    int machine;                          /* EM_X86_64 ... */
+    const char *soname, *rpath, *runpath; /* inside data; NULL when there is none */
+    const char *needed[ELF_NEEDED_MAX];   /* inside data */
     int nneeded;
-    char glibc[16];                          /* highest GLIBC_x.y needed: "2.34"; empty: none */
-    char glibcxx[16];                        /* highest GLIBCXX_x.y.z */
+    char glibc[16];   /* highest GLIBC_x.y needed: "2.34"; empty: none */
+    char glibcxx[16]; /* highest GLIBCXX_x.y.z */
 };
 
 /* 0; -ENOEXEC: not such a file; -EINVAL: damaged. An object without a dynamic part is fine. */

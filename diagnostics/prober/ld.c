@@ -32,11 +32,16 @@
 
 static const char *const default_dirs[] = {
 #if defined(__x86_64__)
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
 #elif defined(__aarch64__)
-    "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
 #endif
-    "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib"};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -21,7 +21,8 @@ struct ld {
     const char *library_path; /* LD_LIBRARY_PATH */
 };
 
-/* cache: path of ld.so.cache, NULL for the system's. Never fails: what is not there is not there. */
+/* cache: path of ld.so.cache, NULL for the system's. Never fails: what is not there is not there.
+ */
 void ld_init(struct ld *ld, const char *cache);
 void ld_fini(struct ld *ld);
 
