@@ -48,6 +48,21 @@ refused() {
     [ $rc -ne 0 ] && [ $rc -ne 124 ] && grep -q -- "$words" "$TMP/refused"
 }
 
+# since_ms BEGIN: milliseconds since then (EPOCHREALTIME)
+since_ms() {
+    echo $(((${EPOCHREALTIME/./} - ${1/./}) / 1000))
+}
+
+# at_best COMMAND...: of three times one must be well. For the few checks in which the time that
+# something takes is what is tested: on a busy machine it may take longer now and then, not always.
+at_best() {
+    local i
+    for i in 1 2 3; do
+        "$@" && return 0
+    done
+    return 1
+}
+
 # A port that nobody listens at, below those the system gives out.
 free_port() {
     local port

@@ -6,7 +6,7 @@
 # directory of the test; what it starts is found again by the name $MARK.
 RUN=$BUILD/hvdrun
 CTL="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_rank.py"
-MARK=hvd-e2e-$$
+MARK=hvd-e2e-$$x
 export XDG_RUNTIME_DIR=$TMP/run
 mkdir -m 700 "$TMP/run"
 
@@ -29,11 +29,11 @@ says() {
 
 marked() { pgrep -f "^$MARK" >/dev/null; }
 
-# nothing_left: no process of ours, no directory of hvdrun's
+# nothing_left: no process of ours, no directory of hvdrun's; a busy machine may take its time
 nothing_left() {
     local i
-    for i in $(seq 20); do
-        marked || break
+    for i in $(seq 200); do
+        marked || [ -n "$(ls "$XDG_RUNTIME_DIR")" ] || break
         sleep 0.1
     done
     if marked; then
@@ -46,7 +46,7 @@ nothing_left() {
 # until_marked N: N of them run
 until_marked() {
     local i
-    for i in $(seq 100); do
+    for i in $(seq 300); do
         [ "$(pgrep -fc "^$MARK")" -ge "$1" ] && return 0
         sleep 0.1
     done

@@ -45,7 +45,7 @@ two_hosts() ( # [NAME=VALUE]... on all ranks
 
 wrong_key() (
     where=127.0.0.1:$(free_port)
-    export HVD_START_TIMEOUT=10
+    export HVD_START_TIMEOUT=30
     HVD_KEY_FILE=$TMP/key rank 0 2 "$where" "$SUM" &
     refused 'another key' env HVD_KEY_FILE="$TMP/other" HVD_RANK=1 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
@@ -55,9 +55,12 @@ wrong_key() (
 
 two_jobs() (
     where=127.0.0.1:$(free_port)
-    export HVD_START_TIMEOUT=20
+    export HVD_START_TIMEOUT=30
     HVD_KEY_FILE=$TMP/key rank 0 2 "$where" "$SUM" &
-    until ss -Htln "sport = :${where#*:}" | grep -q .; do sleep 0.05; done
+    for _ in $(seq 400); do
+        ss -Htln "sport = :${where#*:}" | grep -q . && break
+        sleep 0.05
+    done
     refused 'cannot listen' env HVD_KEY_FILE="$TMP/other" HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
     HVD_KEY_FILE=$TMP/key rank 1 2 "$where" "$SUM" &

@@ -85,9 +85,9 @@ unreachable() {
 silent() {
     printf '#!/bin/sh\nexec sleep 60\n' >"$TMP/rsh"
     chmod +x "$TMP/rsh"
-    code 1 on "$A" env HVD_RSH_AGENT="$TMP/rsh" "$RUN" --start-timeout 1 -np 2 -H "localhost:1,$B:1" \
+    code 1 on "$A" env HVD_RSH_AGENT="$TMP/rsh" "$RUN" --start-timeout 4 -np 2 -H "localhost:1,$B:1" \
         bash -c "exec -a $MARK sleep 60" 2>"$TMP/2" &&
-        says "hvdrun: host $B: its agent has not joined within 1 s" "$TMP/2" && nothing_left
+        says "hvdrun: host $B: its agent has not joined within 4 s" "$TMP/2" && nothing_left
 }
 
 # A login shell that prints.
@@ -103,7 +103,7 @@ killed_hvdrun() {
     local i
     until_marked 2 && kill -9 $!
     wait $!
-    for i in $(seq 90); do
+    for i in $(seq 200); do
         marked || break
         sleep 0.1
     done

@@ -22,8 +22,8 @@ one_host() { # RANKS ROUNDS
 
 # A rank that never calls hvd_init: the others do not wait for ever.
 one_stays_away() {
-    refused 'not called hvd_init' env HVD_START_TIMEOUT=3 mpirun --oversubscribe -np 2 \
-        bash -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] && exec '$SUM'; sleep 6"
+    refused 'not called hvd_init' env HVD_START_TIMEOUT=4 mpirun --oversubscribe -np 2 \
+        bash -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] && exec '$SUM'; sleep 40"
 }
 
 # What mpirun starts "by ssh" on 10.213.7.2 runs in the namespace that stands for that host.

@@ -75,9 +75,9 @@ ended=0
 limit=1 run "slow=sleep 60" || ended=$?
 check timeout says '^FAIL  slow .*timed out after 1 s'
 ended=0
-run "littering=setsid sleep 4711 & exit 0" || ended=$?
+run "littering=setsid sleep 4711.$$ & exit 0" || ended=$?
 check left-behind says '^FAIL  littering .*left processes behind'
-check left-behind-named says 'left behind: [0-9]+ sleep 4711'
-check left-behind-gone bash -c '! pgrep -f "[s]leep 4711"'
+check left-behind-named says "left behind: [0-9]+ sleep 4711.$$"
+check left-behind-gone bash -c "! pgrep -f '[s]leep 4711.$$'"
 
 exit "$failed"

@@ -3,7 +3,7 @@
 # Ranks under srun, by a Slurm of its own in a private directory: munged, slurmctld and two slurmd, each
 # in a network namespace that stands for its node, all ended at the end. With PMIx; without it and with
 # a key file; without a key.
-# timeout: 300
+# timeout: 600
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -88,7 +88,7 @@ head -c 1024 /dev/urandom >"$S/munge.key"
 chmod 400 "$S/munge.key"
 start munged munged --foreground --force --key-file="$S/munge.key" --socket="$S/run/munge.socket" \
     --pid-file="$S/run/munged.pid" --log-file="$S/log/munged.log" --seed-file="$S/run/seed" --num-threads=2
-for _ in $(seq 50); do
+for _ in $(seq 300); do
     [ -S "$S/run/munge.socket" ] && break
     sleep 0.1
 done
@@ -99,7 +99,7 @@ start slurmd-nb within "${hosts[1]}" slurmd -D -N nb -f "$SLURM_CONF"
 idle_nodes() {
     within "${hosts[0]}" sinfo -h -t idle -o %D 2>/dev/null
 }
-for _ in $(seq 200); do
+for _ in $(seq 600); do
     [ "$(idle_nodes)" = 2 ] && break
     sleep 0.1
 done
@@ -112,7 +112,7 @@ fi
 step() { # RANKS NODES ARGUMENTS-OF-SRUN...: all ranks say that the sum is right
     local n=$1 nodes=$2
     shift 2
-    within "${hosts[0]}" timeout -k 5 60 srun --immediate=20 -n "$n" -N "$nodes" --ntasks-per-node=$((n / nodes)) "$@" "$SUM" 2 "$nodes" \
+    within "${hosts[0]}" timeout -k 5 120 srun --immediate=60 -n "$n" -N "$nodes" --ntasks-per-node=$((n / nodes)) "$@" "$SUM" 2 "$nodes" \
         >"$TMP/ranks" || return 1
     cat "$TMP/ranks"
     [ "$(grep -c "of $n on host .*: sum ok" "$TMP/ranks")" -eq $((2 * n)) ]
@@ -131,7 +131,7 @@ batch_script() {
 #!/bin/bash
 exec "$SUM" 1 1
 EOF
-    within "${hosts[0]}" timeout 60 sbatch --wait -n 2 -o "$TMP/batch.out" "$TMP/job.sh" || return 1
+    within "${hosts[0]}" timeout 120 sbatch --wait -n 2 -o "$TMP/batch.out" "$TMP/job.sh" || return 1
     cat "$TMP/batch.out"
     grep -q 'rank 0 of 1 on host 0 of 1: sum ok' "$TMP/batch.out"
 }
@@ -139,7 +139,7 @@ EOF
 check 'two tasks on one node, no PMIx, no key' step 2 1
 check 'four tasks on two nodes, a key file' by_key_file
 check 'four tasks on two nodes, no key' refused 'there is no key\|cannot resolve' \
-    nsenter --net="/run/netns/${hosts[0]}" env HVD_START_TIMEOUT=3 srun --immediate=20 -N 2 -n 4 "$SUM"
+    nsenter --net="/run/netns/${hosts[0]}" env HVD_START_TIMEOUT=3 srun --immediate=60 -N 2 -n 4 "$SUM"
 if within "${hosts[0]}" srun --mpi=list 2>&1 | grep -q pmix; then
     check 'two tasks on one node, PMIx' step 2 1 --mpi=pmix
     check 'four tasks on two nodes, PMIx' step 4 2 --mpi=pmix
