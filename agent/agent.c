@@ -58,8 +58,7 @@ static void on_drained(void *arg)
 /* Nothing more to do: all ranks are gone, and what is to be said is said. */
 static bool is_done(struct agent *a)
 {
-    bool started = a->ranks != NULL;
-    if (!started)
+    if (!a->ranks && !a->refused)
         return a->stopping;
     if (a->closed < a->nranks)
         return false;
@@ -67,7 +66,7 @@ static bool is_done(struct agent *a)
         a->leave_at = deadline_in_ms(LEAVE_MS);
     /* Whoever reads the output may be slow: while hvdrun lives it gets all of it. */
     bool late = deadline_passed(a->leave_at);
-    bool told = a->orphan || late || outbox_empty(&a->outbox);
+    bool told = a->orphan || late || (outbox_empty(&a->outbox) && !agent_awaits_doctor(a));
     return told && (sink_pending(&a->out) == 0 || (a->orphan && late));
 }
 
@@ -138,7 +137,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
     if (rc == 0) {
         a->joined = true;
         agent_poll_events(a);
-        rc = agent_start_ranks(a, &err);
+        rc = agent_begin(a, &err);
     }
     if (rc < 0)
         agent_fail(a, &err);
@@ -221,6 +220,7 @@ static void close_all(struct agent *a)
 {
     for (int i = 0; i < a->nranks; i++)
         rank_fini(&a->ranks[i]);
+    agent_end_doctor(a);
     reap_rest(REST_GRACE_MS);
     if (a->orphan)
         remove_socket(a);

@@ -4,7 +4,7 @@
  * coordinator, ends them. One thread, one loop. main_hvd-agent.c runs it.
  *
  * agent.c has its life, agent_ranks.c the ranks, agent_relay.c their control frames, agent_polls.c
- * what the coordinator says.
+ * what the coordinator says, agent_doctor.c what is wrong with the host.
  */
 #ifndef HVD_AGENT_AGENT_H
 #define HVD_AGENT_AGENT_H
@@ -13,6 +13,7 @@
 
 #include "agent/config.h"
 #include "agent/outbox.h"
+#include "agent/preflight.h"
 #include "agent/rank.h"
 #include "agent/sink.h"
 #include "core/base/loop.h"
@@ -46,9 +47,12 @@ struct agent {
     uint64_t notes_seq;
     uint64_t last_answer; /* clock: when the coordinator was last heard */
     bool joined;
-    bool stopping;     /* ranks are being ended */
-    bool orphan;       /* the coordinator is gone */
-    uint64_t leave_at; /* no longer than this for the last report and output; 0: not yet */
+    bool refused; /* by the doctor: no rank is started */
+    struct preflight preflight;
+    struct findings findings; /* that stand on this host */
+    bool stopping;            /* ranks are being ended */
+    bool orphan;              /* the coordinator is gone */
+    uint64_t leave_at;        /* no longer than this for the last report and output; 0: not yet */
     int rc;
     struct err err;
 };
@@ -77,6 +81,13 @@ void agent_pause_output(struct agent *a, bool pause);
 void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame);
 void agent_install_roster(struct agent *a, const struct roster_body *roster);
 void agent_learn_fate(struct agent *a, int rank, bool lost, int code, const char *text);
+
+/* agent_doctor.c */
+
+/* Starts the ranks and the preflight, in the order that the policy asks for. */
+int agent_begin(struct agent *a, struct err *err);
+void agent_end_doctor(struct agent *a);
+bool agent_awaits_doctor(const struct agent *a);
 
 /* agent_polls.c */
 void agent_poll_events(struct agent *a);

@@ -12,6 +12,7 @@
 #include "agent/binding.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/program.h"
 
 #define TAIL_LINES 10
 
@@ -105,6 +106,18 @@ static int apply_environment(const struct agent *a)
             return -ENOMEM;
     }
     return 0;
+}
+
+/* Ranks find hvd-doctor and the like, behind everything else that PATH names. */
+static int extend_path(void)
+{
+    char here[4096], path[8192];
+    const char *old = getenv("PATH");
+    if (program_beside(here, sizeof(here), "hvd-agent", NULL) < 0)
+        return 0;
+    *strrchr(here, '/') = '\0';
+    int n = snprintf(path, sizeof(path), "%s:%s", old && *old ? old : "/usr/bin:/bin", here);
+    return n < (int)sizeof(path) ? setenv("PATH", path, 1) : 0;
 }
 
 /* ---- what ranks do -------------------------------------------------------------------------- */
@@ -201,8 +214,7 @@ int agent_start_ranks(struct agent *a, struct err *err)
     struct binding binding;
     int n = a->welcome.nseats;
     a->ranks = calloc((size_t)n + 1, sizeof(*a->ranks));
-    a->fates = calloc((size_t)a->welcome.size, sizeof(*a->fates));
-    if (!a->ranks || !a->fates || apply_environment(a) < 0)
+    if (!a->ranks || apply_environment(a) < 0 || extend_path() < 0)
         return err_set(err, ENOMEM, "no memory for %d ranks", n);
     const char *cwd = choose_cwd(a);
     int rc = binding_init(&binding, a->config.bind_to, n, err);
@@ -233,6 +245,8 @@ void agent_reap(struct agent *a)
         int status;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
             return;
+        if (a->preflight.pid == info.si_pid)
+            a->preflight.pid = 0;
         struct rank *rank = NULL;
         for (int i = 0; i < a->nranks && !rank; i++)
             if (a->ranks[i].pid == info.si_pid)

@@ -11,6 +11,7 @@
 #include "core/json/json.h"
 
 static const char *const bind_names[] = {"core", "numa", "none"};
+static const char *const policy_names[] = {"warn", "fail", "off"};
 
 int bind_to_parse(const char *word, enum bind_to *ret)
 {
@@ -26,6 +27,22 @@ int bind_to_parse(const char *word, enum bind_to *ret)
 const char *bind_to_name(enum bind_to bind_to)
 {
     return bind_names[bind_to];
+}
+
+int doctor_policy_parse(const char *word, enum doctor_policy *ret)
+{
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(policy_names[i], word) == 0) {
+            *ret = (enum doctor_policy)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+const char *doctor_policy_name(enum doctor_policy policy)
+{
+    return policy_names[policy];
 }
 
 void strings_free(char **list)
@@ -77,12 +94,13 @@ static int list_read(json_t *j, const char *field, char ***ret, struct err *err)
 char *config_write(const struct agent_config *c)
 {
     auto_json json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:s*, s:s*, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:i, s:i, s:i}", "agent",
-        c->agent, "host", c->host, "url", c->url, "unix", c->unix_path, "ca", c->ca_pem, "token",
-        c->token, "argv", list_pack(c->argv), "env", list_pack(c->env), "cwd",
+        "{s:s, s:s, s:s, s:s*, s:s*, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:i, s:i, s:i}",
+        "agent", c->agent, "host", c->host, "url", c->url, "unix", c->unix_path, "ca", c->ca_pem,
+        "token", c->token, "argv", list_pack(c->argv), "env", list_pack(c->env), "cwd",
         json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack", c->cwd_may_lack, "bind_to",
-        bind_to_name(c->bind_to), "report_bindings", c->report_bindings, "start_timeout",
-        c->start_timeout, "lost_seconds", c->lost_seconds, "verbose", c->verbose);
+        bind_to_name(c->bind_to), "report_bindings", c->report_bindings, "doctor",
+        doctor_policy_name(c->doctor), "start_timeout", c->start_timeout, "lost_seconds",
+        c->lost_seconds, "verbose", c->verbose);
     return json_write(j);
 }
 
@@ -95,7 +113,7 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
 {
     const char *what = "configuration", *agent = "", *host = "", *url = "", *token = "";
     const char *unix_path = NULL, *ca = NULL;
-    const char *bind = "", *cwd = "";
+    const char *bind = "", *cwd = "", *doctor = "";
     int may_lack = 0, report = 0;
     json_t *argv = NULL, *env = NULL;
     struct agent_config c = {0};
@@ -104,15 +122,16 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
     if (rc == 0)
         rc = json_expect(
             j, what, err,
-            "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:i, s:i, s:i}", "agent",
-            &agent, "host", &host, "url", &url, "unix", &unix_path, "ca", &ca, "token", &token,
-            "argv", &argv, "env", &env, "cwd", &cwd, "cwd_may_lack", &may_lack, "bind_to", &bind,
-            "report_bindings", &report, "start_timeout", &c.start_timeout, "lost_seconds",
-            &c.lost_seconds, "verbose", &c.verbose);
+            "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:s, s:i, s:i, s:i}",
+            "agent", &agent, "host", &host, "url", &url, "unix", &unix_path, "ca", &ca, "token",
+            &token, "argv", &argv, "env", &env, "cwd", &cwd, "cwd_may_lack", &may_lack, "bind_to",
+            &bind, "report_bindings", &report, "doctor", &doctor, "start_timeout", &c.start_timeout,
+            "lost_seconds", &c.lost_seconds, "verbose", &c.verbose);
     if (rc < 0)
         return rc;
-    if (bind_to_parse(bind, &c.bind_to) < 0 || json_array_size(argv) == 0)
-        return err_set(err, EINVAL, "%s: bad bind_to or argv", what);
+    if (bind_to_parse(bind, &c.bind_to) < 0 || doctor_policy_parse(doctor, &c.doctor) < 0 ||
+        json_array_size(argv) == 0)
+        return err_set(err, EINVAL, "%s: bad bind_to, doctor or argv", what);
     size_t cwd_len;
     c.agent = strdup(agent);
     c.host = strdup(host);

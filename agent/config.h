@@ -13,6 +13,10 @@
 
 enum bind_to { BIND_CORE, BIND_NUMA, BIND_NONE };
 
+/* What the doctor's findings mean for the start of ranks: none before it has found no failure; they
+ * start at once and it looks beside them; it does not look. */
+enum doctor_policy { DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_OFF };
+
 struct agent_config {
     char *agent;     /* uid of this agent */
     char *host;      /* what the user calls this host */
@@ -26,6 +30,7 @@ struct agent_config {
     bool cwd_may_lack; /* another host: $HOME where there is no cwd */
     enum bind_to bind_to;
     bool report_bindings;
+    enum doctor_policy doctor;
     int start_timeout; /* seconds: to join, and HVD_START_TIMEOUT of ranks */
     int lost_seconds;  /* how long ranks outlive the coordinator */
     int verbose;
@@ -41,6 +46,10 @@ void config_fini(struct agent_config *config);
 /* "core", "numa", "none"; -EINVAL. */
 int bind_to_parse(const char *word, enum bind_to *ret);
 const char *bind_to_name(enum bind_to bind_to);
+
+/* "warn", "fail", "off"; -EINVAL. */
+int doctor_policy_parse(const char *word, enum doctor_policy *ret);
+const char *doctor_policy_name(enum doctor_policy policy);
 
 /* NULL-terminated lists of strings: free all of it; how many. */
 void strings_free(char **list);

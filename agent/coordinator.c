@@ -170,6 +170,7 @@ static void on_tick(void *arg)
     struct coordinator *c = arg;
     coordinator_watch_agents(c);
     say_phases(c);
+    coordinator_say_findings(c);
     consider_failure(c);
     consider_start(c);
     consider_output(c);
@@ -273,6 +274,7 @@ static int verdict(struct coordinator *c)
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
             coordinator_say(c, 0, "  %s", line);
     }
+    coordinator_say_host(c, r->first);
     return roster_exit_code(r);
 }
 

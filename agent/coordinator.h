@@ -4,7 +4,7 @@
  * signals, and how it all ends. One thread, one loop. main_hvdrun.c runs it.
  *
  * coordinator.c has its life and its decisions, coordinator_open.c what it sets up,
- * coordinator_agents.c the agents' pipes and ends.
+ * coordinator_agents.c the agents' pipes and ends, coordinator_findings.c what their doctors found.
  */
 #ifndef HVD_AGENT_COORDINATOR_H
 #define HVD_AGENT_COORDINATOR_H
@@ -62,6 +62,14 @@ void coordinator_fail(struct coordinator *c, const char *fmt, ...)
 /* A line of hvdrun's own ("hvdrun: ...") on standard error; with level, only with so many -v. */
 void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* coordinator_findings.c */
+
+/* Says what is new of what the agents' doctors found. */
+void coordinator_say_findings(struct coordinator *c);
+
+/* What stands on the host of a rank that failed. */
+void coordinator_say_host(struct coordinator *c, int rank);
 
 /* coordinator_open.c */
 int coordinator_open(struct coordinator *c, struct err *err);

@@ -228,6 +228,7 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .cwd_may_lack = !host->local,
         .bind_to = c->job->bind_to,
         .report_bindings = c->job->report_bindings,
+        .doctor = c->job->doctor,
         .start_timeout = c->job->start_timeout,
         .lost_seconds = 5,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,

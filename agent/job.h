@@ -21,6 +21,8 @@ struct job {
     int start_timeout; /* seconds */
     enum bind_to bind_to;
     bool report_bindings;
+    enum doctor_policy doctor;
+    bool doctor_said; /* on the command line or in the job file */
     bool no_prefix;
     int verbose;
     int ssh_port;       /* 0: ssh's own */

@@ -8,9 +8,15 @@
 
 #include <stddef.h>
 
-enum jobfield { JOBFIELD_UNKNOWN, JOBFIELD_USED, JOBFIELD_CLUSTER, JOBFIELD_CLUSTER_MAP };
+enum jobfield {
+    JOBFIELD_UNKNOWN,
+    JOBFIELD_USED,
+    JOBFIELD_CLUSTER,
+    JOBFIELD_CLUSTER_MAP,
+    JOBFIELD_USED_MAP
+};
 
-/* parent: "spec", or "spec.gang" and the like for the fields of a JOBFIELD_CLUSTER_MAP. */
+/* parent: "spec", or "spec.gang" and the like for the fields of one of the maps. */
 enum jobfield jobfield_find(const char *parent, const char *name);
 
 /* What to say of an unknown one, into dst: the known name that is close to it, or all there are. */

@@ -264,6 +264,26 @@ static int take_cluster(struct reading *r, struct job *job, const char *key, yam
     return jobfield_find(r->parent, key) != JOBFIELD_UNKNOWN ? 0 : unknown(r, r->parent, key, err);
 }
 
+static int take_doctor(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
+                       struct err *err)
+{
+    enum doctor_policy policy;
+    const char *word;
+    if (jobfield_find("spec.doctor", key) == JOBFIELD_UNKNOWN)
+        return unknown(r, "spec.doctor", key, err);
+    if (strcmp(key, "policy") != 0) {
+        ignore(r, "doctor.level");
+        return 0;
+    }
+    int rc = text_of(r, value, "spec.doctor.policy", &word, err);
+    if (rc == 0 && doctor_policy_parse(word, &policy) < 0)
+        rc = fail(r, value, "spec.doctor.policy", "want fail, warn or off", err);
+    if (rc == 0 && !job->doctor_said)
+        job->doctor = policy;
+    job->doctor_said |= rc == 0;
+    return rc;
+}
+
 static int take_spec(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
                      struct err *err)
 {
@@ -275,6 +295,8 @@ static int take_spec(struct reading *r, struct job *job, const char *key, yaml_n
         return unknown(r, "spec", key, err);
     case JOBFIELD_USED:
         return 0;
+    case JOBFIELD_USED_MAP:
+        return each_pair(r, job, value, "spec.doctor", take_doctor, err);
     case JOBFIELD_CLUSTER:
         break;
     case JOBFIELD_CLUSTER_MAP:

@@ -16,24 +16,9 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "core/base/program.h"
 
 #define WORDS_MAX 32
-
-/* The agent beside this program. */
-static int agent_path(char *dst, size_t size, struct err *err)
-{
-    char self[3500];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
-        return err_sys(err, errno, "/proc/self/exe");
-    self[n] = '\0';
-    char *slash = strrchr(self, '/');
-    if (!slash)
-        return err_set(err, ENOENT, "where is this program? %s", self);
-    *slash = '\0';
-    snprintf(dst, size, "%s/hvd-agent", self);
-    return access(dst, X_OK) < 0 ? err_sys(err, errno, "the agent %s", dst) : 0;
-}
 
 static int add_word(char **words, int *n, const char *word)
 {
@@ -153,7 +138,7 @@ int launch(struct launched *l, const struct host *host, const struct job *job,
     char agent[4096];
     char *words[WORDS_MAX + 1] = {0};
     *l = (struct launched){.host = host, .out = -1, .err = -1};
-    int rc = agent_path(agent, sizeof(agent), err);
+    int rc = program_beside(agent, sizeof(agent), "hvd-agent", err);
     if (rc < 0)
         return rc;
     int n = 0;

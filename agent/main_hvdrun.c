@@ -43,6 +43,8 @@ static int prepare(struct options *options, struct err *err)
     if (rc == 0)
         rc = options_check_level(job, err);
     if (rc == 0)
+        rc = options_doctor(job, err);
+    if (rc == 0)
         rc = hosts_assign(&job->hosts, job->np, err);
     if (rc == 0 && !job->cwd) {
         job->cwd = getcwd(NULL, 0);
@@ -51,10 +53,28 @@ static int prepare(struct options *options, struct err *err)
     return rc;
 }
 
+/* The tests across workers: one rank of hvd-doctor on each host. */
+static int prepare_doctor(struct options *options, struct err *err)
+{
+    struct job *job = &options->job;
+    const char *const words[] = {"hvd-doctor", "workers"};
+    int rc = prepare(options, err);
+    for (int i = 0; i < job->hosts.n; i++)
+        job->hosts.list[i].nranks = 1;
+    job->argv = calloc(3, sizeof(*job->argv));
+    for (int i = 0; job->argv && i < 2; i++)
+        job->argv[i] = strdup(words[i]);
+    if (rc == 0 && (!job->argv || !job->argv[0] || !job->argv[1]))
+        rc = err_set(err, ENOMEM, "no memory");
+    job->doctor = DOCTOR_OFF; /* it looks at the hosts itself */
+    job->no_prefix = true;
+    return rc;
+}
+
 static int run(struct options *options, struct err *err)
 {
     struct coordinator c;
-    int rc = prepare(options, err);
+    int rc = options->what == OPTIONS_DOCTOR ? prepare_doctor(options, err) : prepare(options, err);
     if (rc < 0)
         return 2;
     return coordinator_run(&c, &options->job, err);
@@ -98,6 +118,7 @@ int main(int argc, char **argv)
             checkbuild_print();
             code = 0;
             break;
+        case OPTIONS_DOCTOR:
         case OPTIONS_RUN:
             code = run(&options, &err);
             break;

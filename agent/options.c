@@ -28,9 +28,11 @@ static int set_name(struct options *o, const char *value, const char *setting, s
 static int set_port(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_identity(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_setting(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_doctor(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err);
 
-/* Names of one option with | between them. arg NULL: it takes none. setting: what set_setting sets,
+/* Names of one option with | between them. arg NULL: it takes none; in brackets: it need not have
+ * one, and takes the next word only if that is one of those. setting: what set_setting sets,
  * or which flag set_flag raises. */
 static const struct option {
     const char *names, *arg, *help;
@@ -64,6 +66,10 @@ static const struct option {
      "STALL_SHUTDOWN_TIME_SECONDS"},
     {"--log-level", "LEVEL", "HVD_LOG_LEVEL: error warn info debug trace", set_setting,
      "LOG_LEVEL"},
+    {"--doctor", "[fail|warn|off]",
+     "start ranks only on hosts without a failure; check beside them (default); do not; "
+     "alone: test these hosts and the network between them",
+     set_doctor, NULL},
     {"--check-build|-cb", NULL, "list frameworks, controllers and operations", set_flag, "check"},
     {"--explain-states", NULL, "print the table of states of a rank", set_flag, "states"},
     {"-v|--verbose", NULL, "say what is being done; twice: more", set_flag, "verbose"},
@@ -204,6 +210,27 @@ static int set_identity(struct options *o, const char *value, const char *settin
     return set_path(&o->job.ssh_identity, value, err);
 }
 
+static int set_doctor(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    (void)setting;
+    if (!value) {
+        o->what = OPTIONS_DOCTOR;
+        return 0;
+    }
+    o->job.doctor_said = true;
+    if (doctor_policy_parse(value, &o->job.doctor) == 0)
+        return 0;
+    return err_set(err, EINVAL, "\"%.40s\": want fail, warn or off", value);
+}
+
+int options_doctor(struct job *job, struct err *err)
+{
+    const char *value = job_getenv(job, "HVD_DOCTOR");
+    if (job->doctor_said || !value || !*value || doctor_policy_parse(value, &job->doctor) == 0)
+        return 0;
+    return err_set(err, EINVAL, "HVD_DOCTOR: \"%.40s\": want fail, warn or off", value);
+}
+
 /* An option that is a setting of the ranks. */
 static int set_setting(struct options *o, const char *value, const char *setting, struct err *err)
 {
@@ -261,6 +288,17 @@ static bool is_name(const char *names, const char *word, size_t n)
     return false;
 }
 
+/* Is word a value that this option may have? One in brackets lists them. */
+static bool is_value(const struct option *option, const char *word)
+{
+    const char *arg = option->arg;
+    if (arg[0] != '[')
+        return true;
+    char list[64];
+    snprintf(list, sizeof(list), "%.*s", (int)strcspn(arg + 1, "]"), arg + 1);
+    return is_name(list, word, strlen(word));
+}
+
 /* The option a word names; *ret_inline: its value after =, NULL without. */
 static const struct option *find_option(const char *word, const char **ret_inline)
 {
@@ -303,9 +341,10 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
         if (!option->arg && value)
             return err_set(err, EINVAL, "%s takes no value", option->names);
         if (option->arg && !value) {
-            if (i == argc)
+            if (i < argc && is_value(option, argv[i]))
+                value = argv[i++];
+            else if (option->arg[0] != '[')
                 return err_set(err, EINVAL, "%s needs %s", word, option->arg);
-            value = argv[i++];
         }
         int rc = option->set(ret, value, option->setting, err);
         if (rc < 0)
@@ -315,6 +354,9 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
         return err_set(err, ENOMEM, "no memory");
     if (ret->what == OPTIONS_RUN && !ret->job.argv && !ret->job_file)
         return err_set(err, EINVAL, "no command to run; see hvdrun --help");
+    if (ret->what == OPTIONS_DOCTOR && (ret->job.argv || ret->job_file))
+        return err_set(err, EINVAL, "--doctor: \"%s\": want fail, warn or off before a command",
+                       ret->job.argv ? ret->job.argv[0] : ret->job_file);
     if (ret->job.argv && ret->job_file)
         return err_set(err, EINVAL, "a command (%s) and a job file (%s): want one of them",
                        ret->job.argv[0], ret->job_file);

@@ -9,6 +9,7 @@
 
 enum options_what {
     OPTIONS_RUN,
+    OPTIONS_DOCTOR, /* the tests across workers are the job */
     OPTIONS_HELP,
     OPTIONS_VERSION,
     OPTIONS_CHECK_BUILD,
@@ -28,6 +29,9 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err);
 /* HVD_LOG_LEVEL as the ranks will have it, from the job or from hvdrun's own environment: -EINVAL
  * when it is no level. */
 int options_check_level(const struct job *job, struct err *err);
+
+/* HVD_DOCTOR, where neither the command line nor the job file says what the doctor's policy is. */
+int options_doctor(struct job *job, struct err *err);
 
 /* The help text, to standard output. */
 void options_help(void);

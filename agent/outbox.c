@@ -57,6 +57,7 @@ void outbox_fini(struct outbox *o)
         letter_destroy(list_entry(pos, struct letter, node));
     }
     free(o->pending.items);
+    findings_body_fini(&o->found);
     *o = (struct outbox){0};
 }
 
@@ -84,6 +85,25 @@ static void close_report(struct outbox *o)
     o->pending.n = 0;
 }
 
+static void close_findings(struct outbox *o)
+{
+    if (o->found.findings.n == 0)
+        return;
+    snprintf(o->found.agent, sizeof(o->found.agent), "%s", o->agent);
+    o->found.seq = ++o->seq;
+    add_letter(o, "/v1/findings", findings_write(&o->found));
+    findings_body_fini(&o->found);
+}
+
+void outbox_finding(struct outbox *o, const struct finding *finding)
+{
+    if (o->found.findings.n == FINDINGS_MAX)
+        close_findings(o);
+    if (findings_add(&o->found.findings, finding) < 0)
+        log_error("out of memory: finding %s was not sent", finding->id);
+    soon(o, 0);
+}
+
 void outbox_report(struct outbox *o, const struct report_item *item)
 {
     if (o->pending.n == o->cap) {
@@ -103,6 +123,7 @@ void outbox_report(struct outbox *o, const struct report_item *item)
 void outbox_cards(struct outbox *o, struct cards_body *cards)
 {
     close_report(o);
+    close_findings(o);
     snprintf(cards->agent, sizeof(cards->agent), "%s", o->agent);
     cards->seq = ++o->seq;
     add_letter(o, "/v1/cards", cards_write(cards));
@@ -111,7 +132,7 @@ void outbox_cards(struct outbox *o, struct cards_body *cards)
 
 bool outbox_empty(const struct outbox *o)
 {
-    return o->pending.n == 0 && list_empty(&o->letters);
+    return o->pending.n == 0 && o->found.findings.n == 0 && list_empty(&o->letters);
 }
 
 static void on_answer(void *arg, const struct client_answer *answer)
@@ -134,6 +155,8 @@ static void send_next(struct outbox *o)
         return;
     if (list_empty(&o->letters))
         close_report(o);
+    if (list_empty(&o->letters))
+        close_findings(o);
     if (list_empty(&o->letters))
         return;
     struct letter *letter = list_first(&o->letters, struct letter, node);

@@ -11,6 +11,7 @@
 #include "core/base/list.h"
 #include "core/base/loop.h"
 #include "core/member/client.h"
+#include "core/member/findings.h"
 #include "core/member/protocol.h"
 
 struct outbox {
@@ -20,6 +21,7 @@ struct outbox {
     uint64_t seq;
     struct report_body pending; /* not yet a letter */
     int cap;
+    struct findings_body found; /* not yet a letter */
     struct list letters;
     bool under_way;
     struct loop_timer timer;
@@ -33,6 +35,9 @@ void outbox_init(struct outbox *o, struct loop *loop, struct client *client, con
 void outbox_fini(struct outbox *o);
 
 void outbox_report(struct outbox *o, const struct report_item *item);
+
+/* Copied. */
+void outbox_finding(struct outbox *o, const struct finding *finding);
 
 /* cards->agent and ->seq are filled here. */
 void outbox_cards(struct outbox *o, struct cards_body *cards);

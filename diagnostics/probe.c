@@ -20,6 +20,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "core/base/program.h"
 
 #define AT_ONCE   48  /* children at a time */
 #define LINGER_MS 100 /* for a child that was killed */
@@ -29,6 +30,7 @@ static const struct probe_table *const tables[] = {
     &probes_network,
     &probes_dns,
     &probes_infiniband,
+    &probes_prober,
     NULL,
 };
 
@@ -75,14 +77,11 @@ static void settle(int out)
 static void exec_prober(const char *name, const struct setting *s)
 {
     char path[PATH_MAX], level[16];
-    if (s->prober) {
+    int rc;
+    if (s->prober)
         snprintf(path, sizeof(path), "%s", s->prober);
-    } else {
-        ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 16);
-        path[n < 0 ? 0 : n] = '\0';
-        char *slash = strrchr(path, '/');
-        snprintf(slash ? slash + 1 : path, 16, "hvd-probe");
-    }
+    else if ((rc = program_beside(path, sizeof(path), "hvd-probe", NULL)) < 0)
+        _exit(-rc);
     snprintf(level, sizeof(level), "%d", s->level);
     execl(path, "hvd-probe", name, level, (char *)NULL);
     _exit(errno);

@@ -84,6 +84,7 @@ static void test_config(void **state)
                               .cwd = "/a \xff",
                               .cwd_may_lack = true,
                               .bind_to = BIND_NUMA,
+                              .doctor = DOCTOR_OFF,
                               .start_timeout = 9,
                               .lost_seconds = 5},
                         out;
@@ -100,6 +101,7 @@ static void test_config(void **state)
     assert_string_equal(out.env[0], env[0]);
     assert_string_equal(out.cwd, in.cwd);
     assert_int_equal(out.bind_to, BIND_NUMA);
+    assert_int_equal(out.doctor, DOCTOR_OFF);
     assert_true(out.cwd_may_lack);
     config_fini(&out);
     /* Cut anywhere it is refused, and nothing leaks. */

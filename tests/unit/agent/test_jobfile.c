@@ -109,7 +109,7 @@ static void test_cluster(void **state)
                             "  minWorkers: 1\n"
                             "  maxWorkers: 4\n"
                             "  gang: {backend: native, timeoutSeconds: 5, probeSeconds: 1}\n"
-                            "  doctor: {level: 1, policy: warn}\n"
+                            "  doctor: {level: 1, policy: fail}\n"
                             "  runPolicy: {cleanPodPolicy: Running, ttlSecondsAfterFinished: 1,\n"
                             "    activeDeadlineSeconds: 9, backoffLimit: 3, suspend: false,\n"
                             "    managedBy: x}\n"
@@ -121,7 +121,8 @@ static void test_cluster(void **state)
     if (rc)
         fail_msg("%s", err.msg);
     assert_int_equal(job.np, 2);
-    assert_string_equal(ignored, "status, minWorkers, maxWorkers, gang, doctor, runPolicy, "
+    assert_int_equal(job.doctor, DOCTOR_FAIL);
+    assert_string_equal(ignored, "status, minWorkers, maxWorkers, gang, doctor.level, runPolicy, "
                                  "template.metadata, workers, wrokers");
     job_fini(&job);
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_doctor: the doctor's part of an agent: a preflight before or beside the start of the ranks,
+ * by the job's policy, and what it finds on its way to the coordinator. See agent.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "core/base/log.h"
+
+static void tell(struct agent *a, const struct finding *f)
+{
+    if (findings_apply(&a->findings, f) < 0)
+        log_debug("no room for finding %s", f->id);
+    outbox_finding(&a->outbox, f);
+}
+
+static void on_found(void *arg, const struct finding *f)
+{
+    tell(arg, f);
+}
+
+/* What the preflight has found that keeps ranks from working. */
+static int count_failures(const struct agent *a)
+{
+    int n = 0;
+    for (int i = 0; i < a->findings.n; i++)
+        n += a->findings.list[i].status == FINDING_FAIL;
+    return n;
+}
+
+/* Under the policy "fail": no rank is started here. */
+static void refuse(struct agent *a, const char *trouble)
+{
+    int n = count_failures(a);
+    for (int i = 0; i < a->welcome.nseats; i++) {
+        struct report_item item = {
+            .type = REPORT_EXITED, .rank = a->welcome.seats[i].rank, .code = 1};
+        if (trouble)
+            snprintf(item.text, sizeof(item.text), "not started: %s (--doctor fail)", trouble);
+        else
+            snprintf(item.text, sizeof(item.text),
+                     "not started: hvd-doctor found %d failure%s there (--doctor warn starts it "
+                     "all the same)",
+                     n, n == 1 ? "" : "s");
+        outbox_report(&a->outbox, &item);
+    }
+    a->refused = true;
+}
+
+static void on_done(void *arg, const char *trouble)
+{
+    struct agent *a = arg;
+    struct err err;
+    if (trouble)
+        log_info("preflight: %s", trouble);
+    if (a->config.doctor == DOCTOR_FAIL && !a->stopping) {
+        if (trouble || count_failures(a) > 0)
+            refuse(a, trouble);
+        else if (agent_start_ranks(a, &err) < 0)
+            agent_fail(a, &err);
+    }
+    agent_wake(a);
+}
+
+int agent_begin(struct agent *a, struct err *err)
+{
+    a->fates = calloc((size_t)a->welcome.size, sizeof(*a->fates));
+    if (!a->fates)
+        return err_set(err, ENOMEM, "no memory for %d ranks", a->welcome.size);
+    int rc = a->config.doctor == DOCTOR_FAIL ? 0 : agent_start_ranks(a, err);
+    if (rc < 0 || a->config.doctor == DOCTOR_OFF)
+        return rc;
+    a->preflight.found = on_found;
+    a->preflight.done = on_done;
+    a->preflight.arg = a;
+    preflight_start(&a->preflight, &a->loop, a->welcome.size, a->welcome.nseats);
+    return 0;
+}
+
+/* A rank that ran and failed: what is wrong with its host is worth a moment. */
+bool agent_awaits_doctor(const struct agent *a)
+{
+    if (!a->preflight.running || a->orphan)
+        return false;
+    for (int i = 0; i < a->nranks; i++)
+        if (a->ranks[i].code != 0 && !a->ranks[i].text[0])
+            return true;
+    return false;
+}
+
+void agent_end_doctor(struct agent *a)
+{
+    preflight_stop(&a->preflight);
+    findings_fini(&a->findings);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator_findings: what the agents' doctors found, for the user. See coordinator.h.
+ *
+ * A failure is said when it comes, a warning with -v; when a rank has failed, all that stands on
+ * its host is said beside it.
+ */
+#include <string.h>
+
+#include "agent/coordinator.h"
+
+#define AT_A_FAILURE 8 /* findings that are said */
+
+static void say(struct coordinator *c, int level, const char *host, const struct finding *f)
+{
+    coordinator_say(c, level, "doctor on %s: %s: %s (%s)", host, finding_status_name(f->status),
+                    f->summary, f->id);
+    if (f->fix[0])
+        coordinator_say(c, level, "  fix: %s", f->fix);
+}
+
+void coordinator_say_findings(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    for (int a = 0; a < r->nagents; a++) {
+        struct findings *list = &r->agents[a].findings;
+        for (int i = 0; i < list->n; i++) {
+            struct finding *f = &list->list[i];
+            if (!f->told)
+                say(c, f->status == FINDING_FAIL ? 0 : 1, r->agents[a].host, f);
+            f->told = true;
+        }
+    }
+}
+
+/* What happened while the job ran explains more than what was so before. */
+static int weight(const struct finding *f)
+{
+    return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);
+}
+
+void coordinator_say_host(struct coordinator *c, int rank)
+{
+    const struct roster_agent *a = &c->roster.agents[c->roster.ranks[rank].agent];
+    int left = a->findings.n, shown = 0;
+    if (left == 0)
+        return;
+    coordinator_say(c, 0, "the doctor found on %s, where rank %d ran:", a->host, rank);
+    for (int w = 3; w >= 0 && shown < AT_A_FAILURE; w--) {
+        for (int i = 0; i < a->findings.n && shown < AT_A_FAILURE; i++) {
+            const struct finding *f = &a->findings.list[i];
+            if (weight(f) != w)
+                continue;
+            coordinator_say(c, 0, "  %s: %s (%s)%s%s", finding_status_name(f->status), f->summary,
+                            f->id, f->fix[0] ? "; fix: " : "", f->fix);
+            shown++;
+        }
+    }
+    if (left > shown)
+        coordinator_say(c, 0, "  and %d more: hvd-doctor says all of it", left - shown);
+}
