@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/cleanup.h"
+#include "diagnostics/cli/words.h"
 #include "diagnostics/nearest.h"
 
 /* what: which flag, number or word is meant. */
@@ -61,8 +62,8 @@ static const struct option {
     {"--junit", NULL, "JUnit XML, for CI", CLI_CHECK, set_format, CLI_JUNIT},
     {"--npd", NULL, "for node-problem-detector: one line, exit code 0, 1 or 2", CLI_CHECK,
      set_format, CLI_NPD},
-    {"--color", "WHEN", "auto (default: on a terminal), always, never", CLI_CHECK | CLI_EXPLAIN,
-     set_color, 0},
+    {"--color", "WHEN", "auto (default: on a terminal), always, never",
+     CLI_CHECK | CLI_EXPLAIN | CLI_DIFF, set_color, 0},
     {"--failed", NULL, "the job failed, whatever the logs show", CLI_MATCH, set_flag, F_FAILED},
     {"--as-cause", "IDS", "these findings count as causes (\"xid-63\")", CLI_MATCH, set_word,
      W_CAUSE},
@@ -80,6 +81,10 @@ static const struct option {
 
 static const struct cli_command commands[] = {
     {"check", CLI_CHECK, cli_check, NULL, "look at this machine (when no command is given)"},
+    {"list", CLI_LIST, cli_list, NULL, "all checks there are"},
+    {"explain", CLI_EXPLAIN, cli_explain, "ID...", "what a check looks at, why, and what to do"},
+    {"match", CLI_MATCH, cli_match, "FILE...|-", "name the cause of a failed run from its logs"},
+    {"diff", CLI_DIFF, cli_diff, "A.json B.json", "what differs between two reports (--json)"},
 };
 
 const struct cli_command *cli_command_at(size_t i)
@@ -203,17 +208,12 @@ static int set_list(struct cli *cli, const char *value, int what, struct err *er
 
 static int add_profile(struct cli *cli, const char *piece, void *arg, struct err *err)
 {
-    static const struct {
-        const char *name;
-        unsigned bit;
-    } known[] = {{"cpu", PROFILE_CPU},
-                 {"gpu", PROFILE_GPU},
-                 {"k8s", PROFILE_K8S},
-                 {"launcher", PROFILE_LAUNCHER}};
+    const char *name;
+    unsigned bit;
     (void)arg;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(known[i].name, piece) == 0) {
-            cli->job.profiles |= known[i].bit;
+    for (size_t i = 0; (name = words_profile(i, &bit)); i++) {
+        if (strcmp(name, piece) == 0) {
+            cli->job.profiles |= bit;
             return 0;
         }
     }
