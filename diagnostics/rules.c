@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rules: see rules.h. rules.conf stands in this object as bytes (.incbin: gcc and clang take it; the
- * path is from the project's root, where make runs).
+ * rules: see rules.h. rules.conf stands in this object as bytes (.incbin: gcc and clang take it;
+ * the path is from the project's root, where make runs).
  */
 #include "diagnostics/rules.h"
 
@@ -47,8 +47,8 @@ static char *trim(char *s)
     return s;
 }
 
-/* The next word of s into dst; false at the end. A word that does not fit is cut, which no range and
- * no condition survives. */
+/* The next word of s into dst; false at the end. A word that does not fit is cut, which no range
+ * and no condition survives. */
 static bool next_word(const char **s, char dst[WORD_MAX])
 {
     while (**s == ' ' || **s == '\t')
@@ -179,8 +179,9 @@ static int parse_rule(struct rule *r, char *line, const char *name, int number, 
             return err_set(err, EINVAL, "%s:%d: more than %d fields", name, number, FIELDS);
     }
     if (n < FIELDS)
-        return err_set(err, EINVAL, "%s:%d: %zu fields, want %d: component | range | conditions | "
-                                    "severity | text | fix | reference",
+        return err_set(err, EINVAL,
+                       "%s:%d: %zu fields, want %d: component | range | conditions | "
+                       "severity | text | fix | reference",
                        name, number, n, FIELDS);
     range_holds(fields[1], "0", &valid);
     if (!valid)
@@ -191,8 +192,14 @@ static int parse_rule(struct rule *r, char *line, const char *name, int number, 
     if (severity < 0)
         return err_set(err, EINVAL, "%s:%d: severity: \"%s\", want info, warn or fail", name,
                        number, fields[3]);
-    *r = (struct rule){fields[0], fields[1], fields[2], fields[4],
-                       fields[5], fields[6], (enum check_status)severity, number};
+    *r = (struct rule){fields[0],
+                       fields[1],
+                       fields[2],
+                       fields[4],
+                       fields[5],
+                       fields[6],
+                       (enum check_status)severity,
+                       number};
     return 0;
 }
 
