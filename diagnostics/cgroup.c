@@ -211,6 +211,15 @@ static double quota(const struct machine *m, const char *dir, bool v2)
     return used > 0 && period > 0 && used / period < 1e6 ? used / period : 0;
 }
 
+static void count_periods(const struct machine *m, const char *dir, bool v2, struct cgroup_cpu *ret)
+{
+    ret->periods = counter(m, dir, "cpu.stat", "nr_periods");
+    ret->throttled = counter(m, dir, "cpu.stat", "nr_throttled");
+    ret->throttled_us = counter(m, dir, "cpu.stat", v2 ? "throttled_usec" : "throttled_time");
+    if (!v2 && ret->throttled_us > 0)
+        ret->throttled_us /= 1000; /* version 1 counts nanoseconds */
+}
+
 int cgroup_cpu(const struct machine *m, const struct cgroup *cg, struct cgroup_cpu *ret)
 {
     const struct cgroup_place *at = &cg->at[CGROUP_CPU];
@@ -219,16 +228,14 @@ int cgroup_cpu(const struct machine *m, const struct cgroup *cg, struct cgroup_c
     if (!at->version)
         return -ENOENT;
     *ret = (struct cgroup_cpu){0, -1, -1, -1};
-    ret->periods = counter(m, at->dir, "cpu.stat", "nr_periods");
-    ret->throttled = counter(m, at->dir, "cpu.stat", "nr_throttled");
-    ret->throttled_us = counter(m, at->dir, "cpu.stat", v2 ? "throttled_usec" : "throttled_time");
-    if (!v2 && ret->throttled_us > 0)
-        ret->throttled_us /= 1000; /* version 1 counts nanoseconds */
+    count_periods(m, at->dir, v2, ret);
     memcpy(dir, at->dir, sizeof(dir));
     do {
         double cpus = quota(m, dir, v2);
-        if (cpus > 0 && (ret->cpus == 0 || cpus < ret->cpus))
+        if (cpus > 0 && (ret->cpus == 0 || cpus < ret->cpus)) {
             ret->cpus = cpus;
+            count_periods(m, dir, v2, ret);
+        }
     } while (parent(dir, at->top));
     return 0;
 }

@@ -48,7 +48,7 @@ struct cgroup_memory {
 
 struct cgroup_cpu {
     double cpus;       /* processors the tightest quota pays for; 0: none */
-    int64_t periods;   /* enforced since the group was made; -1: unknown */
+    int64_t periods;   /* of the group with that quota since it was made; -1: unknown */
     int64_t throttled; /* periods in which the quota ran out */
     int64_t throttled_us;
 };

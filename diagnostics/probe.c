@@ -27,9 +27,13 @@
 
 static const struct probe_table *const tables[] = {
     /* one line a file of probes/ */
+    &probes_sandbox,
+    &probes_procs,
+    &probes_shm,
     &probes_network,
     &probes_dns,
     &probes_infiniband,
+    &probes_kubernetes,
     &probes_prober,
     NULL,
 };

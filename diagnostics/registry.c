@@ -11,10 +11,16 @@
 
 static const struct check_table *const tables[] = {
     /* one line a file of checks/, in the order of codes */
+    &checks_cgroup,
+    &checks_limits,
+    &checks_sandbox,
+    &checks_shm,
     &checks_nccl_ifname,
     &checks_interfaces,
     &checks_network,
     &checks_infiniband,
+    &checks_k8s_dns,
+    &checks_kubernetes,
     NULL,
 };
 

@@ -41,9 +41,9 @@ struct kind {
 
 static const char *const oom_words[] = {"oom-kill:constraint=", NULL};
 static const char *const hung_words[] = {" blocked for more than ", NULL};
-static const char *const lockup_words[] = {"BUG: soft lockup", "soft lockup - CPU#", "hard LOCKUP",
-                                           "self-detected stall on CPU", "detected stalls on CPUs",
-                                           NULL};
+static const char *const lockup_words[] = {
+    "BUG: soft lockup",           "soft lockup - CPU#",      "hard LOCKUP",
+    "self-detected stall on CPU", "detected stalls on CPUs", NULL};
 static const char *const xid_words[] = {"NVRM: Xid (", "SXid (", NULL};
 
 struct log {

@@ -18,10 +18,10 @@
 #include "diagnostics/probe.h"
 #include "diagnostics/probes/procs.h"
 
-#define LOOKS     5
-#define PAUSE_MS  40
-#define STUCK_MAX 256
-#define LIST_MAX  16
+#define LOOKS      5
+#define PAUSE_MS   40
+#define STUCK_MAX  256
+#define LIST_MAX   16
 #define PF_KTHREAD 0x00200000
 
 struct stuck {
@@ -167,8 +167,8 @@ static int run_procs(struct buf *out, const struct machine *m, const struct sett
 /* The number of the rank in a process's environment, NULL: it is none. */
 static const char *rank_of(const char *env, size_t len)
 {
-    static const char *const names[] = {"HVD_RANK=", "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=",
-                                        "SLURM_PROCID="};
+    static const char *const names[] = {
+        "HVD_RANK=", "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "SLURM_PROCID="};
     for (const char *p = env; p < env + len; p += strlen(p) + 1)
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
             if (strncmp(p, names[i], strlen(names[i])) == 0)
@@ -185,6 +185,15 @@ static void put_namespace(struct buf *out, const struct machine *m, int i, const
         answer_put_at(out, "rank", i, key, "%s", link);
 }
 
+/* The doctor and its probes may have a rank's environment themselves. */
+static bool is_this_program(const struct machine *m, const char *pid)
+{
+    char path[64], own[512], theirs[512];
+    snprintf(path, sizeof(path), "proc/%.20s/exe", pid);
+    return machine_readlink(m, "proc/self/exe", own, sizeof(own)) == 0 &&
+           machine_readlink(m, path, theirs, sizeof(theirs)) == 0 && strcmp(own, theirs) == 0;
+}
+
 static int run_ranks(struct buf *out, const struct machine *m, const struct setting *s)
 {
     auto_free char **names = NULL;
@@ -194,7 +203,7 @@ static int run_ranks(struct buf *out, const struct machine *m, const struct sett
         char path[64];
         auto_free char *env = NULL;
         size_t len = 0;
-        if (!is_pid(names[i]) || strtol(names[i], NULL, 10) == getpid())
+        if (!is_pid(names[i]))
             continue;
         snprintf(path, sizeof(path), "proc/%.20s/environ", names[i]);
         if (machine_read(m, path, &env, &len) < 0) {
@@ -202,7 +211,7 @@ static int run_ranks(struct buf *out, const struct machine *m, const struct sett
             continue;
         }
         const char *rank = rank_of(env, len);
-        if (!rank)
+        if (!rank || is_this_program(m, names[i]))
             continue;
         answer_put_at(out, "rank", found, "pid", "%s", names[i]);
         answer_put_at(out, "rank", found, "rank", "%.16s", rank);

@@ -18,7 +18,7 @@
 
 #include "diagnostics/probe.h"
 
-#define MPOL_PREFERRED 1
+#define MPOL_PREFERRED  1
 #define IO_URING_PARAMS 120 /* bytes of struct io_uring_params */
 
 /* Two processes that are nothing to each other but siblings, as ranks are. The second reads. */
@@ -47,9 +47,12 @@ static int try_cma(void)
         return errno;
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
-            pause();
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* as MPI does, for Yama */
+        raise(SIGSTOP);
+        _exit(0);
     }
+    while (waitpid(pid, NULL, WUNTRACED) < 0 && errno == EINTR)
+        ;
     int rc = read_sibling(pid, &there);
     kill(pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
