@@ -19,6 +19,7 @@ def test_before_init():
             call()
     with raises(NotImplementedError):
         hvd.init(comm=[0])
+    hvd.shutdown()
 
 
 def test_again_and_again():
@@ -26,6 +27,7 @@ def test_again_and_again():
         hvd.init()
         hvd.init()
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+        hvd.shutdown()
         hvd.shutdown()
         assert not hvd.is_initialized()
 
@@ -64,3 +66,8 @@ def test_alias():
     from horovod.torch.mpi_ops import allreduce
 
     assert other is hvd and allreduce is hvd.allreduce
+    from horovod.torch.sync_batch_norm import SyncBatchNorm
+
+    assert SyncBatchNorm is hvd.SyncBatchNorm  # and no second copy of a module
+    with raises(ImportError, "elastic"):
+        import horovod.torch.elastic  # noqa: F401

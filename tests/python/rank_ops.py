@@ -122,8 +122,23 @@ def test_unsupported():
         hvd.allreduce(torch.zeros(3, device="meta"))
     with raises(ValueError, "sparse"):
         hvd.allreduce(torch.eye(3).to_sparse())
-    with raises(NotImplementedError):
+    for call in (hvd.allreduce, hvd.allreduce_, hvd.allgather_async, hvd.alltoall, hvd.reducescatter):
+        with raises(TypeError, "a tensor is needed, got float"):
+            call(1.5)
+    for call in (hvd.grouped_allreduce, hvd.grouped_allreduce_, hvd.grouped_allgather_async):
+        with raises(TypeError, "a list of tensors is needed"):
+            call(torch.zeros(2, 2))
+        with raises(TypeError, "got list"):
+            call([torch.zeros(2), [1.0]])
+    with raises(hvd.HvdError, "adasum is not supported"):
+        hvd.allreduce(torch.zeros(2), op=hvd.Adasum)
+    with raises(hvd.HvdError, "root 99 is no rank"):
+        hvd.broadcast(torch.zeros(2), 99)
+    with raises(NotImplementedError, "process sets"):
+        hvd.allreduce(torch.zeros(2), process_set=hvd.ProcessSet([0]))
+    with raises(NotImplementedError, "join is not supported"):
         hvd.join()
+    same(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full([2], float(hvd.size())))
 
 
 def test_async_many():

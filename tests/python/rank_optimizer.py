@@ -301,6 +301,59 @@ def test_backward_after_synchronize():
     compare(ours, single)
 
 
+def test_bad_options():
+    model = Net()
+    sgd = make("sgd")(model.parameters())
+    wrong = [
+        ({"op": 7}, ValueError, "op should be"),
+        ({"op": hvd.Adasum}, NotImplementedError, "Adasum"),
+        ({"compression": "fp16"}, ValueError, "compression should be"),
+        ({"groups": "two"}, ValueError, "groups should be"),
+        ({"groups": list(model.parameters())}, ValueError, "groups should be"),
+        ({"groups": -1}, ValueError, "not be negative"),
+        ({"backward_passes_per_step": 0}, ValueError, "backward_passes_per_step"),
+        ({"backward_passes_per_step": 1.5}, ValueError, "backward_passes_per_step"),
+        ({"gradient_predivide_factor": 0}, ValueError, "must be positive"),
+        ({"named_parameters": model}, ValueError, "model.named_parameters()"),
+    ]
+    for options, kind, words in wrong:
+        with raises(kind, words):
+            hvd.DistributedOptimizer(sgd, **options)
+    with raises(ValueError, "Optimizer is needed, got Net"):
+        hvd.DistributedOptimizer(model)
+    with raises(ValueError, "already"):
+        hvd.DistributedOptimizer(hvd.DistributedOptimizer(sgd))
+
+
+def test_begin_anew():
+    """load_state_dict() forgets gradients under way, half groups of them, and passes so far."""
+    ours, single = Net(), Net()
+    halves = [list(ours.last.parameters()) + [ours.layers[0].weight]]
+    optimizer = hvd.DistributedOptimizer(
+        make("sgd")(ours.parameters()),
+        ours.named_parameters(),
+        backward_passes_per_step=2,
+        groups=halves,
+    )
+    reference = make("sgd")(single.parameters())
+    saved = optimizer.state_dict()
+    for half in range(2):  # the group's other member is still to come
+        loss = ours.last(torch.ones(2, 5)).sum()
+        loss.backward()
+    with raises(RuntimeError, "exchanging 2 gradients"):
+        optimizer.zero_grad()
+    optimizer.load_state_dict(saved)
+    loss_of(ours, data(5, hvd.rank())).backward()
+    optimizer.load_state_dict(saved)
+    optimizer.zero_grad()
+    for half in range(2):
+        (loss_of(ours, data(half, hvd.rank())) / 2).backward()
+        (loss_of(single, data(half)) / 2).backward()
+    optimizer.step()
+    reference.step()
+    compare(ours, single)
+
+
 def test_not_contiguous_gradient():
     torch.manual_seed(5)
     conv = torch.nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
@@ -366,6 +419,9 @@ def test_broadcast_parameters():
     assert (slanted == root).all()
     with raises(ValueError, "not a tensor"):
         hvd.broadcast_parameters({"x": 3}, 0)
+    for wrong in (7, torch.zeros(3)):
+        with raises(ValueError, "needs model.state_dict()"):
+            hvd.broadcast_parameters(wrong, 0)
 
 
 def test_broadcast_optimizer_state():
@@ -392,3 +448,38 @@ def test_broadcast_optimizer_state():
         assert len(set(values)) == 1 and state.numel() > 100
         weights = hvd.allgather_object(model.last.weight.detach().numpy().tobytes())
         assert len(set(weights)) == 1
+
+
+def test_broadcast_hyperparameters():
+    """All that is in the groups arrives, and in the very groups that a scheduler and a wrapped optimizer
+    hold: otherwise the scheduler would move the learning rate of the root alone."""
+    me = hvd.rank()
+    root = hvd.size() - 1
+    model = Net()
+    inner = torch.optim.Adam(
+        [
+            {"params": list(model.layers.parameters()), "lr": 0.1 + me, "betas": (0.5, 0.9 - me / 100)},
+            {"params": list(model.last.parameters()), "weight_decay": float(me), "amsgrad": me == root},
+        ],
+        lr=2.0 + me,
+        eps=10.0**-me,
+    )
+    schedule = torch.optim.lr_scheduler.StepLR(inner, 1, 0.5)
+    optimizer = hvd.DistributedOptimizer(inner)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=root)
+    first, second = optimizer.param_groups
+    assert first["lr"] == 0.1 + root and first["betas"] == (0.5, 0.9 - root / 100)
+    assert second["lr"] == 2.0 + root and second["weight_decay"] == root and second["amsgrad"]
+    assert first["eps"] == 10.0**-root and not first["amsgrad"]
+    assert [len(g["params"]) for g in optimizer.param_groups] == [4, 2]
+    assert inner.param_groups is optimizer.param_groups and inner.state is optimizer.state
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has not seen the wrapped optimizer's step()
+        schedule.step()
+    rates = hvd.allgather_object([g["lr"] for g in optimizer.param_groups])
+    # A scheduler counts from the rates it was made with unless it multiplies what is there, as this one.
+    assert rates == [[(0.1 + root) * 0.5, (2.0 + root) * 0.5]] * hvd.size(), rates
+    before = model.last.weight.detach().clone()
+    loss_of(model, data(0, me)).backward()
+    optimizer.step()
+    assert not torch.equal(model.last.weight, before)

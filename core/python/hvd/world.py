@@ -46,8 +46,8 @@ def init(comm=None, process_sets=None):
 
 
 def shutdown():
-    """Leaves the world. Operations still under way fail."""
-    code = lib.hvd_shutdown()
+    """Leaves the world. Operations still under way fail. Without a world it does nothing."""
+    code = lib.hvd_shutdown() if lib.hvd_initialized() else 0
     failure = error(code) if code < 0 else None
     for forget in at_shutdown:
         forget()

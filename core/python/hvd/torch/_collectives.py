@@ -7,7 +7,7 @@ import torch
 
 from .. import _lib
 from .._lib import check, dims, lib
-from ._request import received, submit, usable, wait
+from ._request import need_tensor, received, submit, usable, wait
 
 
 def _names(kind, name, count):
@@ -17,6 +17,16 @@ def _names(kind, name, count):
     if count == 1:
         return [f"{kind}.{name}"]
     return [f"{kind}.{name}_{i + 1}of{count}" for i in range(count)]
+
+
+def several(tensors):
+    """The list of a group's tensors. A tensor is iterable, too, but is not what was meant."""
+    if torch.is_tensor(tensors):
+        raise TypeError("a list of tensors is needed, got a tensor")
+    tensors = list(tensors)
+    for tensor in tensors:
+        need_tensor(tensor)
+    return tensors
 
 
 def _touched(tensor):
@@ -38,8 +48,9 @@ def _waiter(outputs, single, in_place=False):
 
 
 def start_allreduce(tensors, name, scales, in_place, single):
+    tensors = several(tensors)
     inputs = [usable(t, in_place) for t in tensors]
-    outputs = list(tensors) if in_place else [torch.empty_like(t) for t in inputs]
+    outputs = tensors if in_place else [torch.empty_like(t) for t in inputs]
     members = list(zip(_names("allreduce", name, len(inputs)), inputs, outputs))
     return submit(_lib.ALLREDUCE, members, _waiter(outputs, single, in_place), **scales)
 
@@ -50,7 +61,7 @@ def _rows(tensor):
 
 
 def start_allgather(tensors, name, single, splits=False):
-    inputs = [_rows(usable(t)) for t in tensors]
+    inputs = [_rows(usable(t)) for t in several(tensors)]
     dtypes = [t.dtype for t in inputs]
 
     def finish(handles):
@@ -92,7 +103,7 @@ def share(rows):
 
 
 def start_reducescatter(tensors, name, scales, single):
-    inputs = [usable(t) for t in tensors]
+    inputs = [usable(t) for t in several(tensors)]
     rank = check(lib.hvd_rank())
     for t in inputs:
         if t.dim() == 0:

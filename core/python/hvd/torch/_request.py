@@ -45,9 +45,16 @@ at_shutdown.append(_pending.clear)
 holders += [_pending, flights]
 
 
+def need_tensor(tensor):
+    """Raises unless it is one."""
+    if not torch.is_tensor(tensor):
+        raise TypeError(f"a tensor is needed, got {type(tensor).__name__}")
+
+
 def usable(tensor, in_place=False):
-    """Raises ValueError unless the library can work on this tensor's memory; returns a tensor that is
+    """Raises unless this is a tensor whose memory the library can work on; returns a tensor that is
     contiguous: this one, or for an operation that is not in place a copy."""
+    need_tensor(tensor)
     if tensor.layout is not torch.strided:
         raise ValueError(f"a {tensor.layout} tensor is not supported here (see sparse_allreduce_async)")
     if tensor.dtype not in DTYPES:

@@ -17,7 +17,7 @@ from ._collectives import (
     start_broadcast,
     start_reducescatter,
 )
-from ._request import synchronize
+from ._request import need_tensor, synchronize
 
 
 def _grad_name(name):
@@ -96,6 +96,7 @@ class Alltoall(Function):
     @staticmethod
     def forward(ctx, tensor, splits, name):
         """Exchanges. Returns what was received and how many rows from each rank."""
+        need_tensor(tensor)
         ctx.name, ctx.shape = name, tensor.shape
         if splits is None:
             rows = tensor.shape[0] if tensor.dim() else 1

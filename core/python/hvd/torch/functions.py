@@ -22,18 +22,26 @@ def allgather_object(obj, name=None, process_set=global_process_set):
 
 
 def _broadcast_all(named, root_rank):
-    """Overwrites tensors, contiguous or not, all in flight together."""
-    under_way = []
+    """Overwrites tensors, contiguous or not, all in flight together. Waits for all that were started,
+    also after a failure."""
+    under_way, failure = [], None
     try:
         for name, tensor in named:
             target = usable(tensor.detach())  # a copy when it is not contiguous
             under_way.append((broadcast_async_(target, root_rank, name), tensor, target))
-    finally:
-        for handle, tensor, target in under_way:
+    except Exception as reason:
+        failure = reason
+    for handle, tensor, target in under_way:
+        try:
             synchronize(handle)
-            if target.data_ptr() != tensor.data_ptr():
-                with torch.no_grad():
-                    tensor.copy_(target)
+        except Exception as reason:
+            failure = failure or reason
+            continue
+        if target.data_ptr() != tensor.data_ptr():
+            with torch.no_grad():
+                tensor.copy_(target)
+    if failure:
+        raise failure
 
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
@@ -42,6 +50,8 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
     need_global(process_set)
     if isinstance(params, dict):
         params = sorted(params.items())
+    elif torch.is_tensor(params) or not hasattr(params, "__iter__"):
+        raise ValueError(f"broadcast_parameters needs model.state_dict(), got {type(params).__name__}")
     else:
         params = [p if isinstance(p, tuple) else (None, p) for p in params]
     named = []
@@ -94,6 +104,20 @@ def _put_in(value, tensors):
     return value
 
 
+def _load(optimizer, state_dict):
+    """load_state_dict() into the very groups and state there are: a wrapped optimizer, a learning rate
+    scheduler and DistributedOptimizer share them."""
+    groups, state = optimizer.param_groups, optimizer.state
+    optimizer.load_state_dict(state_dict)
+    for group, loaded in zip(groups, optimizer.param_groups):
+        group.clear()
+        group.update(loaded)
+    loaded = dict(optimizer.state)
+    state.clear()
+    state.update(loaded)
+    optimizer.param_groups, optimizer.state = groups, state
+
+
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Gives every rank root_rank's optimizer state: moments, step counts, learning rates, all of
     state_dict(). The others' state may be empty, as after a restart of only some. model: not needed;
@@ -107,4 +131,4 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
         tensors = [torch.empty(s.shape, dtype=s.dtype) for s in _slots(outline)]
     _broadcast_all([(f"optimizer.{i}", t) for i, t in enumerate(tensors)], root_rank)
     if not mine:
-        optimizer.load_state_dict(_put_in(outline, tensors))
+        _load(optimizer, _put_in(outline, tensors))

@@ -9,6 +9,7 @@ from .. import _lib
 from .._lib import AVERAGE, SUM, check, lib
 from . import autograd
 from ._collectives import (
+    several,
     start_allgather,
     start_allreduce,
     start_alltoall,
@@ -51,6 +52,7 @@ def _allreduce_scales(average, op, prescale, postscale, process_set):
 
 def _compressed(function, tensors, compression, name, scales):
     """A differentiable reduction, alone or of a group, on tensors that travel compressed."""
+    tensors = several(tensors)
     if not tensors:
         return []
     travelling, contexts = zip(*(compression.compress(t) for t in tensors))
@@ -116,6 +118,7 @@ def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_facto
                        postscale_factor=1.0, process_set=global_process_set):
     """grouped_allreduce in place."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    tensors = several(tensors)
     return synchronize(start_allreduce(tensors, name, scales, True, False)) if tensors else []
 # fmt: on
 
@@ -159,6 +162,7 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several tensors that start together or not at all. Returns a list."""
     need_global(process_set)
+    tensors = several(tensors)
     return list(autograd.Allgather.apply(name, *tensors)) if tensors else []
 
 

@@ -84,8 +84,10 @@ class _DistributedMixin:
                 for i, group in enumerate(self.param_groups)
                 for j, p in enumerate(group["params"])
             }
+        if isinstance(named, torch.nn.Module):
+            raise ValueError("named_parameters should be model.named_parameters(), not the model")
         named = list(named)
-        if any(not isinstance(item, tuple) for item in named):
+        if any(not isinstance(item, tuple) or len(item) != 2 for item in named):
             raise ValueError("named_parameters should be pairs of a name and a parameter")
         keys = [name for name, _ in named]
         twice = {name for name in keys if keys.count(name) > 1} if len(set(keys)) < len(keys) else ()
@@ -107,6 +109,8 @@ class _DistributedMixin:
             return [params[a:b] for a, b in zip(ends, ends[1:])]
         known, seen = set(params), set()
         for group in groups:
+            if not isinstance(group, (list, tuple)) or not all(torch.is_tensor(p) for p in group):
+                raise ValueError("groups should be a number, or lists of parameters")
             for param in group:
                 if param in seen:
                     raise ValueError("a parameter appears in more than one group")
@@ -327,8 +331,7 @@ class _DistributedMixin:
 
     def set_backward_passes_per_step(self, passes):
         """How many backward passes add up in a gradient before it is exchanged."""
-        if passes < 1:
-            raise ValueError(f"backward_passes_per_step must be at least 1, got {passes}")
+        _need_passes(passes)
         self._hvd_options["passes"] = passes
         for gradient in self._hvd_gradients.values():
             if not gradient.sent:
@@ -354,17 +357,26 @@ class _DistributedMixin:
 
     def zero_grad(self, *args, **kwargs):
         """The wrapped optimizer's. Not between backward() and step() or synchronize()."""
-        if self._hvd_flight:
+        sent = sum(gradient.sent for gradient in self._hvd_gradients.values())
+        if sent:
             raise RuntimeError(
-                "zero_grad() between backward() and step(): the ranks are exchanging "
-                f"{len(self._hvd_flight)} gradients; call step() or synchronize() first"
+                f"zero_grad() between backward() and step(): the ranks are exchanging {sent} gradients; "
+                "call step() or synchronize() first"
             )
         self._hvd_synchronized = False
         return super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The wrapped optimizer's. Gradients under way are waited for and dropped."""
+        """The wrapped optimizer's. Gradients under way are waited for and dropped, passes so far are
+        not counted."""
         self._hvd_wait(discard=True)
+        for gradient in self._hvd_gradients.values():
+            gradient.sent, gradient.tensor = False, None
+            gradient.target = gradient.context = None
+            gradient.delay = self._hvd_options["passes"]
+            if gradient.group is not None:
+                gradient.group.ready = 0
+        self._hvd_synchronized, self._hvd_should_synchronize = False, True
         return super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, group):
@@ -377,6 +389,33 @@ class _DistributedMixin:
         for param in params:
             if param.requires_grad:
                 self._hvd_add([param], names)
+
+
+def _need_passes(passes):
+    if not isinstance(passes, int) or passes < 1:
+        raise ValueError(f"backward_passes_per_step must be a whole number from 1, got {passes!r}")
+
+
+def _need_options(optimizer, compression, op, predivide, groups):
+    """Raises when DistributedOptimizer() was given what it cannot work with."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(f"a torch.optim.Optimizer is needed, got {type(optimizer).__name__}")
+    if isinstance(optimizer, _DistributedMixin):
+        raise ValueError("the optimizer is a DistributedOptimizer already")
+    if not callable(getattr(compression, "compress", None)):
+        raise ValueError(f"compression should be one of hvd.Compression, got {compression!r}")
+    if op == _lib.ADASUM:
+        raise NotImplementedError("Adasum is not supported yet")
+    if op not in (_lib.AVERAGE, _lib.SUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
+        raise ValueError(f"op should be hvd.Average, Sum, Min, Max or Product, got {op!r}")
+    if predivide != 1.0 and op != _lib.AVERAGE:
+        raise ValueError("gradient_predivide_factor needs op=Average")
+    if predivide <= 0:
+        raise ValueError(f"gradient_predivide_factor must be positive, got {predivide}")
+    if groups is not None and not isinstance(groups, (int, list, tuple)):
+        raise ValueError(f"groups should be a number, or lists of parameters, got {groups!r}")
+    if isinstance(groups, int) and groups < 0:
+        raise ValueError(f"the number of groups must not be negative, got {groups}")
 
 
 def DistributedOptimizer(
@@ -404,17 +443,11 @@ def DistributedOptimizer(
     Returns an object of a class derived from the optimizer's own, with the same groups and state.
     """
     need_global(process_set)
-    if gradient_predivide_factor != 1.0 and op != _lib.AVERAGE:
-        raise ValueError("gradient_predivide_factor needs op=Average")
-    if gradient_predivide_factor <= 0:
-        raise ValueError(f"gradient_predivide_factor must be positive, got {gradient_predivide_factor}")
-    if backward_passes_per_step < 1:
-        raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
     if num_groups:
         warnings.warn("num_groups is the older name of groups", DeprecationWarning, stacklevel=2)
         groups = groups or num_groups
-    if isinstance(groups, int) and groups < 0:
-        raise ValueError(f"the number of groups must not be negative, got {groups}")
+    _need_passes(backward_passes_per_step)
+    _need_options(optimizer, compression, op, gradient_predivide_factor, groups)
     kind = type(optimizer)
     cls = type(kind.__name__, (_DistributedMixin, kind), {"__module__": kind.__module__})
     self = cls.__new__(cls)
