@@ -169,16 +169,20 @@ int client_open(struct client **ret, const struct client_config *config, struct 
     c->ca_fd = -1;
     list_init(&c->calls);
     list_init(&c->sockets);
-    char auth[512];
-    snprintf(auth, sizeof(auth), "Authorization: Bearer %s", config->token);
+    char *auth = NULL; /* tokens of Kubernetes have a kilobyte and more */
+    if (asprintf(&auth, "Authorization: Bearer %s", config->token) < 0)
+        auth = NULL;
     int rc = 0;
     c->url = strdup(config->url);
     c->unix_path = config->unix_path ? strdup(config->unix_path) : NULL;
     c->multi = curl_multi_init();
-    if (!c->url || !c->multi || (config->unix_path && !c->unix_path) || add_header(c, auth) < 0 ||
-        add_header(c, "Content-Type: application/json") < 0 || add_header(c, "Expect:") < 0)
+    if (!auth || !c->url || !c->multi || (config->unix_path && !c->unix_path) ||
+        add_header(c, auth) < 0 || add_header(c, "Content-Type: application/json") < 0 ||
+        add_header(c, "Expect:") < 0)
         rc = err_set(err, ENOMEM, "no memory for an HTTP client");
-    sodium_memzero(auth, sizeof(auth));
+    if (auth)
+        sodium_memzero(auth, strlen(auth));
+    free(auth);
     if (rc == 0 && config->ca_pem)
         rc = store_ca(c, config->ca_pem, err);
     if (rc < 0) {

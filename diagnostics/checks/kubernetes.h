@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kubernetes: what the checks of pods share.
+ */
+#ifndef HVD_DIAGNOSTICS_CHECKS_KUBERNETES_H
+#define HVD_DIAGNOSTICS_CHECKS_KUBERNETES_H
+
+#include "diagnostics/check.h"
+
+/* False outside a pod: the result is set to skip. */
+bool in_pod(const struct view *v, struct result *r);
+
+#endif
