@@ -52,7 +52,7 @@ static void put_link(struct buf *out, int i, int sock, const char *name)
         answer_put_at(out, "if", i, "driver", "%.31s", driver.driver);
     if (ask(sock, SIOCETHTOOL, name, &link, &req) < 0)
         return;
-    uint32_t speed = ethtool_cmd_speed(&link);
+    uint32_t speed = (uint32_t)link.speed_hi << 16 | link.speed;
     if (speed && speed != (uint32_t)SPEED_UNKNOWN && speed != UINT16_MAX)
         answer_put_at(out, "if", i, "speed", "%u", speed);
     if (link.duplex == DUPLEX_HALF || link.duplex == DUPLEX_FULL)
