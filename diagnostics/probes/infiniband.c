@@ -35,9 +35,6 @@ static int run_infiniband(struct buf *out, const struct machine *m, const struct
     return rc;
 }
 
-static const struct probe probes[] = {
-    {.name = "infiniband", .level = 1, .run = run_infiniband},
-    {.name = "ibverbs", .level = 1, .run = NULL},
-};
+static const struct probe probes[] = {{.name = "infiniband", .level = 1, .run = run_infiniband}};
 
 const struct probe_table probes_infiniband = {probes, sizeof(probes) / sizeof(probes[0])};
