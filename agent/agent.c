@@ -195,6 +195,9 @@ static int open_all(struct agent *a, struct err *err)
     rc = client_open(&a->client, &client, err);
     if (rc < 0)
         return rc;
+    rc = agent_open_pages(a, err);
+    if (rc < 0)
+        return rc;
     sink_init(&a->out, &a->loop, STDOUT_FILENO, on_drained, a);
     outbox_init(&a->outbox, &a->loop, a->client, a->config.agent, on_outbox, a);
     return 0;

@@ -18,7 +18,9 @@
 #include "agent/sink.h"
 #include "core/base/loop.h"
 #include "core/member/client.h"
+#include "core/member/pages.h"
 #include "core/member/roster.h"
+#include "diagnostics/watch.h"
 
 /* What is known about the end of any rank of the job. */
 struct fate {
@@ -50,9 +52,14 @@ struct agent {
     bool refused; /* by the doctor: no rank is started */
     struct preflight preflight;
     struct findings findings; /* that stand on this host */
-    bool stopping;            /* ranks are being ended */
-    bool orphan;              /* the coordinator is gone */
-    uint64_t leave_at;        /* no longer than this for the last report and output; 0: not yet */
+    bool has_machine;
+    struct machine machine;
+    struct watch *watch; /* NULL: nothing is watched */
+    struct loop_timer watch_timer;
+    struct pages *pages; /* NULL: none are served */
+    bool stopping;       /* ranks are being ended */
+    bool orphan;         /* the coordinator is gone */
+    uint64_t leave_at;   /* no longer than this for the last report and output; 0: not yet */
     int rc;
     struct err err;
 };
@@ -88,6 +95,9 @@ void agent_learn_fate(struct agent *a, int rank, bool lost, int code, const char
 int agent_begin(struct agent *a, struct err *err);
 void agent_end_doctor(struct agent *a);
 bool agent_awaits_doctor(const struct agent *a);
+
+/* agent_pages.c: /metrics, /ready and /healthz, where the configuration asks for them. */
+int agent_open_pages(struct agent *a, struct err *err);
 
 /* agent_polls.c */
 void agent_poll_events(struct agent *a);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent_doctor: the doctor's part of an agent: a preflight before or beside the start of the ranks,
- * by the job's policy, and what it finds on its way to the coordinator. See agent.h.
+ * by the job's policy; the watch while they run; what both find on its way to the coordinator. See
+ * agent.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/agent.h"
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
 #include "core/base/log.h"
 
 static void tell(struct agent *a, const struct finding *f)
@@ -65,6 +68,49 @@ static void on_done(void *arg, const char *trouble)
     agent_wake(a);
 }
 
+/* ---- the watch ------------------------------------------------------------------------------ */
+
+static void on_news(void *arg, const struct watch_news *news)
+{
+    struct agent *a = arg;
+    struct finding f = {.source = "watch",
+                        .status = news->status == CHECK_FAIL ? FINDING_FAIL : FINDING_WARN,
+                        .cleared = news->cleared};
+    const char *fix = finding_fix(news->check->fix);
+    snprintf(f.id, sizeof(f.id), "%s", news->check->id);
+    snprintf(f.code, sizeof(f.code), "%s", news->check->code);
+    snprintf(f.summary, sizeof(f.summary), "%s", news->summary);
+    snprintf(f.fix, sizeof(f.fix), "%s", news->cleared ? "" : fix);
+    tell(a, &f);
+}
+
+static void on_watch(void *arg)
+{
+    struct agent *a = arg;
+    auto_free pid_t *pids = calloc((size_t)a->nranks + 1, sizeof(*pids));
+    for (int i = 0; pids && i < a->nranks; i++)
+        pids[i] = a->ranks[i].pid;
+    if (pids)
+        watch_processes(a->watch, pids, (size_t)a->nranks);
+    watch_look(a->watch, clock_ns(), on_news, a);
+    loop_timer_start(&a->loop, &a->watch_timer, WATCH_MS, on_watch, a);
+}
+
+static void start_watch(struct agent *a)
+{
+    struct err err;
+    int rc = machine_open_live(&a->machine, &err);
+    a->has_machine = rc == 0;
+    if (rc == 0)
+        rc = watch_create(&a->machine, &a->watch, &err);
+    if (rc == 0)
+        on_watch(a);
+    else
+        log_info("nothing is watched: %s", err_text(&err));
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
 int agent_begin(struct agent *a, struct err *err)
 {
     a->fates = calloc((size_t)a->welcome.size, sizeof(*a->fates));
@@ -73,6 +119,7 @@ int agent_begin(struct agent *a, struct err *err)
     int rc = a->config.doctor == DOCTOR_FAIL ? 0 : agent_start_ranks(a, err);
     if (rc < 0 || a->config.doctor == DOCTOR_OFF)
         return rc;
+    start_watch(a);
     a->preflight.found = on_found;
     a->preflight.done = on_done;
     a->preflight.arg = a;
@@ -93,6 +140,11 @@ bool agent_awaits_doctor(const struct agent *a)
 
 void agent_end_doctor(struct agent *a)
 {
-    preflight_stop(&a->preflight);
+    preflight_fini(&a->preflight);
+    loop_timer_stop(&a->loop, &a->watch_timer);
+    watch_destroy(a->watch);
+    if (a->has_machine)
+        machine_close(&a->machine);
+    pages_close(a->pages);
     findings_fini(&a->findings);
 }

@@ -94,13 +94,13 @@ static int list_read(json_t *j, const char *field, char ***ret, struct err *err)
 char *config_write(const struct agent_config *c)
 {
     auto_json json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:s*, s:s*, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:i, s:i, s:i}",
+        "{s:s, s:s, s:s, s:s*, s:s*, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:s*, s:i, s:i, s:i}",
         "agent", c->agent, "host", c->host, "url", c->url, "unix", c->unix_path, "ca", c->ca_pem,
         "token", c->token, "argv", list_pack(c->argv), "env", list_pack(c->env), "cwd",
         json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack", c->cwd_may_lack, "bind_to",
         bind_to_name(c->bind_to), "report_bindings", c->report_bindings, "doctor",
-        doctor_policy_name(c->doctor), "start_timeout", c->start_timeout, "lost_seconds",
-        c->lost_seconds, "verbose", c->verbose);
+        doctor_policy_name(c->doctor), "metrics", c->metrics, "start_timeout", c->start_timeout,
+        "lost_seconds", c->lost_seconds, "verbose", c->verbose);
     return json_write(j);
 }
 
@@ -112,7 +112,7 @@ static char *dup_or_null(const char *text)
 int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err)
 {
     const char *what = "configuration", *agent = "", *host = "", *url = "", *token = "";
-    const char *unix_path = NULL, *ca = NULL;
+    const char *unix_path = NULL, *ca = NULL, *metrics = NULL;
     const char *bind = "", *cwd = "", *doctor = "";
     int may_lack = 0, report = 0;
     json_t *argv = NULL, *env = NULL;
@@ -122,11 +122,12 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
     if (rc == 0)
         rc = json_expect(
             j, what, err,
-            "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:s, s:i, s:i, s:i}",
+            "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:s, s?s, s:i, s:i, s:i}",
             "agent", &agent, "host", &host, "url", &url, "unix", &unix_path, "ca", &ca, "token",
             &token, "argv", &argv, "env", &env, "cwd", &cwd, "cwd_may_lack", &may_lack, "bind_to",
-            &bind, "report_bindings", &report, "doctor", &doctor, "start_timeout", &c.start_timeout,
-            "lost_seconds", &c.lost_seconds, "verbose", &c.verbose);
+            &bind, "report_bindings", &report, "doctor", &doctor, "metrics", &metrics,
+            "start_timeout", &c.start_timeout, "lost_seconds", &c.lost_seconds, "verbose",
+            &c.verbose);
     if (rc < 0)
         return rc;
     if (bind_to_parse(bind, &c.bind_to) < 0 || doctor_policy_parse(doctor, &c.doctor) < 0 ||
@@ -139,10 +140,11 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
     c.unix_path = dup_or_null(unix_path);
     c.ca_pem = dup_or_null(ca);
     c.token = strdup(token);
+    c.metrics = dup_or_null(metrics);
     c.cwd = calloc(1, strlen(cwd) + 1);
     c.cwd_may_lack = may_lack;
     c.report_bindings = report;
-    if (!c.agent || !c.host || !c.url || !c.token || !c.cwd)
+    if (!c.agent || !c.host || !c.url || !c.token || !c.cwd || (metrics && !c.metrics))
         rc = err_set(err, ENOMEM, "no memory for the configuration");
     if (rc == 0)
         rc = json_bytes_read(cwd, "cwd", c.cwd, strlen(cwd), &cwd_len, err);
@@ -167,6 +169,7 @@ void config_fini(struct agent_config *c)
     free(c->unix_path);
     free(c->ca_pem);
     free(c->token);
+    free(c->metrics);
     free(c->cwd);
     strings_free(c->argv);
     strings_free(c->env);

@@ -31,6 +31,7 @@ struct agent_config {
     enum bind_to bind_to;
     bool report_bindings;
     enum doctor_policy doctor;
+    char *metrics;     /* "[ADDR:]PORT" for /metrics, NULL: none */
     int start_timeout; /* seconds: to join, and HVD_START_TIMEOUT of ranks */
     int lost_seconds;  /* how long ranks outlive the coordinator */
     int verbose;

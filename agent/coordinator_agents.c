@@ -229,6 +229,7 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .bind_to = c->job->bind_to,
         .report_bindings = c->job->report_bindings,
         .doctor = c->job->doctor,
+        .metrics = c->job->metrics,
         .start_timeout = c->job->start_timeout,
         .lost_seconds = 5,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,

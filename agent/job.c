@@ -26,6 +26,7 @@ void job_fini(struct job *job)
     free(job->name);
     free(job->cwd);
     free(job->output_dir);
+    free(job->metrics);
     free(job->ssh_identity);
     *job = (struct job){0};
 }

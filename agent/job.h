@@ -22,6 +22,7 @@ struct job {
     enum bind_to bind_to;
     bool report_bindings;
     enum doctor_policy doctor;
+    char *metrics;    /* "[ADDR:]PORT" of each agent, NULL: none */
     bool doctor_said; /* on the command line or in the job file */
     bool no_prefix;
     int verbose;

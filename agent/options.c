@@ -11,6 +11,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/log.h"
+#include "core/member/pages.h"
 #include "core/member/protocol.h"
 
 typedef int option_f(struct options *o, const char *value, const char *setting, struct err *err);
@@ -29,6 +30,7 @@ static int set_port(struct options *o, const char *value, const char *setting, s
 static int set_identity(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_setting(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_doctor(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_metrics(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err);
 
 /* Names of one option with | between them. arg NULL: it takes none; in brackets: it need not have
@@ -70,6 +72,8 @@ static const struct option {
      "start ranks only on hosts without a failure; check beside them (default); do not; "
      "alone: test these hosts and the network between them",
      set_doctor, NULL},
+    {"--metrics", "[ADDR:]PORT", "each host's agent serves /metrics, /ready, /healthz there",
+     set_metrics, NULL},
     {"--check-build|-cb", NULL, "list frameworks, controllers and operations", set_flag, "check"},
     {"--explain-states", NULL, "print the table of states of a rank", set_flag, "states"},
     {"-v|--verbose", NULL, "say what is being done; twice: more", set_flag, "verbose"},
@@ -223,6 +227,19 @@ static int set_doctor(struct options *o, const char *value, const char *setting,
     return err_set(err, EINVAL, "\"%.40s\": want fail, warn or off", value);
 }
 
+static int set_metrics(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    char address[64];
+    int port;
+    (void)setting;
+    int rc = pages_parse(value, address, sizeof(address), &port, err);
+    if (rc < 0)
+        return rc;
+    free(o->job.metrics);
+    o->job.metrics = strdup(value);
+    return o->job.metrics ? 0 : err_set(err, ENOMEM, "no memory");
+}
+
 int options_doctor(struct job *job, struct err *err)
 {
     const char *value = job_getenv(job, "HVD_DOCTOR");
@@ -288,14 +305,20 @@ static bool is_name(const char *names, const char *word, size_t n)
     return false;
 }
 
+static bool is_optional(const struct option *option)
+{
+    size_t n = strlen(option->arg);
+    return option->arg[0] == '[' && option->arg[n - 1] == ']';
+}
+
 /* Is word a value that this option may have? One in brackets lists them. */
 static bool is_value(const struct option *option, const char *word)
 {
     const char *arg = option->arg;
-    if (arg[0] != '[')
-        return true;
     char list[64];
-    snprintf(list, sizeof(list), "%.*s", (int)strcspn(arg + 1, "]"), arg + 1);
+    if (!is_optional(option))
+        return true;
+    snprintf(list, sizeof(list), "%.*s", (int)strlen(arg) - 2, arg + 1);
     return is_name(list, word, strlen(word));
 }
 
@@ -343,7 +366,7 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
         if (option->arg && !value) {
             if (i < argc && is_value(option, argv[i]))
                 value = argv[i++];
-            else if (option->arg[0] != '[')
+            else if (!is_optional(option))
                 return err_set(err, EINVAL, "%s needs %s", word, option->arg);
         }
         int rc = option->set(ret, value, option->setting, err);

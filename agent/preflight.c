@@ -25,37 +25,66 @@
 
 /* ---- what it says --------------------------------------------------------------------------- */
 
-/* The fix for where this process runs; else any. */
-static const char *choose_fix(json_t *fixes)
+const char *finding_fix(const char *const fixes[FIX_PLACES])
 {
     bool pod = getenv("KUBERNETES_SERVICE_HOST") != NULL;
     bool container = access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0;
-    const char *here = pod ? "k8s" : container ? "docker" : "host", *any = "";
-    for (size_t i = 0; i < json_array_size(fixes); i++) {
-        const char *place = "", *text = "";
-        if (json_expect(json_array_get(fixes, i), "fix", NULL, "{s:s, s:s}", "place", &place,
-                        "text", &text) < 0)
+    enum fix_place here = pod ? FIX_K8S : container ? FIX_DOCKER : FIX_HOST;
+    if (fixes[here])
+        return fixes[here];
+    for (int i = 0; i < FIX_PLACES; i++)
+        if (fixes[i])
+            return fixes[i];
+    return "";
+}
+
+static const char *choose_fix(json_t *list)
+{
+    const char *fixes[FIX_PLACES] = {0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = "", *text = "";
+        if (json_expect(json_array_get(list, i), "fix", NULL, "{s:s, s:s}", "place", &name, "text",
+                        &text) < 0)
             continue;
-        if (strcmp(place, here) == 0)
-            return text;
-        any = text;
+        for (int place = 0; place < FIX_PLACES; place++)
+            if (strcmp(name, fix_place_name((enum fix_place)place)) == 0)
+                fixes[place] = text;
     }
-    return any;
+    return finding_fix(fixes);
+}
+
+static void keep(struct preflight *p, const char *id, const char *group, enum check_status status)
+{
+    if (p->nresults == p->cap) {
+        int cap = p->cap ? p->cap * 2 : 64;
+        struct preflight_result *grown = realloc(p->results, (size_t)cap * sizeof(*grown));
+        if (!grown)
+            return;
+        p->results = grown;
+        p->cap = cap;
+    }
+    struct preflight_result *r = &p->results[p->nresults++];
+    snprintf(r->id, sizeof(r->id), "%s", id);
+    snprintf(r->group, sizeof(r->group), "%s", group);
+    r->status = (int)status;
 }
 
 static void on_check(struct preflight *p, json_t *j)
 {
-    const char *id = "", *code = "", *status = "", *summary = "";
+    const char *id = "", *code = "", *group = "", *word = "", *summary = "";
     json_t *fixes = NULL, *silenced = NULL;
-    if (json_expect(j, "check", NULL, "{s:s, s:s, s:s, s:s, s?o, s?o}", "id", &id, "code", &code,
-                    "status", &status, "summary", &summary, "fix", &fixes, "silenced",
-                    &silenced) < 0)
+    if (json_expect(j, "check", NULL, "{s:s, s:s, s:s, s:s, s:s, s?o, s?o}", "id", &id, "code",
+                    &code, "group", &group, "status", &word, "summary", &summary, "fix", &fixes,
+                    "silenced", &silenced) < 0)
         return;
-    bool warn = strcmp(status, "warn") == 0, fail = strcmp(status, "fail") == 0;
-    p->checks++;
-    if ((!warn && !fail) || json_is_string(silenced))
+    enum check_status status = CHECK_PASS;
+    while (status < CHECK_ERROR && strcmp(word, check_status_name(status)) != 0)
+        status++;
+    keep(p, id, group, status);
+    if ((status != CHECK_WARN && status != CHECK_FAIL) || json_is_string(silenced))
         return;
-    struct finding f = {.source = "preflight", .status = fail ? FINDING_FAIL : FINDING_WARN};
+    struct finding f = {.source = "preflight",
+                        .status = status == CHECK_FAIL ? FINDING_FAIL : FINDING_WARN};
     snprintf(f.id, sizeof(f.id), "%s", id);
     snprintf(f.code, sizeof(f.code), "%s", code);
     snprintf(f.summary, sizeof(f.summary), "%s", summary);
@@ -91,9 +120,24 @@ static void take_lines(struct preflight *p)
 
 /* ---- its life ------------------------------------------------------------------------------- */
 
+static void stop(struct preflight *p)
+{
+    if (!p->running)
+        return;
+    p->running = false;
+    loop_timer_stop(p->loop, &p->limit);
+    loop_fd_stop(p->loop, &p->lfd);
+    if (p->fd >= 0)
+        close(p->fd);
+    p->fd = -1;
+    if (!p->complete && p->pid > 0)
+        kill(p->pid, SIGKILL);
+    buf_fini(&p->text);
+}
+
 static void finish(struct preflight *p, const char *trouble)
 {
-    preflight_stop(p);
+    stop(p);
     p->done(p->arg, trouble);
 }
 
@@ -184,17 +228,10 @@ void preflight_start(struct preflight *p, struct loop *loop, int ranks, int loca
         loop_timer_start(loop, &p->limit, LIMIT_MS, on_limit, p);
 }
 
-void preflight_stop(struct preflight *p)
+void preflight_fini(struct preflight *p)
 {
-    if (!p->running)
-        return;
-    p->running = false;
-    loop_timer_stop(p->loop, &p->limit);
-    loop_fd_stop(p->loop, &p->lfd);
-    if (p->fd >= 0)
-        close(p->fd);
-    p->fd = -1;
-    if (!p->complete && p->pid > 0)
-        kill(p->pid, SIGKILL);
-    buf_fini(&p->text);
+    stop(p);
+    free(p->results);
+    p->results = NULL;
+    p->nresults = p->cap = 0;
 }

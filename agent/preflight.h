@@ -12,6 +12,13 @@
 #include "core/base/buf.h"
 #include "core/base/loop.h"
 #include "core/member/findings.h"
+#include "diagnostics/check.h"
+
+/* One check's outcome, for /metrics. */
+struct preflight_result {
+    char id[48], group[16];
+    int status; /* enum check_status */
+};
 
 struct preflight {
     struct loop *loop;
@@ -21,8 +28,9 @@ struct preflight {
     struct loop_fd lfd;
     struct loop_timer limit;
     struct buf text; /* a line that is not whole yet */
-    int checks;      /* results so far */
-    bool complete;   /* the last line, with the verdict, has come */
+    int nresults, cap;
+    struct preflight_result *results; /* owned */
+    bool complete;                    /* the last line, with the verdict, has come */
     /* Each warning and failure. */
     void (*found)(void *arg, const struct finding *finding);
     /* Once: it is over. trouble: NULL, or why it could not look. */
@@ -35,6 +43,10 @@ struct preflight {
 void preflight_start(struct preflight *p, struct loop *loop, int ranks, int local_ranks);
 
 /* Ends it without a call. The process is left to whoever reaps. */
-void preflight_stop(struct preflight *p);
+void preflight_fini(struct preflight *p);
+
+/* Of texts for docker, Kubernetes and a host (enum fix_place, each may be NULL) the one that fits
+ * where this process runs; else any; "" without. */
+const char *finding_fix(const char *const fixes[FIX_PLACES]);
 
 #endif
