@@ -85,6 +85,8 @@ static const struct cli_command commands[] = {
     {"explain", CLI_EXPLAIN, cli_explain, "ID...", "what a check looks at, why, and what to do"},
     {"match", CLI_MATCH, cli_match, "FILE...|-", "name the cause of a failed run from its logs"},
     {"diff", CLI_DIFF, cli_diff, "A.json B.json", "what differs between two reports (--json)"},
+    {"bundle", CLI_BUNDLE, cli_bundle, NULL, "a tar for whoever helps, secrets taken out"},
+    {"gather", CLI_GATHER, cli_gather, "DIR", "record this machine for --root DIR"},
 };
 
 const struct cli_command *cli_command_at(size_t i)

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * capture: see capture.h.
+ *
+ * A path was looked at in one of four ways (machine.h). A file becomes a file, a name that was only
+ * asked for an empty one, a folder's names empty files beside what is known of them. A file that is
+ * there and cannot be read becomes a folder: opening it again fails, too.
+ *
+ * Folders of /sys are mostly links. Where a link itself was read and files behind it as well, the
+ * link is kept and the files go where it points to; else the way to a file is made of folders.
+ */
+#include "diagnostics/cli/capture.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "diagnostics/cli/words.h"
+#include "diagnostics/report/text.h"
+
+#define LINKS_MAX 40
+
+/* ---- looks ---------------------------------------------------------------------------------- */
+
+static void on_look(void *arg, char kind, const char *path)
+{
+    struct capture *c = arg;
+    if (c->nlooks == c->looks_cap) {
+        size_t cap = c->looks_cap ? 2 * c->looks_cap : 256;
+        struct look *grown = reallocarray(c->looks, cap, sizeof(*grown));
+        if (!grown) {
+            c->failed = true;
+            return;
+        }
+        c->looks = grown;
+        c->looks_cap = cap;
+    }
+    while (*path == '/')
+        path++;
+    c->looks[c->nlooks] = (struct look){.kind = kind, .path = strdup(path)};
+    if (c->looks[c->nlooks].path)
+        c->nlooks++;
+    else
+        c->failed = true;
+}
+
+void capture_start(struct capture *c, struct machine *m, const struct redact *redact)
+{
+    *c = (struct capture){.machine = m, .redact = redact};
+    m->record = on_look;
+    m->record_arg = c;
+}
+
+static int look_order(const void *a, const void *b)
+{
+    const struct look *x = a, *y = b;
+    int order = strcmp(x->path, y->path);
+    return order ? order : x->kind - y->kind;
+}
+
+static void sort_looks(struct capture *c)
+{
+    size_t n = 0;
+    if (c->nlooks)
+        qsort(c->looks, c->nlooks, sizeof(*c->looks), look_order);
+    for (size_t i = 0; i < c->nlooks; i++) {
+        if (n && look_order(&c->looks[n - 1], &c->looks[i]) == 0)
+            free(c->looks[i].path);
+        else
+            c->looks[n++] = c->looks[i];
+    }
+    c->nlooks = n;
+}
+
+/* The first look whose path is not before this one. */
+static size_t lower_bound(const struct capture *c, const char *path)
+{
+    size_t lo = 0, hi = c->nlooks;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (strcmp(c->looks[mid].path, path) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static bool looked(const struct capture *c, const char *path, char kind)
+{
+    for (size_t i = lower_bound(c, path); i < c->nlooks && strcmp(c->looks[i].path, path) == 0; i++)
+        if (c->looks[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* Something below this path was looked at. */
+static bool is_parent(const struct capture *c, const char *path)
+{
+    char below[PATH_MAX];
+    int n = snprintf(below, sizeof(below), "%s/", path);
+    size_t i = lower_bound(c, below);
+    return n < (int)sizeof(below) && i < c->nlooks &&
+           strncmp(c->looks[i].path, below, (size_t)n) == 0;
+}
+
+/* ---- entries -------------------------------------------------------------------------------- */
+
+void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len)
+{
+    struct buf clean = {0};
+    if (c->n == c->cap) {
+        size_t cap = c->cap ? 2 * c->cap : 256;
+        struct captured *grown = reallocarray(c->entries, cap, sizeof(*grown));
+        if (!grown) {
+            c->failed = true;
+            return;
+        }
+        c->entries = grown;
+        c->cap = cap;
+    }
+    if (len)
+        redact_text(c->redact, bytes, len, &clean);
+    struct captured *e = &c->entries[c->n];
+    *e = (struct captured){
+        .path = strdup(path), .kind = kind, .bytes = (char *)clean.data, .len = clean.len};
+    c->failed |= clean.failed || !e->path;
+    c->bytes += e->len;
+    c->n++;
+}
+
+/* "a/b" and "../c" to "a/c"; false when that leaves the root or does not fit. */
+static bool join(char *dst, size_t size, const char *folder, const char *more)
+{
+    char text[2 * PATH_MAX];
+    size_t n = 0;
+    char *save = NULL;
+    if (snprintf(text, sizeof(text), "%s/%s", *more == '/' ? "" : folder, more) >=
+        (int)sizeof(text))
+        return false;
+    *dst = '\0';
+    for (char *word = strtok_r(text, "/", &save); word; word = strtok_r(NULL, "/", &save)) {
+        if (strcmp(word, ".") == 0)
+            continue;
+        if (strcmp(word, "..") == 0) {
+            char *slash = strrchr(dst, '/');
+            if (n == 0)
+                return false;
+            n = slash ? (size_t)(slash - dst) : 0;
+            dst[n] = '\0';
+            continue;
+        }
+        int added = snprintf(dst + n, size - n, "%s%s", n ? "/" : "", word);
+        if (added < 0 || n + (size_t)added >= size)
+            return false;
+        n += (size_t)added;
+    }
+    return true;
+}
+
+/* Where a path comes to lie: through the links that are kept. */
+static bool place(const struct capture *c, const char *path, char dst[PATH_MAX])
+{
+    char way[PATH_MAX], target[PATH_MAX], head[PATH_MAX];
+    if (!join(way, sizeof(way), "", path))
+        return false;
+    for (int links = 0; links < LINKS_MAX; links++) {
+        bool moved = false;
+        for (char *slash = strchr(way, '/'); slash && !moved; slash = strchr(slash + 1, '/')) {
+            *slash = '\0';
+            bool link = looked(c, way, 'l');
+            ssize_t n = link ? readlinkat(c->machine->root, way, target, sizeof(target) - 1) : -1;
+            if (n > 0 && target[0] != '/') {
+                char rest[PATH_MAX];
+                target[n] = '\0';
+                snprintf(rest, sizeof(rest), "%s", slash + 1);
+                char *up = strrchr(way, '/');
+                if (up)
+                    *up = '\0';
+                if (!join(head, sizeof(head), up ? way : "", target) ||
+                    !join(way, sizeof(way), head, rest))
+                    return false;
+                moved = true;
+                break;
+            }
+            *slash = '/';
+        }
+        if (!moved) {
+            snprintf(dst, PATH_MAX, "%s", way);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_placed(struct capture *c, char kind, const char *path, const void *bytes,
+                       size_t len)
+{
+    char at[PATH_MAX], full[PATH_MAX + 8];
+    if (!place(c, path, at))
+        return;
+    snprintf(full, sizeof(full), *at ? "root/%s" : "root", at);
+    capture_put(c, kind, full, bytes, len);
+}
+
+static void put_link(struct capture *c, const char *path)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(c->machine->root, path, target, sizeof(target));
+    if (n > 0 && (size_t)n < sizeof(target))
+        put_placed(c, 'l', path, target, (size_t)n);
+}
+
+static void put_file(struct capture *c, const char *path)
+{
+    auto_free char *text = NULL;
+    size_t len = 0;
+    int rc = machine_read(c->machine, path, &text, &len);
+    if (rc == 0)
+        put_placed(c, 'f', path, text, len);
+    else if (rc != -ENOENT && rc != -ENOTDIR)
+        put_placed(c, 'd', path, NULL, 0);
+}
+
+/* A name that nobody opened: what it is, nothing in it. */
+static void put_name(struct capture *c, const char *path, bool keep_link)
+{
+    struct stat st;
+    if (looked(c, path, 'l')) {
+        put_link(c, path);
+        return;
+    }
+    int flags = keep_link && !is_parent(c, path) ? AT_SYMLINK_NOFOLLOW : 0;
+    if (fstatat(c->machine->root, path, &st, flags) < 0 &&
+        fstatat(c->machine->root, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    if (S_ISLNK(st.st_mode) && keep_link)
+        put_link(c, path);
+    else
+        put_placed(c, S_ISDIR(st.st_mode) ? 'd' : 'f', path, NULL, 0);
+}
+
+static void put_folder(struct capture *c, const char *path)
+{
+    auto_free char **names = NULL;
+    size_t n = 0;
+    int rc = machine_list(c->machine, path, &names, &n);
+    if (rc < 0)
+        return;
+    put_placed(c, 'd', path, NULL, 0);
+    for (size_t i = 0; i < n && i < CAPTURE_NAMES; i++) {
+        char below[PATH_MAX];
+        if (snprintf(below, sizeof(below), "%s%s%s", path, *path ? "/" : "", names[i]) <
+            (int)sizeof(below))
+            put_name(c, below, true);
+    }
+}
+
+static void put_look(struct capture *c, const struct look *look)
+{
+    switch (look->kind) {
+    case 'f':
+        put_file(c, look->path);
+        break;
+    case 'd':
+        put_folder(c, look->path);
+        break;
+    case 'l':
+        put_link(c, look->path);
+        break;
+    default:
+        put_name(c, look->path, false);
+    }
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+static void put_answers(struct capture *c)
+{
+    for (size_t i = 0; i < c->machine->nanswers; i++) {
+        struct buf text = {0};
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "answers/%s", c->machine->answers[i].probe);
+        answer_write(&c->machine->answers[i].answer, &text);
+        capture_put(c, 'f', path, text.data, text.len);
+        c->failed |= text.failed;
+        buf_fini(&text);
+    }
+}
+
+/* What --root DIR needs to ask the same. */
+static void put_options(struct capture *c, const struct setting *s)
+{
+    struct buf text = {0};
+    char profiles[64];
+    text_put(&text, "--profile=%s\n--local-ranks=%d\n--level=%d\n",
+             words_profiles(s->profiles, profiles, sizeof(profiles)), s->local_ranks, s->level);
+    if (s->ranks)
+        text_put(&text, "--ranks=%d\n", s->ranks);
+    if (s->gpus >= 0)
+        text_put(&text, "--gpus=%d\n", s->gpus);
+    if (s->data_dir && !strpbrk(s->data_dir, " \t\n"))
+        text_put(&text, "--data=%s\n", s->data_dir);
+    if (s->interfaces && *s->interfaces && !strpbrk(s->interfaces, " \t\n"))
+        text_put(&text, "--network-interfaces=%s\n", s->interfaces);
+    capture_put(c, 'f', "options", text.data, text.len);
+    c->failed |= text.failed;
+    buf_fini(&text);
+}
+
+int capture_files(struct capture *c, const struct setting *s, struct err *err)
+{
+    struct setting again;
+    static const char kinds[] = "fdle"; /* what says most first: the first of a path is kept */
+    setting_guess(&again, c->machine);  /* what it looks at belongs to the machine, too */
+    c->machine->record = NULL;
+    sort_looks(c);
+    capture_put(c, 'f', "root/proc/self/environ", c->machine->environ_text,
+                c->machine->environ_len);
+    for (const char *kind = kinds; *kind; kind++) {
+        for (size_t i = 0; i < c->nlooks && c->bytes <= CAPTURE_MAX; i++) {
+            if (c->looks[i].kind == *kind)
+                put_look(c, &c->looks[i]);
+        }
+    }
+    put_answers(c);
+    put_options(c, s);
+    capture_sort(c);
+    if (c->failed)
+        return err_set(err, ENOMEM, "no memory for what was looked at");
+    return c->bytes > CAPTURE_MAX
+               ? err_set(err, EFBIG, "what was looked at is more than %u MiB", CAPTURE_MAX >> 20)
+               : 0;
+}
+
+/* '/' before all other bytes: a folder's files follow it. */
+static int path_order(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    int x = *a == '/' ? 1 : *a ? (unsigned char)*a + 2 : 0;
+    int y = *b == '/' ? 1 : *b ? (unsigned char)*b + 2 : 0;
+    return x - y;
+}
+
+struct numbered {
+    struct captured entry;
+    size_t i;
+};
+
+static int entry_order(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+    int order = path_order(x->entry.path, y->entry.path);
+    return order ? order : x->i < y->i ? -1 : 1;
+}
+
+static void entry_fini(struct captured *e)
+{
+    free(e->path);
+    free(e->bytes);
+}
+
+/* next lies below at, which is no folder. */
+static bool is_below(const struct captured *at, const struct captured *next)
+{
+    size_t n = strlen(at->path);
+    return at->kind != 'd' && strncmp(at->path, next->path, n) == 0 && next->path[n] == '/';
+}
+
+void capture_sort(struct capture *c)
+{
+    auto_free struct numbered *all = calloc(c->n + 1, sizeof(*all));
+    size_t n = 0;
+    if (!all || c->failed) {
+        c->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < c->n; i++)
+        all[i] = (struct numbered){.entry = c->entries[i], .i = i};
+    qsort(all, c->n, sizeof(*all), entry_order);
+    for (size_t i = 0; i < c->n; i++) {
+        struct captured *last = n ? &c->entries[n - 1] : NULL;
+        if (last && strcmp(last->path, all[i].entry.path) == 0) {
+            entry_fini(&all[i].entry);
+        } else if (last && is_below(last, &all[i].entry)) {
+            /* an empty file or a link stood for what is a folder: it is one */
+            last->kind = 'd';
+            last->len = 0;
+            c->entries[n++] = all[i].entry;
+        } else {
+            c->entries[n++] = all[i].entry;
+        }
+    }
+    c->n = n;
+}
+
+void capture_fini(struct capture *c)
+{
+    if (c->machine)
+        c->machine->record = NULL;
+    for (size_t i = 0; i < c->nlooks; i++)
+        free(c->looks[i].path);
+    for (size_t i = 0; i < c->n; i++)
+        entry_fini(&c->entries[i]);
+    free(c->looks);
+    free(c->entries);
+    memset(c, 0, sizeof(*c));
+}

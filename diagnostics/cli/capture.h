@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * capture: a machine as files: what the checks looked at under /proc, /sys and the rest, the
+ * answers of the probes, the environment, all without secrets. Written into a folder (gather) or an
+ * archive (bundle) it can be looked at again with --root DIR.
+ *
+ * capture_start() sets the machine's recorder, checks run, capture_files() reads once more what
+ * they read. One thread; the capture owns its entries.
+ */
+#ifndef HVD_DIAGNOSTICS_CLI_CAPTURE_H
+#define HVD_DIAGNOSTICS_CLI_CAPTURE_H
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "diagnostics/machine.h"
+#include "diagnostics/report/redact.h"
+#include "diagnostics/setting.h"
+
+#define CAPTURE_MAX   (128u << 20) /* bytes in all */
+#define CAPTURE_NAMES 16384        /* of one folder */
+
+struct captured {
+    char *path; /* "root/proc/meminfo", "answers/nvml" */
+    char kind;  /* 'f', 'd', 'l' */
+    char *bytes;
+    size_t len;
+};
+
+struct look {
+    char kind;
+    char *path;
+};
+
+struct capture {
+    struct machine *machine;
+    const struct redact *redact;
+    struct look *looks;
+    size_t nlooks, looks_cap;
+    struct captured
+        *entries; /* after capture_files(): sorted by path, folders before their files */
+    size_t n, cap;
+    size_t bytes;
+    bool failed; /* no memory */
+};
+
+/* Both are borrowed until capture_fini(). */
+void capture_start(struct capture *c, struct machine *m, const struct redact *redact);
+
+/* Ends recording. -EFBIG: more than CAPTURE_MAX. */
+int capture_files(struct capture *c, const struct setting *s, struct err *err);
+
+/* One more file, its text without secrets; before capture_files() or after capture_sort(). */
+void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len);
+
+/* By path, each path once: the first that was put. */
+void capture_sort(struct capture *c);
+void capture_fini(struct capture *c);
+
+#endif
