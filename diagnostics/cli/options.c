@@ -87,6 +87,8 @@ static const struct cli_command commands[] = {
     {"diff", CLI_DIFF, cli_diff, "A.json B.json", "what differs between two reports (--json)"},
     {"bundle", CLI_BUNDLE, cli_bundle, NULL, "a tar for whoever helps, secrets taken out"},
     {"gather", CLI_GATHER, cli_gather, "DIR", "record this machine for --root DIR"},
+    {"serve", CLI_SERVE, cli_serve, "[ADDR:]PORT",
+     "HTTP: /metrics (Prometheus), /readyz, /healthz"},
 };
 
 const struct cli_command *cli_command_at(size_t i)
