@@ -256,6 +256,8 @@ static int verdict(struct coordinator *c)
     char text[1024];
     if (c->reason[0]) {
         coordinator_say(c, 0, "%s", c->reason);
+        if (!c->interrupts)
+            coordinator_say_cause(c);
         return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
     }
     if (r->first < 0)
@@ -274,6 +276,7 @@ static int verdict(struct coordinator *c)
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
             coordinator_say(c, 0, "  %s", line);
     }
+    coordinator_say_cause(c);
     coordinator_say_host(c, r->first);
     return roster_exit_code(r);
 }
@@ -299,6 +302,8 @@ int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
         return 1;
     }
     reap_adopt();
+    if (job->doctor != DOCTOR_OFF)
+        explain_init(&c->explain, hosts_ranks(&job->hosts), job->output_dir);
     rc = printer_init(&c->printer, &c->loop, hosts_ranks(&job->hosts), !job->no_prefix,
                       job->output_dir, on_drained, c, err);
     if (rc == 0)
@@ -319,6 +324,7 @@ int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
         flush(c);
     }
     coordinator_close(c);
+    explain_fini(&c->explain);
     printer_fini(&c->printer);
     loop_fini(&c->loop);
     return code;

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "agent/explain.h"
 #include "agent/job.h"
 #include "agent/launch.h"
 #include "agent/printer.h"
@@ -37,6 +38,7 @@ struct coordinator {
     struct launched *agents; /* [roster.nagents] */
     int ended;               /* agents that ended, with their pipes */
     struct printer printer;
+    struct explain explain;
     struct loop_fd signals;
     struct loop_timer tick, news;
     uint64_t started, stop_at, kill_at, abandon_at; /* clocks; 0: not set */
@@ -67,6 +69,9 @@ void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
 
 /* Says what is new of what the agents' doctors found. */
 void coordinator_say_findings(struct coordinator *c);
+
+/* What made the job fail, as far as the ranks' output tells. */
+void coordinator_say_cause(struct coordinator *c);
 
 /* What stands on the host of a rank that failed. */
 void coordinator_say_host(struct coordinator *c, int rank);

@@ -33,6 +33,7 @@ static void take_frames(struct coordinator *c, struct launched *l)
     while (!l->bad_frames &&
            (n = frame_get(l->frames.data + pos, l->frames.len - pos, &frame)) > 0) {
         printer_put(&c->printer, &frame);
+        explain_feed(&c->explain, &frame);
         pos += (size_t)n;
     }
     if (n < 0) {

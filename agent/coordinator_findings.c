@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_findings: what the agents' doctors found, for the user. See coordinator.h.
+ * coordinator_findings: what the agents' doctors found, and what the output of the ranks tells of a
+ * failure, for the user. See coordinator.h.
  *
  * A failure is said when it comes, a warning with -v; when a rank has failed, all that stands on
  * its host is said beside it.
@@ -31,6 +32,17 @@ void coordinator_say_findings(struct coordinator *c)
             f->told = true;
         }
     }
+}
+
+void coordinator_say_cause(struct coordinator *c)
+{
+    struct explanation why;
+    if (!explain_failure(&c->explain, &why))
+        return;
+    coordinator_say(c, 0, "likely cause: %s", why.cause);
+    coordinator_say(c, 0, "  %s: %s", why.where, why.line);
+    if (why.fix[0])
+        coordinator_say(c, 0, "  fix: %s", why.fix);
 }
 
 /* What happened while the job ran explains more than what was so before. */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * explain: see explain.h.
+ */
+#include "agent/explain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/preflight.h"
+#include "core/base/log.h"
+
+static const char *const stream_names[FRAME_STREAMS] = {"stdout", "stderr"};
+
+void explain_init(struct explain *e, int nranks, const char *dir)
+{
+    struct err err;
+    *e = (struct explain){.nranks = nranks, .dir = dir};
+    e->sources = calloc((size_t)nranks, sizeof(*e->sources));
+    if (!e->sources || match_create(NULL, &e->match, &err) < 0)
+        log_warn("output is not looked at for causes: %s", e->sources ? err_text(&err) : "memory");
+}
+
+void explain_fini(struct explain *e)
+{
+    match_destroy(e->match);
+    free(e->sources);
+    *e = (struct explain){0};
+}
+
+void explain_feed(struct explain *e, const struct frame *frame)
+{
+    if (!e->match || frame->rank >= (uint32_t)e->nranks)
+        return;
+    struct match_source **s = &e->sources[frame->rank][frame->stream];
+    if (!*s) {
+        char name[600];
+        if (e->dir)
+            snprintf(name, sizeof(name), "%s/rank.%u/%s", e->dir, frame->rank,
+                     stream_names[frame->stream]);
+        else
+            snprintf(name, sizeof(name), "rank %u %s", frame->rank, stream_names[frame->stream]);
+        *s = match_open_source(e->match, name, (int)frame->rank);
+    }
+    if (*s)
+        match_feed(*s, frame->data, frame->len);
+}
+
+static void fill(const struct match_finding *f, struct explanation *ret)
+{
+    snprintf(ret->cause, sizeof(ret->cause), "%s (%s)", f->say, f->pattern->id);
+    snprintf(ret->where, sizeof(ret->where), "%.280s, line %llu", f->source,
+             (unsigned long long)f->line);
+    snprintf(ret->line, sizeof(ret->line), "%s", f->text);
+    snprintf(ret->fix, sizeof(ret->fix), "%s", finding_fix(f->pattern->fix));
+}
+
+bool explain_failure(struct explain *e, struct explanation *ret)
+{
+    struct match_result *r = NULL;
+    bool found = false;
+    if (!e->match)
+        return false;
+    match_set_failed(e->match);
+    for (int i = 0; i < e->nranks; i++)
+        for (int s = 0; s < FRAME_STREAMS; s++)
+            if (e->sources[i][s])
+                match_close_source(e->sources[i][s]);
+    if (match_finish(e->match, &r, NULL) == 0 && r->verdict == MATCH_FOUND && r->n > 0) {
+        fill(&r->findings[0], ret);
+        found = true;
+    }
+    match_result_destroy(r);
+    return found;
+}
