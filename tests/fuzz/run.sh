@@ -9,7 +9,7 @@ seeds=tests/fuzz/corpus/$noun work=$build/corpus/$noun log=$build/log/$noun.log
 mkdir -p "$work" "$build/log" "$build/crash"
 dirs=("$work")
 [ -d "$seeds" ] && dirs+=("$seeds")
-if "$build/tests/fuzz/fuzz_$noun" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+if "$build/tests/fuzz/fuzz_$noun" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
     -max_len=65536 -artifact_prefix="$build/crash/$noun-" -print_final_stats=1 "${dirs[@]}" \
     >"$log" 2>&1; then
     echo "fuzz $noun: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs, no finding"

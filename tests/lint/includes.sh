@@ -20,21 +20,21 @@ declare -A allowed=(
     [operator]='core/base core/json core/member'
     [diagnostics]='core/base core/json'
     [diagnostics/checks]='core/base diagnostics'
-    [diagnostics/probes]='core/base diagnostics'
+    [diagnostics/probes]='core/base core/json core/member diagnostics'
     [diagnostics/report]='core/base core/json diagnostics'
-    [diagnostics/cli]='core/base core/json diagnostics diagnostics/report'
+    [diagnostics/cli]='core/base core/json core/member diagnostics diagnostics/report'
     [diagnostics/prober]='core/base'
     [examples]=''
 )
 # who may see a foreign library's header; everybody else may not
 declare -A foreign=(
     [jansson.h]='core/json core/member agent operator diagnostics diagnostics/report diagnostics/cli'
-    [curl/]='core/member agent operator diagnostics/probes'
+    [curl/]='core/member agent operator'
     [microhttpd.h]='core/member agent operator diagnostics/cli'
     [gnutls/]='core/member agent operator'
     [yaml.h]='agent operator'
     [hwloc]='agent diagnostics'
-    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator'
+    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator diagnostics/probes'
     [pmix.h]='core/boot'
 )
 bad=0

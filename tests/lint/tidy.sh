@@ -8,6 +8,8 @@ build=$1
 shift
 cd "$(dirname "$0")/../.." || exit 1
 out=$build/tidy
+# How many states the analyzer follows in a function: a third of its default costs a third of the time.
+nodes='--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=75000'
 mkdir -p "$out"
 sources=()
 mapfile -t sources < <(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' 'examples/*.c')
@@ -19,7 +21,7 @@ one() {
     [ -f "$file" ] || return 0
     mark=$out/${file//\//_}
     sum=$({
-        echo "$* $extra"
+        echo "$* $extra $nodes"
         clang-tidy --version
         cat .clang-tidy
         # shellcheck disable=SC2086
@@ -28,7 +30,7 @@ one() {
     } | sha256sum)
     [ -f "$mark" ] && [ "$(cat "$mark")" = "$sum" ] && return 0
     # shellcheck disable=SC2086
-    if clang-tidy --quiet "$file" -- -std=gnu11 "$@" $extra >"$mark.log" 2>&1; then
+    if clang-tidy --quiet $nodes "$file" -- -std=gnu11 "$@" $extra >"$mark.log" 2>&1; then
         echo "$sum" >"$mark"
         rm -f "$mark.log"
     else
@@ -47,5 +49,5 @@ run() {
     one "$@"
 }
 export -f one run
-export out
+export out nodes
 printf '%s\0' "${sources[@]}" | xargs -0 -P "${JOBS:-2}" -I{} bash -c 'run "$@"' run {} "$@"
