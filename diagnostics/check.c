@@ -44,14 +44,36 @@ const char *fix_place_name(enum fix_place place)
     return place_names[place];
 }
 
-/* Foreign text may hold anything: one line, no control characters. */
+/* Bytes of the UTF-8 character at s; 0: none, or one that terminals obey (C1). */
+static size_t character(const unsigned char *s)
+{
+    static const unsigned least[] = {0, 0, 0xa0, 0x800, 0x10000};
+    size_t n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
+    unsigned code = n < 2 ? *s : *s & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+void check_clean(char *text)
+{
+    for (unsigned char *s = (unsigned char *)text; *s;) {
+        size_t n = character(s);
+        if (n == 0)
+            *s = '?';
+        else if (*s < ' ' || *s == 0x7f)
+            *s = ' ';
+        s += n ? n : 1;
+    }
+}
+
 static void format(char *dst, size_t size, const char *fmt, va_list ap)
 {
     vsnprintf(dst, size, fmt, ap);
-    for (char *s = dst; *s; s++) {
-        if ((unsigned char)*s < ' ' || *s == 0x7f)
-            *s = ' ';
-    }
+    check_clean(dst);
 }
 
 static void set(struct result *r, enum check_status status, const char *fmt, va_list ap)

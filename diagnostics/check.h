@@ -135,6 +135,10 @@ void result_action(struct result *r, enum check_action action);
  * is a warning that says so, "not asked" and "failed" a skip. */
 bool result_needs(struct result *r, const struct answer *a, const char *what);
 
+/* Foreign text may hold anything: in place, one line of UTF-8 without control characters. What the
+ * result_ functions take goes through it. */
+void check_clean(char *text);
+
 /* "64 MiB", "1.5 GiB": three digits, for summaries. Returns dst. */
 char *check_bytes(char *dst, size_t size, uint64_t bytes);
 

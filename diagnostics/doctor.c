@@ -130,6 +130,7 @@ static void silence(struct result *r, const struct choice *choice)
             continue;
         r->silenced = true;
         snprintf(r->silence_reason, sizeof(r->silence_reason), "%s", choice->silences[i].reason);
+        check_clean(r->silence_reason);
     }
 }
 

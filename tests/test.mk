@@ -6,8 +6,10 @@
 #                      CI; 10 for each else
 # HVD_TEST_STRICT=1    a skip that tests/SKIPS does not name is a failure
 # HVD_TEST_TIMEOUT=s   for a test that does not ask for more (120)
+# UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
 
 HVD_FUZZ_SECONDS ?=
+export HVD_UPDATE := $(UPDATE)
 JOBS             ?= $(shell nproc 2>/dev/null || echo 2)
 RUN              := PY=$(PY) tests/run.sh $(BUILD)
 SUB              := $(MAKE) --no-print-directory

@@ -87,7 +87,7 @@ char *verdict_line(const struct report *report, char *dst, size_t size)
         add(&l, "OK: %d check%s passed", looked, plural(looked));
         break;
     case VERDICT_UNKNOWN:
-        add(&l, "UNKNOWN: nothing could be determined");
+        add(&l, "UNKNOWN: nothing could be determined (--verbose says why)");
         break;
     case VERDICT_WARN:
         add(&l, "WARN: %d warning%s", warn, plural(warn));
