@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,9 @@
 #include "diagnostics/probe.h"
 
 #define NAMES_MAX 64
+#define LOOKUPS   16 /* at once */
 #define AGAIN_MS  200
+#define TRY_MS    5000
 
 static bool ip_text(const struct addrinfo *a, char dst[INET6_ADDRSTRLEN])
 {
@@ -183,67 +186,117 @@ static void find_names(const struct machine *m, struct names *names)
     add_tf_config(names, machine_env(m, "TF_CONFIG"));
 }
 
-/* Asks for all that are not known, at once, and waits for them until the deadline. What is on its
- * way then is left to the end of this process. */
-static int ask_all(struct gaicb *asked, int n, uint64_t deadline)
+/* What the look-ups found out; threads write it, lock held. */
+struct lookups {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    const struct names *names;
+    int threads, running;
+    uint64_t deadline;
+    struct {
+        bool asked;
+        int rc, error; /* of getaddrinfo; the errno behind EAI_SYSTEM */
+        char ip[INET6_ADDRSTRLEN];
+    } found[NAMES_MAX];
+};
+
+struct share {
+    struct lookups *all;
+    int first; /* this thread's names: first, first + threads ... */
+};
+
+/* True when the name has an address. */
+static bool look_up(struct lookups *l, int i)
 {
-    static struct gaicb *list[NAMES_MAX];
-    int waiting = 0, left = 0;
-    for (int i = 0; i < n; i++) {
-        if (!asked[i].ar_result)
-            list[waiting++] = &asked[i];
-    }
-    if (waiting == 0 || getaddrinfo_a(GAI_NOWAIT, list, waiting, NULL) != 0)
-        return waiting;
-    while (!deadline_passed(deadline)) {
-        uint64_t now = clock_ns(), ns = deadline > now ? deadline - now : 0;
-        struct timespec rest = {(time_t)(ns / CLOCK_S), (long)(ns % CLOCK_S)};
-        gai_suspend((const struct gaicb *const *)list, waiting, &rest);
-        left = 0;
-        for (int i = 0; i < waiting; i++)
-            left += gai_error(list[i]) == EAI_INPROGRESS;
-        if (left == 0)
-            break;
-    }
-    for (int i = 0; i < waiting; i++)
-        left += gai_error(list[i]) != 0 && gai_error(list[i]) != EAI_INPROGRESS;
-    return left;
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    char ip[INET6_ADDRSTRLEN] = "";
+    int rc = getaddrinfo(l->names->name[i], NULL, &hints, &all), error = errno;
+    for (const struct addrinfo *a = rc ? NULL : all; a && !*ip; a = a->ai_next)
+        ip_text(a, ip);
+    if (all)
+        freeaddrinfo(all);
+    pthread_mutex_lock(&l->lock);
+    l->found[i].asked = true;
+    l->found[i].rc = rc;
+    l->found[i].error = error;
+    memcpy(l->found[i].ip, ip, sizeof(ip));
+    pthread_mutex_unlock(&l->lock);
+    return rc == 0;
 }
 
-static void put_names(struct buf *out, const struct names *names, struct gaicb *asked)
+/* A thread that returns needs no libgcc_s, which small images lack; getaddrinfo_a(3) does. */
+static void *look_up_share(void *arg)
 {
-    for (int i = 0; i < names->n; i++) {
-        char ip[INET6_ADDRSTRLEN];
-        int rc = gai_error(&asked[i]);
-        answer_put_at(out, "name", i, "name", "%s", names->name[i]);
-        answer_put_at(out, "name", i, "source", "%s", names->source[i]);
-        if (rc == EAI_INPROGRESS)
+    const struct timespec pause = {0, AGAIN_MS * (long)CLOCK_MS};
+    struct share *share = arg;
+    struct lookups *l = share->all;
+    bool known[NAMES_MAX] = {false};
+    for (int left = 1; left && !deadline_passed(l->deadline);) {
+        left = 0;
+        for (int i = share->first; i < l->names->n; i += l->threads) {
+            known[i] = known[i] || look_up(l, i);
+            left += !known[i];
+        }
+        if (left)
+            nanosleep(&pause, NULL);
+    }
+    pthread_mutex_lock(&l->lock);
+    l->running--;
+    pthread_cond_signal(&l->ended);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* All at once, until all are known or the deadline has passed. What is on its way then is left to
+ * the end of this process. */
+static void look_up_all(struct lookups *l)
+{
+    static struct share shares[LOOKUPS];
+    const struct timespec until = {(time_t)(l->deadline / CLOCK_S), (long)(l->deadline % CLOCK_S)};
+    l->threads = l->names->n < LOOKUPS ? l->names->n : LOOKUPS;
+    l->running = l->threads;
+    for (int i = 0; i < l->threads; i++) {
+        pthread_t thread;
+        shares[i] = (struct share){.all = l, .first = i};
+        if (pthread_create(&thread, NULL, look_up_share, &shares[i]) == 0)
+            pthread_detach(thread);
+        else
+            look_up_share(&shares[i]); /* no more threads allowed: here, one after the other */
+    }
+    pthread_mutex_lock(&l->lock);
+    while (l->running > 0 &&
+           pthread_cond_clockwait(&l->ended, &l->lock, CLOCK_MONOTONIC, &until) == 0)
+        ;
+}
+
+static void put_names(struct buf *out, const struct lookups *l)
+{
+    for (int i = 0; i < l->names->n; i++) {
+        answer_put_at(out, "name", i, "name", "%s", l->names->name[i]);
+        answer_put_at(out, "name", i, "source", "%s", l->names->source[i]);
+        errno = l->found[i].error;
+        if (!l->found[i].asked)
             answer_put_at(out, "name", i, "error", "the name server does not answer");
-        else if (rc || !asked[i].ar_result)
-            answer_put_at(out, "name", i, "error", "%s", why_not(rc ? rc : EAI_AGAIN));
-        else if (ip_text(asked[i].ar_result, ip))
-            answer_put_at(out, "name", i, "ip", "%s", ip);
+        else if (l->found[i].rc)
+            answer_put_at(out, "name", i, "error", "%s", why_not(l->found[i].rc));
+        else
+            answer_put_at(out, "name", i, "ip", "%s", l->found[i].ip);
     }
 }
 
 static int run_workers(struct buf *out, const struct machine *m, const struct setting *s)
 {
-    static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     static struct names names;
-    static struct gaicb asked[NAMES_MAX];
-    const struct timespec pause = {0, AGAIN_MS * (long)CLOCK_MS};
-    uint64_t start = clock_ns(),
-             ms = (uint64_t)s->timeout_ms / 2 < 5000 ? (uint64_t)s->timeout_ms / 2 : 5000;
+    static struct lookups lookups = {
+        .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .names = &names};
+    uint64_t start = clock_ns(), half = (uint64_t)s->timeout_ms / 2;
     find_names(m, &names);
-    for (int i = 0; i < names.n; i++) {
-        asked[i].ar_name = names.name[i];
-        asked[i].ar_request = &hints;
-    }
-    uint64_t deadline = deadline_in_ms(ms);
-    while (ask_all(asked, names.n, deadline) > 0 && !deadline_passed(deadline))
-        nanosleep(&pause, NULL);
+    lookups.deadline = deadline_in_ms(half < TRY_MS ? half : TRY_MS);
+    look_up_all(&lookups);
     answer_put(out, "tried_ms", "%d", ms_since(start));
-    put_names(out, &names, asked);
+    put_names(out, &lookups);
+    pthread_mutex_unlock(&lookups.lock);
     return 0;
 }
 
