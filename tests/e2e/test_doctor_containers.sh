@@ -1,0 +1,148 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 120
+#
+# hvd-doctor in real containers: for each thing that is wrong with one it names exactly that. The
+# programs and their libraries are the whole image, so nothing is downloaded. What a container without
+# a fault warns about (the machine's own faults) is subtracted.
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/container.sh
+. "$(dirname "$0")/container.sh"
+PY=${PY:-/usr/bin/python3}
+
+IMAGE=$TMP/image
+mkdir -p "$IMAGE"/{proc,sys,dev,tmp,etc,bin,run}
+chmod 1777 "$IMAGE/tmp"
+echo 'root:x:0:0:root:/:/bin/false' >"$IMAGE/etc/passwd"
+for program in hvd-doctor hvd-probe; do
+    cp "$BUILD/$program" "$IMAGE/bin/"
+    ldd "$BUILD/$program" | grep -o '/[^ ]*' | while read -r library; do
+        mkdir -p "$IMAGE/$(dirname "$library")"
+        cp -nL "$library" "$IMAGE/$library"
+    done
+done
+
+# doctor NAME PODMAN-OPTION... -- DOCTOR-OPTION...: the report goes to $TMP/NAME.json
+doctor() {
+    local name=$1 options=()
+    shift
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    timeout 60 podman run --rm --name "$container" --cgroup-parent="/$HVD_CONTAINER_GROUP" \
+        "${options[@]}" --rootfs "$IMAGE" /bin/hvd-doctor check --json "$@" \
+        >"$TMP/$name.json" 2>"$TMP/$name.err"
+    local rc=$?
+    cat "$TMP/$name.err"
+    [ $rc -le 1 ] && [ ! -s "$TMP/$name.err" ]
+}
+
+cat >"$TMP/compare.py" <<'EOT'
+import json, sys
+
+def found(name):
+    report = json.load(open(name))
+    return report, {c["status"] + ":" + c["id"] for c in report["checks"] if c["status"] in ("warn", "fail", "error")}
+
+base, new, want = sys.argv[1], sys.argv[2], set(sys.argv[3:])
+before, now = found(base)[1], found(new)[1]
+report = found(new)[0]
+for check in report["checks"]:
+    if check["status"] == "error" or "crashed" in check["summary"]:
+        sys.exit("%(id)s: %(status)s: %(summary)s" % check)
+extra = now - before - want
+missing = want - now
+gone = {f for f in before - now if f.split(":")[1] not in {w.split(":")[1] for w in want}}
+for check in report["checks"]:
+    if check["status"] + ":" + check["id"] in extra:
+        print("not wanted: %(status)s %(id)s: %(summary)s" % check)
+for f in sorted(missing):
+    check = [c for c in report["checks"] if c["id"] == f.split(":")[1]]
+    print("missing: " + f + (": it is %(status)s: %(summary)s" % check[0] if check else ": no such check ran"))
+for f in sorted(gone):
+    print("no longer: " + f)
+sys.exit(1 if extra or missing or gone else 0)
+EOT
+
+# found BASE NAME STATUS:ID...: NAME warns and fails where BASE does, and where it is listed, nowhere else
+# shellcheck disable=SC2317  # called by check
+found() {
+    "$PY" "$TMP/compare.py" "$TMP/$1.json" "$TMP/$2.json" "${@:3}"
+}
+
+# says NAME ID WORDS: the summary of that check
+# shellcheck disable=SC2317
+says() {
+    "$PY" - "$TMP/$1.json" "$2" "$3" <<'EOT'
+import json, sys
+summary = [c["summary"] for c in json.load(open(sys.argv[1]))["checks"] if c["id"] == sys.argv[2]]
+print(sys.argv[2], summary)
+sys.exit(0 if summary and sys.argv[3] in summary[0] else 1)
+EOT
+}
+
+# one NAME BASE "STATUS:ID ..." PODMAN-OPTION... -- DOCTOR-OPTION...
+one() {
+    local name=$1 base=$2 wanted=$3
+    shift 3
+    check "$name runs" doctor "$name" "$@"
+    # shellcheck disable=SC2086  # words
+    check "$name finds: ${wanted:-nothing}" found "$base" "$name" $wanted
+}
+
+# A container that podman cannot start here: then none of the others either.
+roomy=(--network=host --shm-size=2g)
+job=(--ranks 2 --local-ranks 2 --profile cpu)
+if ! doctor first "${roomy[@]}" -- "${job[@]}" >"$TMP/out"; then
+    cat "$TMP/out"
+    if grep -qi 'runc\|oci\|cgroup\|permission denied' "$TMP/first.err"; then
+        skip_all podman 'containers cannot be started here'
+    fi
+    failed=1
+fi
+# shellcheck disable=SC2317
+no_failure() {
+    "$PY" -c 'import json, sys
+bad = [c for c in json.load(open(sys.argv[1]))["checks"] if c["status"] in ("fail", "error")]
+for c in bad: print("%(status)s %(id)s: %(summary)s" % c)
+sys.exit(1 if bad else 0)' "$TMP/first.json"
+}
+check 'a roomy container has no failure' no_failure
+
+one shm-64m first 'warn:shm-size' --network=host -- "${job[@]}"
+check 'shm-64m says how much' says shm-64m shm-size '62.5 MiB'
+one pids first 'warn:cgroup-pids' "${roomy[@]}" --pids-limit=100 -- "${job[@]}"
+one cpus first 'warn:cgroup-cpu-quota' "${roomy[@]}" --cpus=0.5 -- "${job[@]}"
+check 'cpus says how many' says cpus cgroup-cpu-quota '0.5'
+one memory first 'warn:shm-vs-cgroup' "${roomy[@]}" --memory=1g -- "${job[@]}"
+one memory-64m first 'fail:cgroup-mem-limit warn:shm-vs-cgroup' "${roomy[@]}" --memory=64m -- "${job[@]}"
+one user first '' "${roomy[@]}" --user=1000 -- "${job[@]}"
+one read-only first '' "${roomy[@]}" --read-only -- "${job[@]}"
+one no-capabilities first '' "${roomy[@]}" --cap-drop=all -- "${job[@]}"
+
+# Without a network: enough for the ranks of one machine, not for more.
+one no-network first '' --network=none --shm-size=2g -- "${job[@]}"
+one no-network-2 no-network 'fail:nic-up fail:hostname-resolves' --network=none --shm-size=2g -- \
+    --ranks 4 --local-ranks 2 --profile cpu
+
+# GPUs or not, what NCCL would need is checked when it is asked for. Other limits have to be given too.
+limits=(--ulimit=nofile=20000:20000 --ulimit=nproc=4000:4000)
+gpu=(--ranks 2 --local-ranks 2 --profile gpu)
+check 'gpu runs' doctor gpu "${roomy[@]}" -- "${gpu[@]}"
+one gpu-shm gpu 'fail:shm-size' --network=host -- "${gpu[@]}"
+one gpu-memlock gpu 'warn:memlock-limit' "${roomy[@]}" "${limits[@]}" --ulimit=memlock=65536:65536 -- "${gpu[@]}"
+check 'gpu-memlock says how much' says gpu-memlock memlock-limit 'memlock 64 KiB'
+
+# A pod whose name service and API do not answer.
+mkdir -p "$TMP/account"
+echo not-a-token >"$TMP/account/token"
+echo not-a-certificate >"$TMP/account/ca.crt"
+printf 'search train.svc.cluster.local\nnameserver 127.0.0.1\noptions ndots:5 attempts:1\n' >"$TMP/resolv.conf"
+one pod no-network 'fail:k8s-dns warn:k8s-api-reachable fail:k8s-worker-dns' --network=none --shm-size=2g \
+    --env=KUBERNETES_SERVICE_HOST=127.0.0.1 --env=KUBERNETES_SERVICE_PORT=6443 --env=MASTER_ADDR=w-0.train \
+    --volume="$TMP/account:/var/run/secrets/kubernetes.io/serviceaccount:ro" \
+    --volume="$TMP/resolv.conf:/etc/resolv.conf:ro" -- --ranks 2 --local-ranks 2 --profile cpu,k8s --timeout 4
+exit $failed
