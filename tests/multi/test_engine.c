@@ -14,11 +14,9 @@
 
 #include <hvd.h>
 
+#include "tests/harness/rank.h"
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
-
-#define FAIL(...)                                                                                  \
-    (printf("rank %d: ", hvd_rank()), printf(__VA_ARGS__), puts(""), __LINE__ % 200 + 1)
 
 static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT};
 

@@ -23,10 +23,8 @@
 #include <hvd.h>
 
 #include "core/base/clock.h"
+#include "tests/harness/rank.h"
 #include "tests/harness/world.h"
-
-#define FAIL(...)                                                                                  \
-    (printf("rank %s: ", getenv("HVD_RANK")), printf(__VA_ARGS__), puts(""), __LINE__ % 200 + 1)
 
 /* What parent and ranks tell each other. */
 struct board {

@@ -22,10 +22,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "tests/harness/rank.h"
 #include "tests/harness/world.h"
-
-#define FAIL(...)                                                                                  \
-    (printf("rank %s: ", getenv("HVD_RANK")), printf(__VA_ARGS__), puts(""), __LINE__ % 200 + 1)
 
 static int count_entries(const char *path)
 {

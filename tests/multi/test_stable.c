@@ -16,11 +16,9 @@
 
 #include <hvd.h>
 
+#include "tests/harness/rank.h"
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
-
-#define FAIL(...)                                                                                  \
-    (printf("rank %s: ", getenv("HVD_RANK")), printf(__VA_ARGS__), puts(""), __LINE__ % 200 + 1)
 
 #define TENSORS   6
 #define MAX_COUNT 300000
@@ -34,23 +32,17 @@ struct tensor {
     hvd_handle handle;
 };
 
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
-    return *state >> 33;
-}
-
 /* Mostly small, sometimes large; the same on every rank. */
 static int64_t random_count(uint64_t *seed)
 {
-    uint64_t limit = 1ULL << next_random(seed) % 19;
-    return (int64_t)(next_random(seed) % (limit < MAX_COUNT ? limit : MAX_COUNT));
+    uint64_t limit = 1ULL << rank_random(seed) % 19;
+    return (int64_t)(rank_random(seed) % (limit < MAX_COUNT ? limit : MAX_COUNT));
 }
 
 static void sometimes_late(uint64_t *seed)
 {
-    struct timespec nap = {.tv_nsec = (long)(next_random(seed) % 300) * 1000};
-    if (next_random(seed) % 8 == 0)
+    struct timespec nap = {.tv_nsec = (long)(rank_random(seed) % 300) * 1000};
+    if (rank_random(seed) % 8 == 0)
         nanosleep(&nap, NULL);
 }
 
@@ -72,7 +64,7 @@ static int one_round(struct tensor *tensors, int rank, int size, uint64_t *share
     for (int i = 0; i < TENSORS; i++) {
         struct tensor *t = &tensors[i];
         t->count = random_count(shared);
-        t->dtype = dtypes[next_random(shared) % 3];
+        t->dtype = dtypes[rank_random(shared) % 3];
         t->salt = round * 7 + i;
         values_fill(t->dtype, HVD_SUM, rank, size, t->in, (size_t)t->count, t->salt);
         struct hvd_request r = {.kind = HVD_ALLREDUCE,
