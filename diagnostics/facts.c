@@ -132,7 +132,7 @@ static bool no_gid_index(const struct view *v)
 
 static bool arm64(const struct view *v)
 {
-    return strcmp(answer_str(machine_answer(v->machine, "system"), "machine", ""), "aarch64") == 0;
+    return strcmp(answer_str(machine_answer(v->machine, "elf"), "machine", ""), "aarch64") == 0;
 }
 
 /* Known only when workers have been compared. */

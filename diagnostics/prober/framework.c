@@ -4,6 +4,7 @@
  * files: nothing is started, importing torch takes seconds.
  */
 #include <errno.h>
+#include <glob.h>
 #include <gnu/libc-version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,26 +46,41 @@ static char *site_file(const char *site, const char *name)
     return fd_read_file(path, TEXT_MAX, &text, &len) < 0 ? NULL : text;
 }
 
-/* torch/version.py: __version__, cuda; horovod/__init__.py: __version__. */
-static void put_package(const char *site, const char *list, const char *folder, const char *file,
-                        int *n)
+/* The version in the name of a package's metadata: tensorflow-1.15.0.dist-info. */
+static bool metadata(const char *site, const char *package, char *dst, size_t size)
+{
+    char pattern[PATH_MAX];
+    glob_t found;
+    bool ok = false;
+    snprintf(pattern, sizeof(pattern), "%s/%s-[0-9]*.dist-info", site, package);
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        const char *name = strrchr(found.gl_pathv[0], '/') + 1 + strlen(package) + 1;
+        const char *end = strstr(name, ".dist-info");
+        snprintf(dst, size, "%.*s", end ? (int)(end - name) : 0, name);
+        ok = end != NULL;
+    }
+    globfree(&found);
+    return ok;
+}
+
+/* torch/version.py: __version__, cuda; horovod/__init__.py: __version__; else the metadata. */
+static void put_package(const char *site, const char *list, const char *file, int *n)
 {
     char value[64], path[PATH_MAX];
     struct stat st;
-    snprintf(path, sizeof(path), "%s/%s", site, folder);
+    snprintf(path, sizeof(path), "%s/%s", site, list);
     if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
         return;
     out_at(list, *n, "path", "%s", path);
-    auto_free char *text = site_file(site, file);
-    if (text && assigned(text, "__version__", value, sizeof(value)))
+    auto_free char *text = file ? site_file(site, file) : NULL;
+    if ((text && assigned(text, "__version__", value, sizeof(value))) ||
+        metadata(site, list, value, sizeof(value)))
         out_at(list, *n, "version", "%s", value);
     if (text && assigned(text, "cuda", value, sizeof(value)))
         out_at(list, *n, "cuda", "%s", value);
     (*n)++;
 }
 
-/* Which C backends Horovod was built with stands in its own metadata of no version: the names of
- * its libraries do. */
 static void put_packages(void)
 {
     struct sites sites;
@@ -72,11 +88,10 @@ static void put_packages(void)
     sites_find(&sites);
     for (int i = 0; i < sites.n; i++) {
         out_at("site", i, "path", "%s", sites.dir[i]);
-        put_package(sites.dir[i], "torch", "torch", "torch/version.py", &torch);
-        put_package(sites.dir[i], "horovod", "horovod", "horovod/__init__.py", &horovod);
-        put_package(sites.dir[i], "hvd", "hvd", "hvd/__init__.py", &hvd);
-        put_package(sites.dir[i], "tensorflow", "tensorflow",
-                    "tensorflow/tools/pip_package/setup.py", &tensorflow);
+        put_package(sites.dir[i], "torch", "torch/version.py", &torch);
+        put_package(sites.dir[i], "horovod", "horovod/__init__.py", &horovod);
+        put_package(sites.dir[i], "hvd", "hvd/__init__.py", &hvd);
+        put_package(sites.dir[i], "tensorflow", NULL, &tensorflow);
     }
     sites_fini(&sites);
 }

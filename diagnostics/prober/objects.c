@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "diagnostics/prober/copies.h"
@@ -107,7 +108,10 @@ int probe_elf(const char *path)
     struct sites sites;
     char name[PATH_MAX];
     int n = 0;
+    struct utsname name_of;
     out_put("glibc", "%s", gnu_get_libc_version());
+    if (uname(&name_of) == 0)
+        out_put("machine", "%s", name_of.machine);
     ld_init(&ld, NULL);
     if (path) {
         put_object(&ld, "named", path, 0);

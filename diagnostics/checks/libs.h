@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libs: reads the lists of copies that hvd-probe writes ("lib.0.path", "lib.0.version" ...), for
+ * the checks of NCCL, MPI, hwloc, CUDA. Strings are the answer's.
+ */
+#ifndef HVD_DIAGNOSTICS_CHECKS_LIBS_H
+#define HVD_DIAGNOSTICS_CHECKS_LIBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "diagnostics/answer.h"
+
+/* What the copy said itself, else what its file says; NULL: unknown. */
+const char *libs_version(const struct answer *a, int i);
+
+/* Where the loader or its configuration finds the copy (not a Python package or another folder). */
+bool libs_reachable(const struct answer *a, int i);
+
+/* The leading number of a version, 0 without one. */
+int libs_major(const char *version);
+
+/* "2.27.7 in /usr/lib/libnccl.so.2, 2.21.5 in /opt/...": every copy, cut to size. Returns dst. */
+const char *libs_list(const struct answer *a, char *dst, size_t size);
+
+/* How many different versions there are; majors: only their leading numbers count. */
+int libs_distinct(const struct answer *a, bool majors, bool only_reachable);
+
+/* The loader's answer is that there is no such file, not that the file is broken. */
+bool libs_absent(const struct answer *a);
+
+#endif
