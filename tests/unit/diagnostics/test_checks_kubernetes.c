@@ -207,7 +207,83 @@ static void test_gpus(void **state)
     checkup_expect("k8s-gpu-alloc", CHECK_FAIL, "NVIDIA_VISIBLE_DEVICES is void");
 }
 
-/* ---- the probe against a server ---- */
+/* ---- the probes that look names up ---- */
+
+static void run_probe(const char *name, int timeout_ms, struct machine *ret)
+{
+    const struct probe *p = probe_find(name);
+    struct setting s = {.level = 1, .timeout_ms = timeout_ms};
+    struct err err = {0};
+    assert_non_null(p);
+    assert_int_equal(machine_open_captured(ret, checkup.dir, &err), 0);
+    assert_int_equal(probe_run(ret, &p, 1, &s, &err), 0);
+}
+
+static const char *source_of(const struct answer *a, const char *name)
+{
+    for (int i = 0; i < answer_count(a, "name"); i++) {
+        if (strcmp(answer_str_at(a, "name", i, "name", ""), name) == 0)
+            return answer_str_at(a, "name", i, "source", "");
+    }
+    return "nobody";
+}
+
+/* Names from everywhere, each once; addresses are none. Whether they resolve is the network's. */
+static void test_worker_names(void **state)
+{
+    struct machine m;
+    pod();
+    checkup_env("HVD_RENDEZVOUS", "rank-0.invalid:4000");
+    checkup_env("MASTER_ADDR", "localhost");
+    checkup_env("OMPI_MCA_orte_default_hostfile", "/etc/hosts.mpi");
+    checkup_env("TF_CONFIG",
+                "{\"cluster\": {\"worker\": [\"tf-0.invalid:2222\", 7, \"10.0.0.3:2222\"],"
+                " \"chief\": {}}, \"task\": 3}");
+    checkup_file("etc/hosts.mpi", "# comment\nw-0.invalid slots=8\n  w-1.invalid:8\r\n\n[::1]\n"
+                                  "10.0.0.2 slots=8\nw-0.invalid slots=8\nlocalhost");
+    run_probe("workers", 800, &m);
+    const struct answer *a = machine_answer(&m, "workers");
+    assert_int_equal(a->state, ANSWER_OK);
+    assert_int_equal(answer_count(a, "name"), 5);
+    assert_string_equal(source_of(a, "rank-0.invalid"), "HVD_RENDEZVOUS");
+    assert_string_equal(source_of(a, "localhost"), "MASTER_ADDR");
+    assert_string_equal(source_of(a, "w-0.invalid"), "hostfile");
+    assert_string_equal(source_of(a, "w-1.invalid"), "hostfile");
+    assert_string_equal(source_of(a, "tf-0.invalid"), "TF_CONFIG");
+    bool unknown = false;
+    for (int i = 0; i < 5; i++) {
+        bool local = strcmp(answer_str_at(a, "name", i, "name", ""), "localhost") == 0;
+        bool known = answer_str_at(a, "name", i, "ip", NULL) != NULL;
+        assert_true(known || (!local && answer_str_at(a, "name", i, "error", NULL)));
+        unknown |= !known;
+    }
+    /* They are asked again until the time is over. (A network may answer for every name.) */
+    assert_true(!unknown || answer_int(a, "tried_ms", 0) >= 400);
+    machine_close(&m);
+}
+
+static void test_no_names(void **state)
+{
+    struct machine m;
+    checkup_new();
+    checkup_env("TF_CONFIG", "{");
+    checkup_env("MASTER_ADDR", "[fd00::1]:29500");
+    checkup_file("etc/mpi/hostfile", "\0\0");
+    run_probe("workers", 800, &m);
+    assert_int_equal(machine_answer(&m, "workers")->state, ANSWER_OK);
+    assert_int_equal(answer_count(machine_answer(&m, "workers"), "name"), 0);
+    machine_close(&m);
+    run_probe("k8s-dns", 800, &m); /* outside a pod nothing is asked */
+    assert_int_equal(machine_answer(&m, "k8s-dns")->state, ANSWER_OK);
+    assert_false(answer_has(machine_answer(&m, "k8s-dns"), "ms"));
+    machine_close(&m);
+    run_probe("kubernetes", 800, &m);
+    assert_int_equal(machine_answer(&m, "kubernetes")->state, ANSWER_OK);
+    assert_false(answer_has(machine_answer(&m, "kubernetes"), "token"));
+    machine_close(&m);
+}
+
+/* ---- the probe of the API against a server ---- */
 
 /* As long as a real one. */
 static char token[1400];
@@ -283,9 +359,6 @@ static void stop_server(pid_t pid)
 /* The answer as a captured machine would hold it: the checks are run on it then. */
 static void ask_server(int port, const char *ca, const char *bearer, int timeout_ms)
 {
-    const struct probe *p = probe_find("kubernetes");
-    struct setting s = {.level = 1, .timeout_ms = timeout_ms};
-    struct err err = {0};
     struct buf text = {0};
     struct machine m;
     char number[16];
@@ -299,8 +372,7 @@ static void ask_server(int port, const char *ca, const char *bearer, int timeout
         checkup_file(ACCOUNT "ca.crt", ca);
     if (bearer)
         checkup_file(ACCOUNT "token", bearer);
-    assert_int_equal(machine_open_captured(&m, checkup.dir, &err), 0);
-    assert_int_equal(probe_run(&m, &p, 1, &s, &err), 0);
+    run_probe("kubernetes", timeout_ms, &m);
     answer_write(machine_answer(&m, "kubernetes"), &text);
     buf_put_u8(&text, 0);
     assert_null(strstr((char *)text.data, "secret-")); /* the token never leaves */
@@ -362,10 +434,12 @@ static void test_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outside), cmocka_unit_test(test_dns),  cmocka_unit_test(test_ndots),
-        cmocka_unit_test(test_workers), cmocka_unit_test(test_api),  cmocka_unit_test(test_rights),
-        cmocka_unit_test(test_crd),     cmocka_unit_test(test_gpus), cmocka_unit_test(test_server),
-        cmocka_unit_test(test_tables), /* last */
+        cmocka_unit_test(test_outside),      cmocka_unit_test(test_dns),
+        cmocka_unit_test(test_ndots),        cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_api),          cmocka_unit_test(test_rights),
+        cmocka_unit_test(test_crd),          cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_worker_names), cmocka_unit_test(test_no_names),
+        cmocka_unit_test(test_server),       cmocka_unit_test(test_tables), /* last */
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     checkup_remove();
