@@ -144,6 +144,26 @@ static enum verdict judge(const struct report *report, bool strict)
     return n[CHECK_PASS] || n[CHECK_INFO] ? VERDICT_OK : VERDICT_UNKNOWN;
 }
 
+/* Tests that load the machine would slow a job down, and measure the job. */
+static int refuse_beside_ranks(struct machine *m, const struct setting *s, struct err *err)
+{
+    const char *ranks = "ranks", *own = machine_env(m, "HVD_JOB");
+    if (s->level < 2 || !m->live)
+        return 0;
+    int rc = probe_ask(m, &ranks, 1, s, err);
+    const struct answer *a = machine_answer(m, ranks);
+    for (int i = 0; rc == 0 && i < answer_count(a, "rank"); i++) {
+        const char *job = answer_str_at(a, "rank", i, "job", "");
+        if (!own || strcmp(own, job) != 0)
+            rc = err_set(err, EBUSY,
+                         "--level %d is refused while ranks run here: process %s is rank %s%s%s; "
+                         "--level 1 only looks",
+                         s->level, answer_str_at(a, "rank", i, "pid", "?"),
+                         answer_str_at(a, "rank", i, "rank", "?"), *job ? " of job " : "", job);
+    }
+    return rc;
+}
+
 int doctor_run(struct machine *m, const struct setting *s, const struct choice *choice,
                const struct rules *rules, doctor_result_f *cb, void *arg, struct report *report,
                struct err *err)
@@ -153,6 +173,8 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
     memset(report, 0, sizeof(*report));
     report->setting = *s;
     int rc = know_all(choice, err);
+    if (rc == 0)
+        rc = refuse_beside_ranks(m, s, err);
     if (rc == 0)
         rc = choose(report, choice, err);
     if (rc == 0 && m->live)

@@ -27,13 +27,17 @@
 
 static const struct probe_table *const tables[] = {
     /* one line a file of probes/ */
+    &probes_system,
+    &probes_kmsg,
     &probes_sandbox,
     &probes_procs,
     &probes_shm,
+    &probes_storage,
     &probes_network,
     &probes_dns,
     &probes_infiniband,
     &probes_kubernetes,
+    &probes_active,
     &probes_prober,
     NULL,
 };

@@ -37,9 +37,10 @@ struct probe_table {
 };
 
 /* One a file of probes/, and prober.c for those of hvd-probe. */
-extern const struct probe_table probes_sandbox, probes_procs, probes_shm;
+extern const struct probe_table probes_system, probes_kmsg, probes_sandbox, probes_procs,
+    probes_shm, probes_storage;
 extern const struct probe_table probes_network, probes_dns, probes_infiniband, probes_kubernetes,
-    probes_prober;
+    probes_active, probes_prober;
 
 /* NULL when unknown. */
 const struct probe *probe_find(const char *name);

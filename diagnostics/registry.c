@@ -9,20 +9,33 @@
 
 #include "diagnostics/nearest.h"
 
+/* One line a file of checks/, in the order of codes. */
+/* clang-format off */
 static const struct check_table *const tables[] = {
-    /* one line a file of checks/, in the order of codes */
+    &checks_host,
+    &checks_kernel_log,
     &checks_cgroup,
     &checks_limits,
     &checks_sandbox,
     &checks_shm,
+    &checks_memory,
+    &checks_cpu,
+    &checks_hwloc,
+    &checks_nccl,
+    &checks_nccl_settings,
     &checks_nccl_ifname,
+    &checks_mpi,
+    &checks_mpi_parts,
     &checks_interfaces,
     &checks_network,
     &checks_infiniband,
+    &checks_storage,
     &checks_k8s_dns,
     &checks_kubernetes,
+    &checks_active,
     NULL,
 };
+/* clang-format on */
 
 const struct check *registry_at(size_t i)
 {

@@ -29,7 +29,6 @@ struct setting {
         *data_dir; /* where the data set is, for storage checks; NULL: the current directory */
     const char *interfaces; /* HVD_IFACE or NULL */
     const char *prober;     /* path of hvd-probe; NULL: beside this program */
-    bool ranks_running;     /* active tests are refused */
 };
 
 /* From the environment that launchers set (HVD_*, OMPI_*, SLURM_*, KUBERNETES_SERVICE_HOST, NVIDIA

@@ -87,21 +87,34 @@ static void check_io_uring(const struct view *v, struct result *r)
         result_info(r, "io_uring does not work: %s", strerror(error));
 }
 
-/* The first two ranks that differ in a key of the list; how many ranks were seen. */
-static int differ(const struct answer *a, const char *key, int *ret_other)
+/* The first rank before i of the same job whose key is known, -1: none. */
+static int mate(const struct answer *a, const char *key, int i)
+{
+    const char *job = answer_str_at(a, "rank", i, "job", "");
+    for (int k = 0; k < i; k++)
+        if (answer_str_at(a, "rank", k, key, NULL) &&
+            strcmp(answer_str_at(a, "rank", k, "job", ""), job) == 0)
+            return k;
+    return -1;
+}
+
+struct pair {
+    int a, b; /* the first two ranks of one job that differ; -1: none do */
+};
+
+/* How many ranks were compared. */
+static int differ(const struct answer *a, const char *key, struct pair *ret)
 {
     int n = answer_count(a, "rank"), seen = 0;
-    const char *first = NULL;
-    *ret_other = -1;
+    *ret = (struct pair){-1, -1};
     for (int i = 0; i < n; i++) {
         const char *ns = answer_str_at(a, "rank", i, key, NULL);
-        if (!ns)
+        int k = ns ? mate(a, key, i) : -1;
+        if (k < 0)
             continue;
-        seen++;
-        if (!first)
-            first = ns;
-        else if (strcmp(first, ns) != 0 && *ret_other < 0)
-            *ret_other = i;
+        seen += seen ? 1 : 2;
+        if (ret->b < 0 && strcmp(answer_str_at(a, "rank", k, key, ""), ns) != 0)
+            *ret = (struct pair){k, i};
     }
     return seen;
 }
@@ -111,7 +124,7 @@ static bool two_ranks(const struct view *v, struct result *r, const struct answe
     *ret = machine_answer(v->machine, "ranks");
     if (!result_needs(r, *ret, "the ranks that run here"))
         return false;
-    int other;
+    struct pair other;
     if (differ(*ret, "user", &other) >= 2)
         return true;
     result_skip(r, "fewer than two ranks of a job run here that this user may look at: ask again "
@@ -122,43 +135,42 @@ static bool two_ranks(const struct view *v, struct result *r, const struct answe
 static void check_userns(const struct view *v, struct result *r)
 {
     const struct answer *a;
-    int other;
+    struct pair two;
     if (!two_ranks(v, r, &a))
         return;
-    int seen = differ(a, "user", &other);
-    result_observed(r, "%s", other < 0 ? "same" : "different");
+    int seen = differ(a, "user", &two);
+    result_observed(r, "%s", two.b < 0 ? "same" : "different");
     result_expected(r, "same");
-    if (other < 0)
+    if (two.b < 0)
         result_pass(r, "%d ranks in one user namespace", seen);
     else
-        result_warn(
-            r, "ranks %s and %s (processes %s and %s) are in different user namespaces",
-            answer_str_at(a, "rank", 0, "rank", "?"), answer_str_at(a, "rank", other, "rank", "?"),
-            answer_str_at(a, "rank", 0, "pid", "?"), answer_str_at(a, "rank", other, "pid", "?"));
+        result_warn(r, "ranks %s and %s (processes %s and %s) are in different user namespaces",
+                    answer_str_at(a, "rank", two.a, "rank", "?"),
+                    answer_str_at(a, "rank", two.b, "rank", "?"),
+                    answer_str_at(a, "rank", two.a, "pid", "?"),
+                    answer_str_at(a, "rank", two.b, "pid", "?"));
 }
 
 static void check_pid_ipc(const struct view *v, struct result *r)
 {
     const struct answer *a;
-    int pid, ipc;
+    struct pair pid, ipc;
     if (!two_ranks(v, r, &a))
         return;
     int seen = differ(a, "pidns", &pid);
     differ(a, "ipc", &ipc);
-    result_observed(r, "%s pid, %s ipc", pid < 0 ? "same" : "different",
-                    ipc < 0 ? "same" : "different");
+    result_observed(r, "%s pid, %s ipc", pid.b < 0 ? "same" : "different",
+                    ipc.b < 0 ? "same" : "different");
     result_expected(r, "same pid, same ipc");
-    int other = pid >= 0 ? pid : ipc;
-    if (other < 0)
+    struct pair two = pid.b >= 0 ? pid : ipc;
+    const char *what = pid.b < 0 ? "IPC" : ipc.b < 0 ? "PID" : "PID and IPC";
+    if (two.b < 0)
         result_pass(r, "%d ranks share their PID and IPC namespaces", seen);
     else
         result_warn(r, "ranks %s and %s do not share their %s namespace%s",
-                    answer_str_at(a, "rank", 0, "rank", "?"),
-                    answer_str_at(a, "rank", other, "rank", "?"),
-                    pid < 0   ? "IPC"
-                    : ipc < 0 ? "PID"
-                              : "PID and IPC",
-                    pid >= 0 && ipc >= 0 ? "s" : "");
+                    answer_str_at(a, "rank", two.a, "rank", "?"),
+                    answer_str_at(a, "rank", two.b, "rank", "?"), what,
+                    pid.b >= 0 && ipc.b >= 0 ? "s" : "");
 }
 
 static void check_sys(const struct view *v, struct result *r)

@@ -164,17 +164,19 @@ static int run_procs(struct buf *out, const struct machine *m, const struct sett
     return rc;
 }
 
-/* The number of the rank in a process's environment, NULL: it is none. */
-static const char *rank_of(const char *env, size_t len)
+/* The value of the first of these variables (with their =) that an environment has, NULL: none. */
+static const char *value_of(const char *env, size_t len, const char *const *names)
 {
-    static const char *const names[] = {
-        "HVD_RANK=", "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "SLURM_PROCID="};
-    for (const char *p = env; p < env + len; p += strlen(p) + 1)
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-            if (strncmp(p, names[i], strlen(names[i])) == 0)
-                return p + strlen(names[i]);
+    for (; *names; names++)
+        for (const char *p = env; p < env + len; p += strlen(p) + 1)
+            if (strncmp(p, *names, strlen(*names)) == 0)
+                return p + strlen(*names);
     return NULL;
 }
+
+static const char *const rank_names[] = {
+    "HVD_RANK=", "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "SLURM_PROCID=", NULL};
+static const char *const job_names[] = {"HVD_JOB=", "PMIX_NAMESPACE=", "SLURM_JOB_ID=", NULL};
 
 static void put_namespace(struct buf *out, const struct machine *m, int i, const char *pid,
                           const char *key, const char *ns)
@@ -210,11 +212,13 @@ static int run_ranks(struct buf *out, const struct machine *m, const struct sett
             unreadable++;
             continue;
         }
-        const char *rank = rank_of(env, len);
+        const char *rank = value_of(env, len, rank_names);
+        const char *job = value_of(env, len, job_names);
         if (!rank || is_this_program(m, names[i]))
             continue;
         answer_put_at(out, "rank", found, "pid", "%s", names[i]);
         answer_put_at(out, "rank", found, "rank", "%.16s", rank);
+        answer_put_at(out, "rank", found, "job", "%.80s", job ? job : "");
         put_namespace(out, m, found, names[i], "user", "user");
         put_namespace(out, m, found, names[i], "pidns", "pid");
         put_namespace(out, m, found, names[i], "ipc", "ipc");

@@ -208,6 +208,15 @@ static void test_namespaces(void **state)
     checkup_expect("pid-ipc-ns-shared", CHECK_WARN, "ranks 0 and 7 do not share their IPC name");
     checkup_answer("ranks", RANK("0", "0", "1", "2", "3") RANK("1", "1", "1", "5", "6"));
     checkup_expect("pid-ipc-ns-shared", CHECK_WARN, "PID and IPC namespaces");
+    /* Ranks of two jobs have nothing to do with each other. */
+    checkup_answer("ranks", RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
+                                "1", "0", "4", "5", "6") "rank.1.job b\n");
+    checkup_expect("pid-ipc-ns-shared", CHECK_SKIP, "fewer than two ranks of a job");
+    checkup_answer("ranks", RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
+                                "1", "0", "4", "5", "6") "rank.1.job b\n" RANK(
+                                "2", "1", "4", "5", "7") "rank.2.job b\n");
+    checkup_expect("pid-ipc-ns-shared", CHECK_WARN, "ranks 0 and 1 do not share their IPC");
+    checkup_expect("userns-same", CHECK_PASS, "2 ranks in one");
 }
 
 static void test_sys(void **state)
