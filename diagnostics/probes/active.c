@@ -27,12 +27,13 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "diagnostics/cgroup.h"
 #include "diagnostics/probe.h"
 
 #define SECOND_MS  1000
 #define TRIAD_MS   2000
 #define SLOT_BYTES (4u << 20)
-#define TRIAD_N    (4u << 20) /* doubles in each of three arrays: beyond any cache */
+#define TRIAD_N    (4ull << 20) /* doubles in each of three arrays: beyond any cache */
 #define STORE_MAX  (1ull << 30)
 #define STORE_MIN  (16ull << 20)
 #define LIMIT_MS   8000
@@ -136,21 +137,21 @@ static int run_shm(struct buf *out, const struct machine *m, const struct settin
 /* ---- memory: STREAM's triad (McCalpin), a process a usable processor --------------------------
  */
 
-static void triad(_Atomic uint64_t *ret_bytes, uint64_t deadline)
+static void triad(_Atomic uint64_t *ret_bytes, size_t n, uint64_t deadline)
 {
-    double *a = calloc(3 * (size_t)TRIAD_N, sizeof(*a));
-    double *b = a ? a + TRIAD_N : NULL, *c = a ? b + TRIAD_N : NULL;
+    double *a = calloc(3 * n, sizeof(*a));
+    double *b = a ? a + n : NULL, *c = a ? b + n : NULL;
     if (!a)
         return;
-    for (size_t i = 0; i < 3 * (size_t)TRIAD_N; i++)
+    for (size_t i = 0; i < 3 * n; i++)
         a[i] = (double)i;
     while (!deadline_passed(deadline)) {
-        for (size_t i = 0; i < TRIAD_N; i++)
+        for (size_t i = 0; i < n; i++)
             a[i] = b[i] + 3.0 * c[i];
-        atomic_fetch_add(ret_bytes, 3 * (uint64_t)TRIAD_N * sizeof(*a));
+        atomic_fetch_add(ret_bytes, 3 * n * sizeof(*a));
     }
     /* So that the sums are not left out. */
-    volatile double sink = a[TRIAD_N / 2];
+    volatile double sink = a[n / 2];
     (void)sink;
     free(a);
 }
@@ -161,6 +162,20 @@ static int usable_cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
 }
 
+/* Elements of an array for each of n processes: a quarter of what is free at most, so that the test
+ * does not end what it measures. */
+static size_t triad_size(const struct machine *m, int n)
+{
+    struct cgroup cg;
+    struct cgroup_memory limit;
+    long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t room = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 64ull << 20;
+    if (cgroup_find(m, &cg) == 0 && cgroup_memory(m, &cg, &limit) == 0 && limit.room < room)
+        room = limit.room;
+    uint64_t fits = room / 4 / (uint64_t)n / (3 * sizeof(double));
+    return fits < TRIAD_N ? (size_t)fits + 1 : TRIAD_N;
+}
+
 static int run_memory(struct buf *out, const struct machine *m, const struct setting *s)
 {
     pid_t pids[256];
@@ -169,13 +184,14 @@ static int run_memory(struct buf *out, const struct machine *m, const struct set
         mmap(NULL, sizeof(*bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
         return -errno;
+    size_t size = triad_size(m, n);
     uint64_t start = clock_ns(), deadline = deadline_in_ms(TRIAD_MS);
     while (started < n) {
         pid_t pid = fork_helper();
         if (pid < 0)
             break;
         if (pid == 0) {
-            triad(bytes, deadline);
+            triad(bytes, size, deadline);
             _exit(0);
         }
         pids[started++] = pid;
