@@ -60,26 +60,27 @@ size_t strings_count(char *const *list)
     return n;
 }
 
-/* A JSON list of strings; NULL where one is not UTF-8. */
+/* A JSON list of strings, each in base64: a path or an argument need not be UTF-8. */
 static json_t *list_pack(char *const *list)
 {
     json_t *j = json_array();
     for (size_t i = 0; list && list[i]; i++)
-        json_array_append_new(j, json_bytes(list[i], strlen(list[i])));
+        json_append(&j, json_bytes(list[i], strlen(list[i])));
     return j;
 }
 
-/* Strings travel as base64: a path or an argument need not be UTF-8. */
 static int list_read(json_t *j, const char *field, char ***ret, struct err *err)
 {
     size_t n = json_array_size(j);
     char **list = calloc(n + 1, sizeof(*list));
-    int rc = list ? 0 : -ENOMEM;
+    int rc = list ? 0 : err_set(err, ENOMEM, "no memory for %s", field);
     for (size_t i = 0; i < n && rc == 0; i++) {
         const char *text = json_string_value(json_array_get(j, i));
         size_t size = text ? strlen(text) + 1 : 0, len = 0;
         list[i] = calloc(1, size + 1);
-        if (!list[i] || !text)
+        if (!list[i])
+            rc = err_set(err, ENOMEM, "no memory for %s", field);
+        else if (!text)
             rc = err_set(err, EINVAL, "configuration: %s: want a list of strings", field);
         else
             rc = json_bytes_read(text, field, list[i], size, &len, err);
@@ -94,19 +95,28 @@ static int list_read(json_t *j, const char *field, char ***ret, struct err *err)
 char *config_write(const struct agent_config *c)
 {
     auto_json json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:s*, s:s*, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:s*, s:i, s:i, s:i}",
-        "agent", c->agent, "host", c->host, "url", c->url, "unix", c->unix_path, "ca", c->ca_pem,
-        "token", c->token, "argv", list_pack(c->argv), "env", list_pack(c->env), "cwd",
-        json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack", c->cwd_may_lack, "bind_to",
-        bind_to_name(c->bind_to), "report_bindings", c->report_bindings, "doctor",
-        doctor_policy_name(c->doctor), "metrics", c->metrics, "start_timeout", c->start_timeout,
-        "lost_seconds", c->lost_seconds, "verbose", c->verbose);
+        "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:i, s:i, s:i}", "agent", c->agent,
+        "host", c->host, "url", c->url, "token", c->token, "argv", list_pack(c->argv), "env",
+        list_pack(c->env), "cwd", json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack",
+        c->cwd_may_lack, "bind_to", bind_to_name(c->bind_to), "report_bindings", c->report_bindings,
+        "doctor", doctor_policy_name(c->doctor), "start_timeout", c->start_timeout, "lost_seconds",
+        c->lost_seconds, "verbose", c->verbose);
+    /* Not by json_pack(), which leaves out an optional one that it has no memory for. */
+    if (c->unix_path)
+        json_put(&j, "unix", json_string(c->unix_path));
+    if (c->ca_pem)
+        json_put(&j, "ca", json_string(c->ca_pem));
+    if (c->metrics)
+        json_put(&j, "metrics", json_string(c->metrics));
     return json_write(j);
 }
 
-static char *dup_or_null(const char *text)
+/* A copy; NULL for NULL. *ok becomes false when memory is out. */
+static char *copy(const char *text, bool *ok)
 {
-    return text ? strdup(text) : NULL;
+    char *fresh = text ? strdup(text) : NULL;
+    *ok &= !text || fresh;
+    return fresh;
 }
 
 int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err)
@@ -134,17 +144,18 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
         json_array_size(argv) == 0)
         return err_set(err, EINVAL, "%s: bad bind_to, doctor or argv", what);
     size_t cwd_len;
-    c.agent = strdup(agent);
-    c.host = strdup(host);
-    c.url = strdup(url);
-    c.unix_path = dup_or_null(unix_path);
-    c.ca_pem = dup_or_null(ca);
-    c.token = strdup(token);
-    c.metrics = dup_or_null(metrics);
+    bool ok = true;
+    c.agent = copy(agent, &ok);
+    c.host = copy(host, &ok);
+    c.url = copy(url, &ok);
+    c.unix_path = copy(unix_path, &ok);
+    c.ca_pem = copy(ca, &ok);
+    c.token = copy(token, &ok);
+    c.metrics = copy(metrics, &ok);
     c.cwd = calloc(1, strlen(cwd) + 1);
     c.cwd_may_lack = may_lack;
     c.report_bindings = report;
-    if (!c.agent || !c.host || !c.url || !c.token || !c.cwd || (metrics && !c.metrics))
+    if (!ok || !c.cwd)
         rc = err_set(err, ENOMEM, "no memory for the configuration");
     if (rc == 0)
         rc = json_bytes_read(cwd, "cwd", c.cwd, strlen(cwd), &cwd_len, err);

@@ -4,14 +4,90 @@
  */
 #include "core/json/json.h"
 
+#include <pthread.h>
 #include <sodium.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/base/buf.h"
+
+/* ---- memory ---------------------------------------------------------------------------------
+ * jansson's lexer does not look whether its buffer could grow: a byte is then missing from a text,
+ * and where it was a closing quote the lexer runs past the end. So an allocation that fails is
+ * noted here; the first one during json_read() gets what was set aside, and no byte more is read
+ * after it. */
+
+static _Thread_local struct {
+    bool failed;
+    void *spare; /* NULL: none, or in use */
+    void *used;  /* it, while jansson has it */
+    size_t size;
+} memory;
+
+static void *allocate(size_t size)
+{
+    void *p = malloc(size);
+    if (p)
+        return p;
+    memory.failed = true;
+    if (memory.spare && size <= memory.size) {
+        memory.used = memory.spare;
+        memory.spare = NULL;
+        return memory.used;
+    }
+    return NULL;
+}
+
+static void release(void *p)
+{
+    if (p && p == memory.used)
+        return; /* json_read() frees it */
+    free(p);
+}
+
+static void install(void)
+{
+    json_set_alloc_funcs(allocate, release);
+}
+
+struct source {
+    const char *text;
+    size_t len;
+};
+
+/* One byte a call: none is on its way in when an allocation has failed. */
+static size_t next_byte(void *dst, size_t size, void *arg)
+{
+    struct source *s = arg;
+    if (s->len == 0 || size == 0 || memory.failed)
+        return 0;
+    *(char *)dst = *s->text++;
+    s->len--;
+    return 1;
+}
 
 int json_read(const char *text, size_t len, const char *what, json_t **ret, struct err *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct source source = {text, len};
     json_error_t je;
-    json_t *j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+    pthread_once(&once, install);
+    auto_free void *spare = malloc(2 * len + 64); /* the lexer's buffer is never larger */
+    if (!spare)
+        return err_set(err, ENOMEM, "%s: no memory", what);
+    memory.failed = false;
+    memory.spare = spare;
+    memory.size = 2 * len + 64;
+    json_t *j = json_load_callback(next_byte, &source, JSON_REJECT_DUPLICATES, &je);
+    if (memory.failed) {
+        json_decref(j);
+        j = NULL;
+    }
+    memory.spare = memory.used = NULL;
+    if (memory.failed)
+        return err_set(err, ENOMEM, "%s: no memory", what);
     if (!j)
         return err_set(err, EINVAL, "%s: line %d column %d: %s", what, je.line, je.column, je.text);
     *ret = j;
@@ -22,15 +98,49 @@ int json_expect(json_t *j, const char *what, struct err *err, const char *fmt, .
 {
     json_error_t je;
     va_list ap;
+    memory.failed = false;
     va_start(ap, fmt);
     int rc = json_vunpack_ex(j, &je, 0, fmt, ap);
     va_end(ap);
+    if (rc < 0 && memory.failed)
+        return err_set(err, ENOMEM, "%s: no memory", what);
     return rc == 0 ? 0 : err_set(err, EINVAL, "%s: %s", what, je.text);
+}
+
+void json_append(json_t **j, json_t *item)
+{
+    if (json_array_append_new(*j, item) == 0)
+        return;
+    json_decref(*j);
+    *j = NULL;
+}
+
+void json_put(json_t **j, const char *key, json_t *item)
+{
+    if (json_object_set_new(*j, key, item) == 0)
+        return;
+    json_decref(*j);
+    *j = NULL;
+}
+
+static int put_bytes(const char *bytes, size_t len, void *dst)
+{
+    struct buf *text = dst;
+    buf_put(text, bytes, len);
+    return text->failed ? -1 : 0;
 }
 
 char *json_write(const json_t *j)
 {
-    return j ? json_dumps(j, JSON_COMPACT) : NULL;
+    struct buf text = {0}; /* not json_dumps(): it loses bytes when memory is out */
+    if (j && json_dump_callback(j, put_bytes, &text, JSON_COMPACT) == 0)
+        buf_put(&text, "", 1);
+    else
+        text.failed = true;
+    if (!text.failed)
+        return (char *)text.data;
+    buf_fini(&text);
+    return NULL;
 }
 
 json_t *json_lossy_string(const char *bytes, size_t len)
@@ -77,6 +187,6 @@ int json_bytes_read(const char *text, const char *field, void *dst, size_t dst_s
 char *json_error_body(const char *text)
 {
     auto_json json_t *value = json_lossy_string(text, strlen(text));
-    auto_json json_t *j = json_pack("{s:O?}", "error", value);
+    auto_json json_t *j = json_pack("{s:O}", "error", value);
     return json_write(j);
 }

@@ -22,10 +22,10 @@ static json_t *card_list(const struct card *cards, int n)
         json_t *j = json_pack("{s:i, s:o}", "rank", c->rank, "card",
                               json_bytes(c->bytes.data, c->bytes.len));
         if (c->agent[0])
-            json_object_set_new(j, "agent", json_string(c->agent));
+            json_put(&j, "agent", json_string(c->agent));
         if (c->host[0])
-            json_object_set_new(j, "host", json_string(c->host));
-        json_array_append_new(list, j);
+            json_put(&j, "host", json_string(c->host));
+        json_append(&list, j);
     }
     return list;
 }
@@ -57,7 +57,7 @@ static int card_read(json_t *j, struct card *ret, struct err *err)
     if (rc < 0)
         return rc;
     buf_put(&ret->bytes, bytes, len);
-    return ret->bytes.failed ? -ENOMEM : 0;
+    return ret->bytes.failed ? err_set(err, ENOMEM, "no memory for a card") : 0;
 }
 
 /* A list of at most MEMBER_RANKS_MAX cards. */
@@ -68,7 +68,7 @@ static int card_list_read(json_t *list, struct card **ret_cards, int *ret_n, str
     int n = (int)json_array_size(list), rc = 0, i;
     struct card *cards = calloc((size_t)n + 1, sizeof(*cards));
     if (!cards)
-        return -ENOMEM;
+        return err_set(err, ENOMEM, "no memory for %d cards", n);
     for (i = 0; i < n && rc == 0; i++)
         rc = card_read(json_array_get(list, (size_t)i), &cards[i], err);
     if (rc < 0) {

@@ -80,12 +80,12 @@ char *findings_write(const struct findings_body *body)
     auto_json json_t *list = json_array();
     for (int i = 0; i < body->findings.n; i++) {
         const struct finding *f = &body->findings.list[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "source",
-                                              f->source, "id", f->id, "code", f->code, "status",
-                                              status_names[f->status], "cleared", f->cleared,
-                                              "summary", text(f->summary), "fix", text(f->fix)));
+        json_append(&list,
+                    json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "source", f->source, "id",
+                              f->id, "code", f->code, "status", status_names[f->status], "cleared",
+                              f->cleared, "summary", text(f->summary), "fix", text(f->fix)));
     }
-    auto_json json_t *j = json_pack("{s:s, s:I, s:O?}", "agent", body->agent, "seq",
+    auto_json json_t *j = json_pack("{s:s, s:I, s:O}", "agent", body->agent, "seq",
                                     (json_int_t)body->seq, "findings", list);
     return json_write(j);
 }

@@ -85,12 +85,12 @@ char *welcome_write(const struct welcome_body *body)
     auto_json json_t *seats = json_array();
     for (int i = 0; i < body->nseats; i++) {
         const struct seat *s = &body->seats[i];
-        json_array_append_new(seats, json_pack("{s:i, s:i, s:i, s:i}", "rank", s->rank,
-                                               "local_rank", s->local_rank, "cross_rank",
-                                               s->cross_rank, "cross_size", s->cross_size));
+        json_append(&seats,
+                    json_pack("{s:i, s:i, s:i, s:i}", "rank", s->rank, "local_rank", s->local_rank,
+                              "cross_rank", s->cross_rank, "cross_size", s->cross_size));
     }
     auto_json json_t *j =
-        json_pack("{s:s, s:i, s:O?}", "job", body->job, "size", body->size, "ranks", seats);
+        json_pack("{s:s, s:i, s:O}", "job", body->job, "size", body->size, "ranks", seats);
     return json_write(j);
 }
 
@@ -125,7 +125,7 @@ int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct 
         return n < 0 ? n : err_set(err, EINVAL, "welcome: %d ranks of %d", n, body.size);
     body.seats = calloc((size_t)n + 1, sizeof(*body.seats));
     if (!body.seats)
-        return -ENOMEM;
+        return err_set(err, ENOMEM, "no memory");
     for (body.nseats = 0; body.nseats < n && rc == 0; body.nseats++)
         rc = seat_read(json_array_get(seats, (size_t)body.nseats), body.size,
                        &body.seats[body.nseats], err);
@@ -149,11 +149,11 @@ char *notes_write(const struct notes_body *body)
     auto_json json_t *list = json_array();
     for (int i = 0; i < body->n; i++) {
         const struct note *n = &body->notes[i];
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:o}", "type", note_names[n->type],
-                                              "rank", n->rank, "code", n->code, "text",
-                                              json_lossy_string(n->text, strlen(n->text))));
+        json_append(&list, json_pack("{s:s, s:i, s:i, s:o}", "type", note_names[n->type], "rank",
+                                     n->rank, "code", n->code, "text",
+                                     json_lossy_string(n->text, strlen(n->text))));
     }
-    auto_json json_t *j = json_pack("{s:I, s:O?}", "seq", (json_int_t)body->seq, "events", list);
+    auto_json json_t *j = json_pack("{s:I, s:O}", "seq", (json_int_t)body->seq, "events", list);
     return json_write(j);
 }
 
@@ -188,7 +188,7 @@ int notes_read(const char *text, size_t len, struct notes_body *ret, struct err 
     body.seq = (uint64_t)seq;
     body.notes = calloc((size_t)n + 1, sizeof(*body.notes));
     if (!body.notes)
-        return -ENOMEM;
+        return err_set(err, ENOMEM, "no memory");
     for (body.n = 0; body.n < n && rc == 0; body.n++)
         rc = note_read(json_array_get(list, (size_t)body.n), &body.notes[body.n], err);
     if (rc < 0)
@@ -211,14 +211,14 @@ char *report_write(const struct report_body *body)
     auto_json json_t *list = json_array();
     for (int i = 0; i < body->n; i++) {
         const struct report_item *it = &body->items[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "state",
-                            report_names[it->type], "rank", it->rank, "pid", it->pid, "code",
-                            it->code, "text", json_lossy_string(it->text, strlen(it->text)), "tail",
-                            json_lossy_string(it->tail, strlen(it->tail)), "batches",
-                            (json_int_t)it->batches, "bytes", (json_int_t)it->bytes));
+        json_append(&list,
+                    json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "state",
+                              report_names[it->type], "rank", it->rank, "pid", it->pid, "code",
+                              it->code, "text", json_lossy_string(it->text, strlen(it->text)),
+                              "tail", json_lossy_string(it->tail, strlen(it->tail)), "batches",
+                              (json_int_t)it->batches, "bytes", (json_int_t)it->bytes));
     }
-    auto_json json_t *j = json_pack("{s:s, s:I, s:O?}", "agent", body->agent, "seq",
+    auto_json json_t *j = json_pack("{s:s, s:I, s:O}", "agent", body->agent, "seq",
                                     (json_int_t)body->seq, "ranks", list);
     return json_write(j);
 }
@@ -263,7 +263,7 @@ int report_read(const char *text, size_t len, struct report_body *ret, struct er
     body.seq = (uint64_t)seq;
     body.items = calloc((size_t)n + 1, sizeof(*body.items));
     if (!body.items)
-        return -ENOMEM;
+        return err_set(err, ENOMEM, "no memory");
     for (body.n = 0; body.n < n && rc == 0; body.n++)
         rc = report_item_read(json_array_get(list, (size_t)body.n), &body.items[body.n], err);
     if (rc < 0)

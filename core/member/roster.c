@@ -16,6 +16,8 @@
  * cause: its agent's report had the longer way. */
 #define FIRST_WINDOW (300 * CLOCK_MS)
 
+#define NOTES_MORE 16 /* notes there is room for beside one a rank: signals, a stop */
+
 /* Horovod's cross rank: which of the hosts that have this local rank. */
 static void fill_seats(struct roster *r)
 {
@@ -42,7 +44,9 @@ int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
         return err_set(err, EINVAL, "%d ranks: want 1 to %d", r->size, MEMBER_RANKS_MAX);
     r->ranks = calloc((size_t)r->size, sizeof(*r->ranks));
     r->agents = calloc((size_t)nhosts, sizeof(*r->agents));
-    if (!r->ranks || !r->agents) {
+    r->notes_cap = r->size + NOTES_MORE;
+    r->notes = calloc((size_t)r->notes_cap, sizeof(*r->notes));
+    if (!r->ranks || !r->agents || !r->notes) {
         roster_fini(r);
         return err_set(err, ENOMEM, "no memory for %d ranks", r->size);
     }
@@ -82,11 +86,12 @@ int roster_find(const struct roster *r, const char *uid)
     return -ENOENT;
 }
 
-/* A note that cannot be kept for want of memory is lost; agents then learn from their own ranks. */
+/* There is room for each rank's end and for a stop from the beginning. Beyond that a note that
+ * cannot be kept for want of memory is lost. */
 static void add_note(struct roster *r, enum note_type type, int rank, int code, const char *text)
 {
     if (r->nnotes == r->notes_cap) {
-        int cap = r->notes_cap ? r->notes_cap * 2 : 16;
+        int cap = r->notes_cap * 2;
         struct note *grown = realloc(r->notes, (size_t)cap * sizeof(*grown));
         if (!grown)
             return;
@@ -211,6 +216,14 @@ static bool owns(const struct roster_agent *a, int rank)
     return rank >= a->first && rank < a->first + a->nranks;
 }
 
+/* No memory: the same body will come again, and is none that was applied. A card or finding of it
+ * that was may come twice. */
+static int not_taken(struct roster_agent *a, uint64_t seq, struct err *err)
+{
+    a->seq = seq - 1;
+    return err_set(err, ENOMEM, "no memory for what agent \"%.64s\" has to say", a->uid);
+}
+
 int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, struct err *err)
 {
     bool old = false;
@@ -228,7 +241,7 @@ int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, 
         buf_reset(&mine->card);
         buf_put(&mine->card, c->bytes.data, c->bytes.len);
         if (mine->card.failed)
-            return err_set(err, ENOMEM, "no memory for a card");
+            return not_taken(&r->agents[index], body->seq, err);
         int rc = step(r, c->rank, RANK_CARD, now, err);
         if (rc < 0)
             return rc;
@@ -289,6 +302,8 @@ int roster_findings(struct roster *r, const struct findings_body *body, uint64_t
         return index < 0 ? index : 0;
     for (int i = 0; i < body->findings.n && rc == 0; i++)
         rc = findings_apply(&r->agents[index].findings, &body->findings.list[i]);
+    if (rc == -ENOMEM)
+        return not_taken(&r->agents[index], body->seq, err);
     return rc < 0 ? err_set(err, -rc, "no room for findings") : 0;
 }
 

@@ -149,10 +149,10 @@ static json_t *list_findings(const struct roster *r)
     for (int a = 0; a < r->nagents; a++) {
         for (int i = 0; i < r->agents[a].findings.n; i++) {
             const struct finding *f = &r->agents[a].findings.list[i];
-            json_array_append_new(
-                list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "host", r->agents[a].host,
-                                "source", f->source, "id", f->id, "code", f->code, "status",
-                                finding_status_name(f->status), "summary", f->summary));
+            json_append(&list,
+                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "host", r->agents[a].host,
+                                  "source", f->source, "id", f->id, "code", f->code, "status",
+                                  finding_status_name(f->status), "summary", f->summary));
         }
     }
     return list;
@@ -166,13 +166,13 @@ static int do_status(struct service *s, const struct server_request *q, struct s
     (void)q;
     for (int i = 0; i < r->size; i++) {
         const struct roster_rank *mine = &r->ranks[i];
-        json_array_append_new(
-            ranks, json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I}", "rank", i, "host",
-                             r->agents[mine->agent].host, "state", rank_state_name(mine->state),
-                             "pid", mine->pid, "code", mine->code, "batches",
-                             (json_int_t)mine->batches, "bytes", (json_int_t)mine->bytes));
+        json_append(&ranks,
+                    json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I}", "rank", i, "host",
+                              r->agents[mine->agent].host, "state", rank_state_name(mine->state),
+                              "pid", mine->pid, "code", mine->code, "batches",
+                              (json_int_t)mine->batches, "bytes", (json_int_t)mine->bytes));
     }
-    auto_json json_t *j = json_pack("{s:s, s:i, s:I, s:i, s:O?, s:o}", "job", r->job, "size",
+    auto_json json_t *j = json_pack("{s:s, s:i, s:I, s:i, s:O, s:o}", "job", r->job, "size",
                                     r->size, "epoch", (json_int_t)r->epoch, "ended", r->over,
                                     "ranks", ranks, "findings", list_findings(r));
     return reply_text(reply, json_write(j));

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fail_alloc: malloc() and its sisters for a program whose allocations shall be counted and fail on
+ * demand, those of the libraries it uses included. It defines them: included by one file of a test
+ * program that has one thread. FAIL_ALLOC is 0 under sanitizers, which have their own; then nothing
+ * is counted and nothing fails.
+ */
+#ifndef HVD_TESTS_FAIL_ALLOC_H
+#define HVD_TESTS_FAIL_ALLOC_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FAIL_ALLOC 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FAIL_ALLOC 0
+#endif
+#endif
+#ifndef FAIL_ALLOC
+#define FAIL_ALLOC 1
+#endif
+
+static struct {
+    long live;    /* blocks that were not freed */
+    long fail_at; /* the so many-th from now fails; -1: none */
+    bool on;      /* and all after it */
+    long failed;
+} fail_alloc = {.fail_at = -1};
+
+#if FAIL_ALLOC
+/* glibc's own names for what is replaced here. NOLINTBEGIN(bugprone-reserved-identifier) */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void __libc_free(void *p);
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+/* Visible, so that the libraries' calls come here, too. */
+#pragma GCC visibility push(default)
+
+static bool fail_alloc_now(void)
+{
+    if (fail_alloc.fail_at < 0 || fail_alloc.fail_at-- > 0)
+        return false;
+    if (fail_alloc.on)
+        fail_alloc.fail_at = 0;
+    fail_alloc.failed++;
+    errno = ENOMEM;
+    return true;
+}
+
+static void *fail_alloc_counted(void *p)
+{
+    fail_alloc.live += p != NULL;
+    return p;
+}
+
+void *malloc(size_t size)
+{
+    return fail_alloc_now() ? NULL : fail_alloc_counted(__libc_malloc(size));
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return fail_alloc_now() ? NULL : fail_alloc_counted(__libc_calloc(n, size));
+}
+
+void *realloc(void *p, size_t size)
+{
+    if (fail_alloc_now())
+        return NULL;
+    void *q = __libc_realloc(p, size);
+    return p ? q : fail_alloc_counted(q);
+}
+
+void free(void *p)
+{
+    fail_alloc.live -= p != NULL;
+    __libc_free(p);
+}
+
+#pragma GCC visibility pop
+#endif
+
+/* Calls f again and again, each time with another one of its allocations failing, alone or with all
+ * that follow. f returns 0 when all went well, result included; -ENOMEM when it was told so;
+ * anything else is a fault, as is a block that it does not free. The number of faults, each of them
+ * printed. */
+static inline int fail_alloc_walk(const char *name, int (*f)(void))
+{
+    int faults = 0, rc = f(); /* the first call may keep memory: tables that libraries make once */
+    if (rc != 0)
+        printf("%s: %d although there is memory\n", name, rc);
+    faults += rc != 0;
+    for (int on = 0; on < 2; on++) {
+        bool all = false;
+        for (long n = 0; FAIL_ALLOC && !all && faults < 20; n++) {
+            long live = fail_alloc.live;
+            fail_alloc.failed = 0;
+            fail_alloc.on = on;
+            fail_alloc.fail_at = n;
+            rc = f();
+            fail_alloc.fail_at = -1;
+            all = fail_alloc.failed == 0;
+            if ((rc != 0 && rc != -ENOMEM) || (rc != 0 && all) || fail_alloc.live != live) {
+                printf("%s: allocation %ld%s fails: %d, %ld blocks left\n", name, n,
+                       on ? " and all after it" : "", rc, fail_alloc.live - live);
+                faults++;
+            }
+        }
+    }
+    return faults;
+}
+
+#endif
