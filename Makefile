@@ -184,6 +184,8 @@ lint: deps  ## format, include directions, clang-tidy, shellcheck, sizes of file
 # ---- install -------------------------------------------------------------------------------
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 MAN_PAGES := $(sort $(wildcard agent/*.1 diagnostics/*.1))
 install: all  ## into DESTDIR PREFIX
 	$(Q)install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
@@ -192,15 +194,17 @@ install: all  ## into DESTDIR PREFIX
 	$(Q)ln -sf libhvd.so.0 $(LIBDIR)/libhvd.so
 	$(Q)install -m 644 core/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
 	$(Q)install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
-	$(Q)install -d $(MANDIR)
+	$(Q)install -d $(MANDIR) $(BASHDIR) $(ZSHDIR)
 	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
+	$(Q)install -m 644 diagnostics/hvd-doctor.bash $(BASHDIR)/hvd-doctor
+	$(Q)install -m 644 diagnostics/_hvd-doctor $(ZSHDIR)
 	$(Q)printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: hvd\nDescription: collective operations for data-parallel training\nVersion: %s\nLibs: -L$${libdir} -lhvd\nCflags: -I$${includedir}\n' \
 	    '$(PREFIX)' '$(VERSION)' > $(LIBDIR)/pkgconfig/hvd.pc
 
 uninstall:  ## what install put there
 	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
 	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
-	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES)))
+	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(BASHDIR)/hvd-doctor $(ZSHDIR)/_hvd-doctor
 
 clean:  ## remove build/
 	$(Q)rm -rf build

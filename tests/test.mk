@@ -9,7 +9,7 @@
 # UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
 
 HVD_FUZZ_SECONDS ?=
-export HVD_UPDATE := $(UPDATE)
+export HVD_UPDATE ?= $(UPDATE)
 JOBS             ?= $(shell nproc 2>/dev/null || echo 2)
 RUN              := PY=$(PY) tests/run.sh $(BUILD)
 SUB              := $(MAKE) --no-print-directory
