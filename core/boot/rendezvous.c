@@ -55,6 +55,8 @@ int rendezvous_resolve(const struct rendezvous *rv, struct addrinfo **ret, struc
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     int rc = getaddrinfo(rv->host, rv->port, &hints, &list);
+    if (rc == EAI_MEMORY)
+        return err_set(err, ENOMEM, "cannot resolve %s: %s", rv->host, gai_strerror(rc));
     if (rc != 0) {
         err_set(err, EHOSTUNREACH, "cannot resolve %s: %s", rv->host, gai_strerror(rc));
         return 1;

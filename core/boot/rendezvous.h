@@ -46,8 +46,11 @@ int rendezvous_root(const struct rendezvous *rv, const struct buf *card, uint64_
 int rendezvous_peer(const struct rendezvous *rv, const struct buf *card, uint64_t deadline,
                     struct meeting *meeting, struct err *err);
 
+/* Rank 0's listening socket; waits a moment for a port that is taken. */
+int rendezvous_listen(const struct rendezvous *rv, uint64_t deadline, int *ret_fd, struct err *err);
+
 /* The addresses of the rendezvous (freeaddrinfo). 1: the name does not resolve now, err says why.
- * -EPERM: an address beyond loopback without a key. */
+ * -EPERM: an address beyond loopback without a key. -ENOMEM. */
 int rendezvous_resolve(const struct rendezvous *rv, struct addrinfo **ret, struct err *err);
 
 #endif

@@ -5,6 +5,7 @@
  *
  * One poll(2) loop over the listener and the guests. A guest is a connection in a phase; whatever a
  * guest does wrong ends that guest alone. Number of guests, bytes of each and time are bounded.
+ * When memory is out here, the root tells those who came and gives up.
  */
 #include "core/boot/rendezvous.h"
 
@@ -26,8 +27,9 @@
 
 #define SPARE_GUESTS  64   /* strangers at a time, beyond the ranks */
 #define GUEST_MS      5000 /* from accept to a good card */
-#define BIND_MS       2000 /* a connecting peer's own port may be ours for a moment */
 #define MISSING_NAMED 16   /* ranges of ranks in a message */
+
+static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
 
 enum phase {
     PHASE_HELLO,   /* nothing known of it */
@@ -59,70 +61,8 @@ struct root {
     int nhere;
     struct buf roster; /* header and body, without the proof */
     uint64_t refused;
+    bool no_memory; /* for a guest; it may be a rank, so the root gives up */
 };
-
-/* ---- listening ----------------------------------------------------------------------------- */
-
-static int listen_at(int family, const struct sockaddr *address, socklen_t len)
-{
-    auto_close int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    int on = 1, off = 0;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, address, len) < 0 || listen(fd, 1024) < 0)
-        return -errno;
-    return take_fd(&fd);
-}
-
-/* Every address at the port: for a rendezvous whose name is not an address of this host (a service
- * in front of it). */
-static int listen_everywhere(const struct rendezvous *rv)
-{
-    uint16_t port = htons((uint16_t)strtol(rv->port, NULL, 10));
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = port};
-    int fd = listen_at(AF_INET6, (struct sockaddr *)&in6, sizeof(in6));
-    if (fd >= 0 || fd == -EADDRINUSE)
-        return fd;
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = port};
-    return listen_at(AF_INET, (struct sockaddr *)&in, sizeof(in));
-}
-
-static int listen_once(const struct rendezvous *rv, struct err *err)
-{
-    struct addrinfo *list = NULL;
-    int fd = rendezvous_resolve(rv, &list, err);
-    if (fd != 0)
-        return fd < 0 ? fd : -EHOSTUNREACH;
-    fd = -EADDRNOTAVAIL;
-    for (const struct addrinfo *a = list; a && (fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT);
-         a = a->ai_next)
-        fd = listen_at(a->ai_family, a->ai_addr, a->ai_addrlen);
-    freeaddrinfo(list);
-    if (fd == -EADDRNOTAVAIL && rv->anywhere)
-        fd = listen_everywhere(rv);
-    if (fd < 0)
-        err_sys(err, -fd, "rank 0 cannot listen at %s:%s%s", rv->host, rv->port,
-                fd == -EADDRINUSE ? " (another job, or a second rank 0?)" : "");
-    return fd;
-}
-
-static int start_listening(struct root *root, uint64_t deadline, struct err *err)
-{
-    uint64_t patience = deadline_in_ms(BIND_MS);
-    for (;;) {
-        int fd = listen_once(root->rv, err);
-        if (fd >= 0) {
-            root->listener = fd;
-            return 0;
-        }
-        if (fd != -EADDRINUSE || deadline_passed(patience) || deadline_passed(deadline))
-            return fd;
-        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000L}, NULL);
-    }
-}
 
 /* ---- guests -------------------------------------------------------------------------------- */
 
@@ -152,6 +92,7 @@ static void guest_tell(struct root *root, struct guest *guest, enum wire_type ty
 {
     struct buf out = {0};
     wire_put_proven(&out, &guest->session, type, body, len);
+    root->no_memory |= out.failed;
     if (out.failed ||
         send(guest->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out.len)
         guest_refuse(root, guest, "it does not read");
@@ -195,7 +136,7 @@ static void guest_card(struct root *root, struct guest *guest, const struct wire
     buf_reset(card);
     buf_put(card, frame->body, len);
     if (card->failed) {
-        guest_refuse(root, guest, "out of memory");
+        root->no_memory = true;
         return;
     }
     root->here[guest->rank] = true;
@@ -212,8 +153,12 @@ static unsigned allowed_in(enum phase phase)
 static void guest_read(struct root *root, struct guest *guest)
 {
     void *room = buf_reserve(&guest->in, BOOT_CARD_MAX + 1024);
-    ssize_t got = room ? recv(guest->fd, room, BOOT_CARD_MAX + 1024, MSG_DONTWAIT) : -1;
-    if (got < 0 && room && (errno == EAGAIN || errno == EINTR))
+    if (!room) {
+        root->no_memory = true;
+        return;
+    }
+    ssize_t got = recv(guest->fd, room, BOOT_CARD_MAX + 1024, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
         if (guest->phase >= PHASE_READY)
@@ -320,19 +265,24 @@ static void name_missing(const struct root *root, char *text, size_t size)
 }
 
 /* Tells those who came, so that each says the same. */
-static int give_up(struct root *root, struct err *err)
+static int give_up(struct root *root, int errnum, const char *why, struct err *err)
+{
+    for (size_t i = 0; i < root->nguests; i++) {
+        struct guest *guest = &root->guests[i];
+        if (guest->phase == PHASE_READY)
+            guest_tell(root, guest, WIRE_REFUSE, why, strlen(why));
+    }
+    return err_set(err, errnum, "%s", why);
+}
+
+static int timed_out(struct root *root, struct err *err)
 {
     char missing[256], why[WIRE_TEXT_MAX];
     name_missing(root, missing, sizeof(missing));
     int n = root->rv->size - root->nhere;
     snprintf(why, sizeof(why), "timed out waiting for rank%s %s (%d of %d did not come)",
              n == 1 ? "" : "s", missing, n, root->rv->size);
-    for (size_t i = 0; i < root->nguests; i++) {
-        struct guest *guest = &root->guests[i];
-        if (guest->phase == PHASE_READY)
-            guest_tell(root, guest, WIRE_REFUSE, why, strlen(why));
-    }
-    return err_set(err, ETIMEDOUT, "%s", why);
+    return give_up(root, ETIMEDOUT, why, err);
 }
 
 /* One turn of poll. slice: at most so long, so that slow guests are dropped in time. */
@@ -354,7 +304,7 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
 {
     while (root->nhere < root->rv->size) {
         if (deadline_passed(deadline))
-            return give_up(root, err);
+            return timed_out(root, err);
         int rc = turn(root, deadline, false);
         if (rc < 0)
             return err_sys(err, -rc, "poll");
@@ -362,6 +312,8 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
             if (root->polls[i + 1].revents)
                 guest_read(root, &root->guests[i]);
         }
+        if (root->no_memory)
+            return give_up(root, ENOMEM, NO_MEMORY, err);
         drop_slow_guests(root);
         compact(root);
         if (root->polls[0].revents)
@@ -401,7 +353,7 @@ static int prepare_roster(struct root *root, const uint8_t session[MAC_NONCE_SIZ
         wire_digest(root->rv->key, body.data, body.len, digest);
     buf_fini(&body);
     if (failed)
-        return err_set(err, ENOMEM, "out of memory");
+        return give_up(root, ENOMEM, NO_MEMORY, err);
     for (size_t i = 0; i < root->nguests; i++) {
         struct guest *guest = &root->guests[i];
         if (guest->phase == PHASE_READY) {
@@ -473,7 +425,7 @@ int rendezvous_root(const struct rendezvous *rv, const struct buf *card, uint64_
     struct root root;
     int rc = root_init(&root, rv, card, meeting->cards, err);
     if (rc == 0)
-        rc = start_listening(&root, deadline, err);
+        rc = rendezvous_listen(rv, deadline, &root.listener, err);
     if (rc == 0)
         rc = collect(&root, deadline, err);
     mac_random(meeting->session, sizeof(meeting->session));

@@ -133,6 +133,8 @@ void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t 
 {
     struct engine *e = ctx;
     struct batches *b = &e->batches;
+    if (e->trouble.code)
+        return; /* none runs any more */
     struct batch *batch = new_batch(e, n);
     uint64_t now = e->timeline ? clock_ns() : 0;
     if (!batch)

@@ -90,6 +90,8 @@ int control_send(void *ctx, int to, const struct buf *msg)
     struct engine *e = ctx;
     struct control *c = &e->control;
     int i = c->nchildren;
+    if (e->trouble.code)
+        return e->trouble.code; /* after a message that was lost none makes sense */
     if (to != NEGOTIATE_PARENT) {
         for (i = 0; i < c->nchildren && c->children[i] != to; i++)
             ;
@@ -99,8 +101,8 @@ int control_send(void *ctx, int to, const struct buf *msg)
     buf_reset(&c->out);
     buf_put_u8(&c->out, CONTROL_NEGOTIATE);
     buf_put(&c->out, msg->data, msg->len);
-    int rc = c->out.failed ? -ENOMEM : post(e, i, &c->out);
-    if (rc < 0 && !e->trouble.code)
+    int rc = msg->failed || c->out.failed ? -ENOMEM : post(e, i, &c->out);
+    if (rc < 0)
         err_set(&e->trouble, -rc, "control link to rank %d", peer_at(c, i));
     return rc;
 }

@@ -165,6 +165,8 @@ static void leave_world(struct engine *e)
         control_progress(e);
         if (!e->failed)
             negotiate_tick(e->neg, clock_ns());
+        if (!e->failed && negotiate_failed(e->neg) < 0 && !e->trouble.code)
+            err_set(&e->trouble, -negotiate_failed(e->neg), "negotiation has failed");
         if (e->trouble.code) {
             mesh_abort(e->mesh, e->trouble.msg);
             return;

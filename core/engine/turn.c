@@ -295,6 +295,10 @@ bool turn(struct engine *e, enum turn_depth depth)
     uint64_t now = clock_ns();
     if (moved || now >= e->next_tick)
         e->next_tick = negotiate_tick(e->neg, now);
+    /* First: after a batch that found no memory here, the next one must not run in its place. */
+    check_trouble(e);
+    if (e->failed)
+        return true;
     if (batches_progress(e))
         moved = true;
     if (moved || depth == TURN_FULL)

@@ -145,12 +145,14 @@ uint64_t announce_flush(struct negotiate *n, uint64_t now)
     if (list_empty(&n->out))
         return UINT64_MAX;
     negotiate_begin(n, &n->up, UP_READY);
+    if (n->up.failed)
+        return again;
     list_for_each(at, next, &n->out)
     {
         struct tensor *e = list_entry(at, struct tensor, out);
         if (n->up.len > MESSAGE_SOFT_MAX) {
             send_up(n);
-            negotiate_begin(n, &n->up, UP_READY);
+            negotiate_begin(n, &n->up, UP_READY); /* into memory that is there */
         }
         size_t len = n->up.len;
         if (write_record(n, e) < 0) {

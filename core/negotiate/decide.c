@@ -17,20 +17,21 @@
 /* An alltoall's table has size * size numbers; larger ones are not kept on every rank. */
 enum { CACHED_TABLE_MAX = 64 << 10 };
 
+/* What did not fit stays failed until the log is flushed. */
 static void start_log(struct negotiate *n)
 {
-    if (n->down.len == 0)
+    if (n->down.len == 0 && !n->down.failed)
         negotiate_begin(n, &n->down, DOWN_LOG);
 }
 
 void decide_flush_log(struct negotiate *n)
 {
-    if (n->down.len == 0)
-        return;
     if (n->down.failed) {
         n->failed = -ENOMEM;
         return;
     }
+    if (n->down.len == 0)
+        return;
     negotiate_send_down(n, &n->down);
     struct reader r = reader_over(n->down.data, n->down.len);
     reader_u8(&r);

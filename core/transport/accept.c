@@ -126,7 +126,8 @@ static void name_peer(int fd, char *text)
         sock_text(&a, text);
 }
 
-static int take_in(struct mesh_net *net, int fd_in, bool local)
+/* *spare: where it goes; NULL then, when it was taken in. */
+static int take_in(struct mesh_net *net, int fd_in, bool local, struct pending **spare)
 {
     auto_close int fd = fd_in;
     char from[SOCK_TEXT_MAX];
@@ -136,9 +137,7 @@ static int take_in(struct mesh_net *net, int fd_in, bool local)
         return 0;
     }
     make_room(net);
-    struct pending *p = calloc(1, sizeof(*p));
-    if (!p)
-        return -ENOMEM;
+    struct pending *p = TAKE(*spare);
     const struct auth_id expect = {.epoch = net->mesh->epoch,
                                    .size = (uint32_t)net->mesh->size,
                                    .to = (uint32_t)net->mesh->rank};
@@ -161,15 +160,19 @@ static int take_in(struct mesh_net *net, int fd_in, bool local)
 
 static void accept_all(struct mesh_net *net, struct net_watch *w, bool local)
 {
+    auto_free struct pending *spare = NULL;
     for (;;) {
-        int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        int rc = fd < 0 ? -errno : 0;
+        /* Memory first: who is accepted and then dropped may not come again. */
+        if (!spare)
+            spare = calloc(1, sizeof(*spare));
+        int fd = spare ? accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        int rc = !spare ? -ENOMEM : fd < 0 ? -errno : 0;
         if (rc == -EINTR || rc == -ECONNABORTED)
             continue;
         if (rc == -EAGAIN)
             return;
         if (rc == 0)
-            rc = take_in(net, fd, local);
+            rc = take_in(net, fd, local, &spare);
         if (rc < 0) {
             /* Out of descriptors or memory: no new edge will come for those that wait. */
             net->accept_again = true;

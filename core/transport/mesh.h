@@ -64,7 +64,8 @@ struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls);
 /* Accepts, connects, shakes hands, flushes control queues. 0, or -ECONNRESET when a peer was lost:
  * *ret_peer (may be NULL) is its rank (-1: the agent), err says how it ended where that is known.
  * The mesh has then told the others and closed every connection; each later call gives the same
- * answer. -ENOMEM when it is this rank that had to give up for want of memory. Cheap when nothing is to do; called on each turn of a slow wait. */
+ * answer. -ENOMEM when it is this rank that had to give up for want of memory. Cheap when nothing
+ * is to do; called on each turn of a slow wait. */
 int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err);
 
 /* A transfer or a collective has failed: why? Drives mesh_progress() for at most 300 ms until it

@@ -28,8 +28,8 @@ void verdict_unreachable(struct mesh_net *net, int peer, const char *text);
 /* The agent's socket has ended. */
 void verdict_agent_lost(struct mesh_net *net);
 
-/* Memory is out here, at a place that cannot say so: this rank gives up, and mesh_progress() answers
- * -ENOMEM. */
+/* Memory is out here, at a place that cannot say so: this rank gives up, and mesh_progress()
+ * answers -ENOMEM. */
 void verdict_no_memory(struct mesh_net *net);
 
 /* The body of a CTL_LOST from the agent (from: -1) or of the same from a rank. Foreign bytes. */

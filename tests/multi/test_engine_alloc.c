@@ -7,6 +7,8 @@
  *
  * malloc() and its sisters are counted here, and fail on demand; not under sanitizers, which have
  * their own.
+ *
+ * timeout: 400
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +44,8 @@
 static _Atomic long allocations, frees;
 static _Atomic long fail_at = -1; /* the so many-th allocation from now fails */
 static _Atomic int last_injected; /* it has */
+
+static char trace_path[32]; /* a file that goes with its rank */
 
 #if COUNTED
 /* glibc's own names for what is replaced here. NOLINTBEGIN(bugprone-reserved-identifier) */
@@ -108,12 +113,16 @@ void free(void *p)
 #define OPS    (HVD_KINDS + GROUP)
 #define ROUNDS 6 /* enough for a frozen plan */
 
+/* Who cannot join makes the others wait. A machine that is slower than the short wait is given the
+ * long one. */
+#define START_SHORT "0.1"
+#define START_LONG  "20"
+
 /* What the ranks of a world share. */
 struct board {
     int victim; /* -1: all of them */
     char hosts[8];
-    char trace[64]; /* pattern of the timelines' names */
-    _Atomic int came[2], injected, bad;
+    _Atomic int came[2], injected, failed, bad, late;
     _Atomic unsigned turn;
 };
 
@@ -131,25 +140,23 @@ static int say(const struct board *b, long n, const char *what)
     return -EBADMSG;
 }
 
-/* All ranks are here; how many of them saw an allocation fail since the last time. */
-static int together(struct board *b, int size, int injected)
+/* Until all ranks are here; a rank that has ended is for the parent's time-out. */
+static void together(struct board *b, int size)
 {
     unsigned turn = atomic_load(&b->turn);
-    atomic_fetch_add(&b->injected, injected);
     if (atomic_fetch_add(&b->came[turn % 2], 1) + 1 == size) {
         atomic_store(&b->came[turn % 2], 0);
         atomic_store(&b->turn, turn + 1);
     }
-    for (int i = 0; i < 300000 && atomic_load(&b->turn) == turn; i++)
+    while (atomic_load(&b->turn) == turn)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    return atomic_load(&b->injected);
 }
 
 /* ---- the operations ---- */
 
 #define UNTOUCHED (-77.0F)
 
-static void fill(struct op *o, int i, int size)
+static void fill(struct op *o, int i)
 {
     *o = (struct op){.shape = COUNT};
     enum hvd_kind kind = i < HVD_KINDS ? (enum hvd_kind)i : HVD_ALLREDUCE;
@@ -233,9 +240,8 @@ static int submit_all(struct board *b, long n, struct op *ops, hvd_handle *handl
                       int *ret_failed)
 {
     struct hvd_request group[GROUP];
-    int size = hvd_size();
     for (int i = 0; i < OPS; i++)
-        fill(&ops[i], i, size);
+        fill(&ops[i], i);
     for (int i = 0; i < GROUP; i++)
         group[i] = ops[HVD_KINDS + i].request;
     for (int i = 0; i <= HVD_KINDS && *ret_failed == 0; i++) {
@@ -292,16 +298,29 @@ static int steady(struct board *b, long n, int rank, int *ret_failed)
     return 0;
 }
 
+/* hvd_init() here; 1: it ended as it may. *ret_failed: with an error. */
+static int join(struct board *b, long n, int rank, int *ret_failed)
+{
+    int rc = hvd_init();
+    bool others_fail = b->victim != rank;
+    *ret_failed = rc;
+    if (rc == 0)
+        return 0;
+    if (end_allowed(b, rc, rank) || (others_fail && (rc == -ETIMEDOUT || rc == -ECONNREFUSED)))
+        return 1;
+    if (strcmp(getenv("HVD_START_TIMEOUT"), START_LONG) == 0)
+        return say(b, n, "init");
+    atomic_store(&b->late, 1);
+    return 1;
+}
+
 /* A life. 0, or -EBADMSG after a line; *ret_failed: something ended with an error, as it may. */
 static int live(struct board *b, long n, int rank, int *ret_failed)
 {
-    int rc = hvd_init();
-    *ret_failed = rc;
-    if (rc < 0)
-        return end_allowed(b, rc, rank) || (b->victim != rank && rc == -ETIMEDOUT)
-                   ? 0
-                   : say(b, n, "init");
-    rc = hvd_start_timeline(b->trace, true);
+    int rc = join(b, n, rank, ret_failed);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = hvd_start_timeline(trace_path, true);
     if (!end_allowed(b, rc, rank))
         return say(b, n, "timeline");
     int bad = every_kind(b, n, rank, ret_failed);
@@ -312,112 +331,129 @@ static int live(struct board *b, long n, int rank, int *ret_failed)
     return bad;
 }
 
+/* A life with the n-th allocation failing here, or none (-1). */
+static int live_counted(struct board *b, long n, int rank, int *ret_failed)
+{
+    long balance = allocations - frees;
+    uint64_t start = clock_ns();
+    atomic_store(&last_injected, 0);
+    atomic_store(&fail_at, n);
+    int rc = live(b, n, rank, ret_failed);
+    atomic_store(&fail_at, -1);
+    if (rc == 0 && allocations - frees != balance) {
+        printf("%ld allocations were not freed\n", allocations - frees - balance);
+        rc = say(b, n, "a leak");
+    }
+    /* It takes milliseconds, a second where a rank waits for one that does not come. */
+    if (rc == 0 && clock_ns() - start > 60 * CLOCK_S)
+        rc = say(b, n, "it took too long");
+    return rc;
+}
+
+/* The same on all ranks at once. ret_late: it must be done again with the long wait. 1: no
+ * allocation failed any more, and all went well. */
+static int attempt(struct board *b, long n, int rank, int size, const char *wait, bool *ret_late)
+{
+    bool here = b->victim < 0 || b->victim == rank;
+    int failed = 0;
+    setenv("HVD_START_TIMEOUT", wait, 1);
+    together(b, size);
+    b->injected = b->failed = b->late = 0;
+    together(b, size);
+    if (live_counted(b, here ? n : -1, rank, &failed) < 0)
+        b->bad = 1;
+    b->injected += last_injected;
+    b->failed += failed != 0;
+    together(b, size);
+    if (b->bad)
+        return -EBADMSG;
+    *ret_late = b->late || (b->failed && !b->injected);
+    return b->injected || b->failed ? 0 : 1;
+}
+
 static int rank_main(int rank, int size, void *arg)
 {
     struct board *b = arg;
-    bool here = b->victim < 0 || b->victim == rank;
     char host[2] = {b->hosts[rank], 0};
     int failed, rc = 0;
+    int trace = memfd_create("trace", MFD_CLOEXEC);
+    if (trace < 0)
+        return 1;
+    snprintf(trace_path, sizeof(trace_path), "/proc/self/fd/%d", trace);
     setenv("HVD_LOCALITY", host, 1);
+    setenv("HVD_START_TIMEOUT", START_LONG, 1);
     /* Once for what stays: buffers of stdio, caches of the C library. */
     for (int i = 0; i < 2; i++) {
         rc = live(b, -1, rank, &failed);
         if (rc < 0 || failed)
             return say(b, -1, "not even with memory"), 1;
     }
-    for (long n = 0; n < 3000; n++) {
-        together(b, size, 0);
-        atomic_store(&b->injected, 0);
-        together(b, size, 0);
-        long balance = allocations - frees;
-        uint64_t start = clock_ns();
-        atomic_store(&last_injected, 0);
-        atomic_store(&fail_at, here ? n : -1);
-        rc = live(b, n, rank, &failed);
-        atomic_store(&fail_at, -1);
-        if (rc == 0 && allocations - frees != balance) {
-            printf("balance %ld\n", allocations - frees - balance);
-            rc = say(b, n, "a leak");
-        }
-        if (rc == 0 && clock_ns() - start > 6 * CLOCK_S)
-            rc = say(b, n, "it took too long");
-        if(getenv("T")) printf("%ld rank %d %d: %d %s\n", n, rank, failed, (int)((clock_ns() - start)/1000000), failed?hvd_error():"");
-        if (rc < 0)
-            atomic_store(&b->bad, 1);
-        int injected = together(b, size, last_injected);
-        if (injected == 0 || atomic_load(&b->bad))
-            return failed || atomic_load(&b->bad);
+    for (long n = 0; n < 3000 && rc == 0; n++) {
+        bool late = false;
+        rc = attempt(b, n, rank, size, START_SHORT, &late);
+        if (late)
+            rc = attempt(b, n, rank, size, START_LONG, &late);
+        if (late)
+            return say(b, n, "it failed with all the memory it wants"), 1;
     }
-    return 1;
+    return rc != 1;
 }
 
-static void fail_in_turn(const char *hosts, int victim)
+struct life {
+    struct world *world;
+    struct board *board;
+};
+
+/* hosts: a letter for each rank. */
+static void life_start(struct life *l, const char *hosts, int victim)
 {
-    static const char *const env[] = {"HVD_LOG_LEVEL=error", "HVD_START_TIMEOUT=0.3",
-                                      "HVD_FREEZE_AFTER=2", NULL};
-    char dir[] = "/tmp/hvd-alloc-XXXXXX";
-    struct world_options o = {.size = (int)strlen(hosts), .timeout_s = 100, .env = env};
-    struct board *b = world_shared(sizeof(*b));
-    assert_non_null(b);
-    assert_non_null(mkdtemp(dir));
-    b->victim = victim;
-    snprintf(b->hosts, sizeof(b->hosts), "%s", hosts);
-    snprintf(b->trace, sizeof(b->trace), "%s/%%r.json", dir);
-    int bad = world_run_options(&o, rank_main, b);
-    for (int r = 0; r < o.size; r++) {
-        char path[80];
-        snprintf(path, sizeof(path), "%s/%d.json", dir, r);
-        unlink(path);
-    }
-    assert_int_equal(rmdir(dir), 0);
-    assert_int_equal(bad, 0);
+    static const char *const env[] = {"HVD_LOG_LEVEL=error", "HVD_FREEZE_AFTER=2", NULL};
+    struct world_options o = {.size = (int)strlen(hosts), .timeout_s = 300, .env = env};
+    l->board = world_shared(sizeof(*l->board));
+    assert_non_null(l->board);
+    l->board->victim = victim;
+    snprintf(l->board->hosts, sizeof(l->board->hosts), "%s", hosts);
+    assert_int_equal(world_start(&o, rank_main, l->board, &l->world), 0);
 }
 
 static bool counted_here(void)
 {
     if (!COUNTED)
-        printf("SKIP: multi/engine_alloc: no sanitizer: it has its own malloc\n");
+        printf("SKIP: multi/engine_alloc: no sanitizer: its allocator is its own\n");
     return COUNTED;
 }
 
 static void test_alone(void **state)
 {
+    struct life life;
     if (!counted_here())
         skip();
-    fail_in_turn("a", 0);
+    life_start(&life, "a", 0);
+    assert_int_equal(world_wait(life.world, NULL), 0);
 }
 
-static void test_one_host(void **state)
+/* They wait more than they work: all of them at once. */
+static void test_with_others(void **state)
 {
+    struct life lives[5];
+    int bad = 0;
     if (!counted_here())
         skip();
-    fail_in_turn("aa", 1);
-    fail_in_turn("aa", 0);
-}
-
-static void test_two_hosts(void **state)
-{
-    if (!counted_here())
-        skip();
-    fail_in_turn("ab", 1);
-    fail_in_turn("ab", 0);
-}
-
-static void test_all(void **state)
-{
-    if (!counted_here())
-        skip();
-    fail_in_turn("aa", -1);
+    life_start(&lives[0], "aa", 1);
+    life_start(&lives[1], "aa", 0);
+    life_start(&lives[2], "ab", 1);
+    life_start(&lives[3], "ab", 0);
+    life_start(&lives[4], "aa", -1);
+    for (int i = 0; i < 5; i++)
+        bad += world_wait(lives[i].world, NULL);
+    assert_int_equal(bad, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_one_host),
-        cmocka_unit_test(test_two_hosts),
-        cmocka_unit_test(test_all),
+        cmocka_unit_test(test_with_others),
     };
-    setvbuf(stdout, NULL, _IOLBF, 0);
     return cmocka_run_group_tests_name("multi/engine_alloc", tests, NULL, NULL);
 }
