@@ -8,13 +8,16 @@
  * unreadable first.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/timex.h>
-#include <stdio.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #endif
@@ -96,27 +99,37 @@ static int run_vmstat(struct buf *out, const struct machine *m, const struct set
     return 0;
 }
 
-#define PCI_CONFIG  4096
-#define PCI_CAP_ACS 0x0d
-#define ACS_CONTROL 6
+#define PCI_EXTENDED 0x100 /* where extended capabilities begin, 4 bytes a header */
+#define PCI_CAPS_MAX 960
+#define PCI_CAP_ACS  0x0d
+#define ACS_CONTROL  6
 /* Request redirect and completion redirect send a peer's traffic up to the root. */
 #define ACS_REDIRECT 0x0c
 
-static unsigned word(const unsigned char *p)
+static bool config_bytes(int fd, off_t at, unsigned char *dst, size_t n)
 {
-    return p[0] | (unsigned)p[1] << 8 | (unsigned)p[2] << 16 | (unsigned)p[3] << 24;
+    return pread(fd, dst, n, at) == (ssize_t)n;
 }
 
-/* 1: ACS redirects, 0: it does not, -1: the extended space cannot be read. */
-static int acs_of(const unsigned char *config, size_t len)
+/* 1: ACS redirects, 0: it does not, -1: the extended space cannot be read. Word by word: a whole
+ * configuration space takes milliseconds. */
+static int acs_of(int fd)
 {
-    if (len < PCI_CONFIG)
-        return -1;
-    for (unsigned at = 0x100, hops = 0; at >= 0x100 && at + 8 <= len && hops < 960; hops++) {
-        unsigned header = word(config + at);
-        if ((header & 0xffff) == PCI_CAP_ACS)
-            return (config[at + ACS_CONTROL] & ACS_REDIRECT) != 0;
-        at = header >> 20 & 0xffc;
+    unsigned char b[4], control[2];
+    struct stat st;
+    off_t at = PCI_EXTENDED;
+    if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= PCI_EXTENDED)
+        return 0; /* a bridge of old: no extended space, no ACS */
+    for (int hops = 0; at >= PCI_EXTENDED && hops < PCI_CAPS_MAX; hops++) {
+        if (!config_bytes(fd, at, b, sizeof(b)))
+            return hops ? 0 : -1;
+        if (b[0] == 0xff && b[1] == 0xff)
+            return -1; /* asleep */
+        if ((b[0] | b[1] << 8) == PCI_CAP_ACS)
+            return config_bytes(fd, at + ACS_CONTROL, control, sizeof(control))
+                       ? (control[0] & ACS_REDIRECT) != 0
+                       : -1;
+        at = (b[2] >> 4 | b[3] << 4) & 0xffc;
     }
     return 0;
 }
@@ -128,16 +141,13 @@ static int run_acs(struct buf *out, const struct machine *m, const struct settin
     int rc = machine_list(m, "sys/bus/pci/devices", &names, NULL);
     for (size_t i = 0; rc == 0 && names[i]; i++) {
         char class[32], path[512];
-        auto_free char *config = NULL;
-        size_t len = 0;
         if (machine_line(m, class, sizeof(class), "sys/bus/pci/devices/%s/class", names[i]) < 0 ||
             strncmp(class, "0x0604", 6) != 0)
             continue;
         bridges++;
         snprintf(path, sizeof(path), "sys/bus/pci/devices/%s/config", names[i]);
-        int acs = -1;
-        if (machine_read(m, path, &config, &len) == 0)
-            acs = acs_of((const unsigned char *)config, len);
+        auto_close int fd = openat(m->root, path, O_RDONLY | O_CLOEXEC);
+        int acs = fd < 0 ? -1 : acs_of(fd);
         if (acs > 0 && on++ == 0)
             answer_put(out, "first", "%s", names[i]);
         unreadable += acs < 0;
