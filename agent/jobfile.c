@@ -385,8 +385,12 @@ int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t si
         return err_set(err, ENOMEM, "no memory");
     yaml_parser_set_input_string(&parser, (unsigned char *)text, len);
     if (!yaml_parser_load(&parser, &r.doc)) {
-        rc = err_set(err, EINVAL, "%s:%zu: %s", path, parser.problem_mark.line + 1,
-                     parser.problem ? parser.problem : "not YAML");
+        /* libyaml says what is wrong with a text; memory it does not always own up to. */
+        if (parser.error == YAML_MEMORY_ERROR || !parser.problem)
+            rc = err_set(err, ENOMEM, "%s: no memory", path);
+        else
+            rc = err_set(err, EINVAL, "%s:%zu: %s", path, parser.problem_mark.line + 1,
+                         parser.problem);
     } else {
         rc = read_document(&r, job, err);
         yaml_document_delete(&r.doc);

@@ -168,7 +168,9 @@ static int set_timeline(struct options *o, const char *value, const char *settin
     (void)setting;
     auto_free char *path = NULL;
     int rc = set_path(&path, value, err);
-    return rc < 0 ? rc : job_setenv(&o->job, "HVD_TIMELINE", path);
+    if (rc == 0 && job_setenv(&o->job, "HVD_TIMELINE", path) < 0)
+        rc = err_set(err, ENOMEM, "no memory");
+    return rc;
 }
 
 static int set_timeout(struct options *o, const char *value, const char *setting, struct err *err)

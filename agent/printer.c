@@ -150,7 +150,10 @@ static void put_lines(struct printer *p, int rank, int stream, const uint8_t *da
             show(p, rank, stream, data, take, true);
         } else {
             buf_put(&st->line, data, take);
-            if (newline) {
+            if (st->line.failed) { /* no memory to hold it: shown as it comes */
+                show_held(p, rank, stream);
+                show(p, rank, stream, data, take, newline);
+            } else if (newline) {
                 show(p, rank, stream, st->line.data, st->line.len, true);
                 buf_reset(&st->line);
             }

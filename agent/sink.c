@@ -74,6 +74,12 @@ void sink_put(struct sink *s, const void *data, size_t n)
     if (s->failed || n == 0)
         return;
     buf_put(&s->queue, data, n);
+    if (s->queue.failed) { /* no memory: room is made by writing what is there already */
+        s->queue.failed = false;
+        flush(s);
+        buf_put(&s->queue, data, n);
+        s->failed = s->failed ? s->failed : s->queue.failed ? ENOMEM : 0;
+    }
     s->was_full |= sink_full(s);
 }
 

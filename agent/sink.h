@@ -24,8 +24,8 @@ struct sink {
     size_t pos;                 /* written already */
     bool direct;                /* a file: never waits */
     bool was_full;              /* somebody may have paused for it */
-    int failed;                 /* errno of the write that failed: everything after is dropped */
-    void (*drained)(void *arg); /* it was full and is so no longer; also from inside sink_write() */
+    int failed;                 /* errno of what failed: everything after is dropped */
+    void (*drained)(void *arg); /* it was full and is so no longer; also from inside sink_*() */
     void *arg;
 };
 
@@ -35,7 +35,8 @@ void sink_fini(struct sink *s);
 /* Queued and, as far as it goes without waiting, written. */
 void sink_write(struct sink *s, const void *data, size_t n);
 
-/* Only queued, until the next sink_write() or sink_flush(): many small pieces cost one write. */
+/* Only queued, until the next sink_write() or sink_flush(), or memory is out: many small pieces
+ * cost one write. */
 void sink_put(struct sink *s, const void *data, size_t n);
 void sink_flush(struct sink *s);
 
