@@ -81,7 +81,7 @@ static void test_no_body(void **state)
     struct ctl_frame f;
     pair_init(&p);
     assert_int_equal(ctl_send(&p.a, CTL_BYE, NULL, NULL, 0), 0);
-    assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(1000)), 0);
+    assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(20000)), 0);
     assert_int_equal(f.type, CTL_BYE);
     assert_int_equal(f.len, 0);
     assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(20)), -ETIMEDOUT);
@@ -102,9 +102,9 @@ static void test_descriptors(void **state)
         assert_int_equal(ctl_send(&p.a, CTL_SHARE, &body, pipes, 2), 0);
     }
     for (int round = 0; round < 3; round++) {
-        assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(1000)), 0);
+        assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(20000)), 0);
         assert_int_equal(f.nfds, 0);
-        assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(1000)), 0);
+        assert_int_equal(ctl_wait(&p.b, &f, deadline_in_ms(20000)), 0);
         assert_int_equal(f.type, CTL_SHARE);
         assert_int_equal(f.nfds, 2);
         assert_int_equal(fcntl(f.fds[0], F_GETFD), FD_CLOEXEC);

@@ -36,13 +36,13 @@ static void test_full(void **state)
     char got[8];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0);
     assert_int_equal(fd_set_nonblock(s[0]), 0);
-    assert_int_equal(fd_write_full(s[0], "abcdef", 6, deadline_in_ms(1000)), 0);
-    assert_int_equal(fd_read_full(s[1], got, 3, deadline_in_ms(1000)), 0);
+    assert_int_equal(fd_write_full(s[0], "abcdef", 6, deadline_in_ms(20000)), 0);
+    assert_int_equal(fd_read_full(s[1], got, 3, deadline_in_ms(20000)), 0);
     assert_memory_equal(got, "abc", 3);
     assert_int_equal(fd_read_full(s[1], got, 4, deadline_in_ms(30)), -ETIMEDOUT);
     close(s[0]);
-    assert_int_equal(fd_read_full(s[1], got, 1, deadline_in_ms(1000)), -ECONNRESET);
-    assert_int_equal(fd_write_full(s[1], "x", 1, deadline_in_ms(1000)), -EPIPE);
+    assert_int_equal(fd_read_full(s[1], got, 1, deadline_in_ms(20000)), -ECONNRESET);
+    assert_int_equal(fd_write_full(s[1], "x", 1, deadline_in_ms(20000)), -EPIPE);
     close(s[1]);
     assert_int_equal(pipe(p), 0);
     assert_int_equal(fd_write_full(p[1], "xy", 2, UINT64_MAX), 0);

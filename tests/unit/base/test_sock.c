@@ -124,7 +124,7 @@ static void test_candidates(void **state)
 static int outcome(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
-    poll(&p, 1, 2000);
+    poll(&p, 1, 20000);
     return sock_connected(fd);
 }
 

@@ -73,13 +73,18 @@ static void put_roster(struct buf *body, uint32_t rank, uint32_t size)
     }
 }
 
-static int exchange(struct fixture *f)
+static int exchange_in(struct fixture *f, uint64_t ms)
 {
     struct buf card = {0};
     buf_put(&card, "card", 4);
-    int rc = boot_exchange(&f->boot, &card, deadline_in_ms(300), &f->err);
+    int rc = boot_exchange(&f->boot, &card, deadline_in_ms(ms), &f->err);
     buf_fini(&card);
     return rc;
+}
+
+static int exchange(struct fixture *f)
+{
+    return exchange_in(f, 20000);
 }
 
 static void test_roster(void **state)
@@ -114,7 +119,7 @@ static void test_roster(void **state)
     assert_int_equal(read(pair[0], &byte, 1), 0);
     close(pair[0]);
 
-    assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(1000)), 0);
+    assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(20000)), 0);
     assert_int_equal(hello.type, CTL_HELLO);
     assert_int_equal(hello.len, 2 + 4 + 4);
     assert_memory_equal(hello.body + 6, "card", 4);
@@ -123,7 +128,7 @@ static void test_roster(void **state)
     struct ctl next;
     struct ctl_frame share;
     ctl_init(&next, f->boot.agent_fd);
-    assert_int_equal(ctl_wait(&next, &share, deadline_in_ms(1000)), 0);
+    assert_int_equal(ctl_wait(&next, &share, deadline_in_ms(20000)), 0);
     assert_int_equal(share.type, CTL_SHARE);
     ctl_fini(&next);
 
@@ -139,7 +144,7 @@ static void test_no_roster(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(boot_open(&f->boot, &f->err), 0);
-    assert_int_equal(exchange(f), -ETIMEDOUT);
+    assert_int_equal(exchange_in(f, 300), -ETIMEDOUT);
     assert_non_null(strstr(f->err.msg, "not every rank has started"));
 }
 

@@ -58,7 +58,7 @@ static void on_done(void *arg, const struct client_answer *answer)
 
 static void until(const bool *done)
 {
-    uint64_t deadline = deadline_in_ms(10000);
+    uint64_t deadline = deadline_in_ms(60000);
     while (!*done && !deadline_passed(deadline))
         loop_once(&loop, 50);
     assert_true(*done);

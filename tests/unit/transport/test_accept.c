@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "core/transport/auth.h"
 #include "core/transport/listener.h"
 #include "tests/harness/mesh_ranks.h"
+#include "tests/harness/world.h"
 
 enum { FLOOD = 150 };
 
@@ -36,7 +38,7 @@ static int knock(struct mesh *mesh)
     int fd = sock_connect(&mesh->net->listener->card.addrs[0]);
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     if (fd >= 0)
-        poll(&p, 1, 2000);
+        poll(&p, 1, 20000);
     return fd;
 }
 
@@ -66,7 +68,7 @@ static int shake(struct mesh *mesh, const uint8_t *key, uint32_t epoch, uint8_t 
                                .to = (uint32_t)mesh->rank};
     struct auth a;
     int fd = knock(mesh), rc = 1;
-    auth_connect(&a, key, &id, deadline_in_ms(3000));
+    auth_connect(&a, key, &id, deadline_in_ms(20000));
     while (rc == 1) {
         rc = auth_progress(&a, fd, NULL);
         if (mesh_progress(mesh, NULL, NULL) < 0)
@@ -101,7 +103,7 @@ static int honest(struct mesh *mesh)
     struct xfer x;
     struct link *data = mesh_link(mesh, 1, LINK_DATA);
     xfer_start(&x, data, 3, "honest", 6);
-    for (uint64_t end = deadline_in_ms(10000); rc == 0 && (rc = xfer_send(&x, 6)) == 1;) {
+    for (uint64_t end = deadline_in_ms(30000); rc == 0 && (rc = xfer_send(&x, 6)) == 1;) {
         if (mesh_progress(mesh, NULL, &err) < 0 || deadline_passed(end))
             break;
         rc = 0;
@@ -124,7 +126,7 @@ static int visited(struct mesh *mesh)
 {
     static const uint8_t wrong[MAC_KEY_SIZE] = {66};
     int flood[FLOOD], fd = knock(mesh);
-    if (write(fd, "GET / HTTP/1.0\r\n\r\n", 18) != 18 || !turned_away(mesh, fd, 2000) ||
+    if (write(fd, "GET / HTTP/1.0\r\n\r\n", 18) != 18 || !turned_away(mesh, fd, 20000) ||
         mesh_refused(mesh) != 1)
         return say(1);
     close(fd);
@@ -142,20 +144,20 @@ static int visited(struct mesh *mesh)
     if (mesh->net->npending > 64 + mesh->size || mesh_refused(mesh) < 3 + FLOOD - 66)
         return say(4);
     struct link *control = mesh_link(mesh, 0, LINK_CONTROL);
-    if (link_post(control, "go", 2) < 0 || mesh_ranks_until(mesh, sent, control, 2000, NULL, NULL))
+    if (link_post(control, "go", 2) < 0 || mesh_ranks_until(mesh, sent, control, 20000, NULL, NULL))
         return say(5);
     char got[6];
     struct xfer x;
     xfer_start(&x, mesh_link(mesh, 0, LINK_DATA), 3, got, 6);
     int rc = 1;
-    for (uint64_t end = deadline_in_ms(10000); rc == 1 && !deadline_passed(end); usleep(500)) {
+    for (uint64_t end = deadline_in_ms(30000); rc == 1 && !deadline_passed(end); usleep(500)) {
         rc = mesh_progress(mesh, NULL, NULL);
         rc = rc == 0 ? xfer_recv(&x) : rc;
     }
     if (rc != 0 || memcmp(got, "honest", 6) != 0)
         return say(6);
     /* silence is not endured for ever */
-    if (!turned_away(mesh, flood[FLOOD - 1], 8000) || mesh->net->npending != 0)
+    if (!turned_away(mesh, flood[FLOOD - 1], 30000) || mesh->net->npending != 0)
         return say(7);
     for (int i = 0; i < FLOOD; i++)
         close(flood[i]);
@@ -201,16 +203,20 @@ static void test_odd_key(void **state)
 
 /* ---- one does not come: the others say who ---- */
 
+static _Atomic int *given_up; /* how many have; shared with the ranks */
+
 static void absent(int rank)
 {
     if (rank == 2) {
-        sleep(3);
+        for (int i = 0; i < 30000 && atomic_load(given_up) < 2; i++)
+            usleep(1000);
         _exit(7);
     }
 }
 
 static int names_two(int rank, int rc, const struct err *err)
 {
+    atomic_fetch_add(given_up, 1);
     /* Only who waits for rank 2 itself can name it; what the others hear is that he gave up. */
     if (rank == 0 && (rc != -ETIMEDOUT || !strstr(err->msg, "rank 2 to connect")))
         printf("rank %d: %d %s\n", rank, rc, err_text(err));
@@ -222,7 +228,9 @@ static int names_two(int rank, int rc, const struct err *err)
 static void test_absent(void **state)
 {
     static const char *const hosts[] = {"abc", "aba", "aaa"};
+    given_up = world_shared(sizeof(*given_up));
     for (size_t i = 0; i < 3; i++) {
+        atomic_store(given_up, 0);
         struct mesh_ranks m = {.n = 3,
                                .hosts = hosts[i],
                                .met = absent,
@@ -236,24 +244,37 @@ static void test_absent(void **state)
 
 /* ---- descriptors run out for a while ---- */
 
+/* Rank 0 waits for a word of rank 1 on the control link, which is there. */
+static int cue(struct mesh *mesh)
+{
+    struct letter l = {.link = mesh_link(mesh, !mesh->rank, LINK_CONTROL)};
+    int rc = mesh->rank == 1 ? link_post(l.link, "go", 2) : 0;
+    if (rc >= 0)
+        rc = mesh->rank == 1 ? mesh_ranks_until(mesh, sent, l.link, 20000, NULL, NULL)
+                             : mesh_ranks_until(mesh, arrived, &l, 20000, NULL, NULL);
+    buf_fini(&l.msg);
+    return rc;
+}
+
 static int starved(struct mesh *mesh, void *arg)
 {
     struct rlimit all, few;
-    struct letter l = {.link = mesh_link(mesh, !mesh->rank, LINK_CONTROL)};
-    if (mesh->rank == 0)
-        usleep(300000);
     getrlimit(RLIMIT_NOFILE, &all);
     few = all;
     few.rlim_cur = 3;
+    if (cue(mesh) != 0)
+        return 2;
     if (mesh->rank == 1)
         setrlimit(RLIMIT_NOFILE, &few);
+    if (cue(mesh) != 0)
+        return 3;
     /* rank 0 connects the data link; rank 1 cannot accept it yet */
     struct link *data = mesh_link(mesh, !mesh->rank, LINK_DATA);
     char byte = 'b';
     struct xfer x;
     xfer_start(&x, data, 1, &byte, 1);
     int rc = 1;
-    for (int i = 0; rc == 1 && i < 10000; i++, usleep(500)) {
+    for (int i = 0; rc == 1 && i < 40000; i++, usleep(500)) {
         if (i == 1600)
             setrlimit(RLIMIT_NOFILE, &all);
         if (mesh_progress(mesh, NULL, NULL) < 0)
@@ -262,7 +283,6 @@ static int starved(struct mesh *mesh, void *arg)
         if (mesh->rank == 1 && rc == 0 && i < 1600)
             rc = -1;
     }
-    buf_fini(&l.msg);
     setrlimit(RLIMIT_NOFILE, &all);
     mesh_ranks_leave(mesh);
     return rc != 0;

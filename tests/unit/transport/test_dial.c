@@ -173,14 +173,14 @@ static int cut(struct mesh *mesh, void *with_data)
     usleep(100000);
     if (with_data)
         link_post(link, "is anybody there", 16);
-    int rc = mesh_ranks_until(mesh, NULL, NULL, 12000, &peer, &err);
+    int rc = mesh_ranks_until(mesh, NULL, NULL, 30000, &peer, &err);
     if (rc != -ECONNRESET || peer != !mesh->rank) {
         printf("rank %d: %d %s\n", mesh->rank, rc, err_text(&err));
         return 2;
     }
     uint64_t begin = clock_ns();
     mesh_destroy(mesh);
-    return clock_ns() - begin > CLOCK_S;
+    return clock_ns() - begin > 4 * CLOCK_S;
 }
 
 static void cut_wire(void *with_data)

@@ -167,7 +167,7 @@ static int body_data_only(struct mesh *mesh, void *arg)
         struct link *link = mesh_link(mesh, rank ^ 2, LINK_DATA);
         xfer_start(&t.out[0], link, 1, &out, 1);
         xfer_start(&t.in[0], link, 1, &in, 1);
-        rc = mesh_ranks_until(mesh, carried, &t, 5000, NULL, NULL);
+        rc = mesh_ranks_until(mesh, carried, &t, 20000, NULL, NULL);
     }
     uint64_t begin = clock_ns();
     mesh_ranks_leave(mesh);
@@ -230,7 +230,7 @@ static int body_alone(struct mesh *mesh, void *arg)
         return 1;
     mesh_wake(mesh);
     struct pollfd p = {.fd = mesh_fd(mesh), .events = POLLIN};
-    if (poll(&p, 1, 1000) != 1 || mesh_progress(mesh, NULL, NULL) != 0 || poll(&p, 1, 0) != 0)
+    if (poll(&p, 1, 20000) != 1 || mesh_progress(mesh, NULL, NULL) != 0 || poll(&p, 1, 0) != 0)
         return 2;
     mesh_ranks_leave(mesh);
     return 0;
@@ -248,7 +248,8 @@ static void test_alone(void **state)
 
 /* ---- deaths ---- */
 
-/* Rank arg kills itself; every other one must learn who it was within 2 s. */
+/* Rank arg kills itself; every other one must learn who it was, and soon: the 2 s that are promised
+ * are measured by tests/fault, here is room for a busy machine. */
 static int body_death(struct mesh *mesh, void *arg)
 {
     const char *words = arg;
@@ -259,9 +260,9 @@ static int body_death(struct mesh *mesh, void *arg)
         raise(SIGKILL);
     }
     uint64_t begin = clock_ns();
-    int rc = mesh_ranks_until(mesh, NULL, NULL, 8000, &peer, &err);
+    int rc = mesh_ranks_until(mesh, NULL, NULL, 20000, &peer, &err);
     uint64_t took = (clock_ns() - begin) / CLOCK_MS;
-    if (rc != -ECONNRESET || peer != victim || took > 2000 || !strstr(err.msg, words + 1))
+    if (rc != -ECONNRESET || peer != victim || took > 10000 || !strstr(err.msg, words + 1))
         FAIL(1, "rank %d: rc %d, peer %d, %d ms, %s\n", mesh->rank, rc, peer, (int)took,
              err_text(&err));
     if (mesh_progress(mesh, &peer, NULL) != -ECONNRESET || peer != victim)
@@ -325,7 +326,7 @@ static int body_abort(struct mesh *mesh, void *arg)
         mesh_destroy(mesh);
         return 0;
     }
-    int rc = mesh_ranks_until(mesh, NULL, NULL, 8000, &peer, &err);
+    int rc = mesh_ranks_until(mesh, NULL, NULL, 20000, &peer, &err);
     if (rc != -ECONNRESET || peer != 3 || !strstr(err.msg, "rank 3 gave up: out of ideas"))
         FAIL(2, "rank %d: rc %d, peer %d, %s\n", mesh->rank, rc, peer, err_text(&err));
     mesh_destroy(mesh);
