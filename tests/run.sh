@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD TEST...: runs tests one after the other and says how each ended. Called by make.
+# run.sh BUILD TEST... [beside TEST...]... [then TEST...]...: runs tests one after the other and says
+# how each ended. Called by make. What follows "beside" is a lane that runs at the same time as those
+# before it; "then" waits for all lanes.
 #
 # A TEST is a program under BUILD, a script (*.sh, *.py), or LABEL=COMMAND. Each has a time-out (120 s;
 # a line "timeout: SECONDS" in the head of its source asks for more), after which everything it
@@ -25,9 +27,10 @@ REPORT='WARNING: ThreadSanitizer|ERROR: [A-Z][a-z]*Sanitizer|Sanitizer:DEADLYSIG
 # WENT_WELL: those that only sound like it.
 WENT_WRONG='FAILED|FAIL:|[Ee]rror|ERROR|^\[ +LINE|[Aa]ssert|Sanitizer|Traceback|no end in|exit code [1-9]|signal [1-9]|left behind|timed out|^make.*\*\*\*'
 WENT_WELL='^\[ +(RUN|OK) |^ok |^SKIP: '
-passed=0 failed=0
-skips=() failures=() failure_logs=()
 mkdir -p "$LOGS"
+# How each test ended, a line each: verdict, log, label and why. The lanes write there.
+RESULTS=$LOGS/results
+: >"$RESULTS"
 : >"$LOGS/skips"
 
 # The source that a test was made of.
@@ -103,7 +106,7 @@ run_one() {
     esac
     mark=$$.$RANDOM.${label//[^a-z0-9]/_}
     start=$EPOCHREALTIME
-    env "$MARK=$mark" BUILD="$BUILD" PY="$PY" "${more[@]}" timeout --kill-after=5 "$limit" "${command[@]}" \
+    env "$MARK=$mark" BUILD="$BUILD" PY="$PY" "${more[@]}" timeout --kill-after=20 "$limit" "${command[@]}" \
         >"$log" 2>&1 </dev/null || rc=$?
     seconds=$(since "$start")
     case $rc in
@@ -112,7 +115,7 @@ run_one() {
     124 | 137) verdict=FAIL why=" (timed out after $limit s, or killed)" ;;
     *) verdict=FAIL why=" (exit code $rc)" ;;
     esac
-    if ! reap "$mark" 50 >>"$log"; then
+    if ! reap "$mark" 100 >>"$log"; then
         [ $verdict = FAIL ] || why=" (left processes behind)"
         verdict=FAIL
     fi
@@ -121,21 +124,14 @@ run_one() {
     fi
     [ $verdict = skip ] && ! grep -aq '^SKIP: ' "$log" &&
         echo "SKIP: $label: unknown: it does not say why" >>"$log"
-    local line
-    while IFS= read -r line; do
-        skips+=("$line")
-        echo "$line" >>"$LOGS/skips"
-    done < <(grep -a '^SKIP: ' "$log")
-    printf '%-4s  %-46s %6s s%s\n' "$verdict" "$label" "$seconds" "$why"
-    case $verdict in
-    ok) passed=$((passed + 1)) ;;
-    FAIL)
-        failed=$((failed + 1))
-        failures+=("$label$why")
-        failure_logs+=("$log")
-        show "$log"
-        ;;
-    esac
+    # One lane at a time says something.
+    {
+        flock 9
+        grep -a '^SKIP: ' "$log" >>"$LOGS/skips"
+        echo "$verdict $log $label$why" >>"$RESULTS"
+        printf '%-4s  %-46s %6s s%s\n' "$verdict" "$label" "$seconds" "$why"
+        [ "$verdict" != FAIL ] || show "$log"
+    } 9>"$LOGS/lock"
 }
 
 # The lines of log $1 that say why a test failed, $2 of them.
@@ -166,9 +162,39 @@ allowed() {
     return 1
 }
 
-for test in "$@"; do
-    run_one "$test"
+# The lanes up to the next "then", each in a process of its own, the last one in this.
+lane() {
+    local test
+    for test in "$@"; do
+        run_one "$test"
+    done
+}
+
+list=()
+for word in "$@" "then"; do
+    case $word in
+    beside)
+        lane "${list[@]}" &
+        list=()
+        ;;
+    then)
+        lane "${list[@]}"
+        wait
+        list=()
+        ;;
+    *) list+=("$word") ;;
+    esac
 done
+
+passed=$(grep -c '^ok ' "$RESULTS") failed=0
+skips=() failures=() failure_logs=()
+mapfile -t skips <"$LOGS/skips"
+while read -r verdict log why; do
+    [ "$verdict" = FAIL ] || continue
+    failed=$((failed + 1))
+    failures+=("$why")
+    failure_logs+=("$log")
+done <"$RESULTS"
 
 if [ ${#skips[@]} -gt 0 ]; then
     echo

@@ -71,6 +71,13 @@ ended=0
 run "python=echo 'RuntimeError: all is well' >&2" || ended=$?
 check no-report ends 0 '1 passed, 0 failed, 0 skipped'
 
+# Lanes: the first waits for what only the second brings; what comes then sees both.
+ended=0
+run "first=for i in \$(seq 300); do [ -e $TMP/second ] && touch $TMP/first && exit 0; sleep 0.1; done; exit 1" beside \
+    "second=touch $TMP/second" 'bad=exit 3' "then" "both=test -e $TMP/first -a -e $TMP/second" || ended=$?
+check lanes ends 1 '3 passed, 1 failed, 0 skipped'
+check lanes-order bash -c "tail -n 4 '$TMP/said' | head -n 3; grep -E '^(ok|FAIL)' '$TMP/said' | tail -n 1 | grep both"
+
 ended=0
 limit=1 run "slow=sleep 60" || ended=$?
 check timeout says '^FAIL  slow .*timed out after 1 s'
