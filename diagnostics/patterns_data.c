@@ -19,6 +19,8 @@
 #name ".txt", hvd_patterns_##name##_begin, hvd_patterns_##name##_end                       \
     }
 
+FILE_IN(hvd);
+FILE_IN(xid);
 FILE_IN(gpu);
 FILE_IN(memory);
 FILE_IN(nccl);
@@ -30,7 +32,7 @@ FILE_IN(framework);
 FILE_IN(general);
 
 const struct patterns_file patterns_files[] = {
-    ENTRY(gpu),       ENTRY(memory),  ENTRY(nccl),      ENTRY(mpi),     ENTRY(network),
-    ENTRY(container), ENTRY(library), ENTRY(framework), ENTRY(general),
+    ENTRY(hvd),     ENTRY(xid),       ENTRY(gpu),     ENTRY(memory),    ENTRY(nccl),    ENTRY(mpi),
+    ENTRY(network), ENTRY(container), ENTRY(library), ENTRY(framework), ENTRY(general),
 };
 const size_t patterns_nfiles = sizeof(patterns_files) / sizeof(patterns_files[0]);
