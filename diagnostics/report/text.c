@@ -14,13 +14,17 @@
 
 void text_put(struct buf *out, const char *fmt, ...)
 {
-    char line[4096];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(line, sizeof(line), fmt, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n > 0)
-        buf_put(out, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+    char *dst = n < 0 ? NULL : buf_reserve(out, (size_t)n + 1);
+    if (!dst)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(dst, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    out->len += (size_t)n;
 }
 
 static void put_indent(struct buf *out, int indent)

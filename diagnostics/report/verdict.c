@@ -80,7 +80,7 @@ char *verdict_line(const struct report *report, char *dst, size_t size)
     struct line l = {.dst = dst, .size = size};
     int fail = count(report, CHECK_FAIL), warn = count(report, CHECK_WARN),
         error = count(report, CHECK_ERROR), skip = count(report, CHECK_SKIP);
-    int looked = (int)report->n - skip;
+    int looked = fail + warn + count(report, CHECK_PASS) + count(report, CHECK_INFO);
     *dst = '\0';
     switch (report->verdict) {
     case VERDICT_OK:

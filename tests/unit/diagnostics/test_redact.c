@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_redact: secrets go, the rest stays: by the name of a variable, by value wherever it stands,
+ * in each escape of our formats, by form; and what only looks like one stays.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "diagnostics/report/redact.h"
+
+static const char environment[] = "HF_TOKEN=hunter2-hunter2\0"
+                                  "MY_SECRET_KEY=a\"b\\c<d>&e\nf, g\0"
+                                  "KEY_FILE=/etc/hvd/key.file.of.the.job\0"
+                                  "TOKENIZERS_PARALLELISM=false\0"
+                                  "MONKEY=short\0"
+                                  "PUBLIC=not-a-secret-at-all\0"
+                                  "DB_PASSWORD=correct horse \0"
+                                  "EMPTY_TOKEN=\0"
+                                  "NOEQUALS";
+
+static struct redact *r;
+
+static int setup(void **state)
+{
+    struct machine m = {.environ_text = (char *)environment, .environ_len = sizeof(environment)};
+    return redact_create(&r, &m);
+}
+
+static int teardown(void **state)
+{
+    redact_destroy(r);
+    return 0;
+}
+
+static void expect(const char *text, const char *want)
+{
+    struct buf out = {0};
+    redact_text(r, text, strlen(text), &out);
+    buf_put_u8(&out, 0);
+    assert_string_equal((char *)out.data, want);
+    buf_fini(&out);
+}
+
+static void test_values(void **state)
+{
+    expect("token hunter2-hunter2.", "token <redacted>.");
+    expect("hunter2-hunter2hunter2-hunter2", "<redacted><redacted>");
+    expect("xhunter2-hunter2", "x<redacted>");
+    expect("a\"b\\c<d>&e\nf, g", "<redacted>");
+    expect("{\"v\": \"a\\\"b\\\\c<d>&e\\nf, g\"}", "{\"v\": \"<redacted>\"}");
+    expect("<m>a&quot;b\\c&lt;d&gt;&amp;e\nf, g</m>", "<m><redacted></m>");
+    expect("value a\"b\\\\c<d>&e\\nf, g\n", "value <redacted>\n");
+    expect("the correct horse", "the <redacted>");
+    expect("cut off: hunter2-hunt", "cut off: <redacted>");
+    expect("hunter2 alone is a word", "hunter2 alone is a word");
+    expect("not-a-secret-at-all", "not-a-secret-at-all");
+    expect("/etc/hvd/key.file.of.the.job", "/etc/hvd/key.file.of.the.job");
+    expect("short false", "short false");
+}
+
+static void test_names(void **state)
+{
+    expect("MY_TOKEN=abcdefg rest", "MY_TOKEN=<redacted> rest");
+    expect("api_key=abc&user=x", "api_key=<redacted>&user=x");
+    expect("export AWS_SECRET_ACCESS_KEY='abc/def'", "export AWS_SECRET_ACCESS_KEY='<redacted>'");
+    expect("{\"password\": \"abc\", \"user\": \"x\"}",
+           "{\"password\": \"<redacted>\", \"user\": \"x\"}");
+    expect("{\"password\":\"abc\"}", "{\"password\":\"<redacted>\"}");
+    expect("--token=abc --x", "--token=<redacted> --x");
+    expect("_KEY=12345678", "_KEY=<redacted>");
+    expect("KEY_FILE=/a/b SSH_KEY_PATH=/c", "KEY_FILE=/a/b SSH_KEY_PATH=/c");
+    expect("TOKENIZERS_PARALLELISM=true", "TOKENIZERS_PARALLELISM=true");
+    expect("KEEP_KEYS=12", "KEEP_KEYS=12");
+    expect("MAX_TOKENS=2048", "MAX_TOKENS=2048");
+    expect("TOKEN=", "TOKEN=");
+    expect("TOKEN= x", "TOKEN= x");
+    expect("HVD_RANK=3", "HVD_RANK=3");
+    expect("MY_TOKEN=<redacted>", "MY_TOKEN=<redacted>");
+    assert_true(redact_is_secret_name("db_passwd", 9));
+    assert_true(redact_is_secret_name("Credentials", 11));
+    assert_false(redact_is_secret_name("HVD_KEY_FILE", 12));
+    assert_false(redact_is_secret_name("PATH", 4));
+}
+
+static void test_forms(void **state)
+{
+    expect("https://ann:s3cret@host/x", "https://ann:<redacted>@host/x");
+    expect("postgres://u:p@ss@h", "postgres://u:<redacted>@ss@h");
+    expect("https://host:80/a@b", "https://host:80/a@b");
+    expect("https://ann@host", "https://ann@host");
+    expect("AKIAIOSFODNN7EXAMPLE.", "<redacted>.");
+    expect("AKIAIOSFODNN7EXAMPLE7", "AKIAIOSFODNN7EXAMPLE7"); /* not its length */
+    expect("Authorization: Bearer abc123def456", "Authorization: Bearer <redacted>");
+    expect("a bearer credential is needed", "a bearer credential is needed");
+    expect("ghp_0123456789abcdefghijABCDEFGHIJ", "<redacted>");
+    expect("hf_0123456789abcdefghij", "<redacted>");
+    expect("hf_short", "hf_short");
+    expect("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIi", "<redacted>");
+    expect("keyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9xx", "keyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9xx");
+}
+
+/* NULs are bytes; a pass over what was cleaned changes nothing. */
+static void test_bytes(void **state)
+{
+    static const char text[] = "A=1\0HF_TOKEN=hunter2-hunter2\0B=2";
+    static const char want[] = "A=1\0HF_TOKEN=<redacted>\0B=2";
+    struct buf out = {0};
+    redact_text(r, text, sizeof(text), &out);
+    assert_int_equal(out.len, sizeof(want));
+    assert_memory_equal(out.data, want, sizeof(want));
+    redact_buf(r, &out, 0);
+    assert_int_equal(out.len, sizeof(want));
+    assert_memory_equal(out.data, want, sizeof(want));
+    buf_put(&out, "hunter2-hunter2", 15);
+    redact_buf(r, &out, sizeof(want));
+    assert_int_equal(out.len, sizeof(want) + strlen(REDACTED));
+    buf_fini(&out);
+}
+
+/* Random bytes of the characters that forms are made of: no overrun (ASan), no growth beyond
+ * reason, and what is not redacted is the text. */
+static void test_random(void **state)
+{
+    static const char letters[] = "=:/@\"'KEYTOKEN_hunter2-AKIA eyJ.\0bearer ";
+    uint32_t seed = 1;
+    for (int round = 0; round < 2000; round++) {
+        char text[64];
+        struct buf out = {0};
+        size_t len = (size_t)round % sizeof(text);
+        for (size_t i = 0; i < len; i++) {
+            seed = seed * 1664525 + 1013904223;
+            text[i] = letters[(seed >> 16) % sizeof(letters)];
+        }
+        char *exact = malloc(len + 1);
+        memcpy(exact, text, len);
+        char *tight = realloc(exact, len ? len : 1);
+        redact_text(r, tight, len, &out);
+        assert_false(out.failed);
+        assert_true(out.len <= len * 11);
+        free(tight);
+        buf_fini(&out);
+    }
+}
+
+static void test_no_environment(void **state)
+{
+    struct redact *forms;
+    struct buf out = {0};
+    assert_int_equal(redact_create(&forms, NULL), 0);
+    redact_text(forms, "hunter2-hunter2 TOKEN=abc", 25, &out);
+    buf_put_u8(&out, 0);
+    assert_string_equal((char *)out.data, "hunter2-hunter2 TOKEN=<redacted>");
+    buf_fini(&out);
+    redact_destroy(forms);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_forms),  cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_random), cmocka_unit_test(test_no_environment),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
