@@ -5,6 +5,10 @@
  * The only state of the library that is not in an object: the engine, how many threads are inside a
  * call, and each thread's last error. A call counts itself in before it looks at the engine;
  * hvd_shutdown() takes the engine away and destroys it when the last one is out.
+ *
+ * A child of fork(2) must not keep the engine's descriptors: its parent's end would not be seen. It
+ * can close those of a whole engine, not of one that another thread is making or taking apart, so
+ * fork() waits until that is over.
  */
 #include <hvd.h>
 
@@ -18,7 +22,7 @@
 #include "core/engine/fast.h"
 
 static struct {
-    pthread_mutex_t life; /* init and shutdown, one at a time */
+    pthread_mutex_t life; /* init, shutdown and fork, one at a time */
     struct engine *_Atomic engine;
     _Atomic int inside;
     _Atomic int child;            /* of a fork while there was an engine */
@@ -28,6 +32,7 @@ static struct {
 } lib = {.life = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local struct err last;
+static _Thread_local bool has_life; /* this thread has lib.life */
 
 /* ---- in and out ---- */
 
@@ -57,15 +62,41 @@ const char *hvd_error(void)
 
 /* ---- life ---- */
 
+static void life_lock(void)
+{
+    pthread_mutex_lock(&lib.life);
+    has_life = true;
+}
+
+static void life_unlock(void)
+{
+    has_life = false;
+    pthread_mutex_unlock(&lib.life);
+}
+
+/* What hvd_init() calls may fork by itself. */
+static void before_fork(void)
+{
+    if (!has_life)
+        pthread_mutex_lock(&lib.life);
+}
+
 static void after_fork(void)
 {
+    if (!has_life)
+        pthread_mutex_unlock(&lib.life);
+}
+
+static void after_fork_in_child(void)
+{
     struct engine *e = atomic_load(&lib.whole);
-    if (!e)
-        return;
-    atomic_store(&lib.child, 1);
-    atomic_store(&lib.engine, NULL);
-    atomic_store(&lib.whole, NULL);
-    engine_after_fork(e);
+    if (e) {
+        atomic_store(&lib.child, 1);
+        atomic_store(&lib.engine, NULL);
+        atomic_store(&lib.whole, NULL);
+        engine_after_fork(e);
+    }
+    after_fork();
 }
 
 static int init_locked(void)
@@ -75,7 +106,7 @@ static int init_locked(void)
                        "this process was forked from a rank: start a new process instead");
     if (atomic_load(&lib.engine))
         return 0;
-    if (!lib.atfork && pthread_atfork(NULL, NULL, after_fork) != 0)
+    if (!lib.atfork && pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0)
         return err_set(&last, ENOMEM, "no memory");
     lib.atfork = true;
     struct engine *e = NULL;
@@ -89,13 +120,9 @@ static int init_locked(void)
 
 int hvd_init(void)
 {
-    /* The child of a fork may find the mutex locked by a thread that it does not have. */
-    if (atomic_load(&lib.child))
-        return err_set(&last, EPERM,
-                       "this process was forked from a rank: start a new process instead");
-    pthread_mutex_lock(&lib.life);
+    life_lock();
     int rc = init_locked();
-    pthread_mutex_unlock(&lib.life);
+    life_unlock();
     return rc;
 }
 
@@ -117,11 +144,11 @@ int hvd_shutdown(void)
 {
     if (atomic_load(&lib.child))
         return err_set(&last, EPERM, "this process was forked from a rank: it has no engine");
-    pthread_mutex_lock(&lib.life);
+    life_lock();
     struct engine *e = atomic_load(&lib.engine);
     if (e)
         shutdown_locked(e);
-    pthread_mutex_unlock(&lib.life);
+    life_unlock();
     return e ? 0 : err_set(&last, ENOTCONN, "hvd_init() was not called");
 }
 

@@ -27,7 +27,8 @@
  * round differently.
  *
  * Fork: a child has no engine; every call but hvd_init fails there with -EPERM. (hvd_init in a
- * child fails too: start a new process instead.)
+ * child fails too: start a new process instead.) fork() waits while another thread is inside
+ * hvd_init or hvd_shutdown.
  */
 #ifndef HVD_H
 #define HVD_H
