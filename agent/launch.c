@@ -41,13 +41,18 @@ static int rsh_words(char **words, const char *rsh, const char *host, const char
     return rc < 0 ? rc : add_word(words, &n, agent);
 }
 
-/* The other host may have the agent at the same place, or in its PATH. */
+/* The other host may have the agent at the same place, or in its PATH. Whatever the user's shell
+ * there is, sh is asked. */
 static int ssh_words(char **words, const struct job *job, const char *host, const char *agent)
 {
     char port[16], timeout[48];
     auto_free char *remote = NULL;
     int n = 0, rc = 0;
-    if (asprintf(&remote, "test -x '%s' && exec '%s' || exec hvd-agent", agent, agent) < 0)
+    if (asprintf(&remote,
+                 "exec sh -c 'test -x \"$0\" && exec \"$0\"; "
+                 "command -v hvd-agent >/dev/null && exec hvd-agent; "
+                 "echo \"there is no hvd-agent: not at $0 and not in PATH\" >&2; exit 127' '%s'",
+                 agent) < 0)
         return -ENOMEM;
     snprintf(port, sizeof(port), "%d", job->ssh_port);
     snprintf(timeout, sizeof(timeout), "ConnectTimeout=%d", job->start_timeout);

@@ -213,6 +213,9 @@ static int set_port(struct options *o, const char *value, const char *setting, s
 static int set_identity(struct options *o, const char *value, const char *setting, struct err *err)
 {
     (void)setting;
+    /* ssh would only warn and go on without it. */
+    if (*value && access(value, R_OK) < 0)
+        return err_sys(err, errno, "%s", value);
     return set_path(&o->job.ssh_identity, value, err);
 }
 

@@ -116,7 +116,7 @@ static int read_options(void)
                                         "--timeline-filename",
                                         "t",
                                         "-i",
-                                        "identity",
+                                        "/dev/null",
                                         "--log-level",
                                         "info",
                                         "python3",

@@ -1,0 +1,212 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hvdrun -H over the real ssh: two hosts that are network namespaces, an sshd of the test's own in the
+# second one with keys of the test's own. What ssh refuses is one line; nothing is left on either host.
+# timeout: 150
+# shellcheck disable=SC2317,SC2016,SC2154,SC2086  # functions that check calls; words for other shells; common.sh; $CTL is two words
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+
+for program in ssh ssh-keygen /usr/sbin/sshd; do
+    command -v $program >/dev/null || skip_all openssh "no $program"
+done
+can_netns || skip_all netns "cannot make network namespaces (root and iproute2)"
+make_hosts || exit 1
+
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+A=${hosts[0]} B=${hosts[1]}
+THERE=10.213.7.2
+unset HVD_RSH_AGENT
+export HVD_DOCTOR=off # what it thinks of the hosts is not the matter here
+
+# sshd wants this folder, whatever its configuration says.
+[ -d /run/sshd ] || { mkdir -m 755 /run/sshd && at_end+=("rmdir /run/sshd"); }
+# A user whose password is locked gets in by PAM alone.
+pam=no
+case $(getent shadow root) in
+'root:!'*) pam=yes ;;
+esac
+
+mkdir "$TMP/far"
+for name in host key stranger; do
+    ssh-keygen -q -t ed25519 -N '' -C "hvd test" -f "$TMP/$name" || exit 1
+done
+cp "$TMP/key.pub" "$TMP/authorized_keys"
+echo "[$THERE]:2022,[$THERE]:2023 $(cut -d' ' -f1,2 "$TMP/host.pub")" >"$TMP/known_hosts"
+echo "Keep out, or come in." >"$TMP/banner"
+cat >"$TMP/sshd_config" <<END
+ListenAddress $THERE
+HostKey $TMP/host
+PidFile none
+AuthorizedKeysFile $TMP/authorized_keys
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+StrictModes no
+UsePAM $pam
+Banner $TMP/banner
+END
+
+# start_sshd PORT COMMAND...: on host B; COMMAND, if any, before sshd
+start_sshd() {
+    local port=$1 i
+    shift
+    ip netns exec "$B" "$@" /usr/sbin/sshd -D -e -f "$TMP/sshd_config" -p "$port" 2>"$TMP/sshd.$port" &
+    disown
+    for i in $(seq 50); do
+        on "$B" ss -Htln "sport = :$port" | grep -q . && return 0
+        sleep 0.1
+    done
+    cat "$TMP/sshd.$port"
+    exit 1
+}
+start_sshd 2022
+# One that sees nothing in the folder that its clients' hvd-agent lies in.
+start_sshd 2023 unshare -m sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$TMP/far"
+
+# The user's own settings and keys stay out of it: ssh does not ask $HOME where they are.
+mkdir "$TMP/bin"
+cat >"$TMP/ssh_config" <<END
+UserKnownHostsFile $TMP/known_hosts
+GlobalKnownHostsFile /dev/null
+IdentitiesOnly yes
+IdentityAgent none
+END
+printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v ssh)" "$TMP/ssh_config" >"$TMP/bin/ssh"
+chmod +x "$TMP/bin/ssh"
+PATH=$TMP/bin:$PATH
+
+# far OPTION... COMMAND...: from host A with the right key
+far() {
+    on "$A" "$RUN" -p 2022 -i "$TMP/key" "$@"
+}
+
+sleeper() {
+    echo "exec -a $MARK sleep 60"
+}
+
+ranks() {
+    code 0 far -np 4 -H "localhost:2,$THERE:2" $CTL >"$TMP/1" 2>"$TMP/2" &&
+        [ "$(grep -c 'ok size 4 local 2' "$TMP/1")" -eq 4 ] && nothing_left
+}
+
+real_ranks() {
+    code 0 far -np 4 -H "$THERE:2,localhost:2" "$SUM" 3 2
+}
+
+# sshd starts there with an environment of its own: what ranks get is hvdrun's doing.
+places() {
+    GIVEN=1 HIDDEN=1 HVD_SEEN=1 code 0 far -np 1 -H "$THERE" -x GIVEN --no-prefix \
+        sh -c 'echo $GIVEN$HIDDEN$HVD_SEEN; pwd; ip -4 -o addr show veth0; echo ${SSH_CONNECTION:+by ssh}' >"$TMP/1" &&
+        says '^11$' "$TMP/1" && says "^$ROOT$" "$TMP/1" && says "$THERE/" "$TMP/1" && says 'by ssh' "$TMP/1"
+}
+
+failure() {
+    code 4 far -np 2 -H "localhost:1,$THERE:1" bash -c \
+        "[ \$HVD_RANK = 1 ] && echo why >&2 && exit 4; $(sleeper)" 2>"$TMP/2" &&
+        says "rank 1 on $THERE (pid [0-9]*) exited with code 4" "$TMP/2" && says 'hvdrun:   why' "$TMP/2" && nothing_left
+}
+
+interrupted() {
+    ip netns exec "$A" "$RUN" -p 2022 -i "$TMP/key" -np 2 -H "localhost:1,$THERE:1" bash -c "$(sleeper)" 2>"$TMP/2" &
+    local pid=$! rc=0
+    until_marked 2 && kill -TERM $pid
+    wait $pid || rc=$?
+    [ $rc -eq 143 ] && nothing_left
+}
+
+# hvdrun itself is killed, and with it ssh: the agent there ends its ranks by itself.
+killed_hvdrun() {
+    ip netns exec "$A" "$RUN" -p 2022 -i "$TMP/key" -np 2 -H "localhost:1,$THERE:1" bash -c "$(sleeper)" 2>"$TMP/2" &
+    local pid=$! i
+    until_marked 2 && kill -KILL $pid
+    wait $pid
+    for i in $(seq 200); do
+        marked || break
+        sleep 0.1
+    done
+    nothing_left
+}
+
+# The connection goes: its sshd is killed.
+connection_lost() {
+    ip netns exec "$A" "$RUN" -p 2022 -i "$TMP/key" -np 2 -H "localhost:1,$THERE:1" bash -c "$(sleeper)" 2>"$TMP/2" &
+    local pid=$! rc=0
+    until_marked 2 && ip netns pids "$B" | xargs ps -o pid=,args= -p | awk '/sshd: root/ { print $1 }' | xargs -r kill -KILL
+    wait $pid || rc=$?
+    [ $rc -eq 1 ] && says "on $THERE" "$TMP/2" && nothing_left
+}
+
+# one_line PATTERN OPTION... HOST: hvdrun fails at once and says PATTERN, and no more than that
+one_line() {
+    local pattern=$1
+    shift
+    code 1 on "$A" timeout 30 "$@" bash -c "$(sleeper)" 2>"$TMP/2" && says "$pattern" "$TMP/2" &&
+        [ "$(wc -l <"$TMP/2")" -eq 1 ] && nothing_left && return 0
+    cat "$TMP/2"
+    return 1
+}
+
+unknown_host() {
+    mv "$TMP/known_hosts" "$TMP/known"
+    one_line "^hvdrun: host $THERE: ssh ended with code 255 before its agent joined: Host key verification failed" \
+        "$RUN" -p 2022 -i "$TMP/key" -H "$THERE"
+    local rc=$?
+    mv "$TMP/known" "$TMP/known_hosts"
+    return $rc
+}
+
+other_host_key() {
+    sed -i.bak "s, ssh-ed25519 .*, $(cut -d' ' -f1,2 "$TMP/stranger.pub")," "$TMP/known_hosts"
+    one_line "^hvdrun: host $THERE: ssh ended with code 255 before its agent joined: Host key verification failed" \
+        "$RUN" -p 2022 -i "$TMP/key" -H "$THERE"
+    local rc=$?
+    mv "$TMP/known_hosts.bak" "$TMP/known_hosts"
+    return $rc
+}
+
+refused_key() {
+    one_line "^hvdrun: host $THERE: ssh ended with code 255 before its agent joined: .*Permission denied (publickey)" \
+        "$RUN" -p 2022 -i "$TMP/stranger" -H "localhost:1,$THERE:1"
+}
+
+no_key() {
+    code 2 on "$A" "$RUN" -p 2022 -i "$TMP/none" -H "$THERE" true 2>"$TMP/2" &&
+        says "^hvdrun: -i: $TMP/none: No such file or directory" "$TMP/2" && [ "$(wc -l <"$TMP/2")" -eq 1 ]
+}
+
+nobody_listens() {
+    one_line "^hvdrun: host $THERE: ssh ended with code 255 before its agent joined: .*Connection refused" \
+        "$RUN" -p 2024 -i "$TMP/key" -H "$THERE"
+}
+
+no_such_host() {
+    one_line "^hvdrun: host no-such-host.invalid: ssh ended with code 255 before its agent joined: .*resolve" \
+        "$RUN" -p 2022 -i "$TMP/key" -H "localhost:1,no-such-host.invalid:1"
+}
+
+no_agent() {
+    cp "$BUILD/hvdrun" "$BUILD/hvd-agent" "$TMP/far"
+    one_line "^hvdrun: host $THERE: ssh ended with code 127 before its agent joined: there is no hvd-agent: not at $TMP/far/hvd-agent" \
+        "$TMP/far/hvdrun" -p 2023 -i "$TMP/key" -H "$THERE"
+}
+
+check ranks ranks
+if [ -x "$SUM" ]; then
+    check real-ranks real_ranks
+else
+    skip_part real-ranks programs "no $SUM"
+fi
+check places places
+check failure failure
+check interrupted interrupted
+check killed-hvdrun killed_hvdrun
+check connection-lost connection_lost
+check unknown-host unknown_host
+check other-host-key other_host_key
+check refused-key refused_key
+check no-key no_key
+check nobody-listens nobody_listens
+check no-such-host no_such_host
+check no-agent no_agent
+exit $failed
