@@ -83,42 +83,72 @@ static bool ports_read(const struct view *v, struct result *r, struct ports *ret
     return true;
 }
 
-static void check_port(const struct view *v, struct result *r)
+struct port_list {
+    char up[200], down[200];
+    int n, active, down_ib; /* of those that NCCL_IB_HCA lets through */
+    bool one_kind, one_rate;
+    const struct port *any; /* one that is active */
+};
+
+/* Rates are compared within a link layer: a storage card beside InfiniBand has its own. */
+static void compare_ports(const struct ports *ports, const char *hca, struct port_list *ret)
 {
-    struct ports ports;
-    char up[200] = "", down[200] = "";
-    double best = 0, worst = 0;
-    int active = 0;
-    if (!ports_read(v, r, &ports))
-        return;
-    for (int i = 0; i < ports.n; i++) {
-        const struct port *p = &ports.list[i];
+    const struct port *first[2] = {NULL, NULL};
+    *ret = (struct port_list){.one_kind = true, .one_rate = true};
+    for (int i = 0; i < ports->n; i++) {
+        const struct port *p = &ports->list[i];
+        bool ethernet = strcmp(p->link, "Ethernet") == 0;
+        if (hca && !nccl_takes(hca, p->device))
+            continue;
+        ret->n++;
         if (!p->active) {
-            text_append(down, sizeof(down), ", ", "%s/%s %s", p->device, p->number,
+            ret->down_ib += !ethernet;
+            text_append(ret->down, sizeof(ret->down), ", ", "%s/%s %s", p->device, p->number,
                         *p->state ? p->state : "unreadable");
             continue;
         }
-        text_append(up, sizeof(up), ", ", "%s/%s %s %.0f Gb/s", p->device, p->number, p->link,
-                    p->rate);
-        worst = active == 0 || p->rate < worst ? p->rate : worst;
-        best = p->rate > best ? p->rate : best;
-        active++;
+        text_append(ret->up, sizeof(ret->up), ", ", "%s/%s %s %.0f Gb/s", p->device, p->number,
+                    p->link, p->rate);
+        if (!first[ethernet])
+            first[ethernet] = p;
+        ret->one_rate =
+            ret->one_rate && p->rate >= first[ethernet]->rate && p->rate <= first[ethernet]->rate;
+        ret->any = p;
+        ret->active++;
     }
-    result_observed(r, "%d active of %d", active, ports.n);
+    ret->one_kind = ret->one_rate && !(first[0] && first[1]);
+}
+
+static void check_port(const struct view *v, struct result *r)
+{
+    const char *hca = machine_env(v->machine, "NCCL_IB_HCA");
+    struct port_list l;
+    struct ports ports;
+    if (!ports_read(v, r, &ports))
+        return;
+    compare_ports(&ports, hca && *hca ? hca : NULL, &l);
+    result_observed(r, "%d active of %d", l.active, l.n);
     result_expected(r, "every port in use ACTIVE, at one rate");
     if (ports.n == 0)
         result_skip(r, "%d device%s without a readable port in /sys/class/infiniband",
                     ports.devices, ports.devices == 1 ? "" : "s");
-    else if (active == 0 && (v->setting->profiles & PROFILE_GPU))
-        result_fail(r, "no port is active: %s", down);
-    else if (active == 0)
-        result_warn(r, "no port is active: %s", down);
-    else if (*down)
-        result_warn(r, "%d of %d ports not active: %s", ports.n - active, ports.n, down);
-    else if (worst < best)
-        result_warn(r, "ports run at different rates: %s", up);
+    else if (l.n == 0)
+        result_warn(r, "NCCL_IB_HCA=%.100s lets no device through: there are %s%s", hca,
+                    ports.list[0].device, ports.devices > 1 ? " and others" : "");
+    else if (l.active == 0 && (v->setting->profiles & PROFILE_GPU))
+        result_fail(r, "no port is active: %s", l.down);
+    else if (l.active == 0)
+        result_warn(r, "no port is active: %s", l.down);
+    else if (l.down_ib)
+        result_warn(r, "%d of %d ports not active: %s", l.n - l.active, l.n, l.down);
+    else if (!l.one_rate)
+        result_warn(r, "ports run at different rates: %s", l.up);
+    else if (*l.down)
+        result_info(r, "Ethernet ports not active: %s; active: %s", l.down, l.up);
+    else if (l.one_kind && l.active > 2)
+        result_pass(r, "%d ports, each %s %.0f Gb/s", l.active, l.any->link, l.any->rate);
     else
-        result_pass(r, "%s", up);
+        result_pass(r, "%s", l.up);
 }
 
 static void check_flaps(const struct view *v, struct result *r)
@@ -352,9 +382,12 @@ static const struct check rows[] = {
      .fix = {NULL, "kubectl cordon NODE, then as on a host",
              "ibstat; cable and switch port; for InfiniBand the subnet manager (sminfo) must run"},
      .action = ACTION_HOST,
-     .explain = "state, rate and link_layer under /sys/class/infiniband/*/ports/*. 4: ACTIVE is "
-                "good, 2: INIT means that no subnet manager has set the port up, 1: DOWN that the "
-                "cable is out. A port that is never used may be left out by NCCL_IB_HCA.",
+     .explain =
+         "state, rate and link_layer under /sys/class/infiniband/*/ports/*. 4: ACTIVE is "
+         "good, 2: INIT means that no subnet manager has set the port up, 1: DOWN that the "
+         "cable is out. Rates are compared within a link layer; an Ethernet port that is down "
+         "beside active ones is only a note. Ports that NCCL_IB_HCA leaves out do not "
+         "count.",
      .refs = {"https://docs.kernel.org/admin-guide/abi-stable.html"}},
     {.id = "ib-flaps",
      .code = "HVD8102",

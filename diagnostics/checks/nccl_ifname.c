@@ -10,46 +10,12 @@
 #include "diagnostics/check.h"
 #include "diagnostics/checks/nic.h"
 
-/* ^ excludes, = compares whole names, else names begin with the word. */
-struct nccl_spec {
-    bool exclude, exact;
-    const char *list;
-};
-
-static struct nccl_spec nccl_parse(const char *value)
-{
-    struct nccl_spec s = {.list = value};
-    s.exclude = *s.list == '^';
-    s.list += s.exclude;
-    s.exact = *s.list == '=';
-    s.list += s.exact;
-    return s;
-}
-
-struct nccl_name {
-    const char *name;
-    bool exact;
-};
-
-static bool nccl_word(const char *word, void *arg)
-{
-    const struct nccl_name *n = arg;
-    size_t len = strcspn(word, ":"); /* "eth0:1": the port of a device */
-    return len && strncmp(n->name, word, len) == 0 && (!n->exact || n->name[len] == '\0');
-}
-
-static bool nccl_takes(const struct nccl_spec *s, const struct nic *nic)
-{
-    struct nccl_name n = {.name = nic->name, .exact = s->exact};
-    return nic->up && nic->has_addr && each_word(s->list, nccl_word, &n) != s->exclude;
-}
-
 static int nccl_choose(const struct nics *nics, const char *value, const struct nic **ret)
 {
-    struct nccl_spec s = nccl_parse(value);
     int n = 0;
     for (int i = 0; i < nics->n; i++) {
-        if (nccl_takes(&s, &nics->list[i]))
+        const struct nic *nic = &nics->list[i];
+        if (nic->up && nic->has_addr && nccl_takes(value, nic->name))
             ret[n++] = &nics->list[i];
     }
     return n;

@@ -102,15 +102,19 @@ bool nics_own(const struct view *v, const char *ip)
 
 void text_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
 {
-    size_t len = strlen(dst);
+    static const char more[] = "...";
+    size_t len = strlen(dst), seplen = len ? strlen(sep) : 0;
+    char item[256];
     va_list ap;
-    if (len && len < size)
-        len += (size_t)snprintf(dst + len, size - len, "%s", sep);
-    if (len >= size)
+    if (len >= sizeof(more) - 1 && strcmp(dst + len - (sizeof(more) - 1), more) == 0)
         return;
     va_start(ap, fmt);
-    vsnprintf(dst + len, size - len, fmt, ap);
+    int n = vsnprintf(item, sizeof(item), fmt, ap);
     va_end(ap);
+    bool fits =
+        n >= 0 && (size_t)n < sizeof(item) && len + 2 * seplen + (size_t)n + sizeof(more) <= size;
+    if (fits || len + seplen + sizeof(more) <= size)
+        snprintf(dst + len, size - len, "%s%s", len ? sep : "", fits ? item : more);
 }
 
 int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *dst, size_t size)
@@ -147,4 +151,24 @@ bool each_word(const char *list, bool (*each)(const char *word, void *arg), void
         p += len + (p[len] == ',');
     }
     return false;
+}
+
+struct nccl_name {
+    const char *name;
+    bool exact;
+};
+
+static bool nccl_word(const char *word, void *arg)
+{
+    const struct nccl_name *n = arg;
+    size_t len = strcspn(word, ":"); /* "eth0:1", "mlx5_0:1": a port */
+    return len && strncmp(n->name, word, len) == 0 && (!n->exact || n->name[len] == '\0');
+}
+
+bool nccl_takes(const char *spec, const char *name)
+{
+    bool exclude = *spec == '^';
+    spec += exclude;
+    struct nccl_name n = {.name = name, .exact = *spec == '='};
+    return each_word(spec + n.exact, nccl_word, &n) != exclude;
 }

@@ -51,10 +51,15 @@ int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *
 /* Calls each for the words of a comma list; stops when it returns true and returns that. */
 bool each_word(const char *list, bool (*each)(const char *word, void *arg), void *arg);
 
+/* NCCL's lists of names (NCCL_SOCKET_IFNAME, NCCL_IB_HCA): ^ excludes, = compares whole names, else
+ * names begin with the word. */
+bool nccl_takes(const char *spec, const char *name);
+
 /* More machines than this one take part: 1 yes, 0 no, -1 not known. */
 int job_spans_machines(const struct setting *s);
 
-/* Appends to a string of a result, separated by sep where there is something already. */
+/* Appends to a string of a result, separated by sep where there is something already. What does
+ * not fit becomes "...", once; what comes after it is left out. */
 void text_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

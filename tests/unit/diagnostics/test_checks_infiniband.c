@@ -60,6 +60,26 @@ static void test_port(void **state)
     port_file("mlx5_0", "state", "");
     port_file("mlx5_1", "state", "\xff\xfe garbage");
     checkup_expect("ib-port", CHECK_FAIL, "mlx5_0/1 unreadable");
+    /* A storage card beside InfiniBand: another rate, a port that is not used. */
+    checkup_new();
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "mlx5_%d", i);
+        ADD_IB(name);
+    }
+    checkup_expect("ib-port", CHECK_PASS, "4 ports, each InfiniBand 200 Gb/s");
+    ADD_ROCE("mlx5_8");
+    checkup_expect("ib-port", CHECK_PASS, "mlx5_8/1 Ethernet 100 Gb/s");
+    add_port("mlx5_9", "1: DOWN\n", "25 Gb/sec (1X EDR)\n", "Ethernet\n");
+    checkup_expect("ib-port", CHECK_INFO, "Ethernet ports not active: mlx5_9/1 DOWN");
+    port_file("mlx5_3", "state", "1: DOWN\n");
+    checkup_expect("ib-port", CHECK_WARN, "2 of 6 ports not active: mlx5_3/1 DOWN");
+    checkup_env("NCCL_IB_HCA", "=mlx5_0,mlx5_1:1");
+    checkup_expect("ib-port", CHECK_PASS, "mlx5_0/1 InfiniBand 200 Gb/s, mlx5_1/1");
+    checkup_new();
+    ADD_IB("mlx5_0");
+    checkup_env("NCCL_IB_HCA", "^mlx5");
+    checkup_expect("ib-port", CHECK_WARN, "NCCL_IB_HCA=^mlx5 lets no device through");
     checkup_new();
     checkup_file(IB "efa_0/node_type", "1: CA\n");
     checkup_expect("ib-port", CHECK_SKIP, "1 device without a readable port");
