@@ -106,7 +106,7 @@ run_one() {
     esac
     mark=$$.$RANDOM.${label//[^a-z0-9]/_}
     start=$EPOCHREALTIME
-    env "$MARK=$mark" BUILD="$BUILD" PY="$PY" "${more[@]}" timeout --kill-after=20 "$limit" "${command[@]}" \
+    env "$MARK=$mark" BUILD="$BUILD" PY="$PY" "${more[@]}" timeout --kill-after=60 "$limit" "${command[@]}" \
         >"$log" 2>&1 </dev/null || rc=$?
     seconds=$(since "$start")
     case $rc in
