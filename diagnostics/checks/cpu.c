@@ -41,8 +41,10 @@ static void check_allowed(const struct view *v, struct result *r)
     const char *s = ranks == 1 ? "" : "s", *many = n == 1 ? "" : "s";
     result_observed(r, "%d", n);
     result_expected(r, ">= %d", v->setting->profiles & PROFILE_GPU ? CPUS_A_RANK * ranks : ranks);
-    if (n < ranks)
+    if (n < ranks && v->setting->profiles & PROFILE_GPU)
         result_fail(r, "%d processor%s for %d ranks: they take turns", n, many, ranks);
+    else if (n < ranks)
+        result_warn(r, "%d processor%s for %d ranks: they take turns", n, many, ranks);
     else if (n < CPUS_A_RANK * ranks && v->setting->profiles & PROFILE_GPU)
         result_warn(r,
                     "%d processor%s for %d rank%s, fewer than 4 for each: loading data holds the "
@@ -88,7 +90,9 @@ static void check_threads(const struct view *v, struct result *r)
     double all = (double)threads * ranks;
     result_observed(r, "%.0f", all);
     result_expected(r, "<= %.4g", 1.5 * cpus);
-    if (all > 1.5 * cpus) {
+    if (threads == 1) {
+        result_pass(r, "%d rank%s with one thread each", ranks, ranks == 1 ? "" : "s");
+    } else if (all > 1.5 * cpus) {
         if (unset)
             result_warn(r, "OMP_NUM_THREADS is not set: %d rank%s x %ld threads on %.4g processors",
                         ranks, ranks == 1 ? "" : "s", threads, cpus);
@@ -307,8 +311,9 @@ static const struct check rows[] = {
              "taskset -cp PID shows it; srun --cpus-per-task=8; mpirun --bind-to none"},
      .action = ACTION_CONTAINER_OPTION,
      .explain =
-         "Cpus_allowed_list of /proc/self/status. Fewer than the local ranks fails; fewer than "
-         "4 a rank (own threshold) warns in GPU jobs, else is information. Quotas: "
+         "Cpus_allowed_list of /proc/self/status. Fewer than the local ranks fails in GPU jobs "
+         "and warns elsewhere; fewer than 4 a rank (own threshold) warns in GPU jobs, else is "
+         "information. Quotas: "
          "cgroup-cpu-quota.",
      .refs = {CPUSETS, POD_CPU}},
     {.id = "omp-threads",

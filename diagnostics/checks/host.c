@@ -101,6 +101,7 @@ static void check_iommu(const struct view *v, struct result *r)
             result_skip(r, "/sys is not there");
         return;
     }
+    const char *s = translated == 1 ? "" : "s";
     result_observed(r, "%zu units, %d of %d groups translated", n, translated, all);
     result_expected(r, "off or pass-through");
     if (n == 0)
@@ -108,17 +109,17 @@ static void check_iommu(const struct view *v, struct result *r)
     else if (translated == 0)
         result_pass(r, "the IOMMU is on in pass-through mode");
     else if (name || arm)
-        result_info(r, "the IOMMU translates for %d groups of devices, as %s wants it", translated,
-                    name ? "the virtual machine's host" : "this architecture");
+        result_info(r, "the IOMMU translates for %d group%s of devices, as %s wants it", translated,
+                    s, name ? "the virtual machine's host" : "this architecture");
     else if (v->setting->profiles & PROFILE_GPU)
         result_warn(r,
-                    "the IOMMU translates for %d groups of devices: GPUs cannot write to each "
+                    "the IOMMU translates for %d group%s of devices: GPUs cannot write to each "
                     "other directly",
-                    translated);
+                    translated, s);
     else
         result_info(r,
-                    "the IOMMU translates for %d groups of devices; it matters between GPUs only",
-                    translated);
+                    "the IOMMU translates for %d group%s of devices; it matters between GPUs only",
+                    translated, s);
 }
 
 static void check_acs(const struct view *v, struct result *r)

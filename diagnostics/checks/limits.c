@@ -243,7 +243,7 @@ static void check_nproc(const struct view *v, struct result *r)
 
 static void check_core_pattern(const struct view *v, struct result *r)
 {
-    char pattern[256], a[32];
+    char pattern[256], a[64], b[32];
     uint64_t soft, hard;
     if (!limit(v, r, "Max core file size", &soft, &hard))
         return;
@@ -252,7 +252,10 @@ static void check_core_pattern(const struct view *v, struct result *r)
         return;
     }
     result_observed(r, "%s", pattern);
-    bytes(a, soft);
+    if (soft == PROC_UNLIMITED)
+        snprintf(a, sizeof(a), "of any size");
+    else
+        snprintf(a, sizeof(a), "up to %s", check_bytes(b, sizeof(b), soft));
     if (pattern[0] == '|')
         result_info(r, "a crash hands its core to \"%.100s\" on the host, not in a container",
                     pattern + 1);
@@ -260,10 +263,10 @@ static void check_core_pattern(const struct view *v, struct result *r)
         result_pass(r, "no core files (limit 0); \"ulimit -c unlimited\" would write \"%s\"",
                     pattern);
     else if (pattern[0] == '/')
-        result_info(r, "each rank that crashes writes a core (up to %s) to %s", a, pattern);
+        result_info(r, "each rank that crashes writes a core (%s) to %s", a, pattern);
     else
         result_info(r,
-                    "each rank that crashes writes a core (up to %s) to \"%s\" in its working "
+                    "each rank that crashes writes a core (%s) to \"%s\" in its working "
                     "directory",
                     a, pattern);
 }

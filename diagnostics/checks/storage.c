@@ -36,6 +36,10 @@ static void check_space(const struct view *v, struct result *r)
         result_skip(r, "%s: the file system does not tell its size", path);
         return;
     }
+    if (answer_int(a, "readonly", 0) == 1) { /* as data sets often are, and then they are full */
+        result_pass(r, "%s is read-only: no room needed", path);
+        return;
+    }
     check_bytes(left, sizeof(left), (uint64_t)room);
     check_bytes(all, sizeof(all), (uint64_t)total);
     double percent = 100.0 * (double)room / (double)total;
@@ -100,7 +104,7 @@ static void check_readonly(const struct view *v, struct result *r)
     else if (*at_data && strstr(at_data, "after an error"))
         result_fail(r, "%s", at_data);
     else if (*at_data)
-        result_warn(r, "%s: checkpoints need another place", at_data);
+        result_info(r, "%s: checkpoints need another place", at_data);
     else
         result_pass(r, "%s and %s are writable", answer_str(tmp, "real", "the temporary folder"),
                     answer_str(data, "real", "the current folder"));
@@ -184,9 +188,11 @@ static const struct check rows[] = {
           "volumes: [{name: tmp, emptyDir: {}}], volumeMounts: [{name: tmp, mountPath: /tmp}]",
           "dmesg | grep -i -e error -e remount; fsck, then mount -o remount,rw; or TMPDIR=/other"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain = "statvfs and access of TMPDIR (or /tmp) and of --data-dir (or the current folder). "
-                "A mount that is rw over a file system that is ro (/proc/self/mountinfo) was made "
-                "read-only by the kernel after an error: the disk is going.",
+     .explain =
+         "statvfs and access of TMPDIR (or /tmp) and of --data-dir (or the current folder). "
+         "A mount that is rw over a file system that is ro (/proc/self/mountinfo) was made "
+         "read-only by the kernel after an error: the disk is going. A folder of data that may "
+         "not be written is information.",
      .refs = {"https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html"}},
     {.id = "fs-hung",
      .code = "HVD9003",

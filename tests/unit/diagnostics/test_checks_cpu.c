@@ -27,6 +27,9 @@ static void test_allowed(void **state)
     checkup_expect("cpus-allowed", CHECK_PASS, "8 processors for 1 rank");
     checkup.setting.local_ranks = 4;
     checkup_expect("cpus-allowed", CHECK_INFO, "8 processors for 4 ranks, fewer than 4");
+    checkup.setting.local_ranks = 9; /* slow, but it works */
+    checkup_expect("cpus-allowed", CHECK_WARN, "8 processors for 9 ranks");
+    checkup.setting.local_ranks = 4;
     checkup.setting.profiles = PROFILE_GPU;
     checkup_expect("cpus-allowed", CHECK_WARN, "loading data");
     checkup.setting.local_ranks = 9;
@@ -52,6 +55,11 @@ static void test_threads(void **state)
     checkup_file("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
     checkup_file("sys/fs/cgroup/cpu.max", "200000 100000\n");
     checkup_expect("omp-threads", CHECK_WARN, "1 rank x 4 threads on 2 processors");
+    checkup_new();
+    set_allowed("0-1", "0");
+    checkup.setting.local_ranks = 8;
+    checkup_env("OMP_NUM_THREADS", "1"); /* fewer threads cannot be: cpus-allowed has its say */
+    checkup_expect("omp-threads", CHECK_PASS, "8 ranks with one thread each");
 }
 
 static void test_nodes(void **state)

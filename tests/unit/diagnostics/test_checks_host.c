@@ -45,7 +45,7 @@ static void test_iommu(void **state)
     checkup_file("sys/kernel/iommu_groups/1/type", "DMA-FQ\n");
     checkup_expect("iommu-mode", CHECK_INFO, "between GPUs only");
     checkup.setting.profiles = PROFILE_GPU;
-    checkup_expect("iommu-mode", CHECK_WARN, "translates for 1 groups");
+    checkup_expect("iommu-mode", CHECK_WARN, "translates for 1 group of");
     assert_string_equal(checkup.result.observed, "1 units, 1 of 2 groups translated");
     checkup_answer("system", KVM);
     checkup_expect("iommu-mode", CHECK_INFO, "virtual machine's host");
