@@ -163,37 +163,56 @@ static bool join(char *dst, size_t size, const char *folder, const char *more)
     return true;
 }
 
-/* Where a path comes to lie: through the links that are kept. */
-static bool place(const struct capture *c, const char *path, char dst[PATH_MAX])
+static bool is_kept(const struct capture *c, const char *path)
 {
-    char way[PATH_MAX], target[PATH_MAX], head[PATH_MAX];
-    if (!join(way, sizeof(way), "", path))
+    for (size_t i = 0; i < c->nlinks; i++) {
+        if (strcmp(c->links[i], path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Where the link at path points to, in the tree; false when it is not kept as a link. Absolute ones
+ * are not followed: they would lead out of the captured tree. */
+static bool follow(const struct capture *c, const char *path, char dst[PATH_MAX])
+{
+    char target[PATH_MAX], folder[PATH_MAX];
+    if (!is_kept(c, path))
+        return false;
+    ssize_t n = readlinkat(c->machine->root, path, target, sizeof(target) - 1);
+    if (n <= 0 || target[0] == '/')
+        return false;
+    target[n] = '\0';
+    snprintf(folder, sizeof(folder), "%s", path);
+    char *slash = strrchr(folder, '/');
+    *(slash ? slash : folder) = '\0';
+    return join(dst, PATH_MAX, folder, target);
+}
+
+/* Follows the first kept link on the way (in place); last: the path itself counts, too. */
+static bool step(const struct capture *c, char way[PATH_MAX], bool last)
+{
+    char head[PATH_MAX], to[PATH_MAX];
+    for (size_t n = strcspn(way, "/");; n += 1 + strcspn(way + n + 1, "/")) {
+        bool end = way[n] == '\0';
+        if (end && !last)
+            return false;
+        snprintf(head, sizeof(head), "%.*s", (int)n, way);
+        if (follow(c, head, to))
+            return join(head, sizeof(head), to, way + n + !end) && join(way, PATH_MAX, "", head);
+        if (end)
+            return false;
+    }
+}
+
+/* Where a path comes to lie: through the links that are kept; a link itself lies where it is. */
+static bool place(const struct capture *c, const char *path, bool link, char dst[PATH_MAX])
+{
+    if (!join(dst, PATH_MAX, "", path))
         return false;
     for (int links = 0; links < LINKS_MAX; links++) {
-        bool moved = false;
-        for (char *slash = strchr(way, '/'); slash && !moved; slash = strchr(slash + 1, '/')) {
-            *slash = '\0';
-            bool link = looked(c, way, 'l');
-            ssize_t n = link ? readlinkat(c->machine->root, way, target, sizeof(target) - 1) : -1;
-            if (n > 0 && target[0] != '/') {
-                char rest[PATH_MAX];
-                target[n] = '\0';
-                snprintf(rest, sizeof(rest), "%s", slash + 1);
-                char *up = strrchr(way, '/');
-                if (up)
-                    *up = '\0';
-                if (!join(head, sizeof(head), up ? way : "", target) ||
-                    !join(way, sizeof(way), head, rest))
-                    return false;
-                moved = true;
-                break;
-            }
-            *slash = '/';
-        }
-        if (!moved) {
-            snprintf(dst, PATH_MAX, "%s", way);
+        if (!step(c, dst, !link))
             return true;
-        }
     }
     return false;
 }
@@ -202,18 +221,39 @@ static void put_placed(struct capture *c, char kind, const char *path, const voi
                        size_t len)
 {
     char at[PATH_MAX], full[PATH_MAX + 8];
-    if (!place(c, path, at))
+    if (!place(c, path, kind == 'l', at))
         return;
     snprintf(full, sizeof(full), *at ? "root/%s" : "root", at);
     capture_put(c, kind, full, bytes, len);
 }
 
-static void put_link(struct capture *c, const char *path)
+/* False: it is none. */
+static bool put_link(struct capture *c, const char *path)
 {
     char target[PATH_MAX];
     ssize_t n = readlinkat(c->machine->root, path, target, sizeof(target));
-    if (n > 0 && (size_t)n < sizeof(target))
-        put_placed(c, 'l', path, target, (size_t)n);
+    if (n <= 0 || (size_t)n >= sizeof(target))
+        return false;
+    put_placed(c, 'l', path, target, (size_t)n);
+    return true;
+}
+
+/* Those that were read themselves, folders first: where the outer ones lead decides where the inner
+ * ones lie. */
+static void keep_links(struct capture *c)
+{
+    char at[PATH_MAX], target[8];
+    c->links = calloc(c->nlooks + 1, sizeof(*c->links));
+    for (size_t i = 0; c->links && i < c->nlooks; i++) {
+        if (c->looks[i].kind != 'l' ||
+            readlinkat(c->machine->root, c->looks[i].path, target, sizeof(target)) <= 0 ||
+            !place(c, c->looks[i].path, true, at) || is_kept(c, at))
+            continue;
+        c->links[c->nlinks] = strdup(at);
+        c->failed |= !c->links[c->nlinks];
+        c->nlinks += c->links[c->nlinks] != NULL;
+    }
+    c->failed |= !c->links;
 }
 
 static void put_file(struct capture *c, const char *path)
@@ -231,10 +271,8 @@ static void put_file(struct capture *c, const char *path)
 static void put_name(struct capture *c, const char *path, bool keep_link)
 {
     struct stat st;
-    if (looked(c, path, 'l')) {
-        put_link(c, path);
+    if (looked(c, path, 'l') && put_link(c, path))
         return;
-    }
     int flags = keep_link && !is_parent(c, path) ? AT_SYMLINK_NOFOLLOW : 0;
     if (fstatat(c->machine->root, path, &st, flags) < 0 &&
         fstatat(c->machine->root, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -316,10 +354,11 @@ static void put_options(struct capture *c, const struct setting *s)
 int capture_files(struct capture *c, const struct setting *s, struct err *err)
 {
     struct setting again;
-    static const char kinds[] = "fdle"; /* what says most first: the first of a path is kept */
+    static const char kinds[] = "lfde"; /* what says most first: the first of a path is kept */
     setting_guess(&again, c->machine);  /* what it looks at belongs to the machine, too */
     c->machine->record = NULL;
     sort_looks(c);
+    keep_links(c);
     capture_put(c, 'f', "root/proc/self/environ", c->machine->environ_text,
                 c->machine->environ_len);
     for (const char *kind = kinds; *kind; kind++) {
@@ -410,6 +449,9 @@ void capture_fini(struct capture *c)
         free(c->looks[i].path);
     for (size_t i = 0; i < c->n; i++)
         entry_fini(&c->entries[i]);
+    for (size_t i = 0; i < c->nlinks; i++)
+        free(c->links[i]);
+    free(c->links);
     free(c->looks);
     free(c->entries);
     memset(c, 0, sizeof(*c));

@@ -36,6 +36,8 @@ struct capture {
     const struct redact *redact;
     struct look *looks;
     size_t nlooks, looks_cap;
+    char **links; /* kept as links: where they lie in the tree; while capture_files() runs */
+    size_t nlinks;
     struct captured
         *entries; /* after capture_files(): sorted by path, folders before their files */
     size_t n, cap;
