@@ -62,23 +62,23 @@ static void follow(struct match_source *s, const struct piece *p)
         s->following = NULL;
         return;
     }
-    if (rank_of(s, &p->meta) != s->follow_rank)
+    if (s->follow_rank >= 0 && p->meta.rank != s->follow_rank)
         return;
     bool exception = s->m->patterns->v[h->pattern].conditions & PATTERN_EXCEPTION;
     if (exception && inside_traceback(p, text))
         return;
-    if (*text)
-        add_detail(h, text);
+    if (*text) /* without a launcher's prefix "3: " is text */
+        add_detail(h, s->follow_rank >= 0 ? text : p->clean);
     if (exception || !*text || --s->follow_left <= 0)
         s->following = NULL;
 }
 
-static void start_following(struct match_source *s, struct match_hit *h)
+static void start_following(struct match_source *s, struct match_hit *h, int rank)
 {
     if (!(s->m->patterns->v[h->pattern].conditions & (PATTERN_FOLLOW | PATTERN_EXCEPTION)))
         return;
     s->following = h;
-    s->follow_rank = h->found.rank;
+    s->follow_rank = rank;
     s->follow_left = FOLLOW_LINES;
     s->follow_seen = 0;
 }
@@ -143,7 +143,7 @@ static void hit(struct match_source *s, size_t pattern, int regex, const struct 
     h->found.count++;
     match_hit_rank(&h->found, rank_of(s, &p->meta));
     if (fresh)
-        start_following(s, h);
+        start_following(s, h, p->meta.rank);
 }
 
 static void take_back(struct match_source *s, const char *ids)

@@ -34,7 +34,8 @@ struct match_source {
     bool in_long;          /* the head of this line went by, meta is its */
     struct match_meta meta;
     struct match_hit *following; /* whose detail the next lines are */
-    int follow_rank, follow_left, follow_seen;
+    int follow_rank;             /* that the line itself told; -1: all lines */
+    int follow_left, follow_seen;
     const struct pattern *ignoring; /* its "of" does not count until line ignore_until */
     uint64_t ignore_until;
 };

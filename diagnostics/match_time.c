@@ -182,17 +182,22 @@ static int64_t count(struct cursor *c)
     return v;
 }
 
+/* Seconds since the start, or since 1970 (UCX): nothing has been up for thirty years. */
 static bool read_dmesg(struct cursor *c, struct match_time *ret)
 {
     blanks(c);
     int64_t s = count(c);
-    c->ok = c->ok && s < 1000000000LL;
+    c->ok = c->ok && s < 8000000000LL;
     expect(c, ".");
     const char *from = c->p;
     int64_t us = digits(c, 6, 6);
     c->ok = c->ok && c->p - from == 6;
     expect(c, "]");
-    return uptime(c, c->ok ? s * SECOND + us * 1000 : 0, ret);
+    if (!uptime(c, c->ok ? s * SECOND + us * 1000 : 0, ret))
+        return false;
+    if (s >= 1000000000LL)
+        ret->kind = MATCH_TIME_DATE;
+    return true;
 }
 
 static bool read_kmsg(struct cursor *c, struct match_time *ret)

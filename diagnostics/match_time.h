@@ -25,8 +25,9 @@ struct match_time {
 
 /* Reads a time at the very beginning of text: ISO 8601 ("2024-05-01T10:00:03.123Z", with a blank, a
  * comma, a zone, or slashes), in brackets, syslog ("May  1 10:00:03"), ctime ("Wed May  1 10:00:03
- * 2024"), dmesg ("[  123.456789]"), kmsg ("6,1,123456,-;"), glog ("E0501 10:00:03.1", also with one
- * digit of month as PyTorch writes it). Returns how many bytes it took, 0 where there is none. */
+ * 2024"), dmesg ("[  123.456789]"; from a thousand million on it is a date, as UCX writes it), kmsg
+ * ("6,1,123456,-;"), glog ("E0501 10:00:03.1", also with one digit of month as PyTorch writes it).
+ * Returns how many bytes it took, 0 where there is none. */
 size_t match_time_read(const char *text, struct match_time *ret);
 
 /* Can the order of the two be told? */

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_match [MIB]: how fast the log matcher reads a log in which nothing is wrong: training
+ * steps, progress bars, NCCL's and TensorFlow's information, all through the compiled-in patterns.
+ * Prints the rate and how long the matcher takes to start.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "diagnostics/match.h"
+
+#define BLOCK (256 * 1024)
+
+static const char *const forms[] = {
+    "2024-05-01 10:%02u:%02u,123 INFO train: epoch %u step %u loss 2.3%03u lr 0.0003 grad_norm "
+    "0.71 "
+    "tokens/s 41234 mem 31.2 GiB\n",
+    "[3]<stdout>:Epoch %u: %3u%%|######    | %u/5000 [01:%02u<03:12, 25.9it/s, loss=0.6%02u]\n",
+    "node%u:471%u:482%u [0] NCCL INFO Channel 0%u/08 : 0[0] -> 1[1] via P2P/CUMEM/read %u\n",
+    "I tensorflow/core/common_runtime/gpu/gpu_device.cc:16%u] Created device /device:GPU:%u with "
+    "%u MB memory -> id %u, name A100, pci %u\n",
+    "[rank%u]: step %u: forward %u ms, backward %u ms, allreduce %u ms\n",
+    "[2024-05-01 10:%02u:%02u] validation: top1 76.%u top5 93.%u over %u samples\n",
+};
+
+static size_t fill(char *dst, size_t size)
+{
+    size_t n = 0;
+    for (unsigned i = 0; n + 400 < size; i++) {
+        const char *form = forms[i % (sizeof(forms) / sizeof(forms[0]))];
+        n += (size_t)snprintf(dst + n, size - n, form, i % 60, i % 59, i % 97, i % 61, i % 89);
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    size_t mib = argc > 1 ? strtoul(argv[1], NULL, 10) : 1024;
+    struct err err = {0};
+    struct match *m = NULL;
+    struct match_result *r = NULL;
+    char *block = malloc(BLOCK);
+    if (!block)
+        return 2;
+    size_t n = fill(block, BLOCK);
+    uint64_t start = clock_ns();
+    if (match_create(NULL, &m, &err) < 0) {
+        fprintf(stderr, "%s\n", err_text(&err));
+        return 2;
+    }
+    uint64_t ready = clock_ns();
+    struct match_source *s = match_open_source(m, "log", -1);
+    for (size_t done = 0; s && done < mib << 20; done += n)
+        match_feed(s, block, n);
+    uint64_t end = clock_ns();
+    if (!s || match_finish(m, &r, &err) < 0)
+        return 2;
+    double seconds = (double)(end - ready) / 1e9;
+    printf("%.0f MB/s over %.0f MB, %llu lines, ready after %.2f ms; verdict %d (0: nothing)\n",
+           (double)r->bytes / 1e6 / seconds, (double)r->bytes / 1e6, (unsigned long long)r->lines,
+           (double)(ready - start) / 1e6, (int)r->verdict);
+    int rc = r->verdict == MATCH_NOTHING ? 0 : 1;
+    match_result_destroy(r);
+    match_destroy(m);
+    free(block);
+    return rc;
+}

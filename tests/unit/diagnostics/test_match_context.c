@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_match_context: whole logs. A healthy one that is full of warnings yields nothing; of many
+ * ranks' logs the one with the cause is named, with times of every form and without; the same line
+ * is noise in one run and the cause in another.
+ */
+#include "tests/unit/diagnostics/match_run.h"
+
+static struct patterns *patterns;
+
+static int setup(void **state)
+{
+    return patterns_create(&patterns, NULL) == 0 ? 0 : 1;
+}
+
+static int teardown(void **state)
+{
+    patterns_destroy(patterns);
+    return 0;
+}
+
+static struct match *m;
+static struct match_result *r;
+
+static void run1(const char *text, bool failed)
+{
+    struct log_text log = {"train.log", text};
+    r = run_logs(patterns, &log, 1, failed, &m);
+}
+
+static void done(void)
+{
+    done_logs(m, r);
+    m = NULL;
+    r = NULL;
+}
+
+static void nothing(const char *text)
+{
+    char verdict[1024];
+    run1(text, false);
+    if (r->verdict != MATCH_NOTHING)
+        fail_msg("%s", match_verdict_text(r, verdict, sizeof(verdict)));
+    assert_int_equal(r->n + r->neffects + r->nnotes, 0);
+    assert_int_equal(match_exit_code(r), 0);
+    done();
+}
+
+/* The first finding and its line; "" for none. */
+static void finds(const char *text, bool failed, const char *id, uint64_t line)
+{
+    run1(text, failed);
+    const char *got = r->n ? r->findings[0].pattern->id : "";
+    if (strcmp(got, id) != 0)
+        fail_msg("%s, not %s", got, id);
+    if (r->n)
+        assert_int_equal(r->findings[0].line, line);
+    done();
+}
+
+/* ---- healthy logs --------------------------------------------------------------------------- */
+
+static const char tensorflow_start[] =
+    "2024-05-01 09:59:01.123456: W tensorflow/stream_executor/platform/default/dso_loader.cc:64] "
+    "Could "
+    "not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared "
+    "object file: No such file or directory\n"
+    "2024-05-01 09:59:01.123500: I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above "
+    "cudart dlerror if you do not have a GPU set up on your machine.\n"
+    "2024-05-01 09:59:02.000001: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:9261] "
+    "Unable "
+    "to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has "
+    "already "
+    "been registered\n"
+    "2024-05-01 09:59:02.000002: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT "
+    "Warning: Could not find TensorRT\n"
+    "2024-05-01 09:59:02.000003: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:274] "
+    "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+    "Epoch 1/3\n"
+    "1875/1875 [==============================] - 4s 2ms/step - loss: 0.2912 - accuracy: 0.9153\n"
+    "Epoch 3/3\n"
+    "1875/1875 [==============================] - 4s 2ms/step - loss: 0.1012 - accuracy: 0.9653\n";
+
+static const char nccl_info[] =
+    "node1:101:101 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n"
+    "node1:101:101 [0] NCCL INFO NET/Plugin: Plugin load returned 2 : libnccl-net.so: cannot open "
+    "shared "
+    "object file: No such file or directory : when loading libnccl-net.so\n"
+    "node1:101:210 [0] NCCL INFO Failed to open libibverbs.so[.1]\n"
+    "node1:101:210 [0] NCCL INFO NET/IB : No device found.\n"
+    "node1:101:210 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n"
+    "node1:101:210 [0] NCCL INFO Using network Socket\n"
+    "node1:101:210 [0] NCCL INFO Connected all rings\n"
+    "step 100 loss 2.31\n"
+    "step 200 loss 2.11\n"
+    "node1:101:210 [0] NCCL INFO comm 0x55d rank 0 nranks 8 cudaDev 0 busId 3b000 - Destroy "
+    "COMPLETE\n";
+
+static const char nccl_teardown[] =
+    "step 5000 loss 1.01\n"
+    "saved checkpoint to /out/last.pt\n"
+    "node1:101:233 [0] proxy.cc:1533 NCCL WARN [Service thread] Accept failed Resource temporarily "
+    "unavailable\n"
+    "node1:101:233 [0] proxy.cc:1567 NCCL WARN [Proxy Service 0] Failed to execute operation Close "
+    "from "
+    "rank 0, retcode 3\n"
+    "done\n";
+
+static const char noisy_python[] =
+    "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid "
+    "your "
+    "system being overloaded\n"
+    "[W socket.cpp:601] [c10d] The client socket cannot be initialized to connect to [node1]:29500 "
+    "(errno: 97 - Address family not supported by protocol).\n"
+    "/usr/lib/python3/dist-packages/foo.py:3: FutureWarning: error: this will be an error in "
+    "version 2\n"
+    "Extension horovod.tensorflow has not been built: no such file\n"
+    "WARNING: No supported GPU error handler found, errors: 0\n"
+    "step 1 loss 2.3\n"
+    "Exception ignored in: <function Pool.__del__ at 0x7f0102030405>\n"
+    "Traceback (most recent call last):\n"
+    "  File \"pool.py\", line 12, in __del__\n"
+    "ResourceWarning: unclosed pool\n"
+    "/usr/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: "
+    "There "
+    "appear to be 6 leaked semaphore objects to clean up at shutdown\n";
+
+static const char hvd_ok[] =
+    "hvdrun: all 8 ranks run after 40 ms\n"
+    "hvdrun: all 8 ranks are connected (epoch 1) after 90 ms\n"
+    "[3]<stdout>:step 1200 loss 0.31 error rate 0.02 (no errors)\n"
+    "hvdrun: doctor on node1: warn: /dev/shm has 64 MiB: No space left on device soon (shm-size)\n"
+    "hvdrun:   fix: docker run --shm-size=8g\n"
+    "[3]<stdout>:checkpoint 137 written, exit code 0, killed 0 workers\n";
+
+static void test_healthy(void **state)
+{
+    nothing("");
+    nothing("\n\n\n");
+    nothing(tensorflow_start);
+    nothing(nccl_info);
+    nothing(nccl_teardown);
+    nothing(noisy_python);
+    nothing(hvd_ok);
+}
+
+/* ---- the same lines, but the job failed ----------------------------------------------------- */
+
+static void test_failed_brings_them_out(void **state)
+{
+    finds(nccl_info, true, "ib-verbs-missing", 3);
+    finds(tensorflow_start, true, "lib-tf-cuda", 1);
+    run1(nccl_teardown, true);
+    assert_int_equal(r->verdict, MATCH_EFFECTS);
+    assert_int_equal(match_exit_code(r), 1);
+    done();
+}
+
+static void test_failed_later(void **state)
+{
+    struct err err = {0};
+    struct match_opts opts = {.patterns = patterns};
+    assert_int_equal(match_create(&opts, &m, &err), 0);
+    struct match_source *s = match_open_source(m, "rank.5/stderr", -1);
+    match_feed(s, nccl_info, strlen(nccl_info));
+    match_close_source(s);
+    assert_int_equal(match_finish(m, &r, &err), 0);
+    assert_int_equal(r->verdict, MATCH_NOTHING);
+    match_result_destroy(r);
+    match_set_failed(m);
+    assert_int_equal(match_finish(m, &r, &err), 0);
+    assert_int_equal(r->verdict, MATCH_FOUND);
+    assert_int_equal(r->findings[0].rank, 5);
+    done();
+}
+
+static void test_unexplained(void **state)
+{
+    run1("step 1\nmy own words for a failure\n", true);
+    assert_int_equal(r->verdict, MATCH_UNEXPLAINED);
+    assert_int_equal(r->n, 0);
+    assert_int_equal(match_exit_code(r), 3);
+    done();
+    run1("step 1\nhvdrun: rank 3 on node1 exited with code 7\n", false);
+    assert_int_equal(r->verdict, MATCH_UNEXPLAINED);
+    assert_string_equal(r->findings[0].pattern->id, "exit-code");
+    assert_int_equal(match_exit_code(r), 3);
+    done();
+}
+
+/* ---- many ranks ----------------------------------------------------------------------------- */
+
+static const char *const lost[] = {
+    "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer "
+    "[10.0.0.4]:41325",
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, remote process "
+    "exited or there was a network error, NCCL version 2.21.5",
+    "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.",
+    "ConnectionResetError: [Errno 104] Connection reset by peer",
+};
+
+/* Writes second s of a minute in one of the forms that logs use. */
+static void stamp(char *dst, size_t size, int form, int s)
+{
+    switch (form) {
+    case 0:
+        dst[0] = 0;
+        break;
+    case 1:
+        snprintf(dst, size, "2024-05-01T10:00:%02d.250Z ", s);
+        break;
+    case 2:
+        snprintf(dst, size, "[2024-05-01 10:00:%02d,250] ", s);
+        break;
+    case 3:
+        snprintf(dst, size, "May  1 10:00:%02d node1 kernel: ", s);
+        break;
+    case 4:
+        snprintf(dst, size, "E0501 10:00:%02d.250000 4711 main.cc:12] ", s);
+        break;
+    case 5:
+        snprintf(dst, size, "[  %d.250000] ", 7200 + s);
+        break;
+    default:
+        snprintf(dst, size, "[17000000%02d.250000] ", s);
+        break;
+    }
+}
+
+#define RANKS     8
+#define FORMS     7
+#define THE_CAUSE 5
+
+/* Seven ranks see a lost connection, rank 5 the cause, which in the time-stamped forms came first.
+ */
+static void test_one_cause_of_eight(void **state)
+{
+    for (int form = 0; form < FORMS; form++) {
+        char text[RANKS][1024], name[RANKS][32], when[64];
+        struct log_text logs[RANKS];
+        for (int i = 0; i < RANKS; i++) {
+            stamp(when, sizeof(when), form, i == THE_CAUSE ? 3 : 10 + i);
+            const char *last = i == THE_CAUSE
+                                   ? "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried "
+                                     "to allocate 2.00 GiB."
+                                   : lost[i % 4];
+            snprintf(text[i], sizeof(text[i]),
+                     "step 1\nTraceback (most recent call last):\n  File \"t.py\", line 1\n%s%s\n",
+                     when, last);
+            snprintf(name[i], sizeof(name[i]), "out/rank.%d/stderr", i);
+            logs[i] = (struct log_text){name[i], text[i]};
+        }
+        r = run_logs(patterns, logs, RANKS, false, &m);
+        assert_int_equal(r->verdict, MATCH_FOUND);
+        assert_int_equal(r->n, 1);
+        assert_string_equal(r->findings[0].pattern->id, "cuda-oom");
+        assert_int_equal(r->findings[0].rank, THE_CAUSE);
+        assert_int_equal(r->findings[0].line, 4);
+        assert_true(r->neffects >= 3);
+        assert_int_equal(r->sources, RANKS);
+        done();
+    }
+}
+
+/* One file of all ranks, as hvdrun and mpirun write it. */
+static void test_merged_output(void **state)
+{
+    run1("[0]<stderr>:ConnectionResetError: [Errno 104] Connection reset by peer\n"
+         "[1,2]<stderr>:ConnectionResetError: [Errno 104] Connection reset by peer\n"
+         "[6]<stderr>:OSError: [Errno 28] No space left on device: '/ckpt/a.pt'\n"
+         "hvdrun: rank 6 on node2 exited with code 1\n",
+         false);
+    assert_string_equal(r->findings[0].pattern->id, "disk-full");
+    assert_int_equal(r->findings[0].rank, 6);
+    const struct match_finding *e = find_in(r->effects, r->neffects, "connection-reset");
+    assert_non_null(e);
+    assert_int_equal(e->count, 2);
+    assert_int_equal(e->nranks, 2);
+    assert_int_equal(e->ranks[0], 0);
+    assert_int_equal(e->ranks[1], 2);
+    done();
+}
+
+/* Two causes: the one that came first, across forms of time and zones. */
+static void test_earliest(void **state)
+{
+    struct log_text logs[] = {
+        {"rank0.log", "2024-05-01 10:00:09 ERROR CUDA out of memory\n"},
+        {"rank1.log", "2024-05-01T12:00:03+02:00 ERROR No space left on device\n"},
+        {"rank2.log", "E0501 10:00:05.000000 1 x.cc:1] Too many open files\n"},
+    };
+    r = run_logs(patterns, logs, 3, false, &m);
+    assert_int_equal(r->n, 3);
+    assert_string_equal(r->findings[0].pattern->id, "disk-full");
+    assert_string_equal(r->findings[1].pattern->id, "too-many-files");
+    assert_string_equal(r->findings[2].pattern->id, "cuda-oom");
+    assert_int_equal(r->findings[0].rank, 1);
+    done();
+}
+
+/* Without times the strongest, then the first source. */
+static void test_strongest(void **state)
+{
+    struct log_text logs[] = {
+        {"rank0.log", "No space left on device\n"},
+        {"rank1.log", "CUDA out of memory\n"},
+    };
+    r = run_logs(patterns, logs, 2, false, &m);
+    assert_string_equal(r->findings[0].pattern->id, "cuda-oom");
+    done();
+}
+
+/* A vague line early never hides what is certain later. */
+static void test_vague(void **state)
+{
+    run1("2024-05-01 10:00:00 unhandled system error, NCCL version 2.14.3\n"
+         "2024-05-01 10:00:05 node1:97:176 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate "
+         "failed "
+         ": No space left on device\n",
+         false);
+    assert_int_equal(r->n, 1);
+    assert_string_equal(r->findings[0].pattern->id, "shm-full");
+    assert_non_null(find_in(r->effects, r->neffects, "nccl-system-error"));
+    done();
+}
+
+/* "of:": a cause that another one explains. */
+static void test_explained(void **state)
+{
+    finds("Host key verification failed.\n"
+          "ORTE was unable to reliably start one or more daemons.\n"
+          "it does not know how to route a message\n",
+          false, "ssh-refused", 1);
+    finds("ORTE was unable to reliably start one or more daemons.\n", false, "mpi-daemons", 1);
+    finds("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.\n"
+          "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+          "shared memory (shm).\n",
+          false, "shm-full", 2);
+}
+
+/* ---- Xids ----------------------------------------------------------------------------------- */
+
+static void test_xid(void **state)
+{
+    run1("[  100.000001] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has "
+         "fallen "
+         "off the bus.\n"
+         "[  100.000002] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.\n"
+         "[  100.100000] NVRM: Xid (PCI:0000:3b:00): 45, pid=4711, name=python, Ch 00000010\n"
+         "[  101.000000] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 "
+         "(None) to "
+         "0x2 (Node Reboot Required)\n",
+         false);
+    assert_string_equal(r->findings[0].pattern->id, "xid-79");
+    assert_int_equal(r->findings[0].pattern->action, ACTION_REBOOT);
+    assert_string_equal(r->findings[0].say,
+                        "GPU PCI:0000:3b:00: it fell off the PCIe bus (Xid 79)");
+    assert_int_equal(r->n, 1);
+    assert_non_null(find_in(r->effects, r->neffects, "xid-45"));
+    assert_non_null(find_in(r->effects, r->neffects, "gpu-lost"));
+    assert_non_null(find_in(r->notes, r->nnotes, "xid-154"));
+    done();
+    nothing("NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper: New row marked for remapping\n");
+}
+
+/* Peers disagree on 63 and 92: the setting decides. */
+static void test_configured(void **state)
+{
+    static const char text[] = "NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper\n"
+                               "CUDA out of memory\n";
+    struct match_opts opts = {.patterns = patterns, .as_cause = "xid-63", .as_noise = "cuda-oom"};
+    assert_int_equal(match_create(&opts, &m, NULL), 0);
+    struct match_source *s = match_open_source(m, "dmesg", -1);
+    match_feed(s, text, strlen(text));
+    match_close_source(s);
+    assert_int_equal(match_finish(m, &r, NULL), 0);
+    assert_int_equal(r->n, 1);
+    assert_string_equal(r->findings[0].pattern->id, "xid-63");
+    assert_int_equal(r->findings[0].as, MATCH_AS_CAUSE);
+    done();
+}
+
+/* ---- what goes with a line ------------------------------------------------------------------ */
+
+static void test_detail(void **state)
+{
+    run1("W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be "
+         "reduced, "
+         "gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for "
+         "more "
+         "than 60 seconds.\nMissing ranks:\n3: [grad/a, grad/b]\n\nstep\n",
+         false);
+    assert_string_equal(r->findings[0].pattern->id, "horovod-stall");
+    assert_non_null(strstr(r->findings[0].detail, "3: [grad/a, grad/b]"));
+    assert_null(strstr(r->findings[0].detail, "step"));
+    done();
+    run1("[1]<stderr>:Traceback (most recent call last):\n[0]<stdout>:step 7\n"
+         "[1]<stderr>:  File \"t.py\", line 3\n[1]<stderr>:my.Oops: no more\n",
+         false);
+    assert_string_equal(r->findings[0].pattern->id, "python-traceback");
+    assert_string_equal(r->findings[0].detail, "my.Oops: no more");
+    done();
+}
+
+static void test_exception_is_the_cause(void **state)
+{
+    struct log_text logs[] = {
+        {"rank.0",
+         "Traceback (most recent call last):\n  File \"t.py\"\nConnectionResetError: [Errno "
+         "104] Connection reset by peer\n"},
+        {"rank.1",
+         "Traceback (most recent call last):\n  File \"t.py\"\nValueError: bad label 7\n"},
+    };
+    r = run_logs(patterns, logs, 2, false, &m);
+    assert_int_equal(r->verdict, MATCH_FOUND);
+    assert_string_equal(r->findings[0].say,
+                        "the program ended with an exception of its own: bad label 7");
+    assert_int_equal(r->findings[0].rank, 1);
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_healthy),
+        cmocka_unit_test(test_failed_brings_them_out),
+        cmocka_unit_test(test_failed_later),
+        cmocka_unit_test(test_unexplained),
+        cmocka_unit_test(test_one_cause_of_eight),
+        cmocka_unit_test(test_merged_output),
+        cmocka_unit_test(test_earliest),
+        cmocka_unit_test(test_strongest),
+        cmocka_unit_test(test_vague),
+        cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_xid),
+        cmocka_unit_test(test_configured),
+        cmocka_unit_test(test_detail),
+        cmocka_unit_test(test_exception_is_the_cause),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
