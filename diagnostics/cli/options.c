@@ -32,7 +32,7 @@ static const struct option {
     option_f *set;
     int what;
 } options[] = {
-    {"--level", "N", "1: look only (default); 2: also load this machine; 3: also the network",
+    {"--level", "N", "1: look only (default); 2: load this machine, too; 3: and the network",
      CHOOSES, set_number, N_LEVEL},
     {"--only", "LIST", "these checks: ids, codes, groups, prefix-*", CHOOSES, set_list, 0},
     {"--skip", "LIST", "not these", CHOOSES, set_list, 1},
