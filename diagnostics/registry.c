@@ -21,6 +21,10 @@ static const struct check_table *const tables[] = {
     &checks_memory,
     &checks_cpu,
     &checks_hwloc,
+    &checks_gpu,
+    &checks_gpu_use,
+    &checks_cuda,
+    &checks_gpu_health,
     &checks_nccl,
     &checks_nccl_settings,
     &checks_nccl_ifname,
@@ -33,6 +37,7 @@ static const struct check_table *const tables[] = {
     &checks_k8s_dns,
     &checks_kubernetes,
     &checks_active,
+    &checks_workers,
     NULL,
 };
 /* clang-format on */

@@ -89,7 +89,7 @@ static void check_remap(const struct view *v, struct result *r)
 
 /* ---- Xid ---- */
 
-enum xid_kind { XID_NOTE, XID_APP, XID_RESET, XID_REBOOT, XID_LOOK };
+enum xid_kind { XID_NOTE, XID_APP, XID_LOOK, XID_RESET, XID_REBOOT }; /* ever worse */
 
 /* NVIDIA's catalogue of Xid errors, by what has to be done. Others are looked at by hand. */
 static const struct {
