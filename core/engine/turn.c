@@ -113,9 +113,10 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
 }
 
 /* A rank answers nothing while a batch needs it: the turn ends everything. */
-static void on_lost(void *ctx, const struct err *err)
+static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct engine *e = ctx;
+    mesh_lost(e->mesh, rank, err->msg);
     if (!e->trouble.code)
         e->trouble = *err;
 }
@@ -132,9 +133,10 @@ const struct negotiate_ops turn_negotiate_ops = {
 
 void turn_urge(struct engine *e, struct slot *slot)
 {
+    /* Also for what runs already: other ranks hear what is waited for here. */
+    atomic_store_explicit(&slot->urged, 1, memory_order_relaxed);
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
-    atomic_store_explicit(&slot->urged, 1, memory_order_relaxed);
     negotiate_urge(e->neg, slot->id, clock_ns());
     e->next_tick = 0;
 }

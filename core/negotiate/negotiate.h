@@ -76,9 +76,9 @@ struct negotiate_ops {
     /* What this rank's callers are waiting in now, as a short text, for other ranks' stall reports.
      */
     void (*waiting_in)(void *ctx, char *text, size_t size);
-    /* A rank has answered nothing for stall_shutdown_ns while a batch stood still: nothing can go
-     * on, every operation is to fail with this. May be NULL. */
-    void (*lost)(void *ctx, const struct err *err);
+    /* `rank` (and maybe others) has answered nothing for stall_shutdown_ns while a batch stood
+     * still: nothing can go on, every operation is to fail with this. May be NULL. */
+    void (*lost)(void *ctx, int rank, const struct err *err);
 };
 
 struct negotiate_config {

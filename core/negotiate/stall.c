@@ -220,33 +220,36 @@ int stall_follow_stall(struct negotiate *n, struct reader *r)
     return 0;
 }
 
-static void lose(struct negotiate *n, const char *text)
+static void lose(struct negotiate *n, int rank, const char *text)
 {
     struct err err;
     n->failed = err_set(&err, ETIMEDOUT, "%s", text);
     if (n->ops.lost)
-        n->ops.lost(n->ctx, &err);
+        n->ops.lost(n->ctx, rank, &err);
 }
 
+/* u32 rank, str text */
 int stall_follow_lost(struct negotiate *n, struct reader *r)
 {
     char text[1024];
+    uint32_t rank = reader_u32(r);
     reader_str(r, text, sizeof(text));
-    if (!reader_ok(r))
+    if (!reader_ok(r) || rank >= (uint32_t)n->config.size)
         return -EPROTO;
-    lose(n, text);
+    lose(n, (int)rank, text);
     return 0;
 }
 
 /* A rank is silent, and what runs needs it. */
-static void give_up_all(struct negotiate *n, const char *text)
+static void give_up_all(struct negotiate *n, int rank, const char *text)
 {
     negotiate_begin(n, &n->down, DOWN_LOST);
+    buf_put_u32(&n->down, (uint32_t)rank);
     buf_put_str(&n->down, text);
     if (!n->down.failed)
         negotiate_send_down(n, &n->down);
     buf_reset(&n->down);
-    lose(n, text);
+    lose(n, rank, text);
 }
 
 /* The tensor, and its group with it, is over everywhere. Announcements of it may be on their way
@@ -282,8 +285,9 @@ static void report(struct negotiate *n)
         tell(n, text);
         if (n->config.stall_shutdown_ns == 0 || it->age < n->config.stall_shutdown_ns)
             continue;
-        if (it->running && rankset_count(&s->answered) < n->config.size)
-            give_up_all(n, text);
+        int silent = it->running ? rankset_next(&s->scratch, 0) : -1; /* what find_text() left */
+        if (silent >= 0)
+            give_up_all(n, silent, text);
         if (it->running || n->frozen)
             continue;
         give_up(n, it->name, text);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,6 +83,13 @@ int mesh_why(struct mesh *mesh, int *ret_peer, struct err *err)
         struct pollfd p = {.fd = mesh_fd(mesh), .events = POLLIN};
         poll(&p, 1, deadline_poll_ms(deadline));
     }
+}
+
+void mesh_lost(struct mesh *mesh, int rank, const char *why)
+{
+    char how[400];
+    snprintf(how, sizeof(how), "is lost: %s", why);
+    verdict_dead(mesh->net, rank, how);
 }
 
 void mesh_abort(struct mesh *mesh, const char *why)

@@ -72,6 +72,10 @@ int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err);
  * knows who was lost; answers as mesh_progress(), 0 when nobody was. */
 int mesh_why(struct mesh *mesh, int *ret_peer, struct err *err);
 
+/* Rank has been silent for too long, as this rank knows from elsewhere: it is lost as if its
+ * connection had ended, for this reason. mesh_progress() tells the others and fails. */
+void mesh_lost(struct mesh *mesh, int rank, const char *why);
+
 /* This rank gives up (a failed collective, a peer that talks nonsense): tells the others why and
  * closes every connection. They and later calls here get -ECONNRESET with the text. */
 void mesh_abort(struct mesh *mesh, const char *why);

@@ -68,7 +68,8 @@ struct sim_rank {
     uint64_t fast;              /* how often that worked */
     char stall[SIM_STALL_TEXT]; /* the lines of all reports */
     int nstalls;
-    char lost[1024]; /* why it has ended */
+    char lost[1024]; /* why it has ended, */
+    int lost_rank;   /* and because of whom */
 };
 
 struct sim {

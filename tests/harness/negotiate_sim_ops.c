@@ -135,10 +135,11 @@ static void on_stalled(void *ctx, const char *text)
     r->nstalls++;
 }
 
-static void on_lost(void *ctx, const struct err *err)
+static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct sim_rank *r = ctx;
     snprintf(r->lost, sizeof(r->lost), "%s", err->msg);
+    r->lost_rank = rank;
     r->deaf = true;
 }
 

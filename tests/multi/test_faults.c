@@ -232,6 +232,55 @@ static void test_stopped(void **state)
     assert_true(stalls > 0);
 }
 
+/* The schedule is frozen and the others are in its next operation; nobody waits for ever. */
+static int lose_stopped(int rank, int size, void *arg)
+{
+    struct board *b = arg;
+    const char host[2] = {(char)('a' + (b->count ? rank : 0)), 0};
+    float x = 1;
+    setenv("HVD_LOCALITY", host, 1);
+    int rc = hvd_init();
+    for (int i = 0; i < 20 && rc == 0; i++)
+        rc = hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_MAX);
+    if (rc != 0)
+        return FAIL("%s", hvd_error());
+    atomic_fetch_add(&b->ready, 1);
+    while (rank == b->victim && !atomic_load(&b->over))
+        nap_ms(1);
+    /* The victim may find that the others had brought all that its operation needs. */
+    do
+        rc = hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_MAX);
+    while (rc == 0 && rank == b->victim);
+    char want[32];
+    snprintf(want, sizeof(want), "rank %d is lost: ", b->victim);
+    if (rc != -ECONNRESET || strncmp(hvd_error(), want, strlen(want)) != 0)
+        return FAIL("%d: %s", rc, hvd_error());
+    atomic_fetch_add(&b->children, 1);
+    return hvd_shutdown() == 0 ? 0 : FAIL("%s", hvd_error());
+}
+
+static void test_stopped_for_good(void **state)
+{
+    static const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=0.3", "HVD_LOG_LEVEL=error",
+                                      "HVD_STALL_SHUTDOWN_TIME_SECONDS=0.9", NULL};
+    struct world_options o = {.size = 4, .timeout_s = 60, .env = env};
+    for (int hosts = 0; hosts < 2; hosts++) {
+        for (int victim = 1; victim < 4; victim += 2) {
+            struct board *b = new_board(victim, hosts);
+            struct world *w;
+            assert_int_equal(world_start(&o, lose_stopped, b, &w), 0);
+            for (int i = 0; i < 2500 && atomic_load(&b->ready) < o.size; i++)
+                nap_ms(10);
+            world_kill(w, victim, SIGSTOP);
+            for (int i = 0; i < 2500 && atomic_load(&b->children) < o.size - 1; i++)
+                nap_ms(10);
+            atomic_store(&b->over, 1);
+            world_kill(w, victim, SIGCONT);
+            assert_int_equal(world_wait(w, NULL), 0);
+        }
+    }
+}
+
 static int never_comes(int rank, int size, void *arg)
 {
     float x = 1;
@@ -263,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_killed_with_children),
         cmocka_unit_test(test_killed_on_another_host),
         cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_stopped_for_good),
         cmocka_unit_test(test_stall_shutdown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,9 +175,12 @@ static void test_stopped_for_good(void **state)
             sim_step_once(&s);
         s.now += CLOCK_S;
     }
-    for (int i = 0; i < 6; i++)
-        if (i != 4)
-            expect_text(s.ranks[i].lost, "missing rank 4 (rank 4 does not answer)");
+    for (int i = 0; i < 6; i++) {
+        if (i == 4)
+            continue;
+        expect_text(s.ranks[i].lost, "missing rank 4 (rank 4 does not answer)");
+        assert_int_equal(s.ranks[i].lost_rank, 4);
+    }
     sim_fini(&s);
 }
 
