@@ -39,9 +39,11 @@ static int add_host(struct hosts *hosts, const char *name, size_t len, int slots
     /* It becomes an argument of ssh. */
     if (h.name[0] == '-')
         return err_set(err, EINVAL, "\"%s\": a host name cannot start with -", h.name);
+    bool good = !strchr("@%.", h.name[0]) && h.name[len - 1] != '@';
     for (const char *p = h.name; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("._-:%@", *p))
-            return err_set(err, EINVAL, "\"%s\": not a host name", h.name);
+        good &= isalnum((unsigned char)*p) || strchr("._-:%@", *p);
+    if (!good)
+        return err_set(err, EINVAL, "\"%s\": not a host name", h.name);
     h.local = host_is_local(h.name);
     for (int i = 0; i < hosts->n; i++) {
         struct host *known = &hosts->list[i];

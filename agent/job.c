@@ -11,11 +11,9 @@
 
 #include "core/base/cleanup.h"
 
-#define START_TIMEOUT_S 30
-
 void job_init(struct job *job)
 {
-    *job = (struct job){.start_timeout = START_TIMEOUT_S};
+    *job = (struct job){0};
 }
 
 void job_fini(struct job *job)

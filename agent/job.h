@@ -18,13 +18,14 @@ struct job {
     char **env;        /* "NAME=value" for every rank: -x, options that stand for settings */
     char *cwd;         /* NULL: where hvdrun was started */
     char *output_dir;  /* NULL: none */
-    int start_timeout; /* seconds */
+    int start_timeout; /* seconds; 0: not said */
     enum bind_to bind_to;
     bool report_bindings;
     enum doctor_policy doctor;
     char *metrics;    /* "[ADDR:]PORT" of each agent, NULL: none */
     bool doctor_said; /* on the command line or in the job file */
     bool no_prefix;
+    bool reports; /* code 1 of rank 0 is what its output says */
     int verbose;
     int ssh_port;       /* 0: ssh's own */
     char *ssh_identity; /* NULL: ssh's own */

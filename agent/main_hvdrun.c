@@ -43,6 +43,8 @@ static int prepare(struct options *options, struct err *err)
     if (rc == 0)
         rc = options_check_level(job, err);
     if (rc == 0)
+        rc = options_start_timeout(job, err);
+    if (rc == 0)
         rc = options_doctor(job, err);
     if (rc == 0)
         rc = hosts_assign(&job->hosts, job->np, err);
@@ -68,6 +70,7 @@ static int prepare_doctor(struct options *options, struct err *err)
         rc = err_set(err, ENOMEM, "no memory");
     job->doctor = DOCTOR_OFF; /* it looks at the hosts itself */
     job->no_prefix = true;
+    job->reports = true;
     return rc;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "agent/options.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 #include "core/base/log.h"
 #include "core/member/pages.h"
 #include "core/member/protocol.h"
+
+#define START_TIMEOUT_S     30
+#define START_TIMEOUT_MAX_S 86400
 
 typedef int option_f(struct options *o, const char *value, const char *setting, struct err *err);
 
@@ -93,6 +97,17 @@ static int parse_int(const char *value, int min, int max, int *ret, struct err *
     return 0;
 }
 
+/* A finite number in [min, max]. */
+static int parse_number(const char *value, double min, double max, double *ret, struct err *err)
+{
+    char *end;
+    double n = strtod(value, &end);
+    if (end == value || *end || !(n >= min && n <= max))
+        return err_set(err, EINVAL, "\"%.40s\": want a number from %g to %.0f", value, min, max);
+    *ret = n;
+    return 0;
+}
+
 static int set_np(struct options *o, const char *value, const char *setting, struct err *err)
 {
     (void)setting;
@@ -111,7 +126,6 @@ static int set_hostfile(struct options *o, const char *value, const char *settin
     return hosts_read(&o->job.hosts, value, err);
 }
 
-/* What the ranks would refuse, each for itself, when all of them have started. */
 static int check_level(const char *value, struct err *err)
 {
     enum log_level level;
@@ -120,12 +134,26 @@ static int check_level(const char *value, struct err *err)
     return err_set(err, EINVAL, "\"%.40s\": want error, warn, info, debug or trace", value);
 }
 
+/* A setting of the ranks as they will have it, HOROVOD_'s too; NULL: none. *ret_name: which it is.
+ */
+static const char *find_setting(const struct job *job, const char *name, char *ret_name,
+                                size_t size)
+{
+    static const char *const prefixes[] = {"HVD_", "HOROVOD_"};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(ret_name, size, "%s%s", prefixes[i], name);
+        const char *value = job_getenv(job, ret_name);
+        if (value && *value)
+            return value;
+    }
+    return NULL;
+}
+
 int options_check_level(const struct job *job, struct err *err)
 {
-    const char *name = "HVD_LOG_LEVEL", *value = job_getenv(job, name);
-    if (!value || !*value)
-        value = job_getenv(job, name = "HOROVOD_LOG_LEVEL");
-    int rc = value && *value ? check_level(value, err) : 0;
+    char name[64];
+    const char *value = find_setting(job, "LOG_LEVEL", name, sizeof(name));
+    int rc = value ? check_level(value, err) : 0;
     return rc < 0 ? err_prefix(err, "%s", name) : 0;
 }
 
@@ -176,7 +204,7 @@ static int set_timeline(struct options *o, const char *value, const char *settin
 static int set_timeout(struct options *o, const char *value, const char *setting, struct err *err)
 {
     (void)setting;
-    return parse_int(value, 1, 86400, &o->job.start_timeout, err);
+    return parse_int(value, 1, START_TIMEOUT_MAX_S, &o->job.start_timeout, err);
 }
 
 static int set_bind(struct options *o, const char *value, const char *setting, struct err *err)
@@ -189,9 +217,9 @@ static int set_bind(struct options *o, const char *value, const char *setting, s
 
 static int set_file(struct options *o, const char *value, const char *setting, struct err *err)
 {
-    (void)setting, (void)err;
+    (void)setting;
     o->job_file = value;
-    return 0;
+    return *value ? 0 : err_set(err, EINVAL, "an empty name");
 }
 
 static int set_name(struct options *o, const char *value, const char *setting, struct err *err)
@@ -253,6 +281,34 @@ int options_doctor(struct job *job, struct err *err)
     return err_set(err, EINVAL, "HVD_DOCTOR: \"%.40s\": want fail, warn or off", value);
 }
 
+int options_start_timeout(struct job *job, struct err *err)
+{
+    char name[64];
+    double seconds = START_TIMEOUT_S;
+    const char *value = find_setting(job, "START_TIMEOUT", name, sizeof(name));
+    if (job->start_timeout)
+        return 0;
+    int rc = value ? parse_number(value, 0.1, START_TIMEOUT_MAX_S, &seconds, err) : 0;
+    if (rc < 0)
+        return err_prefix(err, "%s", name);
+    job->start_timeout = (int)ceil(seconds);
+    return 0;
+}
+
+/* What the ranks would refuse, each for itself, when all of them have started. */
+static int check_setting(const char *setting, const char *value, struct err *err)
+{
+    double number;
+    int n;
+    if (strcmp(setting, "LOG_LEVEL") == 0)
+        return check_level(value, err);
+    if (strcmp(setting, "CACHE_CAPACITY") == 0)
+        return parse_int(value, 0, 1 << 20, &n, err);
+    if (strcmp(setting, "IFACE") == 0)
+        return 0;
+    return parse_number(value, 0, 365 * 86400, &number, err);
+}
+
 /* An option that is a setting of the ranks. */
 static int set_setting(struct options *o, const char *value, const char *setting, struct err *err)
 {
@@ -265,9 +321,8 @@ static int set_setting(struct options *o, const char *value, const char *setting
             return rc;
         snprintf(text, sizeof(text), "%dM", n);
         value = text;
-    }
-    if (strcmp(setting, "LOG_LEVEL") == 0) {
-        int rc = check_level(value, err);
+    } else {
+        int rc = check_setting(setting, value, err);
         if (rc < 0)
             return rc;
     }

@@ -30,6 +30,10 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err);
  * when it is no level. */
 int options_check_level(const struct job *job, struct err *err);
 
+/* The start timeout where the command line does not say it: HVD_START_TIMEOUT's whole seconds,
+ * or 30. */
+int options_start_timeout(struct job *job, struct err *err);
+
 /* HVD_DOCTOR, where neither the command line nor the job file says what the doctor's policy is. */
 int options_doctor(struct job *job, struct err *err);
 

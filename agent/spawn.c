@@ -79,6 +79,16 @@ static _Noreturn void child_run(const struct spawn_spec *spec, pid_t parent, int
     child_fail(report, FAIL_EXEC);
 }
 
+/* The file is there: what cannot be found is what its first line or its header names. */
+static bool is_there(const struct spawn_spec *spec)
+{
+    char path[4096];
+    const char *name = spec->argv[0];
+    int n = snprintf(path, sizeof(path), "%s%s%s", name[0] == '/' ? "" : spec->cwd,
+                     name[0] == '/' ? "" : "/", name);
+    return n < (int)sizeof(path) && access(path, F_OK) == 0;
+}
+
 static void explain(const struct spawn_spec *spec, const struct failure *f, struct spawned *ret)
 {
     const char *name = spec->argv[0], *why = strerror(f->code);
@@ -91,8 +101,12 @@ static void explain(const struct spawn_spec *spec, const struct failure *f, stru
     }
     if (f->where == FAIL_EXEC && (f->code == ENOENT || f->code == ENOTDIR)) {
         ret->exec_code = 127;
-        if (!strchr(name, '/'))
+        if (!strchr(name, '/')) {
             why = "command not found";
+        } else if (is_there(spec)) {
+            ret->exec_code = 126;
+            why = "the interpreter or loader that it names does not exist";
+        }
     }
     snprintf(ret->exec_text, sizeof(ret->exec_text), "cannot run %s: %s", *name ? name : "\"\"",
              why);

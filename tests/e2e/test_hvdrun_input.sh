@@ -87,6 +87,16 @@ bindings() {
         timeout 20 "$RUN" -np 1 --bind-to none --report-bindings true 2>&1 | grep -q 'not bound: --bind-to none'
 }
 
+# The option, else the variable, else 30 s.
+start_timeout() {
+    local seconds='echo $HVD_START_TIMEOUT'
+    [ "$("$RUN" --no-prefix sh -c "$seconds")" = 30 ] &&
+        [ "$(HVD_START_TIMEOUT=70 "$RUN" --no-prefix sh -c "$seconds")" = 70 ] &&
+        [ "$(HOROVOD_START_TIMEOUT=0.5 "$RUN" --no-prefix sh -c "$seconds")" = 1 ] &&
+        [ "$(HVD_START_TIMEOUT=70 "$RUN" --start-timeout 80 --no-prefix sh -c "$seconds")" = 80 ] &&
+        HVD_START_TIMEOUT=soon bad 2 'HVD_START_TIMEOUT: "soon": want a number from 0.1' ls
+}
+
 help_and_version() {
     "$RUN" --help | grep -q 'usage: hvdrun' && "$RUN" --version | grep -qx 'hvdrun [0-9.]*' &&
         "$BUILD/hvd-agent" --help | grep -q 'usage: hvd-agent' && "$RUN" --explain-states | grep -q '^active *bye *left'
@@ -99,6 +109,7 @@ agent_alone() {
     [ "$rc" -eq 1 ] && grep -q 'hvd-agent: error: configuration: ' "$TMP/1"
 }
 
+printf '#!/no/such/interpreter\n' >"$TMP/script" && chmod +x "$TMP/script"
 check job job_runs
 check job-expands job_expands
 check job-workers job_bad '6: spec.workers: "two": want an integer from 1 to 65536' 's/workers: 2/workers: two/'
@@ -128,6 +139,14 @@ check hosts-word bad 2 '-H: "a b": not a host name' -H 'a b:2' ls
 check too-many bad 2 '3 ranks, but the hosts have 2 slots' -np 3 -H localhost:2 ls
 check bind bad 2 '--bind-to: "socket": want core, numa or none' --bind-to socket ls
 levels='want error, warn, info, debug or trace'
+check hosts-no-name bad 2 '-H: "user@": not a host name' -H user@:2 ls
+check job-no-name bad 2 '-f: an empty name' -f ''
+check cycle-time bad 2 '--cycle-time-ms: "nan": want a number from 0' --cycle-time-ms nan ls
+check cache-capacity bad 2 '--cache-capacity: "-5": want an integer from 0' --cache-capacity -5 ls
+check stall-time bad 2 '--stall-check-warning-time-seconds: "1m": want a number' --stall-check-warning-time-seconds 1m ls
+check no-identity bad 2 '-i: /none: No such file or directory' -i /none ls
+check start-timeout start_timeout
+check interpreter bad 126 "rank 0 on localhost: cannot run $TMP/script: the interpreter or loader that it names does not exist" "$TMP/script"
 check log-level bad 2 "--log-level: \"foo\": $levels" --log-level foo true
 check log-level-empty bad 2 "--log-level: \"\": $levels" --log-level= true
 check log-level-x bad 2 "HVD_LOG_LEVEL: \"foo\": $levels" -x HVD_LOG_LEVEL=foo true
