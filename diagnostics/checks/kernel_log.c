@@ -153,11 +153,23 @@ static void check_hung(const struct view *v, struct result *r)
 
 /* ---- right now ---- */
 
+/* The answer; false: the result is set. */
+static bool processes(const struct view *v, struct result *r, const struct answer **ret)
+{
+    *ret = machine_answer(v->machine, "procs");
+    if (!result_needs(r, *ret, "processes"))
+        return false;
+    if (answer_int(*ret, "total", 0) > 0)
+        return true;
+    result_skip(r, "no processes to be seen: needs /proc");
+    return false;
+}
+
 static void check_stuck(const struct view *v, struct result *r)
 {
-    const struct answer *a = machine_answer(v->machine, "procs");
+    const struct answer *a;
     char list[256] = "";
-    if (!result_needs(r, a, "processes"))
+    if (!processes(v, r, &a))
         return;
     long long n = (long long)answer_int(a, "stuck_count", 0);
     int named = answer_count(a, "stuck");
@@ -182,10 +194,10 @@ static void check_stuck(const struct view *v, struct result *r)
 
 static void check_zombies(const struct view *v, struct result *r)
 {
-    const struct answer *a = machine_answer(v->machine, "procs");
+    const struct answer *a;
     const char *parent = "?";
     long long most = -1, ppid = 0;
-    if (!result_needs(r, a, "processes"))
+    if (!processes(v, r, &a))
         return;
     long long n = (long long)answer_int(a, "zombies", 0);
     for (int i = 0; i < answer_count(a, "zombie"); i++) {

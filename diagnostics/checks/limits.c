@@ -31,7 +31,10 @@ static bool limit(const struct view *v, struct result *r, const char *name, uint
     int rc = proc_limit(v->machine, name, ret_soft, ret_hard);
     if (rc == 0)
         return true;
-    result_skip(r, "/proc/self/limits has no \"%s\": %s", name, strerror(-rc));
+    if (rc == -EINVAL || machine_exists(v->machine, "proc/self/limits"))
+        result_skip(r, "/proc/self/limits has no \"%s\"", name);
+    else
+        result_skip(r, "/proc/self/limits: %s", strerror(-rc));
     return false;
 }
 
@@ -224,7 +227,9 @@ static void check_file_max(const struct view *v, struct result *r)
 
 static void check_nproc(const struct view *v, struct result *r)
 {
-    uint64_t soft, hard, wanted = (uint64_t)v->setting->local_ranks * PROCESSES_A_RANK;
+    int ranks = v->setting->local_ranks;
+    uint64_t soft, hard, wanted = (uint64_t)ranks * PROCESSES_A_RANK;
+    const struct answer *child = machine_answer(v->machine, "sandbox");
     char a[32], b[32];
     if (!limit(v, r, "Max processes", &soft, &hard))
         return;
@@ -232,13 +237,19 @@ static void check_nproc(const struct view *v, struct result *r)
     count(b, hard);
     result_observed(r, "%s", a);
     result_expected(r, ">= %llu", (unsigned long long)wanted);
-    if (soft >= wanted)
+    if (child->state == ANSWER_FAILED && child->detail == EAGAIN && soft != PROC_UNLIMITED)
+        result_fail(r,
+                    "no process can be started any more: this user may have %s processes and "
+                    "threads (or see cgroup-pids)",
+                    a);
+    else if (soft >= wanted)
         result_pass(r, "%s processes and threads for this user", a);
     else if (proc_uid(v->machine) == 0 && !proc_in_user_namespace(v->machine))
         result_pass(r, "%s processes and threads, but root is not held to it", a);
     else
-        result_warn(r, "%s processes and threads for this user (hard %s); %d ranks want %llu", a, b,
-                    v->setting->local_ranks, (unsigned long long)wanted);
+        result_warn(r, "%s processes and threads for this user (hard %s); %d rank%s want%s %llu", a,
+                    b, ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "",
+                    (unsigned long long)wanted);
 }
 
 static void check_core_pattern(const struct view *v, struct result *r)
@@ -393,6 +404,7 @@ static const struct check rows[] = {
      .group = GROUP_LIMITS,
      .level = 1,
      .needs = "/proc",
+     .probes = {"sandbox"},
      .run = check_nproc,
      .title = "limit on processes and threads",
      .why = "A rank starts dozens of threads (OpenMP, NCCL, DataLoader). At the limit: \"Resource "
@@ -400,10 +412,12 @@ static const struct check rows[] = {
      .fix = {"docker run --ulimit nproc=65536 ...", "as on a host, on the node",
              "/etc/security/limits.conf: \"* - nproc 65536\", log in again; or ulimit -u 65536"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain = "Soft \"Max processes\" of /proc/self/limits against 64 a local rank (own "
-                "threshold). It counts all processes and threads of the user on the machine, in "
-                "other containers too; root is not held to it. The container's own limit: "
-                "cgroup-pids.",
+     .explain =
+         "Soft \"Max processes\" of /proc/self/limits against 64 a local rank (own "
+         "threshold). It counts all processes and threads of the user on the machine, in "
+         "other containers too; root is not held to it. Fails where a child process could not be "
+         "started. The container's own limit: "
+         "cgroup-pids.",
      .refs = {GETRLIMIT}},
     {.id = "core-pattern",
      .code = "HVD2108",

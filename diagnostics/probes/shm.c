@@ -244,12 +244,12 @@ static void mark_fds(struct segment *list, int n, const struct machine *m, const
     }
 }
 
-/* Looks at all processes; how many of them could not be looked at, -1: there was no time. */
+/* Looks at all processes; how many of them could not be looked at, -1: that says nothing. */
 static int mark_all(struct segment *list, int n, const struct machine *m, const char *dir)
 {
     auto_free char **names = NULL;
     uint64_t deadline = deadline_in_ms(LOOK_MS);
-    int unseen = 0;
+    int unseen = 0, seen = 0;
     if (machine_list(m, "proc", &names, NULL) < 0)
         return -1;
     for (size_t i = 0; names[i]; i++) {
@@ -258,12 +258,13 @@ static int mark_all(struct segment *list, int n, const struct machine *m, const 
         if (deadline_passed(deadline))
             return -1;
         int rc = mark_maps(list, n, names[i], dir);
+        seen += rc == 0;
         if (rc == 0)
             mark_fds(list, n, m, names[i], dir);
         else if (rc != -ENOENT && rc != -ESRCH)
             unseen++;
     }
-    return unseen;
+    return seen ? unseen : -1; /* not even this process: no /proc */
 }
 
 int shm_files(struct buf *out, const struct machine *m, const char *dir)

@@ -180,8 +180,11 @@ static void test_procs(void **state)
     checkup_expect("zombie-count", CHECK_WARN,
                    "1500 dead processes nobody has waited for, most of "
                    "train.sh (9)");
-    checkup_answer("procs", "zombies 2000\n");
+    checkup_answer("procs", "total 2100\nzombies 2000\n");
     checkup_expect("zombie-count", CHECK_FAIL, "2000 dead");
+    checkup_answer("procs", "total 0\nzombies 0\nstuck_count 0\n"); /* no /proc */
+    checkup_expect("zombie-count", CHECK_SKIP, "needs /proc");
+    checkup_expect("dstate-procs", CHECK_SKIP, "needs /proc");
 }
 
 /* ---- the probes ---- */

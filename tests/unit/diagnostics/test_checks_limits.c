@@ -41,7 +41,7 @@ static void test_memlock(void **state)
     checkup_new();
     checkup_expect("memlock-limit", CHECK_SKIP, "No such file");
     checkup_file("proc/self/limits", "\n\nMax locked memory\nMax locked memory  many\n");
-    checkup_expect("memlock-limit", CHECK_SKIP, "\"Max locked memory\"");
+    checkup_expect("memlock-limit", CHECK_SKIP, "has no \"Max locked memory\"");
     set_limit("Max locked memory", "unlimited", "unlimited");
     checkup_expect("memlock-limit", CHECK_PASS, "memlock unlimited");
     set_limit("Max locked memory", "65536", "8388608");
@@ -144,6 +144,9 @@ static void test_nproc(void **state)
     checkup_expect("nproc-limit", CHECK_PASS, "100 processes");
     checkup.setting.local_ranks = 8;
     checkup_expect("nproc-limit", CHECK_WARN, "8 ranks want 512");
+    checkup_answer("sandbox", "state failed 11\n");
+    checkup_expect("nproc-limit", CHECK_FAIL, "no process can be started any more");
+    checkup_answer("sandbox", "cma 0\n");
     set_process("0", CAPS_ALL, true);
     checkup_expect("nproc-limit", CHECK_PASS, "root is not held to it");
 }
@@ -212,9 +215,10 @@ static void test_namespaces(void **state)
     checkup_answer("ranks", RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
                                 "1", "0", "4", "5", "6") "rank.1.job b\n");
     checkup_expect("pid-ipc-ns-shared", CHECK_SKIP, "fewer than two ranks of a job");
-    checkup_answer("ranks", RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
-                                "1", "0", "4", "5", "6") "rank.1.job b\n" RANK(
-                                "2", "1", "4", "5", "7") "rank.2.job b\n");
+    checkup_answer("ranks",
+                   RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
+                       "1", "0", "4", "5", "6") "rank.1.job b\n" RANK("2", "1", "4", "5",
+                                                                      "7") "rank.2.job b\n");
     checkup_expect("pid-ipc-ns-shared", CHECK_WARN, "ranks 0 and 1 do not share their IPC");
     checkup_expect("userns-same", CHECK_PASS, "2 ranks in one");
 }
