@@ -45,6 +45,7 @@ LIB_SRCS    := $(sort $(foreach d,base boot transport coll negotiate engine back
 MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/member/*.c))
 AGENT_SRCS  := $(sort $(filter-out agent/main_%.c,$(wildcard agent/*.c)))
 DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnostics/probes/*.c \
+                 diagnostics/workers/*.c \
                  diagnostics/report/*.c) $(filter-out diagnostics/cli/main_%.c,$(wildcard diagnostics/cli/*.c)))
 DOCTOR_SRCS := $(wildcard diagnostics/cli/main_hvd-doctor.c)
 PROBER_SRCS := $(sort $(wildcard diagnostics/prober/*.c))

@@ -262,6 +262,8 @@ static int verdict(struct coordinator *c)
     }
     if (r->first < 0)
         return !roster_done(r) ? 1 : c->output_lost;
+    if (c->job->reports && r->first == 0 && r->ranks[0].code == 1)
+        return 1;
     roster_describe_end(r, r->first, text, sizeof(text));
     coordinator_say(c, 0, "%s", text);
     if (r->early >= 0 && r->early != r->first) {

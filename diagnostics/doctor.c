@@ -144,8 +144,7 @@ static enum verdict judge(const struct report *report, bool strict)
     return n[CHECK_PASS] || n[CHECK_INFO] ? VERDICT_OK : VERDICT_UNKNOWN;
 }
 
-/* Tests that load the machine would slow a job down, and measure the job. */
-static int refuse_beside_ranks(struct machine *m, const struct setting *s, struct err *err)
+int doctor_may_load(struct machine *m, const struct setting *s, struct err *err)
 {
     const char *ranks = "ranks", *own = machine_env(m, "HVD_JOB");
     if (s->level < 2 || !m->live)
@@ -174,7 +173,7 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
     report->setting = *s;
     int rc = know_all(choice, err);
     if (rc == 0)
-        rc = refuse_beside_ranks(m, s, err);
+        rc = doctor_may_load(m, s, err);
     if (rc == 0)
         rc = choose(report, choice, err);
     if (rc == 0 && m->live)

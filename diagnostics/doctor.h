@@ -43,6 +43,10 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
                struct err *err);
 void report_fini(struct report *report);
 
+/* -EBUSY: level 2 or 3 while ranks of another job run here. Such tests would slow the job down, and
+ * measure the job. doctor_run() asks too. */
+int doctor_may_load(struct machine *m, const struct setting *s, struct err *err);
+
 /* 0 no failure, 1 a failure (strict: a warning), 3 nothing could be determined. */
 int report_exit_code(const struct report *report, const struct choice *choice);
 

@@ -3,10 +3,9 @@
  * check: hvd-doctor check: runs what is chosen and reports it in the format asked for.
  */
 #include "diagnostics/cli/output.h"
+#include "diagnostics/cli/report.h"
 #include "diagnostics/cli/session.h"
 #include "diagnostics/report/jsonl.h"
-#include "diagnostics/report/junit.h"
-#include "diagnostics/report/npd.h"
 
 /* --jsonl: a result goes out as soon as it is there. */
 struct stream {
@@ -30,65 +29,30 @@ static void on_result(void *arg, const struct result *r)
     stream_put(arg, &line);
 }
 
-static int check_stream(struct session *s, struct report *report, struct err *err)
+static int check_stream(struct session *s, struct err *err)
 {
+    struct report report = {0};
     struct stream stream = {.session = s};
     struct json_origin origin = session_origin(s);
     struct buf line = {0};
-    int rc = session_run(s, on_result, &stream, report, err);
+    int rc = session_run(s, on_result, &stream, &report, err);
     if (rc < 0)
         return rc;
-    report_jsonl_end(report, &origin, &line);
+    report_jsonl_end(&report, &origin, &line);
     stream_put(&stream, &line);
     if (stream.rc < 0 && err)
         *err = stream.err;
-    return stream.rc < 0 ? stream.rc : report_exit_code(report, &s->choice);
-}
-
-/* Returns the exit code. */
-static int render(const struct cli *cli, const struct session *s, const struct report *report,
-                  struct buf *out)
-{
-    struct json_origin origin = session_origin(s);
-    struct text_style style = output_style(cli);
-    switch (cli->format) {
-    case CLI_JSON:
-        report_json(report, &origin, out);
-        break;
-    case CLI_JUNIT:
-        report_junit(report, cli->strict, out);
-        break;
-    case CLI_NPD:
-        return report_npd(report, out);
-    default:
-        report_text(report, &style, out);
-    }
-    return report_exit_code(report, &s->choice);
-}
-
-static int check_whole(const struct cli *cli, struct session *s, struct report *report,
-                       struct err *err)
-{
-    struct buf out = {0};
-    int rc = session_run(s, NULL, NULL, report, err);
-    if (rc < 0)
-        return rc;
-    int code = render(cli, s, report, &out);
-    redact_buf(s->redact, &out, 0);
-    rc = output_write(&out, err);
-    buf_fini(&out);
-    return rc < 0 ? rc : code;
+    rc = stream.rc < 0 ? stream.rc : report_exit_code(&report, &s->choice);
+    report_fini(&report);
+    return rc;
 }
 
 int cli_check(const struct cli *cli, struct err *err)
 {
     struct session s;
-    struct report report = {0};
     int rc = session_open(&s, cli, err);
     if (rc == 0)
-        rc = cli->format == CLI_JSONL ? check_stream(&s, &report, err)
-                                      : check_whole(cli, &s, &report, err);
-    report_fini(&report);
+        rc = cli->format == CLI_JSONL ? check_stream(&s, err) : report_whole(cli, &s, err);
     session_close(&s);
     return rc;
 }

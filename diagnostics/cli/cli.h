@@ -42,6 +42,7 @@ enum cli_name {
     CLI_BUNDLE = 32,
     CLI_GATHER = 64,
     CLI_SERVE = 128,
+    CLI_WORKERS = 256,
 };
 
 /* What the job is: unset fields are guessed (setting.h). */
@@ -101,6 +102,6 @@ bool cli_option_at(size_t i, const char **names, const char **arg, const char **
 int cli_parse_job(struct cli_job *ret, char *text, const char *name, struct err *err);
 
 cli_command_f cli_check, cli_list, cli_explain, cli_match, cli_diff, cli_bundle, cli_gather,
-    cli_serve;
+    cli_serve, cli_workers;
 
 #endif

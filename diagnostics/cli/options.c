@@ -22,7 +22,7 @@ enum number { N_LEVEL, N_RANKS, N_LOCAL, N_GPUS, N_EVERY };
 static option_f set_flag, set_word, set_number, set_format, set_list, set_profile, set_timeout,
     set_silence, set_color, set_log;
 
-#define RUNS    (CLI_CHECK | CLI_BUNDLE | CLI_GATHER | CLI_SERVE)
+#define RUNS    (CLI_CHECK | CLI_BUNDLE | CLI_GATHER | CLI_SERVE | CLI_WORKERS)
 #define CHOOSES (RUNS | CLI_LIST)
 #define ANY     (~0u)
 
@@ -52,11 +52,13 @@ static const struct option {
      set_word, W_ROOT},
     {"--prober", "FILE", "another hvd-probe than the one beside this program", RUNS, set_word,
      W_PROBER},
-    {"--strict", NULL, "a warning counts as a failure", CLI_CHECK | CLI_SERVE, set_flag, F_STRICT},
-    {"-q|--quiet", NULL, "the verdict alone", CLI_CHECK | CLI_MATCH | CLI_DIFF, set_flag, F_QUIET},
-    {"-v|--verbose", NULL, "a line for every check", CLI_CHECK, set_flag, F_VERBOSE},
+    {"--strict", NULL, "a warning counts as a failure", CLI_CHECK | CLI_SERVE | CLI_WORKERS,
+     set_flag, F_STRICT},
+    {"-q|--quiet", NULL, "the verdict alone", CLI_CHECK | CLI_MATCH | CLI_DIFF | CLI_WORKERS,
+     set_flag, F_QUIET},
+    {"-v|--verbose", NULL, "a line for every check", CLI_CHECK | CLI_WORKERS, set_flag, F_VERBOSE},
     {"--json", NULL, "for programs: schema hvd-doctor/1",
-     CLI_CHECK | CLI_LIST | CLI_EXPLAIN | CLI_MATCH | CLI_DIFF, set_format, CLI_JSON},
+     CLI_CHECK | CLI_LIST | CLI_EXPLAIN | CLI_MATCH | CLI_DIFF | CLI_WORKERS, set_format, CLI_JSON},
     {"--jsonl", NULL, "a line of JSON a check, as soon as it is known", CLI_CHECK, set_format,
      CLI_JSONL},
     {"--junit", NULL, "JUnit XML, for CI", CLI_CHECK, set_format, CLI_JUNIT},
@@ -89,6 +91,8 @@ static const struct cli_command commands[] = {
     {"gather", CLI_GATHER, cli_gather, "DIR", "record this machine for --root DIR"},
     {"serve", CLI_SERVE, cli_serve, "[ADDR:]PORT",
      "HTTP: /metrics (Prometheus), /readyz, /healthz"},
+    {"workers", CLI_WORKERS, cli_workers, NULL,
+     "between machines; hvdrun --doctor -H h1,h2 runs it on each"},
 };
 
 const struct cli_command *cli_command_at(size_t i)

@@ -22,7 +22,8 @@ declare -A allowed=(
     [diagnostics/checks]='core/base diagnostics'
     [diagnostics/probes]='core/base core/json core/member diagnostics'
     [diagnostics/report]='core/base core/json diagnostics'
-    [diagnostics/cli]='core/base core/json core/member diagnostics diagnostics/report'
+    [diagnostics/workers]='core/base diagnostics'
+    [diagnostics/cli]='core/base core/json core/member diagnostics diagnostics/report diagnostics/workers'
     [diagnostics/prober]='core/base'
     [examples]=''
 )
