@@ -12,7 +12,7 @@
 #include "core/base/cleanup.h"
 #include "diagnostics/proc.h"
 
-#define HITS_MAX 8
+#define HITS_MAX 64
 
 int facts_gpus(const struct machine *m)
 {
@@ -273,8 +273,7 @@ bool facts_judge(struct result *r, const struct facts *facts, const char *compon
     snprintf(text, sizeof(text), "%s: %s", what, hits[0]->text);
     size_t len = strlen(text);
     if (n > 1 && len < sizeof(text))
-        snprintf(text + len, sizeof(text) - len, " (and %zu%s more)", n - 1,
-                 n == HITS_MAX ? " or" : "");
+        snprintf(text + len, sizeof(text) - len, " (and %zu more)", n - 1);
     set_status(r, hits[0]->severity, text);
     result_observed(r, "%s", version);
     for (int place = 0; place < FIX_PLACES; place++)
