@@ -34,6 +34,7 @@ static const struct check_table *const tables[] = {
     &checks_network,
     &checks_infiniband,
     &checks_storage,
+    &checks_framework,
     &checks_k8s_dns,
     &checks_kubernetes,
     &checks_active,

@@ -3,9 +3,11 @@
  * objects: what extensions need and whether it is there: libhvd.so, Horovod's and torch's
  * libraries; see probes.h. Files are read, nothing is loaded.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
 #include <gnu/libc-version.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,19 @@ static const struct {
     {"hwloc", "libhwloc.so"}, {"stdcxx", "libstdc++.so.6"},
 };
 
+/* What torch and TensorFlow have loaded before their extensions are: no rule finds it, none must.
+ */
+static bool brought(const char *name)
+{
+    static const char *const prefixes[] = {"libtorch", "libc10", "libtensorflow", "libpython",
+                                           "_pywrap_"};
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void put_needed(const struct elf *e, const struct ld *ld, const char *path, int i)
 {
     char where[PATH_MAX], missing[512] = "";
@@ -36,7 +51,7 @@ static void put_needed(const struct elf *e, const struct ld *ld, const char *pat
             if (strncmp(e->needed[k], words[w].prefix, strlen(words[w].prefix)) == 0)
                 out_at("object", i, words[w].key, "%s", there ? where : "missing");
         }
-        if (!there && at < sizeof(missing))
+        if (!there && !brought(e->needed[k]) && at < sizeof(missing))
             at += (size_t)snprintf(missing + at, sizeof(missing) - at, "%s%s", at ? " " : "",
                                    e->needed[k]);
     }
@@ -141,16 +156,36 @@ int probe_elf(const char *path)
 
 /* ---- hvd ---- */
 
+static void ask_hvd(void *handle)
+{
+    const char *(*version)(void) = (const char *(*)(void))(intptr_t)dlsym(handle, "hvd_version");
+    if (version)
+        out_put("version", "%s", version());
+    else
+        out_put("error", "it has no hvd_version");
+}
+
+/* libhvd.so of the package hvd in any folder of packages. */
+static bool in_packages(char dst[PATH_MAX])
+{
+    struct sites sites;
+    bool found = false;
+    sites_find(&sites);
+    for (int i = 0; i < sites.n && !found; i++)
+        found = snprintf(dst, PATH_MAX, "%s/hvd/libhvd.so", sites.dir[i]) < PATH_MAX &&
+                access(dst, R_OK) == 0;
+    sites_fini(&sites);
+    return found;
+}
+
 int probe_hvd(const char *path)
 {
     char name[PATH_MAX];
     struct ask a;
     const char *file = path;
-    if (!file && own_library(name))
+    if (!file && (own_library(name) || in_packages(name)))
         file = name;
-    if (!file)
-        file = "libhvd.so.0";
-    ask_library(&a, file, NULL, 4000);
+    ask_library(&a, file ? file : "libhvd.so.0", ask_hvd, 4000);
     ask_print(&a, "lib", 0);
     return 0;
 }
