@@ -33,7 +33,7 @@ doctor() {
     done
     shift
     timeout 60 podman run --rm --name "$container" --cgroup-parent="/$HVD_CONTAINER_GROUP" \
-        "${options[@]}" --rootfs "$IMAGE" /bin/hvd-doctor check --json "$@" \
+        "${options[@]}" --rootfs "$IMAGE" /bin/hvd-doctor check --json --timeout 30 "$@" \
         >"$TMP/$name.json" 2>"$TMP/$name.err"
     local rc=$?
     cat "$TMP/$name.err"
