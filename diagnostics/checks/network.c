@@ -15,6 +15,11 @@
 #include "diagnostics/check.h"
 #include "diagnostics/checks/nic.h"
 
+static bool is_loopback(const char *ip)
+{
+    return strncmp(ip, "127.", 4) == 0 || strcmp(ip, "::1") == 0;
+}
+
 /* ---- address families ---- */
 
 static void check_families(const struct view *v, struct result *r)
@@ -31,6 +36,8 @@ static void check_families(const struct view *v, struct result *r)
     }
     for (int i = 0, n = answer_count(h, "addr"); i < n; i++) {
         int f = (int)answer_int_at(h, "addr", i, "family", 0);
+        if (is_loopback(answer_str_at(h, "addr", i, "ip", "")))
+            continue; /* see hostname-resolves */
         name4 = name4 || f == 4;
         name6 = name6 || f == 6;
     }
@@ -88,9 +95,7 @@ static void check_resolves(const struct view *v, struct result *r)
     int n = answer_count(a, "addr");
     for (int i = 0; i < n; i++) {
         const char *ip = answer_str_at(a, "addr", i, "ip", "");
-        char *dst = strncmp(ip, "127.", 4) == 0 || strcmp(ip, "::1") == 0 ? loop
-                    : know_own && !nics_own(v, ip)                        ? foreign
-                                                                          : good;
+        char *dst = is_loopback(ip) ? loop : know_own && !nics_own(v, ip) ? foreign : good;
         if (!*dst)
             snprintf(dst, 64, "%.63s", ip);
     }
