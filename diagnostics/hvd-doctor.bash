@@ -10,7 +10,7 @@ _hvd_doctor() {
     [ "$cur" = = ] && cur=''
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case $word in
-        check | list | explain | match | diff | bundle | gather | serve)
+        check | list | explain | match | diff | bundle | gather | serve | workers)
             command=$word
             break
             ;;
@@ -54,7 +54,7 @@ _hvd_doctor() {
                 return
                 ;;
             explain) words=$("$program" list 2>/dev/null | awk '{ print $2 }') ;;
-            check) [ "$COMP_CWORD" -eq 1 ] && words='check list explain match diff bundle gather serve' ;;
+            check) [ "$COMP_CWORD" -eq 1 ] && words='check list explain match diff bundle gather serve workers' ;;
             esac
             ;;
         esac

@@ -103,9 +103,9 @@ explained() {
     local id
     doctor list >"$TMP/list"
     awk '{ print $2 }' "$TMP/list" | xargs timeout 60 "$DOCTOR" explain >"$TMP/1" || return 1
-    for id in $(awk '{ print $2 }' "$TMP/list"); do
+    while read -r _ id _; do
         grep -q "^$id (HVD" "$TMP/1" || return 1
-    done
+    done <"$TMP/list"
     [ "$(grep -c '^  why ' "$TMP/1")" -eq "$(wc -l <"$TMP/list")" ] && doctor explain HVD8001 | grep -q '^nic-up (HVD8001)' &&
         doctor explain --json nic-up | $PY -c 'import json, sys; j = json.load(sys.stdin); assert j["explained"][0]["id"] == "nic-up"'
 }
@@ -184,7 +184,7 @@ full_disk() {
     bad "$TMP/small/b.tar: No space left on device" bundle -o "$TMP/small/b.tar" && [ -z "$(ls -A "$TMP/small")" ] &&
         bad "$TMP/small/m" gather "$TMP/small/m" && [ -z "$(ls -A "$TMP/small")" ] || rc=1
     umount "$TMP/small"
-    return $rc
+    return "$rc"
 }
 
 # A reader that goes is no news; a disk that is full is.
@@ -261,14 +261,14 @@ serves() {
     kill "$pid"
     wait "$pid" || rc=1
     pid=''
-    [ $rc -eq 0 ] && [ ! -s "$TMP/2" ]
+    [ "$rc" -eq 0 ] && [ ! -s "$TMP/2" ]
 }
 
 help_and_version() {
     local c
     doctor --help >"$TMP/1" && grep -q '^usage: hvd-doctor' "$TMP/1" && doctor --version | grep -qx 'hvd-doctor [0-9.]*' || return 1
     awk 'length($0) > 100 { print; bad = 1 } END { exit bad }' "$TMP/1" || return 1
-    for c in check list explain match diff bundle gather serve; do
+    for c in check list explain match diff bundle gather serve workers; do
         doctor "$c" --help | grep -q "^usage: hvd-doctor $c" || return 1
         grep -q "^  $c " "$TMP/1" || return 1
     done
