@@ -35,7 +35,8 @@ static void make(const char *path, const char *text)
         mkdir(full, 0755);
         *slash = '/';
     }
-    auto_close int fd = open(full, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    unlink(full); /* never through a link */
+    auto_close int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 }

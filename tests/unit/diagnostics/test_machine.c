@@ -28,7 +28,8 @@ static void put(const char *path, const char *text, size_t len)
         mkdir(full, 0700);
         *s = '/';
     }
-    FILE *f = fopen(full, "w");
+    unlink(full); /* never through a link */
+    FILE *f = fopen(full, "wx");
     assert_non_null(f);
     assert_int_equal(fwrite(text, 1, len, f), len);
     assert_int_equal(fclose(f), 0);
