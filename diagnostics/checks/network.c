@@ -282,7 +282,8 @@ static const struct check rows[] = {
      .why = "gloo and Open MPI hand out the address that the host name resolves to: with 127.* "
             "every other machine connects to itself; without any they stop at start.",
      .fix = {"docker run --network=host ... or --hostname NAME --add-host NAME:ADDRESS",
-             "do not set hostNetwork with dnsPolicy Default; dnsPolicy: ClusterFirstWithHostNet",
+             "without hostNetwork the pod's /etc/hosts has its name; with it: dnsPolicy: "
+             "ClusterFirstWithHostNet, and the node's name in DNS",
              "put \"ADDRESS NAME\" of a real interface into /etc/hosts, above 127.0.1.1; or export "
              "GLOO_SOCKET_IFNAME=eth0"},
      .action = ACTION_NETWORK,

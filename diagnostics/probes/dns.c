@@ -179,7 +179,7 @@ static void find_names(const struct machine *m, struct names *names)
         add_host(names, machine_env(m, hosts[i]), hosts[i]);
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         const char *path = machine_env(m, files[i]);
-        if (path)
+        if (path && *path == '/')
             add_hostfile(names, m, path);
     }
     add_hostfile(names, m, "etc/mpi/hostfile");
