@@ -31,8 +31,8 @@ int match_create(const struct match_opts *opts, struct match **ret, struct err *
         }
         m->own_patterns = true;
     }
-    m->words = (m->patterns->n + 63) / 64;
-    m->seen = calloc(m->words + 1, sizeof(*m->seen));
+    m->words = m->patterns->n / 64 + 1;
+    m->seen = calloc(m->words, sizeof(*m->seen));
     m->as_cause = strdup(o->as_cause ? o->as_cause : "");
     m->as_noise = strdup(o->as_noise ? o->as_noise : "");
     if (!m->seen || !m->as_cause || !m->as_noise) {

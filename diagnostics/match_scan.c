@@ -60,6 +60,10 @@ static void classify(struct scan *s, const struct scan_word *words, size_t n)
                 s->class_of[*p] = (uint8_t)classes++;
     for (int c = 'A'; c <= 'Z'; c++)
         s->class_of[c] = s->class_of[tolower(c)];
+    for (int c = 0; c < 0x20; c++)
+        if (c != '\n' && c != '\r' && !s->class_of[c])
+            s->class_of[c] = s->class_of[' '];
+    s->class_of[0x7f] = s->class_of[' '];
     while (1u << s->shift < classes)
         s->shift++;
 }

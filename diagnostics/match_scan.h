@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_scan: finds any of some hundred words in a stream of bytes, case ignored, one table look-up
- * a byte (an Aho-Corasick automaton over classes of bytes).
+ * match_scan: finds any of some hundred words in a stream of bytes, case ignored, controls taken
+ * for blanks (but for the ends of lines), one table look-up a byte: an Aho-Corasick automaton over
+ * classes of bytes.
  *
  * The automaton is constant once made: any thread. The state of a stream is the caller's.
  */

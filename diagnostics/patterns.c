@@ -299,7 +299,7 @@ static int make_scan(struct patterns *p, struct err *err)
     size_t n = 0;
     for (size_t i = 0; i < p->n; i++)
         n += (size_t)p->v[i].nregex;
-    auto_free struct scan_word *words = calloc(n ? n : 1, sizeof(*words));
+    auto_free struct scan_word *words = calloc(n + 1, sizeof(*words));
     if (!words)
         return err_set(err, ENOMEM, "no memory for %zu expressions", n);
     n = 0;
@@ -309,6 +309,8 @@ static int make_scan(struct patterns *p, struct err *err)
         for (int k = 0; k < p->v[i].nregex; k++)
             words[n++] = (struct scan_word){p->v[i].regex[k].literal, (unsigned)i};
     }
+    /* A colour may stand inside of a word: such lines are looked at without their colours. */
+    words[n++] = (struct scan_word){"\x1b", (unsigned)p->n};
     return scan_create(words, n, &p->scan, err);
 }
 

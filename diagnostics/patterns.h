@@ -89,7 +89,7 @@ struct patterns {
     struct pattern *v; /* in the order of the files: the first one wins a line */
     size_t n;
     char *text;        /* what the strings point into */
-    struct scan *scan; /* ids: the index of the pattern */
+    struct scan *scan; /* ids: the index of the pattern; n: a terminal sequence begins */
 };
 
 /* The compiled-in patterns. The caller's, until patterns_destroy (NULL is fine). */
