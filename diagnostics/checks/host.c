@@ -315,8 +315,8 @@ static const struct check rows[] = {
              "uname -r; a newer kernel"},
      .action = ACTION_HOST,
      .explain =
-         "uname. Older than 4.18 (Red Hat 8) warns: no support of today's NVIDIA drivers, no "
-         "pidfd, no cgroup v2 (own threshold).",
+         "uname. Older than 4.18, Red Hat 8's, warns (own threshold): nobody tests today's images "
+         "and drivers on it.",
      .refs = {"https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"}},
     {.id = "virt-type",
      .code = "HVD1002",

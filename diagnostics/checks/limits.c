@@ -92,6 +92,10 @@ static void check_memlock(const struct view *v, struct result *r)
                     a, b);
     else
         result_info(r, "memlock %s (hard %s): enough without RDMA and GPUs", a, b);
+    if (soft != PROC_UNLIMITED && hard == PROC_UNLIMITED)
+        result_fix(r, FIX_HOST,
+                   "ulimit -l unlimited (the hard limit allows it), or for good "
+                   "/etc/security/limits.conf: \"* - memlock unlimited\"");
 }
 
 static void check_ipc_lock(const struct view *v, struct result *r)

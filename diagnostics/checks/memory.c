@@ -278,8 +278,9 @@ static const struct check rows[] = {
      .level = 1,
      .run = check_tmp_path,
      .title = "short path of the temporary folder",
-     .why = "PMIx and Open MPI make a Unix socket some folders below it, and its path must fit into "
-            "108 bytes: \"temporary directory name that results in a path that is too long\".",
+     .why =
+         "PMIx and Open MPI make a Unix socket some folders below it, and its path must fit into "
+         "108 bytes: \"temporary directory name that results in a path that is too long\".",
      .fix = {"docker run -e TMPDIR=/tmp ...", "env: [{name: TMPDIR, value: /tmp}]",
              "export TMPDIR=/tmp"},
      .action = ACTION_ENVIRONMENT,

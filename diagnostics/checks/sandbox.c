@@ -12,6 +12,7 @@
 #include "core/base/cleanup.h"
 #include "diagnostics/check.h"
 #include "diagnostics/proc.h"
+#include "diagnostics/rules.h"
 
 static void check_cma(const struct view *v, struct result *r)
 {
@@ -35,6 +36,14 @@ static void check_cma(const struct view *v, struct result *r)
                     strerrorname_np(error));
 }
 
+/* 2.24 to 2.26.4 take a refusal for an error; an unknown version may be one of them. */
+static bool nccl_needs_mbind(const struct machine *m)
+{
+    const char *version = answer_str(machine_answer(m, "nccl"), "version", NULL);
+    return !version ||
+           (version_compare(version, "2.24") >= 0 && version_compare(version, "2.26.4") <= 0);
+}
+
 static void check_mbind(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "sandbox");
@@ -51,7 +60,7 @@ static void check_mbind(const struct view *v, struct result *r)
         result_pass(r, "memory can be bound to a NUMA node (mbind)");
     else if (error == ENOSYS)
         result_info(r, "mbind is not there (ENOSYS): no NUMA placement, none needed on one node");
-    else if (v->setting->profiles & PROFILE_GPU)
+    else if (v->setting->profiles & PROFILE_GPU && nccl_needs_mbind(v->machine))
         result_warn(r,
                     "mbind is refused (%s): NCCL 2.24 to 2.26.4 ends here, others place memory "
                     "anywhere",
@@ -225,7 +234,7 @@ static const struct check rows[] = {
      .code = "HVD2202",
      .group = GROUP_LIMITS,
      .level = 1,
-     .probes = {"sandbox"},
+     .probes = {"sandbox", "nccl"},
      .run = check_mbind,
      .title = "memory can be bound to a node",
      .why =

@@ -58,6 +58,9 @@ static void test_memlock(void **state)
     checkup_expect("memlock-limit", CHECK_PASS, "CAP_IPC_LOCK lifts it");
     set_process("0", CAPS_ALL, false); /* rootless: the capability counts for nothing here */
     checkup_expect("memlock-limit", CHECK_FAIL, "InfiniBand");
+    set_limit("Max locked memory", "65536", "unlimited");
+    checkup_expect("memlock-limit", CHECK_FAIL, "(hard unlimited)");
+    assert_non_null(strstr(checkup.result.fix[FIX_HOST], "ulimit -l unlimited"));
 }
 
 static void test_ipc_lock(void **state)
@@ -180,6 +183,10 @@ static void test_sandbox(void **state)
     checkup_expect("seccomp-io-uring", CHECK_INFO, "EPERM");
     checkup.setting.profiles = PROFILE_GPU;
     checkup_expect("cap-sys-nice-numa", CHECK_WARN, "NCCL 2.24");
+    checkup_answer("nccl", "version 2.26.4\n");
+    checkup_expect("cap-sys-nice-numa", CHECK_WARN, "NCCL 2.24");
+    checkup_answer("nccl", "version 2.26.5\n");
+    checkup_expect("cap-sys-nice-numa", CHECK_INFO, "EPERM");
     checkup_answer("sandbox", "cma 38\nmbind 38\nio_uring 38\n");
     checkup_expect("cap-sys-ptrace", CHECK_WARN, "ENOSYS");
     checkup_expect("cap-sys-nice-numa", CHECK_INFO, "ENOSYS");
