@@ -17,7 +17,7 @@
 
 #define GPUS_MAX 64
 
-/* Of cuda.h; tests/unit/diagnostics/test_prober_abi.c compares. */
+/* Of cuda.h; tests/e2e/probe_abi.c compares. */
 enum {
     CU_ABI_COMPUTE_MODE = 20,
     CU_ABI_PCI_BUS = 33,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libs: see libs.h. The functions are declared here as the libraries' headers do (tests/unit/
- * diagnostics/test_prober_abi.c compares where the headers are installed); none of the libraries is
+ * libs: see libs.h. The functions are declared here as the libraries' headers do
+ * (tests/e2e/probe_abi.c compares where the headers are installed); none of the libraries is
  * initialized.
  */
 #include "diagnostics/prober/libs.h"

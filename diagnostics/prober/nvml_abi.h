@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nvml_abi: the part of NVML's interface that hvd-probe uses, declared here because the header is
- * not on most machines. tests/unit/diagnostics/test_prober_abi.c compares it with nvml.h where that
+ * not on most machines. tests/e2e/probe_abi.c compares it with nvml.h where that
  * is installed. NVML is versioned by symbol: what is here never changes.
  */
 #ifndef HVD_DIAGNOSTICS_PROBER_NVML_ABI_H

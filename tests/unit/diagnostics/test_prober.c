@@ -43,9 +43,7 @@ static void look_at(const char *name, const char *file, bool version)
     struct answer a;
     assert_int_equal(ask(name, NULL, &a), 0);
     const char *path = answer_str(&a, "path", NULL);
-    if (!path) {
-        print_message("SKIP: prober/%s: libraries: %s\n", name,
-                      answer_str(&a, "error", "no error"));
+    if (!path) { /* not in this image: it says so */
         assert_true(answer_has(&a, "error") || answer_count(&a, "lib") == 0);
         answer_fini(&a);
         return;
