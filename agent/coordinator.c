@@ -244,6 +244,7 @@ static int take_signals(struct coordinator *c, struct err *err)
     for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
         sigaddset(&set, forwarded[i]);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write */
     signal(SIGTSTP, SIG_IGN); /* agents would take a stopped hvdrun for a dead one */
     int rc = loop_signals_start(&c->loop, &c->signals, &set, on_signal, c);
     return rc < 0 ? err_sys(err, -rc, "signalfd") : 0;

@@ -15,7 +15,10 @@
 #include "core/base/fd.h"
 #include "core/member/protocol.h"
 
-#define FILE_MAX (1u << 20)
+#define FILE_MAX   (1u << 20)
+#define NEST_MAX   500  /* brackets in brackets: libyaml's time grows with the square of it */
+#define FIELDS_MAX 1000 /* of one mapping */
+#define VARS_MAX   5000
 
 struct reading {
     const char *path; /* of the file */
@@ -55,6 +58,8 @@ static int each_pair(struct reading *r, struct job *job, yaml_node_t *node, cons
 {
     if (!node || node->type != YAML_MAPPING_NODE)
         return fail(r, node, field, "want a mapping", err);
+    if (node->data.mapping.pairs.top - node->data.mapping.pairs.start > FIELDS_MAX)
+        return fail(r, node, field, "too many fields", err);
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top;
          p++) {
         yaml_node_t *key = yaml_document_get_node(&r->doc, p->key);
@@ -111,6 +116,15 @@ static int add_words(struct reading *r, struct job *job, yaml_node_t *node, cons
 {
     if (node->type != YAML_SEQUENCE_NODE)
         return fail(r, node, field, "want a list of texts", err);
+    size_t n = strings_count(job->argv);
+    size_t more = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+    if (more == 0)
+        return 0;
+    char **grown = realloc(job->argv, (n + more + 1) * sizeof(*grown));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory");
+    job->argv = grown;
+    memset(grown + n, 0, (more + 1) * sizeof(*grown));
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top;
          i++) {
         yaml_node_t *item = yaml_document_get_node(&r->doc, *i);
@@ -118,14 +132,8 @@ static int add_words(struct reading *r, struct job *job, yaml_node_t *node, cons
         int rc = text_of(r, item, field, &text, err);
         if (rc < 0)
             return rc;
-        size_t n = strings_count(job->argv);
-        char **grown = realloc(job->argv, (n + 2) * sizeof(*grown));
-        if (!grown)
-            return err_set(err, ENOMEM, "no memory");
-        job->argv = grown;
         grown[n] = expand(text, job->env);
-        grown[n + 1] = NULL;
-        if (!grown[n])
+        if (!grown[n++])
             return err_set(err, ENOMEM, "no memory");
     }
     return 0;
@@ -174,6 +182,8 @@ static int take_env(struct reading *r, struct job *job, yaml_node_t *list, struc
     const char *field = "spec.template.spec.containers[0].env", *name, *value = "";
     if (list->type != YAML_SEQUENCE_NODE)
         return fail(r, list, field, "want a list of name and value", err);
+    if (list->data.sequence.items.top - list->data.sequence.items.start > VARS_MAX)
+        return fail(r, list, field, "too many variables", err);
     for (yaml_node_item_t *i = list->data.sequence.items.start; i < list->data.sequence.items.top;
          i++) {
         yaml_node_t *item = yaml_document_get_node(&r->doc, *i);
@@ -370,6 +380,23 @@ static int read_document(struct reading *r, struct job *job, struct err *err)
     return rc;
 }
 
+/* The line on which brackets lie too deep in brackets, 0: none. Those in texts count, too: what
+ * matters is that a manifest has not nearly so many. */
+static size_t nested_line(const char *text, size_t len)
+{
+    size_t depth = 0, line = 1;
+    for (size_t i = 0; i < len; i++) {
+        line += text[i] == '\n';
+        if (text[i] == '[' || text[i] == '{')
+            depth++;
+        else if ((text[i] == ']' || text[i] == '}') && depth > 0)
+            depth--;
+        if (depth > NEST_MAX)
+            return line;
+    }
+    return 0;
+}
+
 int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t size, struct err *err)
 {
     struct reading r = {
@@ -381,6 +408,9 @@ int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t si
     int rc = fd_read_file(path, FILE_MAX, &text, &len);
     if (rc < 0)
         return err_sys(err, -rc, "job file %s", path);
+    size_t line = nested_line(text, len);
+    if (line)
+        return err_set(err, EINVAL, "%s:%zu: brackets lie too deep in brackets", path, line);
     if (!yaml_parser_initialize(&parser))
         return err_set(err, ENOMEM, "no memory");
     yaml_parser_set_input_string(&parser, (unsigned char *)text, len);

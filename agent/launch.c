@@ -76,7 +76,7 @@ static int ssh_words(char **words, const struct job *job, const char *host, cons
 static const char *rsh_agent(void)
 {
     const char *rsh = getenv("HVD_RSH_AGENT");
-    return rsh && *rsh ? rsh : NULL;
+    return rsh && rsh[strspn(rsh, " \t")] ? rsh : NULL;
 }
 
 const char *launch_program(const struct host *host)
@@ -106,6 +106,7 @@ static _Noreturn void child_run(char **words, int in, int out, int err)
     sigemptyset(&none);
     setsid();
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGTSTP, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0)

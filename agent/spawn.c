@@ -29,7 +29,8 @@ enum { FAIL_SETUP, FAIL_CWD, FAIL_EXEC };
 static void child_signals(void)
 {
     /* SIGHUP stays as it is: under nohup it is ignored on purpose. */
-    const int ours[] = {SIGINT, SIGTERM, SIGPIPE, SIGTSTP, SIGCHLD, SIGUSR1, SIGUSR2, SIGQUIT};
+    const int ours[] = {SIGINT,  SIGTERM, SIGPIPE, SIGTSTP, SIGCHLD,
+                        SIGUSR1, SIGUSR2, SIGQUIT, SIGXFSZ};
     sigset_t none;
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
         signal(ours[i], SIG_DFL);

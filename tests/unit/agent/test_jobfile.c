@@ -4,6 +4,7 @@
  * field.
  */
 #include <stdarg.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -179,6 +180,51 @@ static void test_messages(void **state)
     }
 }
 
+/* n times a text, free() it. */
+static char *many(const char *before, const char *one, int n, const char *after)
+{
+    size_t len = strlen(before), step = strlen(one);
+    char *text = malloc(len + (size_t)n * step + strlen(after) + 1);
+    assert_non_null(text);
+    memcpy(text, before, len);
+    for (int i = 0; i < n; i++, len += step)
+        memcpy(text + len, one, step + 1);
+    memcpy(text + len, after, strlen(after) + 1);
+    return text;
+}
+
+/* What would take libyaml or us a time that grows with its square is refused at once; a long
+ * command is none of that. */
+static void test_limits(void **state)
+{
+    const char *command = HEAD "spec: {template: {spec: {containers: [{command: [";
+    struct {
+        char *text;
+        const char *words;
+    } cases[] = {
+        {many(HEAD "x: ", "[", 300000, ""), ":3: brackets lie too deep in brackets"},
+        {many(HEAD "spec: ", "{a: ", 200000, ""), ":3: brackets lie too deep in brackets"},
+        {many(HEAD, "same: 1\n", 2000, ""), ":1: HvdJob: too many fields"},
+        {many(HEAD "spec: {template: {spec: {containers: [{command: [a], env: [", "{name: A},",
+              6000, "]}]}}}\n"),
+         "containers[0].env: too many variables"},
+        {many(command, "a,", 200000, "]}]}}}\n"), NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct job job;
+        struct err err = {0};
+        int rc = read_text(&job, cases[i].text, &err);
+        if (rc != (cases[i].words ? -EINVAL : 0) ||
+            (cases[i].words && !strstr(err.msg, cases[i].words)))
+            fail_msg("case %zu: %d: %s", i, rc, err.msg);
+        if (rc == 0)
+            assert_int_equal(strings_count(job.argv), 200000);
+        job_fini(&job);
+        free(cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +232,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_least, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cluster, setup, teardown),
         cmocka_unit_test_setup_teardown(test_messages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
