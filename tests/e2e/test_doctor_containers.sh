@@ -145,4 +145,62 @@ one pod no-network 'fail:k8s-dns warn:k8s-api-reachable fail:k8s-worker-dns' --n
     --env=KUBERNETES_SERVICE_HOST=127.0.0.1 --env=KUBERNETES_SERVICE_PORT=6443 --env=MASTER_ADDR=w-0.train \
     --volume="$TMP/account:/var/run/secrets/kubernetes.io/serviceaccount:ro" \
     --volume="$TMP/resolv.conf:/etc/resolv.conf:ro" -- --ranks 2 --local-ranks 2 --profile cpu,k8s --timeout 4
+
+# A pod whose API answers: a real HTTPS server with a certificate of the pod's CA.
+cat >"$TMP/api.py" <<'EOT'
+import http.server, json, ssl, sys
+
+class Api(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *args): pass
+    def answer(self, status, body):
+        if self.headers["Authorization"] != "Bearer " + "t" * 1200:
+            status, body = 401, {}
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+    def do_GET(self):
+        known = {"/version": {"gitVersion": "v1.36.3"}, "/apis/hvd.dev": {"versions": [{"version": "v1alpha1"}]}}
+        self.answer(200 if self.path in known else 404, known.get(self.path, {}))
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["spec"]["resourceAttributes"]
+        self.answer(201, {"status": {"allowed": asked["resource"] == "pods" and asked["namespace"] == "train"}})
+
+server = http.server.HTTPServer(("127.0.0.1", 0), Api)
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+tls.load_cert_chain(sys.argv[1] + "/cert.pem", sys.argv[1] + "/key.pem")
+server.socket = tls.wrap_socket(server.socket, server_side=True)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+EOT
+# shellcheck disable=SC2317  # called at the end
+end_api() {
+    kill -KILL "$api"
+    wait "$api" 2>/dev/null
+}
+if command -v openssl >/dev/null; then
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kube-apiserver \
+        -addext subjectAltName=IP:127.0.0.1 -keyout "$TMP/key.pem" -out "$TMP/cert.pem" 2>"$TMP/openssl"
+    "$PY" "$TMP/api.py" "$TMP" >"$TMP/port" &
+    api=$!
+    at_end+=(end_api)
+    for ((i = 0; i < 100; i++)); do
+        [ -s "$TMP/port" ] && break
+        sleep 0.1
+    done
+    printf 't%.0s' {1..1200} >"$TMP/account/token"
+    printf train >"$TMP/account/namespace"
+    cp "$TMP/cert.pem" "$TMP/account/ca.crt"
+    check 'api runs' doctor api --network=host --shm-size=2g --env=KUBERNETES_SERVICE_HOST=127.0.0.1 \
+        --env=KUBERNETES_SERVICE_PORT="$(cat "$TMP/port")" \
+        --volume="$TMP/account:/var/run/secrets/kubernetes.io/serviceaccount:ro" \
+        -- --only 'k8s-*' --profile k8s,launcher
+    check 'api is reached' says api k8s-api-reachable 'Kubernetes v1.36.3 at https://127.0.0.1:'
+    check 'api: rights' says api k8s-rbac '9 of 14 rights missing in namespace train: list hvdjobs'
+    check 'api: version' says api k8s-crd-version 'the cluster serves v1alpha1'
+else
+    skip_part api openssl 'it is not installed'
+fi
 exit $failed
