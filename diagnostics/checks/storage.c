@@ -89,6 +89,10 @@ static void check_readonly(const struct view *v, struct result *r)
     if (!result_needs(r, tmp, "the temporary folder") ||
         !result_needs(r, data, "the folder of the data"))
         return;
+    if (!answer_has(tmp, "path") || (!answer_has(data, "real") && !answer_has(data, "errno"))) {
+        result_skip(r, "the folders' answers are not whole");
+        return;
+    }
     if (machine_read(v->machine, "proc/self/mountinfo", &mountinfo, NULL) < 0)
         mountinfo = NULL;
     why_not_writable(tmp, mountinfo, at_tmp, sizeof(at_tmp));
@@ -117,6 +121,10 @@ static void check_hung(const struct view *v, struct result *r)
     if (!result_needs(r, a, "file systems of other machines"))
         return;
     int n = answer_count(a, "mount"), hung = 0;
+    if (!answer_has(a, "left")) {
+        result_skip(r, "file systems of other machines: the answer is not whole");
+        return;
+    }
     for (int i = 0; i < n; i++) {
         const char *point = answer_str_at(a, "mount", i, "point", "?");
         const char *type = answer_str_at(a, "mount", i, "type", "?");

@@ -140,10 +140,11 @@ static void test_lockup(void **state)
     checkup_expect("cpu-soft-lockup", CHECK_SKIP, "--cap-add=SYSLOG");
     checkup_answer("kmsg", "lines 5\nlockup_count 0\n");
     checkup_expect("cpu-soft-lockup", CHECK_PASS, "no processor got stuck");
-    checkup_answer("kmsg", "lockup_count 1\nlockup.0.age_s 60\nlockup.0.line watchdog: BUG: soft "
-                           "lockup - CPU#3 stuck for 23s! [python:7]\n");
+    checkup_answer("kmsg",
+                   "lines 9\nlockup_count 1\nlockup.0.age_s 60\nlockup.0.line watchdog: BUG: soft "
+                   "lockup - CPU#3 stuck for 23s! [python:7]\n");
     checkup_expect("cpu-soft-lockup", CHECK_FAIL, "the last 60 s ago: watchdog: BUG: soft lockup");
-    checkup_answer("kmsg", "lockup_count 1\nlockup.0.age_s 100000\nlockup.0.line x\n");
+    checkup_answer("kmsg", "lines 9\nlockup_count 1\nlockup.0.age_s 100000\nlockup.0.line x\n");
     checkup_expect("cpu-soft-lockup", CHECK_WARN, "27 h ago");
 }
 

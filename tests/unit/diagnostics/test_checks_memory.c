@@ -136,6 +136,8 @@ static void test_readonly(void **state)
     checkup_expect("fs-readonly", CHECK_FAIL, "/tmp is not writable for this user");
     checkup_answer("disk-tmp", "path /scratch\nerrno 2\n");
     checkup_expect("fs-readonly", CHECK_FAIL, "/scratch: No such file");
+    checkup_answer("disk-tmp", "");
+    checkup_expect("fs-readonly", CHECK_SKIP, "not whole");
 }
 
 #define MOUNT(i, point, type, state, ms)                                                           \
@@ -148,18 +150,21 @@ static void test_hung(void **state)
     checkup_expect("fs-hung", CHECK_SKIP, "not asked");
     checkup_answer("mounts", "left 0\n");
     checkup_expect("fs-hung", CHECK_PASS, "no file system of another machine");
-    checkup_answer("mounts", MOUNT("0", "/nfs", "nfs4", "0", "3"));
+    checkup_answer("mounts", "left 0\n" MOUNT("0", "/nfs", "nfs4", "0", "3"));
     checkup_expect("fs-hung", CHECK_PASS, "1 remote file system answers");
-    checkup_answer("mounts",
-                   MOUNT("0", "/nfs", "nfs4", "0", "3") MOUNT("1", "/home", "nfs4", "0", "2100"));
+    checkup_answer("mounts", "left 0\n" MOUNT("0", "/nfs", "nfs4", "0", "3")
+                                 MOUNT("1", "/home", "nfs4", "0", "2100"));
     checkup_expect("fs-hung", CHECK_WARN, "/home (nfs4) 2100 ms");
-    checkup_answer("mounts", MOUNT("0", "/nfs", "nfs4", "hung", "5000")
+    checkup_answer("mounts", "left 0\n" MOUNT("0", "/nfs", "nfs4", "hung", "5000")
                                  MOUNT("1", "/s3", "fuse.s3fs", "107", "1"));
     checkup_expect("fs-hung", CHECK_FAIL,
                    "/nfs (nfs4) does not answer for 5000 ms, /s3 "
                    "(fuse.s3fs): Transport endpoint is not connected");
-    checkup_answer("mounts", MOUNT("0", "/x", "fuse.x", "13", "1")); /* another user's: not ours */
+    checkup_answer("mounts",
+                   "left 0\n" MOUNT("0", "/x", "fuse.x", "13", "1")); /* another user's: not ours */
     checkup_expect("fs-hung", CHECK_PASS, "1 remote");
+    checkup_answer("mounts", "");
+    checkup_expect("fs-hung", CHECK_SKIP, "not whole");
 }
 
 /* ---- the probes ---- */
