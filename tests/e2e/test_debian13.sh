@@ -3,7 +3,7 @@
 # The same libhvd.so and programs on Debian 13 (PyTorch 2.6, Python 3.13, Open MPI 5): the Python and
 # launcher tests in a root file system of its own, in private mount and pid namespaces. Nothing is
 # built there, nothing is written outside of its /tmp. HVD_DEBIAN13_TESTS names other tests.
-# timeout: 1500
+# timeout: 3000
 # shellcheck disable=SC2154  # what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -20,10 +20,9 @@ fi
 cat >"$TMP/enter" <<'EOF'
 #!/bin/bash
 set -eu
-root=$1 source=$2 build=$3
-shift 3
+root=$1 source=$2 build=$3 mnt=$4
+shift 4
 mount --make-rprivate /
-mnt=$(mktemp -d)
 mount --bind "$root" "$mnt"
 mount -o remount,bind,ro "$mnt"
 mount -t proc proc "$mnt/proc"
@@ -42,9 +41,10 @@ exec chroot "$mnt" env -i HOME=/tmp PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C 
     bash -c 'cd /mnt/source && exec "$@"' enter "$@"
 EOF
 chmod +x "$TMP/enter"
+mkdir "$TMP/mnt"
 
 inside() {
-    unshare --mount --pid --fork --kill-child "$TMP/enter" "$root" "$ROOT" "$BUILD" "$@"
+    unshare --mount --pid --fork --kill-child "$TMP/enter" "$root" "$ROOT" "$BUILD" "$TMP/mnt" "$@"
 }
 
 check 'libhvd.so loads' inside /usr/bin/python3 -c \

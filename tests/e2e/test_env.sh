@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks started by hand: on loopback, on two hosts, with and without a key, and what goes wrong when
 # settings are wrong or two jobs share a port.
-# timeout: 240
+# timeout: 600
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -77,7 +77,7 @@ no_key_beyond_loopback() {
 }
 
 alone() {
-    env -u HVD_RANK -u HVD_SIZE timeout 20 "$SUM" 2 1
+    env -u HVD_RANK -u HVD_SIZE timeout 60 "$SUM" 2 1
 }
 
 check 'alone' alone

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # hvdrun's input: job files, host files, --check-build, bindings, and what it says to bad input: one
 # line that names what and where, an exit code, nothing left running.
-# timeout: 120
+# timeout: 600
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -13,7 +13,7 @@
 bad() {
     local want=$1 words=$2 rc=0
     shift 2
-    timeout 20 "$RUN" "$@" >"$TMP/bad" 2>&1 || rc=$?
+    timeout 60 "$RUN" "$@" >"$TMP/bad" 2>&1 || rc=$?
     cat "$TMP/bad"
     [ "$rc" -eq "$want" ] && grep -qF -- "hvdrun: $words" "$TMP/bad" && [ "$(wc -l <"$TMP/bad")" -eq 1 ] &&
         [ -z "$(ls "$XDG_RUNTIME_DIR")" ]
@@ -53,7 +53,7 @@ job_bad() {
 
 job_runs() {
     job >"$TMP/job.yaml"
-    timeout 20 "$RUN" -f "$TMP/job.yaml" >"$TMP/1" 2>"$TMP/2" &&
+    timeout 60 "$RUN" -f "$TMP/job.yaml" >"$TMP/1" 2>"$TMP/2" &&
         [ "$(sort "$TMP/1" | sed -n 4p)" = "[3]<stdout>:3/4 digits hello you in /usr" ] &&
         [ "$(cat "$TMP/2")" = "hvdrun: $TMP/job.yaml: for a cluster, ignored here: image, resources" ]
 }
@@ -63,18 +63,18 @@ job_expands() {
     job | sed -e 's/^        - .echo .*/        - "echo $(GREETING) $(B) $$(B) $(HOME) $(LR)"/' -e 's/workers: 2/workers: 1/;s/Worker: 2/Worker: 1/' \
         -e 's/^        workingDir/        - {name: B, value: "<$(GREETING)> $(LATER)"}\n        - {name: LR, value: "1"}\n&/' \
         -e 's/hello you/hello/' -e 's/\[sh, -c\]/[echo]/' >"$TMP/job2.yaml"
-    timeout 20 "$RUN" -x LR=5 -f "$TMP/job2.yaml" --no-prefix >"$TMP/1" 2>"$TMP/2" || return 1
+    timeout 60 "$RUN" -x LR=5 -f "$TMP/job2.yaml" --no-prefix >"$TMP/1" 2>"$TMP/2" || return 1
     cat "$TMP/1"
     [ "$(cat "$TMP/1")" = 'echo hello <hello> $(LATER) $(B) $(HOME) 5' ]
 }
 
 hostfile() {
     printf '# two names of this machine\nlocalhost slots=2 # first\n\n127.0.0.1 slots=1\n' >"$TMP/hosts"
-    [ "$(timeout 20 "$RUN" --hostfile "$TMP/hosts" --no-prefix sh -c 'echo $HVD_LOCAL_SIZE' | sort -u)" = 3 ]
+    [ "$(timeout 60 "$RUN" --hostfile "$TMP/hosts" --no-prefix sh -c 'echo $HVD_LOCAL_SIZE' | sort -u)" = 3 ]
 }
 
 check_build() {
-    timeout 30 "$RUN" --check-build >"$TMP/1" && grep -qx 'Available Controllers:' "$TMP/1" &&
+    timeout 60 "$RUN" --check-build >"$TMP/1" && grep -qx 'Available Controllers:' "$TMP/1" &&
         grep -qx '    \[X\] hvdrun' "$TMP/1" && grep -q '    \[[X ]\] PyTorch' "$TMP/1" &&
         grep -qx '    \[X\] TCP' "$TMP/1"
 }
@@ -82,9 +82,9 @@ check_build() {
 bindings() {
     local cores
     cores=$(nproc)
-    timeout 20 "$RUN" -np 1 --report-bindings true 2>&1 | grep -q '^rank 0 on localhost: bound to [0-9]* cores*: cpus [0-9]' || return 1
-    timeout 20 "$RUN" -np $((cores + 1)) --report-bindings true 2>&1 | grep -q "not bound: $((cores + 1)) ranks on" &&
-        timeout 20 "$RUN" -np 1 --bind-to none --report-bindings true 2>&1 | grep -q 'not bound: --bind-to none'
+    timeout 60 "$RUN" -np 1 --report-bindings true 2>&1 | grep -q '^rank 0 on localhost: bound to [0-9]* cores*: cpus [0-9]' || return 1
+    timeout 60 "$RUN" -np $((cores + 1)) --report-bindings true 2>&1 | grep -q "not bound: $((cores + 1)) ranks on" &&
+        timeout 60 "$RUN" -np 1 --bind-to none --report-bindings true 2>&1 | grep -q 'not bound: --bind-to none'
 }
 
 # The option, else the variable, else 30 s.
@@ -104,7 +104,7 @@ help_and_version() {
 
 agent_alone() {
     local rc=0
-    echo '{"agent": 1}' | timeout 20 "$BUILD/hvd-agent" >"$TMP/1" 2>&1 || rc=$?
+    echo '{"agent": 1}' | timeout 60 "$BUILD/hvd-agent" >"$TMP/1" 2>&1 || rc=$?
     cat "$TMP/1"
     [ "$rc" -eq 1 ] && grep -q 'hvd-agent: error: configuration: ' "$TMP/1"
 }
@@ -150,7 +150,7 @@ check interpreter bad 126 "rank 0 on localhost: cannot run $TMP/script: the inte
 check log-level bad 2 "--log-level: \"foo\": $levels" --log-level foo true
 check log-level-empty bad 2 "--log-level: \"\": $levels" --log-level= true
 check log-level-x bad 2 "HVD_LOG_LEVEL: \"foo\": $levels" -x HVD_LOG_LEVEL=foo true
-check log-level-good timeout 20 env HVD_LOG_LEVEL=foo "$RUN" --log-level Warning -np 1 true
+check log-level-good timeout 60 env HVD_LOG_LEVEL=foo "$RUN" --log-level Warning -np 1 true
 export HVD_LOG_LEVEL=foo
 check log-level-variable bad 2 "HVD_LOG_LEVEL: \"foo\": $levels" true
 unset HVD_LOG_LEVEL

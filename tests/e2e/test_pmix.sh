@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks under mpirun: the bootstrap goes through PMIx, without MPI in the program; on one host and over
 # two network namespaces, where HVD_KEY_FILE and HVD_RENDEZVOUS are not needed.
-# timeout: 240
+# timeout: 900
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -11,7 +11,7 @@ command -v mpirun >/dev/null || skip_all openmpi-bin 'no mpirun here'
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$TMP
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi() {
-    timeout -k 5 90 mpirun "$@"
+    timeout -k 5 200 mpirun "$@"
 }
 
 one_host() { # RANKS ROUNDS
@@ -36,7 +36,7 @@ exec ip netns exec ${hosts[1]} bash -c "\$*"
 EOF
     chmod +x "$TMP/rsh"
     printf '%s slots=2\n' 10.213.7.1 10.213.7.2 >"$TMP/hostfile"
-    on "${hosts[0]}" timeout -k 5 90 mpirun --hostfile "$TMP/hostfile" -np 4 --map-by slot --bind-to none \
+    on "${hosts[0]}" timeout -k 5 200 mpirun --hostfile "$TMP/hostfile" -np 4 --map-by slot --bind-to none \
         --mca plm_rsh_agent "$TMP/rsh" --mca oob_tcp_if_include veth0 -x LD_LIBRARY_PATH "$SUM" 2 2
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Python package: tests/python/rank_*.py on 1, 2 and 4 ranks that are started by hand, the same
 # under hvdrun, under torchrun, and what a rank says about bad surroundings.
-# timeout: 600
+# timeout: 1800
 # shellcheck disable=SC2317  # functions that check calls
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -31,13 +31,13 @@ check() { # NAME COMMAND...: prints its output only when it fails
 }
 
 by_hand() { # RANKS NAME...
-    timeout -k 5 150 "$PY" tests/python/ranks.py -t 120 "$1" "$PY" tests/python/rank.py "${@:2}"
+    timeout -k 5 420 "$PY" tests/python/ranks.py -t 400 "$1" "$PY" tests/python/rank.py "${@:2}"
 }
 
 refused() { # WORDS COMMAND...: fails, and one line of it has these words
     local words=$1 output
     shift
-    output=$(timeout 60 "$@" 2>&1) && return 1
+    output=$(timeout 200 "$@" 2>&1) && return 1
     grep -q -- "$words" <<<"$output" || { printf '%s\n' "$output" && return 1; }
 }
 
@@ -47,7 +47,7 @@ done
 check "ops, 3 ranks by hand" by_hand 3 ops
 
 if [ -x "$BUILD/hvdrun" ]; then
-    check "4 ranks under hvdrun" timeout -k 5 150 "$BUILD/hvdrun" -np 4 \
+    check "4 ranks under hvdrun" timeout -k 5 400 "$BUILD/hvdrun" -np 4 \
         "$PY" tests/python/rank.py life ops optimizer dataloader
 else
     echo "SKIP: e2e/test_python/hvdrun: hvdrun: it is not built"
@@ -68,7 +68,7 @@ torchrun() { # static|file RANKS NAME...: who owns the store at MASTER_PORT: tor
         options=(--rdzv_backend c10d --rdzv_conf store_type=file --rdzv_endpoint "$dir/store")
     # The host's name need not resolve, where torchrun can be told an address instead.
     "$PY" -m torch.distributed.run --help | grep -q local.addr && options+=(--local_addr 127.0.0.1)
-    timeout -k 5 150 "$PY" -m torch.distributed.run --nproc_per_node "$2" "${options[@]}" \
+    timeout -k 5 400 "$PY" -m torch.distributed.run --nproc_per_node "$2" "${options[@]}" \
         --redirects 1 --tee 1 --log_dir "$dir/log" tests/python/rank.py "${@:3}"
     result=$?
     unset TORCH_DISABLE_SHARE_RDZV_TCP_STORE
@@ -87,13 +87,13 @@ except RuntimeError as error:
 torch_variables() { # two ranks with nothing but torch.distributed's variables
     export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT
     MASTER_PORT=$(free_port)
-    RANK=1 timeout -k 5 90 "$PY" tests/python/rank.py beside &
-    RANK=0 timeout -k 5 90 "$PY" tests/python/rank.py beside && wait $!
+    RANK=1 timeout -k 5 300 "$PY" tests/python/rank.py beside &
+    RANK=0 timeout -k 5 300 "$PY" tests/python/rank.py beside && wait $!
 }
 
 lost() { # END CODE: of three ranks the last one ends so; both others must hear of it
     local output result
-    output=$(HVD_TEST_END=$1 timeout -k 5 90 "$PY" tests/python/ranks.py -k -t 60 3 \
+    output=$(HVD_TEST_END=$1 timeout -k 5 300 "$PY" tests/python/ranks.py -k -t 280 3 \
         "$PY" tests/python/rank.py lost 2>&1)
     result=$?
     [ "$result" -eq "$2" ] && [ "$(grep -c 'heard of it' <<<"$output")" -eq 2 ] && return

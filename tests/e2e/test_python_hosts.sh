@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # torchrun and ranks by hand on two hosts (network namespaces), two ranks on each: the operations and
 # the optimizer of hvd.torch over TCP and shared memory together.
-# timeout: 300
+# timeout: 1200
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -28,14 +28,14 @@ together() {
 by_hand() (
     for r in 0 1 2 3; do
         HVD_RANK=$r HVD_SIZE=4 HVD_RENDEZVOUS=10.213.7.1:7007 HVD_KEY_FILE=$TMP/key \
-            on "${hosts[r / 2]}" timeout -k 5 100 "$PY" tests/python/rank.py ops optimizer &
+            on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py ops optimizer &
     done
     together
 )
 
 torchrun() (
     for i in 0 1; do
-        on "${hosts[i]}" timeout -k 5 150 "$PY" -m torch.distributed.run --nnodes 2 --nproc_per_node 2 \
+        on "${hosts[i]}" timeout -k 5 400 "$PY" -m torch.distributed.run --nnodes 2 --nproc_per_node 2 \
             --node_rank "$i" --master_addr 10.213.7.1 --master_port 7008 \
             --redirects 1 --tee 1 --log_dir "$TMP/log$i" tests/python/rank.py ops beside &
     done
@@ -46,7 +46,7 @@ torchrun() (
 variables() (
     for r in 0 1 2 3; do
         RANK=$r WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=7009 MASTER_ADDR=10.213.7.1 \
-            on "${hosts[r / 2]}" timeout -k 5 100 "$PY" tests/python/rank.py beside &
+            on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py beside &
     done
     together
 )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `pip install .` into a virtual environment, without a network: the package brings its own library and
 # programs, and works from another folder.
-# timeout: 400
+# timeout: 1200
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
@@ -23,7 +23,7 @@ fail() {
     exit 1
 }
 
-timeout 120 "$PY" -m venv --system-site-packages "$dir/venv" >"$dir/log" 2>&1 || fail "venv"
+timeout 400 "$PY" -m venv --system-site-packages "$dir/venv" >"$dir/log" 2>&1 || fail "venv"
 HVD_BUILD=$BUILD timeout 300 "$dir/venv/bin/python" -m pip install --no-build-isolation --no-index --no-deps . \
     >"$dir/log" 2>&1 || fail "pip install"
 rm "$dir/log"
@@ -36,12 +36,12 @@ hvd.init()
 assert hvd._lib.lib.path.startswith(sys.prefix), hvd._lib.lib.path
 assert hvd.size() == 1
 END
-timeout 60 venv/bin/python where.py >log 2>&1 || fail "the library is not the wheel's own"
+timeout 200 venv/bin/python where.py >log 2>&1 || fail "the library is not the wheel's own"
 for program in hvdrun hvd-agent; do
     [ -x "venv/bin/$program" ] || fail "$program is not in the wheel"
 done
 if "$PY" -c 'import torch' 2>/dev/null; then
-    timeout -k 5 90 venv/bin/hvdrun -np 2 venv/bin/python rank.py ops >log 2>&1 || fail "2 ranks of the wheel"
+    timeout -k 5 300 venv/bin/hvdrun -np 2 venv/bin/python rank.py ops >log 2>&1 || fail "2 ranks of the wheel"
 else
     echo "SKIP: e2e/test_python_wheel/ranks: python3-torch: $PY cannot import it"
 fi

@@ -24,11 +24,11 @@ def test_lost():
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.monotonic()
     with raises(hvd.HorovodInternalError):
-        while time.monotonic() < begin + 20:
+        while time.monotonic() < begin + 60:
             hvd.allreduce(torch.ones(1000), name="after")
     with raises(hvd.HorovodInternalError):
         hvd.barrier()
     begin = time.monotonic() - begin
-    assert begin < 10, begin
+    assert begin < 30, begin
     print("heard of it", flush=True)
     os._exit(0)  # there is nobody to take leave of
