@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/clock.h"
 #include "diagnostics/match.h"
+#include "diagnostics/match_scan.h"
 
 #define BLOCK (256 * 1024)
 
@@ -46,24 +48,32 @@ int main(int argc, char **argv)
         return 2;
     size_t n = fill(block, BLOCK);
     uint64_t start = clock_ns();
-    if (match_create(NULL, &m, &err) < 0) {
+    struct patterns *patterns = NULL;
+    if (patterns_create(&patterns, &err) < 0 ||
+        match_create(&(struct match_opts){.patterns = patterns}, &m, &err) < 0) {
         fprintf(stderr, "%s\n", err_text(&err));
         return 2;
     }
     uint64_t ready = clock_ns();
+    clock_t busy = clock();
     struct match_source *s = match_open_source(m, "log", -1);
     for (size_t done = 0; s && done < mib << 20; done += n)
         match_feed(s, block, n);
+    busy = clock() - busy;
     uint64_t end = clock_ns();
     if (!s || match_finish(m, &r, &err) < 0)
         return 2;
     double seconds = (double)(end - ready) / 1e9;
-    printf("%.0f MB/s over %.0f MB, %llu lines, ready after %.2f ms; verdict %d (0: nothing)\n",
-           (double)r->bytes / 1e6 / seconds, (double)r->bytes / 1e6, (unsigned long long)r->lines,
-           (double)(ready - start) / 1e6, (int)r->verdict);
+    printf("%.0f MB/s, %.0f MB a second of processor time, over %.0f MB in %llu lines; ready after "
+           "%.2f ms, %zu KiB for the automaton; verdict %d (0: nothing)\n",
+           (double)r->bytes / 1e6 / seconds,
+           (double)r->bytes / 1e6 / ((double)busy / CLOCKS_PER_SEC), (double)r->bytes / 1e6,
+           (unsigned long long)r->lines, (double)(ready - start) / 1e6,
+           scan_bytes(patterns->scan) / 1024, (int)r->verdict);
     int rc = r->verdict == MATCH_NOTHING ? 0 : 1;
     match_result_destroy(r);
     match_destroy(m);
+    patterns_destroy(patterns);
     free(block);
     return rc;
 }
