@@ -46,7 +46,14 @@ static bool find_mount(const char *mountinfo, const char *controller, struct mou
 {
     struct mount m;
     bool found = false;
-    while (mounts_next(&mountinfo, &m)) {
+    while (*mountinfo) {
+        const char *end = strchrnul(mountinfo, '\n');
+        if (!memmem(mountinfo, (size_t)(end - mountinfo), "cgroup", 6)) {
+            mountinfo = *end ? end + 1 : end; /* a node of many pods has thousands of others */
+            continue;
+        }
+        if (!mounts_next(&mountinfo, &m))
+            break;
         if (strcmp(m.type, controller ? "cgroup" : "cgroup2") != 0 ||
             (controller && !mount_has(m.super, controller)))
             continue;

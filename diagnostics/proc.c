@@ -98,6 +98,12 @@ bool proc_in_container(const struct machine *m)
     return false;
 }
 
+bool proc_ranks_run(const struct machine *m, int local_ranks)
+{
+    int n = answer_count(machine_answer(m, "ranks"), "rank");
+    return n > 0 && n >= local_ranks;
+}
+
 static int cpus_range(const char **text, struct proc_cpus *set)
 {
     char *end;

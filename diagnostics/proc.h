@@ -38,6 +38,10 @@ int64_t proc_uid(const struct machine *m);
 /* Docker, containerd, CRI-O, podman, a pod: told by their marks. */
 bool proc_in_container(const struct machine *m);
 
+/* As many ranks run here as the job has on this machine: they have already taken what ranks take.
+ * By the answer "ranks", which a check that calls this asks for. */
+bool proc_ranks_run(const struct machine *m, int local_ranks);
+
 /* A set of processors or memory nodes, as the kernel writes it: "0-3,8". */
 struct proc_cpus {
     uint64_t bits[PROC_CPUS_MAX / 64];

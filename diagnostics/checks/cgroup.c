@@ -181,7 +181,7 @@ static void check_pids(const struct view *v, struct result *r)
     else if (percent >= 80)
         result_warn(r, "%llu of %llu processes and threads are in use (%.0f %%)",
                     (unsigned long long)pids.current, (unsigned long long)pids.limit, percent);
-    else if (room < wanted)
+    else if (room < wanted && !proc_ranks_run(v->machine, v->setting->local_ranks))
         result_warn(r,
                     "room for %llu more processes and threads of %llu; %d rank%s want%s about "
                     "%llu",
@@ -290,6 +290,7 @@ static const struct check rows[] = {
      .group = GROUP_LIMITS,
      .level = 1,
      .needs = "/sys/fs/cgroup",
+     .probes = {"ranks"},
      .run = check_pids,
      .title = "processes and threads left in the container",
      .why = "Threads count. At the limit fork and pthread_create fail: \"Resource temporarily "

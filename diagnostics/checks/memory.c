@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "diagnostics/check.h"
+#include "diagnostics/proc.h"
 
 #define MIB UINT64_C(1048576)
 #define GIB (1024 * MIB)
@@ -47,7 +48,7 @@ static void check_available(const struct view *v, struct result *r)
         result_fail(r, "%s of the machine's %s are available (%.0f %%)", a, b, percent);
     else if (percent < 10)
         result_warn(r, "%s of the machine's %s are available (%.0f %%)", a, b, percent);
-    else if ((uint64_t)left < want)
+    else if ((uint64_t)left < want && !proc_ranks_run(v->machine, v->setting->local_ranks))
         result_warn(r, "%s of the machine's %s are available, less than 1 GiB for each of %d ranks",
                     a, b, v->setting->local_ranks);
     else
@@ -192,6 +193,7 @@ static const struct check rows[] = {
      .group = GROUP_MEMORY,
      .level = 1,
      .needs = "/proc",
+     .probes = {"ranks"},
      .run = check_available,
      .title = "memory the machine has left",
      .why = "When the machine's memory ends, the kernel chooses a process and kills it: mostly the "

@@ -103,7 +103,8 @@ static void check_free(const struct view *v, struct result *r)
     if (!shm_read(v, r, &shm))
         return;
     bool gpu = v->setting->profiles & PROFILE_GPU;
-    uint64_t need = gpu ? wanted(v, &channels) : 0;
+    uint64_t need =
+        gpu && !proc_ranks_run(v->machine, v->setting->local_ranks) ? wanted(v, &channels) : 0;
     if (need < DOCKER_DEFAULT)
         need = DOCKER_DEFAULT;
     result_observed(r, "%llu", (unsigned long long)shm.left);
@@ -377,7 +378,7 @@ static const struct check rows[] = {
      .group = GROUP_MEMORY,
      .level = 1,
      .profiles = PROFILE_CPU | PROFILE_GPU,
-     .probes = {"shm"},
+     .probes = {"shm", "ranks"},
      .run = check_free,
      .title = "free space in /dev/shm",
      .why = "NCCL and DataLoader workers share what is left; when it is used up they end with \"No "

@@ -164,6 +164,10 @@ static void test_pids(void **state)
     checkup_expect("cgroup-pids", CHECK_WARN,
                    "room for 400 more processes and threads of 1000; 8 "
                    "ranks want about 512");
+    checkup.setting.local_ranks = 7;
+    checkup_answer("ranks", "rank.0.pid 1\nrank.1.pid 2\nrank.2.pid 3\nrank.3.pid 4\n"
+                            "rank.4.pid 5\nrank.5.pid 6\nrank.6.pid 7\n"); /* have theirs */
+    checkup_expect("cgroup-pids", CHECK_PASS, "600 of 1000");
     set_group(TOP, "pids.current", "1000\n");
     checkup_expect("cgroup-pids", CHECK_FAIL, "100 %");
     set_group(TOP, "pids.max", "max\n");

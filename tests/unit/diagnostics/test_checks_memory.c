@@ -24,6 +24,11 @@ static void test_available(void **state)
     checkup_expect("mem-available", CHECK_PASS, "32 GiB of the machine's 64 GiB");
     checkup.setting.local_ranks = 64;
     checkup_expect("mem-available", CHECK_WARN, "less than 1 GiB for each of 64 ranks");
+    checkup.setting.local_ranks = 2;
+    checkup_file("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 2000000 kB\n");
+    checkup_expect("mem-available", CHECK_WARN, "less than 1 GiB for each of 2 ranks");
+    checkup_answer("ranks", "rank.0.pid 7\nrank.1.pid 8\n"); /* they have theirs */
+    checkup_expect("mem-available", CHECK_PASS, "1.9 GiB");
     checkup_file("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 5368709 kB\n");
     checkup_expect("mem-available", CHECK_WARN, "(8 %)");
     checkup_file("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 200000 kB\n");

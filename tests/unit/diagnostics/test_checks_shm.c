@@ -68,6 +68,10 @@ static void test_left(void **state)
     checkup_expect("shm-free", CHECK_PASS, "100 MiB of 32 GiB free");
     checkup.setting.local_ranks = 8;
     checkup_expect("shm-free", CHECK_WARN, "8 ranks with 2 channels takes about 160 MiB");
+    checkup_answer("ranks", "rank.0.pid 1\nrank.1.pid 2\nrank.2.pid 3\nrank.3.pid 4\n"
+                            "rank.4.pid 5\nrank.5.pid 6\nrank.6.pid 7\nrank.7.pid 8\n");
+    checkup_expect("shm-free", CHECK_PASS, "100 MiB"); /* they have theirs */
+    checkup_answer("ranks", "");
     checkup_env("NCCL_MIN_NCHANNELS", "32");
     checkup_expect("shm-free", CHECK_WARN, "32 channels takes about 2.5 GiB");
     checkup_env("NCCL_MAX_NCHANNELS", "1");
