@@ -21,6 +21,8 @@ struct wanted {
     bool exact_only; /* names, no networks */
 };
 
+#define FLAPS 20 /* changes of a link that are too many */
+
 static bool in_network(const struct wanted *w, const struct nic *nic, const struct sock_addr *net)
 {
     const struct answer *a = machine_answer(w->view->machine, "network");
@@ -207,6 +209,36 @@ static void check_errors(const struct view *v, struct result *r)
         result_pass(r, "no errors on %d interface%s", counted, counted == 1 ? "" : "s");
 }
 
+/* A link goes up once after boot; a container's or a bond's a few times. */
+static void check_flaps(const struct view *v, struct result *r)
+{
+    struct nics nics;
+    char many[200] = "";
+    int counted = 0;
+    int64_t most = 0;
+    if (!nics_read(v, r, &nics))
+        return;
+    for (int i = 0; i < nics.n; i++) {
+        const struct nic *n = &nics.list[i];
+        int64_t changes;
+        if (n->loopback || n->made ||
+            machine_int(v->machine, &changes, "sys/class/net/%s/carrier_changes", n->name) < 0)
+            continue;
+        counted++;
+        most = changes > most ? changes : most;
+        if (changes >= FLAPS)
+            text_append(many, sizeof(many), ", ", "%s %lld times", n->name, (long long)changes);
+    }
+    result_observed(r, "%lld", (long long)most);
+    result_expected(r, "< %d changes since boot", FLAPS);
+    if (!counted)
+        result_skip(r, "no interface says how often its link changed (/sys/class/net)");
+    else if (*many)
+        result_warn(r, "the link went down or up since boot: %s", many);
+    else
+        result_pass(r, "stable links on %d interface%s", counted, counted == 1 ? "" : "s");
+}
+
 static const struct check rows[] = {
     {.id = "nic-up",
      .code = "HVD8001",
@@ -264,6 +296,24 @@ static const struct check rows[] = {
          "since boot warn too (own threshold). Dropped packets do not count: the kernel "
          "counts frames of unknown protocols there.",
      .refs = {"https://docs.kernel.org/networking/statistics.html"}},
+    {.id = "nic-flaps",
+     .code = "HVD8010",
+     .group = GROUP_NETWORK,
+     .level = 1,
+     .needs = "/sys/class/net",
+     .probes = {"network"},
+     .run = check_flaps,
+     .title = "links are stable",
+     .why = "While a link is down every collective waits; TCP comes back after seconds, RDMA does "
+            "not come back at all.",
+     .fix = {NULL, "cordon the node: kubectl cordon NODE; then as on a host",
+             "journalctl -k | grep -i \"link is\"; replace cable or transceiver; look at the "
+             "switch port"},
+     .action = ACTION_HOST,
+     .explain = "carrier_changes of each interface in /sys/class/net: how often its link went down "
+                "or up since boot. 20 and more warn (own threshold). While ranks run the agent "
+                "watches it and warns of each change.",
+     .refs = {"https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net"}},
 };
 
 const struct check_table checks_interfaces = {rows, sizeof(rows) / sizeof(*rows)};

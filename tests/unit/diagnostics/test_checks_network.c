@@ -122,6 +122,21 @@ static void test_errors(void **state)
     checkup_expect("nic-errors", CHECK_INFO, "old errors");
 }
 
+static void test_flaps(void **state)
+{
+    (void)state;
+    checkup_new();
+    checkup_answer("network", "sample_ms 200\n" LO ETH0);
+    checkup_expect("nic-flaps", CHECK_SKIP, "/sys/class/net");
+    checkup_file("sys/class/net/eth0/carrier_changes", "2\n");
+    checkup_file("sys/class/net/lo/carrier_changes", "900\n");
+    checkup_expect("nic-flaps", CHECK_PASS, "1 interface");
+    checkup_file("sys/class/net/eth0/carrier_changes", "64\n");
+    checkup_expect("nic-flaps", CHECK_WARN, "eth0 64 times");
+    checkup_file("sys/class/net/eth0/carrier_changes", "many\n");
+    checkup_expect("nic-flaps", CHECK_SKIP, "");
+}
+
 static void test_families(void **state)
 {
     checkup_new();
@@ -129,6 +144,9 @@ static void test_families(void **state)
     checkup_expect("ipv6-only", CHECK_PASS, "IPv4 only");
     checkup_answer("hostname", "name w\naddr.0.ip fd00::5\naddr.0.family 6\n");
     checkup_expect("ipv6-only", CHECK_WARN, "the host name has only IPv6 addresses");
+    checkup_answer("hostname",
+                   "name w\naddr.0.ip ::1\naddr.0.family 6\n"); /* of no interest here */
+    checkup_expect("ipv6-only", CHECK_PASS, "IPv4 only");
     checkup_answer("hostname", "name w\naddr.0.ip 10.0.0.5\naddr.0.family 4\n");
     checkup_env("NCCL_SOCKET_FAMILY", "AF_INET6");
     checkup_expect("ipv6-only", CHECK_FAIL, "NCCL_SOCKET_FAMILY=AF_INET6, but");
@@ -324,13 +342,21 @@ static void test_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_up),           cmocka_unit_test(test_named),
-        cmocka_unit_test(test_silent_probe), cmocka_unit_test(test_mtu),
-        cmocka_unit_test(test_errors),       cmocka_unit_test(test_families),
-        cmocka_unit_test(test_resolves),     cmocka_unit_test(test_unique),
-        cmocka_unit_test(test_ports),        cmocka_unit_test(test_conntrack),
-        cmocka_unit_test(test_congestion),   cmocka_unit_test(test_nccl),
-        cmocka_unit_test(test_nccl_virtual), cmocka_unit_test(test_probes),
+        cmocka_unit_test(test_up),
+        cmocka_unit_test(test_named),
+        cmocka_unit_test(test_silent_probe),
+        cmocka_unit_test(test_mtu),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_flaps),
+        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_resolves),
+        cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_conntrack),
+        cmocka_unit_test(test_congestion),
+        cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_nccl_virtual),
+        cmocka_unit_test(test_probes),
         cmocka_unit_test(test_tables), /* last: what the others have seen */
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
