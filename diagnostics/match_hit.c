@@ -198,11 +198,24 @@ static void found(struct match_source *s, size_t i, int regex, const struct piec
         hit(s, i, regex, p);
 }
 
+/* A line of source that a traceback shows says what is raised somewhere, not what was. */
+static bool is_source(const char *clean, const char *text)
+{
+    static const char *const words[] = {"raise ", "except ", "return ", "assert ", "with ", "if "};
+    const char *p = text + strspn(text, " ");
+    if (p - clean < 4 || strncmp(p - 4, "    ", 4) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strncmp(p, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
 static void look(struct match_source *s, const struct piece *p)
 {
     struct match *m = s->m;
     const char *text = p->clean + p->meta.text;
-    if (!candidates(m, text))
+    if (!candidates(m, text) || is_source(p->clean, text))
         return;
     for (size_t w = 0; w < m->words; w++) {
         for (uint64_t bits = m->seen[w]; bits; bits &= bits - 1) {

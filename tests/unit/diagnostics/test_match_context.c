@@ -125,6 +125,24 @@ static const char noisy_python[] =
     "There "
     "appear to be 6 leaked semaphore objects to clean up at shutdown\n";
 
+/* What start-up prints: settings whose names are in patterns, tries that are repeated. */
+static const char settings[] =
+    "GLOO_SOCKET_IFNAME=eth0 NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA=mlx5 TORCH_NCCL_BLOCKING_WAIT=0\n"
+    "args: Namespace(find_unused_parameters=False, resume=None, error_if_nonfinite=True)\n"
+    "libibverbs: Warning: couldn't open config directory '/etc/libibverbs.d'.\n"
+    "2024-05-01 10:00:00 WARNING Connection refused, retrying in 1 s\n"
+    "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError()': "
+    "/simple/\n"
+    "mlx5_core 0000:5e:00.0 ens1f1: Link down\n"
+    "mlx5_core 0000:5e:00.1: Port module event: module 1, Cable unplugged\n"
+    "W tensorflow/core/common_runtime/bfc_allocator.cc:290] Allocator (GPU_0_bfc) ran out of "
+    "memory "
+    "trying to allocate 2.2GiB with freed_by_count=0. The caller indicates that this is not a "
+    "failure\n"
+    "WARNING:tensorflow:Your input ran out of data; interrupting training.\n"
+    "    raise RuntimeError('CUDA out of memory')\n"
+    "loss: 0.30 nanobatch 3, 2 warnings, 0 errors, exit code 0\n";
+
 static const char hvd_ok[] =
     "hvdrun: all 8 ranks run after 40 ms\n"
     "hvdrun: all 8 ranks are connected (epoch 1) after 90 ms\n"
@@ -142,6 +160,7 @@ static void test_healthy(void **state)
     nothing(nccl_teardown);
     nothing(noisy_python);
     nothing(hvd_ok);
+    nothing(settings);
 }
 
 /* ---- the same lines, but the job failed ----------------------------------------------------- */
