@@ -138,11 +138,13 @@ static struct timeline_op op(const char *name, uint64_t start)
                                 .name = name};
 }
 
+/* Not with strstr(): sanitizers look at the whole rest of the text in each call. */
 static int count(const char *text, const char *what)
 {
+    size_t len = strlen(what);
     int n = 0;
-    for (const char *p = text; (p = strstr(p, what)); p++)
-        n++;
+    for (const char *p = text; *p; p++)
+        n += *p == *what && strncmp(p, what, len) == 0;
     return n;
 }
 
@@ -222,24 +224,28 @@ static void test_flood(void **state)
     unlink(path);
 }
 
-/* While it is being written, every state of the file is an array. */
-static void test_valid_at_every_moment(void **state)
+/* While it is open: valid with what was added so far, once the writer had its turn. */
+static void test_valid_before_the_end(void **state)
 {
     char path[96];
     snprintf(path, sizeof(path), "%s/d.json", dir);
     struct timeline *t = NULL;
     struct timespec nap = {.tv_nsec = 20000000};
     assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
-    for (int i = 0; i < 10; i++) {
+    for (int n = 1; n <= 3; n++) {
         struct timeline_op o = op("x", clock_ns());
+        bool there = false;
         timeline_add(t, &o);
-        nanosleep(&nap, NULL);
-        nanosleep(&nap, NULL);
-        nanosleep(&nap, NULL);
+        for (int i = 0; i < 1000 && !there; i++) {
+            char *text = NULL;
+            size_t len;
+            nanosleep(&nap, NULL);
+            assert_int_equal(fd_read_file(path, 64 << 20, &text, &len), 0);
+            there = is_json(text) && count(text, "NEGOTIATE_ALLREDUCE") == n;
+            free(text);
+        }
+        assert_true(there);
     }
-    char *text = read_trace(path);
-    assert_true(count(text, "NEGOTIATE_ALLREDUCE") > 0);
-    free(text);
     timeline_close(t);
     unlink(path);
 }
@@ -291,7 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events), cmocka_unit_test(test_names_of_any_bytes),
-        cmocka_unit_test(test_flood),  cmocka_unit_test(test_valid_at_every_moment),
+        cmocka_unit_test(test_flood),  cmocka_unit_test(test_valid_before_the_end),
         cmocka_unit_test(test_paths),  cmocka_unit_test(test_failed_operation),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
