@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the wheel: the package of core/python, libhvd.so inside it, hvdrun and hvd-agent beside it.
+"""Makes the wheel: the package of core/python, libhvd.so inside it, the programs beside it.
 
 `pip install .` calls this. make builds what is missing or old; HVD_BUILD names a build folder
 other than build/. The wheel fits any Python 3 of this machine's architecture: nothing in it is
@@ -22,7 +22,7 @@ except ImportError:  # setuptools < 68
     from distutils.command.build_scripts import build_scripts
 
 BUILD = os.environ.get("HVD_BUILD", "build")
-PROGRAMS = ("hvdrun", "hvd-agent")
+PROGRAMS = ("hvdrun", "hvd-agent", "hvd-doctor", "hvd-probe")
 
 
 def version():

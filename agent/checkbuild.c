@@ -18,8 +18,8 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
-#include "core/base/library.h"
 #include "core/include/hvd.h"
+#include "diagnostics/backends.h"
 
 #define PYTHON_MS 5000
 
@@ -90,14 +90,6 @@ static void print_frameworks(void)
     printf("\n    [ ] TensorFlow\n    [ ] JAX\n    [X] C\n\n");
 }
 
-static bool has_pmix(void)
-{
-    const char *const names[] = {"libpmix.so.2", NULL};
-    void *init = NULL, *handle = NULL;
-    const struct library_symbol symbol = {"PMIx_Init", &init};
-    return library_open(names, &symbol, 1, &handle, NULL) == 0;
-}
-
 static bool has_program(const char *name)
 {
     const char *path = getenv("PATH");
@@ -122,8 +114,17 @@ static bool has_memfd(void)
     return fd >= 0;
 }
 
+/* A library that is here, which this hvd has no use for yet. */
+static void print_unused(const char *name, const char *version)
+{
+    printf("    [ ] %s%s%s%s\n", name, *version ? " (" : "", version,
+           *version ? " is here, hvd does not use it)" : "");
+}
+
 void checkbuild_print(void)
 {
+    struct backends here;
+    backends_look(&here);
     printf("hvd v%s:\n\n", HVD_VERSION);
     print_frameworks();
     printf("Available Controllers:\n"
@@ -131,11 +132,11 @@ void checkbuild_print(void)
            "    [X] TCP (HVD_RENDEZVOUS, torchrun)\n"
            "    [%c] PMIx (mpirun, srun)\n"
            "    [%c] Slurm\n\n",
-           has_pmix() ? 'X' : ' ', has_program("srun") ? 'X' : ' ');
+           *here.pmix ? 'X' : ' ', has_program("srun") ? 'X' : ' ');
     printf("Available Tensor Operations:\n"
            "    [%c] shared memory\n"
-           "    [X] TCP\n"
-           "    [ ] NCCL\n"
-           "    [ ] MPI\n",
+           "    [X] TCP\n",
            has_memfd() ? 'X' : ' ');
+    print_unused("NCCL", here.nccl);
+    print_unused("MPI", here.mpi);
 }

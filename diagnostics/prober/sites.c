@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "diagnostics/prober/copies.h"
 
@@ -57,17 +58,32 @@ static void each(struct sites *s, const char *list, void (*f)(struct sites *s, c
     }
 }
 
-/* /opt/venv/bin: the packages of /opt/venv. */
+/* /opt/venv/bin: the packages of /opt/venv; ~/.pyenv/shims: of all versions there. */
 static void add_bin(struct sites *s, const char *dir)
 {
     char prefix[PATH_MAX];
     size_t n = strlen(dir);
     while (n > 1 && dir[n - 1] == '/')
         n--;
-    if (n < 4 || strncmp(dir + n - 4, "/bin", 4) != 0)
+    if (n >= 4 && strncmp(dir + n - 4, "/bin", 4) == 0)
+        snprintf(prefix, sizeof(prefix), "%.*s", (int)(n - 4), dir);
+    else if (n >= 6 && strncmp(dir + n - 6, "/shims", 6) == 0)
+        snprintf(prefix, sizeof(prefix), "%.*s/versions/*", (int)(n - 6), dir);
+    else
         return;
-    snprintf(prefix, sizeof(prefix), "%.*s", (int)(n - 4), dir);
     add_prefix(s, prefix);
+}
+
+/* The installation that this program belongs to. */
+static void add_own(struct sites *s)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    char *slash = NULL;
+    self[n < 0 ? 0 : n] = '\0';
+    if ((slash = strrchr(self, '/')))
+        *slash = '\0';
+    add_bin(s, self);
 }
 
 static void add_home(struct sites *s, const char *home)
@@ -88,6 +104,7 @@ void sites_find(struct sites *ret)
     if (conda)
         add_prefix(ret, conda);
     each(ret, getenv("PATH"), add_bin);
+    add_own(ret);
     if (home)
         add_home(ret, home);
     add(ret, "/usr/lib/python3/dist-packages");
