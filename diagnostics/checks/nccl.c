@@ -119,7 +119,7 @@ static void check_multiple(const struct view *v, struct result *r)
     else if (n > 1)
         result_info(r, "%d copies of one version of NCCL: %s", n, list);
     else
-        result_pass(r, n + (inside != NULL) ? "one NCCL" : "no NCCL here");
+        result_pass(r, n > 0 || inside ? "one NCCL" : "no NCCL here");
 }
 
 /* ---- versions ---- */

@@ -9,7 +9,7 @@
 
 #define OBJECT(i, kind, rest)                                                                      \
     "object." i ".path /s/" kind i ".so\nobject." i ".kind " kind "\nobject." i ".glibc "          \
-                                                                                "2.17\n" rest
+    "2.17\n" rest
 
 static void test_build(void **state)
 {
