@@ -116,7 +116,8 @@ static void check_ndots(const struct view *v, struct result *r)
                     "with a dot, or set ndots:2",
                     c.ndots, c.domains, 2 * (c.domains + 1));
     else
-        result_pass(r, "ndots:%d, %d search domains", c.ndots, c.domains);
+        result_pass(r, "ndots:%d, %d search domain%s", c.ndots, c.domains,
+                    c.domains == 1 ? "" : "s");
 }
 
 static void check_workers(const struct view *v, struct result *r)

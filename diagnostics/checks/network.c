@@ -49,6 +49,8 @@ static void check_families(const struct view *v, struct result *r)
                           (strcmp(family, "AF_INET6") == 0 && !v6))) {
         result_fail(r, "NCCL_SOCKET_FAMILY=%s, but the addresses here are %s", family, own);
         result_action(r, ACTION_ENVIRONMENT);
+        result_fix(r, FIX_DOCKER, "docker run without -e NCCL_SOCKET_FAMILY");
+        result_fix(r, FIX_K8S, "remove NCCL_SOCKET_FAMILY from env");
         result_fix(r, FIX_HOST, "unset NCCL_SOCKET_FAMILY");
     } else if ((name4 || name6) && !(name4 && v4) && !(name6 && v6)) {
         result_warn(r, "the host name has only %s addresses, the interfaces only %s",

@@ -62,9 +62,10 @@ static int run_hostname(struct buf *out, const struct machine *m, const struct s
         return -errno;
     answer_put(out, "name", "%s", name);
     int rc = getaddrinfo(name, NULL, &hints, &all);
+    const char *error = rc ? why_not(rc) : NULL;
     answer_put(out, "ms", "%d", ms_since(start));
-    if (rc) {
-        answer_put(out, "error", "%s", why_not(rc));
+    if (error) {
+        answer_put(out, "error", "%s", error);
         return 0;
     }
     for (const struct addrinfo *a = all; a && n < NAMES_MAX; a = a->ai_next) {
@@ -91,9 +92,10 @@ static int run_k8s_dns(struct buf *out, const struct machine *m, const struct se
         return 0;
     answer_put(out, "name", "%s", name);
     int rc = getaddrinfo(name, NULL, &hints, &all);
+    const char *error = rc ? why_not(rc) : NULL;
     answer_put(out, "ms", "%d", ms_since(start));
-    if (rc)
-        answer_put(out, "error", "%s", why_not(rc));
+    if (error)
+        answer_put(out, "error", "%s", error);
     else if (all && ip_text(all, ip))
         answer_put(out, "ip", "%s", ip);
     if (all)

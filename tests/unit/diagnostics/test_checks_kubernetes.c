@@ -70,7 +70,7 @@ static void test_ndots(void **state)
         {"search a.svc.x svc.x x\nnameserver 1.1.1.1\noptions ndots:2 edns0\n",
          "ndots:2, 3 search domains", CHECK_PASS},
         {"search a b c d e f g\nnameserver 1.1.1.1\n", "7 search domains", CHECK_WARN},
-        {"search a b c d e f g\nnameserver 1.1.1.1\nsearch a\n", "1 search domains", CHECK_PASS},
+        {"search a b c d e f g\nnameserver 1.1.1.1\nsearch a\n", "1 search domain", CHECK_PASS},
         {"nameserver 1.1.1.1\nnameserver 1.1.1.2\nnameserver 1.1.1.3\nnameserver 1.1.1.4\n",
          "4 name servers", CHECK_WARN},
         {"search a\nnameserver 1.1.1.1\noptions timeout:2 ndots:15\n", "ndots:15", CHECK_WARN},
