@@ -68,7 +68,11 @@ static bool names_none(const struct view *v, const struct nics *nics, const char
     result_observed(r, "%s", *names ? names : "lo");
     result_expected(r, "%s", value);
     result_action(r, ACTION_ENVIRONMENT);
-    result_fix(r, FIX_HOST, "unset %s, or set it to one of: %s", variable, *names ? names : "lo");
+    if (!*names)
+        snprintf(names, sizeof(names), "lo");
+    result_fix(r, FIX_DOCKER, "docker run -e %s=NAME ..., one of: %s", variable, names);
+    result_fix(r, FIX_K8S, "env: [{name: %s, value: NAME}], one of: %s", variable, names);
+    result_fix(r, FIX_HOST, "unset %s, or set it to one of: %s", variable, names);
     return true;
 }
 
