@@ -42,11 +42,13 @@ static void put(struct explainer *e, const char *label, const char *text)
 /* What is to be typed, as it stands. */
 static void put_fixes(struct explainer *e, const char *const *fix)
 {
-    for (int place = 0; place < FIX_PLACES; place++) {
+    bool same = fix[0] && fix[1] && fix[2] && !strcmp(fix[0], fix[1]) && !strcmp(fix[1], fix[2]);
+    for (int place = 0; place < (same ? 1 : FIX_PLACES); place++) {
         const char *text = fix[place];
         if (!text)
             continue;
-        text_put(&e->out, "  %-*s", INDENT - 2, fix_place_name((enum fix_place)place));
+        text_put(&e->out, "  %-*s", INDENT - 2,
+                 same ? "do" : fix_place_name((enum fix_place)place));
         do {
             size_t n = strcspn(text, "\n");
             text_put(&e->out, "%.*s\n", (int)n, text);

@@ -54,7 +54,6 @@ static void apply(struct setting *s, const struct cli_job *job)
         s->interfaces = job->networks;
 }
 
-/* A folder is a profile's: gpu and cpu are said together only by mistake of the guess. */
 static int prepare(struct session *s, const struct cli *cli, struct err *err)
 {
     struct cli_job captured = {.gpus = -1};
@@ -66,6 +65,9 @@ static int prepare(struct session *s, const struct cli *cli, struct err *err)
         return rc;
     apply(&s->setting, &captured);
     apply(&s->setting, &cli->job);
+    /* Who says "gpu" wants one a rank: a machine without any is no surprise then, but a finding. */
+    if ((cli->job.profiles & PROFILE_GPU) && s->setting.gpus < 0)
+        s->setting.gpus = s->setting.local_ranks;
     s->setting.prober = cli->prober;
     if (cli->job.ranks && cli->job.local_ranks > cli->job.ranks)
         return err_set(err, EINVAL, "--local-ranks %d: more than --ranks %d", cli->job.local_ranks,

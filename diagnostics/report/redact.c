@@ -345,13 +345,26 @@ static bool hit_form(const struct redact *r, const char *p, size_t left, bool wo
     return hit_bearer(p, left, hit) || hit_prefix(p, left, hit) || hit_assignment(r, p, left, hit);
 }
 
+/* What a form keeps ("NAME=") may hold a value itself: that goes first. */
+static void value_inside(const struct redact *r, const char *p, size_t left, struct hit *hit)
+{
+    struct hit inner;
+    for (size_t j = 1; j < hit->keep; j++) {
+        if (hit_value(r, p + j, left - j, &inner)) {
+            *hit = (struct hit){j, inner.skip};
+            return;
+        }
+    }
+}
+
 void redact_text(const struct redact *r, const char *text, size_t len, struct buf *out)
 {
     size_t done = 0, i = 0;
     while (i < len) {
         struct hit hit;
-        bool word = i == 0 || !is_name_char(text[i - 1]) || text[i - 1] == '-';
+        bool word = i == done || !is_name_char(text[i - 1]) || text[i - 1] == '-';
         if (hit_value(r, text + i, len - i, &hit) || hit_form(r, text + i, len - i, word, &hit)) {
+            value_inside(r, text + i, len - i, &hit);
             buf_put(out, text + done, i + hit.keep - done);
             buf_put(out, REDACTED, strlen(REDACTED));
             i += hit.keep + hit.skip;

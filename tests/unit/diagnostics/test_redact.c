@@ -58,6 +58,7 @@ static void test_values(void **state)
     expect("<m>a&quot;b\\c&lt;d&gt;&amp;e\nf, g</m>", "<m><redacted></m>");
     expect("value a\"b\\\\c<d>&e\\nf, g\n", "value <redacted>\n");
     expect("the correct horse", "the <redacted>");
+    expect("xhunter2-hunter2-key=abc", "x<redacted>-key=<redacted>"); /* in a name */
     expect("cut off: hunter2-hunt", "cut off: <redacted>");
     expect("hunter2 alone is a word", "hunter2 alone is a word");
     expect("not-a-secret-at-all", "not-a-secret-at-all");
