@@ -19,7 +19,7 @@
 #define PROC_CPUS_MAX  8192
 
 /* Numbers of linux/capability.h. */
-enum { PROC_CAP_IPC_LOCK = 14, PROC_CAP_SYS_NICE = 23, PROC_CAP_SYSLOG = 34 };
+enum { PROC_CAP_IPC_LOCK = 14, PROC_CAP_SYS_NICE = 23 };
 
 /* A row of /proc/self/limits by its name, "Max locked memory". -ENOENT, -EINVAL. */
 int proc_limit_parse(const char *text, const char *name, uint64_t *ret_soft, uint64_t *ret_hard);

@@ -126,6 +126,15 @@ static void check_quota(const struct view *v, struct result *r)
     else
         result_pass(r, "CPU quota of %.4g processors for %d rank%s", cpu.cpus, ranks,
                     ranks == 1 ? "" : "s");
+    if (cpu.cpus >= ranks)
+        return;
+    result_fix(r, FIX_DOCKER,
+               "docker run --cpus=%d ..., or without --cpus; docker update --cpus=%d "
+               "NAME",
+               ranks, ranks);
+    result_fix(r, FIX_K8S, "resources: {requests: {cpu: %d}} without limits.cpu, or a limit of %d",
+               ranks, ranks);
+    result_fix(r, FIX_HOST, "systemctl set-property NAME.service CPUQuota=%d00%%", ranks);
 }
 
 #define THROTTLED "throttled in %.1f %% of all periods since the cgroup was made (%.0f s in all)"

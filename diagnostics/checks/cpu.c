@@ -31,6 +31,24 @@ static bool allowed(const struct view *v, struct result *r, struct proc_cpus *re
     return false;
 }
 
+/* No setting keeps processors from this process: the machine has no more. */
+static bool has_all(const struct view *v, int allowed_cpus)
+{
+    char text[4096];
+    struct proc_cpus online;
+    return machine_line(v->machine, text, sizeof(text), "sys/devices/system/cpu/online") == 0 &&
+           proc_cpus_parse(text, &online) == 0 && proc_cpus_count(&online) <= allowed_cpus;
+}
+
+static void advise_fewer(struct result *r, int cpus)
+{
+    result_action(r, ACTION_JOB);
+    result_fix(r, FIX_DOCKER, "the machine has no more: at most %d rank%s here", cpus,
+               cpus == 1 ? "" : "s");
+    result_fix(r, FIX_K8S, "larger nodes, or fewer ranks for each pod");
+    result_fix(r, FIX_HOST, "the machine has no more: hvdrun -np %d, or more machines", cpus);
+}
+
 static void check_allowed(const struct view *v, struct result *r)
 {
     int ranks = v->setting->local_ranks;
@@ -54,6 +72,8 @@ static void check_allowed(const struct view *v, struct result *r)
         result_info(r, "%d processor%s for %d rank%s, fewer than 4 for each", n, many, ranks, s);
     else
         result_pass(r, "%d processors for %d rank%s", n, ranks, s);
+    if (n < ranks && has_all(v, n))
+        advise_fewer(r, n);
 }
 
 /* What counts when threads are chosen: the set, and less where a quota pays for less. */

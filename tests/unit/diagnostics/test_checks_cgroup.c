@@ -135,6 +135,7 @@ static void test_cpu_v2(void **state)
     checkup_expect("cgroup-cpu-quota", CHECK_PASS, "4 processors for 4 ranks");
     checkup.setting.local_ranks = 5;
     checkup_expect("cgroup-cpu-quota", CHECK_WARN, "4 processors for 5 ranks");
+    assert_non_null(strstr(checkup.result.fix[FIX_DOCKER], "docker run --cpus=5 ..."));
     checkup_expect("cgroup-cpu-throttle", CHECK_PASS, "0.1 % of 1000 periods");
     set_group(TOP, "cpu.stat", "nr_periods 1000\nnr_throttled 60\nthrottled_usec 2000000\n");
     checkup_expect("cgroup-cpu-throttle", CHECK_WARN,

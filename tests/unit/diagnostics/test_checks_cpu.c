@@ -35,6 +35,11 @@ static void test_allowed(void **state)
     checkup.setting.local_ranks = 9;
     checkup_expect("cpus-allowed", CHECK_FAIL, "8 processors for 9 ranks");
     assert_string_equal(checkup.result.observed, "8");
+    assert_int_equal(checkup.result.action, ACTION_CONTAINER_OPTION);
+    checkup_file("sys/devices/system/cpu/online", "0-3,8-11\n");
+    checkup_expect("cpus-allowed", CHECK_FAIL, "8 processors for 9 ranks");
+    assert_int_equal(checkup.result.action, ACTION_JOB);
+    assert_non_null(strstr(checkup.result.fix[FIX_HOST], "hvdrun -np 8"));
 }
 
 static void test_threads(void **state)
