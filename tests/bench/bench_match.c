@@ -16,8 +16,7 @@
 #define BLOCK (256 * 1024)
 
 static const char *const forms[] = {
-    "2024-05-01 10:%02u:%02u,123 INFO train: epoch %u step %u loss 2.3%03u lr 0.0003 mem 31.2 "
-    "GiB\n",
+    "2024-05-01 10:%02u:%02u,123 INFO epoch %u step %u loss 2.3%03u lr 0.0003 mem 31 GiB\n",
     "[3]<stdout>:Epoch %u: %3u%%|######    | %u/5000 [01:%02u<03:12, 25.9it/s, loss=0.6%02u]\n",
     "node%u:471%u:482%u [0] NCCL INFO Channel 0%u/08 : 0[0] -> 1[1] via P2P/CUMEM/read %u\n",
     "I tensorflow/core/gpu/gpu_device.cc:16%u] Created device GPU:%u with %u MB, id %u, pci %u\n",
