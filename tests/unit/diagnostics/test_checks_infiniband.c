@@ -182,7 +182,7 @@ static void test_peermem(void **state)
 static void test_probe(void **state)
 {
     const struct probe *p = probe_find("infiniband");
-    struct setting s = {.level = 1, .timeout_ms = 3000};
+    struct setting s = {.level = 1, .timeout_ms = 20000};
     struct err err = {0};
     struct machine m;
     char link[256];

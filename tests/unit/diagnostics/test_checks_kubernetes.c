@@ -241,7 +241,7 @@ static void test_worker_names(void **state)
                 " \"chief\": {}}, \"task\": 3}");
     checkup_file("etc/hosts.mpi", "# comment\nw-0.invalid slots=8\n  w-1.invalid:8\r\n\n[::1]\n"
                                   "10.0.0.2 slots=8\nw-0.invalid slots=8\nlocalhost");
-    run_probe("workers", 800, &m);
+    run_probe("workers", 3000, &m);
     const struct answer *a = machine_answer(&m, "workers");
     assert_int_equal(a->state, ANSWER_OK);
     assert_int_equal(answer_count(a, "name"), 5);
@@ -269,15 +269,15 @@ static void test_no_names(void **state)
     checkup_env("TF_CONFIG", "{");
     checkup_env("MASTER_ADDR", "[fd00::1]:29500");
     checkup_file("etc/mpi/hostfile", "\0\0");
-    run_probe("workers", 800, &m);
+    run_probe("workers", 20000, &m);
     assert_int_equal(machine_answer(&m, "workers")->state, ANSWER_OK);
     assert_int_equal(answer_count(machine_answer(&m, "workers"), "name"), 0);
     machine_close(&m);
-    run_probe("k8s-dns", 800, &m); /* outside a pod nothing is asked */
+    run_probe("k8s-dns", 20000, &m); /* outside a pod nothing is asked */
     assert_int_equal(machine_answer(&m, "k8s-dns")->state, ANSWER_OK);
     assert_false(answer_has(machine_answer(&m, "k8s-dns"), "ms"));
     machine_close(&m);
-    run_probe("kubernetes", 800, &m);
+    run_probe("kubernetes", 20000, &m);
     assert_int_equal(machine_answer(&m, "kubernetes")->state, ANSWER_OK);
     assert_false(answer_has(machine_answer(&m, "kubernetes"), "token"));
     machine_close(&m);

@@ -293,7 +293,7 @@ static void test_nccl_virtual(void **state)
 static void test_probes(void **state)
 {
     static const char *const names[] = {"network", "hostname", "workers"};
-    struct setting s = {.level = 1, .timeout_ms = 3000};
+    struct setting s = {.level = 1, .timeout_ms = 10000};
     struct err err = {0};
     struct machine m;
     char own[256];

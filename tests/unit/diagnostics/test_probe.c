@@ -107,7 +107,7 @@ static void test_all(void **state)
 {
     struct machine m;
     struct err err = {0};
-    struct setting s = {.level = 1, .timeout_ms = 1500, .prober = "/nonexistent/hvd-probe"};
+    struct setting s = {.level = 1, .timeout_ms = 5000, .prober = "/nonexistent/hvd-probe"};
     const struct probe *list[PROBES];
     for (size_t i = 0; i < PROBES; i++)
         list[i] = &probes[i];
