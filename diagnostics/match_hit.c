@@ -120,12 +120,13 @@ static struct match_hit *new_hit(struct match_source *s, size_t pattern, int reg
     regmatch_t at[2] = {{0}};
     const char *text = p->clean + p->meta.text;
     if (regexec(s->m->patterns->v[pattern].regex[regex].compiled, text, 2, at, 0) != 0)
-        at[0].rm_so = 0, at[1].rm_so = -1;
-    if (at[1].rm_so >= 0)
-        match_line_show((const uint8_t *)text + at[1].rm_so, (size_t)(at[1].rm_eo - at[1].rm_so), 0,
+        at[0] = at[1] = (regmatch_t){.rm_so = -1, .rm_eo = -1};
+    const regmatch_t *got = &at[strstr(s->m->patterns->v[pattern].say, "$0") ? 0 : 1];
+    if (got->rm_so >= 0)
+        match_line_show((const uint8_t *)text + got->rm_so, (size_t)(got->rm_eo - got->rm_so), 0,
                         h->got, sizeof(h->got));
-    match_line_show(p->raw, p->len, p->meta.text + (size_t)at[0].rm_so, h->found.text,
-                    sizeof(h->found.text));
+    size_t where = at[0].rm_so > 0 ? (size_t)at[0].rm_so : 0;
+    match_line_show(p->raw, p->len, p->meta.text + where, h->found.text, sizeof(h->found.text));
     return h;
 }
 

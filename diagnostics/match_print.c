@@ -98,8 +98,9 @@ static void print_short(FILE *out, const struct match_finding *f)
 {
     char ranks[160], place[512];
     ranks_text(f, ranks, sizeof(ranks));
+    bool several = f->nranks > 1;
     fprintf(out, "  %s: %s (%" PRIu64 "x%s%s; %s)\n", f->pattern->id, f->say, f->count,
-            *ranks ? ", " : "", ranks, place_text(f, place, sizeof(place)));
+            several ? ", " : "", several ? ranks : "", place_text(f, place, sizeof(place)));
 }
 
 static void print_list(FILE *out, const char *title, const struct match_finding *v, size_t n)

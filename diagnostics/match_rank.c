@@ -10,6 +10,8 @@
 #include "core/base/cleanup.h"
 #include "diagnostics/match_state.h"
 
+#define ABSENT_MAX 4 /* ranks that are named for what they did not log */
+
 /* A pattern over all sources. */
 struct group {
     bool there;
@@ -82,16 +84,44 @@ static void add_hit(struct group *g, const struct match_hit *h)
         match_hit_rank(&g->found, h->found.ranks[i]);
 }
 
-/* The pattern's sentence; $1 is what the expression took. */
+/* The pattern's sentence; $1 is what the first group took, $0 the expression. */
 static void fill_in(const struct pattern *p, struct group *g)
 {
     const char *dollar = strstr(p->say, "$1");
+    dollar = dollar ? dollar : strstr(p->say, "$0");
     g->found.pattern = p;
     if (dollar)
         snprintf(g->found.say, sizeof(g->found.say), "%.*s%s%s", (int)(dollar - p->say), p->say,
                  g->got, dollar + 2);
     else
         snprintf(g->found.say, sizeof(g->found.say), "%s", p->say);
+}
+
+static bool logged(const struct match_source *s, size_t pattern)
+{
+    for (const struct match_hit *h = s->hits; h; h = h->next)
+        if (h->pattern == pattern)
+            return true;
+    return false;
+}
+
+/* "; rank 5 does not say so": whom the others waited for, where each rank has a log of its own. */
+static void name_absent(const struct match *m, size_t pattern, struct match_finding *f)
+{
+    size_t with = 0, without = 0, n = 0, len = strlen(f->say);
+    char ranks[64] = "";
+    for (const struct match_source *s = m->sources; s; s = s->next) {
+        if (s->rank < 0)
+            continue;
+        bool has = logged(s, pattern);
+        with += has;
+        without += !has;
+        if (!has && n + 12 < sizeof(ranks))
+            n += (size_t)snprintf(ranks + n, sizeof(ranks) - n, " %d", s->rank);
+    }
+    if (with > 0 && without > 0 && without <= ABSENT_MAX)
+        snprintf(f->say + len, sizeof(f->say) - len, "; not logged by rank%s%s",
+                 without > 1 ? "s" : "", ranks);
 }
 
 static struct group *gather(const struct match *m)
@@ -109,6 +139,8 @@ static struct group *gather(const struct match *m)
         if (pattern_listed(m->as_cause, m->patterns->v[i].id))
             groups[i].kind = PATTERN_CAUSE;
         fill_in(&m->patterns->v[i], &groups[i]);
+        if (m->patterns->v[i].conditions & PATTERN_ABSENT)
+            name_absent(m, i, &groups[i].found);
     }
     return groups;
 }

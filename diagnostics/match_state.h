@@ -16,7 +16,7 @@ struct match_hit {
     struct match_hit *next;
     size_t pattern;
     struct match_finding found; /* pattern and say are set by match_rank */
-    char got[96];               /* what the first group took */
+    char got[96];               /* what stands for $1 or $0 */
     uint64_t last_line;
 };
 

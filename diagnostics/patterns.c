@@ -130,8 +130,8 @@ static struct pattern *next_pattern(struct reading *r)
 
 static int condition(struct reading *r, const char *word)
 {
-    static const char *const words[] = {"failed", "info", "follow", "exception"};
-    for (unsigned i = 0; i < 4; i++) {
+    static const char *const words[] = {"failed", "info", "follow", "exception", "absent"};
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strcmp(word, words[i]) == 0) {
             r->at->conditions |= 1u << i;
             return 0;

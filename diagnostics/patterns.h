@@ -8,7 +8,8 @@
  *     re:     POSIX extended regular expression, case counts; several lines: any of them
  *     except: the line counts only when this does not match
  *     of:     ids, see the kinds
- *     say:    the cause in one line; $1 is what the first group of the matching re took
+ *     say:    the cause in one line; $1 is what the first group of the matching re took, or
+ *             $0 what all of it took
  *     why:    what happens there
  *     do:     what to type, the same everywhere; or docker: k8s: host:
  *     act:    the class of that, one of check_action_name() ("reset-gpu"); none where it is absent
@@ -22,7 +23,8 @@
  * "of:" of a cause or effect: it is an effect where one of these ids is a cause.
  * Strength: 3 says it all, 2 the usual, 1 vague: hidden behind any stronger cause.
  * Conditions: "failed" only where the log shows a failure; "info" also on lines of level INFO;
- * "follow" keeps the lines after it; "exception" keeps the end of the traceback.
+ * "follow" keeps the lines after it; "exception" keeps the end of the traceback; "absent" names
+ * the few ranks whose own logs lack the line.
  *
  * Expressions see a line without the time, rank and launcher's prefixes it begins with. The
  * prefilter needs a literal of four bytes or more in every re (patterns_literal).
@@ -56,6 +58,7 @@ enum {
     PATTERN_IF_INFO = 1 << 1,
     PATTERN_FOLLOW = 1 << 2,
     PATTERN_EXCEPTION = 1 << 3,
+    PATTERN_ABSENT = 1 << 4,
 };
 
 struct pattern_regex {

@@ -357,6 +357,26 @@ static void test_explained(void **state)
           false, "shm-full", 2);
 }
 
+/* Nine ranks wait for one: that one is named. */
+static void test_absent(void **state)
+{
+    static const char waited[] = "[E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective "
+                                 "operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE)\n";
+    char name[10][32];
+    struct log_text logs[10];
+    for (int i = 0; i < 10; i++) {
+        snprintf(name[i], sizeof(name[i]), "rank.%d", i);
+        logs[i] = (struct log_text){name[i], i == 7 ? "loading batch 42\n" : waited};
+    }
+    r = run_logs(patterns, logs, 10, false, &m);
+    assert_string_equal(r->findings[0].say, "a collective (number 42) waited for a rank that never "
+                                            "came; not logged by rank 7");
+    done();
+    r = run_logs(patterns, logs, 7, false, &m);
+    assert_null(strstr(r->findings[0].say, "not logged"));
+    done();
+}
+
 /* ---- Xids ----------------------------------------------------------------------------------- */
 
 static void test_xid(void **state)
@@ -433,7 +453,7 @@ static void test_exception_is_the_cause(void **state)
     r = run_logs(patterns, logs, 2, false, &m);
     assert_int_equal(r->verdict, MATCH_FOUND);
     assert_string_equal(r->findings[0].say,
-                        "the program ended with an exception of its own: bad label 7");
+                        "the program ended with an exception of its own: ValueError: bad label 7");
     assert_int_equal(r->findings[0].rank, 1);
     done();
 }
@@ -451,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_strongest),
         cmocka_unit_test(test_vague),
         cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_absent),
         cmocka_unit_test(test_xid),
         cmocka_unit_test(test_configured),
         cmocka_unit_test(test_detail),
