@@ -45,29 +45,37 @@ void coordinator_say_cause(struct coordinator *c)
         coordinator_say(c, 0, "  fix: %s", why.fix);
 }
 
-/* What happened while the job ran explains more than what was so before. */
+/* What happened while the job ran explains more than what was so before; what was merely worth a
+ * warning before explains little. */
 static int weight(const struct finding *f)
 {
     return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);
 }
 
+static int say_weight(struct coordinator *c, const struct findings *list, int w)
+{
+    int n = 0;
+    for (int i = 0; i < list->n && n < AT_A_FAILURE; i++) {
+        const struct finding *f = &list->list[i];
+        if (weight(f) != w)
+            continue;
+        coordinator_say(c, 0, "  %s: %s (%s)%s%s", finding_status_name(f->status), f->summary,
+                        f->id, f->fix[0] ? "; fix: " : "", f->fix);
+        n++;
+    }
+    return n;
+}
+
 void coordinator_say_host(struct coordinator *c, int rank)
 {
     const struct roster_agent *a = &c->roster.agents[c->roster.ranks[rank].agent];
-    int left = a->findings.n, shown = 0;
-    if (left == 0)
-        return;
-    coordinator_say(c, 0, "the doctor found on %s, where rank %d ran:", a->host, rank);
-    for (int w = 3; w >= 0 && shown < AT_A_FAILURE; w--) {
-        for (int i = 0; i < a->findings.n && shown < AT_A_FAILURE; i++) {
-            const struct finding *f = &a->findings.list[i];
-            if (weight(f) != w)
-                continue;
-            coordinator_say(c, 0, "  %s: %s (%s)%s%s", finding_status_name(f->status), f->summary,
-                            f->id, f->fix[0] ? "; fix: " : "", f->fix);
-            shown++;
-        }
-    }
-    if (left > shown)
-        coordinator_say(c, 0, "  and %d more: hvd-doctor says all of it", left - shown);
+    int said = 0, grave = 0, least = c->job->verbose ? 0 : 1;
+    for (int i = 0; i < a->findings.n; i++)
+        grave += weight(&a->findings.list[i]) >= least;
+    if (grave)
+        coordinator_say(c, 0, "the doctor found on %s, where rank %d ran:", a->host, rank);
+    for (int w = 3; w >= least; w--)
+        said += say_weight(c, &a->findings, w);
+    if (grave && a->findings.n > said)
+        coordinator_say(c, 0, "  and %d more: hvd-doctor says all of it", a->findings.n - said);
 }
