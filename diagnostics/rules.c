@@ -212,7 +212,7 @@ int rules_parse(const char *text, size_t len, const char *name, struct rules **r
         return err_set(err, ENOMEM, "%s: no memory", name);
     for (size_t i = 0; i < len; i++)
         lines += text[i] == '\n';
-    rules->text = malloc(len + 1);
+    rules->text = calloc(len + 1, 1);
     rules->rules = calloc(lines, sizeof(*rules->rules));
     if (!rules->text || !rules->rules) {
         rules_destroy(rules);
@@ -220,7 +220,6 @@ int rules_parse(const char *text, size_t len, const char *name, struct rules **r
     }
     if (len)
         memcpy(rules->text, text, len);
-    rules->text[len] = '\0';
     if (strlen(rules->text) != len)
         rc = err_set(err, EINVAL, "%s: not a text file", name);
     for (char *line = rules->text; line && rc == 0;) {
