@@ -84,17 +84,23 @@ static void add_hit(struct group *g, const struct match_hit *h)
         match_hit_rank(&g->found, h->found.ranks[i]);
 }
 
-/* The pattern's sentence; $1 is what the first group took, $0 the expression. */
+/* The pattern's sentence; $1 is what the first group took, $0 the expression. Where that is
+ * nothing, "up ($1)" becomes "up". */
 static void fill_in(const struct pattern *p, struct group *g)
 {
     const char *dollar = strstr(p->say, "$1");
     dollar = dollar ? dollar : strstr(p->say, "$0");
     g->found.pattern = p;
-    if (dollar)
-        snprintf(g->found.say, sizeof(g->found.say), "%.*s%s%s", (int)(dollar - p->say), p->say,
-                 g->got, dollar + 2);
-    else
+    if (!dollar) {
         snprintf(g->found.say, sizeof(g->found.say), "%s", p->say);
+        return;
+    }
+    size_t head = (size_t)(dollar - p->say);
+    const char *tail = dollar + 2;
+    while (!g->got[0] && head > 0 && strchr(" (:", p->say[head - 1]))
+        head--;
+    tail += !g->got[0] && *tail == ')';
+    snprintf(g->found.say, sizeof(g->found.say), "%.*s%s%s", (int)head, p->say, g->got, tail);
 }
 
 static bool logged(const struct match_source *s, size_t pattern)

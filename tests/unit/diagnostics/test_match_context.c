@@ -419,6 +419,27 @@ static void test_configured(void **state)
     done();
 }
 
+/* ---- the sentence ---------------------------------------------------------------------------- */
+
+static void says(const char *text, const char *say)
+{
+    run1(text, false);
+    assert_int_equal(r->n, 1);
+    assert_string_equal(r->findings[0].say, say);
+    done();
+}
+
+static void test_say(void **state)
+{
+    says("Memory cgroup out of memory: Killed process 7 (python) total-vm:1kB\n",
+         "the kernel killed a process because memory ran out (python)");
+    says("python invoked oom-killer: order=0\n",
+         "the kernel killed a process because memory ran out");
+    says("Fatal Python error: Segmentation fault\n", "a process crashed (segmentation fault)");
+    says("ImportError: libnuma.so.1: cannot open shared object file\n",
+         "a library for topology or networks is missing: libnuma.so.1");
+}
+
 /* ---- what goes with a line ------------------------------------------------------------------ */
 
 static void test_detail(void **state)
@@ -474,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_absent),
         cmocka_unit_test(test_xid),
         cmocka_unit_test(test_configured),
+        cmocka_unit_test(test_say),
         cmocka_unit_test(test_detail),
         cmocka_unit_test(test_exception_is_the_cause),
     };
