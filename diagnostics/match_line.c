@@ -206,6 +206,27 @@ static size_t read_origin(const char *text)
     return 0;
 }
 
+/* "[pod/worker-3/trainer] " of kubectl logs --prefix, "(Worker pid=4711, ip=10.0.0.3) " of Ray,
+ * "worker-3  | " of compose */
+static size_t read_container(const char *text)
+{
+    size_t n = 0;
+    if (strncmp(text, "[pod/", 5) == 0) {
+        n = strcspn(text, "] ");
+        return text[n] == ']' && text[n + 1] == ' ' ? n + 2 : 0;
+    }
+    if (*text == '(') {
+        n = strcspn(text, ")");
+        const char *pid = strstr(text, "pid=");
+        return pid && pid < text + n && text[n] && text[n + 1] == ' ' ? n + 2 : 0;
+    }
+    while (isalnum((unsigned char)text[n]) || (text[n] && strchr("-_.", text[n])))
+        n++;
+    size_t blanks = strspn(text + n, " ");
+    return n && blanks && text[n + blanks] == '|' && text[n + blanks + 1] == ' ' ? n + blanks + 2
+                                                                                 : 0;
+}
+
 /* {"log":"...","time":"2024-..."} */
 static void read_json(const char *text, struct match_meta *m)
 {
@@ -272,6 +293,8 @@ void match_line_meta(const char *clean, struct match_meta *ret)
             n = read_rank(p + blanks, &m);
         if (!n && p != clean)
             n = read_origin(p + blanks);
+        if (!n && p == clean)
+            n = read_container(p);
         if (!n)
             break;
         p += blanks + n;

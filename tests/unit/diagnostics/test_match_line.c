@@ -124,6 +124,12 @@ static void test_meta(void **state)
     tells("I tensorflow/core/x.cc:3] plain", -1, true, "I tensorflow/core/x.cc:3] plain");
     tells("node1:1:2 [0] NCCL INFO plain", -1, true, "node1:1:2 [0] NCCL INFO plain");
     tells("node1:1:2 [0] NCCL WARN plain", -1, false, "node1:1:2 [0] NCCL WARN plain");
+    tells("[pod/worker-3/trainer] [3]<stderr>:plain", 3, false, "plain");
+    tells("(RayTrainWorker pid=4711, ip=10.0.0.3) 2024-05-01 10:00:03 INFO x", -1, true, "INFO x");
+    tells("worker-3  | plain", -1, false, "plain");
+    tells("(plain) | plain", -1, false, "(plain) | plain");
+    tells("a b | plain", -1, false, "a b | plain");
+    tells("[pod/worker plain", -1, false, "[pod/worker plain");
     tells("[rank99999999]: plain", -1, false, "[rank99999999]: plain");
 }
 
