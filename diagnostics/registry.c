@@ -39,6 +39,7 @@ static const struct check_table *const tables[] = {
     &checks_kubernetes,
     &checks_active,
     &checks_workers,
+    &checks_workers_paths,
     NULL,
 };
 /* clang-format on */

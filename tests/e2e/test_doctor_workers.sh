@@ -75,7 +75,7 @@ cut_off() {
         says 'has 2 addresses' "$TMP/1"
     local rc=$?
     ip -n "$H2" addr del 10.213.10.2/24 dev eth1
-    return $rc
+    return "$rc"
 }
 
 # Small packets pass, large ones do not come out at the other side, and nobody says so.
@@ -85,7 +85,7 @@ black_hole() {
         says 10.213.9.2 "$TMP/1" && tail -n 1 "$TMP/1" | grep -q '^FAIL: '
     local rc=$?
     ip -n "$S" link set b2 mtu 1500
-    return $rc
+    return "$rc"
 }
 
 # Beside a job that runs it does not disturb.
@@ -98,7 +98,7 @@ beside() {
     code 0 "$BUILD/hvd-doctor" --level 1 --only nofile-low >/dev/null || rc=1
     kill "$job"
     wait "$job"
-    return $rc
+    return "$rc"
 }
 
 check "one machine" alone

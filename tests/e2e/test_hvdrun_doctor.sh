@@ -38,9 +38,9 @@ warn_runs() {
     local pid=$! rc=0
     hears 'hvdrun: doctor on localhost: fail: .*(nofile-low)' "$TMP/2" || rc=1
     touch "$TMP/go"
-    wait $pid || rc=1
+    wait "$pid" || rc=1
     [ "$(grep -c 'stdout>:done' "$TMP/1")" -eq 2 ] && [ "$(grep -c nofile-low "$TMP/2")" -eq 1 ] || rc=1
-    return $rc
+    return "$rc"
 }
 
 off_is_silent() {
@@ -118,9 +118,9 @@ pages() {
     [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/ready")" = 200 ] || rc=1
     [ "$(curl -s "http://127.0.0.1:$port/healthz")" = ok ] || rc=1
     [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/other")" = 404 ] || rc=1
-    kill $pid
-    wait $pid
-    return $rc
+    kill "$pid"
+    wait "$pid"
+    return "$rc"
 }
 
 # /dev/shm of 8 MiB fills up while the job runs, and is emptied again.
@@ -144,8 +144,8 @@ END
     done
     grep -q '"findings"' "$TMP/1" && ! grep -q '"source":"watch"' "$TMP/1" || { cat "$TMP/1"; rc=1; }
     touch "$TMP/end"
-    wait $pid || rc=1
-    return $rc
+    wait "$pid" || rc=1
+    return "$rc"
 }
 
 check "fail: no rank is started" fail_refuses

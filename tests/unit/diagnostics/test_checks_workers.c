@@ -17,6 +17,13 @@
     ".rtt_us 80\npair_" I "." K ".skew_ms " SKEW "\npair_" I "." K ".large_mbs " LARGE "\n"
 #define GOOD_PAIRS PAIR("0", "0", "1", "0.1", "1000") PAIR("0", "1", "2", "-0.2", "900")
 
+/* Of both tables. */
+static const struct check *row(size_t i)
+{
+    return i < checks_workers.n ? &checks_workers.checks[i]
+                                : &checks_workers_paths.checks[i - checks_workers.n];
+}
+
 static void level3(void)
 {
     checkup_new();
@@ -32,9 +39,9 @@ static void answer(const char *text)
 static void test_alone(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < checks_workers.n; i++) {
+    for (size_t i = 0; i < checks_workers.n + checks_workers_paths.n; i++) {
         level3();
-        checkup_expect(checks_workers.checks[i].id, CHECK_SKIP, "hvdrun --doctor -H h1,h2");
+        checkup_expect(row(i)->id, CHECK_SKIP, "hvdrun --doctor -H h1,h2");
     }
 }
 
@@ -42,8 +49,8 @@ static void test_same(void **state)
 {
     (void)state;
     answer(THREE GOOD_PAIRS "exact.rounds 40\nexact.bytes 4194304\n");
-    for (size_t i = 0; i < checks_workers.n; i++)
-        checkup_expect(checks_workers.checks[i].id, CHECK_PASS, "");
+    for (size_t i = 0; i < checks_workers.n + checks_workers_paths.n; i++)
+        checkup_expect(row(i)->id, CHECK_PASS, "");
     checkup_expect("xw-version-skew", CHECK_PASS, "libhvd 0.1.0");
     checkup_expect("xw-allreduce-exact", CHECK_PASS, "40 sums of 4194304 bytes over 3 workers");
     checkup_expect("xw-connect-matrix", CHECK_PASS, "6 connections between 3 workers");
@@ -113,8 +120,8 @@ static void test_torn(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         answer(texts[i]);
-        for (size_t k = 0; k < checks_workers.n; k++)
-            assert_int_not_equal(checkup_run(checks_workers.checks[k].id)->status, CHECK_ERROR);
+        for (size_t k = 0; k < checks_workers.n + checks_workers_paths.n; k++)
+            assert_int_not_equal(checkup_run(row(k)->id)->status, CHECK_ERROR);
     }
 }
 
@@ -141,7 +148,9 @@ static void test_tables(void **state)
 {
     (void)state;
     checkup_texts(&checks_workers);
+    checkup_texts(&checks_workers_paths);
     checkup_all_seen(&checks_workers);
+    checkup_all_seen(&checks_workers_paths);
     checkup_remove();
 }
 
