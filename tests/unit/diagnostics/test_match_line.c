@@ -114,6 +114,7 @@ static void test_meta(void **state)
     tells("[1,3]<stdout>:INFO plain", 3, true, "INFO plain");
     tells("[job@1,12]<stderr>: plain", 12, false, "plain");
     tells("2024-05-01T10:00:03Z stderr F [rank3]: plain", 3, false, "plain");
+    tells("Wed May  1 10:00:03 2024[2]<stderr>:plain", 2, false, "plain");
     tells("[default3]:plain", -1, false, "plain");
     tells(" 3: plain", 3, false, "plain");
     tells("May  1 10:00:03 node1 kernel: plain", -1, false, "plain");
