@@ -142,7 +142,8 @@ END
         grep -q '"source":"watch"' "$TMP/1" || break
         sleep 0.1
     done
-    grep -q '"findings"' "$TMP/1" && ! grep -q '"source":"watch"' "$TMP/1" || { cat "$TMP/1"; rc=1; }
+    says '"findings"' "$TMP/1" || rc=1
+    grep '"source":"watch"' "$TMP/1" && rc=1
     touch "$TMP/end"
     wait "$pid" || rc=1
     return "$rc"
