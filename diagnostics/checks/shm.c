@@ -21,6 +21,7 @@
 #define GIB (1024 * MIB)
 
 #define DOCKER_DEFAULT (64 * MIB)
+#define PODMAN_DEFAULT UINT64_C(65536000)
 #define NCCL_CHANNEL   (10 * MIB)
 #define CHANNELS       2
 
@@ -55,6 +56,13 @@ static bool one_rank(const struct setting *s)
     return s->ranks == 1 || (s->gpus == 1 && s->local_ranks == 1);
 }
 
+static const char *whose_default(uint64_t total)
+{
+    return total == DOCKER_DEFAULT   ? ", Docker's default"
+           : total == PODMAN_DEFAULT ? ", podman's default"
+                                     : "";
+}
+
 static void check_size(const struct view *v, struct result *r)
 {
     const struct setting *s = v->setting;
@@ -71,11 +79,10 @@ static void check_size(const struct view *v, struct result *r)
         result_pass(r, "/dev/shm has %s", size);
     else if (shm.total <= DOCKER_DEFAULT && s->profiles & PROFILE_GPU && !one_rank(s))
         result_fail(r, "/dev/shm has %s%s: NCCL and DataLoader workers need more", size,
-                    shm.total == DOCKER_DEFAULT ? ", Docker's default" : "");
+                    whose_default(shm.total));
     else if (shm.total <= DOCKER_DEFAULT)
         result_warn(r, "/dev/shm has %s%s: DataLoader workers%s need more", size,
-                    shm.total == DOCKER_DEFAULT ? ", Docker's default" : "",
-                    s->local_ranks > 1 ? " and MPI" : "");
+                    whose_default(shm.total), s->local_ranks > 1 ? " and MPI" : "");
     else
         result_warn(r, "/dev/shm has %s, less than 1 GiB", size);
 }

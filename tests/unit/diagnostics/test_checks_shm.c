@@ -39,6 +39,9 @@ static void test_size(void **state)
     checkup_expect("shm-size", CHECK_WARN, "512 MiB, less than 1 GiB");
     set_shm(MIB_64, MIB_64, "0");
     checkup_expect("shm-size", CHECK_WARN, "64 MiB, Docker's default");
+    set_shm("65536000", "65536000", "0");
+    checkup_expect("shm-size", CHECK_WARN, "62.5 MiB, podman's default");
+    set_shm(MIB_64, MIB_64, "0");
     checkup.setting.profiles = PROFILE_GPU;
     checkup_expect("shm-size", CHECK_FAIL, "64 MiB, Docker's default");
     assert_string_equal(checkup.result.observed, MIB_64);
