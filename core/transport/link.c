@@ -194,6 +194,17 @@ void link_broken(struct link *link, int rc)
         link->error = -ECONNRESET;
 }
 
+void link_write_failed(struct link *link, int rc)
+{
+    if (link->gone || link->error)
+        return;
+    if (link->cls == LINK_CONTROL)
+        link_pull(link);
+    else if (!link->rx_open || link->rx_swallow)
+        link_next_header(link);
+    link_broken(link, rc);
+}
+
 int link_nonsense(struct link *link, const char *what)
 {
     log_debug("rank %d: %s", link->peer, what);

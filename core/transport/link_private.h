@@ -82,6 +82,10 @@ void link_use_pipe(struct link *link);
 /* The carrier reported rc (< 0). */
 void link_broken(struct link *link, int rc);
 
+/* The same when it reported rc as something was written: what the peer said last, perhaps why it
+ * ends, is read first. */
+void link_write_failed(struct link *link, int rc);
+
 /* The peer sent nonsense: -EPROTO for ever. */
 int link_nonsense(struct link *link, const char *what);
 

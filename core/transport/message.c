@@ -52,7 +52,7 @@ int link_flush(struct link *link)
         struct iovec iov = {link->out.data + link->out_done, link->out.len - link->out_done};
         ssize_t put = link->ops->write(link, &iov, 1);
         if (put < 0) {
-            link_broken(link, (int)put);
+            link_write_failed(link, (int)put);
             return link->error ? link->error : 1;
         }
         if (put == 0)

@@ -50,7 +50,7 @@ int link_flush_debt(struct link *link)
         ssize_t put =
             head ? link->ops->write(link, iov, n ? 2 : 1) : link->ops->write(link, iov + 1, 1);
         if (put < 0) {
-            link_broken(link, (int)put);
+            link_write_failed(link, (int)put);
             return 1;
         }
         if (put == 0)
@@ -84,7 +84,7 @@ int xfer_send(struct xfer *x, size_t ready)
         ssize_t put =
             head ? link->ops->write(link, iov, n ? 2 : 1) : link->ops->write(link, iov + 1, 1);
         if (put < 0) {
-            link_broken(link, (int)put);
+            link_write_failed(link, (int)put);
             return link->error ? link->error : 1;
         }
         if (put == 0)

@@ -109,13 +109,43 @@ static void test_abort_tells(void **state)
     }
 }
 
+static int write_some(struct link *link, uint64_t tag)
+{
+    static uint8_t data[100];
+    struct xfer out;
+    if (link->cls == LINK_CONTROL)
+        return link_post(link, data, sizeof(data));
+    xfer_start(&out, link, tag, data, sizeof(data));
+    return xfer_send(&out, sizeof(data));
+}
+
+/* What was not read there makes the end of the connection a reset; a write that meets it must not
+ * lose the reason, which has come before. */
+static void test_abort_tells_a_writer(void **state)
+{
+    for (int cls = 0; cls < LINK_CLASSES; cls++) {
+        struct link_pair p;
+        struct err err;
+        int peer = -9;
+        link_pair_init(&p, (enum link_class)cls);
+        assert_int_equal(write_some(p.b.link, 1), 0);
+        mesh_abort(&p.a.mesh, "no more paper");
+        for (int i = 0; i < 2000 && !p.b.link->gone; i++, usleep(1000))
+            write_some(p.b.link, 2);
+        assert_true(p.b.link->gone);
+        drive_to_loss(&p.b, &peer, &err);
+        assert_int_equal(peer, 0);
+        assert_string_equal(err.msg, "rank 0 gave up: no more paper");
+        link_pair_fini(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_end_without_goodbye),
-        cmocka_unit_test(test_goodbye),
-        cmocka_unit_test(test_data_before_goodbye),
-        cmocka_unit_test(test_abort_tells),
+        cmocka_unit_test(test_end_without_goodbye),  cmocka_unit_test(test_goodbye),
+        cmocka_unit_test(test_data_before_goodbye),  cmocka_unit_test(test_abort_tells),
+        cmocka_unit_test(test_abort_tells_a_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
