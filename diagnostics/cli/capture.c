@@ -166,7 +166,7 @@ static bool join(char *dst, size_t size, const char *folder, const char *more)
 static bool is_kept(const struct capture *c, const char *path)
 {
     for (size_t i = 0; i < c->nlinks; i++) {
-        if (strcmp(c->links[i], path) == 0)
+        if (c->links[i] && strcmp(c->links[i], path) == 0)
             return true;
     }
     return false;
@@ -249,9 +249,10 @@ static void keep_links(struct capture *c)
             readlinkat(c->machine->root, c->looks[i].path, target, sizeof(target)) <= 0 ||
             !place(c, c->looks[i].path, true, at) || is_kept(c, at))
             continue;
-        c->links[c->nlinks] = strdup(at);
-        c->failed |= !c->links[c->nlinks];
-        c->nlinks += c->links[c->nlinks] != NULL;
+        char *copy = strdup(at);
+        if (copy)
+            c->links[c->nlinks++] = copy;
+        c->failed |= !copy;
     }
     c->failed |= !c->links;
 }

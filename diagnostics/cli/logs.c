@@ -26,24 +26,23 @@ struct reading {
     struct match *match;
     char *piece;
     uint64_t files;
-    uint64_t bytes, size; /* of the file that is read; size 0: not known */
-    const char *name;
+    uint64_t bytes, size;   /* of the file that is read; size 0: not known */
     uint64_t next_progress; /* UINT64_MAX: nobody looks */
     bool shown;
 };
 
 /* On standard error, on a terminal, after a second. */
-static void progress(struct reading *r)
+static void progress(struct reading *r, const char *name)
 {
     if (clock_ns() < r->next_progress)
         return;
     r->next_progress = deadline_in_ms(PROGRESS_MS / 4);
     r->shown = true;
     if (r->size)
-        fprintf(stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64 " MiB", r->name, r->bytes >> 20,
+        fprintf(stderr, "\r\033[K%s: %" PRIu64 " of %" PRIu64 " MiB", name, r->bytes >> 20,
                 r->size >> 20);
     else
-        fprintf(stderr, "\r\033[K%s: %" PRIu64 " MiB", r->name, r->bytes >> 20);
+        fprintf(stderr, "\r\033[K%s: %" PRIu64 " MiB", name, r->bytes >> 20);
 }
 
 static void progress_end(struct reading *r)
@@ -59,7 +58,6 @@ static int read_fd(struct reading *r, int fd, const char *name, struct err *err)
     struct match_source *source = match_open_source(r->match, name, -1);
     if (!source)
         return err_set(err, ENOMEM, "%s: no memory", name);
-    r->name = name;
     r->bytes = 0;
     r->size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     r->files++;
@@ -73,7 +71,7 @@ static int read_fd(struct reading *r, int fd, const char *name, struct err *err)
             break;
         match_feed(source, r->piece, (size_t)n);
         r->bytes += (uint64_t)n;
-        progress(r);
+        progress(r, name);
     }
     match_close_source(source);
     return 0;

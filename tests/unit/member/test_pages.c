@@ -168,9 +168,10 @@ static void test_crowd(void **state)
         close(fds[i]);
     ready = 1;
     expect(p, "GET /readyz" END, "HTTP/1.1 200", "ready\n");
-    auto_close int idle = dial(p); /* open while the server closes */
+    int idle = dial(p); /* open while the server closes */
     loop_once(&loop, 5);
     pages_close(p);
+    close(idle);
 }
 
 static void test_all_addresses(void **state)
