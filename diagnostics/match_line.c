@@ -240,6 +240,17 @@ static void read_json(const char *text, struct match_meta *m)
 
 /* ---- level ---------------------------------------------------------------------------------- */
 
+/* "hvd: info: ", "hvd-agent: debug: " */
+static bool is_our_info(const char *text)
+{
+    static const char *const words[] = {": info: ", ": debug: ", ": trace: "};
+    size_t n = strncmp(text, "hvd", 3) == 0 ? strcspn(text, ":") : 0;
+    for (size_t i = 0; n && i < sizeof(words) / sizeof(words[0]); i++)
+        if (strncmp(text + n, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
 /* The first word of a level in the line's beginning decides. */
 static bool is_info(const char *text)
 {
@@ -254,7 +265,8 @@ static bool is_info(const char *text)
     if (strchr("ID", text[0]) && text[0] && isdigit((unsigned char)text[1]) &&
         isdigit((unsigned char)text[2]) && isdigit((unsigned char)text[3]))
         return true;
-    if (strncmp(text, "I tensorflow/", 13) == 0 || strncmp(text, "I external/", 11) == 0)
+    if (is_our_info(text) || strncmp(text, "I tensorflow/", 13) == 0 ||
+        strncmp(text, "I external/", 11) == 0)
         return true;
     for (const char *p = text; *p && p < text + LEVEL_WINDOW;) {
         size_t n = strcspn(p, " \t[](){}:|,\"'<>");

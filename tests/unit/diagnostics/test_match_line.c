@@ -115,6 +115,8 @@ static void test_meta(void **state)
     tells("[job@1,12]<stderr>: plain", 12, false, "plain");
     tells("2024-05-01T10:00:03Z stderr F [rank3]: plain", 3, false, "plain");
     tells("Wed May  1 10:00:03 2024[2]<stderr>:plain", 2, false, "plain");
+    tells("[3]<stderr>:hvd: info: plain", 3, true, "hvd: info: plain");
+    tells("hvd-agent: warn: plain", -1, false, "hvd-agent: warn: plain");
     tells("[default3]:plain", -1, false, "plain");
     tells(" 3: plain", 3, false, "plain");
     tells("May  1 10:00:03 node1 kernel: plain", -1, false, "plain");
