@@ -72,9 +72,7 @@ static const struct option {
      "STALL_SHUTDOWN_TIME_SECONDS"},
     {"--log-level", "LEVEL", "HVD_LOG_LEVEL: error warn info debug trace", set_setting,
      "LOG_LEVEL"},
-    {"--doctor", "[fail|warn|off]",
-     "start ranks only on hosts without a failure; check beside them (default); do not; "
-     "alone: test these hosts and the network between them",
+    {"--doctor", "[fail|warn|off]", "check hosts before ranks start; beside (default); never",
      set_doctor, NULL},
     {"--metrics", "[ADDR:]PORT", "each host's agent serves /metrics, /ready, /healthz there",
      set_metrics, NULL},
@@ -457,6 +455,7 @@ void options_help(void)
            "  hvdrun -np 8 -H h1:4,h2:4 python3 train.py       on two hosts, by ssh\n"
            "  hvdrun -np 2 --output-filename out ./a.out       output into files, too\n"
            "  hvdrun -f job.yaml                               an HvdJob manifest, here\n"
+           "  hvdrun --doctor -H h1,h2                         no job: tests hosts and network\n"
            "\n"
            "options:\n");
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
@@ -475,5 +474,6 @@ void options_help(void)
            "\n"
            "environment: HVD_RSH_AGENT replaces ssh (called as: AGENT host command...); HVD_IFACE\n"
            "names the network interface towards the other hosts; HVD_CORE_DUMPS=1 allows core "
-           "dumps.\n");
+           "dumps;\n"
+           "HVD_DOCTOR is --doctor's default.\n");
 }
