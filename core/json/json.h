@@ -21,17 +21,17 @@ static inline void cleanup_json(json_t **j)
 /* auto_json json_t *j = NULL; drops its reference at the end of the scope. */
 #define auto_json CLEANUP(cleanup_json)
 
-/* Parses one document of len bytes; -EINVAL with line and column, -ENOMEM. The caller's reference. */
+/* Parses one document of len bytes; -EINVAL with line and column, -ENOMEM. Caller's reference. */
 int json_read(const char *text, size_t len, const char *what, json_t **ret, struct err *err);
 
-/* json_unpack_ex() with jansson's message in err; -EINVAL, -ENOMEM. Borrowed values, as jansson's. */
+/* json_unpack_ex() with jansson's message in err; -EINVAL, -ENOMEM. Borrowed values as there. */
 int json_expect(json_t *j, const char *what, struct err *err, const char *fmt, ...);
 
 /* The compact text of a document, free() it; NULL when memory is out or j is NULL. */
 char *json_write(const json_t *j);
 
-/* Appends to an array, sets a member of an object. item is taken. When memory is out, also when item
- * is NULL for that, *j becomes NULL and stays so: a text with a gap in it is never written. */
+/* Appends to an array, sets a member of an object. item is taken. When memory is out, also when
+ * item is NULL for that, *j becomes NULL and stays so: a text with a gap in it is never written. */
 void json_append(json_t **j, json_t *item);
 void json_put(json_t **j, const char *key, json_t *item);
 
