@@ -176,7 +176,8 @@ static const char *value_of(const char *env, size_t len, const char *const *name
 
 static const char *const rank_names[] = {
     "HVD_RANK=", "OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "SLURM_PROCID=", NULL};
-static const char *const job_names[] = {"HVD_JOB=", "PMIX_NAMESPACE=", "SLURM_JOB_ID=", NULL};
+static const char *const job_names[] = {
+    "HVD_JOB=", "PMIX_NAMESPACE=", "SLURM_JOB_ID=", "HVD_RENDEZVOUS=", NULL};
 
 static void put_namespace(struct buf *out, const struct machine *m, int i, const char *pid,
                           const char *key, const char *ns)
