@@ -165,9 +165,9 @@ static void check_count(const struct view *v, struct result *r)
         result_fail(r, "%d GPU%s here, the job wants %d on this machine", n, n == 1 ? "" : "s",
                     want);
     } else if (pci > n && !proc_in_container(v->machine)) {
-        result_fail(r, "%d GPUs on the PCI bus, NVML has %d: one is not started by the driver", pci,
+        result_warn(r, "%d GPUs on the PCI bus, NVML has %d: one is not started by the driver", pci,
                     n);
-        result_action(r, ACTION_REBOOT);
+        result_action(r, ACTION_HOST);
     } else if (files > 0 && files < n) {
         result_warn(r, "NVML has %d GPUs, but there are %d device files /dev/nvidia*", n, files);
     } else {
@@ -221,7 +221,9 @@ static void check_visible(const struct view *v, struct result *r)
     const char *nvidia = machine_env(m, "NVIDIA_VISIBLE_DEVICES");
     int n = 0;
     result_observed(r, "%s", cuda ? cuda : "not set");
-    if (nvidia && (strcmp(nvidia, "none") == 0 || strcmp(nvidia, "void") == 0) && wants_gpus(v)) {
+    /* CDI sets "void" and hands the GPUs in all the same. */
+    bool none = nvidia && (strcmp(nvidia, "none") == 0 || strcmp(nvidia, "void") == 0);
+    if (none && wants_gpus(v) && answer_int(machine_answer(m, "nvml"), "count", 0) == 0) {
         result_fail(r, "NVIDIA_VISIBLE_DEVICES=%s: the container was started without GPUs", nvidia);
         return;
     }

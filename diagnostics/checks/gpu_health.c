@@ -10,9 +10,10 @@
 
 #include "diagnostics/checks/gpu.h"
 
-#define SRAM_MAX     4   /* NVIDIA's limit for replacing a GPU of the A100 kind */
-#define REMAP_MAX    512 /* rows that can be remapped */
-#define MARGIN       5   /* degrees Celsius, own threshold */
+#define SRAM_MAX     4     /* NVIDIA's limit for replacing a GPU of the A100 kind */
+#define REMAP_MAX    512   /* rows that can be remapped */
+#define XID_DAY      86400 /* what is older was dealt with or shows elsewhere; own threshold */
+#define MARGIN       5     /* degrees Celsius, own threshold */
 #define SLOW_HW      0x8u
 #define SLOW_THERMAL 0x20u
 #define HOT_HW       0x40u
@@ -126,6 +127,7 @@ static void check_xid(const struct view *v, struct result *r)
     const struct answer *a = machine_answer(v->machine, "kmsg");
     enum xid_kind worst = XID_NOTE;
     const char *worst_line = NULL;
+    int64_t worst_age = -1;
     int n = answer_count(a, "xid");
     if (a->state == ANSWER_FAILED) {
         result_skip(r, "the kernel log is not readable: run with CAP_SYSLOG (docker run --cap-add "
@@ -140,6 +142,7 @@ static void check_xid(const struct view *v, struct result *r)
         if (!worst_line || kind >= worst) {
             worst = kind;
             worst_line = line;
+            worst_age = answer_int_at(a, "xid", i, "age_s", -1);
         }
     }
     int64_t total = answer_int(a, "xid_count", n);
@@ -152,6 +155,9 @@ static void check_xid(const struct view *v, struct result *r)
     } else if (worst == XID_APP) {
         result_warn(r, "%" PRId64 " Xid, of programs: %.200s", total, worst_line);
         result_action(r, ACTION_JOB);
+    } else if (worst > XID_LOOK && worst_age > XID_DAY) {
+        result_warn(r, "%" PRId64 " Xid, the worst %" PRId64 " days ago: %.200s", total,
+                    worst_age / XID_DAY, worst_line);
     } else if (worst == XID_LOOK) {
         result_warn(r, "%" PRId64 " Xid: %.200s", total, worst_line);
     } else {
@@ -352,7 +358,7 @@ static const struct check rows[] = {
      .explain =
          "By NVIDIA's catalogue: 8 11 13 31 32 39-41 69 94 are the program's, 46 48 62 64 74 95 "
          "109 119 120 136 140 143 155 156 158 want a reset, 79 a restart; 37 38 43-45 63 92 121 "
-         "137 154 157 are notes. Others and SXid (switches) warn.",
+         "137 154 157 are notes. Others, SXid (switches) and what is older than a day warn.",
      .refs = {XID_DOCS}},
     {.id = "gpu-throttle",
      .code = "HVD5044",

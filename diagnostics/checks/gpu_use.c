@@ -14,7 +14,7 @@
 #define MODE_EXCLUSIVE  3
 #define FABRIC_STARTED  2 /* in progress */
 #define FABRIC_DONE     3
-#define FOREIGN_MIN     (1ull << 30) /* bytes; a driver keeps some hundred MiB; own threshold */
+#define FOREIGN_MIN     (2ull << 30) /* bytes; a driver keeps some hundred MiB; own threshold */
 
 static void check_compute_mode(const struct view *v, struct result *r)
 {
@@ -336,7 +336,7 @@ static const struct check rows[] = {
      .action = ACTION_FREE_SPACE,
      .explain =
          "Compute processes by NVML that are not ranks of this machine warn, and so does more "
-         "than 1 GiB in use without a process that can be seen (own threshold): in a container "
+         "than 2 GiB in use without a process that can be seen (own threshold): in a container "
          "others have no visible pid.",
      .refs = {NVML}},
 };

@@ -75,12 +75,14 @@ static void put_object(const struct ld *ld, const char *kind, const char *path, 
     if (e.glibcxx[0])
         out_at("object", i, "glibcxx", "%s", e.glibcxx);
     put_needed(&e, ld, path, i);
+    bool needs_nccl = false;
+    for (int k = 0; k < e.nneeded; k++)
+        needs_nccl |= strncmp(e.needed[k], "libnccl.so", 10) == 0;
     elf_unmap(&e);
     /* A library with NCCL linked in carries its text. */
-    if (strcmp(kind, "horovod") == 0 || strstr(path, "libtorch_cuda")) {
-        if (libs_nccl_text(path, version, cuda))
-            out_at("object", i, "nccl_inside", "%s", version);
-    }
+    if (!needs_nccl && (strcmp(kind, "horovod") == 0 || strstr(path, "libtorch_cuda")) &&
+        libs_nccl_text(path, version, cuda))
+        out_at("object", i, "nccl_inside", "%s", version);
 }
 
 struct want {
