@@ -141,16 +141,17 @@ static void hit(struct match_source *s, size_t pattern, int regex, const struct 
     if (fresh && !(h = new_hit(s, pattern, regex, p)))
         return;
     h->last_line = s->line;
+    h->last_rank = rank_of(s, &p->meta);
     h->found.count++;
-    match_hit_rank(&h->found, rank_of(s, &p->meta));
+    match_hit_rank(&h->found, h->last_rank);
     if (fresh)
         start_following(s, h, p->meta.rank);
 }
 
-static void take_back(struct match_source *s, const char *ids)
+static void take_back(struct match_source *s, const char *ids, int rank)
 {
     for (struct match_hit **at = &s->hits, *h; (h = *at);) {
-        bool listed = pattern_listed(ids, s->m->patterns->v[h->pattern].id);
+        bool listed = h->last_rank == rank && pattern_listed(ids, s->m->patterns->v[h->pattern].id);
         if (listed && h->last_line + IGNORE_LINES >= s->line && --h->found.count == 0) {
             if (s->following == h)
                 s->following = NULL;
@@ -183,19 +184,21 @@ static bool candidates(struct match *m, const char *text)
 static void found(struct match_source *s, size_t i, int regex, const struct piece *p)
 {
     const struct pattern *pattern = &s->m->patterns->v[i];
+    int rank = rank_of(s, &p->meta);
     if (pattern_listed(s->m->as_noise, pattern->id))
         return;
     if (pattern->kind == PATTERN_IGNORE) {
         if (pattern->of) {
-            take_back(s, pattern->of);
+            take_back(s, pattern->of, rank);
             s->ignoring = pattern;
+            s->ignore_rank = rank;
             s->ignore_until = s->line + IGNORE_LINES;
         }
         return;
     }
     if (s->ignoring && s->line > s->ignore_until)
         s->ignoring = NULL;
-    if (!s->ignoring || !pattern_listed(s->ignoring->of, pattern->id))
+    if (!s->ignoring || s->ignore_rank != rank || !pattern_listed(s->ignoring->of, pattern->id))
         hit(s, i, regex, p);
 }
 

@@ -18,6 +18,7 @@ struct match_hit {
     struct match_finding found; /* pattern and say are set by match_rank */
     char got[96];               /* what stands for $1 or $0 */
     uint64_t last_line;
+    int last_rank;
 };
 
 struct match_source {
@@ -36,8 +37,9 @@ struct match_source {
     struct match_hit *following; /* whose detail the next lines are */
     int follow_rank;             /* that the line itself told; -1: all lines */
     int follow_left, follow_seen;
-    const struct pattern *ignoring; /* its "of" does not count until line ignore_until */
+    const struct pattern *ignoring; /* its "of" does not count, same rank, until ignore_until */
     uint64_t ignore_until;
+    int ignore_rank;
 };
 
 struct match {

@@ -207,6 +207,19 @@ static void test_unexplained(void **state)
     done();
 }
 
+/* What Python ignores in one rank says nothing about another. */
+static void test_ignored(void **state)
+{
+    nothing("[0]<stderr>:Exception ignored in: <function f at 0x7f01>\n"
+            "[0]<stderr>:Traceback (most recent call last):\n[0]<stderr>:OSError: closed\n");
+    finds("[0]<stderr>:Exception ignored in: <function f at 0x7f01>\n"
+          "[3]<stderr>:Traceback (most recent call last):\n[3]<stderr>:OSError: closed\n",
+          false, "python-exception", 3);
+    finds("[3]<stderr>:OSError: closed\n[0]<stderr>:Exception ignored in: <function f at 0x7f01>\n"
+          "hvdrun: rank 3 on node1 exited with code 1\n",
+          false, "python-exception", 1);
+}
+
 /* ---- many ranks ----------------------------------------------------------------------------- */
 
 static const char *const lost[] = {
@@ -486,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_failed_brings_them_out),
         cmocka_unit_test(test_failed_later),
         cmocka_unit_test(test_unexplained),
+        cmocka_unit_test(test_ignored),
         cmocka_unit_test(test_one_cause_of_eight),
         cmocka_unit_test(test_merged_output),
         cmocka_unit_test(test_earliest),
