@@ -130,6 +130,15 @@ static void put_parents(struct buf *out, const struct machine *m, const struct p
     }
 }
 
+/* The doctor and its probes, which look at each other, may have a rank's environment. */
+static bool is_this_program(const struct machine *m, const char *pid)
+{
+    char path[64], own[512], theirs[512];
+    snprintf(path, sizeof(path), "proc/%.20s/exe", pid);
+    return machine_readlink(m, "proc/self/exe", own, sizeof(own)) == 0 &&
+           machine_readlink(m, path, theirs, sizeof(theirs)) == 0 && strcmp(own, theirs) == 0;
+}
+
 static int run_procs(struct buf *out, const struct machine *m, const struct setting *s)
 {
     static struct stuck stuck[STUCK_MAX];
@@ -146,7 +155,8 @@ static int run_procs(struct buf *out, const struct machine *m, const struct sett
         if (st.state == 'Z') {
             zombies++;
             count_parent(&parents, st.ppid);
-        } else if (st.state == 'D' && !(st.flags & PF_KTHREAD) && n < STUCK_MAX) {
+        } else if (st.state == 'D' && !(st.flags & PF_KTHREAD) && n < STUCK_MAX &&
+                   !is_this_program(m, names[i])) {
             stuck[n] = (struct stuck){.pid = st.pid, .switches = switches_of(m, st.pid)};
             memcpy(stuck[n++].name, st.name, sizeof(st.name));
         }
@@ -186,15 +196,6 @@ static void put_namespace(struct buf *out, const struct machine *m, int i, const
     snprintf(path, sizeof(path), "proc/%.20s/ns/%s", pid, ns);
     if (machine_readlink(m, path, link, sizeof(link)) == 0)
         answer_put_at(out, "rank", i, key, "%s", link);
-}
-
-/* The doctor and its probes may have a rank's environment themselves. */
-static bool is_this_program(const struct machine *m, const char *pid)
-{
-    char path[64], own[512], theirs[512];
-    snprintf(path, sizeof(path), "proc/%.20s/exe", pid);
-    return machine_readlink(m, "proc/self/exe", own, sizeof(own)) == 0 &&
-           machine_readlink(m, path, theirs, sizeof(theirs)) == 0 && strcmp(own, theirs) == 0;
 }
 
 static int run_ranks(struct buf *out, const struct machine *m, const struct setting *s)
