@@ -104,11 +104,14 @@ int main(int argc, char **argv)
     static struct cli cli;
     struct err err = {0};
     fill_standard();
+    /* An errno says the same, and leaves time to put away what was begun. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     int rc = cli_parse(&cli, argc, argv, &err);
     if (rc == 0)
         rc = run(&cli, &err);
     if (rc < 0) {
+        check_clean(err.msg); /* names of files may hold anything */
         fprintf(stderr, "hvd-doctor: %s\n", err_text(&err));
         rc = CLI_USAGE;
     }

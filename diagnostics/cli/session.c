@@ -85,6 +85,23 @@ static void find_host(struct session *s)
     s->host[sizeof(s->host) - 1] = '\0';
 }
 
+/* A folder "root" alone is in many places: / has one. */
+static int know_machine(const char *dir, struct err *err)
+{
+    static const char *const marks[] = {"options", "answers", "expected.json"};
+    char path[PATH_MAX];
+    struct stat st;
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, marks[i]);
+        if (stat(path, &st) == 0)
+            return 0;
+    }
+    if (stat(dir, &st) < 0)
+        return err_sys(err, errno, "--root: %s", dir);
+    return err_set(err, EINVAL,
+                   "--root: %s: no captured machine; `hvd-doctor gather DIR` makes one", dir);
+}
+
 int session_open(struct session *s, const struct cli *cli, struct err *err)
 {
     struct stat st;
@@ -92,8 +109,11 @@ int session_open(struct session *s, const struct cli *cli, struct err *err)
     s->machine.root = -1;
     if (cli->prober && stat(cli->prober, &st) < 0)
         return err_sys(err, errno, "--prober: %s", cli->prober);
-    int rc = cli->root ? machine_open_captured(&s->machine, cli->root, err)
-                       : machine_open_live(&s->machine, err);
+    int rc = cli->root ? know_machine(cli->root, err) : 0;
+    if (rc < 0)
+        return rc;
+    rc = cli->root ? machine_open_captured(&s->machine, cli->root, err)
+                   : machine_open_live(&s->machine, err);
     if (rc < 0)
         return cli->root ? err_prefix(err, "--root") : rc;
     s->rules = rules_builtin();

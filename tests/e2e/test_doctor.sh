@@ -175,6 +175,8 @@ bundle_where() {
 # No room: one line, nothing left.
 full_disk() {
     bad '/dev/full: No space left on device' bundle --only host -o /dev/full && [ -c /dev/full ] || return 1
+    code 2 sh -c "ulimit -f 8; '$DOCTOR' bundle -o '$TMP/limit.tar'" && grep -q 'limit.tar: File too large$' "$TMP/stderr" &&
+        ! ls "$TMP"/limit.tar* 2>/dev/null || return 1
     mkdir "$TMP/small"
     if ! mount -t tmpfs -o size=16k tmpfs "$TMP/small" 2>/dev/null; then
         skip_part small-disk CAP_SYS_ADMIN "a tmpfs of 16 KiB cannot be mounted"
@@ -346,7 +348,9 @@ check bad-explain bad 'no check "nic-upp"; did you mean "nic-up"?' explain nic-u
 check bad-list bad 'no check "zzz"; `hvd-doctor list` has them all' list --only zzz
 check bad-level bad '--level: "9": want an integer from 1 to 3' --level 9
 check bad-ranks bad '--local-ranks 8: more than --ranks 4' --ranks 4 --local-ranks 8
-check bad-root bad "--root: $TMP/none/root: No such file or directory" --root "$TMP/none"
+check bad-root bad "--root: $TMP/none: No such file or directory" --root "$TMP/none"
+check bad-root-host bad '--root: /: no captured machine; `hvd-doctor gather DIR` makes one' --root /
+check bad-name bad "$TMP/a b ?: No such file or directory" match "$TMP/a"$'\n'"b "$'\xff'
 check bad-rules bad "$TMP/none: No such file or directory" --rules "$TMP/none"
 check bad-prober bad "--prober: $TMP/none: No such file or directory" --prober "$TMP/none"
 check bad-log bad "$TMP/none: No such file or directory" match "$TMP/none"
