@@ -16,7 +16,7 @@ $(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_O
 
 bench-programs: $(BENCH_BINS)
 
-bench: all bench-match bench-collectives bench-gradients bench-network bench-life  ## ours beside the peers, in alternating rounds (half an hour); figures under build/bench
+bench: all bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life  ## ours beside the peers, in alternating rounds (half an hour); figures under build/bench
 
 bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
 	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
@@ -34,4 +34,7 @@ bench-life: all  ## init and shutdown, idle processor time, memory
 bench-match: $(BUILD)/tests/bench/bench_match  ## the log matcher over 1 GiB in which nothing is wrong
 	$(Q)$<
 
-.PHONY: bench bench-match bench-collectives bench-gradients bench-network bench-life
+bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
+	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
+
+.PHONY: bench bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
