@@ -112,6 +112,18 @@ static void put_line(const struct result *r, const struct text_style *style, str
     text_put(out, "\n");
 }
 
+/* The same is to be done everywhere. */
+static bool same_fix(const struct result *r)
+{
+    const char *first = result_fix_text(r, FIX_DOCKER);
+    for (int place = 1; place < FIX_PLACES; place++) {
+        const char *fix = result_fix_text(r, (enum fix_place)place);
+        if (!first || !fix || strcmp(first, fix) != 0)
+            return false;
+    }
+    return true;
+}
+
 void report_text_result(const struct result *r, const struct text_style *style, struct buf *out)
 {
     put_line(r, style, out);
@@ -121,11 +133,12 @@ void report_text_result(const struct result *r, const struct text_style *style, 
         text_wrap(out, why, INDENT, style->width);
         text_put(out, "\n");
     }
-    for (int place = 0; place < FIX_PLACES; place++) {
+    bool same = same_fix(r);
+    for (int place = 0; place < (same ? 1 : FIX_PLACES); place++) {
         const char *fix = result_fix_text(r, (enum fix_place)place);
         if (!fix)
             continue;
-        text_put(out, "  %-*s", INDENT - 2, fix_place_name((enum fix_place)place));
+        text_put(out, "  %-*s", INDENT - 2, same ? "do" : fix_place_name((enum fix_place)place));
         put_fix(out, fix, INDENT);
         text_put(out, "\n");
     }
@@ -149,7 +162,7 @@ static void put_group_counts(const struct report *report, enum check_group group
         enum check_status status;
         const char *word;
     } parts[] = {{CHECK_FAIL, "failed"}, {CHECK_WARN, "warned"},  {CHECK_ERROR, "went wrong"},
-                 {CHECK_PASS, "passed"}, {CHECK_INFO, "to know"}, {CHECK_SKIP, "skipped"}};
+                 {CHECK_PASS, "passed"}, {CHECK_INFO, "noted"}, {CHECK_SKIP, "skipped"}};
     int n = 0, silenced = 0;
     for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++) {
         int count = 0;
@@ -206,6 +219,7 @@ void report_text(const struct report *report, const struct text_style *style, st
     if (!style->quiet) {
         put_findings(report, style, out);
         put_groups(report, style, out);
+        text_put(out, "for a job of: %s\n", verdict_setting(&report->setting, line, sizeof(line)));
     }
     verdict_line(report, line, sizeof(line));
     if (style->color)

@@ -111,3 +111,28 @@ char *verdict_line(const struct report *report, char *dst, size_t size)
         add(&l, "; %d skipped", skip);
     return dst;
 }
+
+char *verdict_setting(const struct setting *s, char *dst, size_t size)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } all[] = {{PROFILE_CPU, "cpu"},
+               {PROFILE_GPU, "gpu"},
+               {PROFILE_K8S, "k8s"},
+               {PROFILE_LAUNCHER, "launcher"}};
+    struct line l = {.dst = dst, .size = size};
+    *dst = '\0';
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (s->profiles & all[i].bit)
+            add(&l, "%s%s", l.len ? " and " : "", all[i].name);
+    }
+    if (s->ranks > s->local_ranks)
+        add(&l, "%s%d of %d ranks here", l.len ? ", " : "", s->local_ranks, s->ranks);
+    else
+        add(&l, "%s%d rank%s here", l.len ? ", " : "", s->local_ranks, plural(s->local_ranks));
+    if (s->gpus >= 0)
+        add(&l, ", %d GPU%s", s->gpus, plural(s->gpus));
+    add(&l, ", level %d", s->level);
+    return dst;
+}

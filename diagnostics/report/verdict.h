@@ -15,6 +15,9 @@ const char *verdict_name(enum verdict verdict); /* "ok" "warn" "fail" "unknown" 
 /* "FAIL: 2 of 97 checks failed: shm-size, memlock-limit; 3 warnings". Returns dst. */
 char *verdict_line(const struct report *report, char *dst, size_t size);
 
+/* What was looked for: "cpu and k8s, 4 of 16 ranks here, 4 GPUs, level 1". Returns dst. */
+char *verdict_setting(const struct setting *s, char *dst, size_t size);
+
 /* A result that a person has to see: warn, fail or error, not silenced. */
 bool result_is_finding(const struct result *r);
 

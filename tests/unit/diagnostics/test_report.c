@@ -51,6 +51,11 @@ static void make(const char *letters, bool strict)
     report.results = results;
     report.n = strlen(letters);
     report.ms = 123;
+    report.setting = (struct setting){.profiles = PROFILE_CPU | PROFILE_K8S,
+                                      .local_ranks = 4,
+                                      .ranks = 16,
+                                      .gpus = -1,
+                                      .level = 1};
     for (size_t i = 0; i < report.n; i++) {
         char low = (char)(letters[i] | 0x20);
         results[i].check = &checks[i];
@@ -126,11 +131,12 @@ static void test_text(void **state)
                 "          - emptyDir: {medium: Memory}\n"
                 "  more    hvd-doctor explain shm-size\n"
                 "\n"
-                "host        1 to know, 1 silenced\n"
+                "host        1 noted, 1 silenced\n"
                 "limits      1 passed\n"
                 "memory      1 failed\n"
                 "nccl        1 skipped\n"
                 "\n"
+                "for a job of: cpu and k8s, 4 of 16 ranks here, level 1\n"
                 "FAIL: 1 of 3 checks failed: shm-size; 1 skipped\n");
     expect_text((struct text_style){.quiet = true},
                 "FAIL: 1 of 3 checks failed: shm-size; 1 skipped\n");
@@ -142,7 +148,35 @@ static void test_text(void **state)
                 "memory      1 passed\n"
                 "pass    shm-size: shm-size says p\n"
                 "\n"
+                "for a job of: cpu and k8s, 4 of 16 ranks here, level 1\n"
                 "OK: 1 check passed\n");
+}
+
+static void test_setting(void **state)
+{
+    struct setting s = {.local_ranks = 1, .gpus = -1, .level = 2};
+    char line[128], small[8];
+    assert_string_equal(verdict_setting(&s, line, sizeof(line)), "1 rank here, level 2");
+    s = (struct setting){
+        .profiles = PROFILE_GPU, .local_ranks = 8, .ranks = 8, .gpus = 1, .level = 1};
+    assert_string_equal(verdict_setting(&s, line, sizeof(line)),
+                        "gpu, 8 ranks here, 1 GPU, level 1");
+    assert_string_equal(verdict_setting(&s, small, sizeof(small)), "gpu, 8 ");
+}
+
+/* The same to do everywhere is said once. */
+static void test_same_fix(void **state)
+{
+    make("f", false);
+    for (int place = 0; place < FIX_PLACES; place++)
+        result_fix(&results[0], (enum fix_place)place, "restart");
+    buf_reset(&out);
+    report_text(&report, &(struct text_style){0}, &out);
+    assert_non_null(strstr(text_of(&out), "  do      restart\n  more    hvd-doctor explain"));
+    result_fix(&results[0], FIX_HOST, "restart twice");
+    buf_reset(&out);
+    report_text(&report, &(struct text_style){0}, &out);
+    assert_non_null(strstr(text_of(&out), "  host    restart twice\n"));
 }
 
 /* Worst first, whatever the order of checks. */
@@ -312,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verdict),    cmocka_unit_test(test_text),
+        cmocka_unit_test(test_setting),    cmocka_unit_test(test_same_fix),
         cmocka_unit_test(test_order),      cmocka_unit_test(test_color),
         cmocka_unit_test(test_wrap),       cmocka_unit_test(test_long),
         cmocka_unit_test(test_junit),      cmocka_unit_test(test_npd),
