@@ -13,6 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/fd.h"
+#include "diagnostics/registry.h"
 
 #define OPTIONS_MAX    65536
 #define NPD_TIMEOUT_MS 4000
@@ -38,8 +39,8 @@ static void apply(struct setting *s, const struct cli_job *job)
         s->ranks = job->ranks;
     if (job->gpus >= 0)
         s->gpus = job->gpus;
-    if (job->gpus > 0 && !job->local_ranks)
-        s->local_ranks = job->gpus;
+    if (job->gpus > 0 && !job->local_ranks && s->local_ranks == 1)
+        s->local_ranks = job->gpus; /* no launcher said how many */
     if (job->local_ranks)
         s->local_ranks = job->local_ranks;
     if (s->ranks && s->ranks < s->local_ranks)
@@ -146,10 +147,33 @@ void session_close(struct session *s)
     s->machine.root = -1;
 }
 
+/* Who names checks of a higher level wants them, and would wonder about a verdict without. */
+static int check_levels(const struct session *s, struct err *err)
+{
+    for (size_t i = 0; i < s->choice.nonly; i++) {
+        const struct check *c;
+        int least = 0;
+        for (size_t k = 0; (c = registry_at(k)); k++) {
+            if (registry_matches(c, s->choice.only[i]) && (least == 0 || c->level < least))
+                least = c->level;
+        }
+        if (least > s->setting.level)
+            return err_set(err, EINVAL, "--only: %s: needs --level %d", s->choice.only[i], least);
+    }
+    return 0;
+}
+
 int session_run(struct session *s, doctor_result_f *cb, void *arg, struct report *ret,
                 struct err *err)
 {
-    return doctor_run(&s->machine, &s->setting, &s->choice, s->rules, cb, arg, ret, err);
+    int rc = check_levels(s, err);
+    if (rc == 0)
+        rc = doctor_run(&s->machine, &s->setting, &s->choice, s->rules, cb, arg, ret, err);
+    if (rc == 0 && ret->n == 0) {
+        report_fini(ret);
+        rc = err_set(err, EINVAL, "--skip leaves nothing to look at");
+    }
+    return rc;
 }
 
 struct json_origin session_origin(const struct session *s)

@@ -30,6 +30,7 @@ struct redact {
 
 static const char *const secret_words[] = {"TOKEN",      "SECRET", "PASSWORD",  "PASSWD",
                                            "PASSPHRASE", "KEY",    "CREDENTIAL"};
+static const char *const secret_ends[] = {"PASS", "_PWD", "_AUTH", "COOKIE"};
 static const char *const path_ends[] = {"_FILE", "_PATH", "_DIR"};
 
 static bool holds(const char *name, size_t len, const char *word)
@@ -54,6 +55,9 @@ bool redact_is_secret_name(const char *name, size_t len)
             return false;
     for (size_t i = 0; i < sizeof(secret_words) / sizeof(secret_words[0]); i++)
         if (holds(name, len, secret_words[i]))
+            return true;
+    for (size_t i = 0; i < sizeof(secret_ends) / sizeof(secret_ends[0]); i++)
+        if (ends_with(name, len, secret_ends[i]))
             return true;
     return false;
 }

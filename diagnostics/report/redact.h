@@ -4,9 +4,9 @@
  *
  * Every output of the doctor goes through it: report, bundle, captured machine. A secret is
  *  - the value of a variable whose name holds TOKEN, SECRET, PASSWORD, PASSWD, PASSPHRASE, KEY or
- *    CREDENTIAL, unless the name says that it is a path (..._FILE, ..._PATH, ..._DIR), wherever the
- *    value (6 bytes or more) stands in the text, also escaped for JSON, XML or an answer, or cut
- * off;
+ *    CREDENTIAL, or ends with PASS, _PWD, _AUTH or COOKIE, unless the name says that it is a path
+ * (..._FILE, ..._PATH, ..._DIR), wherever the value (6 bytes or more) stands in the text, also
+ * escaped for JSON, XML or an answer, or cut off;
  *  - the value in NAME=value with such a name, anywhere in a text;
  *  - the password in scheme://user:password@host;
  *  - what has the form of an AWS access key, a bearer token, a JWT or a token with a known prefix.

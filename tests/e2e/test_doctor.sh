@@ -347,6 +347,8 @@ check bad-silence bad 'no check "nic-upp"; did you mean "nic-up"?' --silence nic
 check bad-explain bad 'no check "nic-upp"; did you mean "nic-up"?' explain nic-upp
 check bad-list bad 'no check "zzz"; `hvd-doctor list` has them all' list --only zzz
 check bad-level bad '--level: "9": want an integer from 1 to 3' --level 9
+check bad-only-level bad '--only: shm-bandwidth: needs --level 2' --only nic-up,shm-bandwidth
+check bad-nothing bad '--skip leaves nothing to look at' --only host --skip host
 check bad-ranks bad '--local-ranks 8: more than --ranks 4' --ranks 4 --local-ranks 8
 check bad-root bad "--root: $TMP/none: No such file or directory" --root "$TMP/none"
 check bad-root-host bad '--root: /: no captured machine; `hvd-doctor gather DIR` makes one' --root /

@@ -87,6 +87,10 @@ static void test_names(void **state)
     assert_true(redact_is_secret_name("db_passwd", 9));
     assert_true(redact_is_secret_name("Credentials", 11));
     assert_false(redact_is_secret_name("HVD_KEY_FILE", 12));
+    assert_true(redact_is_secret_name("DB_PASS", 7));
+    assert_true(redact_is_secret_name("MYSQL_PWD", 9));
+    assert_false(redact_is_secret_name("PWD", 3));
+    assert_false(redact_is_secret_name("OLDPWD", 6));
     assert_false(redact_is_secret_name("PATH", 4));
 }
 
