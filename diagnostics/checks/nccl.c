@@ -344,7 +344,7 @@ static const struct check rows[] = {
          "Each copy's version against the rules compiled in from NCCL's release notes, and the "
          "CUDA it was built for against the GPUs' compute capability. A fix that is missing "
          "warns; it fails where its conditions hold here.",
-     .refs = {NCCL_DOCS "../../release-notes/index.html",
+     .refs = {"https://docs.nvidia.com/deeplearning/nccl/release-notes/index.html",
               "https://github.com/NVIDIA/nccl/releases"}},
     {.id = "nccl-net-plugin",
      .code = "HVD6008",
