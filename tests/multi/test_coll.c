@@ -4,6 +4,8 @@
  * hosts as ranks, and mixed; every type and operation; counts round the internal boundaries; in
  * place and not, unaligned, fused. The oracle is exact, and buffers are overwritten as soon as an
  * operation is done.
+ *
+ * timeout: 300
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,8 @@
  * What must not change a result: what a tensor is fused with, when the ranks arrive, which run it
  * is. Random floats, several layouts of hosts, bits compared. And cancelled operations: inputs are
  * untouched, and the next generation works.
+ *
+ * timeout: 300
  */
 #include <setjmp.h>
 #include <stdarg.h>

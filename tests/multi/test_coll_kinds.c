@@ -3,6 +3,8 @@
  * Allgather, broadcast, alltoall, reduce-scatter and barrier on real meshes, without the engine:
  * uneven and empty parts, every root, several layouts of hosts. Buffers are overwritten as soon as
  * an operation is done.
+ *
+ * timeout: 300
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every kind of operation through hvd.h in worlds of 1 to 8 ranks, against an exact oracle.
+ *
+ * timeout: 300
  */
 #include <setjmp.h>
 #include <stdarg.h>

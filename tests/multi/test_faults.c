@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that are killed, stopped or never come: the others end with a clear error, in time.
+ *
+ * timeout: 300
  */
 #include <errno.h>
 #include <pthread.h>

@@ -2,6 +2,8 @@
  *
  * Life of the engine: init and shutdown again and again, calls at the wrong time, settings that
  * make no sense, one rank that leaves before the others.
+ *
+ * timeout: 300
  */
 #include <dirent.h>
 #include <errno.h>

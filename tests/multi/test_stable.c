@@ -2,6 +2,8 @@
  *
  * Stable completion: the moment a call returns its tensors are overwritten, in place and not, with
  * slow and fast ranks, random sizes, many times; nothing of that may show in anybody's result.
+ *
+ * timeout: 300
  */
 #include <setjmp.h>
 #include <stdarg.h>

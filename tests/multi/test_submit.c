@@ -2,6 +2,8 @@
  *
  * How operations may be submitted: in another order on each rank, from several threads, without
  * names; the steady state. Groups and refusals have files of their own (test_submit_*.c).
+ *
+ * timeout: 300
  */
 #include <errno.h>
 #include <pthread.h>
