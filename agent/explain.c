@@ -4,6 +4,7 @@
  */
 #include "agent/explain.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,11 +15,21 @@ static const char *const stream_names[FRAME_STREAMS] = {"stdout", "stderr"};
 
 void explain_init(struct explain *e, int nranks, const char *dir)
 {
+    *e = (struct explain){.nranks = nranks, .dir = dir, .reads = true};
+}
+
+/* The matcher takes milliseconds to make: not before something was printed. */
+static bool get_ready(struct explain *e)
+{
     struct err err;
-    *e = (struct explain){.nranks = nranks, .dir = dir};
-    e->sources = calloc((size_t)nranks, sizeof(*e->sources));
-    if (!e->sources || match_create(NULL, &e->match, &err) < 0)
-        log_warn("output is not looked at for causes: %s", e->sources ? err_text(&err) : "memory");
+    if (e->match || !e->reads)
+        return e->reads;
+    e->sources = calloc((size_t)e->nranks, sizeof(*e->sources));
+    int rc = e->sources ? match_create(NULL, &e->match, &err) : err_set(&err, ENOMEM, "no memory");
+    if (rc < 0)
+        log_warn("output is not looked at for causes: %s", err_text(&err));
+    e->reads = rc == 0;
+    return e->reads;
 }
 
 void explain_fini(struct explain *e)
@@ -30,7 +41,7 @@ void explain_fini(struct explain *e)
 
 void explain_feed(struct explain *e, const struct frame *frame)
 {
-    if (!e->match || frame->rank >= (uint32_t)e->nranks)
+    if (frame->rank >= (uint32_t)e->nranks || !get_ready(e))
         return;
     struct match_source **s = &e->sources[frame->rank][frame->stream];
     if (!*s) {

@@ -11,7 +11,8 @@
 #include "diagnostics/match.h"
 
 struct explain {
-    struct match *match; /* NULL: does not read */
+    bool reads;
+    struct match *match; /* NULL: nothing was printed yet */
     int nranks;
     const char *dir;                                /* of the output files, NULL: none */
     struct match_source *(*sources)[FRAME_STREAMS]; /* [nranks] */
