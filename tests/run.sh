@@ -5,7 +5,7 @@
 # how each ended. Called by make. What follows "beside" is a lane that runs at the same time as those
 # before it; "then" waits for all lanes.
 #
-# A TEST is a program under BUILD, a script (*.sh, *.py), or LABEL=COMMAND. Each has a time-out (120 s;
+# A TEST is a program under BUILD, a script (*.sh, *.py), or LABEL=COMMAND. Each has a time-out (300 s;
 # a line "timeout: SECONDS" in the head of its source asks for more), after which everything it
 # started is killed. Exit code 77 means skipped. A test that leaves a process behind has failed, and
 # so has one in whose log a sanitizer reports something, whatever the exit code.
@@ -56,7 +56,7 @@ timeout_of() {
     src=$(source_of "$1")
     [ -n "$src" ] && [ -r "$src" ] &&
         asked=$(head -n 40 "$src" | sed -n 's/^[#* ]*timeout: *\([0-9][0-9]*\).*/\1/p' | head -n 1)
-    [ -z "$asked" ] && asked=${HVD_TEST_TIMEOUT:-120}
+    [ -z "$asked" ] && asked=${HVD_TEST_TIMEOUT:-300}
     # The sanitizers slow everything down.
     case $2 in
     asan/* | tsan/*) asked=$((asked * 3)) ;;

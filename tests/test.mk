@@ -5,7 +5,7 @@
 #                      handshake, the frames) and 20 for the others with HVD_TEST_STRICT=1, as in
 #                      CI; 10 for each else
 # HVD_TEST_STRICT=1    a skip that tests/SKIPS does not name is a failure
-# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (120)
+# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (300)
 # UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
 
 HVD_FUZZ_SECONDS ?=

@@ -3,7 +3,7 @@
 # hvd-doctor as a person uses it: every command and option, bad input, pipes that close, terminals,
 # no room on the disk, secrets. Findings depend on the machine: what is compared comes from captured
 # machines.
-# timeout: 180
+# timeout: 900
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

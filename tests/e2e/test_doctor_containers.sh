@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# timeout: 120
+# timeout: 900
 #
 # hvd-doctor in real containers: for each thing that is wrong with one it names exactly that. The
 # programs and their libraries are the whole image, so nothing is downloaded. What a container without

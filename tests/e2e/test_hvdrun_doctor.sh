@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the doctor does beside a job: the preflight and its policies, findings with the rank that
 # failed, the cause in the output of the ranks, the watch, /metrics and /ready.
-# timeout: 240
+# timeout: 900
 # shellcheck disable=SC2317,SC2016,SC2154  # functions that check calls; words for other shells; common.sh
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 #
 # hvd-probe on the real NCCL and CUDA runtime (wheels, no GPU is needed), and what it declares of foreign
 # libraries against their headers.
-# timeout: 400
+# timeout: 1200
 # shellcheck disable=SC2317  # what check calls
 # shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # hvdrun -H over the real ssh: two hosts that are network namespaces, an sshd of the test's own in the
 # second one with keys of the test's own. What ssh refuses is one line; nothing is left on either host.
-# timeout: 150
+# timeout: 900
 # shellcheck disable=SC2317,SC2016,SC2154,SC2086  # functions that check calls; words for other shells; common.sh; $CTL is two words
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

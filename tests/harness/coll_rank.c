@@ -13,7 +13,7 @@
 
 static int open_mesh(struct coll_rank *r, struct err *err)
 {
-    uint64_t deadline = deadline_in_ms(20000);
+    uint64_t deadline = deadline_in_ms(60000);
     struct mesh_listener *listener = NULL;
     struct buf card = {0};
     int rc = boot_open(&r->boot, err);
@@ -91,7 +91,7 @@ int coll_rank_wait(struct coll_rank *r, uint64_t deadline)
 int coll_rank_run(struct coll_rank *r, const struct coll_op *op)
 {
     struct err err = {0};
-    uint64_t deadline = deadline_in_ms(30000);
+    uint64_t deadline = deadline_in_ms(60000);
     int rc = coll_start(r->coll, op, &err);
     if (rc < 0) {
         printf("rank %d: %s\n", r->mesh->rank, err_text(&err));

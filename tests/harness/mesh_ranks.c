@@ -18,7 +18,7 @@
 #include "core/base/ctl.h"
 #include "core/base/fd.h"
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 200000 };
 
 struct parent {
     pid_t pid[MESH_RANKS_MAX];
@@ -72,7 +72,7 @@ static int be_rank(struct mesh_ranks *m, int rank, int fd, int agent_fd)
             m->met(rank);
         if (rc == 0)
             rc = mesh_create(&boot, listener,
-                             deadline_in_ms(m->timeout_ms ? (uint64_t)m->timeout_ms : 20000), &mesh,
+                             deadline_in_ms(m->timeout_ms ? (uint64_t)m->timeout_ms : 60000), &mesh,
                              &err);
         else
             mesh_listener_destroy(listener);

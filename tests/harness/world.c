@@ -234,7 +234,7 @@ int world_start(const struct world_options *options, world_rank_f fn, void *arg,
     w->options = *options;
     for (int r = 0; r < WORLD_MAX_RANKS; r++)
         w->gone[r] = true;
-    w->deadline = deadline_in_ms((options->timeout_s ? options->timeout_s : 60) * 1000ULL);
+    w->deadline = deadline_in_ms((options->timeout_s ? options->timeout_s : 200) * 1000ULL);
     int rc = make_dir(w);
     if (rc == 0)
         rc = make_key(w);
@@ -296,7 +296,7 @@ int world_wait(struct world *w, int *ret_status)
         if (w->gone[r])
             continue;
         printf("rank %d: no end in %d s, killed\n", r,
-               w->options.timeout_s ? w->options.timeout_s : 60);
+               w->options.timeout_s ? w->options.timeout_s : 200);
         kill(w->pids[r], SIGKILL);
         waitpid(w->pids[r], &w->status[r], 0);
         w->gone[r] = true;

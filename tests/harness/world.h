@@ -20,7 +20,7 @@ struct world_options {
     int size;
     int hosts;     /* 0, 1: loopback; n: n network namespaces joined by a bridge, ranks in blocks of
                       size / hosts (the first size % hosts get one more) */
-    int timeout_s; /* all ranks are killed then; 0: 60 */
+    int timeout_s; /* all ranks are killed then; 0: 200 */
     const char *shape;      /* with hosts: what follows "tc qdisc add dev X root", NULL: nothing */
     const char *const *env; /* "NAME=value" for every rank, ends with NULL; may be NULL */
 };

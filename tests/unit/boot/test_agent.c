@@ -230,7 +230,7 @@ static void test_after_fork(void **state)
 
 int main(void)
 {
-    alarm(60);
+    alarm(290);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_roster, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_roster, setup, teardown),

@@ -484,7 +484,7 @@ static void test_short_key_file(void **state)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    alarm(115);
+    alarm(290);
     clear();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worlds),

@@ -427,7 +427,7 @@ static void test_forced(void **state)
         if (pid == 0) {
             setenv("HVD_SIMD", levels[i], 1);
             setenv("HVD_TEST_CHILD", "1", 1);
-            alarm(100);
+            alarm(280);
             execl("/proc/self/exe", "test_reduce", (char *)NULL);
             _exit(127);
         }

@@ -17,7 +17,7 @@
 #include "tests/harness/shm_host.h"
 #include "tests/harness/shm_rank.h"
 
-enum { SECONDS = 60 };
+enum { SECONDS = 200 };
 
 static int run_fused(struct shm_rank *r, enum hvd_dtype dtype, enum hvd_op op, const size_t *counts,
                      size_t n, bool in_place)

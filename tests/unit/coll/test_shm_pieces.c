@@ -18,7 +18,7 @@
 #include "tests/harness/shm_host.h"
 #include "tests/harness/shm_rank.h"
 
-enum { SECONDS = 60 };
+enum { SECONDS = 200 };
 
 struct hosts {
     int lanes, hosts;

@@ -20,7 +20,7 @@
 #include "core/transport/shm.h"
 #include "tests/harness/shm_host.h"
 
-enum { SECONDS = 30 };
+enum { SECONDS = 200 };
 
 static int again(int fd)
 {
