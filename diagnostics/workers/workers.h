@@ -17,8 +17,8 @@
  *   worker.I.differ    what it saw of sums that did not have the same bits
  *   exact.rounds bytes
  *
- * Files: gather.c (texts of all), facts.c, serve.c (the side that answers), connect.c, pairs.c,
- * exact.c. One thread, besides those of serve.c.
+ * Files: measure.c (all of it), gather.c (texts of all), facts.c, serve.c (the side that answers),
+ * connect.c, pairs.c, exact.c. One thread, besides those of serve.c.
  */
 #ifndef HVD_DIAGNOSTICS_WORKERS_WORKERS_H
 #define HVD_DIAGNOSTICS_WORKERS_WORKERS_H
