@@ -161,8 +161,8 @@ static void put_group_counts(const struct report *report, enum check_group group
     static const struct {
         enum check_status status;
         const char *word;
-    } parts[] = {{CHECK_FAIL, "failed"}, {CHECK_WARN, "warned"},  {CHECK_ERROR, "went wrong"},
-                 {CHECK_PASS, "passed"}, {CHECK_INFO, "noted"}, {CHECK_SKIP, "skipped"}};
+    } parts[] = {{CHECK_FAIL, "failed"}, {CHECK_WARN, "warned"}, {CHECK_ERROR, "went wrong"},
+                 {CHECK_PASS, "passed"}, {CHECK_INFO, "noted"},  {CHECK_SKIP, "skipped"}};
     int n = 0, silenced = 0;
     for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++) {
         int count = 0;
