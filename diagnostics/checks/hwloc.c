@@ -22,6 +22,13 @@ static void check_version(const struct view *v, struct result *r)
         result_pass(r, "no hwloc here; hvd brings its own, Open MPI may have one inside");
         return;
     }
+    const char *trouble = libs_trouble(a);
+    if (trouble) {
+        result_observed(r, "%s", trouble);
+        result_expected(r, "a libhwloc that loads");
+        result_warn(r, "hwloc does not load: %s", trouble);
+        return;
+    }
     const char *version = answer_str(a, "version", libs_version(a, 0));
     const char *path = answer_str_at(a, "lib", 0, "path", "?");
     if (!version) {

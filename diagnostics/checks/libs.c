@@ -71,3 +71,11 @@ bool libs_absent(const struct answer *a)
     return !answer_has(a, "path") && answer_count(a, LIST) == 0 &&
            (*error == '\0' || strstr(error, "No such file"));
 }
+
+const char *libs_trouble(const struct answer *a)
+{
+    const char *state = answer_str(a, "load", NULL), *error = answer_str(a, "error", NULL);
+    if (state)
+        return state;
+    return error && !strstr(error, "No such file") ? error : NULL;
+}

@@ -29,4 +29,8 @@ int libs_distinct(const struct answer *a, bool majors, bool only_reachable);
 /* The loader's answer is that there is no such file, not that the file is broken. */
 bool libs_absent(const struct answer *a);
 
+/* What happened when the loader's own choice was opened: "crashed ...", "timeout", the loader's
+ * words; NULL: it opened, or there is none. */
+const char *libs_trouble(const struct answer *a);
+
 #endif

@@ -56,7 +56,7 @@ static void check_load(const struct view *v, struct result *r)
     if (!a)
         return;
     const char *path = answer_str(a, "path", NULL), *version = answer_str(a, "version", NULL);
-    const char *state = answer_str(a, "state", NULL);
+    const char *state = answer_str(a, "load", NULL);
     result_expected(r, "a libmpi that loads");
     if (path && version) {
         result_observed(r, "%s", version);

@@ -25,7 +25,13 @@ static void judge_library(const struct view *v, struct result *r, const char *pr
         return;
     }
     const char *version = libs_version(a, 0), *path = answer_str_at(a, "lib", 0, "path", "?");
+    const char *trouble = libs_trouble(a);
     result_expected(r, "%s", good);
+    if (trouble) {
+        result_observed(r, "%s", trouble);
+        result_warn(r, "%s does not load: %s", name, trouble);
+        return;
+    }
     if (!version) {
         result_warn(r, "%s: %s", path,
                     answer_str_at(a, "lib", 0, "error", answer_str_at(a, "lib", 0, "state", "?")));

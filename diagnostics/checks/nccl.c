@@ -46,7 +46,7 @@ static void check_load(const struct view *v, struct result *r)
     const char *inside, *where = NULL;
     if (!result_needs(r, a, "NCCL"))
         return;
-    const char *path = answer_str(a, "path", NULL), *state = answer_str(a, "state", NULL);
+    const char *path = answer_str(a, "path", NULL), *state = answer_str(a, "load", NULL);
     const char *error = answer_str(a, "error", NULL);
     result_expected(r, "libnccl.so.2 loads");
     if (state) {

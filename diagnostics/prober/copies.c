@@ -128,7 +128,11 @@ static void print_copy(const struct library *lib, int i, const struct copy *c, c
 void library_print(const struct library *lib)
 {
     static struct copies copies;
-    static const char *const keys[] = {"version", "error", "state", "devices"};
+    static const char *const keys[][2] = {/* of the copy, of the answer: "state" is taken there */
+                                          {"version", "version"},
+                                          {"error", "error"},
+                                          {"state", "load"},
+                                          {"devices", "devices"}};
     struct ask loader, other;
     char value[4096];
     int ms = ASK_MS;
@@ -137,8 +141,8 @@ void library_print(const struct library *lib)
     if (loaded)
         out_put("path", "%s", copies.v[0].path);
     for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
-        if (ask_value(&loader, keys[k], value, sizeof(value)))
-            out_put(keys[k], "%s", value);
+        if (ask_value(&loader, keys[k][0], value, sizeof(value)))
+            out_put(keys[k][1], "%s", value);
     }
     if (late(&loader))
         ms = ASK_LATE_MS;

@@ -36,7 +36,7 @@ static void test_load(void **state)
                    "directory\nlib.0.path /opt/l/libmpi.so.40\nlib.0.how LD_LIBRARY_PATH\n"
                    "lib.0.error libopen-pal.so.40: cannot open\n");
     checkup_expect("mpi-load", CHECK_WARN, "libopen-pal");
-    checkup_answer("mpi", "path /x/libmpi.so.40\nstate crashed Segmentation fault\n");
+    checkup_answer("mpi", "path /x/libmpi.so.40\nload crashed Segmentation fault\n");
     checkup_expect("mpi-load", CHECK_WARN, "crashed");
     checkup_answer("mpi", "error x\n" LIB("0", "/opt/m/lib/libmpi.so.40", "other folder", "4.1.6"));
     checkup_expect("mpi-load", CHECK_INFO, "/opt/m/lib");
@@ -153,6 +153,9 @@ static void test_parts(void **state)
                    LIB("0", "/l/a", "loader", "1.15.0") LIB("1", "/l/b", "ld.so.cache", "1.16"));
     checkup_expect("ucx-version", CHECK_INFO, "several");
 
+    checkup_answer("ucx", "load timeout\n" LIB("0", "/l/libucp.so.0", "ld.so.cache", "1.15.0"));
+    checkup_expect("ucx-version", CHECK_WARN, "UCX does not load: timeout");
+
     checkup_answer("libfabric", LIB("0", "/l/libfabric.so.1", "loader", "1.10"));
     checkup_expect("libfabric-version", CHECK_PASS, "1.10");
     checkup_file("sys/class/infiniband/efa_0/x", "");
@@ -196,6 +199,10 @@ static void test_hwloc(void **state)
     checkup_expect("hwloc-version", CHECK_WARN, "1.x");
     checkup_answer("hwloc", "lib.0.path /l/libhwloc.so.15\nlib.0.error cut\n");
     checkup_expect("hwloc-version", CHECK_WARN, "cut");
+
+    checkup_answer("hwloc", "error /o/libhwloc.so.15: file too short\n" LIB(
+                                "0", "/l/libhwloc.so.15", "ld.so.cache", "2.8.0"));
+    checkup_expect("hwloc-version", CHECK_WARN, "file too short");
 
     const char *two = LIB("0", "/l/libhwloc.so.15", "loader", "2.8.0")
         LIB("1", "/o/libhwloc.so.5", "LD_LIBRARY_PATH", "1.11.0");

@@ -51,7 +51,7 @@ static void test_load(void **state)
     checkup_answer("nccl", "error libcudart.so.11.0: cannot open\nlib.0.path /o/libnccl.so.2\n"
                            "lib.0.how ld.so.cache\nlib.0.error libcudart.so.11.0: cannot open\n");
     checkup_expect("nccl-load", CHECK_FAIL, "libcudart.so.11.0");
-    checkup_answer("nccl", "path /o/libnccl.so.2\nstate timeout\n");
+    checkup_answer("nccl", "path /o/libnccl.so.2\nload timeout\n");
     checkup_expect("nccl-load", CHECK_FAIL, "timeout");
     checkup.setting.profiles = PROFILE_CPU;
     checkup_expect("nccl-load", CHECK_SKIP, "--profile gpu");
