@@ -56,8 +56,8 @@ bool copies_add(struct copies *c, const char *path, const char *how);
 /* All of them, the loader's choice first when it finds one (its answer is in *loader). */
 void copies_find(struct copies *ret, const struct library *lib, struct ask *loader);
 
-/* Finds, asks and prints: "path" and "version" of the loader's choice or its "error", "load" when it
- * hung or crashed, then "lib.i.*" for each copy. */
+/* Finds, asks and prints: "path" and "version" of the loader's choice or its "error", "load" when
+ * it hung or crashed, then "lib.i.*" for each copy. */
 void library_print(const struct library *lib);
 
 /* The same for one file that somebody names. */
