@@ -20,11 +20,20 @@
 #include "core/base/sock.h"
 #include "core/member/authority.h"
 
+/* A folder for the socket, whose path is short, and the token. /dev/shm: in a container whose root
+ * is read-only it may be all there is. */
 static int make_dir(struct coordinator *c, struct err *err)
 {
-    const char *base = getenv("XDG_RUNTIME_DIR");
-    if (!base || base[0] != '/' || strlen(base) > 60 || access(base, W_OK | X_OK) < 0)
-        base = "/tmp";
+    const char *bases[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm"};
+    const char *base = NULL;
+    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]) && !base; i++)
+        if (bases[i] && bases[i][0] == '/' && strlen(bases[i]) <= 60 &&
+            access(bases[i], W_OK | X_OK) == 0)
+            base = bases[i];
+    if (!base)
+        return err_set(err, EROFS,
+                       "neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be "
+                       "written to: a socket needs a place");
     char path[sizeof(c->dir)];
     snprintf(path, sizeof(path), "%s/hvdrun-XXXXXX", base);
     if (!mkdtemp(path)) /* mode 0700 */

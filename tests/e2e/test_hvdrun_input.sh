@@ -97,6 +97,18 @@ start_timeout() {
         HVD_START_TIMEOUT=soon bad 2 'HVD_START_TIMEOUT: "soon": want a number from 0.1' ls
 }
 
+# A root file system that is read-only: the socket lies in /dev/shm, and where that cannot be written to
+# either hvdrun says so.
+read_only_root() {
+    local first="cd / && mount --bind '$TMP/bin' /mnt && mount -t tmpfs -o ro none /tmp &&
+        mount -t tmpfs none /dev/shm" then='exec env -u XDG_RUNTIME_DIR -u TMPDIR /mnt/hvdrun'
+    cp "$RUN" "$BUILD/hvd-agent" "$TMP/bin" || return 1
+    [ "$(unshare --mount sh -c "$first && $then --no-prefix ls /dev/shm" | grep -c '^hvdrun-')" = 1 ] || return 1
+    unshare --mount sh -c "$first && mount -o remount,ro /dev/shm && $then true" >"$TMP/bad" 2>&1 && return 1
+    cat "$TMP/bad"
+    [ "$(cat "$TMP/bad")" = 'hvdrun: neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be written to: a socket needs a place' ]
+}
+
 help_and_version() {
     "$RUN" --help | grep -q 'usage: hvdrun' && "$RUN" --version | grep -qx 'hvdrun [0-9.]*' &&
         "$BUILD/hvd-agent" --help | grep -q 'usage: hvd-agent' && "$RUN" --explain-states | grep -q '^active *bye *left'
@@ -146,6 +158,12 @@ check cache-capacity bad 2 '--cache-capacity: "-5": want an integer from 0' --ca
 check stall-time bad 2 '--stall-check-warning-time-seconds: "1m": want a number' --stall-check-warning-time-seconds 1m ls
 check no-identity bad 2 '-i: /none: No such file or directory' -i /none ls
 check start-timeout start_timeout
+mkdir "$TMP/bin"
+if unshare --mount true 2>/dev/null; then
+    check read-only-root read_only_root
+else
+    skip_part read-only-root namespaces 'no mount namespace here'
+fi
 check interpreter bad 126 "rank 0 on localhost: cannot run $TMP/script: the interpreter or loader that it names does not exist" "$TMP/script"
 check log-level bad 2 "--log-level: \"foo\": $levels" --log-level foo true
 check log-level-empty bad 2 "--log-level: \"\": $levels" --log-level= true
