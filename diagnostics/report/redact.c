@@ -217,6 +217,10 @@ static bool hit_value(const struct redact *r, const char *p, size_t left, struct
     *hit = (struct hit){0};
     for (const struct value *v = r->values[(unsigned char)*p]; v; v = v->next) {
         size_t n = common(p, left, v->text, v->len);
+        /* Half an escape or half a character is not taken. */
+        while (n < v->len && n > 0 &&
+               (p[n - 1] == '\\' || (n < left && ((unsigned char)p[n] & 0xc0) == 0x80)))
+            n--;
         /* Paths share their beginnings with other paths: all of it or nothing. */
         if ((n == v->len || (n >= CUT_MIN && *v->text != '/')) && n > hit->skip)
             hit->skip = n;
@@ -241,6 +245,37 @@ static bool starts(const char *p, size_t left, const char *word)
     return left >= n && strncasecmp(p, word, n) == 0;
 }
 
+/* The bytes of a quote at p, as it stands or as JSON and XML write it; 0: none. */
+static size_t quote(const char *p, size_t left)
+{
+    static const char *const forms[] = {"\"", "'", "\\\"", "\\'", "&quot;", "&#39;"};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        if (starts(p, left, forms[i]))
+            return strlen(forms[i]);
+    return 0;
+}
+
+/* Up to a blank, a quote or the like. Backslashes before a quote: the last of an odd number belongs
+ * to it, as JSON writes it. */
+static size_t value_length(const char *p, size_t left)
+{
+    size_t len = 0;
+    while (len < left && !is_value_end(p[len]) && !starts(p + len, left - len, "&quot;")) {
+        size_t run = 0;
+        while (len + run < left && p[len + run] == '\\')
+            run++;
+        if (run == 0) {
+            len++;
+            continue;
+        }
+        bool quoted = len + run < left && (p[len + run] == '"' || p[len + run] == '\'');
+        if (quoted && run % 2)
+            return len + run - 1;
+        len += run;
+    }
+    return len;
+}
+
 /* NAME=value, "NAME": "value"; p is the first byte of a name. */
 static bool hit_assignment(const struct redact *r, const char *p, size_t left, struct hit *hit)
 {
@@ -258,11 +293,12 @@ static bool hit_assignment(const struct redact *r, const char *p, size_t left, s
         return false;
     if (!redact_is_secret_name(p, name))
         return false;
-    if (at < left && (p[at] == '"' || p[at] == '\''))
-        at++;
-    size_t len = 0;
-    while (at + len < left && !is_value_end(p[at + len]))
-        len++;
+    size_t opening = quote(p + at, left - at);
+    /* NAME= at the end of a JSON string: its quote opens nothing. */
+    if (opening == 1 && at + 1 < left && p[at] == '"' && memchr("}]:", p[at + 1], 3))
+        return false;
+    at += opening;
+    size_t len = value_length(p + at, left - at);
     if (at < left && hit_value(r, p + at, left - at, hit) && hit->skip > len)
         len = hit->skip; /* it has a comma inside, or a blank */
     *hit = (struct hit){at, len};

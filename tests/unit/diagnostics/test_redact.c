@@ -75,6 +75,11 @@ static void test_names(void **state)
            "{\"password\": \"<redacted>\", \"user\": \"x\"}");
     expect("{\"password\":\"abc\"}", "{\"password\":\"<redacted>\"}");
     expect("--token=abc --x", "--token=<redacted> --x");
+    expect("\"a MY_KEY=abc\\\" KEY=\\\"p\\\"\"",
+           "\"a MY_KEY=<redacted>\\\" KEY=\\\"<redacted>\\\"\"");
+    expect("<m a=\"KEY=&quot;abc&quot; x\">", "<m a=\"KEY=&quot;<redacted>&quot; x\">");
+    expect("\"KEY=abc\\\\\"", "\"KEY=<redacted>\""); /* a backslash at the end of a string */
+    expect("{\"a\":\"KEY=\"}", "{\"a\":\"KEY=\"}");
     expect("_KEY=12345678", "_KEY=<redacted>");
     expect("KEY_FILE=/a/b SSH_KEY_PATH=/c", "KEY_FILE=/a/b SSH_KEY_PATH=/c");
     expect("TOKENIZERS_PARALLELISM=true", "TOKENIZERS_PARALLELISM=true");
