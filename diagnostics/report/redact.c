@@ -295,7 +295,7 @@ static bool hit_assignment(const struct redact *r, const char *p, size_t left, s
         return false;
     size_t opening = quote(p + at, left - at);
     /* NAME= at the end of a JSON string: its quote opens nothing. */
-    if (opening == 1 && at + 1 < left && p[at] == '"' && memchr("}]:", p[at + 1], 3))
+    if (opening == 1 && at + 1 < left && p[at] == '"' && p[at + 1] && strchr("}]:", p[at + 1]))
         return false;
     at += opening;
     size_t len = value_length(p + at, left - at);
