@@ -8,11 +8,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/base/cleanup.h"
@@ -23,11 +25,20 @@ static void note(const struct machine *m, char kind, const char *path)
         m->record(m->record_arg, kind, path);
 }
 
+/* A captured machine may come from a stranger: its links end inside it. */
+static int open_inside(int root, const char *path, int flags)
+{
+    struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_IN_ROOT};
+    int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+    return fd < 0 && (errno == ENOSYS || errno == EPERM) ? openat(root, path, flags) : fd;
+}
+
 /* Nonblocking: a FIFO or device that somebody put there must not stop us. */
 static int open_at(const struct machine *m, const char *path, int flags)
 {
-    int fd =
-        openat(m->root, *path ? path : ".", flags | O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    path = *path ? path : ".";
+    flags |= O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    int fd = m->live ? openat(m->root, path, flags) : open_inside(m->root, path, flags);
     return fd < 0 ? -errno : fd;
 }
 

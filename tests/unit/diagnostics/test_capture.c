@@ -269,6 +269,27 @@ static void test_save_folder(void **state)
     assert_int_equal(files_in("whole"), 1);
 }
 
+/* A captured machine of a stranger: a link that leads out of it finds nothing there. */
+static void test_inside(void **state)
+{
+    struct machine m;
+    char outside[256];
+    auto_free char *text = NULL;
+    make("evil/root/proc/x", "x");
+    make("evil/root/inside", "inside\n");
+    make("secret", "secret\n");
+    snprintf(outside, sizeof(outside), "%s/secret", top);
+    make_link("evil/root/absolute", outside);
+    make_link("evil/root/relative", "../../secret");
+    make_link("evil/root/good", "/inside");
+    open_machine(&m, "evil");
+    assert_int_equal(machine_read(&m, "absolute", &text, NULL), -ENOENT);
+    assert_int_equal(machine_read(&m, "relative", &text, NULL), -ENOENT);
+    assert_int_equal(machine_read(&m, "good", &text, NULL), 0);
+    assert_string_equal(text, "inside\n");
+    machine_close(&m);
+}
+
 /* ---- tar ------------------------------------------------------------------------------------ */
 
 static void test_tar(void **state)
@@ -331,7 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_again),     cmocka_unit_test(test_entries),
         cmocka_unit_test(test_save_file), cmocka_unit_test(test_save_folder),
-        cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_tar),       cmocka_unit_test(test_inside),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
