@@ -82,7 +82,7 @@ static void settle(int out)
 }
 
 /* hvd-probe stands beside this program. */
-static void exec_prober(const char *name, const struct setting *s)
+static _Noreturn void exec_prober(const char *name, const struct setting *s)
 {
     char path[PATH_MAX], level[16];
     int rc;

@@ -84,7 +84,7 @@ static int find_all(struct found *found, size_t *ret_n)
 size_t sock_own(struct sock_addr *ret, size_t max)
 {
     struct found found[MAX_FOUND];
-    size_t n;
+    size_t n = 0;
     if (find_all(found, &n) < 0)
         return 0;
     if (n > max)

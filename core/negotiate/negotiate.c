@@ -283,11 +283,7 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
     n->now = now;
     uint64_t due = thaw_tick(n, now), stalled = stall_tick(n, now);
     if (!n->frozen) {
-        due = UINT64_MAX;
-        if (n->root)
-            due = decide_tick(n, now);
-        else
-            due = announce_flush(n, now);
+        due = n->root ? decide_tick(n, now) : announce_flush(n, now);
         if (n->frozen) /* a plan has come */
             due = thaw_tick(n, now);
     }

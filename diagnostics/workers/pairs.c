@@ -62,7 +62,7 @@ static int ping(int fd, struct path *p)
         if (after - before >= best)
             continue;
         best = after - before;
-        p->skew_ms = (double)(theirs - (before + best / 2)) / CLOCK_MS;
+        p->skew_ms = ((double)(theirs - before) - (double)best / 2) / CLOCK_MS;
         p->rtt_us = (double)best / 1000;
     }
     return 0;
