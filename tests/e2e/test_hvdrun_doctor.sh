@@ -39,6 +39,7 @@ warn_runs() {
     hears 'hvdrun: doctor on localhost: fail: .*(nofile-low)' "$TMP/2" || rc=1
     touch "$TMP/go"
     wait "$pid" || rc=1
+    cat "$TMP/1" "$TMP/2"
     [ "$(grep -c 'stdout>:done' "$TMP/1")" -eq 2 ] && [ "$(grep -c nofile-low "$TMP/2")" -eq 1 ] || rc=1
     return "$rc"
 }
