@@ -128,8 +128,7 @@ static void check_env(const struct view *v, struct result *r)
     }
     add_names(workers_of(a, 0, "env"), workers_of(a, i, "env"), names, sizeof(names));
     add_names(workers_of(a, i, "env"), workers_of(a, 0, "env"), names, sizeof(names));
-    result_warn(r, "%s and %s differ in %s", workers_host(a, 0, h0), workers_host(a, i, h1),
-                names[0] ? names : "their order");
+    result_warn(r, "%s and %s differ in %s", workers_host(a, 0, h0), workers_host(a, i, h1), names);
 }
 
 /* ---- work -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -19,7 +20,8 @@
 #include "diagnostics/probe.h"
 #include "diagnostics/workers/workers.h"
 
-#define ENV_MAX 4096
+#define ENV_MAX   4096
+#define ENV_LINES 256
 
 /* Variables that change what a job does; those that differ by design, and secrets, are left out. */
 static bool counts(const char *variable)
@@ -43,17 +45,24 @@ static bool counts(const char *variable)
     return false;
 }
 
+static int compare_lines(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorted: their order in the environment means nothing. */
 static void put_env(const struct machine *m, int rank, struct buf *out)
 {
+    const char *lines[ENV_LINES], *one;
     char text[ENV_MAX] = "";
-    size_t at = 0;
-    const char *one;
-    for (size_t i = 0; (one = machine_env_at(m, i)); i++) {
-        size_t n = strlen(one);
-        if (!counts(one) || at + n + 2 > sizeof(text))
-            continue;
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s\n", one);
-    }
+    size_t n = 0, at = 0;
+    for (size_t i = 0; n < ENV_LINES && (one = machine_env_at(m, i)); i++)
+        if (counts(one))
+            lines[n++] = one;
+    qsort(lines, n, sizeof(*lines), compare_lines);
+    for (size_t i = 0; i < n; i++)
+        if (at + strlen(lines[i]) + 2 < sizeof(text))
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s\n", lines[i]);
     answer_put_at(out, "worker", rank, "env", "%s", text);
 }
 
