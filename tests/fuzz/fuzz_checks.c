@@ -17,6 +17,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define ANSWERS 64
 
+/* The input is no string: it ends without a NUL. */
+static char *copy(const char *from, size_t n)
+{
+    char *to = malloc(n + 1);
+    if (!to)
+        abort();
+    memcpy(to, from, n);
+    to[n] = '\0';
+    return to;
+}
+
 /* The environment: lines become strings. Returns where the first answer begins. */
 static const char *take_environment(struct machine *m, const char *text, const char *end)
 {
@@ -26,11 +37,7 @@ static const char *take_environment(struct machine *m, const char *text, const c
         at = line ? line + 1 : end;
     }
     m->environ_len = (size_t)(at - text);
-    m->environ_text = malloc(m->environ_len + 1);
-    if (!m->environ_text)
-        abort();
-    memcpy(m->environ_text, text, m->environ_len);
-    m->environ_text[m->environ_len] = '\0';
+    m->environ_text = copy(text, m->environ_len);
     for (size_t i = 0; i < m->environ_len; i++) {
         if (m->environ_text[i] == '\n')
             m->environ_text[i] = '\0';
@@ -49,9 +56,7 @@ static void take_answers(struct machine *m, const char *at, const char *end)
             next = line ? line + 1 : end;
         }
         struct machine_answer *a = &m->answers[m->nanswers++];
-        a->probe = strndup(at + 1, (size_t)(text - at) < 2 ? 0 : (size_t)(text - at) - 2);
-        if (!a->probe)
-            abort();
+        a->probe = copy(at + 1, (size_t)(text - at) < 2 ? 0 : (size_t)(text - at) - 2);
         answer_parse(&a->answer, text, (size_t)(next - text));
         at = next;
     }
