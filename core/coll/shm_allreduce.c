@@ -62,7 +62,7 @@ void shm_allreduce_destroy(struct shm_allreduce *s)
  * owners costs more. */
 static size_t symmetric_max(int seats)
 {
-    return ((size_t)1 << 20) / (size_t)(seats > 1 ? seats - 1 : 1);
+    return ((size_t)3 << 18) / (size_t)(seats > 1 ? seats - 1 : 1);
 }
 
 void shm_allreduce_start(struct shm_allreduce *s, const struct coll_op *op)

@@ -47,7 +47,7 @@ static int matrix(struct mesh *mesh, void *ctx)
     for (int d = 0; rc == 0 && d < HVD_DTYPES; d++) {
         size_t size = hvd_dtype_size((enum hvd_dtype)d);
         size_t inline_most = SHM_INLINE_MAX / size;
-        size_t symmetric_most = (1u << 20) / size / (unsigned)(mesh->size - 1);
+        size_t symmetric_most = (3u << 18) / size / (unsigned)(mesh->size - 1);
         size_t counts[] = {0,
                            1,
                            3,
