@@ -38,6 +38,7 @@ static const struct probe_table *const tables[] = {
     &probes_infiniband,
     &probes_kubernetes,
     &probes_active,
+    &probes_jobs,
     &probes_prober,
     NULL,
 };

@@ -40,7 +40,7 @@ struct probe_table {
 extern const struct probe_table probes_system, probes_kmsg, probes_sandbox, probes_procs,
     probes_shm, probes_storage;
 extern const struct probe_table probes_network, probes_dns, probes_infiniband, probes_kubernetes,
-    probes_active, probes_prober;
+    probes_active, probes_jobs, probes_prober;
 
 /* NULL when unknown. */
 const struct probe *probe_find(const char *name);

@@ -40,6 +40,7 @@ static const struct check_table *const tables[] = {
     &checks_active,
     &checks_workers,
     &checks_workers_paths,
+    &checks_jobs,
     NULL,
 };
 /* clang-format on */

@@ -14,7 +14,7 @@ extern const struct check_table checks_host, checks_kernel_log, checks_cgroup, c
     checks_gpu_health, checks_cuda, checks_nccl, checks_nccl_settings, checks_nccl_ifname,
     checks_mpi, checks_mpi_parts, checks_interfaces, checks_network, checks_infiniband,
     checks_sandbox, checks_storage, checks_k8s_dns, checks_kubernetes, checks_framework,
-    checks_active, checks_workers, checks_workers_paths;
+    checks_active, checks_workers, checks_workers_paths, checks_jobs;
 
 /* The i-th check in the order of groups and codes, NULL at the end. */
 const struct check *registry_at(size_t i);

@@ -126,13 +126,14 @@ static void act_fail(struct roster *r, int rank, uint64_t now)
 }
 
 /* Everybody's card is here: the next epoch. */
-static void publish(struct roster *r)
+static void publish(struct roster *r, uint64_t now)
 {
     r->epoch++;
     r->ready = 0;
     for (int i = 0; i < r->size; i++) {
         const struct rank_row *row = rank_step(r->ranks[i].state, RANK_INSTALL);
         r->ranks[i].state = row->next;
+        r->ranks[i].moved = now;
     }
 }
 
@@ -152,7 +153,7 @@ static int step(struct roster *r, int rank, enum rank_event event, uint64_t now,
         if (r->ready == 1 && !was_ready)
             r->first_ready = now;
         if (r->ready == r->size)
-            publish(r);
+            publish(r, now);
         break;
     case RANK_DO_END:
         act_end(r, rank, NOTE_ENDED, now);
@@ -260,6 +261,8 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
     case REPORT_BYE:
         return step(r, it->rank, RANK_BYE, now, err);
     case REPORT_PROGRESS:
+        if (it->batches != mine->batches)
+            mine->moved = now;
         mine->batches = it->batches;
         mine->bytes = it->bytes;
         return 0;

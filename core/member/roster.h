@@ -27,6 +27,7 @@ struct roster_rank {
     char text[512]; /* why it could not start, how its agent was lost */
     char tail[MEMBER_TEXT_MAX];
     uint64_t batches, bytes;
+    uint64_t moved; /* clock: when batches last grew, or it came into the world; 0: never */
     struct buf card;
 };
 

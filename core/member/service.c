@@ -166,11 +166,12 @@ static int do_status(struct service *s, const struct server_request *q, struct s
     (void)q;
     for (int i = 0; i < r->size; i++) {
         const struct roster_rank *mine = &r->ranks[i];
-        json_append(&ranks,
-                    json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I}", "rank", i, "host",
-                              r->agents[mine->agent].host, "state", rank_state_name(mine->state),
-                              "pid", mine->pid, "code", mine->code, "batches",
-                              (json_int_t)mine->batches, "bytes", (json_int_t)mine->bytes));
+        uint64_t idle = mine->moved ? (clock_ns() - mine->moved) / CLOCK_MS : 0;
+        json_append(&ranks, json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "rank", i, "host",
+                                      r->agents[mine->agent].host, "state",
+                                      rank_state_name(mine->state), "pid", mine->pid, "code",
+                                      mine->code, "batches", (json_int_t)mine->batches, "bytes",
+                                      (json_int_t)mine->bytes, "idle_ms", (json_int_t)idle));
     }
     auto_json json_t *j = json_pack("{s:s, s:i, s:I, s:i, s:O, s:o}", "job", r->job, "size",
                                     r->size, "epoch", (json_int_t)r->epoch, "ended", r->over,

@@ -150,6 +150,22 @@ END
     return "$rc"
 }
 
+# Another doctor, beside a job of this user, asks how its ranks get on.
+asks_the_job() {
+    local loop=$BUILD/tests/programs/loop i rc=1
+    "$RUN" --doctor off -np 2 "$loop" 65536 20 >"$TMP/1" 2>"$TMP/2" &
+    local pid=$!
+    for i in $(seq 200); do
+        "$BUILD/hvd-doctor" -v --only rank-progress-stall >"$TMP/3"
+        grep -q '2 ranks get on' "$TMP/3" && rc=0 && break
+        sleep 0.1
+    done
+    cat "$TMP/3"
+    kill "$pid"
+    wait "$pid"
+    return "$rc"
+}
+
 check "fail: no rank is started" fail_refuses
 check "warn: ranks run, failures are said" warn_runs
 check "off: nothing" off_is_silent
@@ -160,6 +176,7 @@ check "the cause in the output" cause_is_named
 check "no cause is made up" no_cause_is_made_up
 check "without hvd-doctor" no_doctor
 check "wrong words" bad_words
+check "a job is asked how it gets on" asks_the_job
 if command -v curl >/dev/null; then
     check "/metrics, /ready, /healthz" pages
     if unshare -m mount -t tmpfs shm /dev/shm 2>/dev/null; then

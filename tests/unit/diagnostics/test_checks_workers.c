@@ -106,6 +106,31 @@ static void test_work(void **state)
     checkup_expect("xw-allreduce-exact", CHECK_FAIL, "h1 (worker 1) says");
 }
 
+#define RANK(I, JOB, BATCHES, IDLE)                                                                \
+    "rank." I ".job " JOB "\nrank." I ".rank " I "\nrank." I ".host h\nrank." I                    \
+    ".state active\nrank." I ".batches " BATCHES "\nrank." I ".idle_ms " IDLE "\n"
+
+static void test_jobs(void **state)
+{
+    const char *id = "rank-progress-stall";
+    (void)state;
+    checkup_new();
+    checkup_answer("jobs", "jobs 0\n");
+    checkup_expect(id, CHECK_SKIP, "no job of this user");
+    checkup_answer("jobs", RANK("0", "a", "7", "20") RANK("1", "a", "7", "299000"));
+    checkup_expect(id, CHECK_PASS, "2 ranks get on");
+    checkup_answer("jobs", RANK("0", "a", "7", "400000") RANK("1", "a", "6", "401000"));
+    checkup_expect(
+        id, CHECK_WARN,
+        "2 of 2 ranks have finished nothing for 401 s: rank 1 on h of job a is 1 batches");
+    checkup_answer("jobs", RANK("0", "a", "7", "400000") RANK("1", "b", "900", "10"));
+    checkup_expect(id, CHECK_WARN, "1 of 2 ranks have finished nothing for 400 s, all after");
+    checkup_answer("jobs", "rank.0.state active\nrank.0.idle_ms many\nrank.5.job x\n");
+    checkup_expect(id, CHECK_PASS, "1 rank gets on");
+    checkup_answer("jobs", "state crashed 11\n");
+    checkup_expect(id, CHECK_WARN, "SIGSEGV");
+}
+
 /* What a captured answer may hold. */
 static void test_torn(void **state)
 {
@@ -149,6 +174,8 @@ static void test_tables(void **state)
     (void)state;
     checkup_texts(&checks_workers);
     checkup_texts(&checks_workers_paths);
+    checkup_texts(&checks_jobs);
+    checkup_all_seen(&checks_jobs);
     checkup_all_seen(&checks_workers);
     checkup_all_seen(&checks_workers_paths);
     checkup_remove();
@@ -159,8 +186,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone),       cmocka_unit_test(test_same),
         cmocka_unit_test(test_differences), cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_work),        cmocka_unit_test(test_torn),
-        cmocka_unit_test(test_tournament),  cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_work),        cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_torn),        cmocka_unit_test(test_tournament),
+        cmocka_unit_test(test_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
