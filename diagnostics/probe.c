@@ -25,8 +25,9 @@
 #define AT_ONCE   48  /* children at a time */
 #define LINGER_MS 100 /* for a child that was killed */
 
+/* One line a file of probes/. */
+/* clang-format off */
 static const struct probe_table *const tables[] = {
-    /* one line a file of probes/ */
     &probes_system,
     &probes_kmsg,
     &probes_sandbox,
@@ -42,6 +43,7 @@ static const struct probe_table *const tables[] = {
     &probes_prober,
     NULL,
 };
+/* clang-format on */
 
 struct child {
     const struct probe *probe;
