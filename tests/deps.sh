@@ -12,7 +12,7 @@ build=(gcc clang make pkg-config git libcurl4-gnutls-dev libjansson-dev libhwloc
     libmicrohttpd-dev libgnutls28-dev libyaml-dev libsodium-dev libpmix-dev)
 demo=(python3-torch python3-sklearn python3-matplotlib)
 test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clang-tidy
-    libclang-rt-14-dev iproute2 iptables shellcheck openssh-client openssh-server procps python3-torch
+    libclang-rt-14-dev iproute2 iptables curl shellcheck openssh-client openssh-server procps python3-torch
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel
     podman runc mmdebstrap)
 

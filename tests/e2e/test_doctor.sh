@@ -332,7 +332,7 @@ check bundle-where bundle_where
 check full-disk full_disk
 check pipes pipes
 check colors colors
-check serve serves
+if command -v curl >/dev/null; then check serve serves; else skip_part serve curl "it is not installed"; fi
 check help help_and_version
 check elsewhere elsewhere
 check unprivileged unprivileged

@@ -185,7 +185,7 @@ if command -v curl >/dev/null; then
         skip_part watch mount-namespace "cannot make one (root)"
     fi
 else
-    skip_part pages curl "is not installed"
+    skip_part pages curl "it is not installed"
 fi
 check "nothing left" nothing_left
 exit $failed
