@@ -111,4 +111,4 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $< $(LDFLAGS)
-$(filter %/test_prober %/test_gpu_fake,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+$(filter %/test_prober %/test_fakes,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)

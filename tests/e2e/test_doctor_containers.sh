@@ -114,6 +114,8 @@ check 'a roomy container has no failure' no_failure
 
 one shm-64m first 'warn:shm-size' --network=host -- "${job[@]}"
 check 'shm-64m says how much' says shm-64m shm-size '62.5 MiB'
+one shm-1g first '' --network=host --shm-size=1g -- "${job[@]}"
+one no-sys first 'warn:sys-mounted' "${roomy[@]}" --security-opt=mask=/sys -- "${job[@]}"
 one pids first 'warn:cgroup-pids' "${roomy[@]}" --pids-limit=100 -- "${job[@]}"
 one cpus first 'warn:cgroup-cpu-quota' "${roomy[@]}" --cpus=0.5 -- "${job[@]}"
 check 'cpus says how many' says cpus cgroup-cpu-quota '0.5'
@@ -133,6 +135,7 @@ limits=(--ulimit=nofile=20000:20000 --ulimit=nproc=4000:4000)
 gpu=(--ranks 2 --local-ranks 2 --profile gpu)
 check 'gpu runs' doctor gpu "${roomy[@]}" -- "${gpu[@]}"
 one gpu-shm gpu 'fail:shm-size' --network=host -- "${gpu[@]}"
+one gpu-shm-1g gpu '' --network=host --shm-size=1g -- "${gpu[@]}"
 one gpu-memlock gpu 'warn:memlock-limit' "${roomy[@]}" "${limits[@]}" --ulimit=memlock=65536:65536 -- "${gpu[@]}"
 check 'gpu-memlock says how much' says gpu-memlock memlock-limit 'memlock 64 KiB'
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gpu_fake: hvd-probe and the checks together, live, on driver libraries of ours (tests/fake)
- * that play healthy and broken machines: wrong versions, errors of memory, a lost GPU, hanging and
- * crashing drivers.
+ * test_fakes: hvd-probe and the checks together, live, on libraries of ours (tests/fake) that play
+ * healthy and broken machines: wrong versions of NCCL, Open MPI and hwloc, errors of memory, a lost
+ * GPU, hanging and crashing drivers.
  */
 #include <limits.h>
 #include <setjmp.h>
@@ -58,9 +58,11 @@ static void expect(const char *variable, const char *script, const char *id,
                  check_status_name(r.status), r.summary, check_status_name(status), words);
 }
 
-#define NVML "FAKE_NVML"
-#define CUDA "FAKE_CUDA"
-#define NCCL "FAKE_NCCL"
+#define NVML  "FAKE_NVML"
+#define CUDA  "FAKE_CUDA"
+#define NCCL  "FAKE_NCCL"
+#define MPI   "FAKE_MPI"
+#define HWLOC "FAKE_HWLOC"
 
 static void test_healthy(void **state)
 {
@@ -133,6 +135,26 @@ static void test_nccl(void **state)
     expect(NCCL, "ncclGetVersion=3", "nccl-load", CHECK_FAIL, "ncclGetVersion returned 3");
 }
 
+static void test_mpi(void **state)
+{
+    (void)state;
+    expect(MPI, "version=4.1.6", "mpi-load", CHECK_PASS, "4.1.6");
+    expect(MPI, "version=4.1.6", "mpi-known-bad", CHECK_PASS, "4.1.6");
+    expect(MPI, "version=3.1.3", "mpi-known-bad", CHECK_FAIL, "3.1.3");
+    expect(MPI, "crash=MPI_Get_library_version", "mpi-load", CHECK_WARN, "crashed");
+    expect(MPI, "hang=MPI_Get_library_version", "mpi-load", CHECK_WARN, "timed out");
+}
+
+static void test_hwloc(void **state)
+{
+    (void)state;
+    expect(HWLOC, "version=0x20800", "hwloc-version", CHECK_PASS, "2.8.0");
+    expect(HWLOC, "version=0x10b00", "hwloc-version", CHECK_WARN, "1.11");
+    expect(HWLOC, "version=0x30000", "hwloc-version", CHECK_FAIL, "3.0.0");
+    expect(HWLOC, "crash=hwloc_get_api_version", "hwloc-version", CHECK_WARN, "crashed");
+    expect(HWLOC, "hang=hwloc_get_api_version", "hwloc-version", CHECK_WARN, "timed out");
+}
+
 static void add_link(const char *file, const char *name)
 {
     char target[PATH_MAX], link[128];
@@ -146,9 +168,10 @@ static void add_link(const char *file, const char *name)
 
 static void remove_links(void)
 {
-    static const char *const names[] = {"libnvidia-ml.so.1", "libcuda.so.1", "libnccl.so.2"};
+    static const char *const names[] = {"libnvidia-ml.so.1", "libcuda.so.1", "libnccl.so.2",
+                                        "libmpi.so.40", "libhwloc.so.15"};
     char link[128];
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(link, sizeof(link), "%s/%s", libraries, names[i]);
         unlink(link);
     }
@@ -160,7 +183,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_healthy),        cmocka_unit_test(test_driver),
         cmocka_unit_test(test_hang_and_crash), cmocka_unit_test(test_health),
-        cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_nccl),           cmocka_unit_test(test_mpi),
+        cmocka_unit_test(test_hwloc),
     };
     ssize_t n = readlink("/proc/self/exe", build, sizeof(build) - 1);
     char *end = n > 0 ? strstr(build, "/tests/unit/") : NULL;
@@ -174,6 +198,8 @@ int main(void)
     add_link("nvidia-ml", "libnvidia-ml.so.1");
     add_link("cuda", "libcuda.so.1");
     add_link("nccl", "libnccl.so.2");
+    add_link("mpi", "libmpi.so.40");
+    add_link("hwloc", "libhwloc.so.15");
     setenv("LD_LIBRARY_PATH", libraries, 1);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     remove_links();
