@@ -4,50 +4,37 @@
  * probes. From what is known; a finding does not make it unhealthy. See agent.h.
  */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/agent.h"
 #include "core/base/log.h"
-
-static void put(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct buf *out, const char *fmt, ...)
-{
-    char line[512];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(line, sizeof(line), fmt, ap);
-    va_end(ap);
-    if (n > 0)
-        buf_put(out, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
-}
+#include "diagnostics/report/text.h"
 
 static void put_head(struct buf *out, const char *name, const char *type, const char *help)
 {
-    put(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    text_put(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 static void put_ranks(struct buf *out, const struct agent *a)
 {
     put_head(out, "hvd_rank_up", "gauge", "1 while the rank's process runs");
     for (int i = 0; i < a->nranks; i++)
-        put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i].seat.rank, !a->ranks[i].over);
+        text_put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i].seat.rank, !a->ranks[i].over);
     put_head(out, "hvd_rank_in_world", "gauge", "1 between hvd_init and hvd_shutdown");
     for (int i = 0; i < a->nranks; i++) {
         const struct rank *r = &a->ranks[i];
-        put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", r->seat.rank,
-            r->hello && !r->waiting && !r->bye && !r->over);
+        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", r->seat.rank,
+                 r->hello && !r->waiting && !r->bye && !r->over);
     }
     put_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
     for (int i = 0; i < a->nranks; i++)
-        put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i].seat.rank,
-            (unsigned long long)a->ranks[i].progress.batches);
+        text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i].seat.rank,
+                 (unsigned long long)a->ranks[i].progress.batches);
     put_head(out, "hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved");
     for (int i = 0; i < a->nranks; i++)
-        put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i].seat.rank,
-            (unsigned long long)a->ranks[i].progress.bytes);
+        text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i].seat.rank,
+                 (unsigned long long)a->ranks[i].progress.bytes);
 }
 
 static void put_watch(struct buf *out, const struct agent *a)
@@ -60,10 +47,10 @@ static void put_watch(struct buf *out, const struct agent *a)
     put_head(out, "hvd_watch_value", "gauge", "last look of the watch at each condition");
     for (size_t i = 0; watch_at(a->watch, i, &id, &unit, &value, &status); i++)
         if (!isnan(value))
-            put(out, "hvd_watch_value{id=\"%s\",unit=\"%s\"} %g\n", id, unit, value);
+            text_put(out, "hvd_watch_value{id=\"%s\",unit=\"%s\"} %g\n", id, unit, value);
     put_head(out, "hvd_watch_status", "gauge", "0: all is well, 2: a warning stands, 3: a failure");
     for (size_t i = 0; watch_at(a->watch, i, &id, &unit, &value, &status); i++)
-        put(out, "hvd_watch_status{id=\"%s\"} %d\n", id, (int)status);
+        text_put(out, "hvd_watch_status{id=\"%s\"} %d\n", id, (int)status);
 }
 
 static void put_preflight(struct buf *out, const struct agent *a)
@@ -72,8 +59,8 @@ static void put_preflight(struct buf *out, const struct agent *a)
              "0 pass, 1 info, 2 warn, 3 fail, 4 skip, 5 error");
     for (int i = 0; i < a->preflight.nresults; i++) {
         const struct preflight_result *r = &a->preflight.results[i];
-        put(out, "hvd_doctor_check_status{id=\"%s\",group=\"%s\"} %d\n", r->id, r->group,
-            r->status);
+        text_put(out, "hvd_doctor_check_status{id=\"%s\",group=\"%s\"} %d\n", r->id, r->group,
+                 r->status);
     }
 }
 
@@ -81,7 +68,7 @@ static int fill_metrics(void *arg, struct buf *out)
 {
     const struct agent *a = arg;
     put_head(out, "hvd_epoch", "gauge", "of the roster that this host's ranks work with");
-    put(out, "hvd_epoch %u\n", a->epoch);
+    text_put(out, "hvd_epoch %u\n", a->epoch);
     put_ranks(out, a);
     put_watch(out, a);
     put_preflight(out, a);
@@ -96,14 +83,14 @@ static int fill_ready(void *arg, struct buf *out)
                       : a->stopping || a->orphan ? "its ranks are being ended\n"
                       : !a->ranks                ? "the preflight is not over\n"
                                                  : NULL;
-    put(out, "%s", why ? why : "ready\n");
+    text_put(out, "%s", why ? why : "ready\n");
     return why ? 503 : 200;
 }
 
 static int fill_healthz(void *arg, struct buf *out)
 {
     (void)arg;
-    put(out, "ok\n");
+    text_put(out, "ok\n");
     return 200;
 }
 

@@ -90,14 +90,6 @@ char *findings_write(const struct findings_body *body)
     return json_write(j);
 }
 
-static int copy(char *dst, size_t size, const char *src, const char *field, struct err *err)
-{
-    if (strlen(src) >= size)
-        return err_set(err, EINVAL, "findings: %s: longer than %zu bytes", field, size - 1);
-    memcpy(dst, src, strlen(src) + 1);
-    return 0;
-}
-
 static int finding_read(json_t *j, struct finding *ret, struct err *err)
 {
     const char *source = "", *id = "", *code = "", *status = "", *summary = "", *fix = "";
@@ -107,15 +99,16 @@ static int finding_read(json_t *j, struct finding *ret, struct err *err)
                          &source, "id", &id, "code", &code, "status", &status, "cleared", &cleared,
                          "summary", &summary, "fix", &fix);
     if (rc == 0)
-        rc = copy(ret->source, sizeof(ret->source), source, "source", err);
+        rc = member_copy_text(ret->source, sizeof(ret->source), source, "findings: source", err);
     if (rc == 0)
-        rc = copy(ret->id, sizeof(ret->id), id, "id", err);
+        rc = member_copy_text(ret->id, sizeof(ret->id), id, "findings: id", err);
     if (rc == 0)
-        rc = copy(ret->code, sizeof(ret->code), code, "code", err);
+        rc = member_copy_text(ret->code, sizeof(ret->code), code, "findings: code", err);
     if (rc == 0)
-        rc = copy(ret->summary, sizeof(ret->summary), summary, "summary", err);
+        rc =
+            member_copy_text(ret->summary, sizeof(ret->summary), summary, "findings: summary", err);
     if (rc == 0)
-        rc = copy(ret->fix, sizeof(ret->fix), fix, "fix", err);
+        rc = member_copy_text(ret->fix, sizeof(ret->fix), fix, "findings: fix", err);
     if (rc < 0)
         return rc;
     ret->cleared = cleared;
@@ -140,7 +133,7 @@ int findings_read(const char *bytes, size_t len, struct findings_body *ret, stru
         rc = json_expect(j, "findings", err, "{s:s, s:I, s:o}", "agent", &agent, "seq", &seq,
                          "findings", &list);
     if (rc == 0)
-        rc = copy(body.agent, sizeof(body.agent), agent, "agent", err);
+        rc = member_copy_text(body.agent, sizeof(body.agent), agent, "findings: agent", err);
     if (rc == 0 && (!json_is_array(list) || json_array_size(list) > FINDINGS_MAX))
         rc = err_set(err, EINVAL, "findings: want a list of at most %d", FINDINGS_MAX);
     body.seq = (uint64_t)seq;

@@ -31,8 +31,7 @@ static int find_name(const char *const *names, int n, const char *name)
     return -1;
 }
 
-/* Copies a name or text; too long is an error, not a cut. */
-static int copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err)
+int member_copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err)
 {
     if (strlen(src) >= size)
         return err_set(err, EINVAL, "%s: longer than %zu bytes", field, size - 1);
@@ -70,11 +69,11 @@ int join_read(const char *text, size_t len, struct join_body *ret, struct err *e
         rc = json_expect(j, what, err, "{s:s, s:s, s?s, s:i, s:i}", "agent", &agent, "host", &host,
                          "version", &version, "slots", &body.slots, "pid", &body.pid);
     if (rc == 0)
-        rc = copy_text(body.agent, sizeof(body.agent), agent, "join: agent", err);
+        rc = member_copy_text(body.agent, sizeof(body.agent), agent, "join: agent", err);
     if (rc == 0)
-        rc = copy_text(body.host, sizeof(body.host), host, "join: host", err);
+        rc = member_copy_text(body.host, sizeof(body.host), host, "join: host", err);
     if (rc == 0)
-        rc = copy_text(body.version, sizeof(body.version), version, "join: version", err);
+        rc = member_copy_text(body.version, sizeof(body.version), version, "join: version", err);
     if (rc == 0)
         *ret = body;
     return rc;
@@ -115,7 +114,7 @@ int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct 
         rc = json_expect(j, what, err, "{s:s, s:i, s:o}", "job", &job, "size", &body.size, "ranks",
                          &seats);
     if (rc == 0)
-        rc = copy_text(body.job, sizeof(body.job), job, "welcome: job", err);
+        rc = member_copy_text(body.job, sizeof(body.job), job, "welcome: job", err);
     if (rc == 0 && (body.size < 1 || body.size > MEMBER_RANKS_MAX))
         rc = err_set(err, EINVAL, "welcome: size %d", body.size);
     if (rc < 0)
@@ -168,7 +167,7 @@ static int note_read(json_t *j, struct note *ret, struct err *err)
     if (t < 0)
         return err_set(err, EINVAL, "event: unknown type \"%.40s\"", type);
     ret->type = (enum note_type)t;
-    return copy_text(ret->text, sizeof(ret->text), text, "event: text", err);
+    return member_copy_text(ret->text, sizeof(ret->text), text, "event: text", err);
 }
 
 int notes_read(const char *text, size_t len, struct notes_body *ret, struct err *err)
@@ -238,8 +237,8 @@ static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
     ret->type = (enum report_type)t;
     ret->batches = (uint64_t)batches;
     ret->bytes = (uint64_t)bytes;
-    rc = copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
-    return rc < 0 ? rc : copy_text(ret->tail, sizeof(ret->tail), tail, "report: tail", err);
+    rc = member_copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
+    return rc < 0 ? rc : member_copy_text(ret->tail, sizeof(ret->tail), tail, "report: tail", err);
 }
 
 int report_read(const char *text, size_t len, struct report_body *ret, struct err *err)
@@ -254,7 +253,7 @@ int report_read(const char *text, size_t len, struct report_body *ret, struct er
         rc = json_expect(j, "report", err, "{s:s, s:I, s:o}", "agent", &agent, "seq", &seq, "ranks",
                          &list);
     if (rc == 0)
-        rc = copy_text(body.agent, sizeof(body.agent), agent, "report: agent", err);
+        rc = member_copy_text(body.agent, sizeof(body.agent), agent, "report: agent", err);
     if (rc < 0)
         return rc;
     int n = list_size(list, "report: ranks", err);

@@ -116,6 +116,9 @@ struct report_body {
     struct report_item *items;
 };
 
+/* Copies a name or text of a body; too long is -EINVAL with the field, not a cut. */
+int member_copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err);
+
 char *join_write(const struct join_body *body);
 int join_read(const char *text, size_t len, struct join_body *ret, struct err *err);
 

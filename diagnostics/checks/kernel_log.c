@@ -81,6 +81,23 @@ static void check_readable(const struct view *v, struct result *r)
                     answer_str(a, "source", "?"));
 }
 
+/* How many lines of a kind there are, the newest and its age. 0: the result is set. */
+static int events(const struct view *v, struct result *r, const char *kind, const char *none,
+                  const char **ret_line, char when[64], int64_t *ret_age)
+{
+    const struct answer *a;
+    if (!kernel_log_read(v, r, &a))
+        return 0;
+    int n = kernel_log_newest(a, kind, ret_line, ret_age);
+    result_observed(r, "%d", n);
+    result_expected(r, "0 within a day");
+    if (n == 0)
+        result_pass(r, "%s", none);
+    else
+        kernel_log_age(when, 64, *ret_age);
+    return n;
+}
+
 /* "task=python,pid=123" of an oom-kill line. */
 static void oom_victim(const char *line, char *dst, size_t size)
 {
@@ -96,20 +113,12 @@ static void oom_victim(const char *line, char *dst, size_t size)
 
 static void check_oom(const struct view *v, struct result *r)
 {
-    const struct answer *a;
     const char *line;
     char when[64], who[96];
     int64_t age;
-    if (!kernel_log_read(v, r, &a))
+    int n = events(v, r, "oom", "no process killed for want of memory", &line, when, &age);
+    if (n == 0)
         return;
-    int n = kernel_log_newest(a, "oom", &line, &age);
-    result_observed(r, "%d", n);
-    result_expected(r, "0 within a day");
-    if (n == 0) {
-        result_pass(r, "no process killed for want of memory");
-        return;
-    }
-    kernel_log_age(when, sizeof(when), age);
     oom_victim(line, who, sizeof(who));
     bool limit = strstr(line, "CONSTRAINT_MEMCG") != NULL;
     if (age > OLD_S)
@@ -133,20 +142,12 @@ static void hung_task(const char *line, char *dst, size_t size)
 
 static void check_hung(const struct view *v, struct result *r)
 {
-    const struct answer *a;
     const char *line;
     char when[64], who[96];
     int64_t age;
-    if (!kernel_log_read(v, r, &a))
+    int n = events(v, r, "hung", "no task hung in the kernel", &line, when, &age);
+    if (n == 0)
         return;
-    int n = kernel_log_newest(a, "hung", &line, &age);
-    result_observed(r, "%d", n);
-    result_expected(r, "0 within a day");
-    if (n == 0) {
-        result_pass(r, "no task hung in the kernel");
-        return;
-    }
-    kernel_log_age(when, sizeof(when), age);
     hung_task(line, who, sizeof(who));
     if (age > OLD_S)
         result_info(r, "%d report%s of tasks that hung in the kernel, the last %s (%s)", n,
