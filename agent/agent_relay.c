@@ -105,8 +105,10 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     struct reader r = reader_over(frame->body, frame->len);
     uint16_t version = reader_u16(&r);
     uint32_t pid = reader_u32(&r);
+    uint8_t why = reader_u8(&r);
+    reader_u32(&r); /* the epoch it was in */
     size_t n = frame->len - r.pos;
-    if (r.failed || version != CTL_VERSION || n > MEMBER_CARD_MAX) {
+    if (r.failed || version != CTL_VERSION || why > CTL_BOUNDARY || n > MEMBER_CARD_MAX) {
         log_warn("rank %d: a HELLO of version %d with a card of %zu bytes; want version %d",
                  rank->seat.rank, version, n, CTL_VERSION);
         return;
@@ -139,9 +141,11 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
     buf_put_u32(&body, (uint32_t)rank->seat.rank);
     buf_put_u32(&body, (uint32_t)roster->n);
     buf_put(&body, roster->key, sizeof(roster->key));
+    buf_put_u32(&body, 0); /* no change */
     for (int i = 0; i < roster->n; i++) {
         const struct card *c = &roster->cards[i];
-        buf_put_u8(&body, strcmp(c->agent, a->config.agent) == 0);
+        buf_put_u8(&body, strcmp(c->agent, a->config.agent) == 0 ? CTL_LOCAL : 0);
+        buf_put_u32(&body, (uint32_t)c->rank);
         buf_put_u32(&body, (uint32_t)c->bytes.len);
         buf_put(&body, c->bytes.data, c->bytes.len);
     }

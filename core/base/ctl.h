@@ -8,14 +8,21 @@
  * does not parse is -EPROTO and ends the connection.
  *
  *   type     direction      body
- *   HELLO    rank > agent   u16 version, u32 pid, bytes card (to the end)
- *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, then for each rank:
- *                           u8 local (same agent as the receiver), u32 length, card
+ *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 epoch it was in (0: none),
+ *                           bytes card (to the end)
+ *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 change (the last
+ *                           planned one that is in it), then for each rank: u8 flags (enum
+ *                           ctl_roster_flag), u32 member, u32 length, card
  *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 from rank (filled by the
  *                           agent), u16 what, body; with descriptors (memfd, eventfd)
  *   PROGRESS rank > agent   u64 batches done, u64 bytes, u8 state (1 active, 2 stalled), text
- *   LOST     agent > rank   u32 rank that is dead, i32 exit code or -signal, text
- *   BYE      rank > agent   i32 status: hvd_shutdown was called; the end is no failure
+ *   LOST     agent > rank   u32 member that is dead, i32 exit code or -signal, text
+ *   BYE      rank > agent   i32 status: 0: hvd_shutdown was called, the end is no failure; -errno:
+ *                           this rank cannot go on, the others are to do without it
+ *   CHANGE   agent > rank   u32 change: a planned one waits for the next boundary
+ *   LEAVE    agent > rank   text: the world goes on without this member; the answer to a HELLO
+ *   LIFELINE agent > rank   one descriptor, base/lifeline.h: to be held from now on
+ *   REPAIRED rank > agent   u32 epoch it is in, u64 ns from hearing of the loss until it was over
  */
 #ifndef HVD_BASE_CTL_H
 #define HVD_BASE_CTL_H
@@ -26,7 +33,7 @@
 #include "core/base/buf.h"
 #include "core/base/fd.h"
 
-#define CTL_VERSION  1
+#define CTL_VERSION  2
 #define CTL_BODY_MAX (16u << 20)
 
 enum ctl_type {
@@ -36,6 +43,22 @@ enum ctl_type {
     CTL_PROGRESS,
     CTL_LOST,
     CTL_BYE,
+    CTL_CHANGE,
+    CTL_LEAVE,
+    CTL_LIFELINE,
+    CTL_REPAIRED,
+};
+
+/* Why a rank says HELLO. */
+enum ctl_why {
+    CTL_JOIN,     /* hvd_init() */
+    CTL_REVOKED,  /* its epoch has lost a member, or it lost touch with one */
+    CTL_BOUNDARY, /* all of its epoch agreed on a planned change */
+};
+
+enum ctl_roster_flag {
+    CTL_LOCAL = 1, /* of the same agent as the receiver */
+    CTL_NEW = 2,   /* was in no epoch before: it has no state */
 };
 
 /* One end of the socket with what was read of an unfinished frame. Nonblocking. */

@@ -45,7 +45,11 @@ static int agent_probe(struct boot *boot, struct err *err)
         rc = fd_set_cloexec((int)fd, 1);
     if (rc < 0)
         return rc;
+    rc = env_bool("ELASTIC", false, &boot->elastic, err);
+    if (rc < 0)
+        return rc;
     boot->agent_fd = (int)fd;
+    boot->why = CTL_JOIN;
     boot->rank = (int)rank;
     boot->size = (int)size;
     boot->has_key = true;
@@ -57,19 +61,22 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
     struct reader r = reader_over(body, len);
     uint32_t epoch = reader_u32(&r), rank = reader_u32(&r), size = reader_u32(&r);
     const void *key = reader_bytes(&r, BOOT_KEY_SIZE);
-    /* A card takes five bytes at least: no memory is given for a size that cannot be true. */
-    if (r.failed || size == 0 || size > BOOT_SIZE_MAX || rank >= size || size > len / 5)
+    uint32_t change = reader_u32(&r);
+    /* A card takes nine bytes at least: no memory is given for a size that cannot be true. */
+    if (r.failed || size == 0 || size > BOOT_SIZE_MAX || rank >= size || size > len / 9)
         return err_set(err, EPROTO, "the agent sent a roster that makes no sense");
     boot_drop_cards(boot);
     boot->size = (int)size;
     int rc = boot_make_cards(boot, true, err);
     for (uint32_t i = 0; rc == 0 && i < size; i++) {
-        uint8_t local = reader_u8(&r);
-        uint32_t n = reader_u32(&r);
+        uint8_t flags = reader_u8(&r);
+        uint32_t member = reader_u32(&r), n = reader_u32(&r);
         const void *card = n <= BOOT_CARD_MAX ? reader_bytes(&r, n) : NULL;
-        if (r.failed || !card || local > 1)
+        if (r.failed || !card || flags > (CTL_LOCAL | CTL_NEW))
             return err_set(err, EPROTO, "the agent sent a broken card of rank %u", i);
-        boot->local[i] = local;
+        boot->local[i] = flags & CTL_LOCAL;
+        boot->is_new[i] = flags & CTL_NEW;
+        boot->members[i] = member;
         buf_put(&boot->cards[i], card, n);
         if (boot->cards[i].failed)
             rc = err_set(err, ENOMEM, "out of memory");
@@ -79,6 +86,7 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
     if (rc < 0)
         return rc;
     boot->epoch = epoch;
+    boot->change = change;
     boot->rank = (int)rank;
     memcpy(boot->key, key, BOOT_KEY_SIZE);
     return 0;
@@ -87,7 +95,7 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
 static int rank_lost(const struct ctl_frame *frame, struct err *err)
 {
     struct reader r = reader_over(frame->body, frame->len);
-    uint32_t rank = reader_u32(&r);
+    uint32_t member = reader_u32(&r);
     int32_t status = (int32_t)reader_u32(&r);
     if (r.failed)
         return err_set(err, EPROTO, "the agent sent a broken frame");
@@ -95,7 +103,7 @@ static int rank_lost(const struct ctl_frame *frame, struct err *err)
     if (n > 0)
         return err_set(err, ECONNRESET, "not all ranks have started: %.*s",
                        (int)(n < WHY_MAX ? n : WHY_MAX), (const char *)frame->body + r.pos);
-    return err_set(err, ECONNRESET, "rank %u ended (%s %d) before all ranks had started", rank,
+    return err_set(err, ECONNRESET, "rank %u ended (%s %d) before all ranks had started", member,
                    status < 0 ? "signal" : "exit code", status < 0 ? -status : status);
 }
 
@@ -127,6 +135,8 @@ static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t de
     ctl_init(&ctl, boot->agent_fd);
     buf_put_u16(&body, CTL_VERSION);
     buf_put_u32(&body, (uint32_t)getpid());
+    buf_put_u8(&body, (uint8_t)boot->why);
+    buf_put_u32(&body, boot->why == CTL_JOIN ? 0 : boot->epoch);
     buf_put(&body, card->data, card->len);
     int rc = ctl_send(&ctl, CTL_HELLO, &body, NULL, 0);
     if (rc < 0)

@@ -7,7 +7,7 @@
 
 #include "core/boot/boot.h"
 
-/* Takes the body of a CTL_ROSTER: epoch, rank, size, key, cards, local. -EPROTO for what does not
+/* Takes the body of a CTL_ROSTER: everything but the sources of an exchange. -EPROTO for what does not
  * parse; boot may be fini'd then, nothing else. */
 int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
 

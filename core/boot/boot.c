@@ -48,17 +48,25 @@ void boot_drop_cards(struct boot *boot)
         buf_fini(&boot->cards[r]);
     free(boot->cards);
     free(boot->local);
+    free(boot->is_new);
+    free(boot->members);
     boot->cards = NULL;
-    boot->local = NULL;
+    boot->local = boot->is_new = NULL;
+    boot->members = NULL;
 }
 
 int boot_make_cards(struct boot *boot, bool with_local, struct err *err)
 {
     boot_drop_cards(boot);
-    boot->cards = calloc((size_t)boot->size, sizeof(*boot->cards));
+    size_t n = (size_t)boot->size;
+    boot->cards = calloc(n, sizeof(*boot->cards));
+    boot->members = calloc(n, sizeof(*boot->members));
+    boot->is_new = calloc(n, sizeof(*boot->is_new));
     if (with_local)
-        boot->local = calloc((size_t)boot->size, sizeof(*boot->local));
-    if (boot->cards && (boot->local || !with_local))
+        boot->local = calloc(n, sizeof(*boot->local));
+    for (size_t i = 0; boot->members && i < n; i++)
+        boot->members[i] = (uint32_t)i;
+    if (boot->cards && boot->members && boot->is_new && (boot->local || !with_local))
         return 0;
     boot_drop_cards(boot);
     return err_set(err, ENOMEM, "out of memory for %d cards", boot->size);

@@ -42,6 +42,12 @@ struct boot {
                                  * false: listen on loopback only, unless HVD_INSECURE=1 */
     struct buf *cards;          /* [size], in rank order, as each rank gave it */
     bool *local;                /* [size], same agent as this rank; NULL without an agent */
+    bool elastic;               /* from boot_open() on: losses are repaired (agent only) */
+    int why;                    /* enum ctl_why of the next exchange; boot_open() says CTL_JOIN */
+    uint32_t *members;          /* [size], who has that rank: never used again; the rank itself
+                                 * without an agent */
+    bool *is_new;               /* [size], was in no epoch before */
+    uint32_t change;            /* the last planned change that is in this roster */
     int agent_fd;               /* control socket to the agent, -1 without one. The process's: stays
                                  * open over boot_fini(). Nothing behind the roster has been read
                                  * from it */

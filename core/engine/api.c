@@ -399,6 +399,30 @@ int hvd_barrier(const char *name)
     return run_now(&r);
 }
 
+/* ---- elastic jobs --------------------------------------------------------------------------- */
+
+int hvd_world(struct hvd_world *ret_world)
+{
+    struct engine *e = call_begin();
+    if (!e)
+        return last.code;
+    struct hvd_world w = {
+        .epoch = e->mesh->epoch, .rank = e->rank, .size = e->size, .elastic = e->boot.elastic};
+    call_end();
+    w.size_of_struct = ret_world->size_of_struct;
+    memcpy(ret_world, &w, w.size_of_struct < sizeof(w) ? w.size_of_struct : sizeof(w));
+    return 0;
+}
+
+int hvd_commit(void)
+{
+    struct engine *e = call_begin();
+    if (!e)
+        return last.code;
+    call_end();
+    return 0;
+}
+
 /* ---- a look inside ---- */
 
 static int swap_timeline(struct engine *e, struct timeline *fresh)

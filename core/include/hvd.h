@@ -17,7 +17,8 @@
  * Errors: 0 is done, a negative errno failed; hvd_error() then has the sentence. A call that fails
  * for its arguments has touched no data. When the ranks disagree about an operation, every rank
  * gets -EINVAL and a text that says what each of them asked for. When a rank is lost, every
- * operation under way and to come fails with -ECONNRESET; the outputs are then undefined.
+ * operation under way and to come fails with -ECONNRESET; the outputs are then undefined. (Elastic
+ * jobs go on instead, see below.)
  *
  * Results: the same bits on every rank, and from run to run for the same set of ranks: the order in
  * which an element is summed depends on nothing but its place in its tensor and on the world.
@@ -185,6 +186,37 @@ HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
 HVD_API const char *hvd_dtype_name(enum hvd_dtype dtype);
 HVD_API const char *hvd_op_name(enum hvd_op op);
 HVD_API const char *hvd_kind_name(enum hvd_kind kind);
+
+/* ---- elastic jobs ----------------------------------------------------------------------- */
+
+/* In an elastic job (hvdrun --min-np, --max-np; an HvdJob) the loss of a rank is no error: what is
+ * under way is finished by the survivors, with the same bits on all of them, and an average divides
+ * by the ranks that contributed. rank() and size() stay as they were until the next hvd_commit().
+ * Until then, of what has a part for each rank, that of a lost one is missing: it gives no rows to
+ * an allgather or alltoall, its rows of a reducescatter and alltoall are dropped; a broadcast from
+ * it fails with -EOWNERDEAD when its data was not out yet. */
+
+/* The world as of the last boundary. */
+struct hvd_world {
+    uint64_t size_of_struct; /* in: sizeof(struct hvd_world) of the caller */
+    uint32_t epoch;          /* of the roster; rises with every change */
+    int rank, size;
+    int source;         /* the lowest rank that has been in the world before: it has the state */
+    int joined, left;   /* ranks that are new, and that are gone, since the boundary before */
+    bool is_new;        /* this rank has joined a world that was there: it has no state yet */
+    bool elastic;       /* of an elastic job */
+    uint64_t repair_ns; /* from hearing of the last loss until work went on; 0: none yet */
+};
+HVD_API int hvd_world(struct hvd_world *ret_world);
+
+/* A boundary: the end of a step, where every rank is at the same place of its program and its state
+ * is consistent. All ranks call it; it takes the time of a small allreduce. Losses since the last
+ * one show in rank() and size() from here on, and planned changes (scale up, scale down, drain)
+ * take place. 0: the world is as it was; 1: it is another one, see hvd_world(): where ranks have
+ * joined, all of them now bring the state from world.source to the new ones. -ESHUTDOWN: this rank
+ * was asked to leave and is out of the world: it should end. Outside an elastic job: 0, without
+ * asking anybody. */
+HVD_API int hvd_commit(void);
 
 /* ---- a look inside ---------------------------------------------------------------------- */
 

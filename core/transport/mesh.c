@@ -204,6 +204,7 @@ void mesh_destroy(struct mesh *mesh)
         free(net);
     }
     shm_destroy(mesh->shm);
+    free(mesh->members);
     free(mesh->host_of);
     free(mesh->local_of);
     free(mesh->local_size_of);

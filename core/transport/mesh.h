@@ -25,6 +25,7 @@ struct mesh_net; /* sockets and links; private to transport */
 struct mesh {
     uint32_t epoch;      /* of the roster */
     uint32_t generation; /* rises with every epoch and every thaw; in every frame and flag */
+    uint32_t *members;   /* [size], who each rank is; NULL: its rank */
     int rank, size;
     int local_rank, local_size; /* place among the ranks of this host, by rank */
     int host, hosts;            /* hosts are numbered by their lowest rank */

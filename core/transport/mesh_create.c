@@ -200,10 +200,14 @@ static int start(struct mesh *mesh, const struct boot *boot, uint64_t deadline, 
 {
     struct mesh_net *net = mesh->net;
     struct agree agree = {0};
-    net->links = calloc((size_t)mesh->size * LINK_CLASSES, sizeof(struct link *));
-    net->left = calloc((size_t)mesh->size, sizeof(bool));
-    if (!net->links || !net->left)
+    size_t size = (size_t)mesh->size;
+    net->links = calloc(size * LINK_CLASSES, sizeof(struct link *));
+    net->left = calloc(size, sizeof(bool));
+    mesh->members = boot->members ? calloc(size, sizeof(uint32_t)) : NULL;
+    if (!net->links || !net->left || (boot->members && !mesh->members))
         return err_set(err, ENOMEM, "out of memory");
+    if (mesh->members)
+        memcpy(mesh->members, boot->members, size * sizeof(uint32_t));
     int rc = read_cards(net, boot, err);
     if (rc < 0)
         return rc;

@@ -103,13 +103,23 @@ static void read_text(struct reader *r, char *text, size_t size)
     text[p ? n : 0] = '\0';
 }
 
+static int rank_of(const struct mesh *mesh, uint32_t member)
+{
+    if (!mesh->members)
+        return member < (uint32_t)mesh->size ? (int)member : -1;
+    for (int r = 0; r < mesh->size; r++)
+        if (mesh->members[r] == member)
+            return r;
+    return -1;
+}
+
 void verdict_told(struct mesh_net *net, int from, const void *body, size_t len)
 {
     char words[400], text[sizeof(net->suspect_text)];
     struct reader r = reader_over(body, len);
-    uint32_t rank = reader_u32(&r);
+    int rank = rank_of(net->mesh, reader_u32(&r));
     int32_t code = (int32_t)reader_u32(&r);
-    if (r.failed || rank >= (uint32_t)net->mesh->size || is_certain(net))
+    if (r.failed || rank < 0 || is_certain(net))
         return;
     read_text(&r, words, sizeof(words));
     if (net->said_goodbye || net->left[rank]) {
@@ -119,16 +129,16 @@ void verdict_told(struct mesh_net *net, int from, const void *body, size_t len)
     if (words[0])
         snprintf(text, sizeof(text), "%s", words);
     else if (code < 0)
-        snprintf(text, sizeof(text), "rank %u was killed by signal %d", rank, -code);
+        snprintf(text, sizeof(text), "rank %d was killed by signal %lld", rank, -(long long)code);
     else
-        snprintf(text, sizeof(text), "rank %u exited with code %d", rank, code);
+        snprintf(text, sizeof(text), "rank %d exited with code %d", rank, code);
     log_debug("rank %d says: %s", from, text);
-    suspect(net, (int)rank, 0, text);
+    suspect(net, rank, 0, text);
 }
 
-void verdict_body(struct buf *out, int rank, int code, const char *text)
+static void put_body(struct buf *out, const struct mesh *mesh, int rank, int code, const char *text)
 {
-    buf_put_u32(out, (uint32_t)rank);
+    buf_put_u32(out, mesh->members ? mesh->members[rank] : (uint32_t)rank);
     buf_put_u32(out, (uint32_t)code);
     buf_put_str(out, text);
 }
@@ -169,7 +179,7 @@ static void tell_all(struct mesh_net *net, int rank, const char *text)
 {
     struct mesh *mesh = net->mesh;
     struct buf body = {0};
-    verdict_body(&body, rank < 0 ? mesh->rank : rank, 0, text);
+    put_body(&body, mesh, rank < 0 ? mesh->rank : rank, 0, text);
     for (int i = 0; !body.failed && i < mesh->size * LINK_CLASSES; i++)
         if (net->links[i])
             link_say(net->links[i], LINK_TAG_LOST, &body);

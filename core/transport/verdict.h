@@ -46,7 +46,5 @@ int verdict_check(struct mesh_net *net);
 /* This rank gives up. */
 void verdict_abort(struct mesh_net *net, const char *why);
 
-/* Writes the body of a CTL_LOST. */
-void verdict_body(struct buf *out, int rank, int code, const char *text);
 
 #endif

@@ -15,6 +15,9 @@ if "$build/tests/fuzz/fuzz_$noun" -max_total_time="$seconds" -timeout=60 -rss_li
     echo "fuzz $noun: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs, no finding"
 else
     tail -n 60 "$log"
+    for input in "$build/crash/$noun-"*; do
+        [ -f "$input" ] && echo "fuzz $noun: $input, in base64: $(head -c 3000 "$input" | base64 -w 0)"
+    done
     echo "fuzz $noun: FAILED, input in $build/crash"
     exit 1
 fi

@@ -65,8 +65,10 @@ static void put_roster(struct buf *body, uint32_t rank, uint32_t size)
     buf_put_u32(body, size);
     for (int i = 0; i < BOOT_KEY_SIZE; i++)
         buf_put_u8(body, (uint8_t)i);
+    buf_put_u32(body, 9);
     for (uint32_t r = 0; r < size; r++) {
-        buf_put_u8(body, r < 2);
+        buf_put_u8(body, (r < 2 ? CTL_LOCAL : 0) | (r == 1 ? CTL_NEW : 0));
+        buf_put_u32(body, 70 + r);
         buf_put_u32(body, r + 1);
         for (uint32_t i = 0; i <= r; i++)
             buf_put_u8(body, (uint8_t)(r * 16 + i));
@@ -110,10 +112,13 @@ static void test_roster(void **state)
     assert_int_equal(exchange(f), 0);
     assert_int_equal(f->boot.epoch, 5);
     assert_int_equal(f->boot.key[31], 31);
+    assert_int_equal(f->boot.change, 9);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(f->boot.cards[r].len, r + 1);
         assert_int_equal(f->boot.cards[r].data[r], r * 16 + r);
         assert_int_equal(f->boot.local[r], r < 2);
+        assert_int_equal(f->boot.is_new[r], r == 1);
+        assert_int_equal(f->boot.members[r], 70 + r);
     }
     char byte;
     assert_int_equal(read(pair[0], &byte, 1), 0);
@@ -121,8 +126,9 @@ static void test_roster(void **state)
 
     assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(20000)), 0);
     assert_int_equal(hello.type, CTL_HELLO);
-    assert_int_equal(hello.len, 2 + 4 + 4);
-    assert_memory_equal(hello.body + 6, "card", 4);
+    assert_int_equal(hello.len, 2 + 4 + 1 + 4 + 4);
+    assert_int_equal(hello.body[6], CTL_JOIN);
+    assert_memory_equal(hello.body + 11, "card", 4);
 
     /* what follows the roster is still there for the next reader of the socket */
     struct ctl next;
@@ -137,6 +143,15 @@ static void test_roster(void **state)
     assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &body, NULL, 0), 0);
     assert_int_equal(boot_open(&f->boot, &f->err), 0);
     assert_int_equal(exchange(f), 0);
+
+    /* a rank of epoch 5 says where it comes from */
+    f->boot.why = CTL_REVOKED;
+    assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &body, NULL, 0), 0);
+    assert_int_equal(exchange(f), 0);
+    assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(20000)), 0);
+    assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(20000)), 0);
+    assert_int_equal(hello.body[6], CTL_REVOKED);
+    assert_int_equal(hello.body[7], 5);
     buf_fini(&body);
 }
 
