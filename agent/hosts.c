@@ -162,11 +162,11 @@ int hosts_read(struct hosts *hosts, const char *path, struct err *err)
     return 0;
 }
 
-int hosts_assign(struct hosts *hosts, int np, struct err *err)
+static int assign(struct hosts *hosts, int np, int here, bool keep, struct err *err)
 {
     int slots = 0, kept = 0;
     if (hosts->n == 0) {
-        int rc = add_host(hosts, "localhost", strlen("localhost"), np ? np : 1, err);
+        int rc = add_host(hosts, "localhost", strlen("localhost"), here, err);
         if (rc < 0)
             return rc;
     }
@@ -183,11 +183,21 @@ int hosts_assign(struct hosts *hosts, int np, struct err *err)
         struct host *h = &hosts->list[i];
         h->nranks = h->slots < np ? h->slots : np;
         np -= h->nranks;
-        if (h->nranks > 0)
+        if (h->nranks > 0 || keep)
             hosts->list[kept++] = *h;
     }
     hosts->n = kept;
     return 0;
+}
+
+int hosts_assign(struct hosts *hosts, int np, struct err *err)
+{
+    return assign(hosts, np, np ? np : 1, false, err);
+}
+
+int hosts_assign_elastic(struct hosts *hosts, int np, int max, struct err *err)
+{
+    return assign(hosts, np, max, true, err);
 }
 
 int hosts_ranks(const struct hosts *hosts)

@@ -33,6 +33,10 @@ int hosts_read(struct hosts *hosts, const char *path, struct err *err);
  * host: this machine, with as many slots as are asked for. */
 int hosts_assign(struct hosts *hosts, int np, struct err *err);
 
+/* The same for a job that may grow: hosts that get none stay, for ranks that come later; without
+ * any host this machine has max slots. */
+int hosts_assign_elastic(struct hosts *hosts, int np, int max, struct err *err);
+
 int hosts_ranks(const struct hosts *hosts);
 bool hosts_any_remote(const struct hosts *hosts);
 void hosts_fini(struct hosts *hosts);

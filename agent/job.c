@@ -25,6 +25,7 @@ void job_fini(struct job *job)
     free(job->cwd);
     free(job->output_dir);
     free(job->metrics);
+    free(job->discovery_script);
     free(job->ssh_identity);
     *job = (struct job){0};
 }

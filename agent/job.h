@@ -13,6 +13,14 @@
 struct job {
     char *name;
     int np; /* 0: not said */
+    /* An elastic job: 1 <= min_np <= np <= max_np, its ranks may die, leave and join. In a fixed
+     * job all of this is 0. options_elastic() fills it. */
+    bool elastic;
+    int min_np, max_np;
+    int elastic_timeout;    /* seconds below min_np before the job gives up */
+    int reset_limit;        /* ranks that are replaced at most; 0: no limit */
+    char *discovery_script; /* absolute path, NULL: the hosts are those named at the start */
+    int slots_per_host;     /* of hosts that the script names without; 0: not said, 1 */
     struct hosts hosts;
     char **argv;
     char **env;        /* "NAME=value" for every rank: -x, options that stand for settings */

@@ -15,8 +15,8 @@ static const struct field {
     enum jobfield use;
 } fields[] = {
     {"spec", "workers", JOBFIELD_USED},
-    {"spec", "minWorkers", JOBFIELD_CLUSTER},
-    {"spec", "maxWorkers", JOBFIELD_CLUSTER},
+    {"spec", "minWorkers", JOBFIELD_USED},
+    {"spec", "maxWorkers", JOBFIELD_USED},
     {"spec", "slotsPerWorker", JOBFIELD_USED},
     {"spec", "gang", JOBFIELD_CLUSTER_MAP},
     {"spec", "doctor", JOBFIELD_USED_MAP},

@@ -355,10 +355,41 @@ static int expect_text(struct reading *r, yaml_node_t *root, const char *key, co
     return fail(r, node ? node : root, key, what, err);
 }
 
+/* One of the numbers of workers; in ranks, where nothing that counts more has said it. */
+static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int slots, int *ret,
+                     struct err *err)
+{
+    char field[64];
+    int workers;
+    yaml_node_t *node = find(r, spec, key);
+    if (!node)
+        return 0;
+    snprintf(field, sizeof(field), "spec.%s", key);
+    int rc = number_of(r, node, field, &workers, err);
+    if (rc == 0 && slots > MEMBER_RANKS_MAX / workers)
+        rc = fail(r, node, field, "too many ranks", err);
+    if (rc == 0 && *ret == 0)
+        *ret = workers * slots;
+    return rc;
+}
+
+/* Workers of an HvdJob are ranks here, slotsPerWorker of them each. */
+static int take_sizes(struct reading *r, struct job *job, yaml_node_t *spec, struct err *err)
+{
+    int slots = 1;
+    yaml_node_t *node = find(r, spec, "slotsPerWorker");
+    int rc = node ? number_of(r, node, "spec.slotsPerWorker", &slots, err) : 0;
+    rc = rc < 0 ? rc : take_size(r, spec, "workers", slots, &job->np, err);
+    rc = rc < 0 ? rc : take_size(r, spec, "minWorkers", slots, &job->min_np, err);
+    rc = rc < 0 ? rc : take_size(r, spec, "maxWorkers", slots, &job->max_np, err);
+    if (rc == 0 && job->np == 0)
+        job->np = slots;
+    return rc;
+}
+
 static int read_document(struct reading *r, struct job *job, struct err *err)
 {
     yaml_node_t *root = yaml_document_get_root_node(&r->doc);
-    int workers = 1, slots = 1;
     if (!root)
         return fail(r, NULL, "HvdJob", "the file is empty", err);
     int rc = expect_text(r, root, "apiVersion", "hvd.dev/v1alpha1", err);
@@ -366,18 +397,10 @@ static int read_document(struct reading *r, struct job *job, struct err *err)
     rc = rc < 0 ? rc : each_pair(r, job, root, "HvdJob", take_top, err);
     if (rc < 0)
         return rc;
-    yaml_node_t *spec = find(r, root, "spec"), *node;
-    if ((node = find(r, spec, "workers")))
-        rc = number_of(r, node, "spec.workers", &workers, err);
-    if (rc == 0 && (node = find(r, spec, "slotsPerWorker")))
-        rc = number_of(r, node, "spec.slotsPerWorker", &slots, err);
-    if (rc == 0 && slots > MEMBER_RANKS_MAX / workers)
-        rc = fail(r, spec, "spec", "too many ranks", err);
-    if (rc == 0 && !job->argv)
-        rc = fail(r, spec ? spec : root, "spec.template.spec.containers", "missing", err);
-    if (rc == 0 && job->np == 0)
-        job->np = workers * slots;
-    return rc;
+    yaml_node_t *spec = find(r, root, "spec");
+    if (!job->argv)
+        return fail(r, spec ? spec : root, "spec.template.spec.containers", "missing", err);
+    return take_sizes(r, job, spec, err);
 }
 
 /* The line on which brackets lie too deep in brackets, 0: none. Those in texts count, too: what

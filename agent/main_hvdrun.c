@@ -47,7 +47,10 @@ static int prepare(struct options *options, struct err *err)
     if (rc == 0)
         rc = options_doctor(job, err);
     if (rc == 0)
-        rc = hosts_assign(&job->hosts, job->np, err);
+        rc = options_elastic(job, err);
+    if (rc == 0)
+        rc = job->elastic ? hosts_assign_elastic(&job->hosts, job->np, job->max_np, err)
+                          : hosts_assign(&job->hosts, job->np, err);
     if (rc == 0 && !job->cwd) {
         job->cwd = getcwd(NULL, 0);
         rc = job->cwd ? 0 : err_sys(err, errno, "the current directory");

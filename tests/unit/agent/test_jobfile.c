@@ -122,9 +122,11 @@ static void test_cluster(void **state)
     if (rc)
         fail_msg("%s", err.msg);
     assert_int_equal(job.np, 2);
+    assert_int_equal(job.min_np, 1);
+    assert_int_equal(job.max_np, 4);
     assert_int_equal(job.doctor, DOCTOR_FAIL);
-    assert_string_equal(ignored, "status, minWorkers, maxWorkers, gang, doctor.level, runPolicy, "
-                                 "template.metadata, workers, wrokers");
+    assert_string_equal(ignored, "status, gang, doctor.level, runPolicy, template.metadata, "
+                                 "workers, wrokers");
     job_fini(&job);
 }
 
