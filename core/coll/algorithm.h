@@ -9,6 +9,7 @@
 #define HVD_COLL_ALGORITHM_H
 
 #include "core/coll/coll.h"
+#include "core/coll/guard.h"
 #include "core/coll/reduce.h"
 
 struct coll_work {
@@ -31,6 +32,9 @@ struct algorithm {
     int (*start)(struct coll *coll, void *state, struct err *err);
     int (*progress)(struct coll *coll, void *state);
     void (*cancel)(struct coll *coll, void *state);
+    /* As coll_standing() and coll_settle(). NULL: others cannot finish it, see guard.h. */
+    void (*standing)(struct coll *coll, void *state, struct coll_standing *ret);
+    int (*settle)(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest);
 };
 
 #define COLL_MAX_ALGORITHMS 16
@@ -44,6 +48,9 @@ struct coll {
     uint64_t seq; /* operations completed: the same at the same place of the log */
     int turn;     /* the work buffer of the operation under way */
     struct coll_work work[2];
+    bool elastic;
+    struct guard guard;
+    uint32_t *final; /* [seats], for coll_standing() */
     void *state[COLL_MAX_ALGORITHMS];
 };
 
@@ -76,6 +83,9 @@ static inline struct reduce_plan coll_reduce_plan(const struct coll_op *op)
         .postscale = op->postscale,
     };
 }
+
+/* One more of them; neighbours become one. -ENOMEM. */
+int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size_t elem);
 
 /* Elements of all tensors together. */
 size_t coll_count(const struct coll_op *op);

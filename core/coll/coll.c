@@ -9,6 +9,7 @@
 
 #include "core/coll/algorithm.h"
 #include "core/coll/shm_pieces.h"
+#include "core/transport/shm.h"
 
 int coll_create(struct mesh *mesh, struct coll **ret, struct err *err)
 {
@@ -16,6 +17,11 @@ int coll_create(struct mesh *mesh, struct coll **ret, struct err *err)
     if (!coll)
         return err_set(err, ENOMEM, "no memory for collectives");
     coll->mesh = mesh;
+    coll->final = calloc(mesh->shm ? (size_t)mesh->shm->seats : 1, sizeof(*coll->final));
+    if (!coll->final) {
+        free(coll);
+        return err_set(err, ENOMEM, "no memory for collectives");
+    }
     int rc = mesh->shm ? shm_pieces_create(mesh, &coll->pieces, err) : 0;
     if (rc < 0)
         goto error;
@@ -49,6 +55,8 @@ void coll_destroy(struct coll *coll)
         free(coll->state[i]);
     }
     shm_pieces_destroy(coll->pieces);
+    guard_fini(&coll->guard);
+    free(coll->final);
     free(coll->work[0].data);
     free(coll->work[1].data);
     free(coll);
@@ -138,23 +146,46 @@ static int check(const struct coll *coll, const struct coll_op *op, struct err *
     return check_parts(coll->mesh, op, err);
 }
 
+/* The first of the table that applies; false: none does. */
+static bool choose(struct coll *coll, const struct coll_op *op)
+{
+    for (int i = 0; coll_algorithms[i]; i++) {
+        if (!coll_algorithms[i]->applies(coll->mesh, op))
+            continue;
+        coll->alg = coll_algorithms[i];
+        coll->alg_state = coll->state[i];
+        return true;
+    }
+    return false;
+}
+
 int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
 {
     int rc = check(coll, op, err);
     if (rc < 0)
         return rc;
-    for (int i = 0; coll_algorithms[i]; i++) {
-        if (!coll_algorithms[i]->applies(coll->mesh, op))
-            continue;
-        coll->op = op;
-        coll->alg = coll_algorithms[i];
-        coll->alg_state = coll->state[i];
-        rc = coll->alg->start(coll, coll->alg_state, err);
-        if (rc < 0)
-            coll->op = NULL;
-        return rc;
-    }
-    return err_set(err, ENOTSUP, "no algorithm for this collective");
+    if (!choose(coll, op))
+        return err_set(err, ENOTSUP, "no algorithm for this collective");
+    coll->guard.on = coll->guard.behind = false;
+    if (coll->elastic && !coll->alg->settle && coll->mesh->size > 1 &&
+        !coll_is_empty(coll->mesh, op) && guard_begin(&coll->guard, op, &op) < 0)
+        return err_set(err, ENOMEM, "no memory to save the inputs of a collective");
+    coll->op = op;
+    rc = coll->alg->start(coll, coll->alg_state, err);
+    if (rc < 0)
+        coll->op = NULL;
+    return rc;
+}
+
+/* The operation is done here; does everybody have it? */
+static int begin_barrier(struct coll *coll)
+{
+    struct guard *g = &coll->guard;
+    g->behind = true;
+    g->barrier = (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
+    coll->op = &g->barrier;
+    coll->seq++;
+    return choose(coll, coll->op) ? coll->alg->start(coll, coll->alg_state, NULL) : -ENOTSUP;
 }
 
 int coll_progress(struct coll *coll)
@@ -162,6 +193,11 @@ int coll_progress(struct coll *coll)
     if (!coll->op)
         return 0;
     int rc = coll->alg->progress(coll, coll->alg_state);
+    if (rc == 0 && coll->guard.on && !coll->guard.behind) {
+        rc = begin_barrier(coll);
+        if (rc == 0)
+            rc = coll->alg->progress(coll, coll->alg_state);
+    }
     if (rc == 0) {
         coll->op = NULL;
         coll->seq++;
@@ -175,6 +211,58 @@ void coll_cancel(struct coll *coll)
     if (coll->op && coll->alg->cancel)
         coll->alg->cancel(coll, coll->alg_state);
     coll->op = NULL;
+}
+
+/* ---- elastic -------------------------------------------------------------------------------- */
+
+void coll_set_elastic(struct coll *coll)
+{
+    coll->elastic = true;
+}
+
+void coll_standing(struct coll *coll, struct coll_standing *ret)
+{
+    *ret = (struct coll_standing){.started = coll->op != NULL};
+    if (!coll->op)
+        return;
+    if (coll->guard.on)
+        ret->whole = coll->guard.behind;
+    else if (coll->alg->standing)
+        coll->alg->standing(coll, coll->alg_state, ret);
+    else
+        ret->whole = true; /* a barrier has no result that could be missing */
+}
+
+int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_rest)
+{
+    return coll->op && coll->alg->settle ? coll->alg->settle(coll, coll->alg_state, final, ret_rest)
+                                         : 0;
+}
+
+int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size_t elem)
+{
+    struct coll_tensor *last = rest->n ? &rest->list[rest->n - 1] : NULL;
+    if (last && (const uint8_t *)last->in + last->count * elem == tensor->in &&
+        (uint8_t *)last->out + last->count * elem == tensor->out) {
+        last->count += tensor->count;
+        return 0;
+    }
+    if (rest->n == rest->cap) {
+        size_t cap = rest->cap ? 2 * rest->cap : 64;
+        struct coll_tensor *grown = realloc(rest->list, cap * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        rest->list = grown;
+        rest->cap = cap;
+    }
+    rest->list[rest->n++] = *tensor;
+    return 0;
+}
+
+void coll_rest_fini(struct coll_rest *rest)
+{
+    free(rest->list);
+    *rest = (struct coll_rest){0};
 }
 
 const char *coll_algorithm(const struct coll *coll)

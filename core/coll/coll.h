@@ -71,6 +71,38 @@ int coll_progress(struct coll *coll);
  * a new generation on every rank. */
 void coll_cancel(struct coll *coll);
 
+/* ---- elastic: what survivors make of an operation that has lost a rank (engine/REPAIR.md) ---- */
+
+/* From here on every operation can be finished by the survivors, or begun anew: where an algorithm
+ * cannot see to that by itself, inputs that are outputs too are saved first, and a barrier behind
+ * the operation tells that everybody has the result. */
+void coll_set_elastic(struct coll *coll);
+
+/* How far the operation under way has come, as far as this rank can see. */
+struct coll_standing {
+    bool started;
+    bool whole;      /* the result is here; only the barrier behind it was not passed */
+    uint32_t pieces; /* 0: all or nothing */
+    const uint32_t
+        *final; /* [pieces] steps of each that are final; the coll's, until its next call */
+};
+
+void coll_standing(struct coll *coll, struct coll_standing *ret);
+
+/* Elements that are still to be worked on. */
+struct coll_rest {
+    struct coll_tensor *list;
+    size_t n, cap;
+};
+
+void coll_rest_fini(struct coll_rest *rest);
+
+/* Of the operation under way: brings what is final to the outputs (from memory that the ranks of
+ * this host share) and appends the rest, which is the same on every rank that is given the same.
+ * final: [pieces], NULL: all of it is final. Nothing of the peers is needed or touched; may be
+ * repeated, with figures that are no smaller. */
+int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_rest);
+
 /* The name of the algorithm in use, for the timeline and the log: "shm_slice", "ring", ... */
 const char *coll_algorithm(const struct coll *coll);
 

@@ -57,6 +57,18 @@ static void sums_cancel(struct coll *coll, void *state)
     shm_allreduce_cancel(((struct shm_sums *)state)->shm);
 }
 
+static void sums_standing(struct coll *coll, void *state, struct coll_standing *ret)
+{
+    ret->pieces = shm_allreduce_final(((struct shm_sums *)state)->shm, coll->final);
+    ret->final = coll->final;
+}
+
+static int sums_settle(struct coll *coll, void *state, const uint32_t *final,
+                       struct coll_rest *rest)
+{
+    return shm_allreduce_settle(((struct shm_sums *)state)->shm, final, rest);
+}
+
 static const char *sums_name(const void *state)
 {
     return shm_allreduce_name(((const struct shm_sums *)state)->shm);
@@ -72,6 +84,8 @@ const struct algorithm shm_sums_algorithm = {
     .start = sums_start,
     .progress = sums_progress,
     .cancel = sums_cancel,
+    .standing = sums_standing,
+    .settle = sums_settle,
 };
 
 /* Where each seat's bytes go and how many there are. */
@@ -133,6 +147,18 @@ static void gather_cancel(struct coll *coll, void *state)
     shm_pieces_cancel(coll->pieces);
 }
 
+static void gather_standing(struct coll *coll, void *state, struct coll_standing *ret)
+{
+    ret->pieces = shm_pieces_final(coll->pieces, coll->final);
+    ret->final = coll->final;
+}
+
+static int gather_settle(struct coll *coll, void *state, const uint32_t *final,
+                         struct coll_rest *rest)
+{
+    return shm_pieces_settle(coll->pieces, final, rest);
+}
+
 const struct algorithm shm_gather_algorithm = {
     .name = "shm_gather",
     .state_size = sizeof(struct shm_gather),
@@ -142,4 +168,6 @@ const struct algorithm shm_gather_algorithm = {
     .start = gather_start,
     .progress = gather_progress,
     .cancel = gather_cancel,
+    .standing = gather_standing,
+    .settle = gather_settle,
 };

@@ -118,19 +118,21 @@ static void small_publish(struct shm_allreduce *s)
     s->seen = 0;
 }
 
-static bool small_all_in(struct shm_allreduce *s)
+static bool small_is_in(const struct shm_allreduce *s, int seat)
 {
-    uint64_t need = shm_stamp(s->steps->generation, s->steps->small + 1);
-    for (; s->seen < s->shm->seats; s->seen++) {
-        struct shm_flags *flags = shm_flags_of(s->shm, s->seen);
-        if (atomic_load_explicit(&flags->small[s->steps->small % 2].stamp, memory_order_acquire) <
-            need)
-            return false;
-    }
-    return true;
+    const struct shm_flags *flags = shm_flags_of(s->shm, seat);
+    return atomic_load_explicit(&flags->small[s->steps->small % 2].stamp, memory_order_acquire) >=
+           shm_stamp(s->steps->generation, s->steps->small + 1);
 }
 
-static void small_reduce(struct shm_allreduce *s)
+static bool small_all_in(struct shm_allreduce *s)
+{
+    while (s->seen < s->shm->seats && small_is_in(s, s->seen))
+        s->seen++;
+    return s->seen == s->shm->seats;
+}
+
+static void small_sum(struct shm_allreduce *s)
 {
     size_t at = 0;
     for (size_t i = 0; s->bytes > 0 && i < s->op->n; i++) {
@@ -140,7 +142,6 @@ static void small_reduce(struct shm_allreduce *s)
         reduce(&s->plan, t->out, s->src, s->shm->seats, t->count, NULL, true, false);
         at += t->count * s->layout.elem;
     }
-    s->steps->small++;
 }
 
 int shm_allreduce_progress(struct shm_allreduce *s)
@@ -157,7 +158,8 @@ int shm_allreduce_progress(struct shm_allreduce *s)
     case SMALL_WAIT:
         if (!small_all_in(s))
             break;
-        small_reduce(s);
+        small_sum(s);
+        s->steps->small++;
         s->phase = IDLE;
         return 0;
     case RUN:
@@ -176,6 +178,27 @@ void shm_allreduce_cancel(struct shm_allreduce *s)
     if (s->phase == RUN)
         shm_pieces_cancel(s->pieces);
     s->phase = IDLE;
+}
+
+uint32_t shm_allreduce_final(const struct shm_allreduce *s, uint32_t *final)
+{
+    if (s->phase == RUN)
+        return shm_pieces_final(s->pieces, final);
+    if (s->phase == IDLE)
+        return 0;
+    final[0] = s->phase == SMALL_WAIT;
+    for (int i = 0; i < s->shm->seats; i++)
+        final[0] = final[0] && small_is_in(s, i);
+    return 1;
+}
+
+int shm_allreduce_settle(struct shm_allreduce *s, const uint32_t *final, struct coll_rest *rest)
+{
+    if (s->phase == RUN)
+        return shm_pieces_settle(s->pieces, final, rest);
+    if (s->phase == SMALL_WAIT && (!final || final[0]))
+        small_sum(s);
+    return 0;
 }
 
 const char *shm_allreduce_name(const struct shm_allreduce *s)

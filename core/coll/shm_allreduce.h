@@ -31,6 +31,11 @@ int shm_allreduce_progress(struct shm_allreduce *s);
 /* Forgets the operation; the mesh must go to its next generation before the next one. */
 void shm_allreduce_cancel(struct shm_allreduce *s);
 
+/* How far the operation is final, and bringing that to the outputs: as shm_pieces_final() and
+ * shm_pieces_settle(). */
+uint32_t shm_allreduce_final(const struct shm_allreduce *s, uint32_t *final);
+int shm_allreduce_settle(struct shm_allreduce *s, const uint32_t *final, struct coll_rest *rest);
+
 /* "shm_small", "shm_symmetric", "shm_slice" */
 const char *shm_allreduce_name(const struct shm_allreduce *s);
 

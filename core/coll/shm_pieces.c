@@ -14,51 +14,10 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/coll/shm_choice.h"
-#include "core/coll/shm_cut.h"
-#include "core/coll/shm_steps.h"
+#include "core/coll/shm_pieces_private.h"
 
 #define SLICE_MIN (8u << 10)
 #define BLOCK     (8u << 10)
-
-/* One kind of run. Stages get the step's number in the run. */
-struct run_ops {
-    void (*in)(struct shm_pieces *s, uint64_t step);
-    void (*mid)(struct shm_pieces *s, uint64_t step); /* NULL: none */
-    void (*out)(struct shm_pieces *s, uint64_t step);
-    bool (*may_in)(const struct shm_pieces *s, uint64_t step); /* NULL: always */
-    enum shm_tell out_needs; /* what the sources of a step must have told before out */
-};
-
-struct shm_pieces {
-    struct shm_steps steps;
-    struct shm_choice choice;
-    int seat, seats;
-
-    /* The run under way. */
-    const struct run_ops *run;
-    uint64_t base;         /* number of its first step */
-    uint64_t n;            /* its steps */
-    uint64_t in, mid, out; /* steps done of each stage */
-    bool gives, takes;     /* this seat fills cells; reads others' cells */
-    int sources;           /* out waits for so many seats */
-    size_t slice;          /* bytes of one owner in one cell */
-    struct shm_cut cut;
-    struct reduce_plan plan;
-    bool finish;
-    bool far;    /* staging is written past the cache */
-    bool stream; /* outputs are */
-    struct shm_watch mid_watch, out_watch;
-    struct shm_walk *in_walk, *out_walk; /* [seats] */
-    const void **src;                    /* [seats] */
-
-    uint8_t *work;
-    size_t ready, work_size; /* bytes */
-
-    const uint8_t *mine; /* gather */
-    uint8_t *const *outputs;
-    const size_t *bytes;
-};
 
 int shm_pieces_create(struct mesh *mesh, struct shm_pieces **ret, struct err *err)
 {
@@ -94,16 +53,6 @@ void shm_pieces_destroy(struct shm_pieces *s)
 struct shm_steps *shm_pieces_steps(struct shm_pieces *s)
 {
     return &s->steps;
-}
-
-static size_t elem(const struct shm_pieces *s)
-{
-    return s->cut.layout->elem;
-}
-
-static uint8_t *slice_of(const struct shm_pieces *s, int seat, int owner, uint64_t step)
-{
-    return shm_steps_cell(&s->steps, seat, s->base + step) + (size_t)owner * s->slice;
 }
 
 /* ---- stages --------------------------------------------------------------------------------- */
@@ -225,13 +174,6 @@ static void stage_work(struct shm_pieces *s, uint64_t step)
         reduce_copy(slice_of(s, s->seat, s->seat, step), s->work + step * s->slice, n, s->far);
 }
 
-static size_t gather_part(const struct shm_pieces *s, int seat, uint64_t step)
-{
-    size_t begin = step * s->slice;
-    size_t left = begin < s->bytes[seat] ? s->bytes[seat] - begin : 0;
-    return left < s->slice ? left : s->slice;
-}
-
 static void stage_mine(struct shm_pieces *s, uint64_t step)
 {
     size_t n = gather_part(s, s->seat, step);
@@ -239,7 +181,7 @@ static void stage_mine(struct shm_pieces *s, uint64_t step)
         reduce_copy(slice_of(s, s->seat, 0, step), s->mine + step * s->slice, n, s->far);
 }
 
-static void take_all(struct shm_pieces *s, uint64_t step)
+void shm_pieces_take_all(struct shm_pieces *s, uint64_t step)
 {
     for (int i = 0; i < s->seats; i++) {
         int from = (s->seat + i) % s->seats;
@@ -254,14 +196,21 @@ static void take_all(struct shm_pieces *s, uint64_t step)
 }
 
 static const struct run_ops reduce_scatter_run = {
-    .in = stage_foreign, .out = reduce_to_work, .out_needs = SHM_IN};
-static const struct run_ops allgather_run = {
-    .in = stage_work, .may_in = work_is_ready, .out = spread_cells, .out_needs = SHM_IN};
-static const struct run_ops allreduce_run = {
-    .in = stage_foreign, .mid = reduce_to_cell, .out = spread_cells, .out_needs = SHM_RED};
+    .kind = SHM_ALL, .in = stage_foreign, .out = reduce_to_work, .out_needs = SHM_IN};
+static const struct run_ops allgather_run = {.kind = SHM_ALL,
+                                             .in = stage_work,
+                                             .may_in = work_is_ready,
+                                             .out = spread_cells,
+                                             .out_needs = SHM_IN};
+static const struct run_ops allreduce_run = {.kind = SHM_SLICES,
+                                             .in = stage_foreign,
+                                             .mid = reduce_to_cell,
+                                             .out = spread_cells,
+                                             .out_needs = SHM_RED};
 static const struct run_ops symmetric_run = {
-    .in = stage_all, .out = reduce_to_outputs, .out_needs = SHM_IN};
-static const struct run_ops gather_run = {.in = stage_mine, .out = take_all, .out_needs = SHM_IN};
+    .kind = SHM_STEPS_WHOLE, .in = stage_all, .out = reduce_to_outputs, .out_needs = SHM_IN};
+static const struct run_ops gather_run = {
+    .kind = SHM_ALL, .in = stage_mine, .out = shm_pieces_take_all, .out_needs = SHM_IN};
 
 /* ---- starts --------------------------------------------------------------------------------- */
 

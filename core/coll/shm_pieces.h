@@ -80,6 +80,14 @@ void shm_pieces_gather(struct shm_pieces *s, const void *mine, uint8_t *const *o
 /* 0: done, 1: would have to wait, -ECONNRESET: the abort word is set. */
 int shm_pieces_progress(struct shm_pieces *s);
 
+/* How far each piece of the run is final, as far as the flags tell; returns how many pieces: the
+ * owners' slices, or 1. final: [seats]. 0: no run is under way. */
+uint32_t shm_pieces_final(const struct shm_pieces *s, uint32_t *final);
+
+/* Brings the steps that are final to the outputs, appends what is left of a reduction to rest; see
+ * coll_settle(). */
+int shm_pieces_settle(struct shm_pieces *s, const uint32_t *final, struct coll_rest *rest);
+
 /* Forgets the run under way; the mesh must then go to its next generation before the next run. */
 void shm_pieces_cancel(struct shm_pieces *s);
 

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shm_pieces_private: the inside of shm_pieces, for shm_pieces.c (its runs) and shm_settle.c (what
+ * survivors make of a run that has lost a seat).
+ */
+#ifndef HVD_COLL_SHM_PIECES_PRIVATE_H
+#define HVD_COLL_SHM_PIECES_PRIVATE_H
+
+#include "core/coll/shm_choice.h"
+#include "core/coll/shm_cut.h"
+#include "core/coll/shm_pieces.h"
+#include "core/coll/shm_steps.h"
+
+/* What of a run is final, and what others can finish: each owner's slices, one by one; each step;
+ * all or nothing. */
+enum shm_kind { SHM_SLICES, SHM_STEPS_WHOLE, SHM_ALL };
+
+/* One kind of run. Stages get the step's number in the run. */
+struct run_ops {
+    enum shm_kind kind;
+    void (*in)(struct shm_pieces *s, uint64_t step);
+    void (*mid)(struct shm_pieces *s, uint64_t step); /* NULL: none */
+    void (*out)(struct shm_pieces *s, uint64_t step);
+    bool (*may_in)(const struct shm_pieces *s, uint64_t step); /* NULL: always */
+    enum shm_tell out_needs; /* what the sources of a step must have told before out */
+};
+
+struct shm_pieces {
+    struct shm_steps steps;
+    struct shm_choice choice;
+    int seat, seats;
+
+    /* The run under way. */
+    const struct run_ops *run;
+    uint64_t base;         /* number of its first step */
+    uint64_t n;            /* its steps */
+    uint64_t in, mid, out; /* steps done of each stage */
+    bool gives, takes;     /* this seat fills cells; reads others' cells */
+    int sources;           /* out waits for so many seats */
+    size_t slice;          /* bytes of one owner in one cell */
+    struct shm_cut cut;
+    struct reduce_plan plan;
+    bool finish;
+    bool far;    /* staging is written past the cache */
+    bool stream; /* outputs are */
+    struct shm_watch mid_watch, out_watch;
+    struct shm_walk *in_walk, *out_walk; /* [seats] */
+    const void **src;                    /* [seats] */
+
+    uint8_t *work;
+    size_t ready, work_size; /* bytes */
+
+    const uint8_t *mine; /* gather */
+    uint8_t *const *outputs;
+    const size_t *bytes;
+};
+
+static inline size_t elem(const struct shm_pieces *s)
+{
+    return s->cut.layout->elem;
+}
+
+static inline uint8_t *slice_of(const struct shm_pieces *s, int seat, int owner, uint64_t step)
+{
+    return shm_steps_cell(&s->steps, seat, s->base + step) + (size_t)owner * s->slice;
+}
+
+static inline size_t gather_part(const struct shm_pieces *s, int seat, uint64_t step)
+{
+    size_t begin = step * s->slice;
+    size_t left = begin < s->bytes[seat] ? s->bytes[seat] - begin : 0;
+    return left < s->slice ? left : s->slice;
+}
+
+/* The out stage of a gather: one step of everybody's bytes to the outputs. */
+void shm_pieces_take_all(struct shm_pieces *s, uint64_t step);
+
+#endif
