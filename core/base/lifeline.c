@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lifeline: see lifeline.h. This is the watcher's side; the holder's is lifeline_hold.c, and
+ * lifeline_page.h what both know.
+ */
+#include "core/base/lifeline.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/lifeline_page.h"
+
+struct lifeline {
+    const struct lifeline_page *page; /* for reading */
+    int event_fd;
+    pthread_t thread;
+    bool started;
+    _Atomic bool stop, ended;
+    _Atomic int state;
+    uint64_t pidns;
+    uint64_t stale_ns; /* who has not looked for this long knows nothing */
+    /* lifeline_silence() */
+    uint64_t beats, seen_at, looked_at;
+};
+
+const char *lifeline_state_text(enum lifeline_state state)
+{
+    static const char *const texts[] = {"new", "held", "released", "dead", "broken"};
+    return state <= LIFELINE_BROKEN ? texts[state] : "?";
+}
+
+/* What the futex says now, to one who knew it in state before, with the word that it had then. */
+static enum lifeline_state next_state(enum lifeline_state before, uint32_t old, uint32_t word)
+{
+    if (word == LIFELINE_WORD_RELEASED)
+        return LIFELINE_RELEASED;
+    if (word & FUTEX_OWNER_DIED)
+        return LIFELINE_DEAD;
+    if (before == LIFELINE_NEW && word == 0)
+        return LIFELINE_NEW;
+    /* Held by a thread, and always by the same one; without the flag the kernel would wake nobody.
+     */
+    if ((word & FUTEX_WAITERS) && (word & FUTEX_TID_MASK) &&
+        (before == LIFELINE_NEW || word == old))
+        return LIFELINE_HELD;
+    return LIFELINE_BROKEN;
+}
+
+static void *watch(void *arg)
+{
+    struct lifeline *l = arg;
+    enum lifeline_state state = LIFELINE_NEW;
+    uint32_t old = 0;
+    while (!atomic_load(&l->stop)) {
+        uint32_t word = atomic_load(&l->page->word);
+        state = next_state(state, old, word);
+        atomic_store(&l->state, (int)state);
+        if (state > LIFELINE_HELD) {
+            eventfd_write(l->event_fd, 1);
+            break;
+        }
+        old = word;
+        lifeline_futex_wait(&l->page->word, word, NULL);
+    }
+    atomic_store(&l->ended, true);
+    return NULL;
+}
+
+/* The memory behind the page: of one size for ever, so that no reader of it can be hit by SIGBUS.
+ */
+static int make_page(int beat_ms, int *ret_fd, struct err *err)
+{
+    struct lifeline_page first = {.magic = LIFELINE_MAGIC, .beat_ms = (uint32_t)beat_ms};
+    auto_close int fd = memfd_create("hvd-lifeline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return err_sys(err, errno, "memfd of a lifeline");
+    if (ftruncate(fd, LIFELINE_PAGE) < 0 ||
+        pwrite(fd, &first, sizeof(first), 0) != (ssize_t)sizeof(first) ||
+        fcntl(fd, F_ADD_SEALS, LIFELINE_SEALS) < 0)
+        return err_sys(err, errno, "memory of a lifeline");
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int lifeline_create(struct lifeline **ret, int beat_ms, int *ret_fd, struct err *err)
+{
+    auto_close int fd = -1;
+    if (beat_ms < LIFELINE_BEAT_MS_MIN || beat_ms > LIFELINE_BEAT_MS_MAX)
+        return err_set(err, EINVAL, "a beat of %d ms: want %d to %d", beat_ms, LIFELINE_BEAT_MS_MIN,
+                       LIFELINE_BEAT_MS_MAX);
+    struct lifeline *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(err, ENOMEM, "no memory for a lifeline");
+    l->event_fd = -1;
+    int rc = make_page(beat_ms, &fd, err);
+    if (rc < 0)
+        goto error;
+    void *page = mmap(NULL, LIFELINE_PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        rc = err_sys(err, errno, "mmap of a lifeline");
+        goto error;
+    }
+    l->page = page;
+    l->pidns = lifeline_pid_namespace();
+    l->stale_ns = (uint64_t)(beat_ms < 100 ? 300 : 3 * beat_ms) * CLOCK_MS;
+    l->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->event_fd < 0) {
+        rc = err_sys(err, errno, "eventfd of a lifeline");
+        goto error;
+    }
+    rc = lifeline_thread_start(&l->thread, watch, l);
+    if (rc < 0) {
+        rc = err_sys(err, -rc, "thread of a lifeline");
+        goto error;
+    }
+    l->started = true;
+    *ret = l;
+    *ret_fd = take_fd(&fd);
+    return 0;
+error:
+    lifeline_destroy(l);
+    return rc;
+}
+
+void lifeline_destroy(struct lifeline *l)
+{
+    if (!l)
+        return;
+    atomic_store(&l->stop, true);
+    /* It may be just about to wait, or the page may change under it: until it has gone. */
+    while (l->started && !atomic_load(&l->ended)) {
+        lifeline_futex_wake(&l->page->word);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    if (l->started)
+        pthread_join(l->thread, NULL);
+    if (l->page)
+        munmap((void *)l->page, LIFELINE_PAGE);
+    if (l->event_fd >= 0)
+        close(l->event_fd);
+    free(l);
+}
+
+int lifeline_event_fd(const struct lifeline *l)
+{
+    return l->event_fd;
+}
+
+enum lifeline_state lifeline_state(const struct lifeline *l)
+{
+    return (enum lifeline_state)atomic_load(&l->state);
+}
+
+uint64_t lifeline_silence(struct lifeline *l, uint64_t now)
+{
+    uint64_t beats = atomic_load(&l->page->beats);
+    bool absent = now - l->looked_at > l->stale_ns;
+    l->looked_at = now;
+    if (absent || beats != l->beats || lifeline_state(l) != LIFELINE_HELD) {
+        l->beats = beats;
+        l->seen_at = now;
+    }
+    return now - l->seen_at;
+}
+
+pid_t lifeline_pid(const struct lifeline *l)
+{
+    if (lifeline_state(l) == LIFELINE_NEW || atomic_load(&l->page->pidns) != l->pidns)
+        return 0;
+    uint32_t pid = atomic_load(&l->page->pid);
+    return pid <= INT32_MAX ? (pid_t)pid : 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lifeline_page: what the two sides of a lifeline share: the page, its futex, how their threads are
+ * started. For lifeline.c and lifeline_hold.c alone (and tests that play a bad holder).
+ */
+#ifndef HVD_BASE_LIFELINE_PAGE_H
+#define HVD_BASE_LIFELINE_PAGE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIFELINE_PAGE  4096
+#define LIFELINE_MAGIC 0x316566696c647668ULL /* "hvdlife1" */
+#define LIFELINE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* No thread has this number. */
+#define LIFELINE_WORD_RELEASED FUTEX_TID_MASK
+
+struct lifeline_page {
+    uint64_t magic;
+    uint32_t beat_ms;
+    uint32_t pad;
+    /* 0, then FUTEX_WAITERS and the holder's thread id, then LIFELINE_WORD_RELEASED, or
+     * FUTEX_OWNER_DIED in it, which the kernel writes. FUTEX_WAITERS from the beginning: the
+     * watcher writes nothing. */
+    _Atomic uint32_t word;
+    _Atomic uint32_t pid;
+    _Atomic uint64_t pidns; /* inode of the holder's pid namespace */
+    _Atomic uint64_t beats;
+};
+
+/* Shared: the two sides are different processes. */
+static inline void lifeline_futex_wait(const _Atomic uint32_t *word, uint32_t value,
+                                       const struct timespec *timeout)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT, value, timeout, NULL, 0);
+}
+
+static inline void lifeline_futex_wake(const _Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static inline uint64_t lifeline_pid_namespace(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* A thread that no signal reaches, with a small stack. */
+static inline int lifeline_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int rc = pthread_attr_init(&attr);
+    if (rc)
+        return -rc;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_attr_setstacksize(&attr, 64 << 10);
+    rc = pthread_create(ret, &attr, run, arg);
+    /* The thread-local variables of all libraries lie on the stack too: with many it is too small.
+     */
+    if (rc == EINVAL)
+        rc = pthread_create(ret, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return -rc;
+}
+
+#endif
