@@ -84,7 +84,7 @@ static void watch_coordinator(struct agent *a)
 static void post_progress(struct agent *a)
 {
     for (int i = 0; i < a->nranks; i++) {
-        struct rank *rank = &a->ranks[i];
+        struct rank *rank = a->ranks[i];
         if (rank->progress_new && !rank->over)
             outbox_report(&a->outbox, &rank->progress);
         rank->progress_new = false;
@@ -222,7 +222,7 @@ static void remove_socket(const struct agent *a)
 static void close_all(struct agent *a)
 {
     for (int i = 0; i < a->nranks; i++)
-        rank_fini(&a->ranks[i]);
+        agent_drop_rank(a->ranks[i]);
     agent_end_doctor(a);
     reap_rest(REST_GRACE_MS);
     if (a->orphan)

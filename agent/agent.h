@@ -38,7 +38,7 @@ struct agent {
     struct loop_fd signals;
     struct loop_timer tick; /* watches the coordinator and the end */
     struct welcome_body welcome;
-    struct rank *ranks; /* [nranks] */
+    struct rank **ranks; /* [nranks] */
     int nranks;
     int closed;         /* ranks that are gone with everything they had */
     struct fate *fates; /* [welcome.size] */
@@ -81,6 +81,7 @@ void agent_heard(struct agent *a);
 
 /* agent_ranks.c */
 int agent_start_ranks(struct agent *a, struct err *err);
+void agent_drop_rank(struct rank *rank);
 void agent_reap(struct agent *a);
 void agent_pause_output(struct agent *a, bool pause);
 

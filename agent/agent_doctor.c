@@ -40,7 +40,7 @@ static void refuse(struct agent *a, const char *trouble)
     int n = count_failures(a);
     for (int i = 0; i < a->welcome.nseats; i++) {
         struct report_item item = {
-            .type = REPORT_EXITED, .rank = a->welcome.seats[i].rank, .code = 1};
+            .type = REPORT_EXITED, .member = a->welcome.seats[i].member, .code = 1};
         if (trouble)
             snprintf(item.text, sizeof(item.text), "not started: %s (--doctor fail)", trouble);
         else
@@ -89,7 +89,7 @@ static void on_watch(void *arg)
     struct agent *a = arg;
     auto_free pid_t *pids = calloc((size_t)a->nranks + 1, sizeof(*pids));
     for (int i = 0; pids && i < a->nranks; i++)
-        pids[i] = a->ranks[i].pid;
+        pids[i] = a->ranks[i]->pid;
     if (pids)
         watch_processes(a->watch, pids, (size_t)a->nranks);
     watch_look(a->watch, clock_ns(), on_news, a);
@@ -133,7 +133,7 @@ bool agent_awaits_doctor(const struct agent *a)
     if (!a->preflight.running || a->orphan)
         return false;
     for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i].code != 0 && !a->ranks[i].text[0])
+        if (a->ranks[i]->code != 0 && !a->ranks[i]->text[0])
             return true;
     return false;
 }

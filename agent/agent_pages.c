@@ -20,21 +20,22 @@ static void put_ranks(struct buf *out, const struct agent *a)
 {
     put_head(out, "hvd_rank_up", "gauge", "1 while the rank's process runs");
     for (int i = 0; i < a->nranks; i++)
-        text_put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i].seat.rank, !a->ranks[i].over);
+        text_put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i]->seat.member,
+                 !a->ranks[i]->over);
     put_head(out, "hvd_rank_in_world", "gauge", "1 between hvd_init and hvd_shutdown");
     for (int i = 0; i < a->nranks; i++) {
-        const struct rank *r = &a->ranks[i];
-        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", r->seat.rank,
+        const struct rank *r = a->ranks[i];
+        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", r->seat.member,
                  r->hello && !r->waiting && !r->bye && !r->over);
     }
     put_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
     for (int i = 0; i < a->nranks; i++)
-        text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i].seat.rank,
-                 (unsigned long long)a->ranks[i].progress.batches);
+        text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i]->seat.member,
+                 (unsigned long long)a->ranks[i]->progress.batches);
     put_head(out, "hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved");
     for (int i = 0; i < a->nranks; i++)
-        text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i].seat.rank,
-                 (unsigned long long)a->ranks[i].progress.bytes);
+        text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i]->seat.member,
+                 (unsigned long long)a->ranks[i]->progress.bytes);
 }
 
 static void put_watch(struct buf *out, const struct agent *a)

@@ -17,16 +17,20 @@ static void on_note(struct agent *a, const struct note *n)
     switch (n->type) {
     case NOTE_LOST:
     case NOTE_ENDED:
-        agent_learn_fate(a, n->rank, n->type == NOTE_LOST, n->code, n->text);
+        agent_learn_fate(a, n->member, n->type == NOTE_LOST, n->code, n->text);
         break;
     case NOTE_SIGNAL:
         for (int i = 0; i < a->nranks; i++)
-            rank_kill(&a->ranks[i], n->code);
+            rank_kill(a->ranks[i], n->code);
         break;
     case NOTE_STOP:
         log_info("ending the ranks: %s", n->text);
         agent_stop_ranks(a, n->code);
         break;
+    case NOTE_CHANGE:
+    case NOTE_START:
+    case NOTE_LEAVE:
+    case NOTE_EVICT:
     case NOTE_TYPES:
         break;
     }
@@ -106,7 +110,7 @@ void agent_poll_roster(struct agent *a)
     char path[MEMBER_NAME_MAX + 96];
     bool wanted = false;
     for (int i = 0; i < a->nranks; i++)
-        wanted |= a->ranks[i].waiting && !a->ranks[i].over;
+        wanted |= a->ranks[i]->waiting && !a->ranks[i]->over;
     if (!wanted || a->polling_roster || a->orphan)
         return;
     snprintf(path, sizeof(path), "/v1/roster?agent=%s&after=%u&wait=%d", a->config.agent, a->epoch,

@@ -27,7 +27,7 @@ static int rank_variables(const struct agent *a, const struct seat *seat, int ag
         const char *name;
         int value;
     } numbers[] = {
-        {"RANK", seat->rank},
+        {"RANK", seat->member},
         {"SIZE", a->welcome.size},
         {"LOCAL_RANK", seat->local_rank},
         {"LOCAL_SIZE", a->welcome.nseats},
@@ -127,7 +127,7 @@ static void on_output(void *arg, struct rank *rank, enum frame_stream stream, co
 {
     struct agent *a = arg;
     struct buf frame = {0};
-    frame_put(&frame, (uint32_t)rank->seat.rank, stream, data, n);
+    frame_put(&frame, (uint32_t)rank->seat.member, stream, data, n);
     if (!frame.failed)
         sink_write(&a->out, frame.data, frame.len);
     buf_fini(&frame);
@@ -138,25 +138,27 @@ static void on_output(void *arg, struct rank *rank, enum frame_stream stream, co
 void agent_pause_output(struct agent *a, bool pause)
 {
     for (int i = 0; i < a->nranks; i++)
-        rank_pause(&a->ranks[i], pause);
+        rank_pause(a->ranks[i], pause);
 }
 
 static void on_exited(void *arg, struct rank *rank)
 {
     struct agent *a = arg;
     bool early = rank->code == 0 && rank->hello && !rank->bye;
-    struct report_item item = {
-        .type = REPORT_EXITED, .rank = rank->seat.rank, .pid = (int)rank->pid, .code = rank->code};
+    struct report_item item = {.type = REPORT_EXITED,
+                               .member = rank->seat.member,
+                               .pid = (int)rank->pid,
+                               .code = rank->code};
     char text[512];
     rank->waiting = false;
     snprintf(item.text, sizeof(item.text), "%s", rank->text);
     tail_text(&rank->tail, TAIL_LINES, item.tail, sizeof(item.tail));
     outbox_report(&a->outbox, &item);
-    roster_end_text(rank->seat.rank, a->config.host, (int)rank->pid, rank->code, early, rank->text,
-                    text, sizeof(text));
+    roster_end_text(rank->seat.member, a->config.host, (int)rank->pid, rank->code, early,
+                    rank->text, text, sizeof(text));
     log_debug("%s", text);
     /* Its neighbours here need not wait for the coordinator's word. */
-    agent_learn_fate(a, rank->seat.rank, early || rank->code != 0, rank->code, text);
+    agent_learn_fate(a, rank->seat.member, early || rank->code != 0, rank->code, text);
 }
 
 static void on_closed(void *arg, struct rank *rank)
@@ -171,10 +173,9 @@ static const struct rank_ops ops = {on_output, agent_on_frame, on_exited, on_clo
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
-static int start_rank(struct agent *a, struct rank *rank, const char *cwd, const cpu_set_t *cpus,
-                      struct err *err)
+static int start_rank(struct agent *a, struct rank *rank, const struct seat *seat, const char *cwd,
+                      const cpu_set_t *cpus, struct err *err)
 {
-    const struct seat *seat = &a->welcome.seats[rank - a->ranks];
     int child_fd;
     char **own = NULL, **env = NULL;
     int rc = rank_init(rank, &a->loop, &ops, a, seat, &child_fd, err);
@@ -193,10 +194,29 @@ static int start_rank(struct agent *a, struct rank *rank, const char *cwd, const
         return rc;
     if (!rank->text[0]) {
         struct report_item item = {
-            .type = REPORT_STARTED, .rank = seat->rank, .pid = (int)rank->pid};
+            .type = REPORT_STARTED, .member = seat->member, .pid = (int)rank->pid};
         outbox_report(&a->outbox, &item);
     }
     return 0;
+}
+
+void agent_drop_rank(struct rank *rank)
+{
+    rank_fini(rank);
+    free(rank);
+}
+
+static int add_rank(struct agent *a, const struct seat *seat, const char *cwd,
+                    const cpu_set_t *cpus, struct err *err)
+{
+    struct rank *rank = calloc(1, sizeof(*rank));
+    int rc = rank ? start_rank(a, rank, seat, cwd, cpus, err)
+                  : err_set(err, ENOMEM, "no memory for a rank");
+    if (rc == 0)
+        a->ranks[a->nranks++] = rank;
+    else if (rank)
+        agent_drop_rank(rank);
+    return rc;
 }
 
 /* The directory ranks run in; on another host it need not exist. */
@@ -219,10 +239,9 @@ int agent_start_ranks(struct agent *a, struct err *err)
     const char *cwd = choose_cwd(a);
     int rc = binding_init(&binding, a->config.bind_to, n, err);
     for (int i = 0; i < n && rc == 0; i++) {
-        rc = start_rank(a, &a->ranks[i], cwd, binding_cpus(&binding, i), err);
-        a->nranks += rc == 0;
+        rc = add_rank(a, &a->welcome.seats[i], cwd, binding_cpus(&binding, i), err);
         if (rc == 0 && a->config.report_bindings)
-            fprintf(stderr, "rank %d on %s: %s\n", a->welcome.seats[i].rank, a->config.host,
+            fprintf(stderr, "rank %d on %s: %s\n", a->welcome.seats[i].member, a->config.host,
                     binding_text(&binding, i));
     }
     binding_fini(&binding);
@@ -233,7 +252,7 @@ void agent_stop_ranks(struct agent *a, int grace_ms)
 {
     a->stopping = true;
     for (int i = 0; i < a->nranks; i++)
-        rank_end(&a->ranks[i], grace_ms);
+        rank_end(a->ranks[i], grace_ms);
 }
 
 /* Children that ended. A rank is looked at before it is reaped: until then nobody else can have its
@@ -249,8 +268,8 @@ void agent_reap(struct agent *a)
             a->preflight.pid = 0;
         struct rank *rank = NULL;
         for (int i = 0; i < a->nranks && !rank; i++)
-            if (a->ranks[i].pid == info.si_pid)
-                rank = &a->ranks[i];
+            if (a->ranks[i]->pid == info.si_pid)
+                rank = a->ranks[i];
         if (rank)
             rank_kill(rank, SIGTERM); /* what it leaves in its group */
         if (waitpid(info.si_pid, &status, WNOHANG) == info.si_pid && rank)

@@ -43,8 +43,8 @@ void agent_learn_fate(struct agent *a, int rank, bool lost, int code, const char
     *fate = (struct fate){.over = true, .lost = lost, .code = code};
     snprintf(fate->text, sizeof(fate->text), "%s", text);
     for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i].seat.rank != rank && concerns(&a->ranks[i], fate))
-            send_lost(&a->ranks[i], rank, code, fate->text);
+        if (a->ranks[i]->seat.member != rank && concerns(a->ranks[i], fate))
+            send_lost(a->ranks[i], rank, code, fate->text);
 }
 
 /* ---- HELLO, cards, ROSTER ------------------------------------------------------------------- */
@@ -58,10 +58,10 @@ static void post_cards(void *arg)
     if (!cards.cards)
         return;
     for (int i = 0; i < a->nranks; i++) {
-        struct rank *r = &a->ranks[i];
+        struct rank *r = a->ranks[i];
         if (!r->waiting || r->posted)
             continue;
-        cards.cards[cards.n].rank = r->seat.rank;
+        cards.cards[cards.n].member = r->seat.member;
         cards.cards[cards.n++].bytes = r->card; /* lent */
         r->posted = true;
     }
@@ -73,31 +73,31 @@ static void post_cards(void *arg)
 
 /* The member of a rank that is a script has ended, the script goes on: the others must not wait for
  * the script's end to know it. A BYE may be on its way to be read. */
-static void on_member_end(void *arg, uint32_t events)
+static void on_speaker_end(void *arg, uint32_t events)
 {
     struct rank *rank = arg;
     struct agent *a = rank->arg;
     char text[256];
     (void)events;
-    loop_fd_stop(&a->loop, &rank->member_lfd);
+    loop_fd_stop(&a->loop, &rank->speaker_lfd);
     rank_read_frames(rank);
     if (!in_world(rank))
         return;
     snprintf(text, sizeof(text), "rank %d on %s: its process %d ended without hvd_shutdown()",
-             rank->seat.rank, a->config.host, rank->member);
+             rank->seat.member, a->config.host, rank->speaker);
     log_warn("%s", text);
     for (int i = 0; i < a->nranks; i++)
-        if (&a->ranks[i] != rank && in_world(&a->ranks[i]))
-            send_lost(&a->ranks[i], rank->seat.rank, 0, text);
+        if (a->ranks[i] != rank && in_world(a->ranks[i]))
+            send_lost(a->ranks[i], rank->seat.member, 0, text);
 }
 
 /* The end of the rank's own process is noticed anyway. */
-static void watch_member(struct agent *a, struct rank *rank, int pid)
+static void watch_speaker(struct agent *a, struct rank *rank, int pid)
 {
-    loop_fd_stop(&a->loop, &rank->member_lfd);
-    rank->member = pid;
+    loop_fd_stop(&a->loop, &rank->speaker_lfd);
+    rank->speaker = pid;
     if (pid > 1 && pid != rank->pid && getpgid(pid) == rank->pid)
-        loop_pid_start(&a->loop, &rank->member_lfd, pid, on_member_end, rank);
+        loop_pid_start(&a->loop, &rank->speaker_lfd, pid, on_speaker_end, rank);
 }
 
 static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
@@ -110,18 +110,18 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     size_t n = frame->len - r.pos;
     if (r.failed || version != CTL_VERSION || why > CTL_BOUNDARY || n > MEMBER_CARD_MAX) {
         log_warn("rank %d: a HELLO of version %d with a card of %zu bytes; want version %d",
-                 rank->seat.rank, version, n, CTL_VERSION);
+                 rank->seat.member, version, n, CTL_VERSION);
         return;
     }
-    log_debug("rank %d (pid %u) called hvd_init", rank->seat.rank, pid);
+    log_debug("rank %d (pid %u) called hvd_init", rank->seat.member, pid);
     buf_reset(&rank->card);
     buf_put(&rank->card, frame->body + r.pos, n);
-    watch_member(a, rank, (int)pid);
+    watch_speaker(a, rank, (int)pid);
     rank->hello = rank->waiting = true;
     rank->bye = rank->posted = false;
     int waiting = 0;
     for (int i = 0; i < a->nranks; i++)
-        waiting += a->ranks[i].waiting;
+        waiting += a->ranks[i]->waiting;
     for (int i = 0; i < a->welcome.size; i++) {
         if (a->fates[i].over) {
             send_lost(rank, i, a->fates[i].code, a->fates[i].text);
@@ -138,14 +138,14 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
 {
     struct buf body = {0};
     buf_put_u32(&body, roster->epoch);
-    buf_put_u32(&body, (uint32_t)rank->seat.rank);
+    buf_put_u32(&body, (uint32_t)rank->seat.member);
     buf_put_u32(&body, (uint32_t)roster->n);
     buf_put(&body, roster->key, sizeof(roster->key));
     buf_put_u32(&body, 0); /* no change */
     for (int i = 0; i < roster->n; i++) {
         const struct card *c = &roster->cards[i];
         buf_put_u8(&body, strcmp(c->agent, a->config.agent) == 0 ? CTL_LOCAL : 0);
-        buf_put_u32(&body, (uint32_t)c->rank);
+        buf_put_u32(&body, (uint32_t)c->member);
         buf_put_u32(&body, (uint32_t)c->bytes.len);
         buf_put(&body, c->bytes.data, c->bytes.len);
     }
@@ -160,7 +160,7 @@ void agent_install_roster(struct agent *a, const struct roster_body *roster)
         return;
     a->epoch = roster->epoch;
     for (int i = 0; i < a->nranks; i++) {
-        struct rank *rank = &a->ranks[i];
+        struct rank *rank = a->ranks[i];
         if (!rank->waiting || !rank->posted)
             continue;
         rank->waiting = false;
@@ -177,10 +177,10 @@ static void on_share(struct agent *a, struct rank *from, const struct ctl_frame 
     if (frame->len < 10)
         return;
     buf_put(&body, frame->body, 4);
-    buf_put_u32(&body, (uint32_t)from->seat.rank);
+    buf_put_u32(&body, (uint32_t)from->seat.member);
     buf_put(&body, frame->body + 8, frame->len - 8);
     for (int i = 0; i < a->nranks; i++) {
-        struct rank *to = &a->ranks[i];
+        struct rank *to = a->ranks[i];
         /* Also to one that has said BYE: it waits for the farewells of the others. */
         if (to != from && to->hello && !to->waiting && !to->over)
             rank_send(to, CTL_SHARE, &body, frame->fds, frame->nfds);
@@ -190,7 +190,8 @@ static void on_share(struct agent *a, struct rank *from, const struct ctl_frame 
 
 static void on_bye(struct agent *a, struct rank *rank)
 {
-    struct report_item item = {.type = REPORT_BYE, .rank = rank->seat.rank, .pid = (int)rank->pid};
+    struct report_item item = {
+        .type = REPORT_BYE, .member = rank->seat.member, .pid = (int)rank->pid};
     if (!rank->hello || rank->bye)
         return;
     rank->bye = true;
@@ -202,7 +203,7 @@ static void on_progress(struct rank *rank, const struct ctl_frame *frame)
 {
     struct reader r = reader_over(frame->body, frame->len);
     struct report_item item = {
-        .type = REPORT_PROGRESS, .rank = rank->seat.rank, .pid = (int)rank->pid};
+        .type = REPORT_PROGRESS, .member = rank->seat.member, .pid = (int)rank->pid};
     item.batches = reader_u64(&r);
     item.bytes = reader_u64(&r);
     reader_u8(&r);
@@ -232,7 +233,7 @@ void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame)
         on_bye(a, rank);
         break;
     default:
-        log_warn("rank %d: unexpected control frame of type %d", rank->seat.rank, frame->type);
+        log_warn("rank %d: unexpected control frame of type %d", rank->seat.member, frame->type);
     }
     for (size_t i = 0; i < frame->nfds; i++)
         close(frame->fds[i]);

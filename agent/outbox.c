@@ -110,7 +110,7 @@ void outbox_report(struct outbox *o, const struct report_item *item)
         int cap = o->cap ? o->cap * 2 : 8;
         struct report_item *grown = realloc(o->pending.items, (size_t)cap * sizeof(*grown));
         if (!grown) {
-            log_error("out of memory: a report about rank %d was not sent", item->rank);
+            log_error("out of memory: a report about rank %d was not sent", item->member);
             return;
         }
         o->pending.items = grown;

@@ -31,13 +31,13 @@ int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, 
     for (int i = 0; i < FRAME_STREAMS; i++)
         rank->streams[i] = (struct rank_stream){rank, (enum frame_stream)i, -1, {0}};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(err, errno, "control socket of rank %d", seat->rank);
+        return err_sys(err, errno, "control socket of rank %d", seat->member);
     rank->ctl_fd = pair[0];
     ctl_init(&rank->ctl, pair[0]);
     int rc = loop_fd_start(loop, &rank->ctl_lfd, pair[0], EPOLLIN, on_ctl, rank);
     if (rc < 0) {
         close(pair[1]);
-        return err_sys(err, -rc, "control socket of rank %d", seat->rank);
+        return err_sys(err, -rc, "control socket of rank %d", seat->member);
     }
     *ret_child_fd = pair[1];
     return 0;
@@ -115,7 +115,7 @@ void rank_read_frames(struct rank *rank)
             continue;
         }
         if (rc == -EPROTO)
-            log_warn("rank %d: its control socket sent garbage and was closed", rank->seat.rank);
+            log_warn("rank %d: its control socket sent garbage and was closed", rank->seat.member);
         ctl_close(rank);
     }
 }
@@ -145,7 +145,7 @@ void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, co
         rc = ctl_flush(&rank->ctl);
     if (rc < 0) {
         /* What it wrote before it closed its end may still wait to be read. */
-        log_debug("rank %d: control socket: %s", rank->seat.rank, strerror(-rc));
+        log_debug("rank %d: control socket: %s", rank->seat.member, strerror(-rc));
         return;
     }
     ctl_arm(rank, rc);
@@ -215,7 +215,7 @@ void rank_exited(struct rank *rank, int status)
     /* A BYE may wait in the socket, last words in the pipes: they come before the end. Bounded: a
      * child of the rank may go on writing. */
     rank_read_frames(rank);
-    loop_fd_stop(rank->loop, &rank->member_lfd);
+    loop_fd_stop(rank->loop, &rank->speaker_lfd);
     for (int i = 0; i < FRAME_STREAMS; i++)
         for (int n = 0; n < 64 && rank->streams[i].fd >= 0; n++)
             if (!stream_read(&rank->streams[i]))
@@ -229,7 +229,7 @@ void rank_exited(struct rank *rank, int status)
 void rank_fini(struct rank *rank)
 {
     loop_timer_stop(rank->loop, &rank->end_timer);
-    loop_fd_stop(rank->loop, &rank->member_lfd);
+    loop_fd_stop(rank->loop, &rank->speaker_lfd);
     for (int i = 0; i < FRAME_STREAMS; i++)
         stream_close(&rank->streams[i]);
     ctl_close(rank);
@@ -258,7 +258,7 @@ int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, st
         fd_set_nonblock(st->fd);
         rc = loop_fd_start(rank->loop, &st->lfd, st->fd, EPOLLIN, on_stream, st);
         if (rc < 0)
-            return err_sys(err, -rc, "output pipe of rank %d", rank->seat.rank);
+            return err_sys(err, -rc, "output pipe of rank %d", rank->seat.member);
     }
     if (child.exec_errno) {
         rank->code = child.exec_code;

@@ -64,8 +64,8 @@ struct rank {
     uint64_t kill_at; /* when its group gets SIGKILL; 0: not yet decided */
     /* The owner's, for relaying: */
     bool hello, bye, waiting, posted;
-    int member;                /* the process that said HELLO: perhaps a child of ours */
-    struct loop_fd member_lfd; /* its end */
+    int speaker;                /* the process that said HELLO: perhaps a child of ours */
+    struct loop_fd speaker_lfd; /* its end */
     struct buf card;
     struct report_item progress;
     bool progress_new;

@@ -7,6 +7,17 @@
 #include "core/json/json.h"
 #include "core/member/protocol.h"
 
+static const char *const why_names[CARD_WHYS] = {
+    [CARD_JOIN] = "join",
+    [CARD_REVOKED] = "revoked",
+    [CARD_BOUNDARY] = "boundary",
+};
+
+const char *card_why_name(enum card_why why)
+{
+    return why_names[why];
+}
+
 static void cards_free(struct card *cards, int n)
 {
     for (int i = 0; i < n; i++)
@@ -14,20 +25,41 @@ static void cards_free(struct card *cards, int n)
     free(cards);
 }
 
+/* What ranks have said, as their agent tells it. */
 static json_t *card_list(const struct card *cards, int n)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
         const struct card *c = &cards[i];
-        json_t *j = json_pack("{s:i, s:o}", "rank", c->rank, "card",
-                              json_bytes(c->bytes.data, c->bytes.len));
-        if (c->agent[0])
-            json_put(&j, "agent", json_string(c->agent));
-        if (c->host[0])
-            json_put(&j, "host", json_string(c->host));
-        json_append(&list, j);
+        json_append(&list, json_pack("{s:i, s:s, s:I, s:o}", "member", c->member, "why",
+                                     why_names[c->why], "epoch", (json_int_t)c->epoch, "card",
+                                     json_bytes(c->bytes.data, c->bytes.len)));
     }
     return list;
+}
+
+/* The members of a world. */
+static json_t *world_list(const struct card *cards, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        const struct card *c = &cards[i];
+        json_append(&list, json_pack("{s:i, s:i, s:b, s:s, s:s, s:o}", "rank", c->rank, "member",
+                                     c->member, "new", c->is_new, "agent", c->agent, "host",
+                                     c->host, "card", json_bytes(c->bytes.data, c->bytes.len)));
+    }
+    return list;
+}
+
+static int why_read(const char *name, enum card_why *ret, struct err *err)
+{
+    for (int i = 0; i < CARD_WHYS; i++) {
+        if (strcmp(why_names[i], name) == 0) {
+            *ret = (enum card_why)i;
+            return 0;
+        }
+    }
+    return err_set(err, EINVAL, "card: unknown why \"%.40s\"", name);
 }
 
 static int name_read(const char *src, char *dst, const char *field, struct err *err)
@@ -38,19 +70,29 @@ static int name_read(const char *src, char *dst, const char *field, struct err *
     return 0;
 }
 
+/* Either list's entry: what is not in it is as in {0}. */
 static int card_read(json_t *j, struct card *ret, struct err *err)
 {
-    const char *text = "", *agent = "", *host = "";
-    int rc = json_expect(j, "card", err, "{s:i, s:s, s?s, s?s}", "rank", &ret->rank, "card", &text,
-                         "agent", &agent, "host", &host);
-    if (rc == 0 && (ret->rank < 0 || ret->rank >= MEMBER_RANKS_MAX))
-        rc = err_set(err, EINVAL, "card: rank %d", ret->rank);
+    const char *text = "", *agent = "", *host = "", *why = why_names[CARD_JOIN];
+    json_int_t epoch = 0;
+    int is_new = 0;
+    int rc = json_expect(j, "card", err, "{s:i, s:s, s?i, s?b, s?s, s?s, s?s, s?I}", "member",
+                         &ret->member, "card", &text, "rank", &ret->rank, "new", &is_new, "agent",
+                         &agent, "host", &host, "why", &why, "epoch", &epoch);
+    if (rc == 0 && (ret->member < 0 || ret->member >= MEMBER_NUMBER_MAX))
+        rc = err_set(err, EINVAL, "card: member %d", ret->member);
+    if (rc == 0 && (epoch < 0 || epoch > UINT32_MAX))
+        rc = err_set(err, EINVAL, "card: epoch %lld", (long long)epoch);
+    if (rc == 0)
+        rc = why_read(why, &ret->why, err);
     if (rc == 0)
         rc = name_read(agent, ret->agent, "card: agent", err);
     if (rc == 0)
         rc = name_read(host, ret->host, "card: host", err);
     if (rc < 0)
         return rc;
+    ret->epoch = (uint32_t)epoch;
+    ret->is_new = is_new;
     uint8_t bytes[MEMBER_CARD_MAX];
     size_t len = 0;
     rc = json_bytes_read(text, "card", bytes, sizeof(bytes), &len, err);
@@ -121,9 +163,10 @@ void cards_fini(struct cards_body *body)
 
 char *roster_write(const struct roster_body *body)
 {
-    auto_json json_t *j = json_pack(
-        "{s:I, s:i, s:o, s:o}", "epoch", (json_int_t)body->epoch, "size", body->n, "key",
-        json_bytes(body->key, sizeof(body->key)), "members", card_list(body->cards, body->n));
+    auto_json json_t *j = json_pack("{s:I, s:i, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch,
+                                    "size", body->n, "change", (json_int_t)body->change, "key",
+                                    json_bytes(body->key, sizeof(body->key)), "members",
+                                    world_list(body->cards, body->n));
     return json_write(j);
 }
 
@@ -144,17 +187,19 @@ int roster_read(const char *text, size_t len, struct roster_body *ret, struct er
 {
     struct roster_body body = {0};
     const char *key = "";
-    json_int_t epoch = 0;
+    json_int_t epoch = 0, change = 0;
     int size = 0;
     size_t key_len = 0;
     json_t *list = NULL;
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, "roster", &j, err);
     if (rc == 0)
-        rc = json_expect(j, "roster", err, "{s:I, s:i, s:s, s:o}", "epoch", &epoch, "size", &size,
-                         "key", &key, "members", &list);
+        rc = json_expect(j, "roster", err, "{s:I, s:i, s?I, s:s, s:o}", "epoch", &epoch, "size",
+                         &size, "change", &change, "key", &key, "members", &list);
     if (rc == 0 && (epoch < 1 || epoch > UINT32_MAX))
         rc = err_set(err, EINVAL, "roster: epoch %lld", (long long)epoch);
+    if (rc == 0 && (change < 0 || change > UINT32_MAX))
+        rc = err_set(err, EINVAL, "roster: change %lld", (long long)change);
     if (rc == 0)
         rc = json_bytes_read(key, "roster: key", body.key, sizeof(body.key), &key_len, err);
     if (rc == 0)
@@ -166,6 +211,7 @@ int roster_read(const char *text, size_t len, struct roster_body *ret, struct er
         return rc;
     }
     body.epoch = (uint32_t)epoch;
+    body.change = (uint32_t)change;
     *ret = body;
     return 0;
 }

@@ -10,17 +10,14 @@
 #include "core/json/json.h"
 
 static const char *const note_names[NOTE_TYPES] = {
-    [NOTE_LOST] = "lost",
-    [NOTE_ENDED] = "ended",
-    [NOTE_SIGNAL] = "signal",
-    [NOTE_STOP] = "stop",
+    [NOTE_LOST] = "lost",   [NOTE_ENDED] = "ended",   [NOTE_SIGNAL] = "signal",
+    [NOTE_STOP] = "stop",   [NOTE_CHANGE] = "change", [NOTE_START] = "start",
+    [NOTE_LEAVE] = "leave", [NOTE_EVICT] = "evict",
 };
 
 static const char *const report_names[REPORT_TYPES] = {
-    [REPORT_STARTED] = "started",
-    [REPORT_BYE] = "bye",
-    [REPORT_EXITED] = "exited",
-    [REPORT_PROGRESS] = "progress",
+    [REPORT_STARTED] = "started",   [REPORT_BYE] = "bye",   [REPORT_EXITED] = "exited",
+    [REPORT_PROGRESS] = "progress", [REPORT_DEAD] = "dead", [REPORT_REPAIRED] = "repaired",
 };
 
 static int find_name(const char *const *names, int n, const char *name)
@@ -29,6 +26,11 @@ static int find_name(const char *const *names, int n, const char *name)
         if (strcmp(names[i], name) == 0)
             return i;
     return -1;
+}
+
+const char *note_name(enum note_type type)
+{
+    return note_names[type];
 }
 
 int member_copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err)
@@ -84,50 +86,72 @@ char *welcome_write(const struct welcome_body *body)
     auto_json json_t *seats = json_array();
     for (int i = 0; i < body->nseats; i++) {
         const struct seat *s = &body->seats[i];
-        json_append(&seats,
-                    json_pack("{s:i, s:i, s:i, s:i}", "rank", s->rank, "local_rank", s->local_rank,
-                              "cross_rank", s->cross_rank, "cross_size", s->cross_size));
+        json_append(&seats, json_pack("{s:i, s:i, s:i, s:i}", "member", s->member, "local_rank",
+                                      s->local_rank, "cross_rank", s->cross_rank, "cross_size",
+                                      s->cross_size));
     }
     auto_json json_t *j =
-        json_pack("{s:s, s:i, s:O}", "job", body->job, "size", body->size, "ranks", seats);
+        json_pack("{s:s, s:i, s:b, s:i, s:O}", "job", body->job, "size", body->size, "elastic",
+                  body->elastic, "slots", body->slots, "ranks", seats);
     return json_write(j);
 }
 
-static int seat_read(json_t *j, int size, struct seat *ret, struct err *err)
+static int check_number(int member, int end, const char *what, struct err *err)
 {
-    int rc = json_expect(j, "welcome: rank", err, "{s:i, s:i, s:i, s:i}", "rank", &ret->rank,
-                         "local_rank", &ret->local_rank, "cross_rank", &ret->cross_rank,
-                         "cross_size", &ret->cross_size);
-    if (rc == 0 && (ret->rank < 0 || ret->rank >= size))
-        rc = err_set(err, EINVAL, "welcome: rank %d of %d", ret->rank, size);
+    if (member < 0 || member >= end)
+        return err_set(err, EINVAL, "%s: member %d: want less than %d", what, member, end);
+    return 0;
+}
+
+static int seat_read(json_t *j, const struct welcome_body *body, struct seat *ret, struct err *err)
+{
+    const char *what = "welcome: rank";
+    int rc = json_expect(j, what, err, "{s:i, s:i, s:i, s:i}", "member", &ret->member, "local_rank",
+                         &ret->local_rank, "cross_rank", &ret->cross_rank, "cross_size",
+                         &ret->cross_size);
+    if (rc == 0)
+        rc = check_number(ret->member, body->elastic ? MEMBER_NUMBER_MAX : body->size, what, err);
+    if (rc == 0 && (ret->local_rank < 0 || ret->local_rank >= body->slots))
+        rc = err_set(err, EINVAL, "%s: local rank %d of %d", what, ret->local_rank, body->slots);
     return rc;
+}
+
+/* All but the seats. */
+static int welcome_check(const struct welcome_body *body, int nseats, struct err *err)
+{
+    if (body->size < 1 || body->size > MEMBER_RANKS_MAX)
+        return err_set(err, EINVAL, "welcome: size %d", body->size);
+    if (body->slots < 0 || body->slots > MEMBER_RANKS_MAX)
+        return err_set(err, EINVAL, "welcome: slots %d", body->slots);
+    if (nseats > body->slots)
+        return err_set(err, EINVAL, "welcome: %d ranks for %d slots", nseats, body->slots);
+    return 0;
 }
 
 int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct err *err)
 {
     const char *what = "welcome", *job = "";
     struct welcome_body body = {0};
+    int elastic = 0;
     json_t *seats = NULL;
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, what, &j, err);
     if (rc == 0)
-        rc = json_expect(j, what, err, "{s:s, s:i, s:o}", "job", &job, "size", &body.size, "ranks",
-                         &seats);
+        rc = json_expect(j, what, err, "{s:s, s:i, s:b, s:i, s:o}", "job", &job, "size", &body.size,
+                         "elastic", &elastic, "slots", &body.slots, "ranks", &seats);
     if (rc == 0)
         rc = member_copy_text(body.job, sizeof(body.job), job, "welcome: job", err);
-    if (rc == 0 && (body.size < 1 || body.size > MEMBER_RANKS_MAX))
-        rc = err_set(err, EINVAL, "welcome: size %d", body.size);
+    int n = rc < 0 ? rc : list_size(seats, "welcome: ranks", err);
+    rc = n < 0 ? n : welcome_check(&body, n, err);
     if (rc < 0)
         return rc;
-    int n = list_size(seats, "welcome: ranks", err);
-    if (n < 0 || n > body.size)
-        return n < 0 ? n : err_set(err, EINVAL, "welcome: %d ranks of %d", n, body.size);
+    body.elastic = elastic;
     body.seats = calloc((size_t)n + 1, sizeof(*body.seats));
     if (!body.seats)
         return err_set(err, ENOMEM, "no memory");
     for (body.nseats = 0; body.nseats < n && rc == 0; body.nseats++)
-        rc = seat_read(json_array_get(seats, (size_t)body.nseats), body.size,
-                       &body.seats[body.nseats], err);
+        rc = seat_read(json_array_get(seats, (size_t)body.nseats), &body, &body.seats[body.nseats],
+                       err);
     if (rc < 0)
         welcome_fini(&body);
     else
@@ -148,8 +172,8 @@ char *notes_write(const struct notes_body *body)
     auto_json json_t *list = json_array();
     for (int i = 0; i < body->n; i++) {
         const struct note *n = &body->notes[i];
-        json_append(&list, json_pack("{s:s, s:i, s:i, s:o}", "type", note_names[n->type], "rank",
-                                     n->rank, "code", n->code, "text",
+        json_append(&list, json_pack("{s:s, s:i, s:i, s:o}", "type", note_names[n->type], "member",
+                                     n->member, "code", n->code, "text",
                                      json_lossy_string(n->text, strlen(n->text))));
     }
     auto_json json_t *j = json_pack("{s:I, s:O}", "seq", (json_int_t)body->seq, "events", list);
@@ -159,8 +183,10 @@ char *notes_write(const struct notes_body *body)
 static int note_read(json_t *j, struct note *ret, struct err *err)
 {
     const char *type = "", *text = "";
-    int rc = json_expect(j, "event", err, "{s:s, s:i, s:i, s?s}", "type", &type, "rank", &ret->rank,
-                         "code", &ret->code, "text", &text);
+    int rc = json_expect(j, "event", err, "{s:s, s:i, s:i, s?s}", "type", &type, "member",
+                         &ret->member, "code", &ret->code, "text", &text);
+    if (rc == 0 && ret->member != -1)
+        rc = check_number(ret->member, MEMBER_NUMBER_MAX, "event", err);
     if (rc < 0)
         return rc;
     int t = find_name(note_names, NOTE_TYPES, type);
@@ -210,12 +236,17 @@ char *report_write(const struct report_body *body)
     auto_json json_t *list = json_array();
     for (int i = 0; i < body->n; i++) {
         const struct report_item *it = &body->items[i];
-        json_append(&list,
-                    json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "state",
-                              report_names[it->type], "rank", it->rank, "pid", it->pid, "code",
-                              it->code, "text", json_lossy_string(it->text, strlen(it->text)),
-                              "tail", json_lossy_string(it->tail, strlen(it->tail)), "batches",
-                              (json_int_t)it->batches, "bytes", (json_int_t)it->bytes));
+        json_t *one =
+            json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "state", report_names[it->type],
+                      "member", it->member, "pid", it->pid, "code", it->code, "text",
+                      json_lossy_string(it->text, strlen(it->text)), "tail",
+                      json_lossy_string(it->tail, strlen(it->tail)), "batches",
+                      (json_int_t)it->batches, "bytes", (json_int_t)it->bytes);
+        if (it->type == REPORT_REPAIRED) {
+            json_put(&one, "epoch", json_integer((json_int_t)it->epoch));
+            json_put(&one, "ns", json_integer((json_int_t)it->ns));
+        }
+        json_append(&list, one);
     }
     auto_json json_t *j = json_pack("{s:s, s:I, s:O}", "agent", body->agent, "seq",
                                     (json_int_t)body->seq, "ranks", list);
@@ -225,10 +256,11 @@ char *report_write(const struct report_body *body)
 static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
 {
     const char *state = "", *text = "", *tail = "";
-    json_int_t batches = 0, bytes = 0;
-    int rc = json_expect(j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I}",
-                         "state", &state, "rank", &ret->rank, "pid", &ret->pid, "code", &ret->code,
-                         "text", &text, "tail", &tail, "batches", &batches, "bytes", &bytes);
+    json_int_t batches = 0, bytes = 0, epoch = 0, ns = 0;
+    int rc = json_expect(
+        j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I}", "state",
+        &state, "member", &ret->member, "pid", &ret->pid, "code", &ret->code, "text", &text, "tail",
+        &tail, "batches", &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns);
     if (rc < 0)
         return rc;
     int t = find_name(report_names, REPORT_TYPES, state);
@@ -237,6 +269,8 @@ static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
     ret->type = (enum report_type)t;
     ret->batches = (uint64_t)batches;
     ret->bytes = (uint64_t)bytes;
+    ret->epoch = (uint32_t)epoch;
+    ret->ns = (uint64_t)ns;
     rc = member_copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
     return rc < 0 ? rc : member_copy_text(ret->tail, sizeof(ret->tail), tail, "report: tail", err);
 }

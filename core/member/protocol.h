@@ -10,17 +10,19 @@
 #ifndef HVD_MEMBER_PROTOCOL_H
 #define HVD_MEMBER_PROTOCOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-#define MEMBER_NAME_MAX  256  /* host, job and agent names, with the NUL */
-#define MEMBER_CARD_MAX  4096 /* bytes of a rank's card */
-#define MEMBER_TEXT_MAX  4096 /* bytes of an error text or of last lines */
-#define MEMBER_RANKS_MAX 65536
-#define MEMBER_KEY_SIZE  32
+#define MEMBER_NAME_MAX   256  /* host, job and agent names, with the NUL */
+#define MEMBER_CARD_MAX   4096 /* bytes of a rank's card */
+#define MEMBER_TEXT_MAX   4096 /* bytes of an error text or of last lines */
+#define MEMBER_RANKS_MAX  65536
+#define MEMBER_NUMBER_MAX (1 << 24) /* members that a job may have had in its life */
+#define MEMBER_KEY_SIZE   32
 
 /* POST /v1/join */
 struct join_body {
@@ -31,22 +33,32 @@ struct join_body {
     int pid;
 };
 
-/* Its answer: which ranks this agent starts. */
+/* Its answer: which members this agent starts. A member is a rank process with a number that is
+ * never used again; in a fixed job it is the rank. */
 struct seat {
-    int rank, local_rank, cross_rank, cross_size;
+    int member, local_rank, cross_rank, cross_size;
 };
 
 struct welcome_body {
     char job[MEMBER_NAME_MAX];
-    int size;
+    int size; /* of the world; of an elastic job: the largest */
+    bool elastic;
+    int slots; /* ranks there may be at a time on this agent */
     int nseats;
     struct seat *seats;
 };
 
+/* Why a rank gave its card: as CTL_JOIN, CTL_REVOKED, CTL_BOUNDARY of base/ctl.h. */
+enum card_why { CARD_JOIN, CARD_REVOKED, CARD_BOUNDARY, CARD_WHYS };
+
 /* POST /v1/cards: what ranks said in HELLO. seq: rises with every cards and report of this agent,
  * so that a repeated one is known. */
 struct card {
-    int rank;
+    int member;
+    int rank;                    /* in a roster: its place */
+    bool is_new;                 /* in a roster: it was in no epoch before */
+    enum card_why why;           /* in cards */
+    uint32_t epoch;              /* in cards: that it was in, 0: none */
     char agent[MEMBER_NAME_MAX]; /* in a roster */
     char host[MEMBER_NAME_MAX];  /* in a roster */
     struct buf bytes;
@@ -55,7 +67,7 @@ struct card {
 struct cards_body {
     char agent[MEMBER_NAME_MAX];
     uint64_t seq;
-    uint32_t epoch; /* of the roster they are for */
+    uint32_t epoch; /* of the roster they are for; an elastic job takes any */
     int n;
     struct card *cards;
 };
@@ -63,6 +75,7 @@ struct cards_body {
 /* Answer of GET /v1/roster: every rank's card, in order. */
 struct roster_body {
     uint32_t epoch;
+    uint32_t change; /* the last planned change that is in it, 0: none */
     uint8_t key[MEMBER_KEY_SIZE];
     int n; /* size of the world */
     struct card *cards;
@@ -70,17 +83,25 @@ struct roster_body {
 
 /* Answer of GET /v1/events. */
 enum note_type {
-    NOTE_LOST,   /* rank died or left early: whoever works with it must know */
-    NOTE_ENDED,  /* rank ended as it should */
+    NOTE_LOST,   /* the member died or left early: whoever works with it must know */
+    NOTE_ENDED,  /* the member ended as it should */
     NOTE_SIGNAL, /* send code to every rank */
     NOTE_STOP,   /* end every rank: SIGTERM, SIGKILL after code milliseconds */
+    /* Elastic jobs. The last three are for the agent that has the member. */
+    NOTE_CHANGE, /* planned change number code waits for the next boundary */
+    NOTE_START,  /* start the member, as local rank code */
+    NOTE_LEAVE,  /* the world goes on without the member: it is to end */
+    NOTE_EVICT,  /* end the member at once: SIGKILL */
     NOTE_TYPES,
 };
 
+/* "lost" and so on. */
+const char *note_name(enum note_type type);
+
 struct note {
     enum note_type type;
-    int rank; /* -1 where there is none */
-    int code; /* exit code, -signal; or as above */
+    int member; /* -1 where there is none */
+    int code;   /* exit code, -signal; or as above */
     char text[512];
 };
 
@@ -96,17 +117,21 @@ enum report_type {
     REPORT_BYE,
     REPORT_EXITED,
     REPORT_PROGRESS,
+    REPORT_DEAD,     /* it is known to be dead; what it left by is told by exited, later */
+    REPORT_REPAIRED, /* it works on in epoch, ns after it heard of a loss */
     REPORT_TYPES,
 };
 
 struct report_item {
     enum report_type type;
-    int rank;
+    int member;
     int pid;
-    int code;                   /* exit code, -signal */
+    int code;                   /* exit code, -signal; of bye: 0 or -errno, it cannot go on */
     char text[512];             /* why it could not start, or what it is doing */
     char tail[MEMBER_TEXT_MAX]; /* last lines of its stderr */
     uint64_t batches, bytes;    /* progress */
+    uint32_t epoch;             /* repaired */
+    uint64_t ns;                /* repaired */
 };
 
 struct report_body {
@@ -115,6 +140,9 @@ struct report_body {
     int n;
     struct report_item *items;
 };
+
+/* "join", "revoked", "boundary". */
+const char *card_why_name(enum card_why why);
 
 /* Copies a name or text of a body; too long is -EINVAL with the field, not a cut. */
 int member_copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err);

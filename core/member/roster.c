@@ -99,7 +99,7 @@ static void add_note(struct roster *r, enum note_type type, int rank, int code, 
         r->notes_cap = cap;
     }
     struct note *n = &r->notes[r->nnotes++];
-    *n = (struct note){.type = type, .rank = rank, .code = code};
+    *n = (struct note){.type = type, .member = rank, .code = code};
     snprintf(n->text, sizeof(n->text), "%s", text);
 }
 
@@ -236,14 +236,15 @@ int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, 
                        r->epoch + 1);
     for (int i = 0; i < body->n; i++) {
         const struct card *c = &body->cards[i];
-        if (!owns(&r->agents[index], c->rank))
-            return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", c->rank, body->agent);
-        struct roster_rank *mine = &r->ranks[c->rank];
+        if (!owns(&r->agents[index], c->member))
+            return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", c->member,
+                           body->agent);
+        struct roster_rank *mine = &r->ranks[c->member];
         buf_reset(&mine->card);
         buf_put(&mine->card, c->bytes.data, c->bytes.len);
         if (mine->card.failed)
             return not_taken(&r->agents[index], body->seq, err);
-        int rc = step(r, c->rank, RANK_CARD, now, err);
+        int rc = step(r, c->member, RANK_CARD, now, err);
         if (rc < 0)
             return rc;
     }
@@ -252,14 +253,14 @@ int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, 
 
 static int report_one(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
-    struct roster_rank *mine = &r->ranks[it->rank];
+    struct roster_rank *mine = &r->ranks[it->member];
     if (it->pid > 0)
         mine->pid = it->pid;
     switch (it->type) {
     case REPORT_STARTED:
-        return step(r, it->rank, RANK_START, now, err);
+        return step(r, it->member, RANK_START, now, err);
     case REPORT_BYE:
-        return step(r, it->rank, RANK_BYE, now, err);
+        return step(r, it->member, RANK_BYE, now, err);
     case REPORT_PROGRESS:
         if (it->batches != mine->batches)
             mine->moved = now;
@@ -272,11 +273,13 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         mine->code = it->code;
         snprintf(mine->text, sizeof(mine->text), "%s", it->text);
         snprintf(mine->tail, sizeof(mine->tail), "%s", it->tail);
-        return step(r, it->rank, it->code == 0 ? RANK_EXIT_OK : RANK_EXIT_BAD, now, err);
+        return step(r, it->member, it->code == 0 ? RANK_EXIT_OK : RANK_EXIT_BAD, now, err);
+    case REPORT_DEAD:
+    case REPORT_REPAIRED:
     case REPORT_TYPES:
         break;
     }
-    return err_set(err, EPROTO, "rank %d is over", it->rank);
+    return err_set(err, EPROTO, "rank %d is over", it->member);
 }
 
 int roster_report(struct roster *r, const struct report_body *body, uint64_t now, struct err *err)
@@ -286,8 +289,8 @@ int roster_report(struct roster *r, const struct report_body *body, uint64_t now
     if (index < 0 || old)
         return index < 0 ? index : 0;
     for (int i = 0; i < body->n; i++) {
-        if (!owns(&r->agents[index], body->items[i].rank))
-            return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", body->items[i].rank,
+        if (!owns(&r->agents[index], body->items[i].member))
+            return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", body->items[i].member,
                            body->agent);
         int rc = report_one(r, &body->items[i], now, err);
         if (rc < 0)

@@ -43,7 +43,8 @@ static int do_join(struct service *s, const struct server_request *q, struct ser
     if (rc < 0)
         return reply_error(reply, rc, &err);
     struct roster_agent *a = &s->roster->agents[roster_find(s->roster, body.agent)];
-    struct welcome_body welcome = {.size = s->roster->size, .nseats = a->nranks};
+    struct welcome_body welcome = {
+        .size = s->roster->size, .slots = a->nranks, .nseats = a->nranks};
     memcpy(welcome.job, s->roster->job, sizeof(welcome.job));
     welcome.seats = calloc((size_t)a->nranks + 1, sizeof(*welcome.seats));
     for (int i = 0; welcome.seats && i < a->nranks; i++)
@@ -121,7 +122,7 @@ static int do_roster(struct service *s, const struct server_request *q, struct s
     body.cards = calloc((size_t)r->size, sizeof(*body.cards));
     for (int i = 0; body.cards && i < r->size; i++) {
         struct roster_agent *a = &r->agents[r->ranks[i].agent];
-        body.cards[i].rank = i;
+        body.cards[i].rank = body.cards[i].member = i;
         memcpy(body.cards[i].agent, a->uid, sizeof(a->uid));
         memcpy(body.cards[i].host, a->host, sizeof(a->host));
         body.cards[i].bytes = r->ranks[i].card; /* lent */

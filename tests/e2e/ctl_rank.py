@@ -73,7 +73,7 @@ def main():
     ctl = Ctl()
     for turn in range(2 if what == "again" else 1):
         card = ("card of %d in turn %d" % (rank, turn)).encode()
-        ctl.send(HELLO, struct.pack("<HI", 1, os.getpid()) + card)
+        ctl.send(HELLO, struct.pack("<HIBI", 2, os.getpid(), 0, 0) + card)
         if what in ("late",):
             expect_lost(ctl, rank)
         kind, body, _ = ctl.recv()
@@ -83,10 +83,11 @@ def main():
         assert kind == ROSTER, kind
         epoch, me, n = struct.unpack_from("<III", body)
         assert (epoch, me, n) == (turn + 1, rank, size), (epoch, me, n)
-        key, pos, local = body[12:44], 44, []
+        key, pos, local = body[12:44], 48, []
         for r in range(size):
-            is_local, length = struct.unpack_from("<BI", body, pos)
-            pos += 5
+            is_local, member, length = struct.unpack_from("<BII", body, pos)
+            assert member == r
+            pos += 9
             assert body[pos : pos + length] == ("card of %d in turn %d" % (r, turn)).encode()
             pos += length
             if is_local:

@@ -31,7 +31,7 @@ static void test_join(void **state)
 static void test_welcome(void **state)
 {
     struct seat seats[] = {{2, 0, 1, 2}, {3, 1, 1, 2}};
-    struct welcome_body in = {"job", 4, 2, seats}, out;
+    struct welcome_body in = {"job", 4, false, 2, 2, seats}, out;
     auto_free char *text = welcome_write(&in);
     (void)state;
     assert_int_equal(welcome_read(text, strlen(text), &out, NULL), 0);
@@ -43,7 +43,7 @@ static void test_welcome(void **state)
 
 static struct card make_card(int rank, const char *bytes)
 {
-    struct card c = {.rank = rank, .agent = "a", .host = "h"};
+    struct card c = {.member = rank, .rank = rank, .agent = "a", .host = "h"};
     buf_put(&c.bytes, bytes, strlen(bytes));
     return c;
 }
@@ -81,14 +81,14 @@ static void test_notes(void **state)
     assert_int_equal(out.notes[0].type, NOTE_LOST);
     assert_int_equal(out.notes[0].code, -9);
     assert_string_equal(out.notes[0].text, "rank 3 died");
-    assert_int_equal(out.notes[1].rank, -1);
+    assert_int_equal(out.notes[1].member, -1);
     notes_fini(&out);
 }
 
 /* What a rank wrote need not be UTF-8. */
 static void test_report(void **state)
 {
-    struct report_item item = {.type = REPORT_EXITED, .rank = 1, .pid = 7, .code = -11};
+    struct report_item item = {.type = REPORT_EXITED, .member = 1, .pid = 7, .code = -11};
     struct report_body in = {.agent = "a", .seq = 2, .n = 1, .items = &item}, out;
     (void)state;
     memcpy(item.tail, "caf\xe9 \xff\n\ttab", 12);
@@ -145,25 +145,30 @@ static void test_foreign_bytes(void **state)
         {r_join, "[]", "join: Expected object"},
         {r_join, "{\"agent\": 5}", "join: Expected string"},
         {r_join, "{\"agent\":\"a\",\"agent\":\"b\"}", "duplicate"},
-        {r_welcome, "{\"job\":\"j\",\"size\":2,\"ranks\":{}}", "welcome: ranks: want a list"},
-        {r_welcome, "{\"job\":\"j\",\"size\":0,\"ranks\":[]}", "welcome: size 0"},
+        {r_welcome, "{\"job\":\"j\",\"size\":2,\"elastic\":false,\"slots\":2,\"ranks\":{}}",
+         "welcome: ranks: want a list"},
+        {r_welcome, "{\"job\":\"j\",\"size\":0,\"elastic\":false,\"slots\":1,\"ranks\":[]}",
+         "welcome: size 0"},
         {r_welcome,
-         "{\"job\":\"j\",\"size\":1,\"ranks\":[{\"rank\":1,\"local_rank\":0,\"cross_rank\":0,"
+         "{\"job\":\"j\",\"size\":1,\"elastic\":false,\"slots\":1,\"ranks\":[{\"member\":1,\"local_"
+         "rank\":0,\"cross_rank\":0,"
          "\"cross_size\":1}]}",
-         "welcome: rank 1 of 1"},
+         "welcome: rank: member 1: want less than 1"},
         {r_cards, "{\"agent\":\"a\",\"seq\":1,\"epoch\":0,\"cards\":[]}", "cards: epoch 0"},
-        {r_cards, "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"rank\":0,\"card\":\"*\"}]}",
+        {r_cards,
+         "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"member\":0,\"card\":\"*\"}]}",
          "not base64"},
-        {r_cards, "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"rank\":-1,\"card\":\"\"}]}",
-         "card: rank -1"},
+        {r_cards,
+         "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"member\":-1,\"card\":\"\"}]}",
+         "card: member -1"},
         {r_roster, "{\"epoch\":1,\"size\":0,\"key\":\"\",\"members\":[]}", "a key of 0 bytes"},
         {r_roster,
          "{\"epoch\":1,\"size\":2,\"key\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
          "\"members\":[]}",
          "size 2 with 0 members"},
-        {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"dance\",\"rank\":0,\"code\":0}]}",
+        {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"dance\",\"member\":0,\"code\":0}]}",
          "unknown type \"dance\""},
-        {r_report, "{\"agent\":\"a\",\"seq\":1,\"ranks\":[{\"state\":\"up\",\"rank\":0}]}",
+        {r_report, "{\"agent\":\"a\",\"seq\":1,\"ranks\":[{\"state\":\"up\",\"member\":0}]}",
          "unknown state \"up\""},
     };
     (void)state;
@@ -185,7 +190,7 @@ static void test_foreign_bytes(void **state)
 
 static void test_long_card_is_refused(void **state)
 {
-    struct card c = {.rank = 0};
+    struct card c = {.member = 0};
     struct cards_body in = {.agent = "a", .seq = 1, .epoch = 1, .n = 1, .cards = &c}, out;
     (void)state;
     memset(buf_reserve(&c.bytes, MEMBER_CARD_MAX + 1), 1, MEMBER_CARD_MAX + 1);

@@ -34,24 +34,28 @@ static int written(char *text, const char *want)
 static const char join_text[] = "{\"agent\":\"agent-0 " LONG_TEXT
                                 "\",\"host\":\"h\",\"version\":\"0.1.0\",\"slots\":8,\"pid\":4711}";
 static const char welcome_text[] =
-    "{\"job\":\"digits\",\"size\":3,\"ranks\":["
-    "{\"rank\":1,\"local_rank\":0,\"cross_rank\":1,\"cross_size\":2},"
-    "{\"rank\":2,\"local_rank\":1,\"cross_rank\":0,\"cross_size\":1}]}";
+    "{\"job\":\"digits\",\"size\":3,\"elastic\":false,\"slots\":2,\"ranks\":["
+    "{\"member\":1,\"local_rank\":0,\"cross_rank\":1,\"cross_size\":2},"
+    "{\"member\":2,\"local_rank\":1,\"cross_rank\":0,\"cross_size\":1}]}";
 static const char cards_text[] =
     "{\"agent\":\"a\",\"seq\":9,\"epoch\":3,\"cards\":["
-    "{\"rank\":0,\"card\":\"emVybw==\",\"agent\":\"a\",\"host\":\"h\"},"
-    "{\"rank\":1,\"card\":\"b25l\",\"agent\":\"a\",\"host\":\"h\"}]}";
+    "{\"member\":0,\"why\":\"revoked\",\"epoch\":2,\"card\":\"emVybw==\"},"
+    "{\"member\":1,\"why\":\"revoked\",\"epoch\":2,\"card\":\"b25l\"}]}";
 static const char roster_text[] =
-    "{\"epoch\":3,\"size\":2,\"key\":\"CQgHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\",\"members\":["
-    "{\"rank\":0,\"card\":\"emVybw==\",\"agent\":\"a\",\"host\":\"h\"},"
-    "{\"rank\":1,\"card\":\"b25l\",\"agent\":\"a\",\"host\":\"h\"}]}";
+    "{\"epoch\":3,\"size\":2,\"change\":7,\"key\":\"CQgHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
+    "\"members\":["
+    "{\"rank\":0,\"member\":3,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"emVybw==\"},"
+    "{\"rank\":1,\"member\":4,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"b25l\"}]}";
 static const char notes_text[] =
-    "{\"seq\":5,\"events\":[{\"type\":\"lost\",\"rank\":3,\"code\":-9,\"text\":\"" LONG_TEXT "\"},"
-    "{\"type\":\"stop\",\"rank\":-1,\"code\":2000,\"text\":\"x\"}]}";
+    "{\"seq\":5,\"events\":[{\"type\":\"lost\",\"member\":3,\"code\":-9,\"text\":\"" LONG_TEXT
+    "\"},"
+    "{\"type\":\"stop\",\"member\":-1,\"code\":2000,\"text\":\"x\"}]}";
 static const char report_text[] =
-    "{\"agent\":\"a\",\"seq\":2,\"ranks\":[{\"state\":\"exited\",\"rank\":1,\"pid\":7,\"code\":-11,"
+    "{\"agent\":\"a\",\"seq\":2,\"ranks\":[{\"state\":\"exited\",\"member\":1,\"pid\":7,\"code\":-"
+    "11,"
     "\"text\":\"\",\"tail\":\"" LONG_TEXT "\",\"batches\":0,\"bytes\":1099511627776},"
-    "{\"state\":\"bye\",\"rank\":0,\"pid\":6,\"code\":0,\"text\":\"\",\"tail\":\"\",\"batches\":0,"
+    "{\"state\":\"bye\",\"member\":0,\"pid\":6,\"code\":0,\"text\":\"\",\"tail\":\"\",\"batches\":"
+    "0,"
     "\"bytes\":0}]}";
 static const char findings_text[] =
     "{\"agent\":\"a\",\"seq\":4,\"findings\":[{\"source\":\"watch\",\"id\":\"shm-size\",\"code\":"
@@ -61,7 +65,8 @@ static const char findings_text[] =
 
 static struct card make_card(int rank, const char *bytes)
 {
-    return (struct card){.rank = rank,
+    return (struct card){.member = rank,
+                         .rank = rank,
                          .agent = "a",
                          .host = "h",
                          .bytes = {.data = (uint8_t *)bytes, .len = strlen(bytes)}};
@@ -76,13 +81,17 @@ static int write_join(void)
 static int write_welcome(void)
 {
     struct seat seats[] = {{1, 0, 1, 2}, {2, 1, 0, 1}};
-    struct welcome_body b = {"digits", 3, 2, seats};
+    struct welcome_body b = {"digits", 3, false, 2, 2, seats};
     return written(welcome_write(&b), welcome_text);
 }
 
 static int write_cards(void)
 {
     struct card cards[] = {make_card(0, "zero"), make_card(1, "one")};
+    for (int i = 0; i < 2; i++) {
+        cards[i].why = CARD_REVOKED;
+        cards[i].epoch = 2;
+    }
     struct cards_body b = {.agent = "a", .seq = 9, .epoch = 3, .n = 2, .cards = cards};
     return written(cards_write(&b), cards_text);
 }
@@ -90,7 +99,11 @@ static int write_cards(void)
 static int write_roster(void)
 {
     struct card cards[] = {make_card(0, "zero"), make_card(1, "one")};
-    struct roster_body b = {.epoch = 3, .key = {9, 8, 7}, .n = 2, .cards = cards};
+    for (int i = 0; i < 2; i++) {
+        cards[i].member = 3 + i;
+        cards[i].is_new = true;
+    }
+    struct roster_body b = {.epoch = 3, .change = 7, .key = {9, 8, 7}, .n = 2, .cards = cards};
     return written(roster_write(&b), roster_text);
 }
 
@@ -104,7 +117,7 @@ static int write_notes(void)
 static int write_report(void)
 {
     struct report_item items[] = {{.type = REPORT_EXITED,
-                                   .rank = 1,
+                                   .member = 1,
                                    .pid = 7,
                                    .code = -11,
                                    .tail = LONG_TEXT,
@@ -164,7 +177,7 @@ static const uint8_t key[MEMBER_KEY_SIZE] = {1};
 
 static int tell(struct roster *r, enum report_type type, int rank, int code, uint64_t seq)
 {
-    struct report_item item = {.type = type, .rank = rank, .pid = 100 + rank, .code = code};
+    struct report_item item = {.type = type, .member = rank, .pid = 100 + rank, .code = code};
     struct report_body body = {.agent = "a", .seq = seq, .n = 1, .items = &item};
     return roster_report(r, &body, seq, NULL);
 }

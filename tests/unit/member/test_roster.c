@@ -34,7 +34,7 @@ static int join(struct roster *r, const char *agent, int pid)
 
 static int report(struct roster *r, const char *agent, enum report_type type, int rank, int code)
 {
-    struct report_item item = {.type = type, .rank = rank, .pid = 100 + rank, .code = code};
+    struct report_item item = {.type = type, .member = rank, .pid = 100 + rank, .code = code};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
     snprintf(body.agent, sizeof(body.agent), "%s", agent);
     return roster_report(r, &body, seq, NULL);
@@ -42,7 +42,7 @@ static int report(struct roster *r, const char *agent, enum report_type type, in
 
 static int card(struct roster *r, const char *agent, uint32_t epoch, int rank)
 {
-    struct card c = {.rank = rank};
+    struct card c = {.member = rank};
     struct cards_body body = {.seq = ++seq, .epoch = epoch, .n = 1, .cards = &c};
     snprintf(body.agent, sizeof(body.agent), "%s", agent);
     buf_put_u32(&c.bytes, (uint32_t)rank);
@@ -204,7 +204,7 @@ static void test_give_up(void **state)
     roster_give_up(&r, 1, "rank 1 did not come");
     assert_int_equal(r.nnotes, 1);
     assert_int_equal(r.notes[0].type, NOTE_LOST);
-    assert_int_equal(r.notes[0].rank, 1);
+    assert_int_equal(r.notes[0].member, 1);
     assert_string_equal(r.notes[0].text, "rank 1 did not come");
     assert_int_equal(r.ranks[1].state, RANK_RUNNING);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 3), 0);
