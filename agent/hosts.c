@@ -75,11 +75,9 @@ static int parse_slots(const char *text, const char *end, int *ret, struct err *
     return 0;
 }
 
-/* "name", "name:slots", "[address]:slots"; [text, end). */
-static int parse_one(struct hosts *hosts, const char *text, const char *end, struct err *err)
+int hosts_add(struct hosts *hosts, const char *text, const char *end, int slots, struct err *err)
 {
     const char *name = text, *name_end, *colon;
-    int slots = 1;
     if (*text == '[') {
         name = text + 1;
         name_end = memchr(name, ']', (size_t)(end - name));
@@ -102,7 +100,7 @@ int hosts_parse(struct hosts *hosts, const char *text, struct err *err)
     int rc = 0;
     for (const char *p = text; rc == 0; p++) {
         const char *end = p + strcspn(p, ",");
-        rc = parse_one(&fresh, p, end, err);
+        rc = hosts_add(&fresh, p, end, 1, err);
         p = end;
         if (!*p)
             break;
@@ -124,7 +122,7 @@ static int parse_line(struct hosts *hosts, char *line, struct err *err)
         return 0;
     char *slots = strtok_r(NULL, " \t\r", &save);
     if (!slots)
-        return parse_one(hosts, name, name + strlen(name), err);
+        return hosts_add(hosts, name, name + strlen(name), 1, err);
     int n;
     if (strncmp(slots, "slots=", 6) != 0 || strtok_r(NULL, " \t\r", &save))
         return err_set(err, EINVAL, "want \"host slots=N\"");

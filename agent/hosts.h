@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hosts: where ranks run: -H lists, host files, and how many ranks each host gets. Used by hvdrun
- * at its start; pure but for reading the file and asking for this host's name.
+ * at its start, and for what a discovery script names; pure but for reading the file and asking for
+ * this host's name.
  */
 #ifndef HVD_AGENT_HOSTS_H
 #define HVD_AGENT_HOSTS_H
@@ -25,6 +26,9 @@ struct hosts {
 /* "h1:2,h2,[fe80::1]:4". A host that is named twice, and every name of this machine, is one host
  * with the sum of the slots. Replaces what is in hosts; untouched on failure. */
 int hosts_parse(struct hosts *hosts, const char *text, struct err *err);
+
+/* One of them, [text, end); slots where it names none. Untouched on failure. */
+int hosts_add(struct hosts *hosts, const char *text, const char *end, int slots, struct err *err);
 
 /* Lines "host slots=N", "host:N" or "host"; # starts a comment. err has file and line. */
 int hosts_read(struct hosts *hosts, const char *path, struct err *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_jobfile: a job file of any bytes; and the same bytes as a host file and as a -H list.
+ * fuzz_jobfile: a job file of any bytes; and the same bytes as a host file, as a -H list
+ * and as what a host discovery script prints.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/discovery.h"
 #include "agent/hosts.h"
 #include "agent/jobfile.h"
 
@@ -25,6 +27,8 @@ static void as_hosts(const char *path, const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = '\0';
     if (hosts_parse(&hosts, text, NULL) == 0 && hosts.n < 1)
+        abort();
+    if (discovery_parse(text, size, 2, &hosts, NULL) == 0 && hosts.n < 1)
         abort();
     free(text);
     hosts_read(&hosts, path, NULL);
