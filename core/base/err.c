@@ -8,11 +8,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Foreign text in it may hold anything; a terminal obeys controls, also those of two bytes (C1). */
+static void clean(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        if (*p < ' ' || *p == 0x7f)
+            *p = ' ';
+        else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+            p[0] = p[1] = '?';
+    }
+}
+
 static void vformat(struct err *err, const char *fmt, va_list ap)
 {
     /* Through a copy: the arguments may point into err->msg. */
     char text[sizeof(err->msg)];
     vsnprintf(text, sizeof(text), fmt, ap);
+    clean(text);
     memcpy(err->msg, text, sizeof(text));
 }
 

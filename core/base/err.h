@@ -4,6 +4,7 @@
  *
  * Functions return 0 or a negative errno. One that can fail for a reason worth naming also
  * takes a struct err as its last argument; it may be NULL. Any thread; the caller owns it.
+ * A message is one line: control characters in it become blanks.
  */
 #ifndef HVD_BASE_ERR_H
 #define HVD_BASE_ERR_H

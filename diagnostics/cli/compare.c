@@ -234,10 +234,7 @@ static void put(struct buf *out, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    for (char *p = line; *p; p++) {
-        if ((unsigned char)*p < ' ' || *p == 0x7f)
-            *p = ' ';
-    }
+    check_clean(line);
     text_put(out, "%s\n", line);
 }
 

@@ -48,6 +48,23 @@ static void test_long(void **state)
     assert_int_equal(strlen(err.msg), sizeof(err.msg) - 1);
 }
 
+/* Found by fuzz_doctor: a status of "a\nb" in a report made a message of two lines. */
+static void test_one_line(void **state)
+{
+    struct err err;
+    err_set(&err, EIO, "status: \"%s\"", "a\nb\033[2J\x7f");
+    assert_string_equal(err.msg, "status: \"a b [2J \"");
+    err_set(&err, EIO, "%s",
+            "\xc2\x9b"
+            "2J \xc2\xa0\xc3\xa4");
+    assert_string_equal(err.msg, "??2J \xc2\xa0\xc3\xa4");
+    err_set(&err, EIO, "x");
+    err_prefix(&err, "%s", "a\tb\r");
+    assert_string_equal(err.msg, "a b : x");
+    err_sys(&err, ENOENT, "%s", "a\nb");
+    assert_string_equal(err.msg, "a b: No such file or directory");
+}
+
 /* What is written to standard error while fn runs. */
 static size_t capture(void (*fn)(void), char *text, size_t size)
 {
@@ -98,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_long),
+        cmocka_unit_test(test_one_line),
         cmocka_unit_test(test_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

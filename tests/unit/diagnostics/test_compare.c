@@ -106,10 +106,11 @@ static void test_escapes(void **state)
     char a[512] = "", b[512] = "";
     struct buf text = {0};
     row(a, sizeof(a), "x\\u001b[2J", "pass", "\\n1"), row(b, sizeof(b), "x\\u001b[2J", "warn", "2");
-    auto_json json_t *ja = report("h\\u001b]0;", 1, a), *jb = report("h", 1, b);
+    auto_json json_t *ja = report("h\\u001b]0;\\u009b2J", 1, a), *jb = report("h", 1, b);
     auto_json json_t *diff = compare_reports(ja, jb);
     compare_text(diff, false, false, &text);
     assert_null(memchr(text.data, '\033', text.len));
+    assert_null(memmem(text.data, text.len, "\xc2\x9b", 2));
     buf_fini(&text);
 }
 
@@ -138,6 +139,10 @@ static void test_bad(void **state)
          "\"verdict\": \"ok\", \"setting\": {}, \"checks\": [{\"id\": \"x\", \"code\": \"\", "
          "\"group\": \"\", \"status\": \"good\", \"summary\": \"\", \"observed\": \"\"}]}",
          "a.json: checks[0]: status: \"good\""},
+        {"{\"schema\": \"hvd-doctor/1\", \"version\": \"1\", \"time\": \"t\", \"host\": \"h\", "
+         "\"verdict\": \"ok\", \"setting\": {}, \"checks\": [{\"id\": \"x\", \"code\": \"\", "
+         "\"group\": \"\", \"status\": \"pa\\nss\", \"summary\": \"\", \"observed\": \"\"}]}",
+         "a.json: checks[0]: status: \"pa ss\""}, /* one line; found by fuzz_doctor */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct err err = {0};
