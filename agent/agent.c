@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/jobs.h"
 #include "agent/reap.h"
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
@@ -210,12 +211,8 @@ static void remove_socket(const struct agent *a)
     char *slash = path ? strrchr(path, '/') : NULL;
     if (!slash || access(path, F_OK) < 0)
         return;
-    char token[300];
-    unlink(path);
     *slash = '\0';
-    snprintf(token, sizeof(token), "%s/token", path);
-    unlink(token);
-    rmdir(path);
+    jobs_remove(path);
     *slash = '/';
 }
 

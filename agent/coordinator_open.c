@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/coordinator.h"
+#include "agent/jobs.h"
 #include "agent/reap.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
@@ -20,27 +22,33 @@
 #include "core/base/sock.h"
 #include "core/member/authority.h"
 
-/* A folder for the socket, whose path is short, and the token. /dev/shm: in a container whose root
- * is read-only it may be all there is. */
-static int make_dir(struct coordinator *c, struct err *err)
+/* A folder for the socket, whose path is short, the token and the job's file; and the job's name,
+ * which others take no more as long as *ret_lock is open, and then as long as the socket is. */
+static int make_dir(struct coordinator *c, int *ret_lock, struct err *err)
 {
-    const char *bases[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm"};
-    const char *base = NULL;
-    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]) && !base; i++)
-        if (bases[i] && bases[i][0] == '/' && strlen(bases[i]) <= 60 &&
-            access(bases[i], W_OK | X_OK) == 0)
-            base = bases[i];
+    struct job_entry entry = {.pid = getpid(), .started = (int64_t)time(NULL) * 1000};
+    const char *base = jobs_base();
     if (!base)
         return err_set(err, EROFS,
                        "neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be "
                        "written to: a socket needs a place");
+    int rc = jobs_claim(&entry, base, c->job->name, c->job->argv, ret_lock, err);
+    if (rc < 0)
+        return rc;
     char path[sizeof(c->dir)];
     snprintf(path, sizeof(path), "%s/hvdrun-XXXXXX", base);
     if (!mkdtemp(path)) /* mode 0700 */
         return err_sys(err, errno, "a private directory in %s", base);
     memcpy(c->dir, path, sizeof(path));
-    snprintf(c->unix_path, sizeof(c->unix_path), "%s/sock", c->dir);
-    return 0;
+    memcpy(entry.dir, path, sizeof(path));
+    jobs_path(c->unix_path, sizeof(c->unix_path), c->dir, "sock");
+    size_t n = 0;
+    for (char **w = c->job->argv; *w && n < sizeof(entry.command); w++)
+        n += (size_t)snprintf(entry.command + n, sizeof(entry.command) - n, "%s%s", n ? " " : "",
+                              *w);
+    free(c->job->name);
+    c->job->name = strdup(entry.name);
+    return c->job->name ? jobs_publish(&entry, err) : err_set(err, ENOMEM, "no memory");
 }
 
 /* The token beside the socket, for this user: curl, hvd-doctor. */
@@ -58,7 +66,7 @@ static int make_roster(struct coordinator *c, struct err *err)
 {
     int n = c->job->hosts.n;
     uint8_t key[MEMBER_KEY_SIZE], nonce[8];
-    char hex[2 * sizeof(nonce) + 1], job[MEMBER_NAME_MAX];
+    char hex[2 * sizeof(nonce) + 1];
     struct roster_host *hosts = calloc((size_t)n, sizeof(*hosts));
     char(*uids)[64] = calloc((size_t)n, sizeof(*uids));
     int rc = hosts && uids ? 0 : err_set(err, ENOMEM, "no memory for %d hosts", n);
@@ -70,12 +78,8 @@ static int make_roster(struct coordinator *c, struct err *err)
         hosts[i] =
             (struct roster_host){uids[i], c->job->hosts.list[i].name, c->job->hosts.list[i].nranks};
     }
-    if (c->job->name)
-        snprintf(job, sizeof(job), "%s", c->job->name);
-    else
-        snprintf(job, sizeof(job), "hvdrun-%s", hex);
     if (rc == 0)
-        rc = roster_init(&c->roster, job, key, hosts, n, err);
+        rc = roster_init(&c->roster, c->job->name, key, hosts, n, err);
     sodium_memzero(key, sizeof(key));
     free(hosts);
     free(uids);
@@ -182,9 +186,10 @@ int coordinator_open(struct coordinator *c, struct err *err)
     randombytes_buf(token, sizeof(token));
     sodium_bin2hex(c->token, sizeof(c->token), token, sizeof(token));
     sodium_memzero(token, sizeof(token));
-    int rc = make_roster(c, err);
+    auto_close int lock = -1;
+    int rc = make_dir(c, &lock, err);
     if (rc == 0)
-        rc = make_dir(c, err);
+        rc = make_roster(c, err);
     if (rc == 0)
         rc = write_token(c, err);
     if (rc == 0)
@@ -207,12 +212,8 @@ void coordinator_close(struct coordinator *c)
     server_close(c->unix_server);
     for (int i = 0; i < c->ntcp; i++)
         server_close(c->tcp_servers[i]);
-    if (c->dir[0]) {
-        char path[sizeof(c->dir) + 16];
-        snprintf(path, sizeof(path), "%s/token", c->dir);
-        unlink(path);
-        rmdir(c->dir);
-    }
+    if (c->dir[0])
+        jobs_remove(c->dir);
     loop_timer_stop(&c->loop, &c->tick);
     loop_timer_stop(&c->loop, &c->news);
     loop_fd_stop(&c->loop, &c->signals);

@@ -198,6 +198,9 @@ static int set_name(struct options *o, const char *value, const char *setting, s
     (void)setting;
     if (!*value || strlen(value) >= MEMBER_NAME_MAX)
         return err_set(err, EINVAL, "want a name of 1 to %d bytes", MEMBER_NAME_MAX - 1);
+    if (value[0] == '-' || value[strcspn(value, " \t\r\n\033/")])
+        return err_set(err, EINVAL, "\"%.60s\": want a name without / and spaces, - not in front",
+                       value);
     free(o->job.name);
     o->job.name = strdup(value);
     return o->job.name ? 0 : err_set(err, ENOMEM, "no memory");
