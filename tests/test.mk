@@ -14,8 +14,8 @@ JOBS             ?= $(shell nproc 2>/dev/null || echo 2)
 RUN              := PY=$(PY) tests/run.sh $(BUILD)
 SUB              := $(MAKE) --no-print-directory
 
-E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh))
-PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py))
+E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
+PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
 # The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
 # comes last: its root file system may still be in the making.
 E2E_TESTS    := $(filter-out tests/e2e/test_clean% %/test_debian13.sh,$(E2E_TESTS)) \
@@ -112,3 +112,5 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $< $(LDFLAGS)
 $(filter %/test_prober %/test_fakes,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+
+include tests/chaos/chaos.mk

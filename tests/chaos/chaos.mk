@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# chaos: the rank of the chaos run and the tests of its parts. See README.md.
+
+CHAOS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/worker.c,$(wildcard tests/chaos/*.c)))
+CHAOS_BIN  := $(BUILD)/tests/chaos/worker
+MINUTES    ?= 10
+
+$(CHAOS_BIN): $(BUILD)/tests/chaos/worker.o $(CHAOS_OBJS) $(LIBHVD) $(LIBHVD).0
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) $(LDFLAGS) -L$(BUILD) -lhvd -lm -Wl,-rpath,'$$ORIGIN/../..'
+tests-bin test-e2e: $(CHAOS_BIN)
+
+$(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): EXTRA_A = $(CHAOS_OBJS)
+$(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): $(CHAOS_OBJS)

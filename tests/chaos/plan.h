@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan: what the workers of the chaos run do in a step: a function of seed and step alone, so that
+ * every rank, a joiner too, does the same. Pure.
+ *
+ * Steps come in blocks. In every other block all steps are alike, so that the engine freezes its
+ * schedule; in the others each step is different, in part with names that were never seen before.
+ */
+#ifndef HVD_TESTS_CHAOS_PLAN_H
+#define HVD_TESTS_CHAOS_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <hvd.h>
+
+enum {
+    PLAN_MAX_OPS = 40,
+    PLAN_BLOCK = 24, /* steps of a block */
+};
+
+/* How the operations of a burst, which are neighbours, are handed over. */
+enum plan_mode {
+    PLAN_CALL,  /* one operation: hvd_allreduce(), hvd_broadcast() */
+    PLAN_ASYNC, /* one hvd_submit() each, all under way together */
+    PLAN_GROUP, /* one hvd_submit() for all: they start together */
+};
+
+struct plan_op {
+    enum hvd_kind kind; /* allreduce, allgather, broadcast, barrier */
+    enum hvd_dtype dtype;
+    enum hvd_op op;
+    int64_t count; /* elements; of an allgather: of a row */
+    bool in_place;
+    int burst;
+    enum plan_mode mode;
+    int shift; /* bytes by which the buffers miss an alignment */
+    uint64_t salt;
+    char name[64];
+};
+
+struct plan {
+    uint64_t step;
+    int nops, nbursts;
+    struct plan_op ops[PLAN_MAX_OPS];
+};
+
+/* max_bytes: of one tensor. */
+void plan_step(struct plan *p, uint64_t seed, uint64_t step, int64_t max_bytes);
+
+/* Numbers that are random and the same in every run. */
+uint64_t plan_random(uint64_t *state);
+
+#endif

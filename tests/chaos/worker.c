@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS]: a rank of the chaos run. Steps of
+ * many operations (plan.h) with values that tell who contributed (codes.h), hvd_commit() each K
+ * steps, until the file DIR/stop is there. What returned is written to DIR/UID.jsonl (record.h) and
+ * then overwritten at once, inputs and outputs. Only hvd.h and the shared library.
+ *
+ * A file DIR/inject/PHASE.NUMBER arms the first worker that starts and finds it:
+ * HVD_TEST_FAIL=PHASE makes it end itself in that phase of a repair.
+ *
+ * Exit codes: 0 the end, or it was asked to leave; 2 its arguments; 3 hvd said no (the reason is in
+ * the record); 4 nobody has the state; 6 the record cannot be written.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <hvd.h>
+
+#include "core/base/hash.h"
+#include "tests/chaos/codes.h"
+#include "tests/chaos/plan.h"
+#include "tests/chaos/record.h"
+
+/* What a joiner needs to go on with. */
+struct state {
+    uint64_t step; /* the next one */
+    uint64_t hash; /* of all results so far: the same on every rank */
+    uint64_t stop;
+};
+
+struct worker {
+    const char *dir;
+    uint64_t seed, every, pace_ms;
+    int64_t max_bytes;
+    struct record record;
+    struct hvd_world world;
+    struct state state;
+    bool has_state;
+    uint64_t random; /* this rank's own: the order in which it submits and waits */
+};
+
+/* An operation under way, and what it left behind. */
+struct slot {
+    char *input, *output; /* NULL where there is none; the same in place */
+    size_t bytes;
+    void *base[2];
+    int64_t shape[2];
+    hvd_handle handle;
+};
+
+static int fail(struct worker *w, const char *what, int rc)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "%s", hvd_error());
+    for (char *p = text; *p; p++)
+        if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
+            *p = '\'';
+    record_line(&w->record, "fail",
+                "\"step\": %" PRIu64 ", \"what\": \"%s\", \"rc\": %d, \"text\": \"%s\"",
+                w->state.step, what, rc, text);
+    fprintf(stderr, "worker: %s: %s (%d)\n", what, text, rc);
+    return 3;
+}
+
+/* ---- one operation ---- */
+
+static int slot_open(struct slot *s, const struct plan_op *op, int rank)
+{
+    int64_t rows = op->kind == HVD_ALLGATHER ? codes_rows(rank, op->salt) : 1;
+    s->bytes = (size_t)(rows * op->count) * hvd_dtype_size(op->dtype);
+    for (int i = 0; i < (op->in_place ? 1 : 2); i++) {
+        s->base[i] = malloc(s->bytes + (size_t)op->shift + 1);
+        if (!s->base[i])
+            return -ENOMEM;
+    }
+    s->input = (char *)s->base[0] + op->shift;
+    s->output = op->in_place ? s->input : (char *)s->base[1] + op->shift;
+    if (op->kind == HVD_ALLGATHER) {
+        s->shape[0] = rows;
+        s->shape[1] = op->count;
+        codes_fill_rows(s->input, op->count, rank, op->salt);
+        s->output = NULL; /* the engine allocates it */
+    } else {
+        s->shape[0] = op->count;
+    }
+    return 0;
+}
+
+static void slot_close(struct slot *s)
+{
+    free(s->base[0]);
+    free(s->base[1]);
+    *s = (struct slot){0};
+}
+
+static int root_of(const struct worker *w, const struct plan *p, int index)
+{
+    return (int)((p->step + (uint64_t)index) % (uint64_t)w->world.size);
+}
+
+static void fill(const struct worker *w, const struct plan *p, int index, struct slot *s)
+{
+    const struct plan_op *op = &p->ops[index];
+    int root = root_of(w, p, index);
+    if (op->kind == HVD_ALLREDUCE)
+        codes_fill(s->input, op->dtype, op->op, op->count, w->world.rank, op->salt);
+    else if (op->kind == HVD_BROADCAST && w->world.rank == root)
+        codes_fill(s->input, op->dtype, HVD_SUM, op->count, root, op->salt);
+    else if (op->kind == HVD_BROADCAST)
+        memset(s->input, 0x33, s->bytes);
+}
+
+static struct hvd_request request_of(const struct worker *w, const struct plan *p, int index,
+                                     const struct slot *s)
+{
+    const struct plan_op *op = &p->ops[index];
+    return (struct hvd_request){.kind = op->kind,
+                                .name = op->name,
+                                .input = s->input,
+                                .output = s->output,
+                                .dtype = op->dtype,
+                                .ndim = op->kind == HVD_ALLGATHER ? 2 : 1,
+                                .shape = s->shape,
+                                .op = op->op,
+                                .root = root_of(w, p, index),
+                                .device = -1};
+}
+
+/* A broadcast's elements name its root. */
+static void verify(const struct worker *w, const struct plan *p, int index, const struct slot *s,
+                   struct codes_verdict *v)
+{
+    const struct plan_op *op = &p->ops[index];
+    struct hvd_result result;
+    if (op->kind == HVD_ALLGATHER && hvd_result(s->handle, &result) == 0)
+        codes_verify_rows(result.data, result.shape[0], op->count, w->world.size, op->salt, v);
+    else if (op->kind == HVD_ALLREDUCE || op->kind == HVD_BROADCAST)
+        codes_verify(s->output, op->dtype, op->op, op->count, w->world.size, op->salt, v);
+}
+
+/* It has returned rc: everything is the user's again. */
+static int take(struct worker *w, const struct plan *p, int index, struct slot *s, int rc,
+                uint64_t *ret_hash)
+{
+    const struct plan_op *op = &p->ops[index];
+    struct codes_verdict v = {.first_bad = -1};
+    if (s->output != s->input)
+        memset(s->input, 0xa5, s->bytes);
+    if (rc == 0)
+        verify(w, p, index, s, &v);
+    bool lost_root = op->kind == HVD_BROADCAST && rc == -EOWNERDEAD;
+    *ret_hash = lost_root ? 1 : v.hash;
+    record_op(&w->record, w->world.epoch, p, index, rc, &v);
+    if (s->output)
+        memset(s->output, 0x5a, s->bytes);
+    if (op->kind == HVD_ALLGATHER && s->handle)
+        hvd_release(s->handle);
+    return rc == 0 || lost_root ? 0 : fail(w, op->name, rc);
+}
+
+/* ---- bursts ---- */
+
+/* 0 to n - 1 in an order of this rank's own. */
+static void shuffle(struct worker *w, int *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int j = (int)(plan_random(&w->random) % (uint64_t)(i + 1));
+        order[i] = i;
+        order[i] = order[j];
+        order[j] = i;
+    }
+}
+
+static int call_one(const struct plan_op *op, const struct hvd_request *r, struct slot *s)
+{
+    if (op->kind == HVD_ALLREDUCE)
+        return hvd_allreduce(r->name, r->input, r->output, op->count, r->dtype, r->op);
+    if (op->kind == HVD_BROADCAST)
+        return hvd_broadcast(r->name, r->output, op->count, r->dtype, r->root);
+    if (op->kind == HVD_BARRIER)
+        return hvd_barrier(r->name);
+    int rc = hvd_submit(r, 1, &s->handle);
+    return rc < 0 ? rc : hvd_wait(s->handle);
+}
+
+static int submit_all(struct worker *w, const struct plan *p, int first, int n, struct slot *slots)
+{
+    struct hvd_request requests[PLAN_MAX_OPS];
+    hvd_handle handles[PLAN_MAX_OPS];
+    int order[PLAN_MAX_OPS], rc = 0;
+    for (int i = 0; i < n; i++)
+        requests[i] = request_of(w, p, first + i, &slots[i]);
+    if (p->ops[first].mode == PLAN_GROUP) {
+        rc = hvd_submit(requests, (size_t)n, handles);
+        for (int i = 0; i < n && rc == 0; i++)
+            slots[i].handle = handles[i];
+        return rc;
+    }
+    shuffle(w, order, n);
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = hvd_submit(&requests[order[i]], 1, &slots[order[i]].handle);
+    return rc;
+}
+
+/* Operations first to first + n - 1. hashes: of their results, by number. */
+static int run_burst(struct worker *w, const struct plan *p, int first, int n, uint64_t *hashes)
+{
+    struct slot slots[PLAN_MAX_OPS] = {0};
+    int order[PLAN_MAX_OPS], rc = 0;
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = slot_open(&slots[i], &p->ops[first + i], w->world.rank);
+        if (rc == 0)
+            fill(w, p, first + i, &slots[i]);
+    }
+    if (rc == 0 && p->ops[first].mode == PLAN_CALL) {
+        struct hvd_request r = request_of(w, p, first, &slots[0]);
+        rc = take(w, p, first, &slots[0], call_one(&p->ops[first], &r, &slots[0]), &hashes[first]);
+    } else if (rc == 0) {
+        rc = submit_all(w, p, first, n, slots);
+        if (rc < 0)
+            rc = fail(w, "hvd_submit", rc);
+        shuffle(w, order, n);
+        for (int i = 0; i < n && rc == 0; i++) {
+            struct slot *s = &slots[order[i]];
+            rc = take(w, p, first + order[i], s, hvd_wait(s->handle), &hashes[first + order[i]]);
+        }
+    }
+    /* The engine may still have an operation that failed here: its memory stays then. */
+    for (int i = 0; i < n && rc == 0; i++)
+        slot_close(&slots[i]);
+    return rc;
+}
+
+/* ---- steps ---- */
+
+/* Every rank sees the same answer, also when one dies that has seen the file. */
+static int ask_stop(struct worker *w)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/stop", w->dir);
+    uint8_t stop = access(path, F_OK) == 0;
+    int rc = hvd_allreduce("stop", &stop, &stop, 1, HVD_UINT8, HVD_MAX);
+    if (rc < 0)
+        return fail(w, "stop", rc);
+    record_line(&w->record, "stop", "\"step\": %" PRIu64 ", \"stop\": %d", w->state.step, stop);
+    w->state.stop = stop;
+    return 0;
+}
+
+static int run_step(struct worker *w)
+{
+    struct plan p;
+    uint64_t hashes[PLAN_MAX_OPS] = {0};
+    plan_step(&p, w->seed, w->state.step, w->max_bytes);
+    record_line(&w->record, "step", "\"step\": %" PRIu64 ", \"ops\": %d", p.step, p.nops);
+    for (int first = 0, n; first < p.nops; first += n) {
+        for (n = 1; first + n < p.nops && p.ops[first + n].burst == p.ops[first].burst;)
+            n++;
+        int rc = run_burst(w, &p, first, n, hashes);
+        if (rc != 0)
+            return rc;
+    }
+    for (int i = 0; i < p.nops; i++)
+        w->state.hash = hash_mix(w->state.hash ^ hashes[i]);
+    int rc = ask_stop(w);
+    w->state.step++;
+    if (w->pace_ms)
+        usleep((useconds_t)w->pace_ms * 1000);
+    return rc;
+}
+
+static int look_at_world(struct worker *w, int rc)
+{
+    w->world.size_of_struct = sizeof(w->world);
+    if (hvd_world(&w->world) < 0)
+        return fail(w, "hvd_world", -1);
+    const struct hvd_world *s = &w->world;
+    record_line(&w->record, "world",
+                "\"step\": %" PRIu64 ", \"rc\": %d, \"e\": %" PRIu32
+                ", \"rank\": %d, \"size\": %d, \"source\": %d, \"joined\": %d, \"left\": %d, "
+                "\"new\": %d, \"repair_ns\": %" PRIu64 ", \"state\": \"%016" PRIx64 "\"",
+                w->state.step, rc, s->epoch, s->rank, s->size, s->source, s->joined, s->left,
+                s->is_new, s->repair_ns, w->has_state ? w->state.hash : 0);
+    if (s->size > CODES_MAX_RANKS)
+        return fail(w, "more ranks than the values can tell apart", -ERANGE);
+    return 0;
+}
+
+/* Somebody has no state: it comes from world.source, and if that one dies before it was out, from
+ * the lowest rank that has it. */
+static int share_state(struct worker *w)
+{
+    int32_t root = w->world.source;
+    for (int tries = 0; tries < CODES_MAX_RANKS; tries++) {
+        struct state state = w->state;
+        int rc = hvd_broadcast("state", &state, sizeof(state), HVD_UINT8, root);
+        if (rc == 0) {
+            w->state = state;
+            w->has_state = true;
+            record_line(&w->record, "state",
+                        "\"step\": %" PRIu64 ", \"root\": %d, \"state\": \"%016" PRIx64 "\"",
+                        w->state.step, root, w->state.hash);
+            return 0;
+        }
+        if (rc != -EOWNERDEAD)
+            return fail(w, "state", rc);
+        root = w->has_state ? w->world.rank : INT32_MAX;
+        rc = hvd_allreduce("state.source", &root, &root, 1, HVD_INT32, HVD_MIN);
+        if (rc < 0)
+            return fail(w, "state.source", rc);
+        if (root == INT32_MAX)
+            break;
+    }
+    fail(w, "nobody has the state", -ENODATA);
+    return 4;
+}
+
+/* *ret_over: this rank's part has ended. */
+static int boundary(struct worker *w, bool *ret_over)
+{
+    int rc = hvd_commit();
+    if (rc == -ESHUTDOWN) {
+        record_line(&w->record, "left", "\"step\": %" PRIu64, w->state.step);
+        *ret_over = true;
+        return 0;
+    }
+    if (rc < 0)
+        return fail(w, "hvd_commit", rc);
+    rc = look_at_world(w, rc);
+    if (rc == 0 && w->world.joined > 0)
+        rc = share_state(w);
+    *ret_over = w->state.stop;
+    return rc;
+}
+
+static int work(struct worker *w)
+{
+    int rc = hvd_init();
+    if (rc < 0)
+        return fail(w, "hvd_init", rc);
+    rc = look_at_world(w, 0);
+    bool over = false;
+    if (rc == 0 && w->world.is_new) {
+        rc = share_state(w);
+        over = w->state.stop;
+    }
+    w->has_state = true;
+    while (rc == 0 && !over) {
+        rc = run_step(w);
+        if (rc == 0 && (w->state.step % w->every == 0 || w->state.stop))
+            rc = boundary(w, &over);
+    }
+    if (rc != 0)
+        return rc;
+    record_line(&w->record, "end", "\"step\": %" PRIu64 ", \"state\": \"%016" PRIx64 "\"",
+                w->state.step, w->state.hash);
+    rc = hvd_shutdown();
+    return rc < 0 ? fail(w, "hvd_shutdown", rc) : 0;
+}
+
+/* ---- beginning ---- */
+
+/* Takes a file that arms one worker; starts this program anew so that the library sees it first. */
+static void arm(const char *dir, char **argv)
+{
+    char path[4096];
+    if (getenv("HVD_TEST_FAIL"))
+        return;
+    snprintf(path, sizeof(path), "%s/inject", dir);
+    DIR *d = opendir(path);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        if (e->d_name[0] == '.' || unlinkat(dirfd(d), e->d_name, 0) < 0)
+            continue;
+        e->d_name[strcspn(e->d_name, ".")] = '\0';
+        setenv("HVD_TEST_FAIL", e->d_name, 1);
+        execv("/proc/self/exe", argv);
+        break;
+    }
+    if (d)
+        closedir(d);
+}
+
+static int parse(struct worker *w, int argc, char **argv)
+{
+    *w = (struct worker){.seed = 1, .every = 3, .max_bytes = 16 << 20};
+    if (argc < 2 || argc % 2 != 0)
+        return -EINVAL;
+    w->dir = argv[1];
+    for (int i = 2; i < argc; i += 2) {
+        uint64_t value = strtoull(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--seed") == 0)
+            w->seed = value;
+        else if (strcmp(argv[i], "--every") == 0 && value > 0)
+            w->every = value;
+        else if (strcmp(argv[i], "--max-bytes") == 0 && value >= 64)
+            w->max_bytes = (int64_t)value;
+        else if (strcmp(argv[i], "--pace") == 0)
+            w->pace_ms = value;
+        else
+            return -EINVAL;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct worker w;
+    if (parse(&w, argc, argv) < 0) {
+        fprintf(stderr, "usage: worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS]\n");
+        return 2;
+    }
+    arm(w.dir, argv);
+    int rc = record_open(&w.record, w.dir);
+    if (rc < 0) {
+        fprintf(stderr, "worker: %s: %s\n", w.dir, strerror(-rc));
+        return 6;
+    }
+    const char *armed = getenv("HVD_TEST_FAIL");
+    w.random = hash_mix((uint64_t)getpid() ^ w.seed);
+    record_line(&w.record, "start",
+                "\"uid\": \"%s\", \"pid\": %d, \"seed\": %" PRIu64 ", \"armed\": \"%s\"",
+                w.record.uid, (int)getpid(), w.seed, armed ? armed : "");
+    rc = work(&w);
+    record_close(&w.record);
+    return rc;
+}
