@@ -12,3 +12,8 @@ tests-bin test-e2e: $(CHAOS_BIN)
 
 $(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): EXTRA_A = $(CHAOS_OBJS)
 $(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): $(CHAOS_OBJS)
+
+chaos: all $(CHAOS_BIN)  ## an elastic job to which bad things happen, for MINUTES (10); SEED=n again
+	$(Q)$(PY) tests/chaos/chaos.py $(BUILD) --scenario all --seconds $$(($(MINUTES) * 60)) $(if $(SEED),--seed $(SEED))
+
+.PHONY: chaos

@@ -1,0 +1,237 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Chaos: an elastic job of workers that can tell from every sum who contributed (worker.c), to which bad
+things happen (nemesis.py), and a proof of what they wrote down (check.py).
+
+    chaos.py [BUILD] [--seconds 60] [--seed N] [--scenario NAME,...|all] [--keep]
+
+Several scenarios share the seconds, one job after the other. It prints the seed first, a line for each
+thing that happens, and what was found. Fails when a rule of check.py is broken, nothing is finished
+for 30 s, the job does not end well, or leaves a process behind; then the folder with all logs stays and
+the last line is the command that does it again. (The same seed does the same things to the same ranks;
+when exactly is up to the machine.) Exit code 77: no scenario can run here."""
+import argparse
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check  # noqa: E402
+import job as jobs  # noqa: E402
+import nemesis  # noqa: E402
+
+QUIET = 30     # seconds without a result
+ENDING = 60    # for a job to end when it is asked to
+STARTING = 30
+
+
+class Failed(Exception):
+    """The job did not do what it had to."""
+
+
+class Run:
+    """One scenario, one job."""
+
+    def __init__(self, args, name, seconds, seed):
+        self.args, self.name, self.seconds, self.seed = args, name, seconds, seed
+        self.random = random.Random(seed)
+        self.acts, place, self.pause = nemesis.SCENARIOS[name]
+        self.target, self.count, self.pending = args.np, 0, []
+        self.folder = tempfile.mkdtemp(prefix="hvdc-")
+        self.place = nemesis.PLACES[place](self.folder, args)
+        self.begin = time.monotonic()
+        self.job = self.stuck = None
+        self.best = 0
+
+    # ---- for nemesis.py
+
+    def event(self, what, uids):
+        with open(os.path.join(self.job.records, "events.jsonl"), "a", encoding="utf-8") as f:
+            f.write(json.dumps({"t": what, "ms": int(time.monotonic() * 1000), "uids": uids}) + "\n")
+
+    def later(self, seconds, act):
+        self.pending.append((time.monotonic() + seconds, act))
+
+    def tell(self, text):
+        if text:
+            print(f"  {time.monotonic() - self.begin:7.2f} s  {text}", flush=True)
+
+    # ---- the run
+
+    def start(self):
+        build = os.path.abspath(self.args.build)
+        worker = [os.path.join(build, "tests", "chaos", "worker"), os.path.join(self.folder, "records"),
+                  "--seed", str(self.seed), "--max-bytes", str(self.args.max_bytes), "--pace", str(self.args.pace)]
+        size = ["-np", str(self.args.np), "--min-np", str(self.args.min), "--max-np", str(self.args.max)]
+        self.job = jobs.Job(self.folder, [os.path.join(build, "hvdrun"), *size, *self.place.more, *worker],
+                            self.place.env, self.place.before)
+        deadline = time.monotonic() + STARTING
+        while len(self.job.working()) < self.args.np:
+            self.job.look()
+            if self.job.process.poll() is not None:
+                raise Failed(f"hvdrun ended with {self.job.process.returncode} before all workers worked")
+            if time.monotonic() > deadline:
+                raise Failed(f"{len(self.job.working())} of {self.args.np} workers work after {STARTING} s")
+            time.sleep(0.05)
+
+    def moves(self):
+        """Somebody has finished something lately."""
+        now, results = time.monotonic(), self.job.look()
+        if not self.stuck or results > self.best:
+            self.best, self.stuck = results, now
+        if self.job.process.poll() is not None:
+            raise Failed(f"hvdrun ended with {self.job.process.returncode} in the middle")
+        if now - self.stuck > QUIET:
+            raise Failed(f"nothing was finished for {QUIET} s")
+
+    def due(self):
+        now = time.monotonic()
+        for entry in [e for e in self.pending if e[0] <= now]:
+            self.pending.remove(entry)
+            entry[1]()
+
+    def torment(self):
+        weights = [w for w, _ in self.acts]
+        end, following = time.monotonic() + self.seconds, time.monotonic() + 1
+        while time.monotonic() < end:
+            self.moves()
+            self.due()
+            if time.monotonic() >= following:
+                following = time.monotonic() + self.random.uniform(*self.pause)
+                self.tell(self.random.choices([a for _, a in self.acts], weights)[0](self))
+            wake = min([following, time.monotonic() + 0.05, *(when for when, _ in self.pending)])
+            time.sleep(max(0.0, wake - time.monotonic()))
+
+    def finish(self):
+        while self.pending:
+            self.pending.sort(key=lambda e: e[0])
+            time.sleep(max(0.0, self.pending[0][0] - time.monotonic()))
+            self.due()
+        self.job.stop()
+        deadline = time.monotonic() + ENDING
+        while self.job.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise Failed(f"the job has not ended within {ENDING} s")
+            self.job.look()
+            time.sleep(0.05)
+        if self.job.process.returncode != 0:
+            raise Failed(f"hvdrun ended with {self.job.process.returncode}")
+
+    def autopsy(self):
+        """Beside the logs: what the coordinator says and where everybody is."""
+        with open(os.path.join(self.folder, "status.json"), "w", encoding="utf-8") as f:
+            json.dump(self.job.control.status(), f, indent=1)
+        jobs.stacks([w.pid for w in self.job.workers.values() if w.alive()], os.path.join(self.folder, "stacks.txt"))
+
+    def run(self):
+        """What went wrong, a list."""
+        wrong = []
+        try:
+            self.start()
+            self.torment()
+            self.finish()
+        except Failed as error:
+            wrong.append(str(error))
+            self.autopsy()
+        finally:
+            if self.job:
+                self.job.look()
+                left = self.job.end()
+                if left and not wrong:
+                    wrong.append(f"processes are left: {left}")
+        return wrong + self.verdict(wrong)
+
+    def verdict(self, wrong):
+        try:
+            done = check.check(self.job.records)
+        except (check.Broken, OSError) as error:
+            return [str(error)]
+        if not done:
+            return ["no records"]
+        print(f"  {self.name}: {done.summary()}")
+        # A job that was ended by force has no end of its own.
+        return [f"{what}: {text}" for what, text in done.violations if what != "end" or not wrong]
+
+    def close(self, keep):
+        self.place.close()
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def one(args, name, seconds, seed):
+    """"ok", "skip" or "FAILED"."""
+    run = Run(args, name, seconds, seed)
+    wrong = ["interrupted"]
+    try:
+        print(f"{name}: {seconds:.0f} s, seed {seed}", flush=True)
+        reason = run.place.open()
+        if reason:
+            print(f"SKIP: chaos/{name}: {run.place.name}: {reason}")
+            wrong = []
+            return "skip"
+        wrong = run.run()
+        for text in wrong:
+            print(f"  FAILED {name}: {text}")
+        if wrong:
+            show_end(run.folder)
+            again = [sys.argv[0], args.build, "--seconds", f"{seconds:.0f}", "--seed", str(seed), "--scenario", name,
+                     "--max-bytes", str(args.max_bytes), "--pace", str(args.pace)]
+            print(f"  logs: {run.folder}\n  again: {shlex.join(again)}", flush=True)
+        return "FAILED" if wrong else "ok"
+    finally:
+        run.close(bool(wrong) or args.keep)
+
+
+def show_end(folder):
+    with open(os.path.join(folder, "hvdrun.log"), encoding="utf-8", errors="replace") as f:
+        for line in f.readlines()[-25:]:
+            print(f"  | {line.rstrip()}")
+
+
+def parse():
+    p = argparse.ArgumentParser()
+    p.add_argument("build", nargs="?", default="build")
+    p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    p.add_argument("--scenario", default="kill", help=", ".join(nemesis.SCENARIOS) + ", all")
+    p.add_argument("--np", type=int, default=4)
+    p.add_argument("--min", type=int, default=2)
+    p.add_argument("--max", type=int, default=6)
+    p.add_argument("--max-bytes", type=int, default=16 << 20)
+    p.add_argument("--pace", type=int, default=2, help="milliseconds of rest in each step")
+    p.add_argument("--keep", action="store_true", help="the logs, also when all is well")
+    args = p.parse_args()
+    names = list(nemesis.SCENARIOS) if args.scenario == "all" else args.scenario.split(",")
+    unknown = [n for n in names if n not in nemesis.SCENARIOS]
+    if unknown:
+        p.error(f"no scenario {unknown[0]}; there are {', '.join(nemesis.SCENARIOS)} and all")
+    return args, names
+
+
+def main():
+    args, names = parse()
+    print(f"chaos: seed {args.seed}", flush=True)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(143))
+    jobs.adopt_orphans()
+    ends = []
+    # Long runs go round: no job lives longer than ten minutes.
+    rounds = max(1, round(args.seconds / len(names) / 600))
+    for i in range(rounds):
+        for k, name in enumerate(names):
+            seed = args.seed if rounds * len(names) == 1 else (args.seed + 7919 * (i * len(names) + k)) % (1 << 31)
+            ends.append(one(args, name, args.seconds / len(names) / rounds, seed))
+    print(f"chaos: {ends.count('ok')} ok, {ends.count('FAILED')} failed, {ends.count('skip')} skipped, seed {args.seed}")
+    if "FAILED" in ends:
+        return 1
+    return 0 if "ok" in ends else 77
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to a job in a chaos run: the acts, what each needs, and which scenario has which of them.
+
+An act gets the run, does something and returns what it has done in words, or None when now is not the
+time for it (a kill that would leave nobody with the state). Whom it did something to is written down:
+the checker wants to know who was ended and who ended by himself."""
+import os
+import signal
+import subprocess
+
+PHASES = ("revoke", "report", "install", "connect", "settle", "rest", "barrier", "resubmit")
+
+
+def victims(run, count, spare=None):
+    """So many of those who work, at random; None when too few would be left."""
+    able = [w for w in run.job.working() if not w.stopped()]
+    whole = [w for w in able if not w.armed]
+    if len(able) - count < spare_of(run, spare) or len(whole) <= count:
+        return None
+    return run.random.sample(able, count)
+
+
+def spare_of(run, spare):
+    return run.args.min if spare is None else spare
+
+
+def strike(run, chosen, number=signal.SIGKILL, what="kill"):
+    hit = [w for w in chosen if w.signal(number)]
+    if not hit:
+        return None
+    run.event(what, [w.uid for w in hit])
+    return f"{what} " + ", ".join(f"rank {w.rank} of {w.size} (pid {w.pid}, step {w.step})" for w in hit)
+
+
+def kill(run):
+    chosen = victims(run, 1)
+    return strike(run, chosen) if chosen else None
+
+
+def kill_several(run):
+    chosen = victims(run, 2)
+    return strike(run, chosen) if chosen else None
+
+
+def kill_first(run):
+    """The lowest rank: source of states, and what decides for all."""
+    if not victims(run, 1):
+        return None
+    return strike(run, [w for w in run.job.working() if not w.stopped()][:1])
+
+
+def kill_soon_after(run):
+    """A second one within the time that the repair of the first takes."""
+    first = victims(run, 2)
+    if not first:
+        return None
+    run.later(run.random.uniform(0.0005, 0.02), lambda: run.tell(strike(run, first[1:])))
+    return strike(run, first[:1])
+
+
+def kill_joiner(run):
+    """One that has begun and does not work yet."""
+    young = [w for w in run.job.workers.values() if not w.works and not w.ended and w.alive()]
+    return strike(run, [run.random.choice(young)]) if young else None
+
+
+def scale(run, ranks):
+    status, answer = run.job.control.scale(ranks)
+    run.event("scale", [])
+    return f"scale to {ranks}" if status == 200 else f"scale to {ranks}: {status} {answer}"
+
+
+def grow(run):
+    if run.target < run.args.max:
+        run.target += 1
+        return scale(run, run.target)
+    run.target = run.random.randint(run.args.min, run.args.max - 1)
+    return scale(run, run.target)
+
+
+def pause(run):
+    """A process that stands still for a while: it may be given up meanwhile, and then finds itself outside."""
+    chosen = victims(run, 1)
+    if not chosen:
+        return None
+    seconds = run.random.choice((0.02, 0.1, 0.5, 1.5))
+    run.later(seconds, lambda: chosen[0].signal(signal.SIGCONT))
+    did = strike(run, chosen, signal.SIGSTOP, "stop")
+    return did and f"{did} for {seconds} s"
+
+
+def arm(run):
+    """The next worker to start ends itself in this phase of a repair."""
+    phase = run.random.choice(PHASES)
+    folder = os.path.join(run.job.records, "inject")
+    os.makedirs(folder, exist_ok=True)
+    run.count += 1
+    with open(os.path.join(folder, f"{phase}.{run.count}"), "w", encoding="ascii"):
+        pass
+    return f"the next worker to start ends itself in {phase}"
+
+
+def throttle(run):
+    """Half a processor for the whole job, for a while."""
+    seconds = run.random.uniform(0.5, 3)
+    if not run.place.throttle(0.5):
+        return None
+    run.later(seconds, lambda: run.place.throttle(None))
+    return f"half a processor for {seconds:.1f} s"
+
+
+def lose(run):
+    percent = run.random.choice((1, 5, 20))
+    seconds = run.random.uniform(0.5, 3)
+    run.place.drop(percent)
+    run.later(seconds, lambda: run.place.drop(0))
+    return f"{percent} % of what goes between the hosts is lost for {seconds:.1f} s"
+
+
+def partition(run):
+    """The hosts do not hear each other. Short: nobody is to notice but by a pause."""
+    seconds = run.random.choice((0.05, 0.2, 0.2))
+    run.event("partition", [])
+    run.place.drop(100)
+    run.later(seconds, lambda: run.place.drop(0))
+    return f"no way between the hosts for {seconds} s"
+
+
+def cut(run):
+    """As long as it takes for the other host to be given up: its ranks end, ours go on."""
+    if len([w for w in run.job.working() if not run.place.far(w.pid)]) < run.args.min:
+        return None
+    far = [w.uid for w in run.job.workers.values() if w.alive() and run.place.far(w.pid)]
+    run.event("partition", far)
+    run.place.drop(100)
+    run.later(20, lambda: run.place.drop(0))
+    return f"no way between the hosts for 20 s; {len(far)} workers are there"
+
+
+def nothing(_run):
+    return None
+
+
+# name -> (acts with their weights, what it needs of the place, seconds between acts)
+SCENARIOS = {
+    "calm": ([(1, nothing)], None, (1, 2)),
+    "kill": ([(0.4, kill), (0.6, grow)], None, (0.5, 2)),
+    "rank0": ([(0.4, kill_first), (0.6, grow)], None, (0.5, 2)),
+    "several": ([(0.2, kill_several), (0.2, kill_soon_after), (0.6, grow)], None, (0.5, 2)),
+    "joiners": ([(0.3, kill_joiner), (0.2, kill), (0.5, grow)], None, (0.1, 0.6)),
+    "phases": ([(0.35, arm), (0.3, kill), (0.35, grow)], None, (0.5, 1.5)),
+    "pause": ([(0.4, pause), (0.1, kill), (0.5, grow)], None, (0.5, 2)),
+    "mixed": ([(0.2, kill), (0.05, kill_several), (0.05, kill_soon_after), (0.05, kill_first), (0.05, kill_joiner),
+               (0.1, pause), (0.5, grow)], None, (0.5, 2)),
+    "shm": ([(0.4, kill), (0.6, grow)], "shm", (0.5, 2)),
+    "throttle": ([(0.3, throttle), (0.2, kill), (0.5, grow)], "cgroup", (0.5, 2)),
+    "loss": ([(0.3, lose), (0.2, kill), (0.5, grow)], "hosts", (0.5, 2)),
+    "partition": ([(0.3, partition), (0.2, kill), (0.5, grow)], "hosts", (0.5, 2)),
+    "cut": ([(0.2, cut), (0.3, kill), (0.5, grow)], "hosts", (1, 5)),
+}
+
+
+class Place:
+    """Where the job runs. before: words in front of hvdrun; more: its own words; env."""
+
+    name = None
+
+    def __init__(self, folder, args):
+        self.folder, self.args = folder, args
+        self.before, self.more, self.env = [], [], {}
+
+    def open(self):
+        """None, or why this cannot be had here."""
+
+    def close(self):
+        pass
+
+
+class FullShm(Place):
+    """/dev/shm is 64 KiB and full, in a mount namespace of the job's own."""
+
+    name = "shm"
+
+    def open(self):
+        script = ("mount -t tmpfs -o size=64k none /dev/shm && { cat /dev/zero >/dev/shm/full 2>/dev/null; "
+                  "exec \"$@\"; }")
+        self.before = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        done = subprocess.run([*self.before, "sh", "-c", "! echo 12345 >/dev/shm/more"], capture_output=True,
+                              check=False)
+        return None if done.returncode == 0 else "no mount namespaces here"
+
+
+class Throttled(Place):
+    """A control group of its own, whose quota is changed."""
+
+    name = "cgroup"
+
+    def open(self):
+        for base, file in (("/sys/fs/cgroup", "cgroup.controllers"), ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us")):
+            if os.path.exists(os.path.join(base, file)):
+                break
+        else:
+            return "no cgroup with a cpu controller"
+        self.group = os.path.join(base, f"hvd-chaos-{os.getpid()}")
+        try:
+            if file == "cgroup.controllers":
+                with open(os.path.join(base, "cgroup.subtree_control"), "w", encoding="ascii") as f:
+                    f.write("+cpu")
+            os.mkdir(self.group)
+        except OSError as error:
+            return f"no cgroup: {error}"
+        self.quota = next((n for n in ("cpu.max", "cpu.cfs_quota_us") if os.path.exists(f"{self.group}/{n}")), None)
+        if not self.quota:
+            return "no cpu controller"
+        self.before = ["sh", "-c", f"echo $$ >{self.group}/cgroup.procs && exec \"$@\"", "sh"]
+        return None
+
+    def throttle(self, processors):
+        none = "max 100000" if self.quota == "cpu.max" else "-1"
+        amount = none if processors is None else str(int(processors * 100000))
+        with open(f"{self.group}/{self.quota}", "w", encoding="ascii") as f:
+            f.write(amount if self.quota != "cpu.max" or processors is None else f"{amount} 100000")
+        return True
+
+    def close(self):
+        try:
+            os.rmdir(self.group)
+        except (OSError, AttributeError):
+            pass
+
+
+class Hosts(Place):
+    """Two hosts, which are network namespaces; what goes between them can be dropped."""
+
+    name = "hosts"
+
+    def run(self, *argv):
+        subprocess.run(argv, check=True, capture_output=True)
+
+    def open(self):
+        self.names = [f"hvdc{os.getpid()}{c}" for c in "ab"]
+        self.made, self.percent = [], 0
+        a, b = self.names
+        try:
+            for name in self.names:
+                self.run("ip", "netns", "add", name)
+                self.made.append(name)
+            self.run("ip", "link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth0", "netns", b)
+            for i, name in enumerate(self.names):
+                self.run("ip", "-n", name, "addr", "add", f"10.214.7.{i + 1}/24", "dev", "veth0")
+                self.run("ip", "-n", name, "link", "set", "veth0", "up")
+                self.run("ip", "-n", name, "link", "set", "lo", "up")
+            for name in self.names:
+                self.tables(name, "-A", "INPUT", 1)
+                self.tables(name, "-D", "INPUT", 1)
+        except (OSError, subprocess.CalledProcessError) as error:
+            text = (getattr(error, "stderr", b"") or b"").decode().strip()
+            return f"no network namespaces or iptables: {text or error}"
+        self.namespace = os.stat(f"/run/netns/{b}").st_ino
+        self.before = ["ip", "netns", "exec", a]
+        half = (self.args.max + 1) // 2
+        self.more = ["-H", f"localhost:{half},{b}:{half}"]
+        self.env = {"HVD_RSH_AGENT": "ip netns exec"}
+        return None
+
+    def tables(self, name, verb, chain, percent):
+        how = [] if percent == 100 else ["-m", "statistic", "--mode", "random", "--probability", str(percent / 100)]
+        self.run("ip", "netns", "exec", name, "iptables", "-w", verb, chain, "-i", "veth0", *how, "-j", "DROP")
+
+    def drop(self, percent):
+        """Of what comes to either host."""
+        for name in self.names:
+            if self.percent:
+                self.tables(name, "-D", "INPUT", self.percent)
+            if percent:
+                self.tables(name, "-A", "INPUT", percent)
+        self.percent = percent
+
+    def far(self, pid):
+        try:
+            return os.stat(f"/proc/{pid}/ns/net").st_ino == self.namespace
+        except OSError:
+            return False
+
+    def close(self):
+        for name in self.made:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+PLACES = {place.name: place for place in (Place, FullShm, Throttled, Hosts)}
