@@ -1,0 +1,254 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""ElasticSampler: exact accounting. Thousands of random histories, in one process, without an engine.
+
+A history is a world of ranks that train in lockstep while ranks die (before a step, in a step, in a commit
+before or after their word about it is out, right after it), come, and leave when asked. Each rank is a
+generator that yields where it would meet the others; the driver plays the world. From the recorded indices
+of the contributors it is then proved that every sample of every epoch was used once, and on the way that no
+rank ever makes a step that the others do not make (they would wait for ever).
+
+    test_sampler.py [HISTORIES] [SEED]    HVD_SAMPLER_SEED=n repeats one history, and tells it
+"""
+import collections
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "core", "python"))
+
+from hvd import sampler as module  # noqa: E402
+
+TELL = "HVD_SAMPLER_SEED" in os.environ
+current = None  # the rank whose code runs
+
+
+def tell(*words):
+    if TELL:
+        print(*words)
+
+
+class Style:
+    """How the program of a history is written."""
+
+    def __init__(self, dice):
+        self.samples = dice.choice([0, 1, 2, 3, 5, 7, dice.randint(8, 80)])
+        self.epochs = dice.randint(1, 3)
+        self.batch = dice.randint(1, 5)
+        self.ahead = dice.choice([0, 0, 1, 2, 4])  # batches that the data loader takes ahead
+        self.interval = dice.choice([1, 1, 1, 2, 3])  # steps between commits
+        self.whole = dice.random() < 0.6  # whole_epoch(), or a plain loop over the loader
+        self.top = not self.whole and dice.random() < 0.3  # commits when it has a batch, before the step
+        self.interrupt = dice.random() < 0.2  # HostsUpdatedInterrupt: the function is called again
+        self.shuffle = dice.random() < 0.7
+        self.strict = self.whole and self.interval == 1  # then each epoch is complete in itself
+        self.trouble = dice.choice([0, 0.02, 0.1, 0.3])  # how much happens
+
+    def __str__(self):
+        return " ".join(f"{k}={v}" for k, v in vars(self).items())
+
+
+class Loader:
+    """torch.utils.data.DataLoader, as far as it draws from its sampler."""
+
+    def __init__(self, sampler, style):
+        self.sampler, self.style = sampler, style
+
+    def _batches(self):
+        batch = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.style.batch:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def __iter__(self):
+        source, queue = self._batches(), collections.deque()
+        if not self.style.ahead:
+            yield from source
+            return
+        for _ in range(self.style.ahead):
+            queue.extend([b for b in [next(source, None)] if b])
+        while queue:
+            batch = queue.popleft()
+            queue.extend([b for b in [next(source, None)] if b])
+            yield batch
+
+
+class Rank:
+    """One process of a history."""
+
+    def __init__(self, style, number, rank, size):
+        global current
+        self.style, self.number, self.rank, self.size = style, number, rank, size
+        self.epoch = self.step = 0
+        self.log = []  # (epoch, index) it has used since the last commit
+        self.pads = 0
+        self.fresh = None  # has joined and met nobody since: the commit at which the others were
+        self.site = None  # where it is
+        current = self
+        self.sampler = module.ElasticSampler(range(style.samples), style.shuffle, seed=3)
+        self.program = self.train()
+
+    def train(self):
+        while self.epoch < self.style.epochs:
+            loader = Loader(self.sampler, self.style)
+            for batch in self.sampler.whole_epoch(loader) if self.style.whole else loader:
+                due = self.step % self.style.interval == 0
+                if self.style.top and due:
+                    yield "commit before a step"
+                yield "step"
+                self.use(batch)
+                self.step += 1
+                if not self.style.top and self.step % self.style.interval == 0:
+                    yield "commit after a step"
+            self.epoch += 1
+            self.sampler.set_epoch(self.epoch)
+            yield "commit after an epoch"
+        yield "end"
+
+    def use(self, batch):
+        """Records a batch; it must be what comes next in the sequence."""
+        s, begin = self.sampler, self.sampler._recorded
+        s.record_batch(0, self.style.batch)
+        spots = s._sequence[begin : s._recorded]
+        assert batch == [s._order[~p if p < 0 else p] for p in spots], (batch, spots)
+        self.log += [(self.epoch, s._order[p]) for p in spots if p >= 0]
+        self.pads += sum(p < 0 for p in spots)
+
+    def go(self):
+        """Runs to where it meets the others. One that has just joined is at a boundary already: when
+        its first commit is the one at which the others were, with nothing done before, it is that
+        boundary (elastic.py does the same)."""
+        global current
+        current = self
+        state = self.epoch, self.step
+        event = next(self.program)
+        if event == self.fresh and state == (self.epoch, self.step):
+            event = next(self.program)
+        self.site = event
+        self.fresh = None
+        return event.split()[0]
+
+
+class History:
+    """The world, and what happens to it."""
+
+    def __init__(self, seed):
+        self.dice = random.Random(seed)
+        self.style = Style(self.dice)
+        size = self.dice.randint(1, 5)
+        self.numbers = size
+        self.view = [Rank(self.style, i, i, size) for i in range(size)]
+        self.dead = set()
+        self.used = []
+        self.changes = 0
+        tell(self.style)
+
+    def alive(self):
+        return [r for r in self.view if r not in self.dead]
+
+    def maybe_kill(self, what, spare):
+        """Ends some ranks, never those to be spared."""
+        for rank in self.alive():
+            if rank is not spare and self.dice.random() < self.style.trouble:
+                tell(what, rank.number)
+                self.dead.add(rank)
+
+    def run(self):
+        for _ in range(20000):
+            spare = self.dice.choice(self.alive())
+            self.maybe_kill("dies before", spare)
+            events = {rank: rank.go() for rank in self.alive()}
+            kinds = set(events.values())
+            assert len(kinds) == 1, "the ranks wait for each other: " + str(
+                {rank.number: event for rank, event in events.items()}
+            )
+            kind = kinds.pop()
+            if kind == "end":
+                return self.prove()
+            self.maybe_kill("dies in the " + kind, spare)
+            if kind == "commit":
+                self.commit(spare)
+        raise AssertionError("no end")
+
+    def commit(self, spare):
+        """What elastic.py does at a commit: tell and agree, then the boundary, then the change."""
+        told = [rank.sampler.tell() if rank not in self.dead else (0, 0) for rank in self.view]
+        for rank in self.alive():
+            self.used += rank.log
+            rank.log = []
+        self.maybe_kill("has told and dies", spare)
+        for rank in self.alive():
+            rank.sampler.agree(told)
+        stay = self.alive()
+        if self.dice.random() < self.style.trouble:  # asked to leave
+            stay = [r for r in stay if r is spare or self.dice.random() < 0.7]
+        new = self.dice.randint(1, 3) if self.dice.random() < self.style.trouble else 0
+        if stay == self.view and not new:
+            for rank in stay:
+                rank.sampler.stay()
+            return
+        self.change(stay, new, spare)
+
+    def change(self, stay, new, spare):
+        self.changes += 1
+        size = len(stay) + new
+        tell("change: stay", [r.number for r in stay], "new", new)
+        self.view = list(stay)
+        for i, rank in enumerate(stay):
+            rank.rank, rank.size = i, size
+            if self.style.interrupt:
+                rank.sampler.drop_hand()
+                rank.program = rank.train()
+                rank.fresh = rank.site
+        self.maybe_kill("dies after the boundary", spare)
+        hands = {r.rank: r.sampler.hand() for r in stay if r not in self.dead}
+        for rank in self.alive():
+            rank.sampler.move(rank.rank, size, hands)
+        for i in range(new):
+            rank = Rank(self.style, self.numbers, len(stay) + i, size)
+            rank.sampler.adopt(spare.sampler.shared(), rank.rank)
+            rank.epoch, rank.step, rank.fresh = spare.epoch, spare.step, spare.site
+            self.numbers += 1
+            self.view.append(rank)
+
+    def prove(self):
+        """From what the contributors have recorded: each sample once an epoch, less what is left over."""
+        last = self.alive()[0]
+        rest = collections.Counter(last.sampler._order)
+        rest.subtract(range(self.style.samples))
+        once = collections.Counter({i: self.style.epochs for i in range(self.style.samples)})
+        count = collections.Counter(index for _, index in self.used)
+        assert count + +rest == once, f"used {dict(count)}, left over {dict(+rest)}"
+        if self.style.strict:
+            assert not +rest, f"left over {dict(+rest)}"
+            count = collections.Counter(self.used)
+            assert all(v == 1 for v in count.values()), {k: v for k, v in count.items() if v > 1}
+        if not self.changes:
+            pads = sum(rank.pads for rank in self.view)
+            assert pads <= self.style.epochs * (len(self.view) - 1), pads
+        return self.changes
+
+
+def main():
+    module.rank, module.size = (lambda: current.rank), (lambda: current.size)
+    histories = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    seeds = range(first, first + histories)
+    if TELL:
+        seeds = [int(os.environ["HVD_SAMPLER_SEED"])]
+    changes = 0
+    for seed in seeds:
+        try:
+            changes += History(seed).run()
+        except Exception:
+            print(f"FAILED: HVD_SAMPLER_SEED={seed}: {Style(random.Random(seed))}")
+            raise
+    print(f"ok {len(seeds)} histories, {changes} changes of the world")
+
+
+if __name__ == "__main__":
+    main()
