@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvdrun: runs a command on many ranks. What it does is in coordinator.c.
+ * hvdrun: runs a command on many ranks; what it does is in coordinator.c. With one of the words of
+ * commands.c in front it asks a job that runs.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/checkbuild.h"
+#include "agent/commands.h"
 #include "agent/coordinator.h"
 #include "agent/jobfile.h"
 #include "agent/options.h"
@@ -107,6 +109,8 @@ int main(int argc, char **argv)
         log_error("libsodium did not start");
         return 1;
     }
+    if (argc > 1 && commands_is(argv[1]))
+        return commands_run(argc - 1, argv + 1);
     if (options_parse(&options, argc, argv, &err) == 0) {
         switch (options.what) {
         case OPTIONS_HELP:

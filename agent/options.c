@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/commands.h"
 #include "agent/options_private.h"
 
 /* word up to n bytes is one of a|b|c. */
@@ -108,18 +109,27 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
 
 void options_help(void)
 {
-    printf("usage: hvdrun [option]... command [argument]...\n"
-           "       hvdrun [option]... -f job.yaml\n"
-           "\n"
-           "Runs a command on many ranks, on this machine or on several, and ends when all have.\n"
-           "\n"
-           "  hvdrun -np 4 python3 train.py                    4 ranks here\n"
-           "  hvdrun -np 8 -H h1:4,h2:4 python3 train.py       on two hosts, by ssh\n"
-           "  hvdrun -np 2 --output-filename out ./a.out       output into files, too\n"
-           "  hvdrun -f job.yaml                               an HvdJob manifest, here\n"
-           "  hvdrun --doctor -H h1,h2                         no job: tests hosts and network\n"
-           "\n"
-           "options:\n");
+    printf(
+        "usage: hvdrun [option]... command [argument]...\n"
+        "       hvdrun [option]... -f job.yaml\n"
+        "       hvdrun list|status|scale|drain ...\n"
+        "\n"
+        "Runs a command on many ranks, on this machine or on several, and ends when all have.\n"
+        "\n"
+        "  hvdrun -np 4 python3 train.py                    4 ranks here\n"
+        "  hvdrun -np 8 -H h1:4,h2:4 python3 train.py       on two hosts, by ssh\n"
+        "  hvdrun -np 2 --output-filename out ./a.out       output into files, too\n"
+        "  hvdrun -f job.yaml                               an HvdJob manifest, here\n"
+        "  hvdrun --doctor -H h1,h2                         no job: tests hosts and network\n"
+        "  hvdrun -np 4 --min-np 2 --max-np 8 python3 train.py\n"
+        "                                                   elastic: trains on with 2 to 8\n"
+        "  hvdrun status; hvdrun scale train-1 6            how it is; with 6 ranks from now on\n"
+        "  hvdrun drain train-1 node3                       without the ranks on node3\n"
+        "\n"
+        "A program that is called like a command: hvdrun -- status, or hvdrun ./status.\n"
+        "\n");
+    commands_help();
+    printf("\noptions:\n");
     size_t count;
     const struct option *options = options_table(&count);
     for (size_t i = 0; i < count; i++) {

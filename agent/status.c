@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * status: see status.h.
+ */
+#include "agent/status.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/table.h"
+
+#define LINES_MAX 32 /* members that have a line each: one screen */
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* A text for a terminal; "" where there is none. */
+static void get_text(const json_t *j, const char *key, char *dst, size_t size)
+{
+    const char *text = json_string_value(json_object_get(j, key));
+    snprintf(dst, size, "%s", text ? text : "");
+    for (char *p = dst; *p; p++)
+        if (iscntrl((unsigned char)*p))
+            *p = '?';
+}
+
+static double get_number(const json_t *j, const char *key, double otherwise)
+{
+    const json_t *value = json_object_get(j, key);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+static int64_t get_count(const json_t *j, const char *key, int64_t otherwise)
+{
+    double n = get_number(j, key, (double)otherwise);
+    return n >= -1 && n < 9e15 ? (int64_t)n : otherwise;
+}
+
+static int get_int(const json_t *j, const char *key, int otherwise)
+{
+    int64_t n = get_count(j, key, otherwise);
+    return n <= INT32_MAX ? (int)n : otherwise;
+}
+
+static void read_member(const json_t *j, int index, struct status_member *m)
+{
+    m->rank = get_int(j, "rank", -1);
+    m->member = get_int(j, "member", m->rank < 0 ? index : m->rank);
+    get_text(j, "host", m->host, sizeof(m->host));
+    get_text(j, "state", m->state, sizeof(m->state));
+    m->pid = get_int(j, "pid", 0);
+    m->batches = get_count(j, "batches", 0);
+    m->idle_ms = get_count(j, "idle_ms", -1);
+}
+
+static int read_members(const json_t *j, struct status *s, struct err *err)
+{
+    const json_t *list = json_object_get(j, "members");
+    list = json_is_array(list) ? list : json_object_get(j, "ranks");
+    if (!json_is_array(list))
+        return err_set(err, EINVAL, "the status of a job: want members");
+    size_t n = json_array_size(list);
+    if (n > 16 * MEMBER_RANKS_MAX)
+        return err_set(err, EINVAL, "the status of a job: %zu members", n);
+    s->members = calloc(n + 1, sizeof(*s->members));
+    if (!s->members)
+        return err_set(err, ENOMEM, "no memory for %zu members", n);
+    s->n = (int)n;
+    for (int i = 0; i < s->n; i++)
+        read_member(json_array_get(list, (size_t)i), i, &s->members[i]);
+    return 0;
+}
+
+int status_read(const json_t *j, struct status *ret, struct err *err)
+{
+    struct status s = {.size = get_int(j, "size", 0), .epoch = get_count(j, "epoch", 0)};
+    const json_t *last = json_object_get(j, "last_change"),
+                 *rate = json_object_get(j, "throughput"),
+                 *repair = json_object_get(j, "repair_ms");
+    if (!json_is_string(json_object_get(j, "job")))
+        return err_set(err, EINVAL, "the status of a job: want its name");
+    get_text(j, "job", s.job, sizeof(s.job));
+    get_text(j, "state", s.state, sizeof(s.state));
+    get_text(j, "waiting_for", s.waiting_for, sizeof(s.waiting_for));
+    s.np = get_int(j, "np", s.size);
+    s.min_np = get_int(j, "min_np", 0);
+    s.max_np = get_int(j, "max_np", 0);
+    s.elastic = s.max_np > 0;
+    s.change = get_count(j, "change", 0);
+    s.restarts = get_count(j, "restarts", 0);
+    get_text(last, "cause", s.cause, sizeof(s.cause));
+    s.changed = get_count(last, "unix_ms", 0);
+    s.change_ms = get_number(last, "ms", 0);
+    s.repair_last_ms = get_number(repair, "last", 0);
+    s.repair_max_ms = get_number(repair, "max", 0);
+    s.batches_per_s = get_number(rate, "batches_per_s", -1);
+    s.bytes_per_s = get_number(rate, "bytes_per_s", -1);
+    s.findings = (int)json_array_size(json_object_get(j, "findings"));
+    int rc = read_members(j, &s, err);
+    if (rc < 0)
+        return rc;
+    if (!s.state[0])
+        snprintf(s.state, sizeof(s.state), "%s", s.epoch ? "running" : "starting");
+    *ret = s;
+    return 0;
+}
+
+void status_fini(struct status *s)
+{
+    free(s->members);
+    *s = (struct status){0};
+}
+
+static bool is_over(const struct status_member *m)
+{
+    return strcmp(m->state, "done") == 0 || strcmp(m->state, "failed") == 0 ||
+           strcmp(m->state, "ended") == 0;
+}
+
+int status_running(const struct status *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += !is_over(&s->members[i]) && s->members[i].pid > 0;
+    return n;
+}
+
+/* ---- printing ------------------------------------------------------------------------------- */
+
+const char *status_duration(int64_t ms, char *dst, size_t size)
+{
+    long long s = ms > 0 ? ms / 1000 : 0;
+    if (ms < 1000)
+        snprintf(dst, size, "%lld ms", (long long)(ms > 0 ? ms : 0));
+    else if (s < 120)
+        snprintf(dst, size, "%lld s", s);
+    else if (s < 2 * 3600)
+        snprintf(dst, size, "%lld min", s / 60);
+    else if (s < 48 * 3600)
+        snprintf(dst, size, "%lld h %lld min", s / 3600, s / 60 % 60);
+    else
+        snprintf(dst, size, "%lld d %lld h", s / 86400, s / 3600 % 24);
+    return dst;
+}
+
+static void print_bytes(double bytes, FILE *out)
+{
+    const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t i = 0;
+    for (; bytes >= 1024 && i + 1 < sizeof(units) / sizeof(units[0]); i++)
+        bytes /= 1024;
+    fprintf(out, "%.*f %s/s", i ? 1 : 0, bytes, units[i]);
+}
+
+static void print_head(const struct status *s, const char *name, int64_t started, int64_t now,
+                       FILE *out)
+{
+    char up[48];
+    fprintf(out, "%s: %s, ", name, s->state);
+    if (s->epoch == 0)
+        fprintf(out, "no rank is in a world yet, %d started", status_running(s));
+    else if (s->elastic)
+        fprintf(out, "%d of %d ranks (%d to %d)", s->size, s->np, s->min_np, s->max_np);
+    else
+        fprintf(out, "%d rank%s", s->size, s->size == 1 ? "" : "s");
+    fprintf(out, ", epoch %lld, up %s\n", (long long)s->epoch,
+            status_duration(now - started, up, sizeof(up)));
+    if (s->waiting_for[0])
+        fprintf(out, "  waiting for   %s\n", s->waiting_for);
+}
+
+static void print_changes(const struct status *s, int64_t now, FILE *out)
+{
+    char ago[48];
+    if (s->cause[0])
+        fprintf(out, "  last change   %s ago, in %.1f ms: %s\n",
+                status_duration(now - s->changed, ago, sizeof(ago)), s->change_ms, s->cause);
+    else if (s->elastic)
+        fprintf(out, "  last change   none\n");
+    if (s->repair_max_ms > 0)
+        fprintf(out, "  recovery      last %.1f ms, longest %.1f ms\n", s->repair_last_ms,
+                s->repair_max_ms);
+    else if (s->elastic)
+        fprintf(out, "  recovery      none was needed\n");
+    if (s->restarts > 0)
+        fprintf(out, "  replaced      %lld rank%s\n", (long long)s->restarts,
+                s->restarts == 1 ? "" : "s");
+    if (s->batches_per_s >= 0) {
+        fprintf(out, "  throughput    %.1f batches/s, ", s->batches_per_s);
+        print_bytes(s->bytes_per_s > 0 ? s->bytes_per_s : 0, out);
+        fputc('\n', out);
+    }
+    if (s->findings > 0)
+        fprintf(out, "  the doctor    has %d finding%s: hvd-doctor says all of it\n", s->findings,
+                s->findings == 1 ? "" : "s");
+}
+
+static void add_member(struct table *t, const struct status_member *m)
+{
+    char idle[48];
+    if (m->rank < 0)
+        table_add(t, "-");
+    else
+        table_add(t, "%d", m->rank);
+    table_add(t, "%d", m->member);
+    table_add(t, "%s", m->host);
+    if (m->pid > 0)
+        table_add(t, "%d", m->pid);
+    else
+        table_add(t, "-");
+    table_add(t, "%lld", (long long)m->batches);
+    table_add(t, "%s",
+              m->batches > 0 && m->idle_ms >= 0 ? status_duration(m->idle_ms, idle, sizeof(idle))
+                                                : "-");
+    table_add(t, "%s", m->state);
+}
+
+/* Those of the world by rank, then the others by number. */
+static int by_rank(const void *a, const void *b)
+{
+    const struct status_member *x = a, *y = b;
+    unsigned rx = (unsigned)x->rank, ry = (unsigned)y->rank; /* -1 is the greatest */
+    if (rx != ry)
+        return rx < ry ? -1 : 1;
+    return (x->member > y->member) - (x->member < y->member);
+}
+
+static int by_host(const void *a, const void *b)
+{
+    const struct status_member *x = a, *y = b;
+    int hosts = strcmp(x->host, y->host);
+    return hosts ? hosts : strcmp(x->state, y->state);
+}
+
+/* How many in which state, a line a host. */
+static void add_hosts(struct table *t, const struct status_member *list, int n)
+{
+    for (int i = 0; i < n;) {
+        char states[256] = "";
+        int from = i, same;
+        size_t len = 0;
+        for (; i < n && strcmp(list[i].host, list[from].host) == 0; i += same) {
+            for (same = 1; i + same < n && by_host(&list[i], &list[i + same]) == 0; same++)
+                continue;
+            if (len < sizeof(states))
+                len += (size_t)snprintf(states + len, sizeof(states) - len, "%s%d %s",
+                                        len ? ", " : "", same, list[i].state);
+        }
+        table_add(t, "%s", list[from].host);
+        table_add(t, "%d", i - from);
+        table_add(t, "%s", states);
+    }
+}
+
+int status_print(const struct status *s, const char *name, int64_t started, int64_t now, bool all,
+                 FILE *out)
+{
+    struct table t;
+    int shown = 0;
+    bool many;
+    struct status_member *list = calloc((size_t)s->n + 1, sizeof(*list));
+    if (!list)
+        return -ENOMEM;
+    for (int i = 0; i < s->n; i++) /* who has ended is history: in an elastic job there are many */
+        if (all || !s->elastic || !is_over(&s->members[i]))
+            list[shown++] = s->members[i];
+    many = shown > LINES_MAX && !all;
+    qsort(list, (size_t)shown, sizeof(*list), many ? by_host : by_rank);
+    table_init(&t,
+               many ? "HOST|>RANKS|STATES" : ">RANK|>MEMBER|HOST|>PID|>BATCHES|>LAST BATCH|STATE");
+    if (many)
+        add_hosts(&t, list, shown);
+    for (int i = 0; i < shown && !many; i++)
+        add_member(&t, &list[i]);
+    print_head(s, name, started, now, out);
+    print_changes(s, now, out);
+    fputc('\n', out);
+    int rc = table_print(&t, out);
+    if (rc == 0 && shown < s->n)
+        fprintf(out, "%d that have ended are not shown: -v shows them\n", s->n - shown);
+    table_fini(&t);
+    free(list);
+    return rc;
+}
