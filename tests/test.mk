@@ -25,7 +25,7 @@ E2E_TESTS    := $(filter-out tests/e2e/test_clean% %/test_debian13.sh,$(E2E_TEST
 ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS))
 # TSan sees the threads of one process: what has them is the engine. The tests of collectives alone
 # share memory between processes, one thread each.
-TSAN_SRCS  := $(filter tests/unit/engine/%,$(UNIT_SRCS)) \
+TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline.c,$(UNIT_SRCS)) \
               $(filter-out tests/multi/test_coll%,$(MULTI_SRCS))
 TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
 SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
