@@ -34,7 +34,10 @@ bench-life: all  ## init and shutdown, idle processor time, memory
 bench-match: $(BUILD)/tests/bench/bench_match  ## the log matcher over 1 GiB in which nothing is wrong
 	$(Q)$<
 
+bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes, what it costs (long)
+	$(Q)$(PY) tests/bench/elastic.py $(BUILD)
+
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-elastic bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
