@@ -13,8 +13,10 @@
 #include "agent/checkbuild.h"
 #include "agent/commands.h"
 #include "agent/coordinator.h"
+#include "agent/discovery.h"
 #include "agent/jobfile.h"
 #include "agent/options.h"
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/include/hvd.h"
 #include "core/member/rank_state.h"
@@ -29,6 +31,44 @@ static int explain_states(void)
                rank_event_name(rows[i].event), rank_state_name(rows[i].next),
                rank_action_name(rows[i].action));
     return 0;
+}
+
+static int count_slots(const struct hosts *hosts)
+{
+    int n = 0;
+    for (int i = 0; i < hosts->n; i++)
+        n += hosts->list[i].slots;
+    return n;
+}
+
+/* The hosts that a discovery script names: as many as the job needs to begin. What goes wrong at
+ * its first run is an error, later it may be well again. */
+static int discover(struct job *job, struct err *err)
+{
+    int want = job->min_np ? job->min_np : job->np ? job->np : 1, have = 0;
+    int slots = job->slots_per_host ? job->slots_per_host : 1;
+    if (job->hosts.n > 0)
+        return err_set(err, EINVAL, "hosts and --host-discovery-script: want one of them");
+    int rc = options_elastic_timeout(job, err);
+    uint64_t deadline = deadline_in_ms((uint64_t)job->elastic_timeout * 1000);
+    for (bool first = true; rc == 0; first = false) {
+        rc = discovery_first(job->discovery_script, slots, &job->hosts, err);
+        have = count_slots(&job->hosts);
+        if (rc == 0 && have >= want)
+            return 0;
+        if (rc < 0 && first)
+            return rc;
+        if (first)
+            fprintf(stderr, "hvdrun: waiting for hosts: %s names %d slots, %d are wanted\n",
+                    job->discovery_script, have, want);
+        rc = 0;
+        if (deadline_passed(deadline))
+            return err_set(err, ETIMEDOUT,
+                           "%s names %d slots after %d s (--elastic-timeout), %d are wanted",
+                           job->discovery_script, have, job->elastic_timeout, want);
+        sleep(1);
+    }
+    return rc;
 }
 
 static int prepare(struct options *options, struct err *err)
@@ -48,6 +88,8 @@ static int prepare(struct options *options, struct err *err)
         rc = options_start_timeout(job, err);
     if (rc == 0)
         rc = options_doctor(job, err);
+    if (rc == 0 && job->discovery_script)
+        rc = discover(job, err);
     if (rc == 0)
         rc = options_elastic(job, err);
     if (rc == 0)

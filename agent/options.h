@@ -41,6 +41,10 @@ int options_doctor(struct job *job, struct err *err);
  * not said follows from what was. With the hosts known, before ranks are given to them. */
 int options_elastic(struct job *job, struct err *err);
 
+/* How long a job waits below its minimum, where the command line does not say it:
+ * HVD_ELASTIC_TIMEOUT's whole seconds, or 600. */
+int options_elastic_timeout(struct job *job, struct err *err);
+
 /* The help text, to standard output. */
 void options_help(void);
 

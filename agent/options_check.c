@@ -91,7 +91,7 @@ int options_start_timeout(struct job *job, struct err *err)
     return 0;
 }
 
-static int elastic_timeout(struct job *job, struct err *err)
+int options_elastic_timeout(struct job *job, struct err *err)
 {
     char name[64];
     double seconds = ELASTIC_TIMEOUT_S;
@@ -117,6 +117,8 @@ static void fill_sizes(struct job *job, bool said)
         job->np = job->max_np;
     if (!job->min_np)
         job->min_np = job->np;
+    if (job->discovery_script && job->np > slots && slots >= job->min_np)
+        job->np = slots; /* the others when their hosts come */
     if (!job->max_np && job->discovery_script)
         job->max_np = job->np > ELASTIC_MAX_RANKS ? job->np : ELASTIC_MAX_RANKS;
     else if (!job->max_np)
@@ -138,5 +140,5 @@ int options_elastic(struct job *job, struct err *err)
                        said ? "-np" : "the number of slots", job->np, job->min_np);
     if (job->np > job->max_np)
         return err_set(err, EINVAL, "-np %d is more than --max-np %d", job->np, job->max_np);
-    return elastic_timeout(job, err);
+    return options_elastic_timeout(job, err);
 }

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of agent/status and agent/table: what a coordinator may answer, an older or a hostile one
+ * too, and the screen that comes of it.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/status.h"
+#include "agent/table.h"
+#include "core/base/cleanup.h"
+
+static const char whole[] =
+    "{\"job\": \"t-1\", \"name\": \"t-1\", \"state\": \"waiting\", \"size\": 3, \"np\": 4,"
+    " \"min_np\": 2, \"max_np\": 8, \"epoch\": 3, \"change\": 2, \"restarts\": 1,"
+    " \"waiting_for\": \"1 rank on h2\","
+    " \"last_change\": {\"epoch\": 3, \"cause\": \"rank 2 on h2 (pid 71) was ended by signal 9\","
+    " \"unix_ms\": 1000000, \"ms\": 6.25}, \"repair_ms\": {\"last\": 6.25, \"max\": 9},"
+    " \"throughput\": {\"batches_per_s\": 312, \"bytes_per_s\": 1288490188.8},"
+    " \"findings\": [{}, {}], \"members\": ["
+    " {\"member\": 3, \"rank\": 2, \"host\": \"h1\", \"state\": \"active\", \"pid\": 13,"
+    "  \"batches\": 7, \"bytes\": 9, \"idle_ms\": 20},"
+    " {\"member\": 2, \"rank\": -1, \"host\": \"h2\", \"state\": \"failed\", \"pid\": 71},"
+    " {\"member\": 4, \"rank\": -1, \"host\": \"h2\", \"state\": \"running\", \"pid\": 14},"
+    " {\"member\": 0, \"rank\": 0, \"host\": \"h1\", \"state\": \"active\", \"pid\": 11,"
+    "  \"batches\": 123456, \"idle_ms\": 12},"
+    " {\"member\": 1, \"rank\": 1, \"host\": \"h1\", \"state\": \"active\", \"pid\": 12,"
+    "  \"batches\": 0, \"idle_ms\": 0}]}";
+
+static int read_text(const char *text, struct status *s, struct err *err)
+{
+    auto_json json_t *j = NULL;
+    assert_int_equal(json_read(text, strlen(text), "a status", &j, NULL), 0);
+    return status_read(j, s, err);
+}
+
+/* The screen as one text, free() it. */
+static char *screen(const struct status *s, bool all)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    assert_non_null(f);
+    assert_int_equal(status_print(s, "t-1", 400000, 1014000, all, f), 0);
+    fclose(f);
+    return text;
+}
+
+static void test_whole(void **state)
+{
+    struct status s;
+    struct err err = {0};
+    (void)state;
+    if (read_text(whole, &s, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_true(s.elastic);
+    assert_int_equal(s.n, 5);
+    assert_int_equal(s.change, 2);
+    assert_int_equal(status_running(&s), 4);
+    auto_free char *text = screen(&s, false);
+    assert_string_equal(text,
+                        "t-1: waiting, 3 of 4 ranks (2 to 8), epoch 3, up 10 min\n"
+                        "  waiting for   1 rank on h2\n"
+                        "  last change   14 s ago, in 6.2 ms: rank 2 on h2 (pid 71) was ended by "
+                        "signal 9\n"
+                        "  recovery      last 6.2 ms, longest 9.0 ms\n"
+                        "  replaced      1 rank\n"
+                        "  throughput    312.0 batches/s, 1.2 GiB/s\n"
+                        "  the doctor    has 2 findings: hvd-doctor says all of it\n"
+                        "\n"
+                        "RANK  MEMBER  HOST  PID  BATCHES  LAST BATCH  STATE\n"
+                        "   0       0  h1     11   123456       12 ms  active\n"
+                        "   1       1  h1     12        0           -  active\n"
+                        "   2       3  h1     13        7       20 ms  active\n"
+                        "   -       4  h2     14        0           -  running\n"
+                        "1 that have ended are not shown: -v shows them\n");
+    auto_free char *all = screen(&s, true);
+    assert_non_null(strstr(all, "   -       2  h2     71        0           -  failed\n"));
+    assert_null(strstr(all, "not shown"));
+    status_fini(&s);
+}
+
+/* A fixed job, and a coordinator that tells less. */
+static void test_least(void **state)
+{
+    struct status s;
+    (void)state;
+    assert_int_equal(read_text("{\"job\": \"a\", \"size\": 1, \"epoch\": 0, \"ranks\": [{\"rank\": "
+                               "0, \"host\": \"x\", \"state\": \"running\", \"pid\": 5}]}",
+                               &s, NULL),
+                     0);
+    assert_false(s.elastic);
+    assert_string_equal(s.state, "starting");
+    auto_free char *text = screen(&s, false);
+    assert_string_equal(text,
+                        "t-1: starting, no rank is in a world yet, 1 started, epoch 0, up 10 min\n"
+                        "\n"
+                        "RANK  MEMBER  HOST  PID  BATCHES  LAST BATCH  STATE\n"
+                        "   0       0  x       5        0           -  running\n");
+    status_fini(&s);
+    assert_int_equal(read_text("{\"job\": \"a\", \"ranks\": []}", &s, NULL), 0);
+    status_fini(&s);
+}
+
+/* More members than lines on a screen: a line a host. */
+static void test_many(void **state)
+{
+    struct status s;
+    auto_json json_t *j =
+        json_pack("{s:s, s:i, s:i, s:i}", "job", "a", "size", 100, "epoch", 1, "max_np", 100);
+    json_t *list = json_array();
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:i}", "rank", i, "host",
+                                              i % 2 ? "odd" : "even", "state",
+                                              i % 10 == 3 ? "running" : "active", "pid", i + 1));
+    json_object_set_new(j, "members", list);
+    assert_int_equal(status_read(j, &s, NULL), 0);
+    auto_free char *text = screen(&s, false);
+    assert_non_null(strstr(text, "HOST  RANKS  STATES\n"
+                                 "even     50  50 active\n"
+                                 "odd      50  40 active, 10 running\n"));
+    status_fini(&s);
+}
+
+static void test_hostile(void **state)
+{
+    static const char *const bad[] = {
+        "[]",
+        "{}",
+        "{\"job\": 5, \"ranks\": []}",
+        "{\"job\": \"a\"}",
+        "{\"job\": \"a\", \"ranks\": 5}",
+    };
+    struct status s;
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct err err = {0};
+        assert_int_equal(read_text(bad[i], &s, &err), -EINVAL);
+        assert_true(err.msg[0]);
+    }
+    /* No controls reach the terminal, no number is taken for another. */
+    assert_int_equal(
+        read_text("{\"job\": \"a\", \"state\": \"x\\u001b[2J\\ny\", \"size\": 1e300, \"np\": -5e9,"
+                  "\"epoch\": \"5\", \"throughput\": 5, \"last_change\": [], \"members\": [5, {},"
+                  "{\"rank\": 99999999999, \"host\": 7, \"pid\": -4, \"idle_ms\": -7}]}",
+                  &s, NULL),
+        0);
+    assert_int_equal(s.size, 0);
+    assert_int_equal(s.np, 0);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(s.members[2].rank, -1);
+    auto_free char *text = screen(&s, true);
+    assert_null(strchr(text, '\033'));
+    assert_non_null(strstr(text, "t-1: x?[2J?y, "));
+    status_fini(&s);
+}
+
+static void test_duration(void **state)
+{
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } cases[] = {
+        {-5, "0 ms"},
+        {0, "0 ms"},
+        {999, "999 ms"},
+        {1000, "1 s"},
+        {119999, "119 s"},
+        {120000, "2 min"},
+        {7199999, "119 min"},
+        {7200000, "2 h 0 min"},
+        {172799999, "47 h 59 min"},
+        {172800000, "2 d 0 h"},
+    };
+    char text[48];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_string_equal(status_duration(cases[i].ms, text, sizeof(text)), cases[i].text);
+}
+
+static void test_table(void **state)
+{
+    struct table t;
+    char *text = NULL;
+    size_t len;
+    (void)state;
+    FILE *f = open_memstream(&text, &len);
+    table_init(&t, "A|>NUMBER|LAST");
+    table_add(&t, "%s", "wide cell");
+    table_add(&t, "%d", 1234567);
+    table_add(&t, "%s", "z");
+    assert_int_equal(table_print(&t, f), 0);
+    t.failed = true;
+    assert_int_equal(table_print(&t, f), -ENOMEM);
+    fclose(f);
+    assert_string_equal(text, "A           NUMBER  LAST\n"
+                              "wide cell  1234567  z\n");
+    free(text);
+    table_fini(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole),    cmocka_unit_test(test_least),
+        cmocka_unit_test(test_many),     cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_duration), cmocka_unit_test(test_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
