@@ -36,8 +36,7 @@ const char *lifeline_state_text(enum lifeline_state state)
     return state <= LIFELINE_BROKEN ? texts[state] : "?";
 }
 
-/* What the futex says now, to one who knew it in state before, with the word that it had then. */
-static enum lifeline_state next_state(enum lifeline_state before, uint32_t old, uint32_t word)
+enum lifeline_state lifeline_next(enum lifeline_state before, uint32_t old, uint32_t word)
 {
     if (word == LIFELINE_WORD_RELEASED)
         return LIFELINE_RELEASED;
@@ -47,10 +46,8 @@ static enum lifeline_state next_state(enum lifeline_state before, uint32_t old, 
         return LIFELINE_NEW;
     /* Held by a thread, and always by the same one; without the flag the kernel would wake nobody.
      */
-    if ((word & FUTEX_WAITERS) && (word & FUTEX_TID_MASK) &&
-        (before == LIFELINE_NEW || word == old))
-        return LIFELINE_HELD;
-    return LIFELINE_BROKEN;
+    bool held = (word & FUTEX_WAITERS) && (word & FUTEX_TID_MASK);
+    return held && (before == LIFELINE_NEW || word == old) ? LIFELINE_HELD : LIFELINE_BROKEN;
 }
 
 static void *watch(void *arg)
@@ -60,7 +57,7 @@ static void *watch(void *arg)
     uint32_t old = 0;
     while (!atomic_load(&l->stop)) {
         uint32_t word = atomic_load(&l->page->word);
-        state = next_state(state, old, word);
+        state = lifeline_next(state, old, word);
         atomic_store(&l->state, (int)state);
         if (state > LIFELINE_HELD) {
             eventfd_write(l->event_fd, 1);

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/lifeline.h"
+
 #define LIFELINE_PAGE  4096
 #define LIFELINE_MAGIC 0x316566696c647668ULL /* "hvdlife1" */
 #define LIFELINE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -38,6 +40,9 @@ struct lifeline_page {
     _Atomic uint64_t pidns; /* inode of the holder's pid namespace */
     _Atomic uint64_t beats;
 };
+
+/* What the futex says now, to one who knew it in state before (NEW or HELD), with the word old. */
+enum lifeline_state lifeline_next(enum lifeline_state before, uint32_t old, uint32_t word);
 
 /* Shared: the two sides are different processes. */
 static inline void lifeline_futex_wait(const _Atomic uint32_t *word, uint32_t value,
