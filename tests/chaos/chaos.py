@@ -113,6 +113,8 @@ class Run:
             self.pending.sort(key=lambda e: e[0])
             time.sleep(max(0.0, self.pending[0][0] - time.monotonic()))
             self.due()
+        if os.path.exists(os.path.join(self.job.records, "doom")):
+            os.unlink(os.path.join(self.job.records, "doom"))
         self.job.stop()
         deadline = time.monotonic() + ENDING
         while self.job.process.poll() is None:

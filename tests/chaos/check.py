@@ -14,6 +14,7 @@ them. Lines of a life, in order; "ms" is CLOCK_MONOTONIC:
     op      step, op, burst, e, name, kind, dtype, do, n, in_place, rc, hash, bad (elements that name no
             set of ranks), sets ([mask, divisor, elements]): who contributed. Operations of a burst are
             under way together; a burst begins when the one before it has returned
+    doom    step, op, us: it ends itself so soon after this
     stop    step, stop: what all agreed on at the end of the step
     end, left, fail (what, rc, text)   the last line, unless it was killed
 
@@ -44,7 +45,7 @@ class Life:
     def __init__(self, path):
         self.path = path
         self.uid = os.path.basename(path).removesuffix(".jsonl")
-        self.armed, self.last, self.worlds = "", None, 0
+        self.armed, self.last, self.worlds, self.rank = "", None, 0, None
         self.epoch = self.size = self.next_step = None
         self.source = self.read()
 
@@ -58,6 +59,8 @@ class Life:
                     row["t"], row["ms"]
                 except (ValueError, KeyError, TypeError):
                     raise Broken(f"{self.path}:{number}: not a line of a record") from None
+                if row["t"] == "doom":
+                    self.armed = "doom"
                 self.last = row
                 yield row
 
@@ -70,6 +73,10 @@ class Life:
                 step, rows = row["step"], []
             rows.append(row)
         yield step, self.uid, self, rows
+
+
+def rank_text(row):
+    return f"{row['rank']} of {row['size']}"
 
 
 def bits(mask):
@@ -110,17 +117,19 @@ class Checker:
             self.say("I1", f"{where}: has two ranks in epoch {epoch}")
         if life.epoch is not None:
             self.passage(life, row, where)
-        life.epoch, life.size = epoch, size
+        life.epoch, life.rank, life.size = epoch, rank, size
         life.worlds += 1
 
     def passage(self, life, row, where):
         """From one boundary to the next."""
         if row["e"] < life.epoch:
             self.say("I2", f"{where}: epoch {row['e']} after {life.epoch}")
-        if (row["e"] != life.epoch) != (row["rc"] == 1):
-            self.say("I2", f"{where}: hvd_commit returned {row['rc']}, epoch {life.epoch} became {row['e']}")
-        if row["e"] == life.epoch:
+        changed = (row["rank"], row["size"]) != (life.rank, life.size) or row["joined"] or row["left"]
+        if row["rc"] == 0 and row["e"] == life.epoch and not changed:
             return
+        if row["e"] == life.epoch or (row["rc"] == 0 and changed):
+            self.say("I2", f"{where}: hvd_commit returned {row['rc']}, epoch {life.epoch} became {row['e']}, "
+                           f"rank {life.rank} of {life.size} became {rank_text(row)}")
         if row["size"] != life.size + row["joined"] - row["left"]:
             self.say("I1", f"{where}: {life.size} ranks, {row['joined']} joined, {row['left']} left: {row['size']}")
 

@@ -87,6 +87,8 @@ class Worker:
         kind = row["t"]
         if kind == "start":
             self.armed = row["armed"]
+        elif kind == "doom":
+            self.armed = kind
         elif kind == "world":
             self.rank, self.size, self.epoch = row["rank"], row["size"], row["e"]
         elif kind == "step":

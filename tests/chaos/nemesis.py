@@ -11,17 +11,13 @@ import subprocess
 PHASES = ("revoke", "report", "install", "connect", "settle", "rest", "barrier", "resubmit")
 
 
-def victims(run, count, spare=None):
+def victims(run, count):
     """So many of those who work, at random; None when too few would be left."""
     able = [w for w in run.job.working() if not w.stopped()]
-    whole = [w for w in able if not w.armed]
-    if len(able) - count < spare_of(run, spare) or len(whole) <= count:
+    sound = [w for w in able if not w.armed]
+    if len(able) - count < run.args.min or len(sound) <= count:
         return None
     return run.random.sample(able, count)
-
-
-def spare_of(run, spare):
-    return run.args.min if spare is None else spare
 
 
 def strike(run, chosen, number=signal.SIGKILL, what="kill"):
@@ -56,6 +52,24 @@ def kill_soon_after(run):
         return None
     run.later(run.random.uniform(0.0005, 0.02), lambda: run.tell(strike(run, first[1:])))
     return strike(run, first[:1])
+
+
+def doom(run):
+    """One ends itself in the middle of its next operations: whoever comes there first."""
+    path = os.path.join(run.job.records, "doom")
+    if os.path.exists(path) or not victims(run, 1):
+        return None
+    with open(path, "w", encoding="ascii"):
+        pass
+    return "one ends itself in the middle of its operations"
+
+
+def doom_two(run):
+    """A second one while the first is repaired, or in the same operations."""
+    if not victims(run, 2) or not doom(run):
+        return None
+    run.later(run.random.uniform(0, 0.03), lambda: run.tell(doom(run)))
+    return "two end themselves in the middle of their operations"
 
 
 def kill_joiner(run):
@@ -145,12 +159,13 @@ def nothing(_run):
 SCENARIOS = {
     "calm": ([(1, nothing)], None, (1, 2)),
     "kill": ([(0.4, kill), (0.6, grow)], None, (0.5, 2)),
+    "middle": ([(0.3, doom), (0.1, doom_two), (0.6, grow)], None, (0.5, 2)),
     "rank0": ([(0.4, kill_first), (0.6, grow)], None, (0.5, 2)),
     "several": ([(0.2, kill_several), (0.2, kill_soon_after), (0.6, grow)], None, (0.5, 2)),
     "joiners": ([(0.3, kill_joiner), (0.2, kill), (0.5, grow)], None, (0.1, 0.6)),
     "phases": ([(0.35, arm), (0.3, kill), (0.35, grow)], None, (0.5, 1.5)),
     "pause": ([(0.4, pause), (0.1, kill), (0.5, grow)], None, (0.5, 2)),
-    "mixed": ([(0.2, kill), (0.05, kill_several), (0.05, kill_soon_after), (0.05, kill_first), (0.05, kill_joiner),
+    "mixed": ([(0.1, kill), (0.1, doom), (0.05, kill_several), (0.05, kill_soon_after), (0.05, kill_first), (0.05, kill_joiner),
                (0.1, pause), (0.5, grow)], None, (0.5, 2)),
     "shm": ([(0.4, kill), (0.6, grow)], "shm", (0.5, 2)),
     "throttle": ([(0.3, throttle), (0.2, kill), (0.5, grow)], "cgroup", (0.5, 2)),
