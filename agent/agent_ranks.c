@@ -149,13 +149,14 @@ static void on_exited(void *arg, struct rank *rank)
                                .member = rank->seat.member,
                                .pid = (int)rank->pid,
                                .code = rank->code};
-    char text[512];
+    char name[64], text[512];
     rank->waiting = false;
     snprintf(item.text, sizeof(item.text), "%s", rank->text);
     tail_text(&rank->tail, TAIL_LINES, item.tail, sizeof(item.tail));
     outbox_report(&a->outbox, &item);
-    roster_end_text(rank->seat.member, a->config.host, (int)rank->pid, rank->code, early,
-                    rank->text, text, sizeof(text));
+    roster_name(rank->seat.member, rank->seat.member, name, sizeof(name));
+    roster_end_text(name, a->config.host, (int)rank->pid, rank->code, early, rank->text, text,
+                    sizeof(text));
     log_debug("%s", text);
     /* Its neighbours here need not wait for the coordinator's word. */
     agent_learn_fate(a, rank->seat.member, early || rank->code != 0, rank->code, text);

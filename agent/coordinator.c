@@ -103,9 +103,9 @@ static void consider_absent(struct coordinator *c)
     enum rank_state state = r->epoch == 0 ? RANK_RUNNING : RANK_LEFT;
     if (!c->absent[0] && waited >= limit - ABSENT_MS * CLOCK_MS) {
         int first = 0;
-        while (first < r->size && r->ranks[first].state != state)
+        while (first < r->nmembers && r->members[first].state != state)
             first++;
-        if (first == r->size)
+        if (first == r->nmembers)
             return;
         roster_list(r, state, list, sizeof(list));
         roster_list(r, RANK_READY, ready, sizeof(ready));
@@ -137,8 +137,8 @@ static void say_phases(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     int running = 0;
-    for (int i = 0; i < r->size; i++)
-        running += r->ranks[i].state >= RANK_RUNNING && r->ranks[i].state != RANK_FAILED;
+    for (int i = 0; i < r->nmembers; i++)
+        running += r->members[i].state >= RANK_RUNNING && r->members[i].state != RANK_FAILED;
     unsigned long long ms = (clock_ns() - c->started) / CLOCK_MS;
     if (running == r->size && c->said_running < running)
         coordinator_say(c, 1, "all %d ranks run after %llu ms", running, ms);
@@ -263,7 +263,7 @@ static int verdict(struct coordinator *c)
     }
     if (r->first < 0)
         return !roster_done(r) ? 1 : c->output_lost;
-    if (c->job->reports && r->first == 0 && r->ranks[0].code == 1)
+    if (c->job->reports && r->first == 0 && r->members[0].code == 1)
         return 1;
     roster_describe_end(r, r->first, text, sizeof(text));
     coordinator_say(c, 0, "%s", text);
@@ -273,9 +273,9 @@ static int verdict(struct coordinator *c)
     }
     if (c->absent[0])
         coordinator_say(c, 0, "before that, %s", c->absent);
-    if (r->ranks[r->first].tail[0]) {
+    if (r->members[r->first].tail[0]) {
         coordinator_say(c, 0, "the last lines of its stderr:");
-        char *save, *tail = r->ranks[r->first].tail;
+        char *save, *tail = r->members[r->first].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
             coordinator_say(c, 0, "  %s", line);
     }

@@ -68,7 +68,7 @@ static int say_weight(struct coordinator *c, const struct findings *list, int w)
 
 void coordinator_say_host(struct coordinator *c, int rank)
 {
-    const struct roster_agent *a = &c->roster.agents[c->roster.ranks[rank].agent];
+    const struct roster_agent *a = &c->roster.agents[c->roster.members[rank].agent];
     int said = 0, grave = 0, least = c->job->verbose ? 0 : 1;
     for (int i = 0; i < a->findings.n; i++)
         grave += weight(&a->findings.list[i]) >= least;

@@ -75,8 +75,9 @@ static int make_roster(struct coordinator *c, struct err *err)
     sodium_bin2hex(hex, sizeof(hex), nonce, sizeof(nonce));
     for (int i = 0; i < n && rc == 0; i++) {
         snprintf(uids[i], sizeof(uids[i]), "agent-%d-%s", i, hex);
-        hosts[i] =
-            (struct roster_host){uids[i], c->job->hosts.list[i].name, c->job->hosts.list[i].nranks};
+        const struct host *host = &c->job->hosts.list[i];
+        hosts[i] = (struct roster_host){uids[i], host->name, host->nranks,
+                                        c->job->elastic ? host->slots : 0};
     }
     if (rc == 0)
         rc = roster_init(&c->roster, c->job->name, key, hosts, n, err);

@@ -141,6 +141,16 @@ struct report_body {
     struct report_item *items;
 };
 
+/* POST /v1/scale and /v1/drain: planned changes of an elastic job. */
+struct scale_body {
+    int np;
+};
+
+struct drain_body {
+    int rank;                   /* -1: host says it */
+    char host[MEMBER_NAME_MAX]; /* as the user named it to hvdrun; "": rank says it */
+};
+
 /* "join", "revoked", "boundary". */
 const char *card_why_name(enum card_why why);
 
@@ -169,5 +179,12 @@ void notes_fini(struct notes_body *body);
 char *report_write(const struct report_body *body);
 int report_read(const char *text, size_t len, struct report_body *ret, struct err *err);
 void report_body_fini(struct report_body *body);
+
+/* changes.c */
+char *scale_write(const struct scale_body *body);
+int scale_read(const char *text, size_t len, struct scale_body *ret, struct err *err);
+
+char *drain_write(const struct drain_body *body);
+int drain_read(const char *text, size_t len, struct drain_body *ret, struct err *err);
 
 #endif

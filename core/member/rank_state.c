@@ -15,6 +15,7 @@ static const struct rank_row rows[] = {
 
     {RANK_RUNNING, RANK_CARD, RANK_READY, RANK_DO_CARD},
     {RANK_RUNNING, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
+    {RANK_RUNNING, RANK_OUT, RANK_RUNNING, RANK_DO_NOTHING},
     {RANK_RUNNING, RANK_EXIT_OK, RANK_ENDED, RANK_DO_END},
     {RANK_RUNNING, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
     {RANK_RUNNING, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
@@ -22,18 +23,22 @@ static const struct rank_row rows[] = {
     {RANK_READY, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* gave up waiting and tries again */
     {RANK_READY, RANK_INSTALL, RANK_ACTIVE, RANK_DO_NOTHING},
     {RANK_READY, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
+    {RANK_READY, RANK_OUT, RANK_LEFT, RANK_DO_OUT},
+    {RANK_READY, RANK_SEND_OFF, RANK_LEFT, RANK_DO_NOTHING},
     {RANK_READY, RANK_EXIT_OK, RANK_ENDED, RANK_DO_EARLY},
     {RANK_READY, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
     {RANK_READY, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
 
     {RANK_ACTIVE, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* hvd_init again after an error */
     {RANK_ACTIVE, RANK_BYE, RANK_LEFT, RANK_DO_NOTHING},
+    {RANK_ACTIVE, RANK_OUT, RANK_LEFT, RANK_DO_OUT},
     {RANK_ACTIVE, RANK_EXIT_OK, RANK_ENDED, RANK_DO_EARLY},
     {RANK_ACTIVE, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
     {RANK_ACTIVE, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
 
     {RANK_LEFT, RANK_CARD, RANK_READY, RANK_DO_CARD},
     {RANK_LEFT, RANK_BYE, RANK_LEFT, RANK_DO_NOTHING},
+    {RANK_LEFT, RANK_OUT, RANK_LEFT, RANK_DO_NOTHING},
     {RANK_LEFT, RANK_EXIT_OK, RANK_ENDED, RANK_DO_END},
     {RANK_LEFT, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
     {RANK_LEFT, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
@@ -53,11 +58,12 @@ static const char *const event_names[RANK_EVENTS] = {
     [RANK_CARD] = "card",         [RANK_INSTALL] = "install",
     [RANK_BYE] = "bye",           [RANK_EXIT_OK] = "exit 0",
     [RANK_EXIT_BAD] = "exit bad", [RANK_AGENT_LOST] = "agent lost",
+    [RANK_OUT] = "out",           [RANK_SEND_OFF] = "send off",
 };
 
 static const char *const action_names[RANK_ACTIONS] = {
     [RANK_DO_NOTHING] = "-",         [RANK_DO_CARD] = "keep card",  [RANK_DO_END] = "end",
-    [RANK_DO_EARLY] = "tell: early", [RANK_DO_FAIL] = "tell: fail",
+    [RANK_DO_EARLY] = "tell: early", [RANK_DO_FAIL] = "tell: fail", [RANK_DO_OUT] = "tell: out",
 };
 
 const struct rank_row *rank_step(enum rank_state state, enum rank_event event)

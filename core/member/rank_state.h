@@ -15,7 +15,8 @@ enum rank_state {
     RANK_RUNNING,  /* its process runs; it has not called hvd_init (and need not) */
     RANK_READY,    /* it gave its card and waits for the roster */
     RANK_ACTIVE,   /* it is in the roster of the current epoch */
-    RANK_LEFT,     /* it called hvd_shutdown; it may call hvd_init again */
+    RANK_LEFT,     /* it called hvd_shutdown, or the world goes on without it; it may call hvd_init
+                      again */
     RANK_ENDED,    /* exit code 0 */
     RANK_FAILED,   /* another exit code, a signal, or its agent is gone */
     RANK_STATES,
@@ -30,6 +31,8 @@ enum rank_event {
     RANK_EXIT_OK,    /* exit code 0 */
     RANK_EXIT_BAD,   /* any other end */
     RANK_AGENT_LOST, /* its agent is gone, and it with it */
+    RANK_OUT,        /* it says that it cannot go on (elastic) */
+    RANK_SEND_OFF,   /* the world goes on without it (elastic) */
     RANK_EVENTS,
 };
 
@@ -39,7 +42,9 @@ enum rank_action {
     RANK_DO_END,   /* it ended as it should */
     RANK_DO_EARLY, /* it ended while others count on it: they are told, it is no failure by itself
                     */
-    RANK_DO_FAIL,  /* it failed: others are told, the first one decides the job's exit code */
+    RANK_DO_FAIL,  /* it failed: others are told; fixed: the first one decides the job's exit code,
+                      elastic: another member comes in its place */
+    RANK_DO_OUT,   /* others are told to do without it */
     RANK_ACTIONS,
 };
 

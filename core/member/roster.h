@@ -3,8 +3,12 @@
  * roster: who is in the job and in which state. Pure: events in, notes and epochs out, no I/O, no
  * clock but the one it is given. The coordinator owns it; one thread.
  *
- * Epoch e + 1 is published when every rank has given its card for it (hvd_init; again after
- * hvd_shutdown). What agents must know is a growing list of notes, numbered from 1.
+ * A *member* is a rank process; its number is never used again. Its *rank* is its place in the
+ * world of the current epoch. What agents must know is a growing list of notes, numbered from 1.
+ *
+ * Fixed job: epoch e + 1 is published when every rank has given its card for it (hvd_init; again
+ * after hvd_shutdown). Elastic job: README.md has the rules, roster_epoch.c the code. roster.c has
+ * the events, roster_change.c planned changes and replacements, roster_text.c the words.
  */
 #ifndef HVD_MEMBER_ROSTER_H
 #define HVD_MEMBER_ROSTER_H
@@ -16,26 +20,43 @@
 #include "core/member/protocol.h"
 #include "core/member/rank_state.h"
 
-struct roster_rank {
+struct roster_member {
     enum rank_state state;
     int agent; /* index */
     struct seat seat;
+    int rank;     /* in the current world, -1: in none */
+    int was_rank; /* the last one it had, -1: none */
     int pid;
-    int code;       /* of its end: exit code, -signal */
-    bool early;     /* exited with 0 while others counted on it */
-    uint64_t ended; /* clock, 0: not yet */
-    char text[512]; /* why it could not start, how its agent was lost */
+    int code;          /* of its end: exit code, -signal */
+    bool early;        /* exited with 0 while others counted on it */
+    bool reaped;       /* its process is gone; an end may be known before */
+    bool leaving;      /* was asked to leave: its end is no failure */
+    bool out;          /* said that it cannot go on */
+    bool was_in;       /* it was in some epoch */
+    bool is_new;       /* in the current one: it has no state */
+    enum card_why why; /* of its last card */
+    uint64_t started;  /* clock, 0: not yet */
+    uint64_t ended;    /* clock, 0: not yet */
+    char text[512];    /* why it could not start, how its agent was lost */
     char tail[MEMBER_TEXT_MAX];
     uint64_t batches, bytes;
     uint64_t moved; /* clock: when batches last grew, or it came into the world; 0: never */
     struct buf card;
 };
 
+/* Room for one rank on an agent. */
+struct roster_place {
+    int member;       /* the last one there, -1: none */
+    uint64_t backoff; /* before the next replacement there, ns; 0: none failed lately */
+};
+
 struct roster_agent {
     char uid[MEMBER_NAME_MAX];
     char host[MEMBER_NAME_MAX]; /* as the user wrote it */
-    int first, nranks;
+    int nplaces;
+    struct roster_place *places;
     bool joined, gone;
+    bool draining; /* nothing is started there any more */
     int pid, slots;
     char self[MEMBER_NAME_MAX]; /* as it calls itself */
     uint64_t seen;              /* clock of its last request */
@@ -43,33 +64,90 @@ struct roster_agent {
     struct findings findings;   /* that stand there */
 };
 
+/* What makes a job elastic. */
+struct roster_elastic {
+    int min, max;         /* ranks */
+    int reset_limit;      /* replacements at most, 0: any number */
+    uint64_t start_limit; /* ns that those who are ready wait for those who start */
+};
+
+/* A member that is to be started. */
+struct roster_start {
+    int agent;    /* there if possible, -1: anywhere */
+    uint64_t due; /* clock */
+    bool replaces;
+};
+
+/* The last epoch that was published, and why. */
+struct roster_last {
+    uint32_t epoch;
+    char cause[512];
+    uint64_t at;   /* clock */
+    uint64_t took; /* ns from the loss or the announcement */
+};
+
+#define ROSTER_SAMPLES 4 /* of the work done, a second apart */
+
+struct roster_sample {
+    uint64_t at, batches, bytes;
+};
+
 struct roster {
     char job[MEMBER_NAME_MAX];
     uint8_t key[MEMBER_KEY_SIZE];
-    int size, nagents;
-    struct roster_rank *ranks;
+    int size; /* of the world; before there is one: ranks that are to be in it */
+    int nmembers, members_cap;
+    struct roster_member *members; /* by number */
+    int nagents;
     struct roster_agent *agents;
-    uint32_t epoch;       /* last one published, 0: none */
-    int ready;            /* ranks whose card for epoch + 1 is here */
-    uint64_t first_ready; /* clock of the first of them */
-    int over;             /* ranks that ended or failed */
-    int first;            /* the rank that failed first, -1: none */
-    int early;            /* the first that left early, -1: none */
-    bool stopping;        /* a stop was noted: failures from here on are its doing */
+    uint32_t epoch;           /* last one published, 0: none */
+    struct roster_body world; /* of it, with cards of its own */
+    int ready;                /* members that wait for the next epoch */
+    uint64_t first_ready;     /* clock of the first of them */
+    int over;                 /* members that ended or failed */
+    int first;                /* the member that made the job fail, -1: none */
+    int early;                /* the first that left early, -1: none */
+    bool stopping;            /* a stop was noted: failures from here on are its doing */
     int nnotes, notes_cap;
     struct note *notes;
+
+    /* Elastic jobs. */
+    bool is_elastic;
+    struct roster_elastic elastic;
+    int target;                          /* ranks there should be */
+    uint32_t change, announced, applied; /* planned changes: numbers given, told, in the roster */
+    int nstarts;
+    struct roster_start *starts; /* [elastic.max] */
+    int done;                    /* members whose program has ended well */
+    int spoilt;                  /* the first whose program failed after hvd_shutdown, -1: none */
+    int last_failed;             /* -1: none */
+    int restarts;                /* replacements so far */
+    uint64_t waiting_since;      /* clock: below min, or without a world; 0: not so */
+    uint64_t joiner_ready;       /* clock: since when a joiner waits; 0: none does */
+    char plan[256];              /* planned changes that are not announced yet, in words */
+    uint64_t cause_at;           /* clock of the loss or announcement that comes next; 0: none */
+    char cause[512];
+    struct roster_last last;
+    uint32_t repair_epoch;
+    uint64_t repair_last, repair_max; /* ns */
+    uint64_t sum_batches, sum_bytes;  /* of all members */
+    struct roster_sample samples[ROSTER_SAMPLES];
 };
 
 /* One host with its ranks; uid is a name for its agent that nobody can mistake for another. */
 struct roster_host {
     const char *uid, *host;
-    int nranks;
+    int nranks; /* at the start */
+    int slots;  /* ranks there may be; less than nranks: that many */
 };
 
 /* size is the sum of the hosts' ranks, numbered host after host. */
 int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, struct err *err);
 void roster_fini(struct roster *r);
+
+/* Before any event. 1 <= min <= size <= max. */
+int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
 /* The agent's index, -ENOENT. */
 int roster_find(const struct roster *r, const char *uid);
@@ -78,7 +156,8 @@ int roster_find(const struct roster *r, const char *uid);
 int roster_join(struct roster *r, const struct join_body *body, uint64_t now, struct err *err);
 
 /* Each is applied as far as it is legal; the first that is not is -EPROTO with its text. One that
- * was applied before (seq) is 0 and nothing. cards for an epoch that is over: -ESTALE. */
+ * was applied before (seq) is 0 and nothing. cards for an epoch that is over, in a fixed job:
+ * -ESTALE. */
 int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, struct err *err);
 int roster_report(struct roster *r, const struct report_body *body, uint64_t now, struct err *err);
 int roster_findings(struct roster *r, const struct findings_body *body, uint64_t now,
@@ -87,27 +166,55 @@ int roster_findings(struct roster *r, const struct findings_body *body, uint64_t
 /* The agent is gone for good; text says how ("ssh exited with code 255"). */
 void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now);
 
-/* The others need not wait for this rank: it did not come in time, text says so. */
-void roster_give_up(struct roster *r, int rank, const char *text);
+/* The others need not wait for this member: it did not come in time, text says so. */
+void roster_give_up(struct roster *r, int member, const char *text);
 
 /* For every rank: a signal; the end (SIGKILL after grace_ms). */
 void roster_signal(struct roster *r, int signo);
 void roster_stop(struct roster *r, const char *reason, int grace_ms);
 
-/* Every rank has ended. */
+/* Every member has ended and none is to come. */
 bool roster_done(const struct roster *r);
 
-/* The job's exit code so far: that of the first rank that failed, 128 + n for a signal; 0. */
+/* The job's exit code so far, 128 + n for a signal. Fixed: that of the rank that failed first.
+ * Elastic: 0 when a member that was in the world to the end has ended well and none failed after
+ * hvd_shutdown; else that of the member that failed last. */
 int roster_exit_code(const struct roster *r);
 
-/* The same words for an agent, which has no roster. text: why it could not start, "" otherwise. */
-void roster_end_text(int rank, const char *host, int pid, int code, bool early, const char *text,
-                     char *dst, size_t size);
+/* ---- elastic jobs --------------------------------------------------------------------------- */
 
-/* "rank 3 on h2 (pid 71) was ended by signal 9 (SIGKILL)" and the like. */
-void roster_describe_end(const struct roster *r, int rank, char *dst, size_t size);
+/* What time brings: replacements that are due, joiners that are waited for no longer, survivors
+ * that do not answer. To be called a few times a second. */
+void roster_tick(struct roster *r, uint64_t now);
 
-/* Ranks in the given state as "0, 2-5 (h1), 8 (h2)"; "none". */
+/* Planned changes. 0 and the change's number in *ret_change, -ERANGE with the reason in err;
+ * -ENOENT: no such rank or host; -EOPNOTSUPP: a fixed job. Nothing has changed on failure. */
+int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, struct err *err);
+int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_change,
+                      struct err *err);
+int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
+                      struct err *err);
+
+/* "starting", "running", "waiting", "changing", "ending"; what it waits for, "" for nothing. */
+const char *roster_state(const struct roster *r);
+void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t size);
+
+/* Work of the last seconds: batches of fused collectives a second, bytes a second on all ranks. */
+void roster_throughput(const struct roster *r, uint64_t now, double *ret_batches,
+                       double *ret_bytes);
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+/* "rank 3", "rank 3 (member 7)", "member 7". */
+void roster_name(int rank, int member, char *dst, size_t size);
+
+/* "NAME on h2 (pid 71) was ended by signal 9 (SIGKILL)" and the like, for an agent, which has no
+ * roster. text: why it could not start, "" otherwise. */
+void roster_end_text(const char *name, const char *host, int pid, int code, bool early,
+                     const char *text, char *dst, size_t size);
+void roster_describe_end(const struct roster *r, int member, char *dst, size_t size);
+
+/* Members in the given state as "0, 2-5 (h1), 8 (h2)"; "none". */
 void roster_list(const struct roster *r, enum rank_state state, char *dst, size_t size);
 
 #endif

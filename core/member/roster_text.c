@@ -6,30 +6,47 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/member/roster.h"
+#include "core/base/clock.h"
+#include "core/member/roster_private.h"
 
-void roster_end_text(int rank, const char *host, int pid, int code, bool early, const char *text,
-                     char *dst, size_t size)
+void roster_name(int rank, int member, char *dst, size_t size)
+{
+    if (rank < 0)
+        snprintf(dst, size, "member %d", member);
+    else if (rank == member)
+        snprintf(dst, size, "rank %d", rank);
+    else
+        snprintf(dst, size, "rank %d (member %d)", rank, member);
+}
+
+void roster_end_text(const char *name, const char *host, int pid, int code, bool early,
+                     const char *text, char *dst, size_t size)
 {
     if (text[0]) {
-        snprintf(dst, size, "rank %d on %s: %s", rank, host, text);
+        snprintf(dst, size, "%s on %s: %s", name, host, text);
     } else if (code < 0) {
-        const char *name = sigabbrev_np(-code);
-        snprintf(dst, size, "rank %d on %s (pid %d) was ended by signal %d (SIG%s)", rank, host,
-                 pid, -code, name ? name : "?");
+        const char *signal = sigabbrev_np(-code);
+        snprintf(dst, size, "%s on %s (pid %d) was ended by signal %d (SIG%s)", name, host, pid,
+                 -code, signal ? signal : "?");
     } else if (early) {
-        snprintf(dst, size, "rank %d on %s (pid %d) left early: it exited without hvd_shutdown()",
-                 rank, host, pid);
+        snprintf(dst, size, "%s on %s (pid %d) left early: it exited without hvd_shutdown()", name,
+                 host, pid);
     } else {
-        snprintf(dst, size, "rank %d on %s (pid %d) exited with code %d", rank, host, pid, code);
+        snprintf(dst, size, "%s on %s (pid %d) exited with code %d", name, host, pid, code);
     }
 }
 
-void roster_describe_end(const struct roster *r, int rank, char *dst, size_t size)
+void roster_describe_end(const struct roster *r, int member, char *dst, size_t size)
 {
-    const struct roster_rank *mine = &r->ranks[rank];
-    roster_end_text(rank, r->agents[mine->agent].host, mine->pid, mine->code, mine->early,
-                    mine->text, dst, size);
+    char name[64];
+    const struct roster_member *m = &r->members[member];
+    const char *host = r->agents[m->agent].host;
+    roster_name(r->is_elastic && r->epoch > 0 ? m->was_rank : member, member, name, sizeof(name));
+    if (m->out && !rank_is_over(m->state))
+        snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
+                 m->text[0] ? m->text : strerror(-m->code));
+    else
+        roster_end_text(name, host, m->pid, m->code, m->early, m->text, dst, size);
 }
 
 /* Appends; what does not fit is cut. */
@@ -50,28 +67,102 @@ static void append_run(char *dst, size_t size, int from, int to)
     append(dst, size, run);
 }
 
+/* Those of one agent, with its host. */
+static void append_agent(const struct roster *r, int agent, enum rank_state state, char *dst,
+                         size_t size)
+{
+    int from = -1;
+    bool any = false;
+    for (int i = 0; i <= r->nmembers; i++) {
+        bool in = i < r->nmembers && r->members[i].agent == agent && r->members[i].state == state;
+        if (in && from < 0)
+            from = i;
+        if (in || from < 0)
+            continue;
+        append_run(dst, size, from, i - 1);
+        from = -1;
+        any = true;
+    }
+    if (!any)
+        return;
+    append(dst, size, " (");
+    append(dst, size, r->agents[agent].host);
+    append(dst, size, ")");
+}
+
 void roster_list(const struct roster *r, enum rank_state state, char *dst, size_t size)
 {
     dst[0] = '\0';
-    for (int a = 0; a < r->nagents; a++) {
-        int from = -1, end = r->agents[a].first + r->agents[a].nranks;
-        bool any = false;
-        for (int i = r->agents[a].first; i <= end; i++) {
-            bool in = i < end && r->ranks[i].state == state;
-            if (in && from < 0)
-                from = i;
-            if (!in && from >= 0) {
-                append_run(dst, size, from, i - 1);
-                from = -1;
-                any = true;
-            }
-        }
-        if (any) {
-            append(dst, size, " (");
-            append(dst, size, r->agents[a].host);
-            append(dst, size, ")");
-        }
-    }
+    for (int a = 0; a < r->nagents; a++)
+        append_agent(r, a, state, dst, size);
     if (!dst[0])
         append(dst, size, "none");
+}
+
+/* ---- the state of the job ------------------------------------------------------------------- */
+
+static bool is_victim(const struct roster_member *m)
+{
+    return m->leaving && roster_survives(m);
+}
+
+static bool is_starting(const struct roster_member *m)
+{
+    return m->state == RANK_ASSIGNED || m->state == RANK_RUNNING;
+}
+
+static bool is_unborn(const struct roster_member *m)
+{
+    return m->state == RANK_EXPECTED || m->state == RANK_ASSIGNED;
+}
+
+const char *roster_state(const struct roster *r)
+{
+    if (r->stopping || (r->over > 0 && roster_done(r)) ||
+        (r->is_elastic && roster_count(r, roster_survives) == 0 && roster_is_finished(r)))
+        return "ending";
+    if (r->epoch == 0)
+        return r->ready > 0 || roster_count(r, is_unborn) > 0 ? "starting" : "running";
+    if (r->waiting_since)
+        return "waiting";
+    if (r->announced > r->applied || r->nstarts > 0 || roster_count(r, is_victim) > 0 ||
+        (r->is_elastic && roster_count(r, roster_is_joiner) + roster_count(r, is_starting) > 0))
+        return "changing";
+    return "running";
+}
+
+static void say_starts(const struct roster *r, uint64_t now, char *dst, size_t size)
+{
+    char text[160];
+    uint64_t due = UINT64_MAX;
+    for (int i = 0; i < r->nstarts; i++)
+        due = r->starts[i].due < due ? r->starts[i].due : due;
+    if (r->nstarts == 0)
+        return;
+    if (roster_free_places(r) == 0)
+        snprintf(text, sizeof(text), "; %d to be started when a host has room", r->nstarts);
+    else
+        snprintf(text, sizeof(text), "; %d to be started, the next in %llu s", r->nstarts,
+                 (unsigned long long)(due > now ? (due - now + CLOCK_S - 1) / CLOCK_S : 0));
+    append(dst, size, text);
+}
+
+void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t size)
+{
+    char text[160];
+    int survivors = roster_count(r, roster_survives), joiners = roster_count(r, roster_is_joiner);
+    int starting = roster_count(r, is_starting);
+    dst[0] = '\0';
+    if (!r->waiting_since && (r->epoch > 0 || r->ready == 0))
+        return;
+    if (survivors > 0)
+        snprintf(dst, size, "at least %d ranks: %d left with the state in memory, %d new ready",
+                 r->elastic.min, survivors, joiners);
+    else
+        snprintf(dst, size, "ranks to begin with: %d of %d ready",
+                 r->is_elastic ? joiners : r->ready, r->target);
+    snprintf(text, sizeof(text), "; %d started and not ready yet", starting);
+    if (starting > 0)
+        append(dst, size, text);
+    say_starts(r, now, dst, size);
 }

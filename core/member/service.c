@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/json/json.h"
+#include "core/member/status.h"
 
 static int reply_text(struct server_reply *reply, char *body)
 {
@@ -33,6 +34,22 @@ static int reply_empty(struct server_reply *reply)
     return 0;
 }
 
+/* What the agent is to start: its members that were not started yet. NULL: out of memory. */
+static char *welcome_text(const struct roster *r, int agent)
+{
+    struct welcome_body welcome = {.size = r->is_elastic ? r->elastic.max : r->size,
+                                   .elastic = r->is_elastic,
+                                   .slots = r->agents[agent].nplaces};
+    memcpy(welcome.job, r->job, sizeof(welcome.job));
+    welcome.seats = calloc((size_t)welcome.slots + 1, sizeof(*welcome.seats));
+    for (int i = 0; welcome.seats && i < r->nmembers; i++)
+        if (r->members[i].agent == agent && r->members[i].state == RANK_ASSIGNED)
+            welcome.seats[welcome.nseats++] = r->members[i].seat;
+    char *text = welcome.seats ? welcome_write(&welcome) : NULL;
+    welcome_fini(&welcome);
+    return text;
+}
+
 static int do_join(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     struct err err = {0};
@@ -42,15 +59,7 @@ static int do_join(struct service *s, const struct server_request *q, struct ser
         rc = roster_join(s->roster, &body, clock_ns(), &err);
     if (rc < 0)
         return reply_error(reply, rc, &err);
-    struct roster_agent *a = &s->roster->agents[roster_find(s->roster, body.agent)];
-    struct welcome_body welcome = {
-        .size = s->roster->size, .slots = a->nranks, .nseats = a->nranks};
-    memcpy(welcome.job, s->roster->job, sizeof(welcome.job));
-    welcome.seats = calloc((size_t)a->nranks + 1, sizeof(*welcome.seats));
-    for (int i = 0; welcome.seats && i < a->nranks; i++)
-        welcome.seats[i] = s->roster->ranks[a->first + i].seat;
-    reply_text(reply, welcome.seats ? welcome_write(&welcome) : NULL);
-    welcome_fini(&welcome);
+    reply_text(reply, welcome_text(s->roster, roster_find(s->roster, body.agent)));
     s->changed(s->arg);
     return 0;
 }
@@ -117,19 +126,14 @@ static int do_roster(struct service *s, const struct server_request *q, struct s
         return 0;
     if (r->epoch <= q->after)
         return q->last ? reply_empty(reply) : 1;
-    struct roster_body body = {.epoch = r->epoch, .n = r->size};
-    memcpy(body.key, r->key, sizeof(body.key));
-    body.cards = calloc((size_t)r->size, sizeof(*body.cards));
-    for (int i = 0; body.cards && i < r->size; i++) {
-        struct roster_agent *a = &r->agents[r->ranks[i].agent];
-        body.cards[i].rank = body.cards[i].member = i;
-        memcpy(body.cards[i].agent, a->uid, sizeof(a->uid));
-        memcpy(body.cards[i].host, a->host, sizeof(a->host));
-        body.cards[i].bytes = r->ranks[i].card; /* lent */
-    }
-    reply_text(reply, body.cards ? roster_write(&body) : NULL);
-    free(body.cards);
-    return 0;
+    return reply_text(reply, roster_write(&r->world));
+}
+
+/* Some are only for the agent that has the member. */
+static bool is_for(const struct roster *r, const struct note *n, int agent)
+{
+    bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT;
+    return !special || r->members[n->member].agent == agent;
 }
 
 static int do_events(struct service *s, const struct server_request *q, struct server_reply *reply)
@@ -137,47 +141,65 @@ static int do_events(struct service *s, const struct server_request *q, struct s
     struct roster *r = s->roster;
     if (check_agent(s, q, reply))
         return 0;
-    if ((uint64_t)r->nnotes <= q->after)
+    int agent = roster_find(r, q->agent), more = r->nnotes - (int)q->after;
+    struct notes_body body = {.seq = (uint64_t)r->nnotes};
+    if (q->after > (uint64_t)r->nnotes)
+        more = 0;
+    body.notes = calloc((size_t)more + 1, sizeof(*body.notes));
+    for (int i = r->nnotes - more; body.notes && i < r->nnotes; i++)
+        if (is_for(r, &r->notes[i], agent))
+            body.notes[body.n++] = r->notes[i];
+    bool park = body.notes && body.n == 0;
+    if (!park)
+        reply_text(reply, body.notes ? notes_write(&body) : NULL);
+    free(body.notes);
+    if (park)
         return q->last ? reply_empty(reply) : 1;
-    struct notes_body body = {
-        .seq = (uint64_t)r->nnotes, .n = r->nnotes - (int)q->after, .notes = r->notes + q->after};
-    return reply_text(reply, notes_write(&body));
+    return 0;
 }
 
-static json_t *list_findings(const struct roster *r)
-{
-    json_t *list = json_array();
-    for (int a = 0; a < r->nagents; a++) {
-        for (int i = 0; i < r->agents[a].findings.n; i++) {
-            const struct finding *f = &r->agents[a].findings.list[i];
-            json_append(&list,
-                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "host", r->agents[a].host,
-                                  "source", f->source, "id", f->id, "code", f->code, "status",
-                                  finding_status_name(f->status), "summary", f->summary));
-        }
-    }
-    return list;
-}
-
-/* For people: curl. */
 static int do_status(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
-    struct roster *r = s->roster;
-    auto_json json_t *ranks = json_array();
     (void)q;
-    for (int i = 0; i < r->size; i++) {
-        const struct roster_rank *mine = &r->ranks[i];
-        uint64_t idle = mine->moved ? (clock_ns() - mine->moved) / CLOCK_MS : 0;
-        json_append(&ranks, json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "rank", i, "host",
-                                      r->agents[mine->agent].host, "state",
-                                      rank_state_name(mine->state), "pid", mine->pid, "code",
-                                      mine->code, "batches", (json_int_t)mine->batches, "bytes",
-                                      (json_int_t)mine->bytes, "idle_ms", (json_int_t)idle));
+    return reply_text(reply, status_text(s->roster, clock_ns()));
+}
+
+/* A planned change was asked for: what is wrong with it, or its number. */
+static int reply_change(struct service *s, int rc, uint32_t change, const struct err *err,
+                        struct server_reply *reply)
+{
+    if (rc < 0) {
+        reply_error(reply, -EINVAL, err);
+        return 0;
     }
-    auto_json json_t *j = json_pack("{s:s, s:i, s:I, s:i, s:O, s:o}", "job", r->job, "size",
-                                    r->size, "epoch", (json_int_t)r->epoch, "ended", r->over,
-                                    "ranks", ranks, "findings", list_findings(r));
-    return reply_text(reply, json_write(j));
+    auto_json json_t *j =
+        json_pack("{s:I, s:i}", "change", (json_int_t)change, "np", s->roster->target);
+    reply_text(reply, json_write(j));
+    s->changed(s->arg);
+    return 0;
+}
+
+static int do_scale(struct service *s, const struct server_request *q, struct server_reply *reply)
+{
+    struct err err = {0};
+    struct scale_body body;
+    uint32_t change = 0;
+    int rc = scale_read(q->body, q->len, &body, &err);
+    if (rc == 0)
+        rc = roster_scale(s->roster, body.np, clock_ns(), &change, &err);
+    return reply_change(s, rc, change, &err, reply);
+}
+
+static int do_drain(struct service *s, const struct server_request *q, struct server_reply *reply)
+{
+    struct err err = {0};
+    struct drain_body body;
+    uint32_t change = 0;
+    int rc = drain_read(q->body, q->len, &body, &err);
+    if (rc == 0)
+        rc = body.host[0] ? roster_drain_host(s->roster, body.host, clock_ns(), &change, &err)
+                          : roster_drain_rank(s->roster, body.rank, clock_ns(), &change, &err);
+    return reply_change(s, rc, change, &err, reply);
 }
 
 static const struct {
@@ -187,7 +209,8 @@ static const struct {
     {"POST", "/v1/join", do_join},         {"POST", "/v1/cards", do_cards},
     {"POST", "/v1/report", do_report},     {"GET", "/v1/roster", do_roster},
     {"GET", "/v1/events", do_events},      {"GET", "/v1/status", do_status},
-    {"POST", "/v1/findings", do_findings},
+    {"POST", "/v1/findings", do_findings}, {"POST", "/v1/scale", do_scale},
+    {"POST", "/v1/drain", do_drain},
 };
 
 int service_handle(void *arg, const struct server_request *q, struct server_reply *reply)

@@ -21,7 +21,7 @@ static struct roster roster;
 static void make_roster(void)
 {
     static const uint8_t key[MEMBER_KEY_SIZE] = {1};
-    const struct roster_host hosts[] = {{"a", "h", 2}};
+    const struct roster_host hosts[] = {{"a", "h", 2, 4}};
     struct join_body join = {.agent = "a", .pid = 1};
     if (roster_init(&roster, "job", key, hosts, 1, NULL) < 0 ||
         roster_join(&roster, &join, 1, NULL) < 0)

@@ -119,7 +119,7 @@ static void test_bounded(void **state)
 static void test_roster(void **state)
 {
     static const uint8_t key[MEMBER_KEY_SIZE] = {1};
-    const struct roster_host hosts[] = {{"a0", "h0", 1}, {"a1", "h1", 1}};
+    const struct roster_host hosts[] = {{"a0", "h0", 1, 0}, {"a1", "h1", 1, 0}};
     struct roster r;
     struct join_body join = {.agent = "a1", .pid = 1};
     struct findings_body body = {.agent = "a1", .seq = 1};

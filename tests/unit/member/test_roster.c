@@ -20,7 +20,7 @@ static uint64_t seq; /* of bodies that agents send */
 
 static void make(struct roster *r)
 {
-    const struct roster_host hosts[] = {{"a0", "h0", 2}, {"a1", "h1", 1}};
+    const struct roster_host hosts[] = {{"a0", "h0", 2, 0}, {"a1", "h1", 1, 0}};
     seq = 0;
     assert_int_equal(roster_init(r, "job", key, hosts, 2, NULL), 0);
 }
@@ -67,7 +67,7 @@ static void form(struct roster *r, uint32_t epoch)
     }
     assert_int_equal(r->epoch, epoch);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(r->ranks[i].state, RANK_ACTIVE);
+        assert_int_equal(r->members[i].state, RANK_ACTIVE);
 }
 
 static void test_table_has_no_doubles(void **state)
@@ -120,7 +120,7 @@ static void test_seats(void **state)
     (void)state;
     make(&r);
     for (int i = 0; i < 3; i++)
-        assert_memory_equal(&r.ranks[i].seat, &want[i], sizeof(want[i]));
+        assert_memory_equal(&r.members[i].seat, &want[i], sizeof(want[i]));
     roster_fini(&r);
 }
 
@@ -206,7 +206,7 @@ static void test_give_up(void **state)
     assert_int_equal(r.notes[0].type, NOTE_LOST);
     assert_int_equal(r.notes[0].member, 1);
     assert_string_equal(r.notes[0].text, "rank 1 did not come");
-    assert_int_equal(r.ranks[1].state, RANK_RUNNING);
+    assert_int_equal(r.members[1].state, RANK_RUNNING);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 3), 0);
     assert_int_equal(r.first, 1);
     roster_fini(&r);
@@ -221,8 +221,8 @@ static void test_agent_lost(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 0), 0);
     roster_agent_lost(&r, 0, "ssh ended with code 255", 5);
     roster_agent_lost(&r, 0, "twice", 6);
-    assert_int_equal(r.ranks[0].state, RANK_ENDED);
-    assert_int_equal(r.ranks[1].state, RANK_FAILED);
+    assert_int_equal(r.members[0].state, RANK_ENDED);
+    assert_int_equal(r.members[1].state, RANK_FAILED);
     assert_int_equal(r.first, 1);
     assert_int_equal(roster_exit_code(&r), 1);
     assert_int_equal(r.nnotes, 2);
@@ -313,9 +313,9 @@ static void test_random_events(void **state)
                        rand() % 3 - 1);
             }
             int over = 0, ready = 0;
-            for (int k = 0; k < r.size; k++) {
-                over += rank_is_over(r.ranks[k].state);
-                ready += r.ranks[k].state == RANK_READY;
+            for (int k = 0; k < r.nmembers; k++) {
+                over += rank_is_over(r.members[k].state);
+                ready += r.members[k].state == RANK_READY;
             }
             assert_int_equal(r.over, over);
             assert_int_equal(r.ready, ready);

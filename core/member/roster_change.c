@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_change: an elastic job's planned changes, replacements, and what time brings. See
+ * roster.h.
+ *
+ * target is how many ranks there should be. Whoever is alive and not asked to leave, those that are
+ * to be started and those whose program has ended well make up for it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/member/roster_private.h"
+
+#define BACKOFF_FIRST CLOCK_S
+#define BACKOFF_MAX   (60 * CLOCK_S)
+#define HEALTHY       (60 * CLOCK_S) /* who lived so long does not count as failing again */
+#define EVICT_AFTER   (30 * CLOCK_S) /* survivors that do not answer a loss */
+#define SAMPLE_EVERY  CLOCK_S
+
+static bool is_wanted(const struct roster_member *m)
+{
+    return !rank_is_over(m->state) && !m->leaving && !m->out;
+}
+
+/* Ranks there are or will be. */
+static int have(const struct roster *r)
+{
+    return roster_count(r, is_wanted) + r->nstarts + r->done;
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+static bool is_open(const struct roster_agent *a)
+{
+    return a->joined && !a->gone && !a->draining;
+}
+
+static int free_place(const struct roster *r, const struct roster_agent *a)
+{
+    for (int i = 0; i < a->nplaces; i++) {
+        int member = a->places[i].member;
+        if (member < 0 || r->members[member].reaped)
+            return i;
+    }
+    return -1;
+}
+
+static int count_free(const struct roster *r, const struct roster_agent *a)
+{
+    int n = 0;
+    for (int i = 0; i < a->nplaces; i++)
+        n += a->places[i].member < 0 || r->members[a->places[i].member].reaped;
+    return n;
+}
+
+int roster_free_places(const struct roster *r)
+{
+    int n = 0;
+    for (int a = 0; a < r->nagents; a++)
+        if (is_open(&r->agents[a]))
+            n += count_free(r, &r->agents[a]);
+    return n;
+}
+
+/* Places on hosts that are not lost, taken or not. */
+static int count_places(const struct roster *r)
+{
+    int n = 0;
+    for (int a = 0; a < r->nagents; a++)
+        if (!r->agents[a].gone && !r->agents[a].draining)
+            n += r->agents[a].nplaces;
+    return n;
+}
+
+/* The agent it is for, or the one with the most room, the first of them; -1: none has any. */
+static int choose_agent(const struct roster *r, const struct roster_start *s)
+{
+    int best = -1, most = 0;
+    if (s->agent >= 0 && is_open(&r->agents[s->agent]) && count_free(r, &r->agents[s->agent]) > 0)
+        return s->agent;
+    for (int a = 0; a < r->nagents; a++) {
+        int n = is_open(&r->agents[a]) ? count_free(r, &r->agents[a]) : 0;
+        if (n > most) {
+            most = n;
+            best = a;
+        }
+    }
+    return best;
+}
+
+/* ---- starts --------------------------------------------------------------------------------- */
+
+static void add_start(struct roster *r, int agent, uint64_t due, bool replaces)
+{
+    if (r->nstarts < r->elastic.max)
+        r->starts[r->nstarts++] = (struct roster_start){agent, due, replaces};
+}
+
+static void remove_start(struct roster *r, int i)
+{
+    r->nstarts--;
+    memmove(&r->starts[i], &r->starts[i + 1], (size_t)(r->nstarts - i) * sizeof(*r->starts));
+}
+
+static void start_due(struct roster *r, uint64_t now)
+{
+    for (int i = 0; i < r->nstarts; i++) {
+        int agent = r->starts[i].due <= now ? choose_agent(r, &r->starts[i]) : -1;
+        if (agent < 0)
+            continue;
+        int place = free_place(r, &r->agents[agent]);
+        int member = roster_add_member(r, agent, place);
+        if (member < 0)
+            return; /* no memory: the next tick tries again */
+        roster_step(r, member, RANK_JOIN, now, NULL);
+        roster_note(r, NOTE_START, member, place, "");
+        remove_start(r, i--);
+    }
+}
+
+void roster_replace(struct roster *r, int member, uint64_t now)
+{
+    const struct roster_member *m = &r->members[member];
+    struct roster_agent *a = &r->agents[m->agent];
+    struct roster_place *p = &a->places[m->seat.local_rank];
+    bool healthy = m->started && now - m->started >= HEALTHY;
+    uint64_t twice = p->backoff * 2 < BACKOFF_MAX ? p->backoff * 2 : BACKOFF_MAX;
+    p->backoff = healthy || !p->backoff ? BACKOFF_FIRST : twice;
+    if (have(r) >= r->target)
+        return;
+    if (r->elastic.reset_limit > 0 && r->restarts >= r->elastic.reset_limit)
+        return;
+    r->restarts++;
+    add_start(r, a->gone || a->draining ? -1 : m->agent, now + p->backoff, true);
+}
+
+/* ---- those that leave ----------------------------------------------------------------------- */
+
+void roster_send_away(struct roster *r, int member, const char *text)
+{
+    struct roster_member *m = &r->members[member];
+    m->leaving = true;
+    if (!roster_survives(m))
+        roster_note(r, NOTE_LEAVE, member, 0, text);
+}
+
+/* Those that are in no world go first, then the highest ranks. -1: nobody. */
+static int choose_victim(const struct roster *r)
+{
+    int best = -1;
+    for (int i = 0; i < r->nmembers; i++) {
+        const struct roster_member *m = &r->members[i];
+        if (!is_wanted(m) || m->state == RANK_LEFT)
+            continue;
+        const struct roster_member *b = best < 0 ? NULL : &r->members[best];
+        bool first = b && m->rank < 0 && b->rank >= 0;
+        bool higher = b && (m->rank < 0) == (b->rank < 0) && m->rank >= b->rank;
+        if (!b || first || higher)
+            best = i;
+    }
+    return best;
+}
+
+static void shrink(struct roster *r, int n)
+{
+    for (; n > 0 && r->nstarts > 0; n--)
+        r->nstarts--;
+    for (; n > 0; n--) {
+        int victim = choose_victim(r);
+        if (victim >= 0)
+            roster_send_away(r, victim, "the job is to be smaller");
+    }
+}
+
+void roster_wind_down(struct roster *r)
+{
+    r->nstarts = 0;
+    for (int i = 0; i < r->nmembers && !r->stopping; i++)
+        if (is_wanted(&r->members[i]) && !r->members[i].was_in)
+            roster_send_away(r, i, "the job has come to its end");
+}
+
+/* ---- planned changes ------------------------------------------------------------------------ */
+
+static int check_change(const struct roster *r, struct err *err)
+{
+    if (!r->is_elastic)
+        return err_set(err, EOPNOTSUPP,
+                       "this job has a fixed size: only one that was started with --min-np or "
+                       "--max-np can change");
+    if (r->stopping || roster_is_finished(r))
+        return err_set(err, ERANGE, "the job is ending");
+    return 0;
+}
+
+static int check_size(const struct roster *r, int np, struct err *err)
+{
+    if (np < r->elastic.min)
+        return err_set(err, ERANGE, "%d ranks would be less than the job's minimum of %d", np,
+                       r->elastic.min);
+    if (np > r->elastic.max)
+        return err_set(err, ERANGE, "%d ranks would be more than the job's maximum of %d", np,
+                       r->elastic.max);
+    int places = count_places(r);
+    if (np > r->target && np > places)
+        return err_set(err, ERANGE, "%d ranks: the hosts have room for %d", np, places);
+    return 0;
+}
+
+static void add_plan(struct roster *r, const char *text)
+{
+    size_t n = strlen(r->plan);
+    snprintf(r->plan + n, sizeof(r->plan) - n, "%s%s", n ? "; " : "", text);
+}
+
+/* The target has changed: a number for it, and on to it. */
+static uint32_t go(struct roster *r, uint64_t now)
+{
+    r->change++;
+    while (have(r) < r->target && r->nstarts < r->elastic.max)
+        add_start(r, -1, now, false);
+    if (have(r) > r->target)
+        shrink(r, have(r) - r->target);
+    start_due(r, now);
+    roster_consider(r, now);
+    return r->change;
+}
+
+int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, struct err *err)
+{
+    char text[96];
+    int rc = check_change(r, err);
+    if (rc == 0)
+        rc = check_size(r, np, err);
+    if (rc < 0)
+        return rc;
+    if (np == r->target) {
+        *ret_change = r->change;
+        return 0;
+    }
+    snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, np);
+    add_plan(r, text);
+    r->target = np;
+    *ret_change = go(r, now);
+    return 0;
+}
+
+int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_change,
+                      struct err *err)
+{
+    char text[96];
+    int rc = check_change(r, err), member = 0;
+    if (rc < 0)
+        return rc;
+    while (member < r->nmembers &&
+           (r->members[member].rank != rank || !roster_survives(&r->members[member])))
+        member++;
+    if (rank < 0 || member == r->nmembers)
+        return err_set(err, ENOENT, "no rank %d: the job has ranks 0 to %d", rank, r->size - 1);
+    if (r->members[member].leaving) {
+        *ret_change = r->change;
+        return 0;
+    }
+    rc = check_size(r, r->target - 1, err);
+    if (rc < 0)
+        return rc;
+    snprintf(text, sizeof(text), "rank %d was drained", rank);
+    add_plan(r, text);
+    r->target--;
+    roster_send_away(r, member, text);
+    *ret_change = go(r, now);
+    return 0;
+}
+
+static bool is_host(const struct roster_agent *a, const char *host)
+{
+    return strcmp(a->host, host) == 0;
+}
+
+/* The agents' hosts, for an error. */
+static void list_hosts(const struct roster *r, char *dst, size_t size)
+{
+    size_t n = 0;
+    dst[0] = '\0';
+    for (int a = 0; a < r->nagents && n + 1 < size; a++) {
+        snprintf(dst + n, size - n, "%s%s", a ? ", " : "", r->agents[a].host);
+        n = strlen(dst);
+    }
+}
+
+/* Wanted members on such a host; -1: no such host. */
+static int count_on_host(const struct roster *r, const char *host)
+{
+    int n = -1;
+    for (int a = 0; a < r->nagents; a++) {
+        if (!is_host(&r->agents[a], host))
+            continue;
+        n = n < 0 ? 0 : n;
+        for (int i = 0; i < r->nmembers; i++)
+            n += r->members[i].agent == a && is_wanted(&r->members[i]);
+    }
+    return n;
+}
+
+int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
+                      struct err *err)
+{
+    char text[MEMBER_NAME_MAX + 32], list[512];
+    int rc = check_change(r, err), n = count_on_host(r, host);
+    if (rc < 0)
+        return rc;
+    list_hosts(r, list, sizeof(list));
+    if (n < 0)
+        return err_set(err, ENOENT, "no host \"%.100s\": the job's hosts are %s", host, list);
+    rc = check_size(r, r->target - n, err);
+    if (rc < 0)
+        return rc;
+    snprintf(text, sizeof(text), "host %s was drained", host);
+    add_plan(r, text);
+    r->target -= n;
+    for (int i = 0; i < r->nmembers; i++)
+        if (is_host(&r->agents[r->members[i].agent], host) && is_wanted(&r->members[i]))
+            roster_send_away(r, i, text);
+    for (int a = 0; a < r->nagents; a++)
+        r->agents[a].draining |= is_host(&r->agents[a], host);
+    *ret_change = go(r, now);
+    return 0;
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+/* Some survivors have heard of a loss or are at a boundary and wait for the others, who should be
+ * there in milliseconds. Who is not there for so long never will be. */
+static void evict_silent(struct roster *r, uint64_t now)
+{
+    bool waits = false;
+    for (int i = 0; i < r->nmembers && !waits; i++)
+        waits = roster_survives(&r->members[i]) && r->members[i].state == RANK_READY;
+    if (!waits || now - r->first_ready < EVICT_AFTER)
+        return;
+    for (int i = 0; i < r->nmembers; i++) {
+        if (!roster_survives(&r->members[i]) || r->members[i].state == RANK_READY)
+            continue;
+        roster_note(r, NOTE_EVICT, i, 0, "it did not answer while the others waited: it is ended");
+        r->first_ready = now; /* the next look is as far away */
+    }
+}
+
+static void take_sample(struct roster *r, uint64_t now)
+{
+    if (r->samples[0].at && now - r->samples[0].at < SAMPLE_EVERY)
+        return;
+    memmove(&r->samples[1], &r->samples[0], (ROSTER_SAMPLES - 1) * sizeof(r->samples[0]));
+    r->samples[0] = (struct roster_sample){now, r->sum_batches, r->sum_bytes};
+}
+
+void roster_throughput(const struct roster *r, uint64_t now, double *ret_batches, double *ret_bytes)
+{
+    const struct roster_sample *oldest = NULL;
+    for (int i = 0; i < ROSTER_SAMPLES; i++)
+        if (r->samples[i].at)
+            oldest = &r->samples[i];
+    double s = oldest && now > oldest->at ? (double)(now - oldest->at) / CLOCK_S : 0;
+    *ret_batches = s > 0 ? (double)(r->sum_batches - oldest->batches) / s / r->size : 0;
+    *ret_bytes = s > 0 ? (double)(r->sum_bytes - oldest->bytes) / s : 0;
+}
+
+void roster_tick(struct roster *r, uint64_t now)
+{
+    take_sample(r, now);
+    if (r->stopping)
+        return;
+    start_due(r, now);
+    roster_consider(r, now);
+    if (r->is_elastic)
+        evict_silent(r, now);
+}

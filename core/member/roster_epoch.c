@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_epoch: when the next epoch is published and who is in it. See roster.h; README.md has the
+ * rules in words.
+ *
+ * Survivors are members of the current world that have its state: those that are in it, and those
+ * that wait for the next one with a card that says "revoked" or "boundary". Joiners wait in
+ * hvd_init.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/member/roster_private.h"
+
+bool roster_survives(const struct roster_member *m)
+{
+    return m->rank >= 0 &&
+           (m->state == RANK_ACTIVE || (m->state == RANK_READY && m->why != CARD_JOIN));
+}
+
+bool roster_is_joiner(const struct roster_member *m)
+{
+    return m->state == RANK_READY && !m->leaving && (m->rank < 0 || m->why == CARD_JOIN);
+}
+
+/* It may still call hvd_init. */
+static bool is_coming(const struct roster_member *m)
+{
+    return !rank_is_over(m->state) && !m->leaving && !m->out && m->state != RANK_READY &&
+           m->state != RANK_ACTIVE;
+}
+
+static bool is_left(const struct roster_member *m)
+{
+    return m->state == RANK_LEFT && !m->out && !m->leaving;
+}
+
+static bool is_waiting(const struct roster_member *m)
+{
+    return m->state == RANK_READY;
+}
+
+/* Waits at the boundary that all of its world agreed on. */
+static bool is_at_boundary(const struct roster_member *m)
+{
+    return m->state == RANK_READY && m->why == CARD_BOUNDARY;
+}
+
+int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m))
+{
+    int n = 0;
+    for (int i = 0; i < r->nmembers; i++)
+        n += is(&r->members[i]);
+    return n;
+}
+
+static int count_both(const struct roster *r, bool (*is)(const struct roster_member *m),
+                      bool (*too)(const struct roster_member *m))
+{
+    int n = 0;
+    for (int i = 0; i < r->nmembers; i++)
+        n += is(&r->members[i]) && too(&r->members[i]);
+    return n;
+}
+
+int roster_min_now(const struct roster *r)
+{
+    int min = r->elastic.min - r->done;
+    return min > 1 ? min : 1;
+}
+
+void roster_add_cause(struct roster *r, uint64_t now, const char *text)
+{
+    size_t n = strlen(r->cause);
+    if (!r->cause_at)
+        r->cause_at = now ? now : 1;
+    snprintf(r->cause + n, sizeof(r->cause) - n, "%s%s", n ? "; " : "", text);
+}
+
+/* ---- publishing ----------------------------------------------------------------------------- */
+
+/* Members in order of their new rank: the cards as they are now, in a body of its own. A later card
+ * of a rank is for a later epoch. */
+static int make_world(const struct roster *r, const int *list, int n, bool fresh,
+                      struct roster_body *ret)
+{
+    struct roster_body world = {.epoch = r->epoch + 1, .n = n};
+    memcpy(world.key, r->key, sizeof(world.key));
+    world.cards = calloc((size_t)n, sizeof(*world.cards));
+    if (!world.cards)
+        return -ENOMEM;
+    bool failed = false;
+    for (int i = 0; i < n; i++) {
+        const struct roster_member *m = &r->members[list[i]];
+        const struct roster_agent *a = &r->agents[m->agent];
+        struct card *c = &world.cards[i];
+        c->member = list[i];
+        c->rank = i;
+        /* In the first epoch there is no state yet that anybody could lack. */
+        c->is_new = r->epoch > 0 && m->why == CARD_JOIN && !(fresh && m->was_in);
+        memcpy(c->agent, a->uid, sizeof(a->uid));
+        memcpy(c->host, a->host, sizeof(a->host));
+        buf_put(&c->bytes, m->card.data, m->card.len);
+        failed |= c->bytes.failed;
+    }
+    if (failed) {
+        roster_body_fini(&world);
+        return -ENOMEM;
+    }
+    *ret = world;
+    return 0;
+}
+
+static void install(struct roster *r, uint64_t now)
+{
+    for (int i = 0; i < r->nmembers; i++)
+        r->members[i].rank = -1;
+    for (int i = 0; i < r->world.n; i++) {
+        int member = r->world.cards[i].member;
+        struct roster_member *m = &r->members[member];
+        roster_step(r, member, RANK_INSTALL, now, NULL);
+        m->rank = m->was_rank = i;
+        m->is_new = r->world.cards[i].is_new;
+        m->was_in = true;
+        m->out = false;
+        m->moved = now;
+    }
+}
+
+/* Without memory it is not published now: the next tick tries again. */
+static void publish(struct roster *r, const int *list, int n, bool fresh, uint64_t now)
+{
+    struct roster_body world;
+    if (make_world(r, list, n, fresh, &world) < 0)
+        return;
+    roster_body_fini(&r->world);
+    r->world = world;
+    r->world.change = r->applied;
+    r->epoch++;
+    r->size = n;
+    install(r, now);
+    r->waiting_since = r->joiner_ready = 0;
+    r->last = (struct roster_last){.epoch = r->epoch, .at = now};
+    r->last.took = r->cause_at ? now - r->cause_at : 0;
+    snprintf(r->last.cause, sizeof(r->last.cause), "%s", r->cause);
+    r->cause[0] = '\0';
+    r->cause_at = 0;
+}
+
+static void add_count(struct roster *r, uint64_t now, int n, const char *what)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "%d %s%s", n, n == 1 ? "rank " : "ranks ", what);
+    if (n > 0)
+        roster_add_cause(r, now, text);
+}
+
+/* Those that were asked to leave and are not in the world any more. */
+static void send_off(struct roster *r, uint64_t now)
+{
+    int n = 0;
+    for (int i = 0; i < r->nmembers; i++) {
+        struct roster_member *m = &r->members[i];
+        if (!m->leaving || !roster_survives(m))
+            continue;
+        roster_step(r, i, RANK_SEND_OFF, now, NULL);
+        roster_note(r, NOTE_LEAVE, i, 0, "it was asked to leave, the world goes on without it");
+        n++;
+    }
+    add_count(r, now, n, "left as asked");
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const int *x = a, *y = b; /* {rank, member} */
+    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+/* Survivors in their old order, then joiners by number: members in list, how many. */
+static int order(const struct roster *r, bool boundary, int *list)
+{
+    int(*pairs)[2] = calloc((size_t)r->nmembers + 1, sizeof(*pairs)), n = 0;
+    if (!pairs)
+        return -ENOMEM;
+    for (int i = 0; i < r->nmembers; i++) {
+        const struct roster_member *m = &r->members[i];
+        bool stays = roster_survives(m) && !(boundary && m->leaving);
+        bool joins = boundary && roster_is_joiner(m);
+        if (!stays && !joins)
+            continue;
+        pairs[n][0] = stays ? m->rank : MEMBER_NUMBER_MAX;
+        pairs[n++][1] = i;
+    }
+    qsort(pairs, (size_t)n, sizeof(*pairs), by_rank);
+    for (int i = 0; i < n; i++)
+        list[i] = pairs[i][1];
+    free(pairs);
+    return n;
+}
+
+/* Every survivor waits: the next epoch, if it is large enough. */
+static void publish_next(struct roster *r, bool boundary, uint64_t now)
+{
+    int *list = calloc((size_t)r->nmembers + 1, sizeof(*list));
+    int joiners = roster_count(r, roster_is_joiner);
+    int n = list ? order(r, boundary, list) : -ENOMEM;
+    /* Without a boundary joiners are not let in: they have no state. They count all the same: the
+     * survivors come to their next boundary at once and let them in. */
+    if (n > 0 && n + (boundary ? 0 : joiners) >= roster_min_now(r)) {
+        if (boundary) {
+            send_off(r, now);
+            add_count(r, now, joiners, "joined");
+            r->applied = r->announced;
+        }
+        publish(r, list, n, false, now);
+    } else if (n >= 0 && !r->waiting_since) {
+        r->waiting_since = now ? now : 1;
+    }
+    free(list);
+}
+
+/* ---- a world of new members ----------------------------------------------------------------- */
+
+/* Of a fixed job, the first, and the first after all survivors have died: everybody who is to be in
+ * it is waited for. */
+static void publish_fresh(struct roster *r, uint64_t now)
+{
+    int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
+    int places = roster_free_places(r);
+    coming += r->nstarts < places ? r->nstarts : places;
+    bool late = now - r->first_ready >= r->elastic.start_limit;
+    if (r->epoch > 0 && !r->waiting_since && (have > 0 || roster_count(r, is_left) == 0))
+        r->waiting_since = now ? now : 1;
+    if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
+        return;
+    int *list = calloc((size_t)have, sizeof(*list)), n = 0;
+    for (int i = 0; list && i < r->nmembers; i++)
+        if (roster_is_joiner(&r->members[i]))
+            list[n++] = i;
+    if (list) {
+        r->applied = r->announced = r->change;
+        publish(r, list, n, true, now);
+    }
+    free(list);
+}
+
+static void publish_fixed(struct roster *r, uint64_t now)
+{
+    int *list = calloc((size_t)r->nmembers, sizeof(*list));
+    for (int i = 0; list && i < r->nmembers; i++)
+        list[i] = i;
+    if (list)
+        publish(r, list, r->nmembers, true, now);
+    free(list);
+}
+
+/* ---- what to do now ------------------------------------------------------------------------- */
+
+static bool is_starting(const struct roster_member *m)
+{
+    return m->rank < 0 && !m->leaving && !m->was_in &&
+           (m->state == RANK_ASSIGNED || m->state == RANK_RUNNING || m->state == RANK_EXPECTED);
+}
+
+static bool is_victim(const struct roster_member *m)
+{
+    return m->leaving && roster_survives(m);
+}
+
+static void announce(struct roster *r, uint64_t now)
+{
+    if (r->change == r->announced)
+        r->change++;
+    r->announced = r->change;
+    if (!r->cause_at)
+        r->cause_at = now ? now : 1;
+    if (r->plan[0])
+        roster_add_cause(r, now, r->plan);
+    r->plan[0] = '\0';
+    roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
+}
+
+/* A change that waits for the world: victims at once; joiners when all that were started are
+ * ready, or have had their time. */
+static void consider_change(struct roster *r, uint64_t now)
+{
+    int joiners = roster_count(r, roster_is_joiner), victims = roster_count(r, is_victim);
+    if (joiners == 0)
+        r->joiner_ready = 0;
+    else if (!r->joiner_ready)
+        r->joiner_ready = now ? now : 1;
+    if (victims > 0 && r->change > r->announced) {
+        announce(r, now);
+        return;
+    }
+    if (r->announced > r->applied)
+        return;
+    int starting = roster_count(r, is_starting);
+    bool late = joiners > 0 && now - r->joiner_ready >= r->elastic.start_limit;
+    if (victims > 0 || (joiners > 0 && (starting == 0 || late)))
+        announce(r, now);
+    else if (r->change > r->applied && joiners + starting + r->nstarts == 0)
+        r->applied = r->announced = r->change; /* it came to nothing */
+}
+
+/* Its program has come to its end on some rank, and no rank works on: who is to join whom? */
+bool roster_is_finished(const struct roster *r)
+{
+    return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
+}
+
+void roster_consider(struct roster *r, uint64_t now)
+{
+    if (!r->is_elastic) {
+        if (r->ready == r->nmembers)
+            publish_fixed(r, now);
+        return;
+    }
+    if (r->stopping)
+        return;
+    int survivors = roster_count(r, roster_survives);
+    if (survivors == 0) {
+        if (roster_is_finished(r))
+            roster_wind_down(r);
+        publish_fresh(r, now);
+        return;
+    }
+    if (count_both(r, roster_survives, is_waiting) == survivors)
+        publish_next(r, count_both(r, roster_survives, is_at_boundary) == survivors, now);
+    consider_change(r, now);
+}

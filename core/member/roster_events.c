@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_events: what agents have to say, taken into the roster. See roster.h.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/member/roster_private.h"
+
+int roster_join(struct roster *r, const struct join_body *body, uint64_t now, struct err *err)
+{
+    int index = roster_find(r, body->agent);
+    if (index < 0)
+        return err_set(err, ENOENT, "no agent \"%.64s\" is expected", body->agent);
+    struct roster_agent *a = &r->agents[index];
+    if (a->gone || (a->joined && a->pid != body->pid))
+        return err_set(err, EEXIST, "agent \"%.64s\" has joined before", body->agent);
+    a->joined = true;
+    a->pid = body->pid;
+    a->slots = body->slots;
+    a->seen = now;
+    snprintf(a->self, sizeof(a->self), "%s", body->host);
+    for (int i = 0; i < r->nmembers; i++)
+        if (r->members[i].agent == index && rank_step(r->members[i].state, RANK_JOIN))
+            roster_step(r, i, RANK_JOIN, now, NULL);
+    return 0;
+}
+
+/* The agent a body is from: its index. 1 in *ret_old: the body was applied before. */
+static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now, bool *ret_old,
+                  struct err *err)
+{
+    int index = roster_find(r, uid);
+    if (index < 0 || !r->agents[index].joined)
+        return err_set(err, ENOENT, "agent \"%.64s\" has not joined", uid);
+    struct roster_agent *a = &r->agents[index];
+    if (a->gone)
+        return err_set(err, ESTALE, "agent \"%.64s\" was given up", uid);
+    a->seen = now;
+    *ret_old = seq <= a->seq;
+    if (!*ret_old)
+        a->seq = seq;
+    return index;
+}
+
+static int check_owner(const struct roster *r, int index, int member, struct err *err)
+{
+    if (member < 0 || member >= r->nmembers || r->members[member].agent != index)
+        return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", member,
+                       r->agents[index].uid);
+    return 0;
+}
+
+/* No memory: the same body will come again, and is none that was applied. A card or finding of it
+ * that was may come twice. */
+static int not_taken(struct roster_agent *a, uint64_t seq, struct err *err)
+{
+    a->seq = seq - 1;
+    return err_set(err, ENOMEM, "no memory for what agent \"%.64s\" has to say", a->uid);
+}
+
+static int card_one(struct roster *r, const struct card *c, uint64_t now, struct err *err)
+{
+    struct roster_member *m = &r->members[c->member];
+    struct buf fresh = {0};
+    buf_put(&fresh, c->bytes.data, c->bytes.len);
+    if (fresh.failed)
+        return -ENOMEM;
+    int rc = roster_step(r, c->member, RANK_CARD, now, err);
+    if (rc < 0) {
+        buf_fini(&fresh);
+        return rc;
+    }
+    buf_fini(&m->card);
+    m->card = fresh;
+    m->why = c->why;
+    return 0;
+}
+
+int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, struct err *err)
+{
+    bool old = false;
+    int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
+    if (index < 0 || old)
+        return index < 0 ? index : 0;
+    if (!r->is_elastic && body->epoch != r->epoch + 1)
+        return err_set(err, ESTALE, "cards for epoch %u; the next one is %u", body->epoch,
+                       r->epoch + 1);
+    for (int i = 0; i < body->n && rc == 0; i++) {
+        rc = check_owner(r, index, body->cards[i].member, err);
+        if (rc == 0)
+            rc = card_one(r, &body->cards[i], now, err);
+    }
+    roster_consider(r, now);
+    return rc == -ENOMEM ? not_taken(&r->agents[index], body->seq, err) : rc;
+}
+
+static void take_progress(struct roster *r, struct roster_member *m, const struct report_item *it,
+                          uint64_t now)
+{
+    if (it->batches != m->batches)
+        m->moved = now;
+    if (it->batches > m->batches)
+        r->sum_batches += it->batches - m->batches;
+    if (it->bytes > m->bytes)
+        r->sum_bytes += it->bytes - m->bytes;
+    m->batches = it->batches;
+    m->bytes = it->bytes;
+}
+
+/* Of several ranks the slowest counts. */
+static void take_repair(struct roster *r, const struct report_item *it)
+{
+    if (it->epoch != r->repair_epoch)
+        r->repair_last = 0;
+    r->repair_epoch = it->epoch;
+    if (it->ns > r->repair_last)
+        r->repair_last = it->ns;
+    if (it->ns > r->repair_max)
+        r->repair_max = it->ns;
+}
+
+/* The end of a member: known from its death, or from its process that is reaped, or first the one
+ * and then the other. */
+static int take_end(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
+{
+    struct roster_member *m = &r->members[it->member];
+    bool dead = it->type == REPORT_DEAD, was_over = rank_is_over(m->state);
+    if (was_over && (dead || m->reaped))
+        return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
+    m->reaped = !dead;
+    m->code = it->code;
+    if (it->text[0] || !was_over)
+        snprintf(m->text, sizeof(m->text), "%s", it->text);
+    snprintf(m->tail, sizeof(m->tail), "%s", it->tail);
+    if (was_over)
+        return 0;
+    bool bad = dead || it->code != 0;
+    return roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
+}
+
+static int report_one(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
+{
+    struct roster_member *m = &r->members[it->member];
+    if (it->pid > 0)
+        m->pid = it->pid;
+    switch (it->type) {
+    case REPORT_STARTED:
+        m->started = now;
+        return roster_step(r, it->member, RANK_START, now, err);
+    case REPORT_BYE:
+        if (!r->is_elastic || it->code >= 0)
+            return roster_step(r, it->member, RANK_BYE, now, err);
+        m->code = it->code;
+        snprintf(m->text, sizeof(m->text), "%s", it->text);
+        return roster_step(r, it->member, RANK_OUT, now, err);
+    case REPORT_PROGRESS:
+        take_progress(r, m, it, now);
+        return 0;
+    case REPORT_REPAIRED:
+        take_repair(r, it);
+        return 0;
+    case REPORT_EXITED:
+    case REPORT_DEAD:
+        return take_end(r, it, now, err);
+    case REPORT_TYPES:
+        break;
+    }
+    return err_set(err, EPROTO, "rank %d: no such report", it->member);
+}
+
+int roster_report(struct roster *r, const struct report_body *body, uint64_t now, struct err *err)
+{
+    bool old = false;
+    int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
+    if (index < 0 || old)
+        return index < 0 ? index : 0;
+    for (int i = 0; i < body->n && rc == 0; i++) {
+        rc = check_owner(r, index, body->items[i].member, err);
+        if (rc == 0)
+            rc = report_one(r, &body->items[i], now, err);
+    }
+    roster_consider(r, now);
+    return rc;
+}
+
+int roster_findings(struct roster *r, const struct findings_body *body, uint64_t now,
+                    struct err *err)
+{
+    bool old = false;
+    int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
+    if (index < 0 || old)
+        return index < 0 ? index : 0;
+    for (int i = 0; i < body->findings.n && rc == 0; i++)
+        rc = findings_apply(&r->agents[index].findings, &body->findings.list[i]);
+    if (rc == -ENOMEM)
+        return not_taken(&r->agents[index], body->seq, err);
+    return rc < 0 ? err_set(err, -rc, "no room for findings") : 0;
+}
+
+void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now)
+{
+    struct roster_agent *a = &r->agents[agent];
+    if (a->gone)
+        return;
+    a->gone = true;
+    for (int i = 0; i < r->nmembers; i++) {
+        struct roster_member *m = &r->members[i];
+        if (m->agent != agent)
+            continue;
+        if (!rank_is_over(m->state)) {
+            snprintf(m->text, sizeof(m->text), "lost: %s", text);
+            m->code = 1;
+        }
+        roster_step(r, i, RANK_AGENT_LOST, now, NULL);
+    }
+    roster_consider(r, now);
+}

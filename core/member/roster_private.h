@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_private: what the files of the roster share and nobody else uses. See roster.h.
+ */
+#ifndef HVD_MEMBER_ROSTER_PRIVATE_H
+#define HVD_MEMBER_ROSTER_PRIVATE_H
+
+#include "core/member/roster.h"
+
+/* ---- roster.c ---- */
+
+void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text);
+
+/* Applies one event to one member; -EPROTO where it is not legal. */
+int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err);
+
+/* A fresh member at a place of an agent, not yet started: its number, -ENOMEM. */
+int roster_add_member(struct roster *r, int agent, int place);
+
+/* ---- roster_epoch.c ---- */
+
+/* Publishes the next epoch if it is time, announces what waits for a boundary. After every event.
+ */
+void roster_consider(struct roster *r, uint64_t now);
+
+/* In the world and able to go on with it: it has the state. */
+bool roster_survives(const struct roster_member *m);
+
+/* Waits in hvd_init for a world to let it in. */
+bool roster_is_joiner(const struct roster_member *m);
+
+int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m));
+
+/* The world must not be smaller than this now: those whose program has ended are not missed. */
+int roster_min_now(const struct roster *r);
+
+/* The program has come to its end on some rank that was in the world. */
+bool roster_is_finished(const struct roster *r);
+
+/* Something that the next epoch will be the answer to. */
+void roster_add_cause(struct roster *r, uint64_t now, const char *text);
+
+/* ---- roster_change.c ---- */
+
+/* A member failed: another one is to come in its place, if one is wanted. */
+void roster_replace(struct roster *r, int member, uint64_t now);
+
+/* Asks a member that is in no world to go; one that is in it goes at the next boundary. */
+void roster_send_away(struct roster *r, int member, const char *text);
+
+/* Places on agents that live where a member can be started now. */
+int roster_free_places(const struct roster *r);
+
+/* The job has come to its end: nobody is to come any more. */
+void roster_wind_down(struct roster *r);
+
+#endif

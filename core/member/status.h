@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * status: GET /v1/status: the roster for people, hvdrun status, and hvd-doctor. README.md has the
+ * fields.
+ */
+#ifndef HVD_MEMBER_STATUS_H
+#define HVD_MEMBER_STATUS_H
+
+#include <stdint.h>
+
+#include "core/member/roster.h"
+
+/* A fresh JSON text, free() it; NULL when memory is out. now: clock_ns(). */
+char *status_text(const struct roster *r, uint64_t now);
+
+#endif
