@@ -15,6 +15,7 @@ from ._lib import (
     HvdError,
     lib as _library,
 )
+from . import elastic
 from .buffers import allgather, allreduce, allreduce_, barrier, broadcast_
 from .objects import allgather_object, broadcast_object
 from .world import *  # noqa: F401,F403

@@ -15,7 +15,7 @@ AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER = range(6)
 MAX_DIMS = 16
 
-_LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE}
+_LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE, errno.EOWNERDEAD}
 
 
 class HvdError(RuntimeError):
@@ -72,6 +72,23 @@ class Stats(ctypes.Structure):
     ]
 
 
+class World(ctypes.Structure):
+    """struct hvd_world."""
+
+    _fields_ = [
+        ("size_of_struct", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint32),
+        ("rank", ctypes.c_int),
+        ("size", ctypes.c_int),
+        ("source", ctypes.c_int),
+        ("joined", ctypes.c_int),
+        ("left", ctypes.c_int),
+        ("is_new", ctypes.c_bool),
+        ("elastic", ctypes.c_bool),
+        ("repair_ns", ctypes.c_uint64),
+    ]
+
+
 _INT, _STR, _BOOL, _HANDLE = ctypes.c_int, ctypes.c_char_p, ctypes.c_bool, ctypes.c_int64
 
 _PROTOTYPES = {
@@ -94,6 +111,8 @@ _PROTOTYPES = {
     "hvd_result": (_INT, [_HANDLE, ctypes.c_void_p]),
     "hvd_release": (None, [_HANDLE]),
     "hvd_barrier": (_INT, [_STR]),
+    "hvd_world": (_INT, [ctypes.c_void_p]),
+    "hvd_commit": (_INT, []),
     "hvd_dtype_size": (ctypes.c_size_t, [_INT]),
     "hvd_dtype_name": (_STR, [_INT]),
     "hvd_op_name": (_STR, [_INT]),

@@ -19,6 +19,7 @@ from .. import (  # noqa: F401
     version,
 )
 from ..world import *  # noqa: F401,F403
+from . import elastic  # noqa: F401
 from ._request import poll, synchronize  # noqa: F401
 from .compression import Compression  # noqa: F401
 from .functions import (  # noqa: F401

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings an object and blocks of memory from one rank to some others. elastic.py calls it when ranks have
+joined, on all ranks at once. The ranks that neither give nor take send and receive nothing: the bytes go
+by all-to-all with no rows for them. When everybody else takes (the start of a job) it is a broadcast.
+
+The rank that gives may die on the way: then bring() says so on those that lack something, and they take
+from another one.
+"""
+import ctypes
+import errno
+import functools
+import pickle
+from array import array
+
+from . import _lib, buffers
+from ._lib import HvdError, Result, check, dims, lib
+from .objects import _try_dump
+from .world import rank, size
+
+CHUNK = 32 << 20  # bytes of one operation: what it costs in memory beside the state itself
+
+_FAILED, _SOME = 1, 2  # what the length of the pickled object begins with
+
+_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_view.restype, _view.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+
+
+def memory(address, length):
+    """A writable view of memory; it does not keep it alive."""
+    return _view(address, length, 0x200) if length else memoryview(bytearray())
+
+
+def _cut(lengths):
+    """Blocks of these lengths in chunks: lists of (block, begin, end). A large block is cut, small ones
+    travel together."""
+    chunks, room = [], 0
+    for block, length in enumerate(lengths):
+        begin = 0
+        while begin < length:
+            if not room:
+                chunks.append([])
+                room = CHUNK
+            end = min(length, begin + room)
+            chunks[-1].append((block, begin, end))
+            room -= end - begin
+            begin = end
+    return chunks
+
+
+def exchange(name, data, rows, take):
+    """An all-to-all of bytes, rows[r] of them to rank r; take, if any, sees what has come."""
+    handle = buffers._run(_lib.ALLTOALL, name, data, None, splits=dims(rows))
+    try:
+        if take:
+            found = Result()
+            check(lib.hvd_result(handle, ctypes.byref(found)))
+            take(memory(found.data, found.shape[0]))
+    finally:
+        lib.hvd_release(handle)
+
+
+class _Road:
+    """From one rank to the receivers, a chunk at a time."""
+
+    def __init__(self, source, receivers):
+        self.source, self.receivers = source, receivers
+        self.gives, self.takes = rank() == source, rank() in receivers
+        self.all = len(receivers) == size() - 1
+        self.complete = True  # everything has come so far
+        self.count = 0
+
+    def carry(self, blocks, chunks):
+        """Moves all chunks of the blocks (bytes-like; on ranks that neither give nor take: None)."""
+        for pieces in chunks:
+            self.count += 1
+            if self.all:
+                self._broadcast(blocks, pieces)
+            else:
+                self._one_by_one(blocks, pieces)
+
+    def _gather(self, blocks, pieces):
+        if len(pieces) == 1:
+            block, begin, end = pieces[0]
+            return blocks[block][begin:end]
+        return bytearray().join(blocks[block][begin:end] for block, begin, end in pieces)
+
+    def _scatter(self, blocks, pieces, data):
+        place = 0
+        for block, begin, end in pieces:
+            blocks[block][begin:end] = data[place : place + end - begin]
+            place += end - begin
+
+    def _broadcast(self, blocks, pieces):
+        if self.gives or len(pieces) == 1:
+            data = self._gather(blocks, pieces)
+        else:
+            data = bytearray(sum(end - begin for _, begin, end in pieces))
+        try:
+            buffers.broadcast_(data, self.source, f"elastic.state.{self.count}")
+        except HvdError as reason:
+            if reason.errno != errno.EOWNERDEAD:
+                raise
+            self.complete = False
+            return
+        if not self.gives and len(pieces) > 1:
+            self._scatter(blocks, pieces, data)
+
+    def _one_by_one(self, blocks, pieces):
+        data = memoryview(self._gather(blocks, pieces) if self.gives else bytearray())
+        for receiver in self.receivers:
+            rows = [0] * size()
+            rows[receiver] = len(data)
+            take = functools.partial(self._take, blocks, pieces) if receiver == rank() else None
+            exchange(f"elastic.state.{self.count}.{receiver}", data, rows, take)
+
+    def _take(self, blocks, pieces, data):
+        if pieces and len(data) == sum(end - begin for _, begin, end in pieces):
+            self._scatter(blocks, pieces, data)
+        else:  # the source is dead
+            self.complete = False
+
+
+def _announce(lead, rounds):
+    """What the source says of the transfer, on every rank; zeros when it has died."""
+    words = array("q", [lead, rounds])
+    buffers.allreduce_(words, "elastic.announce", _lib.MAX)
+    return words
+
+
+def bring(source, receivers, pack, unpack):
+    """Collective. pack(), on the source: an object and a list of blocks (writable memoryviews of bytes).
+    unpack(object), on a receiver: the blocks to fill, as many and as long. Returns whether this rank has
+    all that it should have; when not, source has died."""
+    road = _Road(source, receivers)
+    given, data, failure = [], bytearray(), None
+    if road.gives:
+        thing, given = pack()
+        data, failure = _try_dump((thing, [len(block) for block in given]))
+        lead = _FAILED if failure else _SOME + len(data)
+        lead, rounds = _announce(lead, len(_cut([len(block) for block in given])))
+    else:
+        lead, rounds = _announce(0, 0)
+    if failure:
+        raise failure
+    if lead == _FAILED:
+        raise HvdError(f"elastic: rank {source} could not pickle its state")
+    if lead == 0:
+        return not road.takes
+    if road.takes:
+        data = bytearray(lead - _SOME)
+    road.carry([memoryview(data)], _cut([lead - _SOME]))
+    if not road.takes:
+        road.carry(given, _cut([len(block) for block in given]) if road.gives else [[]] * rounds)
+        return True
+    if not road.complete:  # take part in the rest all the same
+        if not road.all:
+            road.carry(None, [[]] * rounds)
+        return False
+    thing, lengths = pickle.loads(data)
+    road.carry(unpack(thing), _cut(lengths))
+    return road.complete

@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training: the state of a program, which ranks that join receive, and the function that uses it.
+
+    state = hvd.elastic.ObjectState(step=0, weights=weights)
+
+    @hvd.elastic.run
+    def train(state):
+        while state.step < 1000:
+            ...
+            state.step += 1
+            state.commit()
+
+    train(state)
+
+hvd.torch.elastic has TorchState for models and optimizers, and ElasticSampler. The names are Horovod's.
+
+What is different from Horovod: the death of a rank is no exception. The step under way is finished by the
+ranks that are left, and the function simply goes on; rank() and size() change in the next commit(), where
+ranks also join and leave. Nothing is lost or repeated, nobody starts again, and only ranks that join
+receive the state. A rank that joins calls the function once it has the state.
+
+A commit stands where calling the function with the state of that moment leads to the same operations as
+going on there: after a step (or before one, with its data in hand), after an epoch. Programs that do other
+collective work between the beginning of the function and the commit need Horovod's way: with
+HVD_ELASTIC_INTERRUPT=1, or run(interrupt=True), a change of the world raises HostsUpdatedInterrupt at the
+commit, on all ranks, and run() calls the function again.
+
+A program that calls no commit() survives deaths all the same, as a smaller world with the old rank() and
+size(); ranks cannot join it.
+"""
+import collections
+import copy
+import ctypes
+import errno
+import functools
+import os
+import pickle
+import sys
+import zlib
+from array import array
+
+from . import _lib, _transfer, buffers
+from ._lib import HorovodInternalError, HvdError, World, check, lib
+from .sampler import ElasticSampler
+from .world import init, rank, shutdown, size, stats
+
+RESET_LIMIT = 100  # of run(): how often it begins again, when nothing else is said
+_TRIES = 16  # for a state to reach the ranks that join, when those that give it die
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """The world has changed. Only where Horovod's way was asked for. skip_sync: as in Horovod; not used."""
+
+    def __init__(self, skip_sync=False):
+        super().__init__("the world has changed")
+        self.skip_sync = skip_sync
+
+
+class Left(SystemExit):
+    """This rank was asked to leave, and is out of the world. Unless somebody catches it the process ends
+    with code 0."""
+
+    def __init__(self, text):
+        super().__init__(0)
+        self.text = text
+
+    def __str__(self):
+        return self.text
+
+
+_World = collections.namedtuple("World", [name for name, _ in World._fields_[1:]])
+
+
+def world():
+    """What the last commit found: epoch, rank, size, source, joined, left, is_new, elastic, repair_ns."""
+    found = World(size_of_struct=ctypes.sizeof(World))
+    check(lib.hvd_world(ctypes.byref(found)))
+    return _World(*(getattr(found, name) for name in _World._fields))
+
+
+def commit():
+    """A boundary, for programs without a state object: all ranks call it at the end of a step. True when
+    the world has changed; when ranks have joined (world().joined), all of them now bring them the state.
+    Raises Left on a rank that was asked to leave."""
+    code = lib.hvd_commit()
+    if code == -errno.ESHUTDOWN:
+        raise Left((lib.hvd_error() or b"").decode(errors="replace") or "asked to leave")
+    return check(code) == 1
+
+
+def _environ(name):
+    return os.environ.get("HVD_" + name) or os.environ.get("HOROVOD_" + name)
+
+
+def _whereabouts():
+    """A number for where the program is: the lines of all its callers outside this package."""
+    frame, lines = sys._getframe(1), []
+    while frame:
+        module = frame.f_globals.get("__name__", "")
+        if module != "hvd" and not module.startswith("hvd."):
+            lines.append((os.path.basename(frame.f_code.co_filename), frame.f_lineno))
+        frame = frame.f_back
+    return zlib.crc32(repr(lines).encode()) + 1
+
+
+class State:
+    """What a program has to remember. Derived classes say how: save, restore, sync.
+
+    bcast_object, get_rank: Horovod has them; not needed."""
+
+    def __init__(self, bcast_object=None, get_rank=None):
+        self._reset_callbacks, self._resize_callbacks = [], []
+        self._size = None  # of the world, when callbacks were last called
+        self._interrupt = (_environ("ELASTIC_INTERRUPT") or "0") not in ("0", "false")
+
+    def register_reset_callbacks(self, callbacks):
+        """Functions without arguments, called when the world has changed, on the ranks that were in it
+        before. rank() and size() are the new ones; ranks that join receive the state as it is after
+        these calls. No collective operations in them."""
+        self._reset_callbacks.extend(callbacks)
+
+    def register_resize_callbacks(self, callbacks):
+        """As register_reset_callbacks, for functions of (old size, new size), called when these differ:
+        to scale a learning rate (scale_lr) or a batch."""
+        self._resize_callbacks.extend(callbacks)
+
+    def on_reset(self):
+        """Calls the callbacks."""
+        old, self._size = self._size, size()
+        for callback in self._reset_callbacks:
+            callback()
+        if old not in (None, self._size):
+            for callback in self._resize_callbacks:
+                callback(old, self._size)
+
+    def reset(self):
+        """The process begins again in a new world, after restore()."""
+
+    def commit(self):
+        """Saves the state in memory, for the case that repair is impossible, and is a boundary: where
+        the world takes its new shape. Saving costs a copy of the state: check_host_updates() does
+        without, and may be called each step."""
+        self._boundary(True)
+
+    def check_host_updates(self):
+        """A boundary without saving."""
+        self._boundary(False)
+
+    def _boundary(self, save):
+        if save:
+            self.save()
+        if commit():
+            self._adapt()
+
+    def _adapt(self):
+        if self._interrupt:
+            raise HostsUpdatedInterrupt()
+        self.on_reset()
+        self.sync()
+
+    def save(self):
+        """Keeps a copy of the state in memory."""
+        raise NotImplementedError()
+
+    def restore(self):
+        """Goes back to the copy."""
+        raise NotImplementedError()
+
+    def sync(self):
+        """Collective: brings ranks that have no state, or an older one, to that of the others. At the
+        start of a job: all to that of rank 0."""
+        raise NotImplementedError()
+
+
+class ObjectState(State):
+    """Attributes that pickle takes, and ElasticSamplers. Each keyword argument becomes an attribute.
+
+    In a job without run() call sync() before the first step: it is what a rank that joins waits in."""
+
+    def __init__(self, bcast_object=None, get_rank=None, **kwargs):
+        self._samplers = {n: v for n, v in kwargs.items() if isinstance(v, ElasticSampler)}
+        self._attributes = [n for n in kwargs if n not in self._samplers]
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        super().__init__(bcast_object, get_rank)
+        self._version = 0  # how often it was committed; 0: it is nobody's yet
+        self._elastic = None  # is this an elastic job
+        self._changed = False  # the world has, and the samplers do not know yet
+        self._place = 0  # where the program was when it did
+        self._arrived = None  # where the others were when this rank joined them, until its first commit
+        ObjectState.save(self)
+
+    def _values(self):
+        return {name: getattr(self, name) for name in self._attributes}
+
+    def save(self):
+        self._saved = copy.deepcopy(self._values())
+        self._saved_samplers = {n: s.shared() for n, s in self._samplers.items()}
+
+    def restore(self):
+        for name, value in copy.deepcopy(self._saved).items():
+            setattr(self, name, value)
+        for name, sampler in self._samplers.items():
+            sampler.adopt(self._saved_samplers[name], sampler.hand()[0])
+        self._changed, self._place, self._arrived = False, 0, None
+
+    def reset(self):
+        for sampler in self._samplers.values():
+            sampler.reset()
+        self._elastic = None
+
+    # ---- a boundary -----------------------------------------------------------------------------
+
+    def _boundary(self, save):
+        if self._just_arrived():
+            if save:
+                self.save()
+            return
+        self._agree()
+        self._version = max(self._version, 1)
+        if save:
+            self.save()
+            self._version += 1
+        if commit():
+            self._changed, self._place = True, _whereabouts()
+            self._adapt()
+            return
+        for sampler in self._samplers.values():
+            sampler.stay()
+
+    def _agree(self):
+        """Every rank learns how much every rank has used of the samplers' indices. Whose word is in the
+        sum has reached this commit; all survivors see the same sum."""
+        if not self._samplers:
+            return
+        if self._elastic is None:
+            self._elastic = world().elastic
+        words = [word for sampler in self._samplers.values() for word in sampler.tell()]
+        ranks, width = size(), len(words)
+        told = array("q", words * ranks)  # a fixed job: nobody dies, all are as far as this one
+        if self._elastic:
+            told = array("q", bytes(8 * width * ranks))
+            told[rank() * width : (rank() + 1) * width] = array("q", words)
+            buffers.allreduce_(told, f"elastic.told.{width}.{ranks}", _lib.SUM)
+        for i, sampler in enumerate(self._samplers.values()):
+            sampler.agree([tuple(told[r * width + 2 * i : r * width + 2 * i + 2]) for r in range(ranks)])
+
+    def _adapt(self):
+        if self._interrupt:
+            for sampler in self._samplers.values():
+                sampler.drop_hand()
+        super()._adapt()
+
+    def _mark(self):
+        """What changes when this rank does something."""
+        done = [(s.epoch, s.tell()) for s in self._samplers.values()]
+        return stats()["ops"], done, zlib.crc32(pickle.dumps(self._values()))
+
+    def _just_arrived(self):
+        """A rank that joins comes from a boundary. When its program commits at that same place, before
+        anything has happened (as one does that commits before each step), it is there already."""
+        arrived, self._arrived = self._arrived, None
+        return arrived is not None and arrived == (_whereabouts(), self._mark())
+
+    # ---- the state's way to the ranks that join -------------------------------------------------
+
+    def sync(self):
+        for _ in range(_TRIES):
+            rows = self._meet()
+            versions = {r: row[1] for r, row in rows.items()}
+            newest = max(versions.values())
+            source = min(r for r in rows if versions[r] == newest)
+            lacking = [r for r in rows if r != source and (newest == 0 or versions[r] < newest)]
+            if self._changed and self._version:
+                self._redeal(rows)
+            if self._hand_over(source, lacking):
+                self._settled(newest, rows[source][2] if rank() in lacking or self._interrupt else 0)
+                return
+            if commit():  # the source has died: this boundary shows it
+                self._changed = True
+                self.on_reset()
+        raise HvdError("elastic: the state has not reached the ranks that joined")
+
+    def _meet(self):
+        """{rank: [rank, version, place, and of each sampler: seat, drawn, ended]} of the living."""
+        mine = [rank(), self._version, self._place]
+        for sampler in self._samplers.values():
+            mine.extend(sampler.hand())
+        words = buffers.allgather(array("q", mine), "elastic.meet").tolist()
+        rows = [words[i : i + len(mine)] for i in range(0, len(words), len(mine))]
+        return {row[0]: row for row in rows}
+
+    def _redeal(self, rows):
+        self._changed = False
+        for i, sampler in enumerate(self._samplers.values()):
+            hands = {r: tuple(row[3 + 3 * i : 6 + 3 * i]) for r, row in rows.items() if row[1]}
+            sampler.move(rank(), size(), hands)
+
+    def _hand_over(self, source, lacking):
+        """From source to those that lack the state. False, on all ranks, when source has died."""
+        if not lacking:
+            return True
+        lost = array("q", [0])
+        self._finish = None
+        if not _transfer.bring(source, lacking, self._pack, self._unpack):
+            lost[0] = 1
+        buffers.allreduce_(lost, "elastic.lost", _lib.MAX)
+        if not lost[0] and rank() in lacking:
+            self._finish()
+        return not lost[0]
+
+    def _settled(self, version, place):
+        """Everybody has the state."""
+        joined = not self._version and version
+        self._version = max(version, 1)
+        self._changed, self._place = False, 0
+        self._elastic, self._size = world().elastic, size()
+        if joined or self._interrupt:
+            self._arrived = (place, self._mark()) if place else None
+
+    def _pack(self):
+        """The state as an object and blocks of memory, for _transfer."""
+        samplers = {name: sampler.shared() for name, sampler in self._samplers.items()}
+        return (self._values(), samplers), []
+
+    def _unpack(self, thing):
+        """The blocks to be filled. When they are, _finish() takes the state over."""
+        self._finish = functools.partial(self._take, thing)
+        return []
+
+    def _take(self, thing):
+        values, samplers = thing
+        for name, value in values.items():
+            setattr(self, name, value)
+        for name, shared in samplers.items():
+            self._samplers[name].adopt(shared, rank())
+        self.save()
+
+
+def scale_lr(optimizer, rule="linear", schedulers=()):
+    """A resize callback that scales an optimizer's learning rates with the number of ranks.
+
+    rule: "linear" (twice the ranks, twice the rate, as the batch of all ranks together grows), "none", or
+    a function of (old size, new size) that returns the factor. schedulers: those of the optimizer, whose
+    base rates are scaled as well."""
+    rules = {"linear": lambda old, new: new / old, "none": lambda old, new: 1.0}
+    factor_of = rule if callable(rule) else rules.get(rule)
+    if factor_of is None:
+        raise ValueError(f'rule should be "linear", "none" or a function, got {rule!r}')
+
+    def rescale(old, new):
+        factor = factor_of(old, new)
+        for group in optimizer.param_groups:
+            for key in ("lr", "initial_lr"):
+                if key in group:
+                    group[key] = group[key] * factor
+        for scheduler in schedulers:
+            scheduler.base_lrs = [rate * factor for rate in scheduler.base_lrs]
+
+    return rescale
+
+
+def _begin_again():
+    try:
+        shutdown()
+    except HvdError:
+        pass  # the world is broken: that is why
+    init()
+
+
+def run(func=None, *, interrupt=None, reset_limit=None):
+    """Decorates a function of (state, ...): brings the state to where the others are, then calls it.
+
+    interrupt: True: Horovod's way, see above; default: HVD_ELASTIC_INTERRUPT. reset_limit: when repair is
+    impossible (HorovodInternalError), the state goes back to its last commit, this process leaves the
+    world and joins again, and the function is called again, at most so many times; then the error gets
+    out. Default: HVD_ELASTIC_RESET_LIMIT, or 100. Left gets out at once: the process ends with code 0."""
+    if func is None:
+        return functools.partial(run, interrupt=interrupt, reset_limit=reset_limit)
+    limit = int(_environ("ELASTIC_RESET_LIMIT") or RESET_LIMIT) if reset_limit is None else reset_limit
+
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        if interrupt is not None:
+            state._interrupt = interrupt
+        resets = 0
+        while True:
+            try:
+                state.sync()
+                return func(state, *args, **kwargs)
+            except HorovodInternalError:
+                resets += 1
+                if resets > limit:
+                    raise
+                state.restore()
+                _begin_again()
+                state.reset()
+            except HostsUpdatedInterrupt:
+                pass
+            state.on_reset()
+
+    return wrapper

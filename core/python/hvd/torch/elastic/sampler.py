@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd.sampler.ElasticSampler as one of torch's samplers."""
+import torch.utils.data
+
+from ... import sampler
+
+
+class ElasticSampler(sampler.ElasticSampler, torch.utils.data.Sampler):
+    __doc__ = sampler.ElasticSampler.__doc__

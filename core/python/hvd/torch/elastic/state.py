@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TorchState: models, optimizers, schedulers and whatever else has a state_dict(), beside plain values."""
+import copy
+
+import torch
+
+from ... import _transfer, elastic, sampler
+from ..functions import _load, _put_in, _slots, _take_out
+
+
+def _copy_into(old, new):
+    """A copy of nested dicts and lists of tensors, in the memory of an older copy as far as it fits."""
+    if torch.is_tensor(new):
+        fits = torch.is_tensor(old) and (old.shape, old.dtype, old.device, old.layout) == (
+            new.shape,
+            new.dtype,
+            new.device,
+            new.layout,
+        )
+        return old.copy_(new) if fits and new.layout is torch.strided else new.detach().clone()
+    if isinstance(new, dict):
+        known = old if isinstance(old, dict) else {}
+        return {key: _copy_into(known.get(key), value) for key, value in new.items()}
+    if type(new) in (list, tuple):
+        known = old if isinstance(old, (list, tuple)) and len(old) == len(new) else [None] * len(new)
+        return type(new)(_copy_into(a, b) for a, b in zip(known, new))
+    return copy.deepcopy(new)
+
+
+class StateHandler:
+    """Saves, restores and hands on one object by state_dict() and load_state_dict(). Register one of
+    your own with set_handler_registry() for objects that need more."""
+
+    def __init__(self, value):
+        self.value, self.saved = value, None
+        self.save()
+
+    def set_value(self, value):
+        """The attribute of the state was assigned to."""
+        self.value = value
+        self.save()
+
+    def save(self):
+        with torch.no_grad():
+            self.saved = _copy_into(self.saved, self.value.state_dict())
+
+    def restore(self):
+        # A copy: some objects keep what they are given.
+        self.load(_copy_into(None, self.saved))
+
+    def dump(self):
+        """What a rank that joins needs: nested dicts and lists; tensors travel as they are."""
+        return self.value.state_dict()
+
+    def load(self, state):
+        self.value.load_state_dict(state)
+
+
+class OptimizerStateHandler(StateHandler):
+    """Loads into the groups that a scheduler or a wrapped optimizer shares."""
+
+    def load(self, state):
+        _load(self.value, state)
+
+
+_registry = [(torch.optim.Optimizer, OptimizerStateHandler), (torch.nn.Module, StateHandler)]
+
+
+def get_handler_registry():
+    """Pairs of a type and the handler for objects of it. Others with state_dict() and load_state_dict()
+    get a StateHandler."""
+    return _registry
+
+
+def set_handler_registry(registry):
+    global _registry
+    _registry = registry
+
+
+def _handler(value):
+    if isinstance(value, (sampler.ElasticSampler, type)):
+        return None
+    for kind, handler in _registry:
+        if isinstance(value, kind):
+            return handler(value)
+    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+        return StateHandler(value)
+    return None
+
+
+def _memory(tensor):
+    return _transfer.memory(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+class TorchState(elastic.ObjectState):
+    """The state of a PyTorch program. model and optimizer, learning rate schedulers, ElasticSamplers and
+    whatever else has state_dict() and load_state_dict() are handled as such; every other keyword argument
+    is a plain value. All are attributes: state.model, state.epoch."""
+
+    def __init__(self, model=None, optimizer=None, **kwargs):
+        kwargs.update(model=model, optimizer=optimizer)
+        handlers = {name: _handler(value) for name, value in kwargs.items()}
+        self._handlers = {name: handler for name, handler in handlers.items() if handler}
+        for name, handler in self._handlers.items():
+            object.__setattr__(self, name, handler.value)
+        super().__init__(**{n: v for n, v in kwargs.items() if n not in self._handlers})
+
+    def __setattr__(self, name, value):
+        if name != "_handlers" and name in self._handlers:
+            self._handlers[name].set_value(value)
+        super().__setattr__(name, value)
+
+    def save(self):
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self):
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def _pack(self):
+        plain, blocks = super()._pack()
+        tensors = []
+        outline = {n: _take_out(h.dump(), tensors) for n, h in self._handlers.items()}
+        # The memory must live until it has been sent.
+        self._sent = [tensor.detach().cpu().contiguous() for tensor in tensors]
+        return (plain, outline), blocks + [_memory(tensor) for tensor in self._sent]
+
+    def _unpack(self, thing):
+        plain, outline = thing
+        tensors = [torch.empty(slot.shape, dtype=slot.dtype) for slot in _slots(outline)]
+        blocks = super()._unpack(plain)
+        self._received = outline, tensors
+        return blocks + [_memory(tensor) for tensor in tensors]
+
+    def _take(self, thing):
+        outline, tensors = self._received
+        self._received = None
+        for name, handler in self._handlers.items():
+            handler.load(_put_in(outline[name], tensors))
+        super()._take(thing)
+
+    def _settled(self, version, place):
+        self._sent = None
+        super()._settled(version, place)

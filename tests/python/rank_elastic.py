@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd.torch.elastic where the world stays as it is: the state's way between ranks, run, a fixed job."""
+import os
+
+import torch
+from harness import raises
+
+import hvd.torch as hvd
+from hvd import _transfer
+
+
+def make(seed, **more):
+    """A small model that has been trained a little, and its state."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01 * (seed + 1))
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    for _ in range(seed + 1):
+        optimizer.zero_grad()
+        model(torch.randn(6, 5)).sum().backward()
+        optimizer.step()
+        schedule.step()
+    return hvd.elastic.TorchState(model, optimizer, schedule=schedule, seed=seed, **more)
+
+
+def fingerprint(state):
+    """Every number of a state."""
+    numbers = [t.double().sum().item() for t in state.model.state_dict().values()]
+    for moments in state.optimizer.state_dict()["state"].values():
+        numbers += [float(torch.as_tensor(v).sum()) for v in moments.values()]
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in state.optimizer.param_groups]
+    return repr((numbers, groups, state.schedule.state_dict()["last_epoch"], state.seed))
+
+
+def all_equal(value):
+    return len(set(hvd.allgather_object(value))) == 1
+
+
+def test_start():
+    state = make(hvd.rank())
+    mine = fingerprint(state)
+    root = hvd.broadcast_object(mine, 0)
+    state.sync()
+    assert fingerprint(state) == root and (hvd.rank() == 0 or mine != root)
+    # The scheduler still drives the optimizer that there is.
+    assert state.schedule.optimizer is state.optimizer
+    lr = state.optimizer.param_groups[0]["lr"]
+    state.schedule.step()
+    state.schedule.step()
+    assert state.optimizer.param_groups[0]["lr"] < lr
+
+
+def test_only_those_that_lack_it_receive():
+    n = hvd.size()
+    for lacking in ({n - 1}, set(range(1, n, 2)), set(range(n - 1))):
+        state = make(hvd.rank() if hvd.rank() in lacking else 50, note=["of", hvd.rank()])
+        state._version = 0 if hvd.rank() in lacking else 7
+        if not set(range(n)) - lacking:
+            continue
+        before = hvd.stats()["bytes"]
+        state.sync()
+        moved = hvd.stats()["bytes"] - before
+        assert state.seed == 50 and all_equal(fingerprint(state)), (lacking, state.seed)
+        first = min(set(range(n)) - lacking)
+        assert state.note == ["of", first if hvd.rank() in lacking else hvd.rank()]
+        if hvd.rank() != first:
+            assert moved < 1000 or len(lacking) == n - 1, moved  # those that have it send nothing
+
+
+def test_large_and_odd_tensors():
+    kinds = {
+        "large": torch.arange(3_000_001, dtype=torch.float64),
+        "flags": torch.tensor([True, False, True]),
+        "half": torch.ones(7, dtype=torch.bfloat16) * 3,
+        "scalar": torch.tensor(2.5),
+        "empty": torch.empty(0, 3),
+        "turned": torch.arange(12.0).view(3, 4).t(),
+        "long": torch.tensor([2**62, -1]),
+    }
+
+    class Thing:
+        def __init__(self, tensors):
+            self.tensors = tensors
+
+        def state_dict(self):
+            return self.tensors
+
+        def load_state_dict(self, tensors):
+            self.tensors = tensors
+
+    chunk, _transfer.CHUNK = _transfer.CHUNK, 5_000_003
+    try:
+        for version in (0, 5):
+            mine = kinds if hvd.rank() == 0 else {}
+            state = hvd.elastic.TorchState(thing=Thing(mine))
+            state._version = version if hvd.rank() == 0 else 0
+            state.sync()
+            assert set(state.thing.tensors) == set(kinds)
+            for name, tensor in kinds.items():
+                got = state.thing.tensors[name]
+                assert got.dtype == tensor.dtype and torch.equal(got, tensor), name
+    finally:
+        _transfer.CHUNK = chunk
+
+
+def test_what_does_not_pickle():
+    if hvd.size() == 1:
+        return
+    state = hvd.elastic.ObjectState(thing=1)
+    if hvd.rank() == 0:
+        state.thing = (i for i in range(3))
+        with raises(TypeError, "pickle"):
+            state.sync()
+    else:
+        with raises(hvd.HvdError, "rank 0 could not pickle"):
+            state.sync()
+
+
+def test_restore():
+    state = make(3, list=[1])
+    saved = fingerprint(state)
+    state.list.append(2)
+    state.model[0].weight.data.add_(1)
+    state.optimizer.param_groups[0]["lr"] = 9
+    state.seed = 4
+    state.restore()
+    assert fingerprint(state) == saved and state.list == [1]
+    state.seed = 5
+    state.save()
+    state.seed = 6
+    state.restore()
+    assert state.seed == 5
+    other = torch.nn.Linear(1, 1)
+    state.model = other
+    other.weight.data.fill_(5)
+    state.restore()
+    assert state.model is other and other.weight.item() != 5
+
+
+def test_run():
+    sampler = hvd.elastic.ElasticSampler(range(29), seed=5)
+    model = torch.nn.Linear(1, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0)
+    loader = torch.utils.data.DataLoader(
+        torch.arange(29.0), batch_size=2, sampler=sampler, num_workers=2 if hvd.rank() == 0 else 0
+    )
+    used = []
+
+    @hvd.elastic.run
+    def train(state, words, more):
+        while state.epoch < 2:
+            for index, batch in enumerate(sampler.whole_epoch(loader)):
+                optimizer.zero_grad()
+                model(batch[:, None]).sum().backward()
+                optimizer.step()
+                sampler.record_batch(index, 2)
+                used.extend((state.epoch, int(x)) for x in batch)
+                state.check_host_updates()
+            assert sampler.processed_num == 29, sampler.processed_num
+            state.epoch += 1
+            sampler.set_epoch(state.epoch)
+            state.commit()
+        return words, more
+
+    assert train(state, 1, more=2) == (1, 2)
+    together = [x for part in hvd.allgather_object(used) for x in part]
+    assert set(together) == {(e, i) for e in (0, 1) for i in range(29)}
+    assert len(together) == 2 * -(-29 // hvd.size()) * hvd.size()
+
+
+def test_a_checkpoint():
+    sampler = hvd.elastic.ElasticSampler(range(40))
+    items = iter(sampler)
+    taken = [next(items) for _ in range(3)]
+    sampler.record_batch(0, 3)
+    other = hvd.elastic.ElasticSampler(range(40))
+    other.load_state_dict(sampler.state_dict())
+    rest = list(other)
+    everything = sorted(x for part in hvd.allgather_object(taken + rest) for x in part)
+    assert set(everything) == set(range(40)) and len(everything) < 40 + hvd.size()
+    assert other.processed_num == 3 * hvd.size()
+
+
+def test_error_begins_again():
+    state = hvd.elastic.ObjectState(step=0, kept=[])
+    calls = []
+    state.register_reset_callbacks([lambda: calls.append(hvd.size())])
+
+    @hvd.elastic.run(reset_limit=2)
+    def train(state, failures):
+        state.step += 1
+        state.kept.append(state.step)
+        state.commit()
+        state.step += 10
+        state.kept.append("not committed")
+        if len(calls) < failures:
+            raise hvd.HorovodInternalError("planned")
+        return state.step
+
+    assert train(state, 2) == 13 and state.kept == [1, 2, 3, "not committed"], state.kept
+    assert calls == [hvd.size()] * 2, calls
+    with raises(hvd.HorovodInternalError, "planned"):
+        train(state, 9)
+    assert hvd.is_initialized() and len(calls) == 4
+
+
+def test_fixed_job():
+    world = hvd.elastic.world()
+    assert (world.rank, world.size) == (hvd.rank(), hvd.size()) and not world.is_new
+    if "HVD_ELASTIC" not in os.environ:
+        assert not world.elastic and not hvd.elastic.commit()
