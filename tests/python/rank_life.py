@@ -69,5 +69,7 @@ def test_alias():
     from horovod.torch.sync_batch_norm import SyncBatchNorm
 
     assert SyncBatchNorm is hvd.SyncBatchNorm  # and no second copy of a module
-    with raises(ImportError, "elastic"):
-        import horovod.torch.elastic  # noqa: F401
+    import horovod.torch.elastic
+    from horovod.torch.elastic.state import TorchState
+
+    assert horovod.torch.elastic is hvd.elastic and TorchState is hvd.elastic.TorchState
