@@ -355,35 +355,49 @@ static int expect_text(struct reading *r, yaml_node_t *root, const char *key, co
     return fail(r, node ? node : root, key, what, err);
 }
 
-/* One of the numbers of workers; in ranks, where nothing that counts more has said it. */
-static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int slots, int *ret,
-                     struct err *err)
+/* One of the numbers of workers, 0 where it is not said. In ranks it goes to *ret, unless the
+ * command line has said it. */
+static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int slots,
+                     int *ret_workers, int *ret, struct err *err)
 {
     char field[64];
-    int workers;
     yaml_node_t *node = find(r, spec, key);
     if (!node)
         return 0;
     snprintf(field, sizeof(field), "spec.%s", key);
-    int rc = number_of(r, node, field, &workers, err);
-    if (rc == 0 && slots > MEMBER_RANKS_MAX / workers)
+    int rc = number_of(r, node, field, ret_workers, err);
+    if (rc == 0 && slots > MEMBER_RANKS_MAX / *ret_workers)
         rc = fail(r, node, field, "too many ranks", err);
     if (rc == 0 && *ret == 0)
-        *ret = workers * slots;
+        *ret = *ret_workers * slots;
     return rc;
+}
+
+/* a, which key names, is not more than b. */
+static int check_order(struct reading *r, yaml_node_t *spec, const char *key, int a,
+                       const char *key_b, int b, struct err *err)
+{
+    yaml_node_t *node = find(r, spec, key);
+    if (a == 0 || b == 0 || a <= b)
+        return 0;
+    return err_set(err, EINVAL, "%s:%zu: spec.%s: %d is more than %s %d", r->path,
+                   node ? node->start_mark.line + 1 : 1, key, a, key_b, b);
 }
 
 /* Workers of an HvdJob are ranks here, slotsPerWorker of them each. */
 static int take_sizes(struct reading *r, struct job *job, yaml_node_t *spec, struct err *err)
 {
-    int slots = 1;
+    int slots = 1, workers = 0, min = 0, max = 0;
     yaml_node_t *node = find(r, spec, "slotsPerWorker");
     int rc = node ? number_of(r, node, "spec.slotsPerWorker", &slots, err) : 0;
-    rc = rc < 0 ? rc : take_size(r, spec, "workers", slots, &job->np, err);
-    rc = rc < 0 ? rc : take_size(r, spec, "minWorkers", slots, &job->min_np, err);
-    rc = rc < 0 ? rc : take_size(r, spec, "maxWorkers", slots, &job->max_np, err);
+    rc = rc < 0 ? rc : take_size(r, spec, "workers", slots, &workers, &job->np, err);
+    rc = rc < 0 ? rc : take_size(r, spec, "minWorkers", slots, &min, &job->min_np, err);
+    rc = rc < 0 ? rc : take_size(r, spec, "maxWorkers", slots, &max, &job->max_np, err);
+    rc = rc < 0 ? rc : check_order(r, spec, "minWorkers", min, "maxWorkers", max, err);
+    rc = rc < 0 ? rc : check_order(r, spec, "minWorkers", min, "workers", workers, err);
+    rc = rc < 0 ? rc : check_order(r, spec, "workers", workers, "maxWorkers", max, err);
     if (rc == 0 && job->np == 0)
-        job->np = slots;
+        job->np = min > 0 ? min * slots : slots;
     return rc;
 }
 

@@ -88,6 +88,8 @@ static int prepare(struct options *options, struct err *err)
         rc = options_start_timeout(job, err);
     if (rc == 0)
         rc = options_doctor(job, err);
+    if (rc == 0)
+        rc = options_check_sizes(job, err);
     if (rc == 0 && job->discovery_script)
         rc = discover(job, err);
     if (rc == 0)

@@ -37,6 +37,9 @@ int options_start_timeout(struct job *job, struct err *err);
 /* HVD_DOCTOR, where neither the command line nor the job file says what the doctor's policy is. */
 int options_doctor(struct job *job, struct err *err);
 
+/* np, min_np and max_np, as far as they were said, fit together. */
+int options_check_sizes(const struct job *job, struct err *err);
+
 /* What makes a job elastic, and its sizes: 1 <= min_np <= np <= max_np is so afterwards; what was
  * not said follows from what was. With the hosts known, before ranks are given to them. */
 int options_elastic(struct job *job, struct err *err);

@@ -125,20 +125,26 @@ static void fill_sizes(struct job *job, bool said)
         job->max_np = job->np > slots ? job->np : slots;
 }
 
+int options_check_sizes(const struct job *job, struct err *err)
+{
+    if (job->min_np && job->max_np && job->min_np > job->max_np)
+        return err_set(err, EINVAL, "--min-np %d is more than --max-np %d", job->min_np,
+                       job->max_np);
+    if (job->np && job->np < job->min_np)
+        return err_set(err, EINVAL, "-np %d is less than --min-np %d", job->np, job->min_np);
+    if (job->max_np && job->np > job->max_np)
+        return err_set(err, EINVAL, "-np %d is more than --max-np %d", job->np, job->max_np);
+    return 0;
+}
+
 int options_elastic(struct job *job, struct err *err)
 {
     job->elastic = job->min_np || job->max_np || job->discovery_script;
     if (!job->elastic)
         return 0;
-    if (job->min_np && job->max_np && job->min_np > job->max_np)
-        return err_set(err, EINVAL, "--min-np %d is more than --max-np %d", job->min_np,
-                       job->max_np);
-    bool said = job->np > 0;
-    fill_sizes(job, said);
+    fill_sizes(job, job->np > 0);
     if (job->np < job->min_np)
-        return err_set(err, EINVAL, "%s %d is less than --min-np %d",
-                       said ? "-np" : "the number of slots", job->np, job->min_np);
-    if (job->np > job->max_np)
-        return err_set(err, EINVAL, "-np %d is more than --max-np %d", job->np, job->max_np);
+        return err_set(err, EINVAL, "the number of slots %d is less than --min-np %d", job->np,
+                       job->min_np);
     return options_elastic_timeout(job, err);
 }

@@ -144,6 +144,37 @@ check unknown-option bad 2 'unknown option --foo; see hvdrun --help' --foo ls
 check np-0 bad 2 '-np: "0": want an integer from 1' -np 0 ls
 check np-text bad 2 '-np: "4x": want an integer' -np 4x ls
 check np-missing bad 2 '-np needs N' -np
+check min-max bad 2 '--min-np 3 is more than --max-np 2' --min-np 3 --max-np 2 ls
+check np-below-min bad 2 '-np 2 is less than --min-np 3' -np 2 --min-np 3 ls
+check np-above-max bad 2 '-np 5 is more than --max-np 4' -np 5 --max-np 4 ls
+check slots-below-min bad 2 'the number of slots 2 is less than --min-np 3' -H localhost:2 --min-np 3 ls
+check min-0 bad 2 '--min-np: "0": want an integer from 1' --min-np 0 ls
+check max-text bad 2 '--max-num-proc: "many": want an integer from 1' --max-num-proc many ls
+check elastic-timeout bad 2 '--elastic-timeout: "0": want an integer from 1' --elastic-timeout 0 ls
+check reset-limit bad 2 '--reset-limit: "-1": want an integer from 0' --reset-limit -1 ls
+export HVD_ELASTIC_TIMEOUT=soon
+check elastic-variable bad 2 'HVD_ELASTIC_TIMEOUT: "soon": want a number from 0.1' --min-np 1 ls
+unset HVD_ELASTIC_TIMEOUT
+check name-slash bad 2 '--name: "a/b": want a name without / and spaces' --name a/b ls
+check job-min job_bad '6: spec.minWorkers: 3 is more than maxWorkers 2' 's/workers: 2/minWorkers: 3\n  maxWorkers: 2/'
+check job-workers-outside job_bad '7: spec.minWorkers: 3 is more than workers 2' 's/workers: 2/workers: 2\n  minWorkers: 3/'
+script() {
+    printf '#!/bin/sh\n%s\n' "$1" >"$TMP/hosts.sh" && chmod +x "$TMP/hosts.sh"
+}
+# script_bad WORDS SCRIPT: with this script no job starts
+script_bad() {
+    script "$2"
+    bad 2 "host discovery script $TMP/hosts.sh: $1" --min-np 1 --host-discovery-script "$TMP/hosts.sh" ls
+}
+check script-missing bad 2 '--host-discovery-script: /none: No such file' --host-discovery-script /none ls
+check script-no-program bad 2 "--host-discovery-script: $TMP/badhosts: Permission denied" --host-discovery-script "$TMP/badhosts" ls
+check script-fails script_bad 'exit code 3' 'exit 3'
+check script-garbage script_bad 'line 2: "no host": not a host name' 'echo localhost:2; echo no host'
+check script-nothing script_bad 'it names no host' true
+check script-hangs script_bad 'it did not end within 10 s: killed' 'exec sleep 600'
+check script-and-hosts bad 2 'hosts and --host-discovery-script: want one of them' -H localhost:2 --host-discovery-script "$TMP/hosts.sh" ls
+script 'echo localhost:2'
+check script-slots bad 2 '-np 5 is more than --max-np 4' -np 5 --min-np 1 --max-np 4 --host-discovery-script "$TMP/hosts.sh" ls
 check hosts-slots bad 2 '-H: "0": want a number of slots' -H localhost:0 ls
 check hosts-empty bad 2 '-H: a host without a name' -H a:1,,b:1 ls
 check hosts-dash bad 2 '-H: "-oProxyCommand=x": a host name cannot start with -' -H -oProxyCommand=x ls

@@ -149,6 +149,20 @@ static void test_messages(void **state)
         {HEAD "spec:\n  workers: 65536\n  slotsPerWorker: 2\n"
               "  template: {spec: {containers: [{command: [a]}]}}\n",
          "too many ranks"},
+        {HEAD "spec:\n  minWorkers: 0\n  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":4: spec.minWorkers: \"0\": want an integer from 1"},
+        {HEAD "spec:\n  maxWorkers: 2\n  minWorkers: 3\n"
+              "  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":5: spec.minWorkers: 3 is more than maxWorkers 2"},
+        {HEAD "spec:\n  workers: 2\n  minWorkers: 3\n"
+              "  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":5: spec.minWorkers: 3 is more than workers 2"},
+        {HEAD "spec:\n  workers: 3\n  maxWorkers: 2\n"
+              "  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":4: spec.workers: 3 is more than maxWorkers 2"},
+        {HEAD "spec:\n  maxWorkers: 65536\n  slotsPerWorker: 2\n"
+              "  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":4: spec.maxWorkers: too many ranks"},
         {HEAD "spec: {template: {spec: {containers: [{image: x}]}}}\n", "command: missing"},
         {HEAD "spec: {template: {spec: {containers: [{command: []}]}}}\n", "command: empty"},
         {HEAD "spec: {template: {spec: {containers: [{command: [a], env: [{name: A=B}]}]}}}\n",
