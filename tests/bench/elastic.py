@@ -174,6 +174,9 @@ def strikes(args, what, number, times, ranks, least, mib, patience):
             if took is None:
                 raise RuntimeError(f"{what}: the survivors did not go on: {bench.said()}")
             found.append(took)
+            # A new one at once: without this it would come after a pause that doubles each time.
+            for size in (ranks - 1, ranks):
+                bench.job.control.scale(size)
             print(f"\r  {what}: {len(found)} of {times}, {took:.1f} ms, {job_starts} jobs   ", end="",
                   file=sys.stderr, flush=True)
     finally:

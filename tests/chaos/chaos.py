@@ -67,7 +67,8 @@ class Run:
     def start(self):
         build = os.path.abspath(self.args.build)
         worker = [os.path.join(build, "tests", "chaos", "worker"), os.path.join(self.folder, "records"),
-                  "--seed", str(self.seed), "--max-bytes", str(self.args.max_bytes), "--pace", str(self.args.pace)]
+                  "--seed", str(self.seed), "--max-bytes", str(self.args.max_bytes), "--pace", str(self.args.pace),
+                  *(["--only", self.args.only] if self.args.only else [])]
         size = ["-np", str(self.args.np), "--min-np", str(self.args.min), "--max-np", str(self.args.max)]
         self.job = jobs.Job(self.folder, [os.path.join(build, "hvdrun"), *size, *self.place.more, *worker],
                             self.place.env, self.place.before)
@@ -183,7 +184,8 @@ def one(args, name, seconds, seed):
         if wrong:
             show_end(run.folder)
             again = [sys.argv[0], args.build, "--seconds", f"{seconds:.0f}", "--seed", str(seed), "--scenario", name,
-                     "--max-bytes", str(args.max_bytes), "--pace", str(args.pace)]
+                     "--max-bytes", str(args.max_bytes), "--pace", str(args.pace),
+                     *(["--only", args.only] if args.only else [])]
             print(f"  logs: {run.folder}\n  again: {shlex.join(again)}", flush=True)
         return "FAILED" if wrong else "ok"
     finally:
@@ -207,6 +209,7 @@ def parse():
     p.add_argument("--max", type=int, default=6)
     p.add_argument("--max-bytes", type=int, default=16 << 20)
     p.add_argument("--pace", type=int, default=2, help="milliseconds of rest in each step")
+    p.add_argument("--only", help="KIND:DTYPE:in|out:COUNT:LENGTH: steps of these operations alone, to find a fault")
     p.add_argument("--keep", action="store_true", help="the logs, also when all is well")
     args = p.parse_args()
     names = list(nemesis.SCENARIOS) if args.scenario == "all" else args.scenario.split(",")

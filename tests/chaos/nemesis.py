@@ -81,15 +81,19 @@ def kill_joiner(run):
 def scale(run, ranks):
     status, answer = run.job.control.scale(ranks)
     run.event("scale", [])
+    run.target = ranks if status == 200 else run.target
     return f"scale to {ranks}" if status == 200 else f"scale to {ranks}: {status} {answer}"
 
 
 def grow(run):
-    if run.target < run.args.max:
-        run.target += 1
-        return scale(run, run.target)
-    run.target = run.random.randint(run.args.min, run.args.max - 1)
-    return scale(run, run.target)
+    """One more than there are, at once: who died is replaced after a pause that doubles each time, and asking for
+    no more than those who live takes that replacement back. At the most it gets smaller instead."""
+    alive = max(run.args.min, sum(1 for w in run.job.workers.values() if w.alive() and not w.ended))
+    if alive >= run.args.max:
+        return scale(run, run.random.randint(run.args.min, run.args.max - 1))
+    if run.target > alive:
+        run.tell(scale(run, alive))
+    return scale(run, alive + 1)
 
 
 def pause(run):

@@ -4,8 +4,10 @@
  */
 #include "tests/chaos/plan.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/base/hash.h"
 #include "tests/chaos/codes.h"
@@ -109,6 +111,13 @@ static void add_burst(struct plan *p, bool steady, uint64_t *state, int64_t max_
     p->nbursts++;
 }
 
+/* What the tensors hold differs in every step. */
+static void salt_ops(struct plan *p, uint64_t seed)
+{
+    for (int i = 0; i < p->nops; i++)
+        p->ops[i].salt = hash_mix(seed ^ hash_mix(p->step * PLAN_MAX_OPS + (uint64_t)i));
+}
+
 void plan_step(struct plan *p, uint64_t seed, uint64_t step, int64_t max_bytes)
 {
     uint64_t block = step / PLAN_BLOCK;
@@ -118,7 +127,38 @@ void plan_step(struct plan *p, uint64_t seed, uint64_t step, int64_t max_bytes)
     int bursts = 1 + (int)below(&state, 4);
     for (int i = 0; i < bursts; i++)
         add_burst(p, steady, &state, max_bytes);
-    /* What the tensors hold differs in every step. */
-    for (int i = 0; i < p->nops; i++)
-        p->ops[i].salt = hash_mix(seed ^ hash_mix(step * PLAN_MAX_OPS + (uint64_t)i));
+    salt_ops(p, seed);
+}
+
+void plan_only(struct plan *p, const struct plan_op *like, int length, uint64_t seed, uint64_t step)
+{
+    *p = (struct plan){.step = step, .nops = length, .nbursts = 1};
+    for (int i = 0; i < length; i++) {
+        p->ops[i] = *like;
+        p->ops[i].mode = length == 1 ? PLAN_CALL : PLAN_ASYNC;
+        snprintf(p->ops[i].name, sizeof(p->ops[i].name), "only.%d", i);
+    }
+    salt_ops(p, seed);
+}
+
+int plan_parse_only(const char *text, struct plan_op *ret, int *ret_length)
+{
+    char kind[16], dtype[16], place[8];
+    long long count;
+    struct plan_op op = {.kind = HVD_KINDS, .dtype = HVD_DTYPES, .op = HVD_SUM};
+    if (sscanf(text, "%15[^:]:%15[^:]:%7[^:]:%lld:%d", kind, dtype, place, &count, ret_length) != 5)
+        return -EINVAL;
+    for (int i = 0; i < HVD_KINDS; i++)
+        if (strcmp(kind, hvd_kind_name(i)) == 0)
+            op.kind = i;
+    for (int i = 0; i < HVD_DTYPES; i++)
+        if (strcmp(dtype, hvd_dtype_name(i)) == 0)
+            op.dtype = i;
+    op.in_place = strcmp(place, "in") == 0;
+    op.count = count;
+    if (op.kind > HVD_BROADCAST || !codes_can(op.dtype, op.op) || count < 0 || *ret_length < 1 ||
+        *ret_length > PLAN_MAX_OPS || (op.kind == HVD_ALLGATHER && op.dtype != HVD_INT64))
+        return -EINVAL;
+    *ret = op;
+    return 0;
 }

@@ -49,6 +49,13 @@ struct plan {
 /* max_bytes: of one tensor. */
 void plan_step(struct plan *p, uint64_t seed, uint64_t step, int64_t max_bytes);
 
+/* Every step is length operations like this one, all under way together (1: a plain call). */
+void plan_only(struct plan *p, const struct plan_op *like, int length, uint64_t seed,
+               uint64_t step);
+
+/* "KIND:DTYPE:in|out:COUNT:LENGTH" into an operation and a length. 0 or -EINVAL. */
+int plan_parse_only(const char *text, struct plan_op *ret, int *ret_length);
+
 /* Numbers that are random and the same in every run. */
 uint64_t plan_random(uint64_t *state);
 

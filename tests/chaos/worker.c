@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS]: a rank of the chaos run. Steps of
- * many operations (plan.h) with values that tell who contributed (codes.h), hvd_commit() each K
- * steps, until the file DIR/stop is there. What returned is written to DIR/UID.jsonl (record.h) and
- * then overwritten at once, inputs and outputs. Only hvd.h and the shared library.
+ * worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS]
+ *        [--only KIND:DTYPE:in|out:COUNT:LENGTH]: a rank of the chaos run. Steps of many operations
+ * (plan.h) with values that tell who contributed (codes.h), hvd_commit() each K steps, until the
+ * file DIR/stop is there. What returned is written to DIR/UID.jsonl (record.h) and then overwritten
+ * at once, inputs and outputs. Only hvd.h and the shared library.
  *
  * A file DIR/inject/PHASE.NUMBER arms the first worker that starts and finds it:
- * HVD_TEST_FAIL=PHASE makes it end itself in that phase of a repair.
+ * HVD_TEST_FAIL=PHASE makes it end itself in that phase of a repair. A file DIR/doom makes the
+ * first one that finds it end itself while its next operations are under way: what comes from
+ * outside mostly hits a rank that looks at its results.
  *
  * Exit codes: 0 the end, or it was asked to leave; 2 its arguments; 3 hvd said no (the reason is in
  * the record); 4 nobody has the state; 6 the record cannot be written.
@@ -39,6 +42,8 @@ struct worker {
     const char *dir;
     uint64_t seed, every, pace_ms;
     int64_t max_bytes;
+    struct plan_op only; /* with only_length: every step is so many of these */
+    int only_length;
     struct record record;
     struct hvd_world world;
     struct state state;
@@ -278,7 +283,10 @@ static int run_step(struct worker *w)
 {
     struct plan p;
     uint64_t hashes[PLAN_MAX_OPS] = {0};
-    plan_step(&p, w->seed, w->state.step, w->max_bytes);
+    if (w->only_length)
+        plan_only(&p, &w->only, w->only_length, w->seed, w->state.step);
+    else
+        plan_step(&p, w->seed, w->state.step, w->max_bytes);
     record_line(&w->record, "step", "\"step\": %" PRIu64 ", \"ops\": %d", p.step, p.nops);
     for (int first = 0, n; first < p.nops; first += n) {
         for (n = 1; first + n < p.nops && p.ops[first + n].burst == p.ops[first].burst;)
@@ -423,7 +431,8 @@ static int parse(struct worker *w, int argc, char **argv)
             w->max_bytes = (int64_t)value;
         else if (strcmp(argv[i], "--pace") == 0)
             w->pace_ms = value;
-        else
+        else if (strcmp(argv[i], "--only") != 0 ||
+                 plan_parse_only(argv[i + 1], &w->only, &w->only_length) < 0)
             return -EINVAL;
     }
     return 0;
@@ -433,7 +442,8 @@ int main(int argc, char **argv)
 {
     struct worker w;
     if (parse(&w, argc, argv) < 0) {
-        fprintf(stderr, "usage: worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS]\n");
+        fprintf(stderr, "usage: worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS] "
+                        "[--only KIND:DTYPE:in|out:COUNT:LENGTH]\n");
         return 2;
     }
     arm(w.dir, argv);
