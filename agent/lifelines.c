@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lifelines: see lifelines.h.
+ */
+#include "agent/lifelines.h"
+
+#include <stdio.h>
+
+#include "core/base/clock.h"
+#include "core/base/env.h"
+#include "core/base/log.h"
+
+static void on_look(void *arg);
+
+/* ---- the processor quota -------------------------------------------------------------------- */
+
+/* Two looks are needed to see that it runs out now. */
+static void look_at_quota(struct lifelines *ls)
+{
+    struct cgroup_cpu cpu;
+    struct err err;
+    if (!ls->has_machine) {
+        if (machine_open_live(&ls->machine, &err) < 0)
+            return;
+        ls->has_machine = true;
+        cgroup_find(&ls->machine, &ls->cgroup);
+    }
+    if (cgroup_cpu(&ls->machine, &ls->cgroup, &cpu) < 0 || cpu.throttled < 0)
+        return;
+    ls->throttled = ls->throttles >= 0 && cpu.throttled > ls->throttles;
+    ls->throttles = cpu.throttled;
+}
+
+static void forget_quota(struct lifelines *ls)
+{
+    ls->throttles = -1;
+    ls->throttled = false;
+}
+
+/* ---- one rank ------------------------------------------------------------------------------- */
+
+static void on_event(void *arg, uint32_t events)
+{
+    struct pulse *p = arg;
+    struct lifelines *ls = p->of;
+    enum lifeline_state state = lifeline_state(p->line);
+    (void)events;
+    pulse_stop(p);
+    if (state == LIFELINE_DEAD)
+        ls->ops->gone(ls->arg, p, false, "died");
+    else if (state == LIFELINE_BROKEN)
+        log_warn("a lifeline makes no sense any more: the end of that rank is seen later");
+}
+
+/* True when it was given up. */
+static bool doubt(struct lifelines *ls, struct pulse *p, uint64_t silence, const struct vitals *v,
+                  bool evict)
+{
+    char state[160], text[320];
+    unsigned long long ms = silence / CLOCK_MS;
+    vitals_text(v, state, sizeof(state));
+    if (evict) {
+        snprintf(text, sizeof(text), "was %s and silent for %llu ms: it was ended", state, ms);
+        pulse_stop(p);
+        ls->ops->gone(ls->arg, p, true, text);
+    } else if (!p->suspect) {
+        p->suspect = true;
+        snprintf(text, sizeof(text), "is silent for %llu ms: %s", ms, state);
+        ls->ops->suspected(ls->arg, p, text);
+    }
+    return evict;
+}
+
+static bool look(struct lifelines *ls, struct pulse *p, uint64_t now)
+{
+    struct vitals v = {0};
+    uint64_t silence = lifeline_silence(p->line, now);
+    if (silence > ls->limits.silent_ns)
+        vitals_read(lifeline_pid(p->line), &v);
+    v.throttled = ls->throttled;
+    enum vitals_verdict verdict = vitals_judge(silence, &v, &ls->limits);
+    if (verdict != VITALS_ALIVE)
+        return doubt(ls, p, silence, &v, verdict == VITALS_EVICT);
+    if (p->suspect)
+        ls->ops->suspected(ls->arg, p, "is heard again");
+    p->suspect = false;
+    return false;
+}
+
+static void on_look(void *arg)
+{
+    struct lifelines *ls = arg;
+    struct list *at;
+    uint64_t now = clock_ns();
+    bool late = false;
+    for (at = ls->all.next; at != &ls->all; at = at->next) {
+        struct pulse *p = list_entry(at, struct pulse, node);
+        late = late || lifeline_silence(p->line, now) > ls->limits.silent_ns / 2;
+    }
+    if (late)
+        look_at_quota(ls);
+    else
+        forget_quota(ls);
+    at = ls->all.next;
+    while (at != &ls->all) /* giving one up may stop others: from the beginning then */
+        at = look(ls, list_entry(at, struct pulse, node), now) ? ls->all.next : at->next;
+    if (!list_empty(&ls->all))
+        loop_timer_start(ls->loop, &ls->timer, (uint64_t)ls->beat_ms, on_look, ls);
+}
+
+int pulse_start(struct lifelines *ls, struct pulse *p, int *ret_fd, struct err *err)
+{
+    struct lifeline *line;
+    int fd;
+    pulse_stop(p);
+    int rc = lifeline_create(&line, ls->beat_ms, &fd, err);
+    if (rc < 0)
+        return rc;
+    rc = loop_fd_start(ls->loop, &p->lfd, lifeline_event_fd(line), EPOLLIN, on_event, p);
+    if (rc < 0) {
+        lifeline_destroy(line);
+        close(fd);
+        return err_sys(err, -rc, "lifeline");
+    }
+    p->line = line;
+    p->of = ls;
+    p->suspect = false;
+    list_append(&ls->all, &p->node);
+    if (!ls->timer.on)
+        loop_timer_start(ls->loop, &ls->timer, (uint64_t)ls->beat_ms, on_look, ls);
+    *ret_fd = fd;
+    return 0;
+}
+
+void pulse_stop(struct pulse *p)
+{
+    if (!p->line)
+        return;
+    loop_fd_stop(p->of->loop, &p->lfd);
+    list_remove(&p->node);
+    lifeline_destroy(p->line);
+    p->line = NULL;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+int lifelines_init(struct lifelines *ls, struct loop *loop, const struct lifelines_ops *ops,
+                   void *arg, struct err *err)
+{
+    int64_t beat_ms;
+    int rc = env_int("HEARTBEAT_MS", LIFELINE_BEAT_MS, LIFELINE_BEAT_MS_MIN, LIFELINE_BEAT_MS_MAX,
+                     &beat_ms, err);
+    if (rc < 0)
+        return rc;
+    *ls = (struct lifelines){.loop = loop, .ops = ops, .arg = arg, .beat_ms = (int)beat_ms};
+    ls->limits = vitals_limits(ls->beat_ms);
+    list_init(&ls->all);
+    forget_quota(ls);
+    return 0;
+}
+
+void lifelines_fini(struct lifelines *ls)
+{
+    if (!ls->loop)
+        return;
+    loop_timer_stop(ls->loop, &ls->timer);
+    if (ls->has_machine)
+        machine_close(&ls->machine);
+    ls->loop = NULL;
+}
