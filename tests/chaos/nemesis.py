@@ -5,6 +5,7 @@ An act gets the run, does something and returns what it has done in words, or No
 time for it (a kill that would leave nobody with the state). Whom it did something to is written down:
 the checker wants to know who was ended and who ended by himself."""
 import os
+import resource
 import signal
 import subprocess
 
@@ -107,6 +108,22 @@ def pause(run):
     return did and f"{did} for {seconds} s"
 
 
+def starve(run):
+    """A process that can open nothing more for a while: if it is to connect anew then, it cannot."""
+    chosen = victims(run, 1)
+    if not chosen:
+        return None
+    pid, seconds = chosen[0].pid, run.random.choice((0.2, 1, 3))
+    try:
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + 1, before[1]))
+    except OSError:
+        return None
+    run.event("starve", [chosen[0].uid])
+    run.later(seconds, lambda: chosen[0].alive() and resource.prlimit(pid, resource.RLIMIT_NOFILE, before))
+    return f"rank {chosen[0].rank} (pid {pid}) can open nothing for {seconds} s"
+
+
 def arm(run):
     """The next worker to start ends itself in this phase of a repair."""
     phase = run.random.choice(PHASES)
@@ -169,6 +186,7 @@ SCENARIOS = {
     "joiners": ([(0.3, kill_joiner), (0.2, kill), (0.5, grow)], None, (0.1, 0.6)),
     "phases": ([(0.35, arm), (0.3, kill), (0.35, grow)], None, (0.5, 1.5)),
     "pause": ([(0.4, pause), (0.1, kill), (0.5, grow)], None, (0.5, 2)),
+    "starve": ([(0.2, starve), (0.3, kill), (0.5, grow)], None, (0.3, 1)),
     "mixed": ([(0.1, kill), (0.1, doom), (0.05, kill_several), (0.05, kill_soon_after), (0.05, kill_first), (0.05, kill_joiner),
                (0.1, pause), (0.5, grow)], None, (0.5, 2)),
     "shm": ([(0.4, kill), (0.6, grow)], "shm", (0.5, 2)),
