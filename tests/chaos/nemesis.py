@@ -115,12 +115,12 @@ def starve(run):
         return None
     pid, seconds = chosen[0].pid, run.random.choice((0.2, 1, 3))
     try:
-        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + 1, before[1]))
+        hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + 1, hard))
     except OSError:
         return None
     run.event("starve", [chosen[0].uid])
-    run.later(seconds, lambda: chosen[0].alive() and resource.prlimit(pid, resource.RLIMIT_NOFILE, before))
+    run.later(seconds, lambda: chosen[0].alive() and resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard)))
     return f"rank {chosen[0].rank} (pid {pid}) can open nothing for {seconds} s"
 
 
