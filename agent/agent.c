@@ -59,10 +59,11 @@ static void on_drained(void *arg)
 /* Nothing more to do: all ranks are gone, and what is to be said is said. */
 static bool is_done(struct agent *a)
 {
-    if (!a->ranks && !a->refused)
-        return a->stopping;
-    if (a->closed < a->nranks)
-        return false;
+    if (!a->stopping && !a->refused && (!a->cwd || a->welcome.elastic))
+        return false; /* ranks are still to come */
+    for (int i = 0; i < a->nranks; i++)
+        if (!a->ranks[i]->gone)
+            return false;
     if (!a->leave_at)
         a->leave_at = deadline_in_ms(LEAVE_MS);
     /* Whoever reads the output may be slow: while hvdrun lives it gets all of it. */
@@ -228,6 +229,7 @@ static void close_all(struct agent *a)
     loop_timer_stop(&a->loop, &a->cards_timer);
     loop_timer_stop(&a->loop, &a->retry);
     loop_fd_stop(&a->loop, &a->signals);
+    lifelines_fini(&a->lifelines);
     outbox_fini(&a->outbox);
     sink_fini(&a->out);
     client_close(a->client);
@@ -235,6 +237,8 @@ static void close_all(struct agent *a)
     welcome_fini(&a->welcome);
     free(a->ranks);
     free(a->fates);
+    free(a->world);
+    binding_fini(&a->binding);
     config_fini(&a->config);
 }
 

@@ -4,14 +4,17 @@
  * coordinator, ends them. One thread, one loop. main_hvd-agent.c runs it.
  *
  * agent.c has its life, agent_ranks.c the ranks, agent_relay.c their control frames, agent_polls.c
- * what the coordinator says, agent_doctor.c what is wrong with the host.
+ * what the coordinator says, agent_elastic.c ranks that come, go and die while others work on,
+ * agent_doctor.c what is wrong with the host.
  */
 #ifndef HVD_AGENT_AGENT_H
 #define HVD_AGENT_AGENT_H
 
 #include <stdbool.h>
 
+#include "agent/binding.h"
 #include "agent/config.h"
+#include "agent/lifelines.h"
 #include "agent/outbox.h"
 #include "agent/preflight.h"
 #include "agent/rank.h"
@@ -40,9 +43,15 @@ struct agent {
     struct welcome_body welcome;
     struct rank **ranks; /* [nranks] */
     int nranks;
-    int closed;         /* ranks that are gone with everything they had */
-    struct fate *fates; /* [welcome.size] */
-    uint32_t epoch;     /* last roster that was handed out */
+    struct fate *fates; /* [nfates], by member */
+    int nfates;
+    uint32_t epoch; /* last roster that was handed out */
+    int *world;     /* its members [nworld] */
+    int nworld;
+    uint32_t change;        /* the last planned one that was announced */
+    struct binding binding; /* of local ranks */
+    const char *cwd;        /* of ranks; NULL: no rank was started yet */
+    struct lifelines lifelines; /* of an elastic job */
     struct loop_timer cards_timer;
     struct loop_timer retry; /* of the join */
     bool polling_roster, polling_events;
@@ -81,6 +90,7 @@ void agent_heard(struct agent *a);
 
 /* agent_ranks.c */
 int agent_start_ranks(struct agent *a, struct err *err);
+int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err);
 void agent_drop_rank(struct rank *rank);
 void agent_reap(struct agent *a);
 void agent_pause_output(struct agent *a, bool pause);
@@ -88,7 +98,35 @@ void agent_pause_output(struct agent *a, bool pause);
 /* agent_relay.c */
 void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame);
 void agent_install_roster(struct agent *a, const struct roster_body *roster);
-void agent_learn_fate(struct agent *a, int rank, bool lost, int code, const char *text);
+void agent_learn_fate(struct agent *a, int member, bool lost, int code, const char *text);
+
+/* It said HELLO and is in a world. */
+bool agent_in_world(const struct rank *rank);
+
+/* Sends the cards that wait, if all that will come soon have come. */
+void agent_consider_cards(struct agent *a);
+
+/* agent_elastic.c */
+
+/* "rank 3", "rank 3 (member 7)", as the user knows it. */
+void agent_name(const struct rank *rank, char *dst, size_t size);
+
+/* The rank of this number that was not dropped, NULL. */
+struct rank *agent_find(struct agent *a, int member);
+
+void agent_start_member(struct agent *a, int member, int local_rank);
+
+/* The world goes on without it: it has some seconds to end by itself. */
+void agent_dismiss(struct agent *a, int member, const char *text);
+void agent_evict(struct agent *a, int member, const char *text);
+
+/* A planned change waits for the next boundary. */
+void agent_announce(struct agent *a, uint32_t change);
+void agent_send_change(struct agent *a, struct rank *rank);
+
+/* Its process is gone, or stopped for good and to be ended (evict), before it can be reaped. text:
+ * in words what happened, for evict. Everybody is told at once. */
+void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const char *text);
 
 /* agent_doctor.c */
 
@@ -99,6 +137,10 @@ bool agent_awaits_doctor(const struct agent *a);
 
 /* agent_pages.c: /metrics, /ready and /healthz, where the configuration asks for them. */
 int agent_open_pages(struct agent *a, struct err *err);
+
+/* agent_lifelines.c: elastic jobs only. A lifeline is given when a rank says HELLO and has none. */
+int agent_open_lifelines(struct agent *a, struct err *err);
+void agent_give_lifeline(struct agent *a, struct rank *rank);
 
 /* agent_polls.c */
 void agent_poll_events(struct agent *a);

@@ -113,9 +113,6 @@ static void start_watch(struct agent *a)
 
 int agent_begin(struct agent *a, struct err *err)
 {
-    a->fates = calloc((size_t)a->welcome.size, sizeof(*a->fates));
-    if (!a->fates)
-        return err_set(err, ENOMEM, "no memory for %d ranks", a->welcome.size);
     int rc = a->config.doctor == DOCTOR_FAIL ? 0 : agent_start_ranks(a, err);
     if (rc < 0 || a->config.doctor == DOCTOR_OFF)
         return rc;
@@ -123,7 +120,7 @@ int agent_begin(struct agent *a, struct err *err)
     a->preflight.found = on_found;
     a->preflight.done = on_done;
     a->preflight.arg = a;
-    preflight_start(&a->preflight, &a->loop, a->welcome.size, a->welcome.nseats);
+    preflight_start(&a->preflight, &a->loop, a->welcome.size, a->welcome.slots);
     return 0;
 }
 

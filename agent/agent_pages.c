@@ -82,7 +82,7 @@ static int fill_ready(void *arg, struct buf *out)
     const char *why = !a->joined                 ? "it has not joined its job\n"
                       : a->refused               ? "the doctor found a failure\n"
                       : a->stopping || a->orphan ? "its ranks are being ended\n"
-                      : !a->ranks                ? "the preflight is not over\n"
+                      : !a->cwd                  ? "the preflight is not over\n"
                                                  : NULL;
     text_put(out, "%s", why ? why : "ready\n");
     return why ? 503 : 200;

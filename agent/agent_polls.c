@@ -28,9 +28,17 @@ static void on_note(struct agent *a, const struct note *n)
         agent_stop_ranks(a, n->code);
         break;
     case NOTE_CHANGE:
+        agent_announce(a, (uint32_t)n->code);
+        break;
     case NOTE_START:
+        agent_start_member(a, n->member, n->code);
+        break;
     case NOTE_LEAVE:
+        agent_dismiss(a, n->member, n->text);
+        break;
     case NOTE_EVICT:
+        agent_evict(a, n->member, n->text);
+        break;
     case NOTE_TYPES:
         break;
     }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/binding.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/program.h"
@@ -27,17 +26,17 @@ static int rank_variables(const struct agent *a, const struct seat *seat, int ag
         const char *name;
         int value;
     } numbers[] = {
-        {"RANK", seat->member},
+        {"RANK", seat->member % a->welcome.size},
         {"SIZE", a->welcome.size},
         {"LOCAL_RANK", seat->local_rank},
-        {"LOCAL_SIZE", a->welcome.nseats},
+        {"LOCAL_SIZE", a->welcome.elastic ? a->welcome.slots : a->welcome.nseats},
         {"CROSS_RANK", seat->cross_rank},
         {"CROSS_SIZE", seat->cross_size},
         {"START_TIMEOUT", a->config.start_timeout},
     };
     const char *prefixes[] = {"HVD_", "HOROVOD_"};
     size_t n = 0, nnumbers = sizeof(numbers) / sizeof(numbers[0]);
-    char **list = calloc(2 * nnumbers + 5, sizeof(*list));
+    char **list = calloc(2 * nnumbers + 6, sizeof(*list));
     int rc = list ? 0 : -1;
     for (size_t p = 0; p < 2 && rc >= 0; p++)
         for (size_t i = 0; i < nnumbers && rc >= 0; i++)
@@ -48,6 +47,8 @@ static int rank_variables(const struct agent *a, const struct seat *seat, int ag
         rc = asprintf(&list[n++], "HVD_JOB=%s", a->welcome.job);
     if (rc >= 0)
         rc = asprintf(&list[n++], "HOROVOD_HOSTNAME=%s", a->config.host);
+    if (rc >= 0 && a->welcome.elastic)
+        rc = asprintf(&list[n++], "HVD_ELASTIC=1");
     if (rc >= 0 && !getenv("PYTHONUNBUFFERED")) /* lines appear when they are printed */
         rc = asprintf(&list[n++], "PYTHONUNBUFFERED=1");
     if (rc < 0) {
@@ -154,28 +155,26 @@ static void on_exited(void *arg, struct rank *rank)
     snprintf(item.text, sizeof(item.text), "%s", rank->text);
     tail_text(&rank->tail, TAIL_LINES, item.tail, sizeof(item.tail));
     outbox_report(&a->outbox, &item);
-    roster_name(rank->seat.member, rank->seat.member, name, sizeof(name));
+    agent_name(rank, name, sizeof(name));
     roster_end_text(name, a->config.host, (int)rank->pid, rank->code, early, rank->text, text,
                     sizeof(text));
     log_debug("%s", text);
     /* Its neighbours here need not wait for the coordinator's word. */
     agent_learn_fate(a, rank->seat.member, early || rank->code != 0, rank->code, text);
+    agent_consider_cards(a);
 }
 
 static void on_closed(void *arg, struct rank *rank)
 {
-    struct agent *a = arg;
     (void)rank;
-    a->closed++;
-    agent_wake(a);
+    agent_wake(arg);
 }
 
 static const struct rank_ops ops = {on_output, agent_on_frame, on_exited, on_closed};
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
-static int start_rank(struct agent *a, struct rank *rank, const struct seat *seat, const char *cwd,
-                      const cpu_set_t *cpus, struct err *err)
+static int start_rank(struct agent *a, struct rank *rank, const struct seat *seat, struct err *err)
 {
     int child_fd;
     char **own = NULL, **env = NULL;
@@ -187,7 +186,10 @@ static int start_rank(struct agent *a, struct rank *rank, const struct seat *sea
         close(child_fd);
         return err_set(err, ENOMEM, "no memory for an environment");
     }
-    struct rank_spec spec = {.argv = a->config.argv, .env = env, .cwd = cwd, .cpus = cpus};
+    struct rank_spec spec = {.argv = a->config.argv,
+                             .env = env,
+                             .cwd = a->cwd,
+                             .cpus = binding_cpus(&a->binding, seat->local_rank)};
     rc = rank_start(rank, &spec, child_fd, err);
     strings_free(own);
     free(env);
@@ -207,17 +209,26 @@ void agent_drop_rank(struct rank *rank)
     free(rank);
 }
 
-static int add_rank(struct agent *a, const struct seat *seat, const char *cwd,
-                    const cpu_set_t *cpus, struct err *err)
+int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err)
 {
     struct rank *rank = calloc(1, sizeof(*rank));
-    int rc = rank ? start_rank(a, rank, seat, cwd, cpus, err)
-                  : err_set(err, ENOMEM, "no memory for a rank");
-    if (rc == 0)
-        a->ranks[a->nranks++] = rank;
-    else if (rank)
+    struct rank **grown = realloc(a->ranks, ((size_t)a->nranks + 1) * sizeof(*grown));
+    if (grown)
+        a->ranks = grown;
+    if (!rank || !grown) {
+        free(rank);
+        return err_set(err, ENOMEM, "no memory for a rank");
+    }
+    int rc = start_rank(a, rank, seat, err);
+    if (rc < 0) {
         agent_drop_rank(rank);
-    return rc;
+        return rc;
+    }
+    a->ranks[a->nranks++] = rank;
+    if (a->config.report_bindings)
+        fprintf(stderr, "rank %d on %s: %s\n", seat->member, a->config.host,
+                binding_text(&a->binding, seat->local_rank));
+    return 0;
 }
 
 /* The directory ranks run in; on another host it need not exist. */
@@ -232,20 +243,14 @@ static const char *choose_cwd(const struct agent *a)
 
 int agent_start_ranks(struct agent *a, struct err *err)
 {
-    struct binding binding;
-    int n = a->welcome.nseats;
-    a->ranks = calloc((size_t)n + 1, sizeof(*a->ranks));
-    if (!a->ranks || apply_environment(a) < 0 || extend_path() < 0)
+    int n = a->welcome.elastic ? a->welcome.slots : a->welcome.nseats;
+    if (apply_environment(a) < 0 || extend_path() < 0)
         return err_set(err, ENOMEM, "no memory for %d ranks", n);
-    const char *cwd = choose_cwd(a);
-    int rc = binding_init(&binding, a->config.bind_to, n, err);
-    for (int i = 0; i < n && rc == 0; i++) {
-        rc = add_rank(a, &a->welcome.seats[i], cwd, binding_cpus(&binding, i), err);
-        if (rc == 0 && a->config.report_bindings)
-            fprintf(stderr, "rank %d on %s: %s\n", a->welcome.seats[i].member, a->config.host,
-                    binding_text(&binding, i));
-    }
-    binding_fini(&binding);
+    a->cwd = choose_cwd(a);
+    int rc = agent_open_lifelines(a, err);
+    rc = rc < 0 ? rc : binding_init(&a->binding, a->config.bind_to, n, err);
+    for (int i = 0; i < a->welcome.nseats && rc == 0; i++)
+        rc = agent_add_rank(a, &a->welcome.seats[i], err);
     return rc;
 }
 
@@ -269,7 +274,7 @@ void agent_reap(struct agent *a)
             a->preflight.pid = 0;
         struct rank *rank = NULL;
         for (int i = 0; i < a->nranks && !rank; i++)
-            if (a->ranks[i]->pid == info.si_pid)
+            if (a->ranks[i]->pid == info.si_pid && !a->ranks[i]->over)
                 rank = a->ranks[i];
         if (rank)
             rank_kill(rank, SIGTERM); /* what it leaves in its group */

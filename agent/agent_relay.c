@@ -23,28 +23,58 @@ static void send_lost(struct rank *to, int lost, int code, const char *text)
     buf_fini(&body);
 }
 
-static bool in_world(const struct rank *rank)
+bool agent_in_world(const struct rank *rank)
 {
-    return !rank->over && rank->hello && !rank->waiting && !rank->bye;
+    return !rank->over && !rank->dead && rank->hello && !rank->waiting && !rank->bye;
 }
 
-/* A rank that is in a world must hear of a loss; one that waits for a world must hear of any end.
- */
-static bool concerns(const struct rank *rank, const struct fate *fate)
+/* A rank that is in a world must hear of a loss. In a fixed job one that waits for a world must
+ * hear of any end: it will not come. */
+static bool concerns(const struct agent *a, const struct rank *rank, const struct fate *fate)
 {
-    return (fate->lost && in_world(rank)) || (!rank->over && rank->waiting);
+    bool waits = !rank->over && rank->waiting && !a->welcome.elastic;
+    return (fate->lost && agent_in_world(rank)) || waits;
 }
 
-void agent_learn_fate(struct agent *a, int rank, bool lost, int code, const char *text)
+/* NULL: no memory, or no such member. */
+static struct fate *fate_of(struct agent *a, int member)
 {
-    if (rank < 0 || rank >= a->welcome.size || a->fates[rank].over)
+    int n = a->nfates ? a->nfates : a->welcome.size;
+    while (n <= member)
+        n *= 2;
+    if (member < 0 || member >= MEMBER_NUMBER_MAX ||
+        (!a->welcome.elastic && member >= a->welcome.size))
+        return NULL;
+    if (n > a->nfates) {
+        struct fate *grown = realloc(a->fates, (size_t)n * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        memset(grown + a->nfates, 0, (size_t)(n - a->nfates) * sizeof(*grown));
+        a->fates = grown;
+        a->nfates = n;
+    }
+    return &a->fates[member];
+}
+
+/* In an elastic job whoever is not in the world that ranks work with is nobody's loss. */
+static bool is_known(const struct agent *a, int member)
+{
+    for (int i = 0; i < a->nworld; i++)
+        if (a->world[i] == member)
+            return true;
+    return !a->welcome.elastic;
+}
+
+void agent_learn_fate(struct agent *a, int member, bool lost, int code, const char *text)
+{
+    struct fate *fate = fate_of(a, member);
+    if (!fate || fate->over)
         return;
-    struct fate *fate = &a->fates[rank];
     *fate = (struct fate){.over = true, .lost = lost, .code = code};
     snprintf(fate->text, sizeof(fate->text), "%s", text);
-    for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i]->seat.member != rank && concerns(a->ranks[i], fate))
-            send_lost(a->ranks[i], rank, code, fate->text);
+    for (int i = 0; i < a->nranks && is_known(a, member); i++)
+        if (a->ranks[i]->seat.member != member && concerns(a, a->ranks[i], fate))
+            send_lost(a->ranks[i], member, code, fate->text);
 }
 
 /* ---- HELLO, cards, ROSTER ------------------------------------------------------------------- */
@@ -62,6 +92,8 @@ static void post_cards(void *arg)
         if (!r->waiting || r->posted)
             continue;
         cards.cards[cards.n].member = r->seat.member;
+        cards.cards[cards.n].why = r->why;
+        cards.cards[cards.n].epoch = r->was_in;
         cards.cards[cards.n++].bytes = r->card; /* lent */
         r->posted = true;
     }
@@ -69,6 +101,29 @@ static void post_cards(void *arg)
         outbox_cards(&a->outbox, &cards);
     free(cards.cards);
     agent_poll_roster(a);
+}
+
+/* Whether a rank here may say HELLO in a moment: of a world that is lost or at a boundary, all that
+ * are still in it; at the start everybody. */
+static bool more_to_come(const struct agent *a)
+{
+    bool repair = false, in_world = false, all = true;
+    for (int i = 0; i < a->nranks; i++) {
+        const struct rank *r = a->ranks[i];
+        repair |= r->waiting && r->why != CARD_JOIN;
+        in_world |= agent_in_world(r);
+        all &= r->waiting;
+    }
+    return repair && a->welcome.elastic ? in_world : !all;
+}
+
+void agent_consider_cards(struct agent *a)
+{
+    bool any = false;
+    for (int i = 0; i < a->nranks; i++)
+        any |= a->ranks[i]->waiting && !a->ranks[i]->posted;
+    if (any && !more_to_come(a))
+        post_cards(a);
 }
 
 /* The member of a rank that is a script has ended, the script goes on: the others must not wait for
@@ -81,13 +136,17 @@ static void on_speaker_end(void *arg, uint32_t events)
     (void)events;
     loop_fd_stop(&a->loop, &rank->speaker_lfd);
     rank_read_frames(rank);
-    if (!in_world(rank))
+    if (!agent_in_world(rank))
         return;
+    if (a->welcome.elastic) {
+        agent_declare_dead(a, rank, false, "");
+        return;
+    }
     snprintf(text, sizeof(text), "rank %d on %s: its process %d ended without hvd_shutdown()",
              rank->seat.member, a->config.host, rank->speaker);
     log_warn("%s", text);
     for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i] != rank && in_world(a->ranks[i]))
+        if (a->ranks[i] != rank && agent_in_world(a->ranks[i]))
             send_lost(a->ranks[i], rank->seat.member, 0, text);
 }
 
@@ -106,7 +165,7 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     uint16_t version = reader_u16(&r);
     uint32_t pid = reader_u32(&r);
     uint8_t why = reader_u8(&r);
-    reader_u32(&r); /* the epoch it was in */
+    uint32_t was_in = reader_u32(&r);
     size_t n = frame->len - r.pos;
     if (r.failed || version != CTL_VERSION || why > CTL_BOUNDARY || n > MEMBER_CARD_MAX) {
         log_warn("rank %d: a HELLO of version %d with a card of %zu bytes; want version %d",
@@ -117,34 +176,45 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     buf_reset(&rank->card);
     buf_put(&rank->card, frame->body + r.pos, n);
     watch_speaker(a, rank, (int)pid);
+    agent_give_lifeline(a, rank);
     rank->hello = rank->waiting = true;
     rank->bye = rank->posted = false;
-    int waiting = 0;
-    for (int i = 0; i < a->nranks; i++)
-        waiting += a->ranks[i]->waiting;
-    for (int i = 0; i < a->welcome.size; i++) {
+    rank->why = (enum card_why)why;
+    rank->was_in = was_in;
+    for (int i = 0; i < a->nfates && !a->welcome.elastic; i++) {
         if (a->fates[i].over) {
             send_lost(rank, i, a->fates[i].code, a->fates[i].text);
             break;
         }
     }
-    if (waiting == a->nranks)
+    if (!more_to_come(a))
         post_cards(a);
     else if (!a->cards_timer.on)
         loop_timer_start(&a->loop, &a->cards_timer, CARDS_WAIT_MS, post_cards, a);
+}
+
+/* Who has died since is told at once: nobody else will. */
+static void send_losses(struct agent *a, struct rank *rank, const struct roster_body *roster)
+{
+    for (int i = 0; i < roster->n && a->welcome.elastic; i++) {
+        int member = roster->cards[i].member;
+        if (member < a->nfates && a->fates[member].over && a->fates[member].lost)
+            send_lost(rank, member, a->fates[member].code, a->fates[member].text);
+    }
 }
 
 static void send_roster(struct agent *a, struct rank *rank, const struct roster_body *roster)
 {
     struct buf body = {0};
     buf_put_u32(&body, roster->epoch);
-    buf_put_u32(&body, (uint32_t)rank->seat.member);
+    buf_put_u32(&body, (uint32_t)rank->place);
     buf_put_u32(&body, (uint32_t)roster->n);
     buf_put(&body, roster->key, sizeof(roster->key));
-    buf_put_u32(&body, 0); /* no change */
+    buf_put_u32(&body, roster->change);
     for (int i = 0; i < roster->n; i++) {
         const struct card *c = &roster->cards[i];
-        buf_put_u8(&body, strcmp(c->agent, a->config.agent) == 0 ? CTL_LOCAL : 0);
+        bool local = strcmp(c->agent, a->config.agent) == 0;
+        buf_put_u8(&body, (uint8_t)((local ? CTL_LOCAL : 0) | (c->is_new ? CTL_NEW : 0)));
         buf_put_u32(&body, (uint32_t)c->member);
         buf_put_u32(&body, (uint32_t)c->bytes.len);
         buf_put(&body, c->bytes.data, c->bytes.len);
@@ -154,49 +224,104 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
     buf_fini(&body);
 }
 
+/* Its place in the roster, -1: it is not in it. */
+static int place_in(const struct roster_body *roster, int member)
+{
+    for (int i = 0; i < roster->n; i++)
+        if (roster->cards[i].member == member)
+            return i;
+    return -1;
+}
+
+static void keep_world(struct agent *a, const struct roster_body *roster)
+{
+    int *world = realloc(a->world, (size_t)roster->n * sizeof(*world));
+    a->world = world ? world : a->world;
+    a->nworld = world ? roster->n : 0;
+    for (int i = 0; i < a->nworld; i++)
+        a->world[i] = roster->cards[i].member;
+}
+
 void agent_install_roster(struct agent *a, const struct roster_body *roster)
 {
     if (roster->epoch <= a->epoch)
         return;
     a->epoch = roster->epoch;
+    keep_world(a, roster);
     for (int i = 0; i < a->nranks; i++) {
         struct rank *rank = a->ranks[i];
-        if (!rank->waiting || !rank->posted)
+        int place = place_in(roster, rank->seat.member);
+        if (!rank->waiting || !rank->posted || place < 0)
             continue;
         rank->waiting = false;
+        rank->place = place;
+        rank->epoch = roster->epoch;
         send_roster(a, rank, roster);
+        send_losses(a, rank, roster);
+        if (a->change > roster->change)
+            agent_send_change(a, rank);
     }
 }
 
 /* ---- the other frames ----------------------------------------------------------------------- */
 
+/* The sender's rank is that of the epoch in the frame, and so must the receiver's be. */
+static bool shares(const struct agent *a, const struct rank *rank, uint32_t epoch)
+{
+    return !a->welcome.elastic || (rank->place >= 0 && rank->epoch == epoch);
+}
+
 /* To the other ranks here that are in the world; the sender's rank is filled in. */
 static void on_share(struct agent *a, struct rank *from, const struct ctl_frame *frame)
 {
     struct buf body = {0};
-    if (frame->len < 10)
+    struct reader r = reader_over(frame->body, frame->len);
+    uint32_t epoch = reader_u32(&r);
+    if (frame->len < 10 || from->place < 0 || !shares(a, from, epoch))
         return;
-    buf_put(&body, frame->body, 4);
-    buf_put_u32(&body, (uint32_t)from->seat.member);
+    buf_put_u32(&body, epoch);
+    buf_put_u32(&body, (uint32_t)from->place);
     buf_put(&body, frame->body + 8, frame->len - 8);
     for (int i = 0; i < a->nranks; i++) {
         struct rank *to = a->ranks[i];
         /* Also to one that has said BYE: it waits for the farewells of the others. */
-        if (to != from && to->hello && !to->waiting && !to->over)
+        if (to != from && to->hello && !to->waiting && !to->over && shares(a, to, epoch))
             rank_send(to, CTL_SHARE, &body, frame->fds, frame->nfds);
     }
     buf_fini(&body);
 }
 
-static void on_bye(struct agent *a, struct rank *rank)
+static void on_bye(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
 {
+    char name[64], text[256];
+    struct reader r = reader_over(frame->body, frame->len);
+    int status = (int)reader_u32(&r);
     struct report_item item = {
         .type = REPORT_BYE, .member = rank->seat.member, .pid = (int)rank->pid};
     if (!rank->hello || rank->bye)
         return;
     rank->bye = true;
     rank->waiting = false;
+    item.code = !r.failed && status < 0 ? status : 0;
     outbox_report(&a->outbox, &item);
+    if (item.code == 0 || !a->welcome.elastic)
+        return;
+    agent_name(rank, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s on %s (pid %d) cannot go on: %s", name, a->config.host,
+             (int)rank->pid, strerror(-item.code));
+    agent_learn_fate(a, rank->seat.member, true, item.code, text);
+    agent_consider_cards(a);
+}
+
+static void on_repaired(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
+{
+    struct reader r = reader_over(frame->body, frame->len);
+    struct report_item item = {
+        .type = REPORT_REPAIRED, .member = rank->seat.member, .pid = (int)rank->pid};
+    item.epoch = reader_u32(&r);
+    item.ns = reader_u64(&r);
+    if (!r.failed && item.ns <= INT64_MAX)
+        outbox_report(&a->outbox, &item);
 }
 
 static void on_progress(struct rank *rank, const struct ctl_frame *frame)
@@ -230,7 +355,10 @@ void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame)
         on_progress(rank, frame);
         break;
     case CTL_BYE:
-        on_bye(a, rank);
+        on_bye(a, rank, frame);
+        break;
+    case CTL_REPAIRED:
+        on_repaired(a, rank, frame);
         break;
     default:
         log_warn("rank %d: unexpected control frame of type %d", rank->seat.member, frame->type);

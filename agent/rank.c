@@ -27,7 +27,8 @@ int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, 
               const struct seat *seat, int *ret_child_fd, struct err *err)
 {
     int pair[2];
-    *rank = (struct rank){.loop = loop, .ops = ops, .arg = arg, .seat = *seat, .ctl_fd = -1};
+    *rank = (struct rank){
+        .loop = loop, .ops = ops, .arg = arg, .seat = *seat, .ctl_fd = -1, .place = -1};
     for (int i = 0; i < FRAME_STREAMS; i++)
         rank->streams[i] = (struct rank_stream){rank, (enum frame_stream)i, -1, {0}};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -216,6 +217,7 @@ void rank_exited(struct rank *rank, int status)
      * child of the rank may go on writing. */
     rank_read_frames(rank);
     loop_fd_stop(rank->loop, &rank->speaker_lfd);
+    pulse_stop(&rank->pulse);
     for (int i = 0; i < FRAME_STREAMS; i++)
         for (int n = 0; n < 64 && rank->streams[i].fd >= 0; n++)
             if (!stream_read(&rank->streams[i]))
@@ -229,7 +231,9 @@ void rank_exited(struct rank *rank, int status)
 void rank_fini(struct rank *rank)
 {
     loop_timer_stop(rank->loop, &rank->end_timer);
+    loop_timer_stop(rank->loop, &rank->leave_timer);
     loop_fd_stop(rank->loop, &rank->speaker_lfd);
+    pulse_stop(&rank->pulse);
     for (int i = 0; i < FRAME_STREAMS; i++)
         stream_close(&rank->streams[i]);
     ctl_close(rank);

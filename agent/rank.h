@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "agent/frames.h"
+#include "agent/lifelines.h"
 #include "agent/tail.h"
 #include "core/base/ctl.h"
 #include "core/base/err.h"
@@ -64,8 +65,15 @@ struct rank {
     uint64_t kill_at; /* when its group gets SIGKILL; 0: not yet decided */
     /* The owner's, for relaying: */
     bool hello, bye, waiting, posted;
-    int speaker;                /* the process that said HELLO: perhaps a child of ours */
-    struct loop_fd speaker_lfd; /* its end */
+    bool dead;         /* its process is known to be gone, or given up, before it is reaped */
+    enum card_why why; /* of its last HELLO */
+    uint32_t was_in;   /* the epoch that it named there */
+    int place;         /* its rank in the last roster that it got, -1: it got none */
+    uint32_t epoch;    /* of that */
+    struct loop_timer leave_timer; /* it was asked to leave: when it is made to */
+    int speaker;                   /* the process that said HELLO: perhaps a child of ours */
+    struct loop_fd speaker_lfd;    /* its end */
+    struct pulse pulse;            /* of the speaker */
     struct buf card;
     struct report_item progress;
     bool progress_new;

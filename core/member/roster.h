@@ -122,6 +122,7 @@ struct roster {
     int spoilt;                  /* the first whose program failed after hvd_shutdown, -1: none */
     int last_failed;             /* -1: none */
     int restarts;                /* replacements so far */
+    uint64_t answering_since;    /* clock: survivors answer, 0: none has to */
     uint64_t waiting_since;      /* clock: below min, or without a world; 0: not so */
     uint64_t joiner_ready;       /* clock: since when a joiner waits; 0: none does */
     char plan[256];              /* planned changes that are not announced yet, in words */

@@ -119,6 +119,14 @@ static void start_due(struct roster *r, uint64_t now)
     }
 }
 
+void roster_forget_start(struct roster *r)
+{
+    if (r->nstarts == 0 || !r->starts[r->nstarts - 1].replaces)
+        return;
+    r->nstarts--;
+    r->restarts--;
+}
+
 void roster_replace(struct roster *r, int member, uint64_t now)
 {
     const struct roster_member *m = &r->members[member];
@@ -334,16 +342,13 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
  * there in milliseconds. Who is not there for so long never will be. */
 static void evict_silent(struct roster *r, uint64_t now)
 {
-    bool waits = false;
-    for (int i = 0; i < r->nmembers && !waits; i++)
-        waits = roster_survives(&r->members[i]) && r->members[i].state == RANK_READY;
-    if (!waits || now - r->first_ready < EVICT_AFTER)
+    if (!r->answering_since || now - r->answering_since < EVICT_AFTER)
         return;
     for (int i = 0; i < r->nmembers; i++) {
         if (!roster_survives(&r->members[i]) || r->members[i].state == RANK_READY)
             continue;
         roster_note(r, NOTE_EVICT, i, 0, "it did not answer while the others waited: it is ended");
-        r->first_ready = now; /* the next look is as far away */
+        r->answering_since = now; /* the next look is as far away */
     }
 }
 

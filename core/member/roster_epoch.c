@@ -230,7 +230,8 @@ static void publish_fresh(struct roster *r, uint64_t now)
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
     int places = roster_free_places(r);
     coming += r->nstarts < places ? r->nstarts : places;
-    bool late = now - r->first_ready >= r->elastic.start_limit;
+    uint64_t since = r->waiting_since > r->first_ready ? r->waiting_since : r->first_ready;
+    bool late = now - since >= r->elastic.start_limit;
     if (r->epoch > 0 && !r->waiting_since && (have > 0 || roster_count(r, is_left) == 0))
         r->waiting_since = now ? now : 1;
     if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
@@ -327,7 +328,9 @@ void roster_consider(struct roster *r, uint64_t now)
         publish_fresh(r, now);
         return;
     }
-    if (count_both(r, roster_survives, is_waiting) == survivors)
+    int waiting = count_both(r, roster_survives, is_waiting);
+    r->answering_since = waiting == 0 ? 0 : r->answering_since ? r->answering_since : now;
+    if (waiting == survivors)
         publish_next(r, count_both(r, roster_survives, is_at_boundary) == survivors, now);
     consider_change(r, now);
 }

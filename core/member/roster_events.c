@@ -120,6 +120,36 @@ static void take_repair(struct roster *r, const struct report_item *it)
         r->repair_max = it->ns;
 }
 
+/* dst with its first "old" replaced; what does not fit is cut. */
+static void replace_text(char *dst, size_t size, const char *old, const char *fresh)
+{
+    char rest[512], *at = old[0] ? strstr(dst, old) : NULL;
+    if (!at)
+        return;
+    snprintf(rest, sizeof(rest), "%s", at + strlen(old));
+    snprintf(at, size - (size_t)(at - dst), "%s%s", fresh, rest);
+}
+
+/* It was known to be dead, now also by what. One that has ended by itself, and well, was taken for
+ * dead too early: nobody comes in its place. */
+static void learn_code(struct roster *r, const struct report_item *it)
+{
+    char before[512], after[512];
+    struct roster_member *m = &r->members[it->member];
+    roster_describe_end(r, it->member, before, sizeof(before));
+    m->reaped = true;
+    m->code = it->code;
+    if (m->code == 0 && !m->text[0] && !m->leaving && r->is_elastic) {
+        m->state = RANK_ENDED;
+        m->early = true;
+        r->done++;
+        roster_forget_start(r);
+    }
+    roster_describe_end(r, it->member, after, sizeof(after));
+    replace_text(r->cause, sizeof(r->cause), before, after);
+    replace_text(r->last.cause, sizeof(r->last.cause), before, after);
+}
+
 /* The end of a member: known from its death, or from its process that is reaped, or first the one
  * and then the other. */
 static int take_end(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
@@ -128,13 +158,14 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     bool dead = it->type == REPORT_DEAD, was_over = rank_is_over(m->state);
     if (was_over && (dead || m->reaped))
         return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
+    snprintf(m->tail, sizeof(m->tail), "%s", it->tail);
+    if (was_over) {
+        learn_code(r, it);
+        return 0;
+    }
     m->reaped = !dead;
     m->code = it->code;
-    if (it->text[0] || !was_over)
-        snprintf(m->text, sizeof(m->text), "%s", it->text);
-    snprintf(m->tail, sizeof(m->tail), "%s", it->tail);
-    if (was_over)
-        return 0;
+    snprintf(m->text, sizeof(m->text), "%s", it->text);
     bool bad = dead || it->code != 0;
     return roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
 }

@@ -45,6 +45,9 @@ void roster_add_cause(struct roster *r, uint64_t now, const char *text);
 /* A member failed: another one is to come in its place, if one is wanted. */
 void roster_replace(struct roster *r, int member, uint64_t now);
 
+/* One replacement less is to come. */
+void roster_forget_start(struct roster *r);
+
 /* Asks a member that is in no world to go; one that is in it goes at the next boundary. */
 void roster_send_away(struct roster *r, int member, const char *text);
 

@@ -45,6 +45,9 @@ void roster_describe_end(const struct roster *r, int member, char *dst, size_t s
     if (m->out && !rank_is_over(m->state))
         snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
                  m->text[0] ? m->text : strerror(-m->code));
+    else if (m->state == RANK_FAILED && m->code == 0 && !m->text[0])
+        snprintf(dst, size, "%s on %s (pid %d) died", name, host,
+                 m->pid); /* how is not known yet */
     else
         roster_end_text(name, host, m->pid, m->code, m->early, m->text, dst, size);
 }

@@ -111,7 +111,7 @@ static void test_loss_is_repaired(void **state)
     form(&r);
     world_is(&r, 1, "0 1 2");
     now += 5 * CLOCK_MS;
-    assert_int_equal(tell(&r, REPORT_DEAD, 1, -9), 0);
+    assert_int_equal(tell(&r, REPORT_DEAD, 1, 0), 0);
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 1, "0 1 2"); /* not before all have answered */
@@ -119,8 +119,9 @@ static void test_loss_is_repaired(void **state)
     hello(&r, 0, CARD_REVOKED);
     world_is(&r, 2, "0 2");
     assert_int_equal(r.last.took, 3 * CLOCK_MS);
-    assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) was ended by signal 9 (SIGKILL)");
+    assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) died");
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), 0); /* now it is reaped as well */
+    assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), -EPROTO);
     assert_int_equal(r.over, 1);
     assert_int_equal(r.first, -1);
@@ -155,6 +156,23 @@ static void test_death_before_the_answer(void **state)
     hello(&r, 1, CARD_REVOKED);
     tell(&r, REPORT_EXITED, 2, -11); /* the last one that was waited for */
     world_is(&r, 2, "1");
+    roster_fini(&r);
+}
+
+/* Its death was seen before its good end was: nobody comes in its place. */
+static void test_dead_and_then_well(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    tell(&r, REPORT_DEAD, 1, 0);
+    assert_int_equal(r.nstarts, 1);
+    tell(&r, REPORT_EXITED, 1, 0);
+    assert_int_equal(r.nstarts, 0);
+    assert_int_equal(r.restarts, 0);
+    assert_int_equal(r.done, 1);
+    assert_int_equal(r.members[1].state, RANK_ENDED);
     roster_fini(&r);
 }
 
@@ -708,6 +726,7 @@ int main(void)
         cmocka_unit_test(test_loss_is_repaired),
         cmocka_unit_test(test_later_cards_do_not_change_a_roster),
         cmocka_unit_test(test_death_before_the_answer),
+        cmocka_unit_test(test_dead_and_then_well),
         cmocka_unit_test(test_revoked_without_a_death),
         cmocka_unit_test(test_replacement),
         cmocka_unit_test(test_loss_while_a_joiner_waits),

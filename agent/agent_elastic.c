@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_elastic: ranks of an elastic job that come, go and die while others work on. See agent.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "core/base/log.h"
+
+#define LEAVE_MS       10000 /* for a rank that was asked to leave */
+#define LEAVE_GRACE_MS 2000  /* then SIGTERM, and SIGKILL after this */
+
+void agent_name(const struct rank *rank, char *dst, size_t size)
+{
+    int member = rank->seat.member;
+    roster_name(rank->place >= 0 ? rank->place : member, member, dst, size);
+}
+
+struct rank *agent_find(struct agent *a, int member)
+{
+    for (int i = 0; i < a->nranks; i++)
+        if (a->ranks[i]->seat.member == member)
+            return a->ranks[i];
+    return NULL;
+}
+
+/* ---- come ----------------------------------------------------------------------------------- */
+
+/* Whoever had this local rank before and is gone is forgotten. */
+static void sweep(struct agent *a, int local_rank)
+{
+    int kept = 0;
+    for (int i = 0; i < a->nranks; i++) {
+        struct rank *rank = a->ranks[i];
+        if (rank->gone && rank->seat.local_rank == local_rank)
+            agent_drop_rank(rank);
+        else
+            a->ranks[kept++] = rank;
+    }
+    a->nranks = kept;
+}
+
+static void report_unstarted(struct agent *a, int member, const char *why)
+{
+    struct report_item item = {.type = REPORT_EXITED, .member = member, .code = 1};
+    snprintf(item.text, sizeof(item.text), "%.500s", why);
+    log_warn("member %d: %s", member, why);
+    outbox_report(&a->outbox, &item);
+}
+
+/* The ranks wait for the preflight: it starts with them. */
+static void start_later(struct agent *a, const struct seat *seat)
+{
+    struct welcome_body *w = &a->welcome;
+    struct seat *grown = realloc(w->seats, ((size_t)w->nseats + 1) * sizeof(*grown));
+    if (!grown) {
+        report_unstarted(a, seat->member, "no memory for a rank");
+        return;
+    }
+    w->seats = grown;
+    w->seats[w->nseats++] = *seat;
+}
+
+void agent_start_member(struct agent *a, int member, int local_rank)
+{
+    struct err err;
+    struct seat seat = {member, local_rank, 0, 1};
+    if (!a->welcome.elastic || local_rank < 0 || local_rank >= a->welcome.slots ||
+        agent_find(a, member))
+        return;
+    if (a->welcome.nseats > 0) {
+        seat.cross_rank = a->welcome.seats[0].cross_rank;
+        seat.cross_size = a->welcome.seats[0].cross_size;
+    }
+    if (a->stopping || a->refused) {
+        report_unstarted(a, member,
+                         a->refused ? "the doctor found a failure on this host"
+                                    : "the ranks of this host are being ended");
+        return;
+    }
+    if (!a->cwd) {
+        start_later(a, &seat);
+        return;
+    }
+    sweep(a, local_rank);
+    if (agent_add_rank(a, &seat, &err) < 0)
+        report_unstarted(a, member, err_text(&err));
+}
+
+/* ---- go ------------------------------------------------------------------------------------- */
+
+static void on_leave_timer(void *arg)
+{
+    struct rank *rank = arg;
+    rank_end(rank, LEAVE_GRACE_MS);
+}
+
+void agent_dismiss(struct agent *a, int member, const char *text)
+{
+    struct buf body = {0};
+    struct rank *rank = agent_find(a, member);
+    if (!rank || rank->over)
+        return;
+    log_info("member %d is to leave: %s", member, text);
+    /* Who has never said HELLO does not listen. */
+    uint64_t wait = rank->hello && !rank->bye ? LEAVE_MS : 0;
+    buf_put(&body, text, strlen(text));
+    rank_send(rank, CTL_LEAVE, &body, NULL, 0);
+    buf_fini(&body);
+    rank->waiting = false;
+    rank->bye = true; /* its end is nobody's loss */
+    loop_timer_start(&a->loop, &rank->leave_timer, wait, on_leave_timer, rank);
+}
+
+void agent_send_change(struct agent *a, struct rank *rank)
+{
+    struct buf body = {0};
+    buf_put_u32(&body, a->change);
+    rank_send(rank, CTL_CHANGE, &body, NULL, 0);
+    buf_fini(&body);
+}
+
+void agent_announce(struct agent *a, uint32_t change)
+{
+    if (change <= a->change)
+        return;
+    a->change = change;
+    for (int i = 0; i < a->nranks; i++)
+        if (agent_in_world(a->ranks[i]))
+            agent_send_change(a, a->ranks[i]);
+}
+
+/* ---- die ------------------------------------------------------------------------------------ */
+
+void agent_evict(struct agent *a, int member, const char *text)
+{
+    struct rank *rank = agent_find(a, member);
+    if (rank && !rank->over && !rank->dead)
+        agent_declare_dead(a, rank, true, text);
+}
+
+void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const char *text)
+{
+    char name[64], words[512];
+    struct report_item item = {
+        .type = REPORT_DEAD, .member = rank->seat.member, .pid = (int)rank->pid};
+    if (rank->over || rank->dead)
+        return;
+    if (evict)
+        rank_kill(rank, SIGKILL);
+    agent_name(rank, name, sizeof(name));
+    snprintf(words, sizeof(words), "%s on %s (pid %d) %s", name, a->config.host, (int)rank->pid,
+             evict ? text : "died");
+    if (evict)
+        log_warn("%s", words);
+    rank->dead = true;
+    rank->waiting = false;
+    /* The ranks here first: it is their time that counts. */
+    agent_learn_fate(a, rank->seat.member, true, 0, words);
+    snprintf(item.text, sizeof(item.text), "%s", evict ? text : "");
+    outbox_report(&a->outbox, &item);
+    agent_consider_cards(a);
+}
