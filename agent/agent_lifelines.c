@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_lifelines: the ranks of an elastic job have lifelines: a death is known here before the
+ * kernel has taken the process away, and one that is silent for no good reason is ended. See
+ * agent.h and lifelines.h.
+ */
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "core/base/log.h"
+
+static void on_gone(void *arg, struct pulse *pulse, bool evict, const char *text)
+{
+    struct agent *a = arg;
+    struct rank *rank = list_entry(pulse, struct rank, pulse);
+    if (!evict)
+        rank_read_frames(rank); /* a BYE may wait there */
+    if (rank->hello && !rank->bye && !a->stopping)
+        agent_declare_dead(a, rank, evict, text);
+}
+
+static void on_suspected(void *arg, struct pulse *pulse, const char *text)
+{
+    struct agent *a = arg;
+    struct rank *rank = list_entry(pulse, struct rank, pulse);
+    char name[64];
+    agent_name(rank, name, sizeof(name));
+    log_warn("%s on %s (pid %d) %s", name, a->config.host, (int)rank->pid, text);
+}
+
+static const struct lifelines_ops ops = {on_gone, on_suspected};
+
+int agent_open_lifelines(struct agent *a, struct err *err)
+{
+    return a->welcome.elastic ? lifelines_init(&a->lifelines, &a->loop, &ops, a, err) : 0;
+}
+
+void agent_give_lifeline(struct agent *a, struct rank *rank)
+{
+    struct err err;
+    int fd;
+    if (!a->lifelines.loop ||
+        (rank->pulse.line && lifeline_state(rank->pulse.line) <= LIFELINE_HELD))
+        return;
+    if (pulse_start(&a->lifelines, &rank->pulse, &fd, &err) < 0) {
+        log_warn("member %d: its death would be seen late: %s", rank->seat.member, err_text(&err));
+        return;
+    }
+    rank_send(rank, CTL_LIFELINE, NULL, &fd, 1);
+    close(fd);
+}
