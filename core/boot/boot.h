@@ -47,15 +47,15 @@ struct boot {
     int why;                    /* enum ctl_why of the next exchange; boot_open() says CTL_JOIN */
     const _Atomic int *cancel;  /* an exchange that is to end at once when this is not 0; NULL */
     struct ctl ctl;             /* of agent_fd; the mesh goes on with it */
-    uint32_t change_heard;      /* the newest planned change that the agent has told of */
-    uint32_t *members;          /* [size], who has that rank: never used again; the rank itself
-                                 * without an agent */
-    bool *is_new;               /* [size], was in no epoch before */
-    uint32_t change;            /* the last planned change that is in this roster */
-    int agent_fd;               /* control socket to the agent, -1 without one. The process's: stays
-                                 * open over boot_fini() */
-    uint64_t refused;           /* connections refused so far: wrong key, garbage, strangers */
-    void *state;                /* of ops */
+    _Atomic uint32_t change_heard; /* the newest planned change that the agent has told of */
+    uint32_t *members;             /* [size], who has that rank: never used again; the rank itself
+                                    * without an agent */
+    bool *is_new;                  /* [size], was in no epoch before */
+    uint32_t change;               /* the last planned change that is in this roster */
+    int agent_fd;     /* control socket to the agent, -1 without one. The process's: stays
+                       * open over boot_fini() */
+    uint64_t refused; /* connections refused so far: wrong key, garbage, strangers */
+    void *state;      /* of ops */
 };
 
 /* Finds the launcher. */

@@ -246,7 +246,7 @@ void mesh_after_fork(struct mesh *mesh)
     struct mesh_net *net = mesh->net;
     accept_after_fork(net);
     dial_after_fork(net);
-    for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
+    for (int i = 0; net->links && i < mesh->size * LINK_CLASSES; i++)
         if (net->links[i])
             close_once(&net->links[i]->watch.fd);
     local_after_fork(net);
