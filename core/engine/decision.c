@@ -72,10 +72,12 @@ static int check(const struct report *reports, int n, const struct decision *d, 
             return err_set(err, EPROTO, "rank %d cannot finish operation %llu, which others have",
                            i, (unsigned long long)r->done);
         if (any && (r->done != d->done || !r->started || r->pieces != d->pieces))
-            return err_set(err, EPROTO,
-                           "rank %d knows nothing of operation %llu, parts of which "
-                           "are final",
-                           i, (unsigned long long)d->done);
+            return err_set(
+                err, EPROTO,
+                "parts of operation %llu are final (%u pieces), but rank %d has done %llu, "
+                "%s, %u pieces",
+                (unsigned long long)d->done, d->pieces, i, (unsigned long long)r->done,
+                r->started ? "started the next" : "not started", r->pieces);
     }
     return 0;
 }
