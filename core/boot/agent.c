@@ -10,15 +10,19 @@
  */
 #include "core/boot/agent.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/ctl.h"
 #include "core/base/env.h"
 #include "core/base/fd.h"
 
-#define WHY_MAX 400 /* of the agent's text about a lost rank */
+#define WHY_MAX   400 /* of the agent's text about a lost rank */
+#define CANCEL_MS 100
 
 static int agent_probe(struct boot *boot, struct err *err)
 {
@@ -49,6 +53,7 @@ static int agent_probe(struct boot *boot, struct err *err)
     if (rc < 0)
         return rc;
     boot->agent_fd = (int)fd;
+    ctl_init(&boot->ctl, (int)fd);
     boot->why = CTL_JOIN;
     boot->rank = (int)rank;
     boot->size = (int)size;
@@ -95,7 +100,7 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
 static int rank_lost(const struct ctl_frame *frame, struct err *err)
 {
     struct reader r = reader_over(frame->body, frame->len);
-    uint32_t member = reader_u32(&r);
+    uint32_t rank = reader_u32(&r);
     int32_t status = (int32_t)reader_u32(&r);
     if (r.failed)
         return err_set(err, EPROTO, "the agent sent a broken frame");
@@ -103,47 +108,116 @@ static int rank_lost(const struct ctl_frame *frame, struct err *err)
     if (n > 0)
         return err_set(err, ECONNRESET, "not all ranks have started: %.*s",
                        (int)(n < WHY_MAX ? n : WHY_MAX), (const char *)frame->body + r.pos);
-    return err_set(err, ECONNRESET, "rank %u ended (%s %d) before all ranks had started", member,
+    return err_set(err, ECONNRESET, "rank %u ended (%s %d) before all ranks had started", rank,
                    status < 0 ? "signal" : "exit code", status < 0 ? -status : status);
 }
 
-/* Frames of a former life of this process (a SHARE that nobody took) may come before the roster. */
-static int await_roster(struct boot *boot, struct ctl *ctl, uint64_t deadline, struct err *err)
+/* Members that were lost while the roster was awaited: it may have been made before. */
+struct losses {
+    uint32_t *list;
+    size_t n, cap;
+};
+
+static int note_loss(struct losses *l, const struct ctl_frame *frame)
+{
+    struct reader r = reader_over(frame->body, frame->len);
+    uint32_t member = reader_u32(&r);
+    if (r.failed)
+        return 0;
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 16;
+        uint32_t *grown = realloc(l->list, cap * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        l->list = grown;
+        l->cap = cap;
+    }
+    l->list[l->n++] = member;
+    return 0;
+}
+
+static int check_losses(const struct boot *boot, const struct losses *l, struct err *err)
+{
+    for (int r = 0; r < boot->size; r++)
+        for (size_t i = 0; i < l->n; i++)
+            if (boot->members[r] == l->list[i])
+                return err_set(err, EAGAIN, "rank %d was lost before it could be met", r);
+    return 0;
+}
+
+/* One frame: 0: the roster was in it, 1: not yet. Frames of a former life of this process (a SHARE
+ * that nobody took) may come before it. */
+static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses *lost,
+                      struct err *err)
+{
+    int n = (int)(frame->len < WHY_MAX ? frame->len : WHY_MAX);
+    for (size_t i = 0; i < frame->nfds; i++)
+        close(frame->fds[i]);
+    switch (frame->type) {
+    case CTL_ROSTER: {
+        int rc = boot_agent_roster(boot, frame->body, frame->len, err);
+        return rc < 0 ? rc : check_losses(boot, lost, err);
+    }
+    case CTL_LOST:
+        if (!boot->elastic)
+            return rank_lost(frame, err);
+        return note_loss(lost, frame) < 0 ? err_set(err, ENOMEM, "out of memory") : 1;
+    case CTL_CHANGE:
+        boot_heard_change(boot, frame->body, frame->len);
+        return 1;
+    case CTL_LEAVE:
+        return err_set(err, ESHUTDOWN, "this rank was asked to leave: %.*s", n, frame->body);
+    default:
+        return 1;
+    }
+}
+
+/* In slices, so that whoever wants to end it is heard. */
+static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadline, struct err *err)
 {
     for (;;) {
-        struct ctl_frame frame;
-        int rc = ctl_wait(ctl, &frame, deadline);
+        uint64_t slice = deadline_in_ms(CANCEL_MS);
+        bool last = deadline <= slice;
+        if (boot->cancel && atomic_load(boot->cancel))
+            return err_set(err, ESHUTDOWN, "hvd_shutdown() was called");
+        int rc = ctl_wait(&boot->ctl, ret, last ? deadline : slice);
+        if (rc == -ETIMEDOUT && !last)
+            continue;
         if (rc == -ETIMEDOUT)
             return err_set(err, ETIMEDOUT,
                            "the agent has no roster yet: not every rank has started");
-        if (rc < 0)
-            return err_sys(err, -rc, "lost the agent while waiting for the other ranks");
-        for (size_t i = 0; i < frame.nfds; i++)
-            close(frame.fds[i]);
-        if (frame.type == CTL_ROSTER)
-            return boot_agent_roster(boot, frame.body, frame.len, err);
-        if (frame.type == CTL_LOST)
-            return rank_lost(&frame, err);
+        return rc < 0 ? err_sys(err, -rc, "lost the agent while waiting for the other ranks") : 0;
     }
+}
+
+static int await_roster(struct boot *boot, uint64_t deadline, struct err *err)
+{
+    struct losses lost = {0};
+    int rc = 1;
+    while (rc == 1) {
+        struct ctl_frame frame;
+        rc = next_frame(boot, &frame, deadline, err);
+        if (rc == 0)
+            rc = take_frame(boot, &frame, &lost, err);
+    }
+    free(lost.list);
+    return rc;
 }
 
 static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t deadline,
                           struct err *err)
 {
-    struct ctl ctl;
     struct buf body = {0};
-    ctl_init(&ctl, boot->agent_fd);
     buf_put_u16(&body, CTL_VERSION);
     buf_put_u32(&body, (uint32_t)getpid());
     buf_put_u8(&body, (uint8_t)boot->why);
     buf_put_u32(&body, boot->why == CTL_JOIN ? 0 : boot->epoch);
     buf_put(&body, card->data, card->len);
-    int rc = ctl_send(&ctl, CTL_HELLO, &body, NULL, 0);
+    int rc = ctl_send(&boot->ctl, CTL_HELLO, &body, NULL, 0);
     if (rc < 0)
         err_sys(err, -rc, "cannot reach the agent");
     else
-        rc = await_roster(boot, &ctl, deadline, err);
-    ctl_fini(&ctl);
+        rc = await_roster(boot, deadline, err);
     buf_fini(&body);
     return rc;
 }

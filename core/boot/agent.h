@@ -7,8 +7,8 @@
 
 #include "core/boot/boot.h"
 
-/* Takes the body of a CTL_ROSTER: everything but the sources of an exchange. -EPROTO for what does not
- * parse; boot may be fini'd then, nothing else. */
+/* Takes the body of a CTL_ROSTER: everything but the sources of an exchange. -EPROTO for what does
+ * not parse; boot may be fini'd then, nothing else. */
 int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
 
 #endif

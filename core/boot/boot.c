@@ -72,11 +72,21 @@ int boot_make_cards(struct boot *boot, bool with_local, struct err *err)
     return err_set(err, ENOMEM, "out of memory for %d cards", boot->size);
 }
 
+void boot_heard_change(struct boot *boot, const void *body, size_t len)
+{
+    struct reader r = reader_over(body, len);
+    uint32_t change = reader_u32(&r);
+    if (!r.failed && change > boot->change_heard)
+        boot->change_heard = change;
+}
+
 void boot_fini(struct boot *boot)
 {
     if (boot->ops && boot->ops->fini)
         boot->ops->fini(boot);
     boot_drop_cards(boot);
+    if (boot->agent_fd >= 0)
+        ctl_fini(&boot->ctl);
     mac_wipe(boot->key, sizeof(boot->key));
     *boot = (struct boot){.agent_fd = -1};
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
+#include "core/base/ctl.h"
 #include "core/base/err.h"
 
 #define BOOT_KEY_SIZE 32
@@ -44,25 +45,34 @@ struct boot {
     bool *local;                /* [size], same agent as this rank; NULL without an agent */
     bool elastic;               /* from boot_open() on: losses are repaired (agent only) */
     int why;                    /* enum ctl_why of the next exchange; boot_open() says CTL_JOIN */
-    uint32_t *members;          /* [size], who has that rank: never used again; the rank itself
-                                 * without an agent */
-    bool *is_new;               /* [size], was in no epoch before */
-    uint32_t change;            /* the last planned change that is in this roster */
-    int agent_fd;               /* control socket to the agent, -1 without one. The process's: stays
-                                 * open over boot_fini(). Nothing behind the roster has been read
-                                 * from it */
-    uint64_t refused;           /* connections refused so far: wrong key, garbage, strangers */
-    void *state;                /* of ops */
+    const _Atomic int *cancel;  /* an exchange that is to end at once when this is not 0; NULL */
+    struct ctl ctl;             /* of agent_fd; the mesh goes on with it */
+    _Atomic uint32_t change_heard; /* the newest planned change that the agent has told of */
+    uint32_t *members;             /* [size], who has that rank: never used again; the rank itself
+                                    * without an agent */
+    bool *is_new;                  /* [size], was in no epoch before */
+    uint32_t change;               /* the last planned change that is in this roster */
+    int agent_fd;     /* control socket to the agent, -1 without one. The process's: stays
+                       * open over boot_fini() */
+    uint64_t refused; /* connections refused so far: wrong key, garbage, strangers */
+    void *state;      /* of ops */
 };
 
-/* Finds the launcher. deadline bounds the exchange too. */
+/* Finds the launcher. */
 int boot_open(struct boot *boot, struct err *err);
+
+/* Gives the card, gets everybody's; under an agent again and again, for each epoch. -ESHUTDOWN:
+ * this rank is not to be in it; -EAGAIN: one that is in it is lost already (ask again). Both only
+ * in an elastic job. */
 int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
 
 /* For the sources: room for size cards (and for local, with an agent), -ENOMEM; and its end, which
  * is due before size changes. */
 int boot_make_cards(struct boot *boot, bool with_local, struct err *err);
 void boot_drop_cards(struct boot *boot);
+
+/* Takes the body of a CTL_CHANGE. Foreign bytes. */
+void boot_heard_change(struct boot *boot, const void *body, size_t len);
 
 /* Wipes the key, frees the cards. After a boot_open() that failed too; repeatable. */
 void boot_fini(struct boot *boot);

@@ -164,7 +164,7 @@ int shm_allreduce_progress(struct shm_allreduce *s)
         return 0;
     case RUN:
         rc = shm_pieces_progress(s->pieces);
-        if (rc != 1)
+        if (rc == 0)
             s->phase = IDLE;
         return rc;
     case IDLE:

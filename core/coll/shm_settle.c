@@ -22,19 +22,25 @@ static uint32_t told(const struct shm_pieces *s, int seat, enum shm_tell what)
 
 uint32_t shm_pieces_final(const struct shm_pieces *s, uint32_t *final)
 {
-    uint32_t least = UINT32_MAX;
+    uint32_t least = UINT32_MAX, out = (uint32_t)s->out;
     if (!s->run)
         return 0;
+    /* What this seat has brought out was final, whatever the flags tell by now. */
     if (s->run->kind == SHM_SLICES) {
-        for (int o = 0; o < s->cut.owners; o++)
-            final[o] = told(s, o, SHM_RED);
+        for (int o = 0; o < s->cut.owners; o++) {
+            uint32_t red = told(s, o, SHM_RED);
+            final[o] = o != s->seat && out > red ? out : red;
+        }
         return (uint32_t)s->cut.owners;
     }
     for (int i = 0; i < s->seats; i++) {
         uint32_t in = told(s, i, SHM_IN);
         least = in < least ? in : least;
     }
-    final[0] = s->run->kind == SHM_STEPS_WHOLE ? least : least == s->n;
+    if (s->run->kind == SHM_STEPS_WHOLE)
+        final[0] = out > least ? out : least;
+    else
+        final[0] = least == s->n;
     return 1;
 }
 

@@ -72,13 +72,14 @@ static inline bool shm_steps_told(const struct shm_steps *s, struct shm_watch *w
     return true;
 }
 
-/* Steps that a seat has told in this generation; all of them when it is in a later one. */
+/* Steps that a seat has told in this generation; 0 when it is in a later one: it has finished, or
+ * the operation was cancelled there and is not yet here. */
 static inline uint64_t shm_steps_count(const struct shm_steps *s, int seat, enum shm_tell what)
 {
     uint64_t flag = atomic_load_explicit(shm_steps_flag(shm_flags_of(s->shm, seat), what),
                                          memory_order_acquire);
     if (flag >= shm_stamp(s->generation + 1, 0))
-        return UINT64_MAX;
+        return 0;
     return flag > shm_stamp(s->generation, 0) ? flag - shm_stamp(s->generation, 0) : 0;
 }
 

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "core/base/clock.h"
+#include "core/engine/boundary.h"
 #include "core/engine/engine.h"
 #include "core/engine/fast.h"
 
@@ -168,42 +169,21 @@ enum place {
     PLACE_CROSS_SIZE
 };
 
-/* Hosts that have a rank at this one's local place; before: only those before this host. */
-static int hosts_like(const struct mesh *m, bool before)
-{
-    int n = 0;
-    for (int h = 0; h < (before ? m->host : m->hosts); h++)
-        n += m->local_size_of[h] > m->local_rank;
-    return n;
-}
-
 static int place(enum place what)
 {
     struct engine *e = call_begin();
     if (!e)
         return last.code;
-    const struct mesh *m = e->mesh;
-    int v = 0;
-    switch (what) {
-    case PLACE_RANK:
-        v = m->rank;
-        break;
-    case PLACE_SIZE:
-        v = m->size;
-        break;
-    case PLACE_LOCAL_RANK:
-        v = m->local_rank;
-        break;
-    case PLACE_LOCAL_SIZE:
-        v = m->local_size;
-        break;
-    case PLACE_CROSS_RANK:
-        v = hosts_like(m, true);
-        break;
-    case PLACE_CROSS_SIZE:
-        v = hosts_like(m, false);
-        break;
-    }
+    const struct world *w = atomic_load(&e->world);
+    const int places[] = {
+        [PLACE_RANK] = w->rank,
+        [PLACE_SIZE] = w->size,
+        [PLACE_LOCAL_RANK] = w->local_rank,
+        [PLACE_LOCAL_SIZE] = w->local_size,
+        [PLACE_CROSS_RANK] = w->cross_rank,
+        [PLACE_CROSS_SIZE] = w->cross_size,
+    };
+    int v = places[what];
     call_end();
     return v;
 }
@@ -243,9 +223,7 @@ bool hvd_homogeneous(void)
     struct engine *e = call_begin();
     if (!e)
         return false;
-    bool same = true;
-    for (int h = 1; h < e->mesh->hosts; h++)
-        same = same && e->mesh->local_size_of[h] == e->mesh->local_size_of[0];
+    bool same = atomic_load(&e->world)->homogeneous;
     call_end();
     return same;
 }
@@ -406,10 +384,18 @@ int hvd_world(struct hvd_world *ret_world)
     struct engine *e = call_begin();
     if (!e)
         return last.code;
-    struct hvd_world w = {
-        .epoch = e->mesh->epoch, .rank = e->rank, .size = e->size, .elastic = e->boot.elastic};
+    const struct world *v = atomic_load(&e->world);
+    struct hvd_world w = {.size_of_struct = ret_world->size_of_struct,
+                          .epoch = v->epoch,
+                          .rank = v->rank,
+                          .size = v->size,
+                          .source = v->source,
+                          .joined = v->joined,
+                          .left = v->left,
+                          .is_new = v->is_new,
+                          .elastic = e->boot.elastic,
+                          .repair_ns = atomic_load(&e->reform.last_ns)};
     call_end();
-    w.size_of_struct = ret_world->size_of_struct;
     memcpy(ret_world, &w, w.size_of_struct < sizeof(w) ? w.size_of_struct : sizeof(w));
     return 0;
 }
@@ -419,8 +405,9 @@ int hvd_commit(void)
     struct engine *e = call_begin();
     if (!e)
         return last.code;
+    int rc = boundary_commit(e, &last);
     call_end();
-    return 0;
+    return rc;
 }
 
 /* ---- a look inside ---- */
@@ -442,7 +429,7 @@ int hvd_start_timeline(const char *path, bool mark_cycles)
     if (!e)
         return last.code;
     struct timeline *t = NULL;
-    int rc = path ? timeline_open(path, e->rank, mark_cycles, &t, &last)
+    int rc = path ? timeline_open(path, atomic_load(&e->world)->rank, mark_cycles, &t, &last)
                   : err_set(&last, EINVAL, "timeline: no path");
     if (rc == 0)
         swap_timeline(e, t);
@@ -467,7 +454,10 @@ int hvd_stats(struct hvd_stats *ret_stats)
         return last.code;
     struct negotiate_stats n;
     drive_lock(e);
-    negotiate_get_stats(e->neg, &n);
+    memset(&n, 0, sizeof(n));
+    if (e->neg)
+        negotiate_get_stats(e->neg, &n);
+    negotiate_add_stats(&n, &e->neg_past);
     struct hvd_stats s = {
         .ops = atomic_load(&e->counters.ops),
         .batches = atomic_load(&e->counters.batches),

@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/engine/launch.h"
+#include "core/engine/turn.h"
 
 #define SMALL_BYTES (64u << 10)
 
@@ -21,9 +22,22 @@ int batches_init(struct engine *e, struct err *err)
     b->end = &b->first;
     b->tensors_cap = 64;
     b->tensors = calloc(b->tensors_cap, sizeof(*b->tensors));
-    b->send_counts = calloc((size_t)e->size, sizeof(*b->send_counts));
-    b->recv_counts = calloc((size_t)e->size, sizeof(*b->recv_counts));
-    if (!b->tensors || !b->send_counts || !b->recv_counts)
+    if (!b->tensors)
+        return err_set(err, ENOMEM, "no memory for batches");
+    return batches_resize(e, err);
+}
+
+int batches_resize(struct engine *e, struct err *err)
+{
+    struct batches *b = &e->batches;
+    size_t n = (size_t)e->size;
+    free(b->send_counts);
+    free(b->recv_counts);
+    free(b->splits);
+    b->send_counts = calloc(n, sizeof(*b->send_counts));
+    b->recv_counts = calloc(n, sizeof(*b->recv_counts));
+    b->splits = calloc(n, sizeof(*b->splits));
+    if (!b->send_counts || !b->recv_counts || !b->splits)
         return err_set(err, ENOMEM, "no memory for batches");
     return 0;
 }
@@ -46,6 +60,8 @@ void batches_fini(struct engine *e)
     free(b->tensors);
     free(b->send_counts);
     free(b->recv_counts);
+    free(b->splits);
+    free(b->scratch);
     memset(b, 0, sizeof(*b));
 }
 
@@ -112,10 +128,15 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
-    for (int r = 0; t->dim0 && s->rows && r < e->size; r++)
-        s->rows[r] = t->dim0[r];
-    for (int r = 0; t->splits && s->rows && r < e->size; r++)
-        s->rows[r] = t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank];
+    const int *at = e->map.to_world;
+    if (!s->rows)
+        return;
+    if (!e->map.same)
+        memset(s->rows, 0, (size_t)e->queue->size * sizeof(*s->rows));
+    for (int r = 0; t->dim0 && r < e->size; r++)
+        s->rows[at[r]] = t->dim0[r];
+    for (int r = 0; t->splits && r < e->size; r++)
+        s->rows[at[r]] = t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank];
 }
 
 static size_t slot_bytes(const struct slot *s)
@@ -236,7 +257,8 @@ static void count_done(struct engine *e, const struct slot *s)
  * name again. */
 static void finish_batch(struct engine *e, struct batch *batch)
 {
-    negotiate_done(e->neg);
+    if (e->neg)
+        negotiate_done(e->neg);
     e->next_tick = 0;
     counter_add(&e->counters.batches, 1);
     if (batch->frozen)
@@ -317,6 +339,8 @@ bool batches_progress(struct engine *e)
             return true;
         }
         moved = true;
+        launch_finish(e);
+        e->done++;
         b->running = false;
         batch->at += b->op_n;
         if (batch->at < batch->n)
@@ -348,6 +372,8 @@ bool batches_run_fast(struct engine *e, uint64_t id)
     if (rc == 0)
         rc = spin_progress(e);
     if (rc == 0) {
+        launch_finish(e);
+        e->done++;
         negotiate_done(e->neg);
         b->frozen++;
         b->frozen_done++;
@@ -371,6 +397,63 @@ bool batches_run_fast(struct engine *e, uint64_t id)
     if (rc < 0)
         engine_lost(e, coll_algorithm(e->coll), rc);
     return false;
+}
+
+/* ---- a new epoch ---------------------------------------------------------------------------- */
+
+struct pending {
+    struct slot **list;
+    size_t n, cap;
+};
+
+static void collect(void *ctx, struct slot *slot)
+{
+    struct pending *p = ctx;
+    if (slot->state != SLOT_INBOX && p->n < p->cap)
+        p->list[p->n++] = slot;
+}
+
+static int by_handle(const void *a, const void *b)
+{
+    const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
+    hvd_handle hx = atomic_load(&x->handle), hy = atomic_load(&y->handle);
+    return hx < hy ? -1 : hx > hy;
+}
+
+static void take_apart(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    struct batch *active = TAKE(b->active);
+    if (active && active->at == active->n && active->n > 0)
+        finish_batch(e, active);
+    else if (active)
+        recycle(b, active);
+    batches_drop(e);
+    b->frozen = b->frozen_done = 0;
+}
+
+void batches_resubmit(struct engine *e)
+{
+    uint64_t now = clock_ns();
+    take_apart(e);
+    struct pending p = {.cap = atomic_load(&e->queue->under_way)};
+    p.list = p.cap ? calloc(p.cap, sizeof(struct slot *)) : NULL;
+    if (p.cap && !p.list) {
+        err_set(&e->trouble, ENOMEM, "no memory to submit %zu operations again", p.cap);
+        return;
+    }
+    queue_each(e->queue, collect, &p);
+    if (p.n > 0)
+        qsort(p.list, p.n, sizeof(struct slot *), by_handle);
+    for (size_t i = 0; i < p.n; i++) {
+        p.list[i]->has_id = false;
+        turn_submit(e, p.list[i], now);
+    }
+    free(p.list);
+    if (e->fast_busy && !atomic_load(&e->fast.done)) {
+        e->fast.has_id = false;
+        turn_submit(e, &e->fast, now);
+    }
 }
 
 void batches_drop(struct engine *e)

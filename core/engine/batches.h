@@ -29,6 +29,13 @@ struct batch {
     struct slot **slots;
 };
 
+/* What is to be copied behind an operation. */
+struct after {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
 struct batches {
     struct batch *first, **end; /* in the log's order */
     struct batch *active;
@@ -38,12 +45,23 @@ struct batches {
     struct coll_tensor *tensors;
     size_t tensors_cap;
     size_t *send_counts, *recv_counts; /* [size] */
-    uint64_t frozen;                   /* frozen batches handed out since the plan began */
+    int64_t *splits;                   /* [size] */
+    uint8_t *scratch;                  /* in a world that has lost ranks */
+    size_t scratch_cap;
+    struct after after;
+    uint64_t frozen; /* frozen batches handed out since the plan began */
     uint64_t frozen_done;
     struct batch *free;
 };
 
 int batches_init(struct engine *e, struct err *err);
+
+/* Room for the ranks of a new epoch. */
+int batches_resize(struct engine *e, struct err *err);
+
+/* In a new epoch: a batch that is over is finished, all others are taken apart, and every operation
+ * that is not done is submitted again, in the order of the first time. */
+void batches_resubmit(struct engine *e);
 void batches_fini(struct engine *e);
 
 /* negotiate_ops.batch and .thawed */

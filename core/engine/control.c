@@ -34,7 +34,7 @@ int control_init(struct engine *e, struct err *err)
 {
     struct control *c = &e->control;
     size_t size = (size_t)e->size;
-    c->parent = parent_of(e->mesh);
+    *c = (struct control){.parent = parent_of(e->mesh)};
     c->left_at = UINT64_MAX;
     c->children = calloc(size, sizeof(*c->children));
     c->links = calloc(size + 1, sizeof(struct link *));
@@ -176,10 +176,12 @@ bool control_progress(struct engine *e)
                 return true;
             }
         }
-        if (rc < 0 && c->left[peer_at(c, i)])
+        if (rc < 0 && c->left[peer_at(c, i)]) {
             c->links[i] = NULL;
-        else if (rc < 0 && !e->broken)
+        } else if (rc < 0 && !e->broken) {
             engine_lost(e, "control link", rc);
+            return true; /* these may be other links now */
+        }
     }
     return moved;
 }

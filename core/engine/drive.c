@@ -294,7 +294,7 @@ void drive_submitted(struct engine *e)
     bool patient = false;
     /* In a frozen schedule nobody has to be told: often there is nothing more to do than to note
      * it. Else the thread collects what comes and speaks once for all. */
-    if (negotiate_frozen(e->neg) || e->failed) {
+    if (e->failed || negotiate_frozen(e->neg)) {
         turn_note(e);
         patient = start_small(e);
     }
@@ -341,10 +341,11 @@ static void lie_deep(struct engine *e)
     atomic_store(&d->thread_state, THREAD_DEEP);
     bool moved = turn(e, TURN_CHECK);
     uint64_t due = e->next_tick;
+    int fd = mesh_fd(e->mesh); /* of this epoch's: in another one somebody wakes the thread */
     atomic_store(&d->thread_due, due);
     unlock(d);
     if (!moved && !queue_has_new(e->queue) && !atomic_load(&d->stop) && !atomic_load(&d->waiters))
-        wait_fds(d->thread_fd, mesh_fd(e->mesh), due);
+        wait_fds(d->thread_fd, fd, due);
     atomic_store(&d->thread_state, THREAD_RUNS);
     atomic_store(&d->thread_due, 0);
 }

@@ -11,7 +11,9 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/ctl.h"
 #include "core/base/log.h"
+#include "core/engine/settle.h"
 #include "core/engine/turn.h"
 #include "core/transport/shm.h"
 
@@ -19,26 +21,26 @@
 
 /* ---- birth ---- */
 
+void engine_set_tag(const struct engine *e)
+{
+    char tag[24];
+    snprintf(tag, sizeof(tag), "hvd[%d]", e->rank);
+    log_set_tag(tag);
+}
+
 static int join_world(struct engine *e, struct err *err)
 {
-    struct mesh_listener *listener = NULL;
-    struct buf card = {0};
     uint64_t deadline = deadline_in_ms(e->set.start_timeout_ms);
     int rc = boot_open(&e->boot, err);
     if (rc < 0)
         return rc;
     e->rank = e->boot.rank;
     e->size = e->boot.size;
-    char tag[24];
-    snprintf(tag, sizeof(tag), "hvd[%d]", e->rank);
-    log_set_tag(tag);
-    rc = mesh_listen(&e->boot, &listener, &card, err);
+    e->boot.cancel = &e->drive.closing;
+    engine_set_tag(e);
+    rc = reform_join(e, deadline, err);
     if (rc == 0)
-        rc = boot_exchange(&e->boot, &card, deadline, err);
-    if (rc == 0)
-        rc = mesh_create(&e->boot, TAKE(listener), deadline, &e->mesh, err);
-    mesh_listener_destroy(listener);
-    buf_fini(&card);
+        engine_set_tag(e);
     return rc;
 }
 
@@ -63,14 +65,14 @@ static int create_negotiate(struct engine *e, struct err *err)
 static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
 {
     int rc = coll_create(e->mesh, &e->coll, err);
+    if (rc == 0 && e->boot.elastic)
+        coll_set_elastic(e->coll);
     if (rc == 0)
         rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
     if (rc == 0)
         rc = batches_init(e, err);
     if (rc == 0)
-        rc = control_init(e, err);
-    if (rc == 0)
-        rc = create_negotiate(e, err);
+        rc = engine_negotiate_anew(e, err);
     if (rc == 0 && e->set.timeline)
         rc =
             timeline_open(e->set.timeline, e->rank, e->set.timeline_mark_cycles, &e->timeline, err);
@@ -78,6 +80,18 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
     if (rc == 0)
         rc = drive_init(e, err);
     return rc == 0 ? drive_start(e, err) : rc;
+}
+
+int engine_negotiate_anew(struct engine *e, struct err *err)
+{
+    int rc = control_init(e, err);
+    if (rc == 0)
+        rc = create_negotiate(e, err);
+    e->next_tick = 0;
+    e->spin = e->mesh->shm && e->mesh->shm->spin;
+    if (rc == 0)
+        batches_resubmit(e);
+    return rc;
 }
 
 int engine_create(uint64_t first_seq, struct engine **ret, struct err *err)
@@ -92,10 +106,8 @@ int engine_create(uint64_t first_seq, struct engine **ret, struct err *err)
     int rc = settings_read(&e->set, err);
     if (rc == 0)
         rc = join_world(e, err);
-    if (rc == 0) {
-        e->spin = e->mesh->shm && e->mesh->shm->spin;
+    if (rc == 0)
         rc = create_parts(e, first_seq, err);
-    }
     if (rc < 0) {
         /* The others are in the world already: they hear why it ends. */
         if (e->mesh)
@@ -135,19 +147,51 @@ void engine_fail(struct engine *e, const struct err *err)
     fail_all(e, err);
 }
 
+/* Nothing can be sent any more; the agent hears that the others are to do without this rank. */
+static void break_off(struct engine *e, const struct err *why)
+{
+    struct ctl *agent = e->boot.elastic ? mesh_agent(e->mesh) : NULL;
+    struct buf body = {0};
+    e->broken = true;
+    buf_put_u32(&body, (uint32_t)why->code);
+    if (agent && !body.failed)
+        ctl_send(agent, CTL_BYE, &body, NULL, 0);
+    buf_fini(&body);
+    engine_fail(e, why);
+}
+
+void engine_recover(struct engine *e, const struct err *why)
+{
+    struct err err = {0};
+    if (!e->boot.elastic || atomic_load(&e->drive.closing)) {
+        e->broken = true;
+        engine_fail(e, why);
+        return;
+    }
+    log_info("%s", why->msg);
+    e->trouble.code = 0;
+    if (reform(e, CTL_REVOKED, why->msg, &err) < 0)
+        break_off(e, &err);
+    drive_wake_waiters(e);
+}
+
 void engine_lost(struct engine *e, const char *what, int rc)
 {
     struct err err = {0};
+    int peer = e->rank;
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
-                    ? mesh_progress(e->mesh, NULL, &err)
-                    : mesh_why(e->mesh, NULL, &err);
+                    ? mesh_progress(e->mesh, &peer, &err)
+                    : mesh_why(e->mesh, &peer, &err);
+    if (known == -ECONNRESET && peer >= 0) {
+        engine_recover(e, &err);
+        return;
+    }
     if (known == 0) {
         err_set(&err, rc == -ENOMEM ? ENOMEM : ECONNRESET, "rank %d: %s: %s", e->rank, what,
                 strerror(-rc));
         mesh_abort(e->mesh, err.msg);
     }
-    e->broken = true;
-    engine_fail(e, &err);
+    break_off(e, &err);
 }
 
 /* ---- end ---- */
@@ -222,11 +266,14 @@ void engine_destroy(struct engine *e)
     control_fini(&e->control);
     if (e->neg)
         negotiate_destroy(e->neg);
+    settle_fini(e);
     batches_fini(e);
     ids_fini(&e->ids);
     queue_destroy(e->queue);
     coll_destroy(e->coll);
     mesh_destroy(e->mesh);
+    world_map_fini(&e->map);
+    world_destroy(e->worlds);
     boot_fini(&e->boot);
     free(e->fast.text);
     free(e);
@@ -235,6 +282,8 @@ void engine_destroy(struct engine *e)
 void engine_after_fork(struct engine *e)
 {
     mesh_after_fork(e->mesh);
+    if (e->reform.old_mesh && e->reform.old_mesh != e->mesh)
+        mesh_after_fork(e->reform.old_mesh);
     boot_after_fork(&e->boot);
     if (e->timeline)
         timeline_after_fork(e->timeline);

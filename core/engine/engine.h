@@ -26,8 +26,10 @@
 #include "core/engine/ids.h"
 #include "core/negotiate/negotiate.h"
 #include "core/engine/queue.h"
+#include "core/engine/reform.h"
 #include "core/engine/settings.h"
 #include "core/engine/timeline.h"
+#include "core/engine/world.h"
 #include "core/transport/mesh.h"
 
 /* Counters that any thread may read; only the driver writes. */
@@ -40,14 +42,22 @@ struct engine_counters {
 struct engine {
     struct settings set;
     struct boot boot;
-    int rank, size;
-    struct mesh *mesh;
+    struct world *_Atomic world; /* the user's, as of the last boundary; any thread */
+    _Atomic uint32_t epoch;      /* of the mesh; any thread */
+    _Atomic uint32_t applied;    /* the last planned change that is in it; any thread */
     struct queue *queue;
     struct drive drive;
     struct engine_counters counters;
     bool spin; /* every rank of this host has a processor of its own */
 
     /* (lock) */
+    int rank, size; /* in the mesh: these may be fewer than the world's */
+    struct mesh *mesh;
+    struct world *worlds; /* of all epochs so far */
+    struct world_map map; /* mesh and world */
+    struct reform reform;
+    uint64_t done; /* collective operations finished: the same at the same place of the log */
+    struct negotiate_stats neg_past; /* of former epochs */
     struct coll *coll;
     struct negotiate *neg;
     struct control control;
@@ -88,8 +98,20 @@ void engine_destroy(struct engine *e);
 /* (lock) Every operation, now and later, fails with err. Only the first call counts. */
 void engine_fail(struct engine *e, const struct err *err);
 
-/* (lock) The mesh or a collective is broken: finds out why, then engine_fail(). */
+/* (lock) The mesh or a collective is broken: finds out why. In an elastic job the engine is in the
+ * next epoch when this returns, all of its parts are others then; else, or when that cannot be, it
+ * has failed. */
 void engine_lost(struct engine *e, const char *what, int rc);
+
+/* (lock) The same, when it is known that a rank is lost, and why. */
+void engine_recover(struct engine *e, const struct err *why);
+
+/* (lock) In a new epoch: a fresh negotiation, and everything that is not done is submitted to it.
+ */
+int engine_negotiate_anew(struct engine *e, struct err *err);
+
+/* (lock) Lines of the log say which rank this is. */
+void engine_set_tag(const struct engine *e);
 
 /* In the child after fork(2): closes all descriptors. Async-signal-safe. */
 void engine_after_fork(struct engine *e);

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "core/engine/launch.h"
 
 /* Nothing else is under way here, so that the next thing of the plan may be this one. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
@@ -21,9 +22,12 @@ static bool can_be_next(struct engine *e, const struct hvd_request *r)
 static int begin(struct engine *e, const struct hvd_request *r, uint64_t *ret_id, struct err *err)
 {
     struct slot *s = &e->fast;
-    int rc = request_check(r, r->name, e->rank, e->size, &s->facts, err);
+    const struct world *w = atomic_load(&e->world);
+    int rc = request_check(r, r->name, w->rank, w->size, &s->facts, err);
     if (rc < 0)
         return rc;
+    if (launch_root(e, &s->facts.sig) < 0)
+        return 1; /* the long way has the words for it */
     if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret_id))
         return 1;
     memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* known to negotiate: it is not longer */

@@ -18,10 +18,24 @@ void launch_fill_op(struct engine *e, const struct signature *sig)
         .prescale = sig->prescale,
         .postscale = sig->postscale,
         .contributors = e->size,
-        .root = sig->root,
+        .root = launch_root(e, sig),
         .tensors = e->batches.tensors,
         .n = 1,
     };
+}
+
+int launch_root(const struct engine *e, const struct signature *sig)
+{
+    return sig->kind == HVD_BROADCAST ? e->map.to_mesh[sig->root] : 0;
+}
+
+const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
+{
+    if (s->facts.sig.kind != HVD_ALLTOALL)
+        return NULL;
+    for (int r = 0; r < e->size; r++)
+        e->batches.splits[r] = s->splits[e->map.to_world[r]];
+    return e->batches.splits;
 }
 
 static bool fusable(const struct slot *a, const struct slot *b)
@@ -63,9 +77,10 @@ static int allocate_result(struct engine *e, struct slot *s)
     s->result_rows = 0;
     for (int r = 0; r < e->size; r++) {
         size_t count;
-        if (s->rows[r] < 0 || __builtin_mul_overflow((size_t)s->rows[r], s->facts.inner, &count) ||
+        int64_t rows = s->rows[e->map.to_world[r]];
+        if (rows < 0 || __builtin_mul_overflow((size_t)rows, s->facts.inner, &count) ||
             __builtin_add_overflow(total, count, &total) ||
-            __builtin_add_overflow(s->result_rows, s->rows[r], &s->result_rows))
+            __builtin_add_overflow(s->result_rows, rows, &s->result_rows))
             return err_set(&e->trouble, EOVERFLOW, "%s: the result is too large", s->name);
         b->recv_counts[r] = count;
     }
@@ -82,18 +97,82 @@ static int allocate_result(struct engine *e, struct slot *s)
     return 0;
 }
 
+static uint8_t *scratch(struct engine *e, size_t bytes)
+{
+    struct batches *b = &e->batches;
+    if (bytes <= b->scratch_cap)
+        return b->scratch;
+    free(b->scratch);
+    b->scratch = malloc(bytes);
+    b->scratch_cap = b->scratch ? bytes : 0;
+    return b->scratch;
+}
+
+/* Rows for ranks that are lost lie between the others: packed without them. */
+static int pack_alltoall(struct engine *e, struct slot *s)
+{
+    struct batches *b = &e->batches;
+    size_t row = s->facts.inner * hvd_dtype_size(b->op.dtype), at = 0, count = 0;
+    const uint8_t *in = s->in;
+    uint8_t *packed = scratch(e, s->facts.count * hvd_dtype_size(b->op.dtype) + 1);
+    if (!packed)
+        return err_set(&e->trouble, ENOMEM, "%s: no memory to pack it", s->name);
+    const struct world *w = atomic_load(&e->world);
+    for (int r = 0; r < w->size; r++) {
+        size_t bytes = (size_t)s->splits[r] * row;
+        if (e->map.to_mesh[r] >= 0 && bytes > 0) {
+            memcpy(packed + at, in, bytes);
+            at += bytes;
+            count += (size_t)s->splits[r] * s->facts.inner;
+        }
+        in += bytes;
+    }
+    b->tensors[0].in = packed;
+    b->tensors[0].count = count;
+    return 0;
+}
+
+/* Rows of ranks that are lost are nobody's: everybody sums everything and takes its own. */
+static int replace_reducescatter(struct engine *e, struct slot *s)
+{
+    struct batches *b = &e->batches;
+    const struct world *w = atomic_load(&e->world);
+    size_t elem = hvd_dtype_size(b->op.dtype), before = 0;
+    uint8_t *sums = scratch(e, s->facts.count * elem + 1);
+    if (!sums)
+        return err_set(&e->trouble, ENOMEM, "%s: no memory for its sums", s->name);
+    for (int r = 0; r < w->rank; r++)
+        before += (size_t)request_rows(s->facts.sig.shape[0], r, w->size) * s->facts.inner;
+    b->op.kind = HVD_ALLREDUCE;
+    b->tensors[0].out = sums;
+    b->after = (struct after){s->out, sums + before * elem, s->facts.out_count * elem};
+    return 0;
+}
+
+void launch_finish(struct engine *e)
+{
+    struct after *a = &e->batches.after;
+    if (a->bytes > 0)
+        memcpy(a->to, a->from, a->bytes);
+    *a = (struct after){0};
+}
+
 static int set_counts(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
     switch (b->op.kind) {
     case HVD_ALLTOALL:
         for (int r = 0; r < e->size; r++)
-            b->send_counts[r] = (size_t)s->splits[r] * s->facts.inner;
+            b->send_counts[r] = (size_t)s->splits[e->map.to_world[r]] * s->facts.inner;
         b->op.send_counts = b->send_counts;
+        if (!e->map.same && pack_alltoall(e, s) < 0)
+            return -ENOMEM;
         return allocate_result(e, s);
     case HVD_ALLGATHER:
         return allocate_result(e, s);
     case HVD_REDUCESCATTER:
+        if (!e->map.same)
+            return replace_reducescatter(e, s);
         for (int r = 0; r < e->size; r++)
             b->recv_counts[r] =
                 (size_t)request_rows(s->facts.sig.shape[0], r, e->size) * s->facts.inner;
@@ -112,6 +191,7 @@ int launch_prepare(struct engine *e, struct batch *batch)
 {
     struct batches *b = &e->batches;
     struct slot *s = batch->slots[batch->at];
+    b->after = (struct after){0};
     launch_fill_op(e, &s->facts.sig);
     if (b->op.kind == HVD_ALLREDUCE)
         return fuse(e, batch);

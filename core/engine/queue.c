@@ -31,6 +31,15 @@ int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, str
     return 0;
 }
 
+void queue_set_world(struct queue *q, int rank, int size)
+{
+    pthread_mutex_lock(&q->lock);
+    q->rank = rank;
+    q->size = size;
+    memset(q->unnamed, 0, sizeof(q->unnamed));
+    pthread_mutex_unlock(&q->lock);
+}
+
 static void slot_fini(struct slot *s)
 {
     free(s->text);
@@ -143,6 +152,11 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
     if (r->kind != HVD_ALLTOALL && r->kind != HVD_ALLGATHER)
         return 0;
     size_t n = (size_t)q->size;
+    if (s->rows && s->rows_cap < n) {
+        free(s->rows);
+        free(s->splits);
+        s->rows = s->splits = NULL;
+    }
     if (!s->rows) {
         /* Both or none: rows says that the slot has them. */
         auto_free int64_t *rows = calloc(n, sizeof(*rows));
@@ -153,6 +167,7 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
             return err_set(err, ENOMEM, "%s: no memory", s->name);
         }
         s->rows = TAKE(rows);
+        s->rows_cap = n;
         atomic_fetch_add_explicit(&q->allocations, 2, memory_order_relaxed);
     }
     for (size_t i = 0; r->kind == HVD_ALLTOALL && i < n; i++)

@@ -41,6 +41,7 @@ struct slot {
     void *out;
     int64_t *splits; /* [size] alltoall: rows for each rank */
     int64_t *rows;   /* [size] allgather, alltoall: rows from each rank */
+    size_t rows_cap; /* ranks there is room for in both */
     void *result;    /* allgather, alltoall: allocated output, until release */
     int64_t result_rows;
     uint64_t id; /* negotiate's name for it */
@@ -76,6 +77,10 @@ struct queue {
 /* first_seq: queues of one process hand it on (queue.seq), so that no handle comes twice. */
 int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, struct err *err);
 void queue_destroy(struct queue *q);
+
+/* From here on requests are checked for this world, and unnamed ones are counted from 0. No
+ * operation is under way. */
+void queue_set_world(struct queue *q, int rank, int size);
 
 /* Checks all requests and puts them into the inbox; on failure none. now: clock_ns(), for the
  * timeline. */

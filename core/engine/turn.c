@@ -11,6 +11,7 @@
 #include "core/base/ctl.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
+#include "core/engine/launch.h"
 
 #define PROGRESS_NS (1 * CLOCK_S) /* how often the agent hears of us while we work */
 #define FAREWELL_NS                                                                                \
@@ -147,10 +148,16 @@ static void urge_one(void *ctx, struct slot *slot)
         turn_urge(ctx, slot);
 }
 
-static void submit(struct engine *e, struct slot *slot, uint64_t now)
+void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
 {
     struct err err = {0};
-    const int64_t *splits = slot->facts.sig.kind == HVD_ALLTOALL ? slot->splits : NULL;
+    const int64_t *splits = launch_wire_splits(e, slot);
+    if (launch_root(e, &slot->facts.sig) < 0) {
+        err_set(&err, EOWNERDEAD, "%s: its root, rank %d, is lost", slot->name,
+                slot->facts.sig.root);
+        finish_with(e, slot, &err);
+        return;
+    }
     slot->state = SLOT_NEGOTIATING;
     e->submitting = slot;
     int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
@@ -178,7 +185,7 @@ static bool take_new(struct engine *e)
     uint64_t now = clock_ns();
     for (struct slot *s = queue_take(e->queue), *next; s; s = next) {
         next = s->next; /* a slot that fails is its waiter's at once */
-        submit(e, s, now);
+        turn_submit(e, s, now);
     }
     e->next_tick = 0;
     e->fast_last = false;
@@ -215,7 +222,10 @@ static void check_farewell(struct engine *e, uint64_t now)
         coll_cancel(e->coll);
     struct err err;
     err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_left);
-    engine_fail(e, &err);
+    if (e->boot.elastic)
+        engine_recover(e, &err); /* those who are left can do without it */
+    else
+        engine_fail(e, &err);
 }
 
 static void report_progress(struct engine *e, uint64_t now)
@@ -230,6 +240,8 @@ static void report_progress(struct engine *e, uint64_t now)
 
 bool turn_needed(struct engine *e)
 {
+    if (e->failed)
+        return queue_has_new(e->queue);
     if (!batches_idle(&e->batches) || queue_has_new(e->queue))
         return true;
     return atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0 &&
@@ -239,9 +251,12 @@ bool turn_needed(struct engine *e)
 static bool take_messages(struct engine *e, enum turn_depth depth)
 {
     struct err err = {0};
-    if (depth == TURN_FULL && mesh_progress(e->mesh, NULL, &err) < 0) {
-        e->broken = true;
-        engine_fail(e, &err);
+    int peer = -1;
+    if (depth == TURN_FULL && mesh_progress(e->mesh, &peer, &err) < 0) {
+        if (err.code == -ECONNRESET && peer >= 0)
+            engine_recover(e, &err);
+        else
+            engine_lost(e, err.msg, err.code);
         return true;
     }
     return depth != TURN_SPIN && control_progress(e);

@@ -6,6 +6,7 @@
 #define HVD_ENGINE_TURN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "core/negotiate/negotiate.h"
 
@@ -24,6 +25,9 @@ enum turn_depth {
 
 /* Returns whether anything moved. */
 bool turn(struct engine *e, enum turn_depth depth);
+
+/* Hands a slot to negotiate. */
+void turn_submit(struct engine *e, struct slot *slot, uint64_t now);
 
 /* Only takes what was submitted; starts nothing. */
 void turn_note(struct engine *e);

@@ -119,14 +119,15 @@ int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf 
     l->local.fd = -1;
     card_fill(&l->card, boot->agent_fd);
     int backlog = 2 * boot->size < 4096 ? 2 * boot->size + 16 : 4096;
-    if (boot->size > 1) {
+    bool others = boot->size > 1 || boot->elastic; /* as far as is known yet */
+    if (others) {
         rc = open_tcp(l, boot, backlog, err);
         if (rc < 0)
             goto error;
     }
     if (shm)
         l->card.flags |= CARD_SHM;
-    if (boot->size > 1 && shm && open_local(l, backlog) == 0)
+    if (others && shm && open_local(l, backlog) == 0)
         l->card.flags |= CARD_UNIX;
     card_encode(&l->card, ret_card);
     if (ret_card->failed) {

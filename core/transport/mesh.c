@@ -133,14 +133,12 @@ uint64_t mesh_refused(const struct mesh *mesh)
 
 struct ctl *mesh_agent(struct mesh *mesh)
 {
-    return mesh->net->agent_watch.fd >= 0 ? &mesh->net->agent : NULL;
+    return mesh->net->agent_watch.fd >= 0 ? mesh->net->agent : NULL;
 }
 
-void mesh_goodbye(struct mesh *mesh)
+static void tell_peers(struct mesh *mesh)
 {
     struct mesh_net *net = mesh->net;
-    if (net->said_goodbye || net->failed)
-        return;
     net->said_goodbye = true;
     dial_fini(net);
     for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
@@ -150,10 +148,18 @@ void mesh_goodbye(struct mesh *mesh)
         if (net->links[i])
             link_drain(net->links[i]);
     local_goodbye(net);
+}
+
+void mesh_goodbye(struct mesh *mesh)
+{
+    struct mesh_net *net = mesh->net;
+    if (net->said_goodbye || net->failed)
+        return;
+    tell_peers(mesh);
     if (mesh_agent(mesh)) {
         struct buf body = {0};
         buf_put_u32(&body, 0);
-        ctl_send(&net->agent, CTL_BYE, &body, NULL, 0);
+        ctl_send(net->agent, CTL_BYE, &body, NULL, 0);
         buf_fini(&body);
     }
 }
@@ -175,6 +181,36 @@ bool mesh_all_left(const struct mesh *mesh)
     return true;
 }
 
+void mesh_retire(struct mesh *mesh)
+{
+    struct mesh_net *net = mesh->net;
+    accept_fini(net);
+    dial_fini(net);
+    for (int i = 0; net->links && i < mesh->size * LINK_CLASSES; i++) {
+        link_destroy(net->links[i]);
+        net->links[i] = NULL;
+    }
+    local_destroy(net);
+    mesh_listener_destroy(net->listener);
+    net->listener = NULL;
+    if (net->agent_watch.fd >= 0)
+        net_release(net, &net->agent_watch);
+    net_unwatch(net, &net->wake);
+    net_unwatch(net, &net->timer);
+    if (net->epoll_fd >= 0)
+        close(net->epoll_fd);
+    net->epoll_fd = -1;
+    mac_wipe(net->key, sizeof(net->key));
+    net->failed = true;
+}
+
+void mesh_part(struct mesh *mesh)
+{
+    if (!mesh->net->said_goodbye && !mesh->net->failed)
+        tell_peers(mesh);
+    mesh_retire(mesh);
+}
+
 void mesh_destroy(struct mesh *mesh)
 {
     if (!mesh)
@@ -184,20 +220,7 @@ void mesh_destroy(struct mesh *mesh)
         /* An agent's ranks have no connection to each other whose end would tell. */
         if (net->epoll_fd >= 0 && mesh->size > 1 && !net->said_goodbye)
             verdict_abort(net, "it left without saying goodbye");
-        accept_fini(net);
-        dial_fini(net);
-        for (int i = 0; net->links && i < mesh->size * LINK_CLASSES; i++)
-            link_destroy(net->links[i]);
-        local_destroy(net);
-        mesh_listener_destroy(net->listener);
-        ctl_fini(&net->agent);
-        if (net->agent_watch.fd >= 0)
-            net_release(net, &net->agent_watch);
-        net_unwatch(net, &net->wake);
-        net_unwatch(net, &net->timer);
-        if (net->epoll_fd >= 0)
-            close(net->epoll_fd);
-        mac_wipe(net->key, sizeof(net->key));
+        mesh_retire(mesh);
         free(net->cards);
         free(net->links);
         free(net->left);
@@ -223,7 +246,7 @@ void mesh_after_fork(struct mesh *mesh)
     struct mesh_net *net = mesh->net;
     accept_after_fork(net);
     dial_after_fork(net);
-    for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
+    for (int i = 0; net->links && i < mesh->size * LINK_CLASSES; i++)
         if (net->links[i])
             close_once(&net->links[i]->watch.fd);
     local_after_fork(net);

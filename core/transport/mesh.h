@@ -49,8 +49,17 @@ void mesh_listener_destroy(struct mesh_listener *listener);
  * failure (half a second after it at the latest) nothing stays open. err names the ranks waited
  * for. Returns when every rank has called it, so it is a barrier too. boot must outlive the mesh
  * (the agent's socket is used, the key copied). */
-int mesh_create(const struct boot *boot, struct mesh_listener *listener, uint64_t deadline,
+int mesh_create(struct boot *boot, struct mesh_listener *listener, uint64_t deadline,
                 struct mesh **ret, struct err *err);
+
+/* Elastic: the epoch is over for this rank, its shared memory is still read. Closes every
+ * descriptor of a mesh that has failed or was parted from; the segment stays mapped until
+ * mesh_destroy(). */
+void mesh_retire(struct mesh *mesh);
+
+/* Elastic: all ranks have agreed to leave this mesh for the next one. Tells the peers, so that the
+ * end of the connections is no failure there, and retires. */
+void mesh_part(struct mesh *mesh);
 
 /* Closes everything at once. Without mesh_goodbye() before it the peers take it for a death. NULL
  * is fine. */

@@ -77,14 +77,16 @@ static int check_reach(const struct mesh_net *net, struct err *err)
 static void agent_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
 {
     struct ctl_frame f;
-    int rc = ctl_flush(&net->agent);
-    while (rc >= 0 && (rc = ctl_recv(&net->agent, &f)) == 0) {
+    int rc = ctl_flush(net->agent);
+    while (rc >= 0 && (rc = ctl_recv(net->agent, &f)) == 0) {
         if (f.type == CTL_SHARE) {
             local_from_agent(net, &f);
             continue;
         }
         if (f.type == CTL_LOST)
             verdict_told(net, -1, f.body, f.len);
+        else if (f.type == CTL_CHANGE)
+            boot_heard_change(net->boot, f.body, f.len);
         for (size_t i = 0; i < f.nfds; i++)
             close(f.fds[i]);
     }
@@ -102,7 +104,7 @@ static void wake_ready(struct mesh_net *net, struct net_watch *w, uint32_t event
     /* An edge for each write: nothing needs to be read. */
 }
 
-static int open_net(struct mesh_net *net, const struct boot *boot, struct err *err)
+static int open_net(struct mesh_net *net, struct boot *boot, struct err *err)
 {
     net->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     net->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -117,13 +119,15 @@ static int open_net(struct mesh_net *net, const struct boot *boot, struct err *e
         rc = listener_start(net);
     if (rc == 0 && boot->agent_fd >= 0) {
         net->agent_watch = (struct net_watch){.fd = boot->agent_fd, .ready = agent_ready};
-        ctl_init(&net->agent, boot->agent_fd);
+        if (boot->ctl.fd != boot->agent_fd)
+            ctl_init(&boot->ctl, boot->agent_fd);
+        net->agent = &boot->ctl;
         rc = net_watch(net, &net->agent_watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
     }
     return rc < 0 ? err_sys(err, -rc, "cannot watch a socket") : 0;
 }
 
-static int alloc_mesh(const struct boot *boot, struct mesh_listener *listener, struct mesh **ret)
+static int alloc_mesh(struct boot *boot, struct mesh_listener *listener, struct mesh **ret)
 {
     struct mesh *mesh = calloc(1, sizeof(*mesh));
     struct mesh_net *net = calloc(1, sizeof(*net));
@@ -141,6 +145,8 @@ static int alloc_mesh(const struct boot *boot, struct mesh_listener *listener, s
     net->mesh = mesh;
     net->listener = listener;
     net->has_key = boot->has_key;
+    net->boot = boot;
+    net->elastic = boot->elastic;
     net->epoll_fd = net->wake.fd = net->timer.fd = net->doorbell.fd = net->agent_watch.fd = -1;
     net->timer_at = UINT64_MAX;
     net->suspect = -1;
@@ -196,7 +202,7 @@ static int meet(struct mesh *mesh, struct agree *a, uint64_t deadline, struct er
     return rc;
 }
 
-static int start(struct mesh *mesh, const struct boot *boot, uint64_t deadline, struct err *err)
+static int start(struct mesh *mesh, struct boot *boot, uint64_t deadline, struct err *err)
 {
     struct mesh_net *net = mesh->net;
     struct agree agree = {0};
@@ -233,7 +239,7 @@ static int start(struct mesh *mesh, const struct boot *boot, uint64_t deadline, 
     return rc;
 }
 
-int mesh_create(const struct boot *boot, struct mesh_listener *listener, uint64_t deadline,
+int mesh_create(struct boot *boot, struct mesh_listener *listener, uint64_t deadline,
                 struct mesh **ret, struct err *err)
 {
     struct mesh *mesh;

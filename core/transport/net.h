@@ -38,8 +38,9 @@ struct net_watch {
 
 #define NET_BATCH 64
 
-struct local;
 struct agree;
+struct boot;
+struct local;
 
 struct mesh_net {
     struct mesh *mesh;
@@ -62,8 +63,9 @@ struct mesh_net {
     struct list dials;   /* struct dial */
     struct link **links; /* [size * LINK_CLASSES], NULL where none is */
 
-    struct local *local; /* NULL when no other rank may be on this host */
-    struct ctl agent;
+    struct local *local;          /* NULL when no other rank may be on this host */
+    struct boot *boot;            /* lent */
+    struct ctl *agent;            /* boot's; NULL: none */
     struct net_watch agent_watch; /* fd is boot's */
 
     uint64_t silence_ms; /* HVD_PEER_TIMEOUT_SECONDS */
@@ -73,6 +75,7 @@ struct mesh_net {
     int suspect; /* rank that seems lost, -1: none; -2: the agent */
     uint64_t verdict_at;
     char suspect_text[512];
+    bool elastic;   /* a loss is repaired: nobody waits for a better reason */
     bool no_memory; /* that is why this rank suspects itself */
     bool failed;
     int lost_rank;

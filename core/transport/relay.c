@@ -62,7 +62,7 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
     if (share.failed)
         rc = -ENOMEM;
     else if (l->by_agent)
-        rc = net->agent_watch.fd >= 0 ? ctl_send(&net->agent, CTL_SHARE, &share, fds, nfds) : 0;
+        rc = net->agent_watch.fd >= 0 ? ctl_send(net->agent, CTL_SHARE, &share, fds, nfds) : 0;
     else if (l->seat == 0)
         to_spokes(net, -1, &share, fds, nfds);
     else if (l->watch.fd >= 0 && l->proven)

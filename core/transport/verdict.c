@@ -30,6 +30,13 @@ static void suspect(struct mesh_net *net, int peer, uint64_t at, const char *tex
         net_timer_at(net, at);
 }
 
+/* When to act on what may still be explained better. In an elastic job at once: the coordinator
+ * knows who is lost, and repair is cheap. */
+static uint64_t when(const struct mesh_net *net)
+{
+    return net->elastic ? 0 : clock_ns() + GRACE_NS;
+}
+
 /* Better news replaces a suspicion, never another certainty. */
 static bool is_certain(const struct mesh_net *net)
 {
@@ -48,7 +55,7 @@ void verdict_connection_lost(struct mesh_net *net, int peer, int rc)
     if (net->suspect != NOBODY)
         return;
     snprintf(text, sizeof(text), "lost the connection to rank %d: %s", peer, strerror(-rc));
-    suspect(net, peer, clock_ns() + GRACE_NS, text);
+    suspect(net, peer, when(net), text);
 }
 
 void verdict_dead(struct mesh_net *net, int peer, const char *how)
@@ -67,7 +74,7 @@ void verdict_unreachable(struct mesh_net *net, int peer, const char *text)
     if (net->said_goodbye)
         net->left[peer] = true;
     if (!net->failed && net->suspect == NOBODY && !net->left[peer])
-        suspect(net, peer, clock_ns() + GRACE_NS, text);
+        suspect(net, peer, when(net), text);
 }
 
 void verdict_agent_lost(struct mesh_net *net)
@@ -218,7 +225,7 @@ int verdict_check(struct mesh_net *net)
         char text[64];
         int rank = mesh_rank_at(mesh, mesh->host, word - 1);
         snprintf(text, sizeof(text), "rank %d died or gave up", rank);
-        suspect(net, rank < 0 ? mesh->rank : rank, clock_ns() + GRACE_NS, text);
+        suspect(net, rank < 0 ? mesh->rank : rank, when(net), text);
     }
     if (!net->failed && net->suspect != NOBODY && clock_ns() >= net->verdict_at)
         fail(net);

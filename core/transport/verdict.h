@@ -46,5 +46,4 @@ int verdict_check(struct mesh_net *net);
 /* This rank gives up. */
 void verdict_abort(struct mesh_net *net, const char *why);
 
-
 #endif

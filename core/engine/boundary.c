@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * boundary: see boundary.h.
+ */
+#include "core/engine/boundary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/ctl.h"
+#include "core/base/log.h"
+#include "core/engine/engine.h"
+#include "core/engine/fast.h"
+
+#define CHANGES_MAX 16 /* that one boundary takes in, one after the other */
+
+/* What each rank says, and what comes out: the largest of all. */
+enum { CHANGE, EPOCH, WORDS };
+
+static int agree(struct engine *e, int64_t *ret, struct err *err)
+{
+    const int64_t shape = WORDS;
+    int64_t mine[WORDS] = {
+        [CHANGE] = atomic_load(&e->boot.change_heard), [EPOCH] = atomic_load(&e->epoch)};
+    const struct hvd_request r = {.kind = HVD_ALLREDUCE,
+                                  .name = "hvd.commit",
+                                  .input = mine,
+                                  .output = ret,
+                                  .dtype = HVD_INT64,
+                                  .ndim = 1,
+                                  .shape = &shape,
+                                  .op = HVD_MAX,
+                                  .device = -1};
+    return fast_run(e, &r, err);
+}
+
+/* Behind it everybody has the agreement: leaving the epoch disturbs nobody. */
+static int wait_for_all(struct engine *e, struct err *err)
+{
+    const struct hvd_request r = {.kind = HVD_BARRIER, .name = "hvd.commit.go", .device = -1};
+    return fast_run(e, &r, err);
+}
+
+/* (lock) */
+static int take_changes(struct engine *e, int64_t change, struct err *err)
+{
+    for (int i = 0; e->boot.change < change && i < CHANGES_MAX && !e->failed; i++) {
+        mesh_part(e->mesh);
+        int rc = reform(e, CTL_BOUNDARY, "a planned change", err);
+        if (rc < 0) {
+            e->broken = true;
+            engine_fail(e, err);
+            return rc;
+        }
+    }
+    if (e->failed)
+        *err = e->failure;
+    return e->failed ? e->failure.code : 0;
+}
+
+/* (lock) The user's world becomes this one; 1: it is another one than before. */
+static int enter_world(struct engine *e, struct world *w, struct err *err)
+{
+    struct world *before = atomic_load(&e->world);
+    int left = world_missing(before, w), joined = world_missing(w, before);
+    if (left == 0 && joined == 0)
+        return 0;
+    int rc = world_map_init(&e->map, w, e->mesh, err);
+    if (rc < 0)
+        return rc;
+    queue_set_world(e->queue, w->rank, w->size);
+    w->left = left;
+    w->joined = joined;
+    atomic_store(&e->world, w);
+    engine_set_tag(e);
+    return 1;
+}
+
+int boundary_commit(struct engine *e, struct err *err)
+{
+    int64_t agreed[WORDS] = {0};
+    if (!e->boot.elastic)
+        return 0;
+    if (atomic_load(&e->queue->under_way) > 0)
+        return err_set(err, EBUSY, "hvd_commit: operations are under way; wait for them first");
+    int rc = agree(e, agreed, err);
+    if (rc < 0)
+        return rc;
+    bool change = agreed[CHANGE] > (int64_t)atomic_load(&e->applied);
+    if (!change && agreed[EPOCH] == (int64_t)atomic_load(&e->world)->epoch)
+        return 0;
+    if (change && (rc = wait_for_all(e, err)) < 0)
+        return rc;
+    drive_lock(e);
+    if (change)
+        rc = take_changes(e, agreed[CHANGE], err);
+    struct world *w = change ? e->worlds : world_of(e->worlds, (uint32_t)agreed[EPOCH]);
+    if (rc == 0 && !w)
+        rc = err_set(err, EPROTO, "hvd_commit: nobody was in epoch %lld", (long long)agreed[EPOCH]);
+    if (rc == 0)
+        rc = enter_world(e, w, err);
+    drive_leave(e);
+    return rc;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decision: see decision.h.
+ */
+#include "core/engine/decision.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { HAS_STATE = 1, STARTED = 2, WHOLE = 4, FLAGS_ALL = 7 };
+
+void report_put(const struct report *r, struct buf *out)
+{
+    buf_put_u8(out, (uint8_t)((r->has_state ? HAS_STATE : 0) | (r->started ? STARTED : 0) |
+                              (r->whole ? WHOLE : 0)));
+    buf_put_u64(out, r->done);
+    buf_put_u32(out, r->pieces);
+    for (uint32_t i = 0; i < r->pieces; i++)
+        buf_put_u32(out, r->final[i]);
+}
+
+int report_take(struct buf *buf, struct report *ret, struct err *err)
+{
+    struct reader r = reader_over(buf->data, buf->len);
+    uint8_t flags = reader_u8(&r);
+    struct report report = {.has_state = flags & HAS_STATE,
+                            .started = flags & STARTED,
+                            .whole = flags & WHOLE,
+                            .done = reader_u64(&r),
+                            .pieces = reader_u32(&r)};
+    if (r.failed || flags > FLAGS_ALL || report.pieces > REPORT_PIECES_MAX)
+        return err_set(err, EPROTO, "a report that makes no sense");
+    for (uint32_t i = 0; i < report.pieces; i++)
+        report.final[i] = reader_u32(&r);
+    if (r.failed)
+        return err_set(err, EPROTO, "a report that is cut short");
+    buf_consume(buf, r.pos);
+    *ret = report;
+    return 0;
+}
+
+/* Pieces as far as any of those say that are at operation `done`. True: something is final. */
+static bool merge(const struct report *reports, int n, struct decision *d)
+{
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        const struct report *r = &reports[i];
+        if (!r->has_state || !r->started || r->done != d->done || r->pieces == 0)
+            continue;
+        d->pieces = r->pieces;
+        for (uint32_t p = 0; p < r->pieces; p++) {
+            d->final[p] = r->final[p] > d->final[p] ? r->final[p] : d->final[p];
+            any = any || d->final[p] > 0;
+        }
+    }
+    return any;
+}
+
+/* What is final of an operation has been begun by all, so all of them see the same pieces. */
+static int check(const struct report *reports, int n, const struct decision *d, bool any,
+                 struct err *err)
+{
+    for (int i = 0; i < n; i++) {
+        const struct report *r = &reports[i];
+        if (!r->has_state)
+            continue;
+        if (r->done + 1 < d->done)
+            return err_set(err, EPROTO,
+                           "rank %d has finished %llu operations where others have %llu", i,
+                           (unsigned long long)r->done, (unsigned long long)d->done);
+        if (r->done < d->done && !r->whole && r->pieces == 0)
+            return err_set(err, EPROTO, "rank %d cannot finish operation %llu, which others have",
+                           i, (unsigned long long)r->done);
+        if (any && (r->done != d->done || !r->started || r->pieces != d->pieces))
+            return err_set(
+                err, EPROTO,
+                "parts of operation %llu are final (%u pieces), but rank %d has done %llu, "
+                "%s, %u pieces",
+                (unsigned long long)d->done, d->pieces, i, (unsigned long long)r->done,
+                r->started ? "started the next" : "not started", r->pieces);
+    }
+    return 0;
+}
+
+int decision_make(const struct report *reports, int n, int me, struct decision *ret,
+                  struct err *err)
+{
+    struct decision d = {.what = DECISION_NOTHING};
+    for (int i = 0; i < n; i++)
+        if (reports[i].has_state && reports[i].done > d.done)
+            d.done = reports[i].done;
+    bool any = merge(reports, n, &d);
+    int rc = check(reports, n, &d, any, err);
+    if (rc < 0)
+        return rc;
+    const struct report *mine = &reports[me];
+    if (mine->has_state && mine->done < d.done)
+        d.what = DECISION_FINISH;
+    else if (mine->has_state && any)
+        d.what = DECISION_REST;
+    *ret = d;
+    return 0;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reform: see reform.h. The steps have their names from REPAIR.md.
+ */
+#include "core/engine/reform.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/ctl.h"
+#include "core/base/inject.h"
+#include "core/base/log.h"
+#include "core/engine/engine.h"
+#include "core/engine/settle.h"
+#include "core/transport/mesh.h"
+
+#define MEET_MS      10000 /* for a mesh whose members are all known to live */
+#define ATTEMPTS_MAX 64    /* epochs that did not come to be, one after the other */
+
+/* ---- report --------------------------------------------------------------------------------- */
+
+void reform_report(struct engine *e)
+{
+    struct reform *f = &e->reform;
+    struct coll_standing st = {0};
+    if (f->old_coll)
+        coll_standing(f->old_coll, &st);
+    f->mine = (struct report){.has_state = atomic_load(&e->world) != NULL,
+                              .done = e->done,
+                              .started = st.started,
+                              .whole = st.whole,
+                              .pieces = st.pieces};
+    for (uint32_t i = 0; i < st.pieces && i < REPORT_PIECES_MAX; i++)
+        f->mine.final[i] = st.final[i];
+}
+
+/* ---- revoke --------------------------------------------------------------------------------- */
+
+/* What belongs to the epoch that is over is kept where an operation was under way in it, else
+ * given up. */
+static void revoke_epoch(struct engine *e)
+{
+    struct reform *f = &e->reform;
+    struct negotiate_stats s;
+    if (e->neg) {
+        negotiate_get_stats(e->neg, &s);
+        negotiate_add_stats(&e->neg_past, &s);
+        negotiate_destroy(e->neg);
+        e->neg = NULL;
+    }
+    control_fini(&e->control);
+    ids_fini(&e->ids);
+    mesh_retire(e->mesh);
+    if (!f->active && e->batches.running) {
+        f->old_mesh = e->mesh;
+        f->old_coll = e->coll;
+    } else {
+        coll_destroy(e->coll);
+    }
+    e->coll = NULL;
+    if (!f->active)
+        reform_report(e);
+    f->active = true;
+}
+
+/* ---- install and connect -------------------------------------------------------------------- */
+
+/* Who has not been in a world that came to be has no state, whatever the coordinator saw. */
+static void mark_new(struct boot *boot, const struct report *reports)
+{
+    bool first = true;
+    for (int r = 0; r < boot->size; r++)
+        first = first && !reports[r].has_state;
+    for (int r = 0; r < boot->size; r++)
+        boot->is_new[r] = !first && !reports[r].has_state;
+}
+
+/* The decision is known from here on, also if this epoch does not come to be: what was decided to
+ * be final stays so. */
+static int take_reports(struct engine *e, struct err *err)
+{
+    struct reform *f = &e->reform;
+    struct decision *d = &f->decision;
+    auto_free struct report *reports = calloc((size_t)e->boot.size, sizeof(*reports));
+    if (!reports)
+        return err_set(err, ENOMEM, "no memory for %d reports", e->boot.size);
+    for (int r = 0; r < e->boot.size; r++) {
+        int rc = report_take(&e->boot.cards[r], &reports[r], err);
+        if (rc < 0)
+            return err_prefix(err, "rank %d", r);
+    }
+    mark_new(&e->boot, reports);
+    int rc = decision_make(reports, e->boot.size, e->boot.rank, d, err);
+    if (rc == 0 && d->pieces > 0 && f->mine.done == d->done && f->mine.pieces == d->pieces)
+        memcpy(f->mine.final, d->final, sizeof(d->final));
+    return rc;
+}
+
+/* Takes the place of the mesh before, which the operation under way may still need. */
+static void take_mesh(struct engine *e, struct mesh *mesh)
+{
+    if (e->mesh != e->reform.old_mesh)
+        mesh_destroy(e->mesh);
+    e->mesh = mesh;
+    e->rank = mesh->rank;
+    e->size = mesh->size;
+    atomic_store(&e->epoch, mesh->epoch);
+    atomic_store(&e->applied, e->boot.change);
+}
+
+static int make_world(struct engine *e, struct err *err)
+{
+    struct world *w = world_make(&e->boot, e->mesh);
+    if (!w)
+        return err_set(err, ENOMEM, "no memory for a world of %d", e->size);
+    w->older = e->worlds;
+    e->worlds = w;
+    if (!atomic_load(&e->world))
+        atomic_store(&e->world, w);
+    return world_map_init(&e->map, atomic_load(&e->world), e->mesh, err);
+}
+
+/* One try: card, roster, mesh. */
+static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
+{
+    struct mesh_listener *listener = NULL;
+    struct mesh *mesh = NULL;
+    struct buf blob = {0};
+    if (e->boot.elastic) {
+        report_put(&e->reform.mine, &blob);
+    }
+    int rc = mesh_listen(&e->boot, &listener, &blob, err);
+    if (rc == 0 && e->reform.active)
+        inject_point("report");
+    if (rc == 0)
+        rc = boot_exchange(&e->boot, &blob, deadline, err);
+    if (rc == 0 && e->boot.elastic)
+        rc = take_reports(e, err);
+    if (rc == 0 && e->reform.active)
+        inject_point("install");
+    if (rc == 0)
+        rc = mesh_create(&e->boot, TAKE(listener),
+                         e->reform.active ? deadline_in_ms(MEET_MS) : deadline, &mesh, err);
+    mesh_listener_destroy(listener);
+    buf_fini(&blob);
+    if (rc < 0)
+        return rc;
+    take_mesh(e, mesh);
+    if (e->reform.active)
+        inject_point("connect");
+    rc = make_world(e, err);
+    return rc;
+}
+
+/* Somebody was lost on the way, or could not be reached: the coordinator knows who lives. */
+static bool may_try_again(int rc)
+{
+    return rc == -EAGAIN || rc == -ECONNRESET || rc == -ETIMEDOUT;
+}
+
+int reform_join(struct engine *e, uint64_t deadline, struct err *err)
+{
+    int rc;
+    do {
+        rc = connect_epoch(e, deadline, err);
+        e->boot.why = CTL_JOIN;
+    } while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
+    /* It counts on from where the others are. */
+    if (rc == 0)
+        e->done = e->reform.decision.done;
+    return rc;
+}
+
+/* ---- the whole of it ------------------------------------------------------------------------ */
+
+static int next_epoch(struct engine *e, struct err *err)
+{
+    int rc = connect_epoch(e, UINT64_MAX, err);
+    if (rc == 0)
+        rc = coll_create(e->mesh, &e->coll, err);
+    if (rc < 0)
+        return rc;
+    coll_set_elastic(e->coll);
+    rc = batches_resize(e, err);
+    if (rc == 0)
+        rc = settle(e, err);
+    if (rc < 0) {
+        coll_destroy(e->coll);
+        e->coll = NULL;
+        mesh_retire(e->mesh);
+    }
+    return rc;
+}
+
+static void tell_agent(struct engine *e, uint64_t ns)
+{
+    struct ctl *agent = mesh_agent(e->mesh);
+    struct buf body = {0};
+    buf_put_u32(&body, e->mesh->epoch);
+    buf_put_u64(&body, ns);
+    if (agent && !body.failed)
+        ctl_send(agent, CTL_REPAIRED, &body, NULL, 0);
+    buf_fini(&body);
+}
+
+static int repair(struct engine *e, int why, const char *cause, struct err *err)
+{
+    uint64_t begin = clock_ns();
+    int rc = -EAGAIN;
+    revoke_epoch(e);
+    inject_point("revoke");
+    for (int i = 0; i < ATTEMPTS_MAX && may_try_again(rc); i++) {
+        e->boot.why = why;
+        err->code = 0;
+        rc = next_epoch(e, err);
+        if (may_try_again(rc))
+            log_info("epoch %u did not come to be: %s", e->boot.epoch, err_text(err));
+        why = CTL_REVOKED;
+    }
+    if (rc < 0)
+        return rc;
+    rc = engine_negotiate_anew(e, err);
+    if (rc < 0)
+        return rc;
+    inject_point("resubmit");
+    uint64_t ns = clock_ns() - begin;
+    if (why == CTL_REVOKED)
+        e->reform.last_ns = ns;
+    e->reform.count++;
+    log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->mesh->epoch, e->rank, e->size,
+             (double)ns / CLOCK_MS, cause);
+    tell_agent(e, ns);
+    return 0;
+}
+
+int reform(struct engine *e, int why, const char *cause, struct err *err)
+{
+    int rc = repair(e, why, cause, err);
+    settle_fini(e);
+    return rc;
+}

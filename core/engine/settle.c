@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * settle: see settle.h.
+ */
+#include "core/engine/settle.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/inject.h"
+#include "core/engine/engine.h"
+#include "core/engine/launch.h"
+#include "core/transport/mesh.h"
+
+/* ---- inputs that will be overwritten -------------------------------------------------------- */
+
+static const uint8_t *find_saved(const struct reform *f, const uint8_t *in, size_t len)
+{
+    for (size_t i = 0; i < f->nsaved; i++) {
+        const struct reform_saved *s = &f->saved[i];
+        if (in >= s->in && in + len <= s->in + s->len)
+            return s->copy + (in - s->in);
+    }
+    return NULL;
+}
+
+/* The same bytes in memory of ours: those of the first time, before anything was overwritten. */
+static const uint8_t *save(struct reform *f, const uint8_t *in, size_t len)
+{
+    const uint8_t *copy = find_saved(f, in, len);
+    if (copy)
+        return copy;
+    if (f->nsaved == f->saved_cap) {
+        size_t cap = f->saved_cap ? 2 * f->saved_cap : 16;
+        struct reform_saved *grown = realloc(f->saved, cap * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        f->saved = grown;
+        f->saved_cap = cap;
+    }
+    uint8_t *fresh = malloc(len);
+    if (!fresh)
+        return NULL;
+    f->saved[f->nsaved++] = (struct reform_saved){in, len, memcpy(fresh, in, len)};
+    return fresh;
+}
+
+static void drop_saved(struct reform *f)
+{
+    for (size_t i = 0; i < f->nsaved; i++)
+        free(f->saved[i].copy);
+    f->nsaved = 0;
+}
+
+/* What reads and writes the same memory reads a copy from here on. */
+static int save_inputs(struct reform *f, struct coll_tensor *tensors, size_t n, size_t elem,
+                       struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].in != tensors[i].out || tensors[i].count == 0)
+            continue;
+        tensors[i].in = save(f, tensors[i].in, tensors[i].count * elem);
+        if (!tensors[i].in)
+            return err_set(err, ENOMEM, "no memory to save %zu elements", tensors[i].count);
+    }
+    return 0;
+}
+
+/* ---- running an operation outside the log --------------------------------------------------- */
+
+static int lost(struct engine *e, int rc, struct err *err)
+{
+    int known = rc == -ECONNRESET ? mesh_why(e->mesh, NULL, err) : 0;
+    return known < 0 ? known : err_sys(err, -rc, "%s", coll_algorithm(e->coll));
+}
+
+static int run(struct engine *e, const struct coll_op *op, struct err *err)
+{
+    int rc = coll_start(e->coll, op, err);
+    if (rc < 0)
+        return rc;
+    for (;;) {
+        struct patience patience = {0};
+        while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &patience))
+            ;
+        if (rc != 1)
+            return rc < 0 ? lost(e, rc, err) : 0;
+        rc = mesh_progress(e->mesh, NULL, err);
+        if (rc < 0)
+            return rc;
+        mesh_sleep_begin(e->mesh);
+        rc = coll_progress(e->coll);
+        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        if (rc == 1)
+            poll(&p, 1, 100);
+        mesh_sleep_end(e->mesh);
+        if (rc != 1)
+            return rc < 0 ? lost(e, rc, err) : 0;
+        if (atomic_load(&e->drive.closing))
+            return err_set(err, ESHUTDOWN, "hvd_shutdown() was called");
+    }
+}
+
+/* The result is here; only the barrier behind it was not passed. */
+static void set_whole(struct engine *e, bool whole)
+{
+    e->reform.mine.whole = whole;
+}
+
+/* The operation, and behind it the barrier that tells that everybody has its result. */
+static int run_safely(struct engine *e, const struct coll_op *op, struct err *err)
+{
+    const struct coll_op barrier = {.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
+    set_whole(e, false);
+    inject_point("rest");
+    int rc = run(e, op, err);
+    if (rc < 0)
+        return rc;
+    set_whole(e, true);
+    inject_point("barrier");
+    return run(e, &barrier, err);
+}
+
+/* ---- the operation under way ---------------------------------------------------------------- */
+
+static int run_rest(struct engine *e, const struct decision *d, struct err *err)
+{
+    struct reform *f = &e->reform;
+    struct coll_op op = e->batches.op;
+    f->rest.n = 0;
+    int rc = coll_settle(f->old_coll, d->final, &f->rest);
+    if (rc < 0)
+        return err_sys(err, -rc, "cannot settle %s", coll_algorithm(f->old_coll));
+    rc = save_inputs(f, f->rest.list, f->rest.n, hvd_dtype_size(op.dtype), err);
+    if (rc < 0)
+        return rc;
+    op.tensors = f->rest.list;
+    op.n = f->rest.n;
+    op.contributors = e->size;
+    /* Nothing may be left of it, but the barrier is everybody's. */
+    return run_safely(e, &op, err);
+}
+
+static int finish(struct engine *e, struct err *err)
+{
+    struct reform *f = &e->reform;
+    if (f->mine.whole)
+        return 0;
+    if (!f->old_coll)
+        return err_set(err, EPROTO, "others have finished what this rank has not begun");
+    int rc = coll_settle(f->old_coll, NULL, &f->rest);
+    return rc < 0 ? err_sys(err, -rc, "cannot finish %s", coll_algorithm(f->old_coll)) : 0;
+}
+
+static void drop_old(struct engine *e)
+{
+    struct reform *f = &e->reform;
+    coll_destroy(f->old_coll);
+    if (f->old_mesh != e->mesh)
+        mesh_destroy(f->old_mesh);
+    f->old_coll = NULL;
+    f->old_mesh = NULL;
+}
+
+/* The operation is done everywhere. */
+static void count(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    e->done++;
+    launch_finish(e);
+    b->running = false;
+    if (b->active)
+        b->active->at += b->op_n;
+}
+
+/* ---- the batch it is in --------------------------------------------------------------------- */
+
+/* The rest of a batch of which something is done: all ranks have it, and nobody may see a part. */
+static int run_batch(struct engine *e, struct err *err)
+{
+    struct batches *b = &e->batches;
+    while (b->active && b->active->at > 0 && b->active->at < b->active->n) {
+        int rc = launch_prepare(e, b->active);
+        if (rc < 0) {
+            *err = e->trouble;
+            return rc;
+        }
+        b->running = true;
+        struct coll_op op = b->op;
+        rc = save_inputs(&e->reform, b->tensors, op.n, hvd_dtype_size(op.dtype), err);
+        if (rc == 0)
+            rc = run_safely(e, &op, err);
+        if (rc < 0)
+            return rc;
+        count(e);
+        reform_report(e);
+    }
+    return 0;
+}
+
+int settle(struct engine *e, struct err *err)
+{
+    const struct decision *d = &e->reform.decision;
+    int rc = 0;
+    inject_point("settle");
+    if (d->what == DECISION_FINISH)
+        rc = finish(e, err);
+    else if (d->what == DECISION_REST)
+        rc = run_rest(e, d, err);
+    if (rc < 0)
+        return rc;
+    if (d->what != DECISION_NOTHING)
+        count(e);
+    drop_old(e);
+    e->batches.running = false;
+    set_whole(e, false);
+    reform_report(e);
+    return run_batch(e, err);
+}
+
+void settle_fini(struct engine *e)
+{
+    struct reform *f = &e->reform;
+    drop_old(e);
+    drop_saved(f);
+    coll_rest_fini(&f->rest);
+    free(f->saved);
+    f->saved = NULL;
+    f->saved_cap = 0;
+    f->active = false;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * world: see world.h.
+ */
+#include "core/engine/world.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/boot/boot.h"
+#include "core/transport/mesh.h"
+
+/* Hosts that have a rank at this one's local place; before: only those before this host. */
+static int hosts_like(const struct mesh *m, bool before)
+{
+    int n = 0;
+    for (int h = 0; h < (before ? m->host : m->hosts); h++)
+        n += m->local_size_of[h] > m->local_rank;
+    return n;
+}
+
+struct world *world_make(const struct boot *boot, const struct mesh *m)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    uint32_t *members = calloc((size_t)m->size, sizeof(*members));
+    if (!w || !members) {
+        free(w);
+        free(members);
+        return NULL;
+    }
+    *w = (struct world){.epoch = m->epoch,
+                        .rank = m->rank,
+                        .size = m->size,
+                        .local_rank = m->local_rank,
+                        .local_size = m->local_size,
+                        .cross_rank = hosts_like(m, true),
+                        .cross_size = hosts_like(m, false),
+                        .homogeneous = true,
+                        .source = -1,
+                        .members = members};
+    for (int h = 1; h < m->hosts; h++)
+        w->homogeneous = w->homogeneous && m->local_size_of[h] == m->local_size_of[0];
+    for (int r = 0; r < m->size; r++) {
+        bool fresh = boot->is_new && boot->is_new[r];
+        members[r] = m->members ? m->members[r] : (uint32_t)r;
+        w->joined += fresh;
+        if (!fresh && w->source < 0)
+            w->source = r;
+    }
+    w->is_new = boot->is_new && boot->is_new[m->rank];
+    w->source = w->source < 0 ? 0 : w->source;
+    return w;
+}
+
+void world_destroy(struct world *w)
+{
+    for (struct world *older; w; w = older) {
+        older = w->older;
+        free(w->members);
+        free(w);
+    }
+}
+
+struct world *world_of(struct world *w, uint32_t epoch)
+{
+    while (w && w->epoch != epoch)
+        w = w->older;
+    return w;
+}
+
+int world_rank_of(const struct world *w, uint32_t member)
+{
+    for (int r = 0; r < w->size; r++)
+        if (w->members[r] == member)
+            return r;
+    return -1;
+}
+
+int world_missing(const struct world *a, const struct world *b)
+{
+    int n = 0;
+    for (int r = 0; r < a->size; r++)
+        n += world_rank_of(b, a->members[r]) < 0;
+    return n;
+}
+
+int world_map_init(struct world_map *m, const struct world *w, const struct mesh *mesh,
+                   struct err *err)
+{
+    struct world_map fresh = {.to_mesh = malloc((size_t)w->size * sizeof(int)),
+                              .to_world = malloc((size_t)mesh->size * sizeof(int)),
+                              .same = w->size == mesh->size};
+    if (!fresh.to_mesh || !fresh.to_world) {
+        world_map_fini(&fresh);
+        return err_set(err, ENOMEM, "no memory for the map of the ranks");
+    }
+    memset(fresh.to_mesh, 0xff, (size_t)w->size * sizeof(int));
+    for (int r = 0; r < mesh->size; r++) {
+        int at = world_rank_of(w, mesh->members ? mesh->members[r] : (uint32_t)r);
+        fresh.to_world[r] = at;
+        fresh.same = fresh.same && at == r;
+        if (at >= 0)
+            fresh.to_mesh[at] = r;
+    }
+    world_map_fini(m);
+    *m = fresh;
+    return 0;
+}
+
+void world_map_fini(struct world_map *m)
+{
+    free(m->to_mesh);
+    free(m->to_world);
+    *m = (struct world_map){0};
+}

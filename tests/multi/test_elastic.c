@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An elastic world: ranks are killed at any moment, come and go at boundaries; the others lose no
+ * step, have the same bits, and know who contributed.
+ *
+ * timeout: 300
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "core/base/clock.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/world.h"
+
+#define STEPS 400
+#define OPS   6
+
+/* What the members write down: the hash of each result, who contributed to it. */
+struct board {
+    int steps;
+    bool in_place;
+    _Atomic int at[ELASTIC_MAX]; /* the step each member is in */
+    uint64_t hash[ELASTIC_MAX][STEPS][OPS];
+    uint32_t masks[ELASTIC_MAX][STEPS][OPS][2]; /* the contributors of its elements: at most two */
+    uint32_t worlds[ELASTIC_MAX][STEPS];        /* size of the world in that step */
+    int joined_at[ELASTIC_MAX];                 /* the first step a joiner took part in */
+    _Atomic int stop;
+};
+
+static const int64_t counts[OPS] = {1, 40, 3000, 100000, 400000, 7};
+
+static uint64_t hash_of(const float *data, int64_t n)
+{
+    uint64_t h = 1469598103934665603ULL;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &data[i], sizeof(bits));
+        h = (h ^ bits) * 1099511628211ULL;
+    }
+    return h;
+}
+
+/* Elements are sums of 1 << member: each tells who contributed. At most two different ones. */
+static int note_masks(struct board *b, int member, int step, int op, const float *data)
+{
+    uint32_t *masks = b->masks[member][step][op];
+    for (int64_t i = 0; i < counts[op]; i++) {
+        uint32_t mask = (uint32_t)data[i];
+        if (masks[0] == 0)
+            masks[0] = mask;
+        if (mask == masks[0] || mask == masks[1])
+            continue;
+        if (masks[1] != 0)
+            return 41;
+        masks[1] = mask;
+    }
+    return 0;
+}
+
+static int step_ops(struct board *b, int member, int step, float **in, float **out)
+{
+    hvd_handle handles[OPS];
+    char name[32];
+    for (int op = 0; op < OPS; op++) {
+        for (int64_t i = 0; i < counts[op]; i++)
+            in[op][i] = (float)(1u << member);
+        snprintf(name, sizeof(name), "t%d", op);
+        struct hvd_request r = {.kind = HVD_ALLREDUCE,
+                                .name = name,
+                                .input = in[op],
+                                .output = b->in_place ? in[op] : out[op],
+                                .dtype = HVD_FLOAT32,
+                                .ndim = 1,
+                                .shape = &counts[op],
+                                .op = HVD_SUM,
+                                .device = -1};
+        int rc = hvd_submit(&r, 1, &handles[op]);
+        if (rc < 0)
+            return printf("member %d: submit: %s\n", member, hvd_error()), 31;
+    }
+    for (int op = 0; op < OPS; op++) {
+        int rc = hvd_wait(handles[op]);
+        float *result = b->in_place ? in[op] : out[op];
+        if (rc < 0)
+            return printf("member %d: step %d: %s\n", member, step, hvd_error()), 32;
+        rc = note_masks(b, member, step, op, result);
+        if (rc)
+            return rc;
+        b->hash[member][step][op] = hash_of(result, counts[op]);
+        /* The user may overwrite all of it now. */
+        memset(in[op], 0xff, (size_t)counts[op] * sizeof(float));
+        memset(out[op], 0xff, (size_t)counts[op] * sizeof(float));
+    }
+    return 0;
+}
+
+static int train(int member, void *arg)
+{
+    struct board *b = arg;
+    float *in[OPS], *out[OPS];
+    struct hvd_world w = {.size_of_struct = sizeof(w)};
+    int64_t step = 0;
+    for (int op = 0; op < OPS; op++) {
+        in[op] = malloc((size_t)counts[op] * sizeof(float));
+        out[op] = malloc((size_t)counts[op] * sizeof(float));
+    }
+    if (hvd_init() < 0)
+        return printf("member %d: init: %s\n", member, hvd_error()), 21;
+    hvd_world(&w);
+    if (w.is_new && hvd_broadcast("step", &step, 1, HVD_INT64, w.source) < 0)
+        return printf("member %d: state: %s\n", member, hvd_error()), 22;
+    b->joined_at[member] = (int)step;
+    for (; step < b->steps; step++) {
+        atomic_store(&b->at[member], (int)step);
+        b->worlds[member][step] = (uint32_t)hvd_size();
+        int rc = step_ops(b, member, (int)step, in, out);
+        if (rc)
+            return rc;
+        rc = hvd_commit();
+        if (rc == -ESHUTDOWN)
+            return 0;
+        if (rc < 0)
+            return printf("member %d: commit: %s\n", member, hvd_error()), 33;
+        hvd_world(&w);
+        int64_t next = step + 1;
+        if (rc == 1 && w.joined > 0 && hvd_broadcast("step", &next, 1, HVD_INT64, w.source) < 0)
+            return printf("member %d: give state: %s\n", member, hvd_error()), 34;
+    }
+    atomic_store(&b->at[member], b->steps);
+    return hvd_shutdown() < 0 ? 35 : 0;
+}
+
+/* ---- checks ---- */
+
+static uint32_t survivors(const struct elastic *job)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < job->n; i++)
+        if (WIFEXITED(job->members[i].status) && WEXITSTATUS(job->members[i].status) == 0)
+            mask |= 1u << i;
+    return mask;
+}
+
+/* Everybody who has a result has the same one, and it has everybody's part who lived on. */
+static void check_results(const struct board *b, const struct elastic *job)
+{
+    for (int step = 0; step < b->steps; step++) {
+        for (int op = 0; op < OPS; op++) {
+            uint64_t hash = 0;
+            for (int m = 0; m < job->n; m++) {
+                if (b->hash[m][step][op] == 0)
+                    continue;
+                if (hash == 0)
+                    hash = b->hash[m][step][op];
+                if (hash != b->hash[m][step][op])
+                    fail_msg("step %d, operation %d: member %d has another result", step, op, m);
+                for (int k = 0; k < 2; k++) {
+                    uint32_t mask = b->masks[m][step][op][k];
+                    if (mask && !(mask & 1u << m))
+                        fail_msg("step %d, operation %d: not with member %d's part", step, op, m);
+                }
+            }
+            assert_true(hash != 0);
+        }
+    }
+}
+
+static struct board *fresh_board(int steps, bool in_place)
+{
+    static struct board *board;
+    if (!board)
+        board = world_shared(sizeof(*board));
+    memset(board, 0, sizeof(*board));
+    board->steps = steps;
+    board->in_place = in_place;
+    return board;
+}
+
+struct past {
+    int member, step;
+    struct board *board;
+};
+
+static bool past_step(struct elastic *job, void *arg)
+{
+    const struct past *p = arg;
+    return atomic_load(&p->board->at[p->member]) >= p->step;
+}
+
+static bool reached(struct elastic *job, struct board *b, int member, int step)
+{
+    struct past p = {member, step, b};
+    return elastic_run(job, past_step, &p, 60000);
+}
+
+static void nap_us(unsigned us)
+{
+    struct timespec t = {.tv_nsec = (long)us * 1000};
+    nanosleep(&t, NULL);
+}
+
+/* ---- tests ---- */
+
+static void kill_one(bool in_place)
+{
+    struct board *b = fresh_board(60, in_place);
+    struct elastic job;
+    elastic_init(&job);
+    for (int i = 0; i < 4; i++)
+        elastic_add(&job, train, b, NULL);
+    assert_true(reached(&job, b, 0, 20));
+    kill(job.members[2].pid, SIGKILL);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(survivors(&job), 0xb);
+    check_results(b, &job);
+    assert_int_equal(b->worlds[0][10], 4);
+    assert_int_equal(b->worlds[0][59], 3);
+    assert_true(job.repairs >= 3);
+    elastic_fini(&job);
+}
+
+static void test_kill(void **state)
+{
+    kill_one(false);
+}
+
+static void test_kill_in_place(void **state)
+{
+    kill_one(true);
+}
+
+/* Down to one, rank 0 first. */
+static void test_kill_all_but_one(void **state)
+{
+    struct board *b = fresh_board(100, true);
+    struct elastic job;
+    elastic_init(&job);
+    for (int i = 0; i < 4; i++)
+        elastic_add(&job, train, b, NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_true(reached(&job, b, 3, 20 * (i + 1)));
+        kill(job.members[i].pid, SIGKILL);
+    }
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(survivors(&job), 8);
+    check_results(b, &job);
+    assert_int_equal(b->worlds[3][99], 1);
+    elastic_fini(&job);
+}
+
+static void test_kill_two_at_once(void **state)
+{
+    struct board *b = fresh_board(60, true);
+    struct elastic job;
+    elastic_init(&job);
+    for (int i = 0; i < 4; i++)
+        elastic_add(&job, train, b, NULL);
+    assert_true(reached(&job, b, 1, 20));
+    kill(job.members[0].pid, SIGKILL);
+    kill(job.members[3].pid, SIGKILL);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(survivors(&job), 6);
+    check_results(b, &job);
+    elastic_fini(&job);
+}
+
+/* A second one dies in each phase of the repair. */
+static void test_kill_in_repair(void **state)
+{
+    static const char *const places[] = {"revoke", "report", "install", "connect",
+                                         "settle", "rest",   "barrier", "resubmit"};
+    for (size_t i = 0; i < 2 * sizeof(places) / sizeof(places[0]); i++) {
+        struct board *b = fresh_board(60, true);
+        struct elastic job;
+        char variable[64];
+        const char *place = places[i / 2];
+        const char *const env[] = {variable, NULL};
+        snprintf(variable, sizeof(variable), "HVD_TEST_FAIL=%s", place);
+        elastic_init(&job);
+        job.late_deaths = i % 2;
+        for (int m = 0; m < 4; m++)
+            elastic_add(&job, train, b, m == 1 ? env : NULL);
+        assert_true(reached(&job, b, 0, 20));
+        kill(job.members[2].pid, SIGKILL);
+        if (!elastic_run(&job, elastic_all_over, NULL, 60000))
+            fail_msg("killed at %s: no end in a minute", place);
+        uint32_t left = survivors(&job);
+        /* Not every repair comes by every place. */
+        if (left != 9 && left != 0xb)
+            fail_msg("killed at %s: %x is left", place, left);
+        check_results(b, &job);
+        elastic_fini(&job);
+    }
+}
+
+/* Again and again, at any moment. */
+static void test_kill_at_random(void **state)
+{
+    for (unsigned seed = 1; seed <= 20; seed++) {
+        struct board *b = fresh_board(80, seed % 2);
+        struct elastic job;
+        unsigned random = seed * 2654435761u;
+        elastic_init(&job);
+        for (int m = 0; m < 4; m++)
+            elastic_add(&job, train, b, NULL);
+        assert_true(reached(&job, b, 3, 10 + (int)(random >> 8) % 20));
+        nap_us(random % 3000);
+        kill(job.members[seed % 3].pid, SIGKILL);
+        if (!elastic_run(&job, elastic_all_over, NULL, 60000))
+            fail_msg("seed %u: no end in a minute", seed);
+        assert_int_equal(survivors(&job), 0xf & ~(1u << seed % 3));
+        check_results(b, &job);
+        elastic_fini(&job);
+    }
+}
+
+static void test_grow_and_shrink(void **state)
+{
+    struct board *b = fresh_board(STEPS, false);
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < 2; m++)
+        elastic_add(&job, train, b, NULL);
+    assert_true(reached(&job, b, 0, 20));
+    for (int m = 0; m < 2; m++)
+        elastic_add(&job, train, b, NULL);
+    for (int waiting = 0; waiting < 2;) {
+        struct past p = {0, atomic_load(&b->at[0]) + 1, b};
+        assert_true(elastic_run(&job, past_step, &p, 60000));
+        waiting = job.members[2].waiting + job.members[3].waiting;
+    }
+    elastic_announce(&job);
+    assert_true(reached(&job, b, 3, 1) && reached(&job, b, 2, 1));
+    int since = b->joined_at[3];
+    assert_int_equal(b->joined_at[2], since);
+    assert_true(reached(&job, b, 3, since + 20));
+    job.members[1].leaving = true;
+    elastic_announce(&job);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(survivors(&job), 0xf);
+    check_results(b, &job);
+    assert_int_equal(b->worlds[0][since], 4);
+    assert_int_equal(b->worlds[0][STEPS - 1], 3);
+    elastic_fini(&job);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_kill_in_place),
+        cmocka_unit_test(test_kill_all_but_one),
+        cmocka_unit_test(test_kill_two_at_once),
+        cmocka_unit_test(test_kill_in_repair),
+        cmocka_unit_test(test_kill_at_random),
+        cmocka_unit_test(test_grow_and_shrink),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
