@@ -32,22 +32,15 @@ struct bundle {
     char name[320]; /* of the folder in the archive: hvd-doctor-HOST-TIME */
 };
 
-static void put_text(struct bundle *b, const char *path, struct buf *text)
-{
-    capture_put(&b->capture, 'f', path, text->data, text->len);
-    b->capture.failed |= text->failed;
-    buf_fini(text);
-}
-
 static void put_reports(struct bundle *b)
 {
     const struct text_style style = {.verbose = true, .width = 100};
     struct json_origin origin = session_origin(&b->session);
     struct buf text = {0}, json = {0};
     report_text(&b->report, &style, &text);
-    put_text(b, "report.txt", &text);
+    capture_add(&b->capture, 'f', "report.txt", &text);
     report_json(&b->report, &origin, &json);
-    put_text(b, "report.json", &json);
+    capture_add(&b->capture, 'f', "report.json", &json);
 }
 
 /* The last TAIL bytes, from the beginning of a line. */
@@ -85,7 +78,8 @@ static int put_match(struct bundle *b, struct err *err)
         rc = match_finish(match, &result, err);
     if (rc == 0) {
         logs_print(result, &text);
-        put_text(b, "match.txt", &text);
+        redact_buf(b->session.redact, &text, 0);
+        capture_add(&b->capture, 'f', "match.txt", &text);
     }
     match_result_destroy(result);
     match_destroy(match);

@@ -111,27 +111,34 @@ static bool is_parent(const struct capture *c, const char *path)
 
 /* ---- entries -------------------------------------------------------------------------------- */
 
-void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len)
+void capture_add(struct capture *c, char kind, const char *path, struct buf *clean)
 {
-    struct buf clean = {0};
     if (c->n == c->cap) {
         size_t cap = c->cap ? 2 * c->cap : 256;
         struct captured *grown = reallocarray(c->entries, cap, sizeof(*grown));
         if (!grown) {
             c->failed = true;
+            buf_fini(clean);
             return;
         }
         c->entries = grown;
         c->cap = cap;
     }
-    if (len)
-        redact_text(c->redact, bytes, len, &clean);
     struct captured *e = &c->entries[c->n];
     *e = (struct captured){
-        .path = strdup(path), .kind = kind, .bytes = (char *)clean.data, .len = clean.len};
-    c->failed |= clean.failed || !e->path;
+        .path = strdup(path), .kind = kind, .bytes = (char *)clean->data, .len = clean->len};
+    c->failed |= clean->failed || !e->path;
     c->bytes += e->len;
     c->n++;
+    *clean = (struct buf){0};
+}
+
+void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len)
+{
+    struct buf clean = {0};
+    if (len)
+        redact_text(c->redact, bytes, len, &clean);
+    capture_add(c, kind, path, &clean);
 }
 
 /* "a/b" and "../c" to "a/c"; false when that leaves the root or does not fit. */

@@ -54,6 +54,9 @@ int capture_files(struct capture *c, const struct setting *s, struct err *err);
 /* One more file, its text without secrets; before capture_files() or after capture_sort(). */
 void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len);
 
+/* The same for what has no secrets any more; takes the buffer's memory and leaves it empty. */
+void capture_add(struct capture *c, char kind, const char *path, struct buf *clean);
+
 /* By path, each path once: the first that was put. */
 void capture_sort(struct capture *c);
 void capture_fini(struct capture *c);

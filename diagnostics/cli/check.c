@@ -9,14 +9,12 @@
 
 /* --jsonl: a result goes out as soon as it is there. */
 struct stream {
-    const struct session *session;
     int rc; /* of the first line that could not be written */
     struct err err;
 };
 
 static void stream_put(struct stream *s, struct buf *line)
 {
-    redact_buf(s->session->redact, line, 0);
     if (s->rc == 0)
         s->rc = output_write(line, &s->err);
     buf_fini(line);
@@ -32,7 +30,7 @@ static void on_result(void *arg, const struct result *r)
 static int check_stream(struct session *s, struct err *err)
 {
     struct report report = {0};
-    struct stream stream = {.session = s};
+    struct stream stream = {0};
     struct json_origin origin = session_origin(s);
     struct buf line = {0};
     int rc = session_run(s, on_result, &stream, &report, err);

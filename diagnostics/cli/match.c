@@ -22,13 +22,16 @@ static int show(const struct cli *cli, const struct match_result *result, struct
         machine_close(&machine);
         return err_set(err, ENOMEM, "no memory");
     }
-    if (cli->format == CLI_JSON)
-        json_into(match_json(result), JSON_INDENT(2), &out);
-    else if (cli->quiet)
-        text_put(&out, "%s\n", match_verdict_text(result, line, sizeof(line)));
-    else
-        logs_print(result, &out);
-    redact_buf(redact, &out, 0);
+    if (cli->format == CLI_JSON) {
+        auto_json json_t *j = match_json(result);
+        json_into(redact_json(redact, j), JSON_INDENT(2), &out);
+    } else {
+        if (cli->quiet)
+            text_put(&out, "%s\n", match_verdict_text(result, line, sizeof(line)));
+        else
+            logs_print(result, &out);
+        redact_buf(redact, &out, 0);
+    }
     rc = output_write(&out, err);
     buf_fini(&out);
     redact_destroy(redact);

@@ -37,7 +37,6 @@ int report_whole(const struct cli *cli, struct session *s, struct err *err)
     if (rc < 0)
         return rc;
     int code = render(cli, s, &report, &out);
-    redact_buf(s->redact, &out, 0);
     rc = output_write(&out, err);
     buf_fini(&out);
     report_fini(&report);

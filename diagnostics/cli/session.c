@@ -127,6 +127,8 @@ int session_open(struct session *s, const struct cli *cli, struct err *err)
     if (rc == 0 && redact_create(&s->redact, &s->machine) < 0)
         rc = err_set(err, ENOMEM, "no memory");
     find_host(s);
+    if (s->redact)
+        redact_string(s->redact, s->host, sizeof(s->host));
     s->choice = (struct choice){.only = cli->only.v,
                                 .nonly = cli->only.n,
                                 .skip = cli->skip.v,

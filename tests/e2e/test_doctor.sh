@@ -166,6 +166,26 @@ secrets() {
         [ -s "$(echo "$TMP"/s/*/report.txt)" ] && [ -s "$(echo "$TMP"/s/*/match.txt)" ] && [ "$(stat -c %a "$TMP/s.tar")" = 600 ]
 }
 
+# A secret with quotes and brackets leaves each format what it is.
+secrets_formats() {
+    local format
+    for format in --verbose --json --jsonl --junit; do
+        MY_API_KEY='a "s3cr3t <of> mine' doctor --only host "$format" --silence 'host=why a "s3cr3t <of> mine.' >"$TMP/format"
+        ! grep s3cr3t "$TMP/format" && grep -q '[<;]redacted[>&]' "$TMP/format" || return 1
+        $PY - "$format" "$TMP/format" <<'PYTHON' || return 1
+import json, sys
+from xml.etree import ElementTree
+kind, text = sys.argv[1], open(sys.argv[2]).read()
+if kind == "--junit":
+    assert "(silenced: why <redacted>.)" in ElementTree.fromstring(text).find(".//system-out").text
+elif kind == "--json":
+    assert json.loads(text)["checks"][0]["silenced"] == "why <redacted>."
+elif kind == "--jsonl":
+    assert json.loads(text.splitlines()[0])["silenced"] == "why <redacted>."
+PYTHON
+    done
+}
+
 # The default name is made of host and time; standard output takes an archive, too.
 bundle_where() {
     (cd "$TMP" && mkdir here && cd here && doctor bundle --only host >/dev/null && ls && [ "$(ls)" = "$(ls hvd-doctor-*-*Z.tar)" ]) &&
@@ -328,6 +348,7 @@ check match matches
 check replay replay
 check same-status same_status
 check secrets secrets
+check secrets-formats secrets_formats
 check bundle-where bundle_where
 check full-disk full_disk
 check pipes pipes

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_doctor: what hvd-doctor's command line takes from outside: a report for diff ('j'), the
- * options of a captured machine ('o'), text that secrets are taken out of ('r'). The first byte
- * says which.
+ * options of a captured machine ('o'), text that secrets are taken out of ('r'), also out of JSON
+ * ('q') and where they are written in another way ('w'). The first byte says which.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define SECRET "zq7-secret"
-#define QUOTED "wx9 \"long\\\xc3\xa4 secret\xc3\xa4"
+#define CORE   "7Qz"
+#define HARD   "p\"" CORE "\n&<\\\xc3\xa4/"
 
 /* Nothing that a terminal obeys but newlines. */
 static bool is_quiet(const unsigned char *text, size_t len)
@@ -66,41 +67,111 @@ static void as_options(const char *text, size_t len)
     free(copy);
 }
 
+static struct redact *open_redact(void)
+{
+    static const char environment[] = "API_TOKEN=" SECRET "\0MY_KEY=" HARD;
+    struct machine m = {.environ_text = (char *)environment, .environ_len = sizeof(environment)};
+    struct redact *r;
+    if (redact_create(&r, &m) < 0)
+        abort();
+    return r;
+}
+
+static bool holds(const struct buf *b, const char *word)
+{
+    return b->len && memmem(b->data, b->len, word, strlen(word));
+}
+
 /* The secret is in no output. */
 static void as_text(const char *text, size_t len)
 {
-    static const char environment[] = "API_TOKEN=" SECRET;
-    struct machine m = {.environ_text = (char *)environment, .environ_len = sizeof(environment)};
-    struct redact *r;
+    struct redact *r = open_redact();
     struct buf once = {0};
-    if (redact_create(&r, &m) < 0)
-        abort();
     redact_text(r, text, len, &once);
-    if (once.len && memmem(once.data, once.len, SECRET, strlen(SECRET)))
+    if (once.failed || holds(&once, SECRET))
         abort();
     buf_fini(&once);
     redact_destroy(r);
 }
 
-/* What was JSON is JSON afterwards. */
+static void put_json(struct buf *out, const char *text, size_t len, int times)
+{
+    auto_json json_t *j = json_stringn(text, len);
+    auto_free char *dump = json_dumps(j, JSON_ENCODE_ANY | (times ? 0 : JSON_ENSURE_ASCII));
+    if (!dump)
+        abort();
+    if (times == 2)
+        put_json(out, dump, strlen(dump), 1);
+    else
+        buf_put(out, dump + 1, strlen(dump) - 2);
+}
+
+static void put_percent(struct buf *out, const char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        char code[3] = {'%', digits[c >> 4], digits[c & 15]};
+        bool as_is = (c | 32) >= 'a' && (c | 32) <= 'z';
+        buf_put(out, as_is ? text : code, as_is ? 1 : sizeof(code));
+    }
+}
+
+static void put_written(struct buf *out, char how)
+{
+    static const char xml[] = "p&quot;7Qz\n&amp;&lt;\\\xc3\xa4/";
+    switch (how % 6) {
+    case 0:
+    case 1:
+    case 2:
+        put_json(out, HARD, strlen(HARD), how % 6);
+        break;
+    case 3:
+        put_percent(out, HARD);
+        break;
+    case 4:
+        buf_put(out, xml, sizeof(xml) - 1);
+        break;
+    default:
+        buf_put(out, HARD, strlen(HARD));
+    }
+}
+
+/* However a secret is written, and whatever stands round it, nobody sees it. */
+static void as_written(const char *data, size_t len)
+{
+    struct buf text = {0}, clean = {0};
+    if (len < 1 || memmem(data, len, CORE, strlen(CORE)))
+        return;
+    struct redact *r = open_redact();
+    size_t half = (len - 1) / 2;
+    buf_put(&text, data + 1, half);
+    put_written(&text, data[0]);
+    buf_put(&text, data + 1 + half, len - 1 - half);
+    redact_text(r, (char *)text.data, text.len, &clean);
+    if (clean.failed || holds(&clean, CORE))
+        abort();
+    buf_fini(&text);
+    buf_fini(&clean);
+    redact_destroy(r);
+}
+
+/* What was JSON is JSON afterwards, and without the secret. */
 static void as_json(const char *text, size_t len)
 {
-    static const char environment[] = "API_TOKEN=" SECRET "\0MY_KEY=" QUOTED;
-    struct machine m = {.environ_text = (char *)environment, .environ_len = sizeof(environment)};
-    struct redact *r;
-    struct buf clean = {0};
+    struct redact *r = open_redact();
     struct err err = {0};
-    json_t *after = NULL, *before = json_pack("{s:o}", "a", json_lossy_string(text, len));
-    char *dump = before ? json_dumps(before, JSON_COMPACT) : NULL;
-    if (!dump || redact_create(&r, &m) < 0)
+    struct buf dump = {0};
+    auto_json json_t *before = json_pack("{s:[o]}", "a", json_lossy_string(text, len));
+    auto_json json_t *clean = redact_json(r, before), *after = NULL;
+    auto_free char *written = json_write(clean);
+    if (!written || json_read(written, strlen(written), "clean", &after, &err) < 0 ||
+        !json_equal(clean, after))
         abort();
-    redact_text(r, dump, strlen(dump), &clean);
-    if (json_read((const char *)clean.data, clean.len, "clean", &after, &err) < 0)
+    buf_put(&dump, written, strlen(written));
+    if (holds(&dump, SECRET))
         abort();
-    json_decref(before);
-    json_decref(after);
-    free(dump);
-    buf_fini(&clean);
+    buf_fini(&dump);
     redact_destroy(r);
 }
 
@@ -115,6 +186,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         as_options(text, size - 1);
     else if (data[0] == 'q' && !memchr(text, '\0', size - 1)) /* our JSON has no NUL */
         as_json(text, size - 1);
+    else if (data[0] == 'w')
+        as_written(text, size - 1);
     else if (data[0] == 'r')
         as_text(text, size - 1);
     return 0;

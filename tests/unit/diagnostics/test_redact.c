@@ -102,7 +102,11 @@ static void test_names(void **state)
 static void test_forms(void **state)
 {
     expect("https://ann:s3cret@host/x", "https://ann:<redacted>@host/x");
-    expect("postgres://u:p@ss@h", "postgres://u:<redacted>@ss@h");
+    expect("postgres://u:p@ss@h", "postgres://u:<redacted>@h");
+    expect("redis://:pa/ss@h/0", "redis://:<redacted>@h/0");
+    expect("https://u:p@h/x?mail=y@z", "https://u:<redacted>@h/x?mail=y@z");
+    expect("https://u:p:q@h", "https://u:<redacted>@h");
+    expect("https://host:/a@b", "https://host:/a@b");
     expect("https://host:80/a@b", "https://host:80/a@b");
     expect("https://ann@host", "https://ann@host");
     expect("AKIAIOSFODNN7EXAMPLE.", "<redacted>.");
@@ -114,6 +118,97 @@ static void test_forms(void **state)
     expect("hf_short", "hf_short");
     expect("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIi", "<redacted>");
     expect("keyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9xx", "keyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9xx");
+}
+
+/* A value in quotes goes to the closing one of its kind. */
+static void test_quotes(void **state)
+{
+    expect("{\"password\": \"a b, c\", \"user\": 1}",
+           "{\"password\": \"<redacted>\", \"user\": 1}");
+    expect("{'password' : 'a b'}", "{'password' : '<redacted>'}");
+    expect("export KEY=\"a b\" x", "export KEY=\"<redacted>\" x");
+    expect("KEY=\"a\\\"b\\\\\" x", "KEY=\"<redacted>\" x");
+    expect("KEY='a b' KEY='c, d'", "KEY='<redacted>' KEY='<redacted>'");
+    expect("KEY=&quot;a b&quot; x", "KEY=&quot;<redacted>&quot; x");
+    expect("KEY='abc def\n'", "KEY='<redacted> def\n'"); /* not closed in its line */
+    expect("{\"a\":\"KEY=\",\"b\":\"x\"}", "{\"a\":\"KEY=\",\"b\":\"x\"}");
+    /* JSON in JSON, once more in JSON */
+    expect("{\"log\":\"{\\\"my_key\\\": \\\"a b\\\"}\"}",
+           "{\"log\":\"{\\\"my_key\\\": \\\"<redacted>\\\"}\"}");
+    expect("\\\\\\\"key\\\\\\\":\\\\\\\"a\\\\\\\\\\\\\\\"b\\\\\\\"",
+           "\\\\\\\"key\\\\\\\":\\\\\\\"<redacted>\\\\\\\"");
+    expect("{\"log\":\"KEY=\\\"a b\",\"n\":1}", "{\"log\":\"KEY=\\\"<redacted>\",\"n\":1}");
+}
+
+/* However it is written. */
+static void test_writing(void **state)
+{
+    expect("a\\\\\\\"b\\\\\\\\c<d>&e\\\\nf, g", "<redacted>"); /* JSON in JSON */
+    expect("a\\u0022b\\u005cc\\u003Cd>&e\\x0af, g.", "<redacted>.");
+    expect("a%22b%5Cc%3Cd%3E%26e%0Af%2C%20g&x", "<redacted>&x");
+    expect("a&#34;b\\c&#x3c;d>&e f, g", "<redacted>"); /* its newline shown as a blank */
+    expect("%68unter2-hunter2", "<redacted>");
+    expect("\\u0068unter2-hunter2", "<redacted>");
+    expect("\\\\hunter2-hunter2\\n", "<redacted>\\n");
+}
+
+/* Neither an escape nor a character is cut in two, and none hides the beginning of a secret. */
+static void test_escapes(void **state)
+{
+    expect("\"x\\nvapi-aaaaaaaaaaaaaaaaaaaaaaaa\"", "\"x<redacted>\""); /* found by fuzz_doctor */
+    expect("\"x\\nghp_0123456789abcdefghijABCDEFGHIJ\"", "\"x\\n<redacted>\"");
+    expect("\\u000aghp_0123456789abcdefghijABCDEFGHIJ", "\\u000a<redacted>");
+    expect("\\thunter2-hunter2\\\"", "\\t<redacted>\\\"");
+    expect("KEY=a\\tb c", "KEY=<redacted> c");
+    expect("\xc3\xa4hunter2-hunt\xc3\xa4", "\xc3\xa4<redacted>\xc3\xa4");
+}
+
+/* What one finding covers does not save what another one would: all of both goes. */
+static void test_overlap(void **state)
+{
+    expect("TOKEN=https://u:p,q@h/x,y", "TOKEN=<redacted>@h/x,y");
+    expect("ftp://hunter2-hunter2:abc@h", "ftp://<redacted>:<redacted>@h");
+    expect("hunter2-hunter2-hunter2", "<redacted>");
+    expect("hunter2-hunter2ghp_0123456789abcdefghijABCDEFGHIJ", "<redacted><redacted>");
+    expect("KEY=KEY=KEY=a", "KEY=<redacted>");
+    char name[400];
+    memset(name, 'x', sizeof(name));
+    memcpy(name + 300, "_TOKEN=abcdef z", 16);
+    struct buf out = {0};
+    redact_text(r, name, strlen(name), &out);
+    assert_memory_equal((char *)out.data + 300, "_TOKEN=<redacted> z", 19);
+    buf_fini(&out);
+}
+
+static void test_string(void **state)
+{
+    char text[32] = "ab hunter2-hunter2 x", small[19] = "KEY=\"a\" \xc3\xa4", tight[8] = "KEY=abc";
+    redact_string(r, text, sizeof(text));
+    assert_string_equal(text, "ab <redacted> x");
+    redact_string(r, tight, sizeof(tight));
+    assert_string_equal(tight, "KEY=<re");
+    redact_string(r, small, sizeof(small));
+    assert_string_equal(small, "KEY=\"<redacted>\" ");
+}
+
+static void test_json(void **state)
+{
+    static const char text[] =
+        "{\"a\": [\"KEY=\", \"x TOKEN='b c'\", 1, null, \"\\nvapi-aaaaaaaaaaaaaaaaaaaaaaaa\"], "
+        "\"my_key\": \"q\", \"keys\": true, \"hunter2-hunter2\": {\"b\": \"correct horse\"}, "
+        "\"token\": \"off\"}";
+    static const char want[] =
+        "{\"a\": [\"KEY=\", \"x TOKEN='<redacted>'\", 1, null, "
+        "\"\\nvapi-aaaaaaaaaaaaaaaaaaaaaaaa\"], \"my_key\": "
+        "\"<redacted>\", \"keys\": true, \"<redacted>\": {\"b\": \"<redacted>\"}, \"token\": "
+        "\"off\"}";
+    struct err err;
+    auto_json json_t *j = NULL, *wanted = NULL;
+    assert_int_equal(json_read(text, strlen(text), "text", &j, &err), 0);
+    assert_int_equal(json_read(want, strlen(want), "want", &wanted, &err), 0);
+    auto_json json_t *clean = redact_json(r, j);
+    assert_true(json_equal(clean, wanted));
+    assert_null(redact_json(r, NULL));
 }
 
 /* NULs are bytes; a pass over what was cleaned changes nothing. */
@@ -174,9 +269,12 @@ static void test_no_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_forms),  cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_random), cmocka_unit_test(test_no_environment),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_names),
+        cmocka_unit_test(test_forms),   cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_writing), cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_string),
+        cmocka_unit_test(test_json),    cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_random),  cmocka_unit_test(test_no_environment),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
