@@ -184,6 +184,7 @@ class ObjectState(State):
             setattr(self, name, value)
         super().__init__(bcast_object, get_rank)
         self._version = 0  # how often it was committed; 0: it is nobody's yet
+        self._saved_version = 0  # of what is saved; 0 until this rank has committed itself
         self._elastic = None  # is this an elastic job
         self._changed = False  # the world has, and the samplers do not know yet
         self._place = 0  # where the program was when it did
@@ -202,6 +203,7 @@ class ObjectState(State):
             setattr(self, name, value)
         for name, sampler in self._samplers.items():
             sampler.adopt(self._saved_samplers[name], sampler.hand()[0])
+        self._version = self._saved_version
         self._changed, self._place, self._arrived = False, 0, None
 
     def reset(self):
@@ -221,6 +223,7 @@ class ObjectState(State):
         if save:
             self.save()
             self._version += 1
+            self._saved_version = self._version
         if commit():
             self._changed, self._place = True, _whereabouts()
             self._adapt()
@@ -271,7 +274,9 @@ class ObjectState(State):
             newest = max(versions.values())
             source = min(r for r in rows if versions[r] == newest)
             lacking = [r for r in rows if r != source and (newest == 0 or versions[r] < newest)]
-            if self._changed and self._version:
+            if not newest:
+                self.reset()  # the world may have changed since the samplers were made
+            elif self._changed and self._version:
                 self._redeal(rows)
             if self._hand_over(source, lacking):
                 self._settled(newest, rows[source][2] if rank() in lacking or self._interrupt else 0)
@@ -312,6 +317,8 @@ class ObjectState(State):
     def _settled(self, version, place):
         """Everybody has the state."""
         joined = not self._version and version
+        if not version:
+            self.save()
         self._version = max(version, 1)
         self._changed, self._place = False, 0
         self._elastic, self._size = world().elastic, size()

@@ -11,6 +11,13 @@ from ._ledger import Ledger, positions
 from .world import rank, size
 
 
+def _copy(ledger):
+    """One whose counts are its own."""
+    ledger = copy.copy(ledger)
+    ledger.counts = list(ledger.counts)
+    return ledger
+
+
 class ElasticSampler:
     """Shares a dataset out to the ranks, and again among those that are left when the world changes.
 
@@ -169,8 +176,8 @@ class ElasticSampler:
 
     def reset(self):
         """Deals what is not used anew, for the world as it is now. What was handed out is forgotten."""
-        self._former = None
-        self._take(Ledger(self._ledger.unused(), size()), rank())
+        more = self._lost(range(self._former[0].size)) if self._former else positions()
+        self._take(Ledger(self._ledger.unused() + more, size()), rank())
         self.drop_hand()
 
     # ---- between the ranks ----------------------------------------------------------------------
@@ -204,30 +211,33 @@ class ElasticSampler:
         that was told to be all."""
         return self._seat, self._drawn, int(self._ended)
 
+    def _lost(self, seats):
+        """What these seats did not get to in the epoch before, as positions of this one."""
+        ledger, _, order = self._former
+        lost = positions(order[p] for p in ledger.left_by(seats))
+        more = positions(range(len(self._order), len(self._order) + len(lost)))
+        self._order, self._before = self._order + lost, self._before - len(lost)
+        self._former = None
+        return more
+
     def move(self, new_rank, new_size, hands):
         """The world is another one. hands: {new rank: hand()} of the ranks that stay."""
         more = positions()
         if self._former:
-            seats = {seat for seat, _, _ in hands.values()}
-            gone = [s for s in range(self._former[0].size) if s not in seats]
-            lost = positions(self._former[2][p] for p in self._former[0].left_by(gone))
-            more = positions(range(len(self._order), len(self._order) + len(lost)))
-            self._order, self._before = self._order + lost, self._before - len(lost)
-            self._former = None
+            stay = {seat for seat, _, _ in hands.values()}
+            more = self._lost(s for s in range(self._former[0].size) if s not in stay)
         self._take(self._ledger.redeal(new_size, hands, more, self._again), new_rank)
 
     def shared(self):
         """What is the same on all ranks: for one that joins, and to come back to."""
-        ledger = copy.copy(self._ledger)
-        ledger.counts = list(ledger.counts)
-        return self.epoch, self._order, self._before, ledger, self._again
+        former = self._former and (_copy(self._former[0]),) + self._former[1:]
+        return self.epoch, self._order, self._before, _copy(self._ledger), former, self._again
 
     def adopt(self, shared, seat):
-        """Takes over another rank's shared()."""
-        self.epoch, self._order, self._before, ledger, self._again = shared
-        self._former = None
-        self._take(copy.copy(ledger), seat)
-        self._ledger.counts = list(ledger.counts)
+        """Takes over a shared(), of another rank or of an earlier moment."""
+        self.epoch, self._order, self._before, ledger, former, self._again = shared
+        self._former = former and (_copy(former[0]),) + former[1:]
+        self._take(_copy(ledger), seat)
         if seat < ledger.size:
             self._recorded = ledger.counts[seat]
         self.drop_hand()
