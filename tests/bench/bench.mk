@@ -31,6 +31,10 @@ bench-life: all  ## init and shutdown, idle processor time, memory
 	$(Q)$(BUILD)/tests/bench/bench_life 4
 	$(Q)$(BUILD)/tests/bench/bench_life 2 67108864
 
+bench-lifeline: $(BUILD)/tests/bench/bench_lifeline  ## SIGKILL of 1 GiB until it is told, beside pidfd and socket (minutes)
+	$(Q)$< 200 1024 0
+	$(Q)$< 200 1024 4
+
 bench-match: $(BUILD)/tests/bench/bench_match  ## the log matcher over 1 GiB in which nothing is wrong
 	$(Q)$<
 
