@@ -44,4 +44,4 @@ bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-elastic bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-lifeline bench-elastic bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
