@@ -12,7 +12,6 @@
 #include "core/base/clock.h"
 #include "diagnostics/probe.h"
 #include "diagnostics/registry.h"
-#include "diagnostics/report/redact.h"
 
 static bool any(const struct check *c, const char *const *patterns, size_t n)
 {
@@ -135,18 +134,6 @@ static void silence(struct result *r, const struct choice *choice)
     }
 }
 
-/* Before anybody sees it, in whichever format. */
-static void hide_secrets(const struct redact *redact, struct result *r)
-{
-    redact_string(redact, r->summary, sizeof(r->summary));
-    redact_string(redact, r->observed, sizeof(r->observed));
-    redact_string(redact, r->expected, sizeof(r->expected));
-    redact_string(redact, r->why, sizeof(r->why));
-    for (int place = 0; place < FIX_PLACES; place++)
-        redact_string(redact, r->fix[place], sizeof(r->fix[place]));
-    redact_string(redact, r->silence_reason, sizeof(r->silence_reason));
-}
-
 static enum verdict judge(const struct report *report, bool strict)
 {
     const int *n = report->counts;
@@ -182,7 +169,6 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
 {
     struct view v = {.machine = m, .setting = &report->setting, .rules = rules};
     uint64_t start = clock_ns();
-    struct redact *redact = NULL;
     memset(report, 0, sizeof(*report));
     report->setting = *s;
     int rc = know_all(choice, err);
@@ -192,8 +178,6 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
         rc = choose(report, choice, err);
     if (rc == 0 && m->live)
         rc = ask(m, report, err);
-    if (rc == 0 && redact_create(&redact, m) < 0)
-        rc = err_set(err, ENOMEM, "no memory");
     if (rc < 0) {
         report_fini(report);
         return rc;
@@ -202,12 +186,10 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
         struct result *r = &report->results[i];
         run_check(&v, r);
         silence(r, choice);
-        hide_secrets(redact, r);
         report->counts[r->status] += !r->silenced;
         if (cb)
             cb(arg, r);
     }
-    redact_destroy(redact);
     report->verdict = judge(report, choice->strict);
     report->ms = (uint32_t)((clock_ns() - start) / CLOCK_MS);
     return 0;

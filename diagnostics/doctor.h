@@ -33,12 +33,12 @@ struct report {
     struct setting setting;
 };
 
-/* Called as soon as a result is there (--jsonl); may be NULL. */
-typedef void doctor_result_f(void *arg, const struct result *r);
+/* Called as soon as a result is there (--jsonl), before anybody else sees it: may change its texts.
+ * May be NULL. */
+typedef void doctor_result_f(void *arg, struct result *r);
 
 /* Patterns that match no check are -ENOENT with "did you mean". report is empty before; on failure
- * it stays so. m gets answers if it is live. Results hold no secrets (report/redact.h). -EBUSY:
- * level 2 or 3 while ranks of a job run here. */
+ * it stays so. m gets answers if it is live. -EBUSY: level 2 or 3 while ranks of a job run here. */
 int doctor_run(struct machine *m, const struct setting *s, const struct choice *choice,
                const struct rules *rules, doctor_result_f *cb, void *arg, struct report *report,
                struct err *err);

@@ -20,7 +20,7 @@ static void stream_put(struct stream *s, struct buf *line)
     buf_fini(line);
 }
 
-static void on_result(void *arg, const struct result *r)
+static void on_result(void *arg, struct result *r)
 {
     struct buf line = {0};
     report_jsonl_result(r, &line);

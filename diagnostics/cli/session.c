@@ -165,12 +165,34 @@ static int check_levels(const struct session *s, struct err *err)
     return 0;
 }
 
+struct hiding {
+    const struct redact *redact;
+    doctor_result_f *cb; /* NULL: none */
+    void *arg;
+};
+
+static void hide_secrets(void *arg, struct result *r)
+{
+    const struct hiding *h = arg;
+    redact_string(h->redact, r->summary, sizeof(r->summary));
+    redact_string(h->redact, r->observed, sizeof(r->observed));
+    redact_string(h->redact, r->expected, sizeof(r->expected));
+    redact_string(h->redact, r->why, sizeof(r->why));
+    for (int place = 0; place < FIX_PLACES; place++)
+        redact_string(h->redact, r->fix[place], sizeof(r->fix[place]));
+    redact_string(h->redact, r->silence_reason, sizeof(r->silence_reason));
+    if (h->cb)
+        h->cb(h->arg, r);
+}
+
 int session_run(struct session *s, doctor_result_f *cb, void *arg, struct report *ret,
                 struct err *err)
 {
+    struct hiding hiding = {.redact = s->redact, .cb = cb, .arg = arg};
     int rc = check_levels(s, err);
     if (rc == 0)
-        rc = doctor_run(&s->machine, &s->setting, &s->choice, s->rules, cb, arg, ret, err);
+        rc = doctor_run(&s->machine, &s->setting, &s->choice, s->rules, hide_secrets, &hiding, ret,
+                        err);
     if (rc == 0 && ret->n == 0) {
         report_fini(ret);
         rc = err_set(err, EINVAL, "--skip leaves nothing to look at");

@@ -30,7 +30,8 @@ struct session {
 int session_open(struct session *s, const struct cli *cli, struct err *err);
 void session_close(struct session *s);
 
-/* doctor_run() for this session. */
+/* doctor_run() for this session. Results hold no secrets (report/redact.h), so whoever writes them
+ * need not care. */
 int session_run(struct session *s, doctor_result_f *cb, void *arg, struct report *ret,
                 struct err *err);
 
