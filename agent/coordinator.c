@@ -98,6 +98,8 @@ static void consider_absent(struct coordinator *c)
 {
     char list[512], ready[512];
     struct roster *r = &c->roster;
+    if (r->is_elastic)
+        return;
     uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
     uint64_t waited = r->ready > 0 ? clock_ns() - r->first_ready : 0;
     enum rank_state state = r->epoch == 0 ? RANK_RUNNING : RANK_LEFT;
@@ -140,10 +142,10 @@ static void say_phases(struct coordinator *c)
     for (int i = 0; i < r->nmembers; i++)
         running += r->members[i].state >= RANK_RUNNING && r->members[i].state != RANK_FAILED;
     unsigned long long ms = (clock_ns() - c->started) / CLOCK_MS;
-    if (running == r->size && c->said_running < running)
+    if (running == r->size && c->said_running < running && r->epoch == 0)
         coordinator_say(c, 1, "all %d ranks run after %llu ms", running, ms);
     c->said_running = running;
-    if (r->epoch > c->said_epoch && r->epoch == 1)
+    if (r->epoch > 0 && c->said_epoch == 0)
         coordinator_say(c, 1, "all %d ranks are connected (epoch %u) after %llu ms", r->size,
                         r->epoch, ms);
     c->said_epoch = r->epoch;
@@ -154,6 +156,9 @@ static bool is_over(struct coordinator *c)
 {
     if (c->ended == c->roster.nagents)
         return true;
+    /* Those of an elastic job wait for ranks that may come. */
+    if (roster_done(&c->roster) && c->roster.is_elastic && !c->stopped)
+        stop(c, "all have ended", 0);
     /* Agents end soon after their last rank has, or when whoever reads the output has read it. */
     if (roster_done(&c->roster) && (!c->kill_at || printer_pending(&c->printer) > 0))
         c->kill_at = deadline_in_ms(AGENT_END_MS);
@@ -169,6 +174,7 @@ static void on_tick(void *arg)
 {
     struct coordinator *c = arg;
     coordinator_watch_agents(c);
+    coordinator_watch_elastic(c);
     say_phases(c);
     coordinator_say_findings(c);
     consider_failure(c);
@@ -250,37 +256,45 @@ static int take_signals(struct coordinator *c, struct err *err)
     return rc < 0 ? err_sys(err, -rc, "signalfd") : 0;
 }
 
+static int exit_code(int code)
+{
+    return code < 0 ? 128 - code : code ? code : 1;
+}
+
 /* What to tell the user, and the exit code. */
 static int verdict(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     char text[1024];
+    int culprit = roster_culprit(r);
     if (c->reason[0]) {
         coordinator_say(c, 0, "%s", c->reason);
         if (!c->interrupts)
             coordinator_say_cause(c);
+        if (c->gave_up && r->last_failed >= 0 && !c->interrupts)
+            return exit_code(r->members[r->last_failed].code);
         return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
     }
-    if (r->first < 0)
+    if (culprit < 0)
         return !roster_done(r) ? 1 : c->output_lost;
-    if (c->job->reports && r->first == 0 && r->members[0].code == 1)
+    if (c->job->reports && culprit == 0 && r->members[0].code == 1)
         return 1;
-    roster_describe_end(r, r->first, text, sizeof(text));
+    roster_describe_end(r, culprit, text, sizeof(text));
     coordinator_say(c, 0, "%s", text);
-    if (r->early >= 0 && r->early != r->first) {
+    if (r->early >= 0 && r->early != culprit && !r->is_elastic) {
         roster_describe_end(r, r->early, text, sizeof(text));
         coordinator_say(c, 0, "before that, %s", text);
     }
     if (c->absent[0])
         coordinator_say(c, 0, "before that, %s", c->absent);
-    if (r->members[r->first].tail[0]) {
+    if (r->members[culprit].tail[0]) {
         coordinator_say(c, 0, "the last lines of its stderr:");
-        char *save, *tail = r->members[r->first].tail;
+        char *save, *tail = r->members[culprit].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
             coordinator_say(c, 0, "  %s", line);
     }
     coordinator_say_cause(c);
-    coordinator_say_host(c, r->first);
+    coordinator_say_host(c, culprit);
     return roster_exit_code(r);
 }
 

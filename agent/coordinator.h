@@ -52,6 +52,12 @@ struct coordinator {
     /* What -v has said: */
     int said_joined, said_running;
     uint32_t said_epoch;
+    /* Of an elastic job: */
+    int said_notes;       /* notes that were looked at */
+    bool said_waiting;    /* for what it waits */
+    bool gave_up;         /* it waited for too long */
+    char change[700];     /* the line of the last epoch, while it waits for how a rank died */
+    uint64_t change_held; /* clock: since when; 0: nothing is held */
 };
 
 /* Runs the job to its end: hvdrun's exit code. err is for what went wrong before ranks ran. */
@@ -75,6 +81,11 @@ void coordinator_say_cause(struct coordinator *c);
 
 /* What stands on the host of a rank that failed. */
 void coordinator_say_host(struct coordinator *c, int rank);
+
+/* coordinator_elastic.c */
+
+/* What time brings to an elastic job, and what is new of it, for the user. */
+void coordinator_watch_elastic(struct coordinator *c);
 
 /* coordinator_open.c */
 int coordinator_open(struct coordinator *c, struct err *err);

@@ -13,8 +13,10 @@
 #include "agent/coordinator.h"
 #include "core/base/clock.h"
 
-#define MESSAGES_MAX 16384
-#define SILENT_S     10 /* an agent asks for events every two seconds */
+#define MESSAGES_MAX   16384
+#define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
+#define LOST_ELASTIC_S 60
+#define SILENT_S       10 /* an agent asks for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
 {
@@ -231,8 +233,11 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .report_bindings = c->job->report_bindings,
         .doctor = c->job->doctor,
         .metrics = c->job->metrics,
-        .start_timeout = c->job->start_timeout,
-        .lost_seconds = 5,
+        /* Who joins later waits for the others' next boundary, who has lost them for new ones. */
+        .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
+                             ? c->job->elastic_timeout
+                             : c->job->start_timeout,
+        .lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
     };
     int rc = launch(l, host, c->job, &config, err);

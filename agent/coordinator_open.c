@@ -81,6 +81,14 @@ static int make_roster(struct coordinator *c, struct err *err)
     }
     if (rc == 0)
         rc = roster_init(&c->roster, c->job->name, key, hosts, n, err);
+    if (rc == 0 && c->job->elastic)
+        rc = roster_make_elastic(
+            &c->roster,
+            &(struct roster_elastic){.min = c->job->min_np,
+                                     .max = c->job->max_np,
+                                     .reset_limit = c->job->reset_limit,
+                                     .start_limit = (uint64_t)c->job->start_timeout * CLOCK_S},
+            err);
     sodium_memzero(key, sizeof(key));
     free(hosts);
     free(uids);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/preflight.h"
 #include "core/base/log.h"
@@ -37,6 +38,21 @@ void explain_fini(struct explain *e)
     match_destroy(e->match);
     free(e->sources);
     *e = (struct explain){0};
+}
+
+void explain_grow(struct explain *e, int nranks)
+{
+    if (nranks <= e->nranks || !e->reads)
+        return;
+    if (e->sources) {
+        struct match_source *(*grown)[FRAME_STREAMS] =
+            realloc(e->sources, (size_t)nranks * sizeof(*grown));
+        if (!grown)
+            return;
+        memset(grown + e->nranks, 0, (size_t)(nranks - e->nranks) * sizeof(*grown));
+        e->sources = grown;
+    }
+    e->nranks = nranks;
 }
 
 void explain_feed(struct explain *e, const struct frame *frame)

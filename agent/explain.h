@@ -21,6 +21,9 @@ struct explain {
 /* dir is borrowed. */
 void explain_init(struct explain *e, int nranks, const char *dir);
 void explain_fini(struct explain *e);
+
+/* There are nranks now. */
+void explain_grow(struct explain *e, int nranks);
 void explain_feed(struct explain *e, const struct frame *frame);
 
 struct explanation {

@@ -27,36 +27,70 @@ static int make_dir(const char *path, struct err *err)
     return mkdir(path, 0777) < 0 && errno != EEXIST ? err_sys(err, errno, "%s", path) : 0;
 }
 
-static int open_files(struct printer *p, const char *dir, struct err *err)
+static int open_files(struct printer *p, int rank, int width, struct err *err)
 {
-    char path[4096], last[16];
-    int width = snprintf(last, sizeof(last), "%d", p->nranks - 1), rc = make_dir(dir, err);
-    for (int r = 0; r < p->nranks && rc == 0; r++) {
-        snprintf(path, sizeof(path), "%s/rank.%0*d", dir, width, r);
-        rc = make_dir(path, err);
-        for (int s = 0; s < FRAME_STREAMS && rc == 0; s++) {
-            snprintf(path, sizeof(path), "%s/rank.%0*d/%s", dir, width, r, names[s]);
-            p->streams[r][s].file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-            if (p->streams[r][s].file < 0)
-                rc = err_sys(err, errno, "%s", path);
-        }
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/rank.%0*d", p->dir, width, rank);
+    int rc = make_dir(path, err);
+    for (int s = 0; s < FRAME_STREAMS && rc == 0; s++) {
+        snprintf(path, sizeof(path), "%s/rank.%0*d/%s", p->dir, width, rank, names[s]);
+        p->streams[rank][s].file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (p->streams[rank][s].file < 0)
+            rc = err_sys(err, errno, "%s", path);
     }
     return rc;
+}
+
+/* Room for ranks up to nranks, without files. */
+static int add_streams(struct printer *p, int nranks)
+{
+    struct printer_stream **grown = realloc(p->streams, (size_t)nranks * sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    p->streams = grown;
+    for (; p->nranks < nranks; p->nranks++) {
+        struct printer_stream *fresh = calloc(FRAME_STREAMS, sizeof(*fresh));
+        if (!fresh)
+            return -ENOMEM;
+        for (int s = 0; s < FRAME_STREAMS; s++)
+            fresh[s].file = -1;
+        p->streams[p->nranks] = fresh;
+    }
+    return 0;
+}
+
+void printer_grow(struct printer *p, int nranks)
+{
+    struct err err;
+    char last[16];
+    int first = p->nranks;
+    if (nranks <= first || add_streams(p, nranks) < 0 || !p->dir)
+        return;
+    int width = snprintf(last, sizeof(last), "%d", p->first_ranks - 1);
+    for (int r = first; r < p->nranks; r++) {
+        if (open_files(p, r, width, &err) < 0 && !p->file_error) {
+            p->file_error = -err.code;
+            snprintf(p->file_name, sizeof(p->file_name), "rank.%d", r);
+        }
+    }
 }
 
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
                  void (*drained)(void *arg), void *arg, struct err *err)
 {
-    *p = (struct printer){.loop = loop, .nranks = nranks, .prefix = prefix};
-    p->streams = calloc((size_t)nranks, sizeof(*p->streams));
-    if (!p->streams)
-        return err_set(err, ENOMEM, "no memory for the output of %d ranks", nranks);
-    for (int r = 0; r < nranks; r++)
-        for (int s = 0; s < FRAME_STREAMS; s++)
-            p->streams[r][s].file = -1;
+    *p = (struct printer){.loop = loop, .first_ranks = nranks, .prefix = prefix};
     sink_init(&p->sinks[FRAME_STDOUT], loop, STDOUT_FILENO, drained, arg);
     sink_init(&p->sinks[FRAME_STDERR], loop, STDERR_FILENO, drained, arg);
-    int rc = dir ? open_files(p, dir, err) : 0;
+    char last[16];
+    int width = snprintf(last, sizeof(last), "%d", nranks - 1);
+    p->dir = dir ? strdup(dir) : NULL;
+    int rc = add_streams(p, nranks) < 0 || (dir && !p->dir)
+                 ? err_set(err, ENOMEM, "no memory for the output of %d ranks", nranks)
+                 : 0;
+    if (rc == 0 && dir)
+        rc = make_dir(dir, err);
+    for (int r = 0; r < nranks && rc == 0 && dir; r++)
+        rc = open_files(p, r, width, err);
     if (rc < 0)
         printer_fini(p);
     return rc;
@@ -70,8 +104,10 @@ void printer_fini(struct printer *p)
             if (p->streams[r][s].file >= 0)
                 close(p->streams[r][s].file);
         }
+        free(p->streams[r]);
     }
     free(p->streams);
+    free(p->dir);
     if (p->loop)
         loop_timer_stop(p->loop, &p->timer);
     for (int s = 0; s < FRAME_STREAMS; s++)

@@ -21,8 +21,10 @@ struct printer_stream {
 struct printer {
     struct loop *loop;
     int nranks;
+    int first_ranks; /* at the beginning: the names of files are as wide as for them */
     bool prefix;
-    struct printer_stream (*streams)[FRAME_STREAMS]; /* [nranks] */
+    struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
+    char *dir;                       /* of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];
     struct printer_stream *open[FRAME_STREAMS]; /* whose line stands unfinished on that sink */
     struct loop_timer timer;                    /* shows unfinished lines */
@@ -35,6 +37,10 @@ struct printer {
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
                  void (*drained)(void *arg), void *arg, struct err *err);
 void printer_fini(struct printer *p);
+
+/* There are nranks now: members of an elastic job that come later. Without memory what they print
+ * is lost. */
+void printer_grow(struct printer *p, int nranks);
 
 void printer_put(struct printer *p, const struct frame *frame);
 

@@ -181,7 +181,7 @@ static void act_fail(struct roster *r, int member, enum rank_state before, uint6
     act_end(r, member, m->leaving ? NOTE_ENDED : NOTE_LOST, now);
     if (r->stopping || m->leaving)
         return;
-    if (!r->is_elastic) {
+    if (!r->is_elastic || r->closing) {
         first_to_fail(r, member, now);
         return;
     }
@@ -270,6 +270,10 @@ void roster_give_up(struct roster *r, int member, const char *text)
 void roster_signal(struct roster *r, int signo)
 {
     roster_note(r, NOTE_SIGNAL, -1, signo, "");
+    if (signo == SIGUSR1 || signo == SIGUSR2)
+        return;
+    r->closing = true;
+    r->nstarts = 0;
 }
 
 void roster_stop(struct roster *r, const char *reason, int grace_ms)
@@ -292,13 +296,19 @@ bool roster_done(const struct roster *r)
     return r->over == r->nmembers && (r->nstarts == 0 || !any_agent(r));
 }
 
-int roster_exit_code(const struct roster *r)
+int roster_culprit(const struct roster *r)
 {
     int who = r->first;
     if (r->is_elastic && who < 0)
         who = r->spoilt;
     if (r->is_elastic && who < 0 && r->done == 0)
         who = r->last_failed;
+    return who;
+}
+
+int roster_exit_code(const struct roster *r)
+{
+    int who = roster_culprit(r);
     if (who < 0)
         return 0;
     int code = r->members[who].code;

@@ -113,6 +113,7 @@ struct roster {
 
     /* Elastic jobs. */
     bool is_elastic;
+    bool closing; /* a signal ends the job: nobody comes any more, failures count */
     struct roster_elastic elastic;
     int target;                          /* ranks there should be */
     uint32_t change, announced, applied; /* planned changes: numbers given, told, in the roster */
@@ -170,7 +171,11 @@ void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t n
 /* The others need not wait for this member: it did not come in time, text says so. */
 void roster_give_up(struct roster *r, int member, const char *text);
 
-/* For every rank: a signal; the end (SIGKILL after grace_ms). */
+/* The member that decides the exit code, -1: none, it is 0. */
+int roster_culprit(const struct roster *r);
+
+/* For every rank: a signal (one that ends programs ends an elastic job too); the end (SIGKILL after
+ * grace_ms). */
 void roster_signal(struct roster *r, int signo);
 void roster_stop(struct roster *r, const char *reason, int grace_ms);
 

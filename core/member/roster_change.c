@@ -197,7 +197,7 @@ static int check_change(const struct roster *r, struct err *err)
         return err_set(err, EOPNOTSUPP,
                        "this job has a fixed size: only one that was started with --min-np or "
                        "--max-np can change");
-    if (r->stopping || roster_is_finished(r))
+    if (r->stopping || r->closing || roster_is_finished(r))
         return err_set(err, ERANGE, "the job is ending");
     return 0;
 }

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator_elastic: an elastic job while it runs: what time brings, when to give up, and a line
+ * for every change. See coordinator.h; who is in which epoch is the roster's business.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/coordinator.h"
+#include "core/base/clock.h"
+
+#define HOLD_MS 500 /* a death is known before what the process died of */
+
+/* ---- giving up ------------------------------------------------------------------------------ */
+
+/* Enough ranks will not come by themselves. */
+static bool is_hopeless(const struct roster *r)
+{
+    for (int i = 0; i < r->nmembers; i++) {
+        enum rank_state state = r->members[i].state;
+        if (state == RANK_EXPECTED || state == RANK_ASSIGNED || state == RANK_RUNNING)
+            return false;
+    }
+    return r->nstarts == 0 && r->elastic.reset_limit > 0 && r->restarts >= r->elastic.reset_limit;
+}
+
+static void consider_waiting(struct coordinator *c)
+{
+    char what[512];
+    const struct roster *r = &c->roster;
+    uint64_t now = clock_ns();
+    if (!r->waiting_since || c->stopped || roster_done(r)) {
+        c->said_waiting = false;
+        return;
+    }
+    roster_waiting_for(r, now, what, sizeof(what));
+    if (!c->said_waiting)
+        coordinator_say(c, 0, "waiting for %s", what);
+    c->said_waiting = true;
+    if (is_hopeless(r)) {
+        c->gave_up = true;
+        coordinator_fail(c,
+                         "too few ranks are left, and --reset-limit %d is reached: no more are "
+                         "started; it waited for %s",
+                         r->elastic.reset_limit, what);
+    } else if (now - r->waiting_since >= (uint64_t)c->job->elastic_timeout * CLOCK_S) {
+        c->gave_up = true;
+        coordinator_fail(c, "waited %d s (--elastic-timeout) for %s", c->job->elastic_timeout,
+                         what);
+    }
+}
+
+/* The first world: those that are ready have begun without the others if they are enough. */
+static void consider_first(struct coordinator *c)
+{
+    char list[512], ready[512];
+    const struct roster *r = &c->roster;
+    uint64_t limit = ((uint64_t)c->job->start_timeout + 1) * CLOCK_S;
+    if (r->epoch > 0 || r->ready == 0 || c->stopped || clock_ns() - r->first_ready < limit)
+        return;
+    roster_list(r, RANK_RUNNING, list, sizeof(list));
+    roster_list(r, RANK_READY, ready, sizeof(ready));
+    coordinator_fail(
+        c,
+        "ranks %s did not call hvd_init within %d s; ranks %s waited for them, and are "
+        "less than --min-np %d",
+        list, c->job->start_timeout, ready, r->elastic.min);
+}
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+static bool any_unreaped(const struct roster *r)
+{
+    for (int i = 0; i < r->nmembers; i++)
+        if (rank_is_over(r->members[i].state) && !r->members[i].reaped &&
+            !r->agents[r->members[i].agent].gone)
+            return true;
+    return false;
+}
+
+static void say_held(struct coordinator *c)
+{
+    if (c->change_held)
+        coordinator_say(c, 0, "%s", c->change);
+    c->change_held = 0;
+}
+
+/* One line an epoch. It is held for a moment where a rank is known to be dead and not yet of what.
+ */
+static void say_epochs(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    uint64_t now = clock_ns();
+    bool fresh = r->epoch > c->said_epoch && r->epoch > 1;
+    if (fresh)
+        say_held(c);
+    if (!fresh && !c->change_held)
+        return;
+    snprintf(c->change, sizeof(c->change), "epoch %u: %d of %d ranks after %.0f ms: %s", r->epoch,
+             r->size, r->target - r->done, (double)r->last.took / CLOCK_MS,
+             r->last.cause[0] ? r->last.cause : "the ranks lost touch with one another");
+    if (fresh)
+        c->change_held = now;
+    c->said_epoch = r->epoch;
+    if (!any_unreaped(r) || now - c->change_held >= HOLD_MS * CLOCK_MS)
+        say_held(c);
+}
+
+/* What the line of an epoch does not tell. */
+static void say_notes(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    for (; c->said_notes < r->nnotes; c->said_notes++) {
+        const struct note *n = &r->notes[c->said_notes];
+        if (n->type == NOTE_LOST && n->member >= 0 && !r->members[n->member].was_in && !r->stopping)
+            coordinator_say(c, 0, "%s", n->text);
+        else if (n->type == NOTE_START)
+            coordinator_say(c, 1, "member %d is started on %s", n->member,
+                            r->agents[r->members[n->member].agent].host);
+        else if (n->type == NOTE_LEAVE)
+            coordinator_say(c, 1, "member %d leaves: %s", n->member, n->text);
+        else if (n->type == NOTE_EVICT)
+            coordinator_say(c, 0, "member %d: %s", n->member, n->text);
+        else if (n->type == NOTE_CHANGE)
+            coordinator_say(c, 1, "change %d waits for the next boundary", n->code);
+    }
+}
+
+void coordinator_watch_elastic(struct coordinator *c)
+{
+    struct roster *r = &c->roster;
+    int notes = r->nnotes;
+    uint32_t epoch = r->epoch;
+    roster_tick(r, clock_ns());
+    if (r->nnotes != notes || r->epoch != epoch)
+        c->service.changed(c->service.arg);
+    if (!r->is_elastic)
+        return;
+    printer_grow(&c->printer, r->nmembers);
+    explain_grow(&c->explain, r->nmembers);
+    say_notes(c);
+    say_epochs(c);
+    consider_first(c);
+    consider_waiting(c);
+}

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of an elastic job that speaks the control frames (core/base/ctl.h) without libhvd.
+
+Says HELLO; answers every LOST of a member of its world with HELLO (revoked), every CHANGE with HELLO
+(boundary), ends with 0 when it gets LEAVE, and with BYE and 0 when the file named by its argument is
+there. Prints a line for each roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", * for those that are new.
+With a second argument it goes wrong:
+  deaf      it does not answer a LOST
+  out       it says BYE with -5 at its first LOST, and sleeps
+"""
+import array
+import os
+import select
+import socket
+import struct
+import sys
+import time
+
+HELLO, ROSTER, SHARE, PROGRESS, LOST, BYE, CHANGE, LEAVE, LIFELINE, REPAIRED = range(1, 11)
+JOIN, REVOKED, BOUNDARY = range(3)
+
+
+class Rank:
+    def __init__(self):
+        self.sock = socket.socket(fileno=os.dup(int(os.environ["HVD_AGENT_FD"])))
+        self.sock.setblocking(True)
+        self.data, self.epoch, self.world, self.applied, self.change = b"", 0, [], 0, 0
+        self.waiting, self.lost_at = True, 0
+
+    def send(self, kind, body):
+        self.sock.sendall(struct.pack("<IHH", len(body), kind, 0) + body)
+
+    def hello(self, why):
+        self.waiting = True
+        self.send(HELLO, struct.pack("<HIBI", 2, os.getpid(), why, self.epoch) + b"card")
+
+    def frames(self, seconds):
+        """Frames that come within that time."""
+        if select.select([self.sock], [], [], seconds)[0]:
+            data, control, _, _ = self.sock.recvmsg(65536, socket.CMSG_SPACE(64))
+            if not data:
+                raise SystemExit("the agent closed the control socket")
+            self.data += data
+            for _, _, raw in control:
+                fds = array.array("i")
+                fds.frombytes(raw[: len(raw) - len(raw) % 4])
+                for fd in fds:
+                    os.close(fd)
+        while len(self.data) >= 8:
+            n, kind, _ = struct.unpack_from("<IHH", self.data)
+            if len(self.data) < 8 + n:
+                break
+            body, self.data = self.data[8 : 8 + n], self.data[8 + n :]
+            yield kind, body
+
+    def on_roster(self, body):
+        self.epoch, rank, size = struct.unpack_from("<III", body)
+        (self.applied,) = struct.unpack_from("<I", body, 44)
+        pos, self.world, text = 48, [], []
+        for _ in range(size):
+            flags, member, length = struct.unpack_from("<BII", body, pos)
+            pos += 9 + length
+            self.world.append(member)
+            text.append("%d%s" % (member, "*" if flags & 2 else ""))
+        assert pos == len(body)
+        self.waiting = False
+        if self.lost_at:
+            self.send(REPAIRED, struct.pack("<IQ", self.epoch, time.monotonic_ns() - self.lost_at))
+            self.lost_at = 0
+        print("epoch %d rank %d of %d: %s (change %d)"
+              % (self.epoch, rank, size, " ".join(text), self.applied), flush=True)
+
+    def step(self, what):
+        for kind, body in self.frames(0.05):
+            if kind == ROSTER:
+                self.on_roster(body)
+            elif kind == LOST and not self.waiting:
+                (member,) = struct.unpack_from("<I", body)
+                if member in self.world and what == "out":
+                    self.send(BYE, struct.pack("<i", -5))
+                    time.sleep(3)
+                    raise SystemExit(3)
+                if member in self.world and what != "deaf":
+                    self.lost_at = time.monotonic_ns()
+                    self.hello(REVOKED)
+            elif kind == CHANGE:
+                (self.change,) = struct.unpack_from("<I", body)
+            elif kind == LEAVE:
+                print("asked to leave: %s" % body.decode(), flush=True)
+                raise SystemExit(0)
+        if not self.waiting and self.change > self.applied:
+            self.hello(BOUNDARY)
+
+
+def main():
+    end, what = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    assert os.environ["HVD_ELASTIC"] == "1" and int(os.environ["HVD_RANK"]) < int(os.environ["HVD_SIZE"])
+    rank, began, batches = Rank(), time.monotonic(), 0
+    rank.hello(JOIN)
+    while time.monotonic() - began < 60 and (rank.waiting or not os.path.exists(end)):
+        rank.step(what)
+        batches += not rank.waiting
+        rank.send(PROGRESS, struct.pack("<QQB", batches, batches * 1000, 1) + b"allreduce")
+    if os.path.exists(end):
+        rank.send(BYE, struct.pack("<i", 0))
+        print("done", flush=True)
+        return
+    raise SystemExit("60 s are over")
+
+
+main()
