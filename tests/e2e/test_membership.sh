@@ -1,0 +1,175 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The membership of elastic jobs, with ranks that speak the control frames and nothing else: who is in
+# which epoch after losses, planned changes and replacements, and how such a job ends.
+# timeout: 300
+# shellcheck disable=SC2317,SC2016,SC2086  # functions that check calls; words for other shells; $RANKS is several words
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+command -v curl >/dev/null || skip_all curl "asks a job over its socket"
+END=$TMP/end
+RANKS="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_elastic.py $END"
+job=0
+
+# begin OPTIONS...: an elastic job in the background, its lines in $TMP/out
+begin() {
+    rm -f "$END"
+    timeout 100 "$RUN" -v --doctor off "$@" >"$TMP/out" 2>&1 &
+    job=$!
+}
+
+# finish CODE: the job ends with it, and leaves nothing
+finish() {
+    local rc=0
+    wait "$job" || rc=$?
+    [ "$rc" -eq "$1" ] && nothing_left || { echo "exit code $rc, not $1"; cat "$TMP/out"; return 1; }
+}
+
+# ends CODE: the ranks are told that the training is over
+ends() {
+    touch "$END"
+    finish "$1"
+}
+
+# line N PATTERN: at least N lines like this come, within 20 s
+line() {
+    local i
+    for i in $(seq 200); do
+        [ "$(grep -c -- "$2" "$TMP/out")" -ge "$1" ] && return 0
+        sleep 0.1
+    done
+    echo "no $1 lines \"$2\" in:"
+    cat "$TMP/out"
+    return 1
+}
+
+# ask PATH [BODY]: the answer, with its status behind it
+ask() {
+    local dir
+    dir=$(echo "$XDG_RUNTIME_DIR"/hvdrun-*)
+    curl -s -w ' %{http_code}' ${2:+-d "$2"} --unix-socket "$dir/sock" \
+        -H "Authorization: Bearer $(cat "$dir/token")" "http://x$1"
+}
+
+# pid_of RANK
+pid_of() {
+    ask /v1/status | "${PY:-/usr/bin/python3}" -c '
+import json, sys
+answer = json.JSONDecoder().raw_decode(sys.stdin.read())[0]
+print([m["pid"] for m in answer["ranks"] if m["rank"] == int(sys.argv[1])][0])' "$1"
+}
+
+# A rank is killed: the others go on without it, and another one comes.
+loss() {
+    begin -np 3 --min-np 1 $RANKS
+    line 3 'epoch 1 rank . of 3: 0 1 2 (change 0)' && kill -KILL "$(pid_of 1)" || return 1
+    line 2 'epoch 2 rank . of 2: 0 2 (change 0)' &&
+        line 1 'hvdrun: epoch 2: 2 of 3 ranks after .* ms: rank 1 on localhost (pid [0-9]*) was ended by signal 9 (SIGKILL)' &&
+        line 3 'epoch 3 rank . of 3: 0 2 3\* (change 1)' &&
+        line 1 'hvdrun: epoch 3: 3 of 3 ranks after .* ms: 1 rank joined' || return 1
+    # The replacement dies too: as member 3, at rank 2.
+    kill -KILL "$(pid_of 2)"
+    line 1 'hvdrun: epoch 4: 2 of 3 ranks after .* rank 2 (member 3) on localhost' && ends 0
+}
+
+changes() {
+    begin -np 2 --min-np 2 --max-np 4 $RANKS
+    line 2 'epoch 1 rank' || return 1
+    [ "$(ask /v1/scale '{"np":4}')" = '{"change":1,"np":4} 200' ] &&
+        line 4 'epoch 2 rank . of 4: 0 1 2\* 3\* (change 1)' || return 1
+    [ "$(ask /v1/drain '{"rank":0}')" = '{"change":2,"np":3} 200' ] &&
+        line 3 'epoch 3 rank . of 3: 1 2 3 (change 2)' && line 1 '0.<stdout>:asked to leave' || return 1
+    [ "$(ask /v1/scale '{"np":2}')" = '{"change":3,"np":2} 200' ] &&
+        line 2 'epoch 4 rank . of 2: 1 2 (change 3)' && line 1 '3.<stdout>:asked to leave' || return 1
+    ask /v1/status | grep -q '"change":3' && ends 0
+}
+
+# What cannot be is refused, with words, and the job is untouched.
+refusals() {
+    local rc=0
+    begin -np 2 --min-np 2 --max-np 3 $RANKS
+    line 2 'epoch 1 rank' || return 1
+    ask /v1/scale '{"np":1}' | grep -q 'minimum of 2.* 400' || rc=1
+    ask /v1/scale '{"np":4}' | grep -q 'maximum of 3.* 400' || rc=1
+    ask /v1/scale '{"np":"x"}' | grep -q 'scale: .* 400' || rc=1
+    ask /v1/scale 'garbage' | grep -q 'scale: .* 400' || rc=1
+    ask /v1/drain '{}' | grep -q 'want a rank or a host.* 400' || rc=1
+    ask /v1/drain '{"rank":2}' | grep -q 'no rank 2: the job has ranks 0 to 1.* 400' || rc=1
+    ask /v1/drain '{"rank":1}' | grep -q 'minimum of 2.* 400' || rc=1
+    ask /v1/drain '{"host":"nowhere"}' | grep -q 'hosts are localhost.* 400' || rc=1
+    ask /v1/status | grep -q '"state":"running".*"change":0' || rc=1
+    ends 0 && [ $rc -eq 0 ] || return 1
+    # A job of a fixed size says so.
+    begin -np 2 sleep 5
+    for _ in $(seq 100); do
+        ls "$XDG_RUNTIME_DIR"/hvdrun-*/token >/dev/null 2>&1 && break
+        sleep 0.1
+    done
+    ask /v1/scale '{"np":1}' | grep -q 'fixed size.* 400' && finish 0
+}
+
+# Below min the survivors wait, then they go on and the new one joins them at their next boundary.
+below_min() {
+    begin -np 2 --min-np 2 $RANKS
+    line 2 'epoch 1 rank' && kill -KILL "$(pid_of 0)" || return 1
+    line 1 'hvdrun: waiting for at least 2 ranks: 1 left with the state in memory' &&
+        line 1 'epoch 2 rank 0 of 1: 1 (change 0)' && line 2 'epoch 3 rank . of 2: 1 2\* (change 1)' && ends 0
+}
+
+# For ever it does not wait, and the code is that of the rank that was lost.
+timeout_ends() {
+    begin -np 2 --min-np 2 --elastic-timeout 1 bash -c "[ -e $TMP/late ] && exec sleep 50; exec $RANKS"
+    line 2 'epoch 1 rank' && touch "$TMP/late" && kill -KILL "$(pid_of 0)" &&
+        line 1 'hvdrun: waited 1 s (--elastic-timeout) for at least 2 ranks' && finish 137
+}
+
+reset_limit() {
+    begin -np 2 --min-np 2 --reset-limit 1 $RANKS
+    line 2 'epoch 1 rank' && kill -KILL "$(pid_of 0)" && line 2 'epoch 3 rank . of 2: 1 2\*' &&
+        kill -KILL "$(pid_of 1)" && line 1 'hvdrun: too few ranks are left, and --reset-limit 1 is reached' && finish 137
+}
+
+# All die at once: new members begin again.
+total_loss() {
+    begin -np 2 --min-np 1 $RANKS
+    line 2 'epoch 1 rank' || return 1
+    kill -KILL "$(pid_of 0)" "$(pid_of 1)"
+    line 2 'epoch 2 rank . of 2: 2\* 3\*' && ends 0
+}
+
+# A rank that says that it cannot go on is out, though its process still runs.
+out() {
+    begin -np 3 --min-np 1 bash -c "[ \$HVD_RANK = 2 ] && set -- out; exec $RANKS \"\$@\""
+    line 3 'epoch 1 rank' && kill -KILL "$(pid_of 0)" &&
+        line 1 'epoch 2 rank 0 of 1: 1 ' &&
+        line 1 'rank 2 on localhost (pid [0-9]*) cannot go on: Input/output error' && ends 0
+}
+
+# A program that does not work is told so at once, not started again and again.
+does_not_work() {
+    local begin=$EPOCHREALTIME
+    begin -np 2 --min-np 1 bash -c "[ \$HVD_RANK = 1 ] && exit 3; exec $RANKS"
+    finish 3 && [ "$(since_ms "$begin")" -lt 15000 ]
+}
+
+# A signal that ends programs ends the job: nobody comes in the place of those that it ends.
+signal_ends() {
+    begin -np 2 --min-np 1 $RANKS
+    line 2 'epoch 1 rank' || return 1
+    kill -TERM "$(pgrep -P "$job" hvdrun)"
+    finish 143 && ! grep -q 'is started on' "$TMP/out"
+}
+
+check "a lost rank is replaced" loss
+check "scale up, drain, scale down" changes
+check "changes that cannot be" refusals
+check "below min the survivors wait" below_min
+check "--elastic-timeout" timeout_ends
+check "--reset-limit" reset_limit
+check "all are lost" total_loss
+check "a rank that cannot go on" out
+check "a program that does not work" does_not_work
+check "a signal ends the job" signal_ends
+exit $failed
