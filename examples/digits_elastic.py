@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""digits_torch.py for a number of ranks that changes while it trains.
+
+    hvdrun -np 4 --min-np 2 --max-np 8 --name digits python3 examples/digits_elastic.py
+
+Meanwhile kill -9 any of its ranks, or `hvdrun scale digits 6`. Each image of an epoch is used exactly once,
+whoever dies or comes; a rank that joins gets model, optimizer and place in the epoch from one that is there.
+The batch of a rank stays as it is, the learning rate grows and shrinks with the number of ranks.
+
+A program need not be written like this to survive deaths: digits_torch.py does so as it is. Then size() stays
+what it was, averages are those of the ranks that are left, the dead rank's part of the images is not seen in
+the epochs to come, and no rank can join.
+"""
+import argparse
+import time
+
+import torch
+import torch.nn.functional as F
+from digits_torch import TRAIN, Net, load
+
+import hvd.torch as hvd
+
+
+def evaluate(model, images, labels):
+    """The accuracy on the held-out images; each rank looks at its share."""
+    images, labels = images[TRAIN:][hvd.rank() :: hvd.size()], labels[TRAIN:][hvd.rank() :: hvd.size()]
+    with torch.no_grad():
+        right = (model(images).argmax(1) == labels).sum()
+    counts = hvd.allreduce(torch.tensor([right, len(labels)]), op=hvd.Sum, name="accuracy")
+    return float(counts[0]) / float(counts[1])
+
+
+def train_epoch(state, loader):
+    """The rest of an epoch; returns the mean loss over all ranks."""
+    total = torch.zeros(2)
+    for index, (images, labels) in enumerate(state.sampler.whole_epoch(loader)):
+        state.optimizer.zero_grad()
+        loss = F.cross_entropy(state.model(images), labels)
+        loss.backward()  # the ranks average their gradients while this runs
+        state.optimizer.step()
+        state.sampler.record_batch(index, loader.batch_size)
+        state.step += 1
+        total += torch.tensor([float(loss.detach()), 1])
+        state.check_host_updates()  # here ranks come and go
+    total = hvd.allreduce(total, op=hvd.Sum, name="loss")
+    return float(total[0] / max(total[1], 1))
+
+
+def tell_changes(state):
+    """Has a change of the world printed and remembered, by rank 0."""
+
+    def changed(old, new):
+        ms = hvd.elastic.world().repair_ns / 1e6
+        state.changes.append({"epoch": state.epoch, "step": state.step, "ranks": new, "repair_ms": ms})
+        if hvd.rank() == 0:
+            print(f"epoch {state.epoch + 1:2d}, step {state.step}: {old} ranks -> {new}", flush=True)
+
+    state.register_resize_callbacks([changed])
+
+
+def make_state(args):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr * hvd.size(), momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs)
+    state = hvd.elastic.TorchState(
+        model,
+        optimizer,
+        schedule=schedule,
+        sampler=hvd.elastic.ElasticSampler(range(TRAIN)),
+        epoch=0,
+        step=0,
+        curves=[],
+        changes=[],
+    )
+    state.register_resize_callbacks([hvd.elastic.scale_lr(optimizer, schedulers=[schedule])])
+    tell_changes(state)
+    return state
+
+
+@hvd.elastic.run
+def train(state, args, images, labels):
+    """Called when this rank has the state: at the start, or as one that joins."""
+    data = torch.utils.data.TensorDataset(images[:TRAIN], labels[:TRAIN])
+    loader = torch.utils.data.DataLoader(data, batch_size=args.batch, sampler=state.sampler)
+    while state.epoch < args.epochs:
+        begin = time.perf_counter()
+        loss = train_epoch(state, loader)
+        rate = TRAIN / (time.perf_counter() - begin)
+        state.schedule.step()
+        accuracy = evaluate(state.model, images, labels)
+        point = {"loss": loss, "accuracy": accuracy, "images_per_second": rate, "ranks": hvd.size()}
+        state.curves.append(point)
+        if hvd.rank() == 0:
+            print(
+                f"epoch {state.epoch + 1:2d}  loss {loss:.4f}  accuracy {accuracy:.4f}  "
+                f"{rate:.0f} images/s on {hvd.size()} ranks",
+                flush=True,
+            )
+        state.epoch += 1
+        state.sampler.set_epoch(state.epoch)
+        state.commit()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--batch", type=int, default=12, help="images of one rank")
+    parser.add_argument("--lr", type=float, default=0.05, help="for one rank")
+    parser.add_argument("--save", metavar="FILE", help="weights, curves and changes, by rank 0")
+    args = parser.parse_args()
+
+    hvd.init()
+    torch.set_num_threads(1)
+    torch.manual_seed(42)
+    images, labels = load()
+    state = make_state(args)
+    train(state, args, images, labels)
+    if args.save and hvd.rank() == 0:
+        found = {"ranks": hvd.size(), "curves": state.curves, "changes": state.changes}
+        torch.save({**found, "weights": state.model.state_dict()}, args.save)
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()
