@@ -110,7 +110,10 @@ int command_scale(const struct command_line *line, struct err *err)
         rc = commands_status(&job, COMMANDS_ASK_MS, &s, NULL, err);
     if (rc < 0)
         return rc;
-    snprintf(what, sizeof(what), "%d -> %ld ranks", s.np, n);
+    if (s.np == n)
+        snprintf(what, sizeof(what), "%ld ranks, as before", n);
+    else
+        snprintf(what, sizeof(what), "%d -> %ld ranks", s.np, n);
     status_fini(&s);
     return change(line, &job, "/v1/scale", json_pack("{s:i}", "np", (int)n), what, err);
 }

@@ -26,8 +26,16 @@
  * which others take no more as long as *ret_lock is open, and then as long as the socket is. */
 static int make_dir(struct coordinator *c, int *ret_lock, struct err *err)
 {
-    struct job_entry entry = {.pid = getpid(), .started = (int64_t)time(NULL) * 1000};
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct job_entry entry = {.pid = getpid(),
+                              .started = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000};
     const char *base = jobs_base();
+    if (!base && getenv("HVD_RUN_DIR"))
+        return err_set(err, EROFS,
+                       "HVD_RUN_DIR %.200s: want a directory that can be written to, of a path of "
+                       "60 bytes at most",
+                       getenv("HVD_RUN_DIR"));
     if (!base)
         return err_set(err, EROFS,
                        "neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be "

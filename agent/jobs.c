@@ -23,6 +23,7 @@
 #include "core/json/json.h"
 
 #define PREFIX      "hvdrun-"
+#define BASES       5
 #define BASE_MAX    60 /* a socket's path is short */
 #define FILE_MAX    65536
 #define PROGRAM_MAX 40
@@ -33,10 +34,27 @@ void jobs_path(char *dst, size_t size, const char *dir, const char *file)
     snprintf(dst, size, "%s/%s", dir, file);
 }
 
+/* Where directories may be, the first choice first; run is room for one. HVD_RUN_DIR is the only
+ * place where it is set. */
+static size_t list_bases(const char *bases[BASES], char *run, size_t size)
+{
+    const char *own = getenv("HVD_RUN_DIR");
+    snprintf(run, size, "/run/user/%u", (unsigned)geteuid());
+    /* The last: where the shell that asks has no XDG_RUNTIME_DIR, but that of hvdrun had. */
+    const char *all[BASES] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm", run};
+    bases[0] = own;
+    if (own && *own)
+        return 1;
+    memcpy(bases, all, sizeof(all));
+    return BASES;
+}
+
 const char *jobs_base(void)
 {
-    const char *bases[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm"};
-    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++)
+    const char *bases[BASES];
+    char run[64];
+    size_t n = list_bases(bases, run, sizeof(run));
+    for (size_t i = 0; i < n && bases[i] != run; i++)
         if (bases[i] && bases[i][0] == '/' && strlen(bases[i]) <= BASE_MAX &&
             access(bases[i], W_OK | X_OK) == 0)
             return bases[i];
@@ -128,14 +146,12 @@ static int by_start(const void *a, const void *b)
 int jobs_find(struct jobs *ret, struct err *err)
 {
     char run[64];
-    /* The last: where the shell that asks has no XDG_RUNTIME_DIR, but that of hvdrun had. */
-    const char *bases[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm", run};
-    struct stat seen[sizeof(bases) / sizeof(bases[0])];
+    const char *bases[BASES];
+    struct stat seen[BASES];
     struct jobs jobs = {0};
-    size_t nseen = 0;
+    size_t nseen = 0, n = list_bases(bases, run, sizeof(run));
     int rc = 0;
-    snprintf(run, sizeof(run), "/run/user/%u", (unsigned)geteuid());
-    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]) && rc == 0; i++) {
+    for (size_t i = 0; i < n && rc == 0; i++) {
         struct stat st;
         bool again = false;
         if (!bases[i] || bases[i][0] != '/' || stat(bases[i], &st) < 0)

@@ -32,8 +32,9 @@ struct jobs {
     int others; /* directories that belong to other users */
 };
 
-/* The first place where a private directory can be made, lent: XDG_RUNTIME_DIR, TMPDIR, /tmp,
- * /dev/shm (in a container whose root is read-only it may be all there is). NULL: none. */
+/* The first place where a private directory can be made, lent: HVD_RUN_DIR alone where that is set,
+ * else XDG_RUNTIME_DIR, TMPDIR, /tmp, /dev/shm (in a container whose root is read-only it may be
+ * all there is). NULL: none. */
 const char *jobs_base(void);
 
 /* All of them, those that are gone too, in every place they may be. Directories without the file

@@ -42,12 +42,19 @@ static int get_int(const json_t *j, const char *key, int otherwise)
     return n <= INT32_MAX ? (int)n : otherwise;
 }
 
+static bool is_over(const struct status_member *m)
+{
+    return strcmp(m->state, "failed") == 0 || strcmp(m->state, "ended") == 0;
+}
+
 static void read_member(const json_t *j, int index, struct status_member *m)
 {
     m->rank = get_int(j, "rank", -1);
     m->member = get_int(j, "member", m->rank < 0 ? index : m->rank);
     get_text(j, "host", m->host, sizeof(m->host));
     get_text(j, "state", m->state, sizeof(m->state));
+    if (json_is_true(json_object_get(j, "leaving")) && !is_over(m))
+        snprintf(m->state, sizeof(m->state), "leaving");
     m->pid = get_int(j, "pid", 0);
     m->batches = get_count(j, "batches", 0);
     m->idle_ms = get_count(j, "idle_ms", -1);
@@ -85,8 +92,9 @@ int status_read(const json_t *j, struct status *ret, struct err *err)
     s.np = get_int(j, "np", s.size);
     s.min_np = get_int(j, "min_np", 0);
     s.max_np = get_int(j, "max_np", 0);
-    s.elastic = s.max_np > 0;
+    s.elastic = json_is_true(json_object_get(j, "elastic"));
     s.change = get_count(j, "change", 0);
+    s.asked = get_count(j, "asked_change", s.change);
     s.restarts = get_count(j, "restarts", 0);
     get_text(last, "cause", s.cause, sizeof(s.cause));
     s.changed = get_count(last, "unix_ms", 0);
@@ -109,12 +117,6 @@ void status_fini(struct status *s)
 {
     free(s->members);
     *s = (struct status){0};
-}
-
-static bool is_over(const struct status_member *m)
-{
-    return strcmp(m->state, "done") == 0 || strcmp(m->state, "failed") == 0 ||
-           strcmp(m->state, "ended") == 0;
 }
 
 int status_running(const struct status *s)
@@ -172,6 +174,9 @@ static void print_head(const struct status *s, const char *name, int64_t started
 static void print_changes(const struct status *s, int64_t now, FILE *out)
 {
     char ago[48];
+    if (s->asked > s->change)
+        fprintf(out, "  asked for     change %lld; %lld is in effect\n", (long long)s->asked,
+                (long long)s->change);
     if (s->cause[0])
         fprintf(out, "  last change   %s ago, in %.1f ms: %s\n",
                 status_duration(now - s->changed, ago, sizeof(ago)), s->change_ms, s->cause);

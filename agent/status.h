@@ -16,7 +16,7 @@
 struct status_member {
     int member, rank; /* rank -1: in no world */
     char host[MEMBER_NAME_MAX];
-    char state[24];
+    char state[24]; /* "leaving" of one that was asked to */
     int pid;
     int64_t batches, idle_ms; /* idle_ms -1: not known */
 };
@@ -28,7 +28,8 @@ struct status {
     bool elastic;
     int size; /* of the world */
     int np, min_np, max_np;
-    int64_t epoch, change; /* the last change that was applied */
+    int64_t epoch;
+    int64_t change, asked; /* the last planned change in effect, and the last asked for */
     int64_t restarts;
     char cause[512]; /* of the last change; "" there was none */
     int64_t changed; /* ms since 1970 */

@@ -104,7 +104,7 @@ static void ask_folder(struct asking *a, const char *base, const char *name)
 static int run_jobs(struct buf *out, const struct machine *m, const struct setting *s)
 {
     const char *bases[] = {machine_env(m, "XDG_RUNTIME_DIR"), machine_env(m, "TMPDIR"), "/tmp",
-                           "/dev/shm"};
+                           "/dev/shm", machine_env(m, "HVD_RUN_DIR")};
     struct asking a = {.out = out};
     for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
         auto_free char **names = NULL;

@@ -76,7 +76,8 @@ static int handle(void *arg, const struct server_request *q, struct server_reply
     reply->status = 200;
     if (asprintf(
             &reply->body,
-            "{\"job\": \"x\", \"size\": 3, \"np\": %d, \"min_np\": 2, \"max_np\": 8, "
+            "{\"job\": \"x\", \"size\": 3, \"np\": %d, \"elastic\": true, \"min_np\": 2, "
+            "\"max_np\": 8, "
             "\"epoch\": %d, \"change\": %d, \"state\": \"%s\", \"waiting_for\": \"%s\", "
             "\"members\": [{\"rank\": 0, \"host\": \"h\", \"state\": \"active\", \"pid\": 9}]}",
             np, applied + 1, applied, applied < change ? "changing" : "running",
@@ -127,8 +128,7 @@ static int setup(void **state)
     snprintf(base, sizeof(base), "/tmp/hvd-test-cmds-XXXXXX");
     if (!mkdtemp(base) || pipe2(ends, O_CLOEXEC) < 0)
         return -1;
-    setenv("XDG_RUNTIME_DIR", base, 1);
-    unsetenv("TMPDIR");
+    setenv("HVD_RUN_DIR", base, 1);
     snprintf(dir, sizeof(dir), "%s/hvdrun-abcdef", base);
     memcpy(entry.dir, dir, sizeof(dir));
     if (mkdir(dir, 0700) < 0 || jobs_publish(&entry, NULL) < 0)
@@ -244,10 +244,11 @@ static void test_changes(void **state)
     expect("scale train-1 6 --wait 30", 0, "change 2: 5 -> 6 ranks\n", NULL);
     assert_non_null(strstr(said, "changing, 3 of 6 ranks, waiting for 1 rank that starts\n"));
     assert_non_null(strstr(said, "change 2 is in effect: epoch 3, 3 ranks, after "));
-    expect("drain train-1 2", 0, "change 3: rank 2 leaves\n", NULL);
-    expect("drain train-1 node3 --json", 0, "{\"change\":4,\"np\":4}", NULL);
-    expect("scale train-1 7 --wait=0.1", 1, "change 5: 4 -> 7 ranks\n",
-           "change 5 is not in effect after 0.1 s (changing");
+    expect("scale train-1 6", 0, "change 3: 6 ranks, as before\n", NULL);
+    expect("drain train-1 2", 0, "change 4: rank 2 leaves\n", NULL);
+    expect("drain train-1 node3 --json", 0, "{\"change\":5,\"np\":4}", NULL);
+    expect("scale train-1 7 --wait=0.1", 1, "change 6: 4 -> 7 ranks\n",
+           "change 6 is not in effect after 0.1 s (changing");
     /* Refused, and the job is as it was. */
     expect("scale train-1 10", 1, NULL, "job train-1: 10 ranks are more than --max-np 8");
     expect("drain train-1 7", 1, NULL, "job train-1: there is no rank 7");

@@ -29,7 +29,7 @@ static int setup(void **state)
     snprintf(base, sizeof(base), "/tmp/hvd-test-jobs-XXXXXX");
     if (!mkdtemp(base))
         return -1;
-    setenv("XDG_RUNTIME_DIR", base, 1);
+    setenv("HVD_RUN_DIR", base, 1);
     return 0;
 }
 
@@ -66,17 +66,6 @@ static void drop_job(const char *dir, int fd)
     snprintf(path, sizeof(path), "%s/%s", base, dir);
     jobs_remove(path);
     assert_int_equal(access(path, F_OK), -1);
-}
-
-/* Those of this test among all that this user may have. */
-static int find_here(struct jobs *jobs)
-{
-    int n = 0;
-    assert_int_equal(jobs_find(jobs, NULL), 0);
-    for (int i = 0; i < jobs->n; i++)
-        if (strncmp(jobs->list[i].dir, base, strlen(base)) == 0)
-            jobs->list[n++] = jobs->list[i];
-    return jobs->n = n;
 }
 
 static void test_program(void **state)
@@ -152,7 +141,8 @@ static void test_find(void **state)
     assert_int_equal(mkdir(bare, 0700), 0);
     snprintf(file, sizeof(file), "%s/hvdrun-eeeeee", base); /* a link, whoever it is from */
     assert_int_equal(symlink("hvdrun-aaaaaa", file), 0);
-    assert_int_equal(find_here(&jobs), 3);
+    assert_int_equal(jobs_find(&jobs, NULL), 0);
+    assert_int_equal(jobs.n, 3);
     assert_string_equal(jobs.list[0].name, "first");
     assert_string_equal(jobs.list[1].name, "second");
     assert_string_equal(jobs.list[1].command, "python3 \"a\\b\" ?");
@@ -224,11 +214,41 @@ static void test_claim(void **state)
     drop_job("hvdrun-cccccc", three);
 }
 
+/* Where they are made, and where they are looked for. */
+static void test_places(void **state)
+{
+    struct jobs jobs;
+    char sub[96];
+    (void)state;
+    assert_string_equal(jobs_base(), base);
+    snprintf(sub, sizeof(sub), "%s/none", base);
+    setenv("HVD_RUN_DIR", sub, 1);
+    assert_null(jobs_base());
+    unsetenv("HVD_RUN_DIR");
+    setenv("XDG_RUNTIME_DIR", sub, 1);
+    setenv("TMPDIR", base, 1);
+    assert_string_equal(jobs_base(), base);
+    setenv("XDG_RUNTIME_DIR", base, 1);
+    setenv("TMPDIR", "relative", 1);
+    assert_string_equal(jobs_base(), base);
+    setenv("TMPDIR", base, 1); /* the same place twice: its jobs once */
+    int fd = put_job("hvdrun-aaaaaa", "twice", 1, true), n = 0;
+    assert_int_equal(jobs_find(&jobs, NULL), 0);
+    for (int i = 0; i < jobs.n; i++)
+        n += strncmp(jobs.list[i].dir, base, strlen(base)) == 0;
+    assert_int_equal(n, 1);
+    jobs_fini(&jobs);
+    drop_job("hvdrun-aaaaaa", fd);
+    unsetenv("XDG_RUNTIME_DIR");
+    unsetenv("TMPDIR");
+    setenv("HVD_RUN_DIR", base, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_program), cmocka_unit_test(test_entry), cmocka_unit_test(test_find),
-        cmocka_unit_test(test_others),  cmocka_unit_test(test_claim),
+        cmocka_unit_test(test_others),  cmocka_unit_test(test_claim), cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

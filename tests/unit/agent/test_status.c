@@ -19,6 +19,7 @@
 
 static const char whole[] =
     "{\"job\": \"t-1\", \"name\": \"t-1\", \"state\": \"waiting\", \"size\": 3, \"np\": 4,"
+    " \"elastic\": true, \"asked_change\": 3,"
     " \"min_np\": 2, \"max_np\": 8, \"epoch\": 3, \"change\": 2, \"restarts\": 1,"
     " \"waiting_for\": \"1 rank on h2\","
     " \"last_change\": {\"epoch\": 3, \"cause\": \"rank 2 on h2 (pid 71) was ended by signal 9\","
@@ -32,7 +33,7 @@ static const char whole[] =
     " {\"member\": 0, \"rank\": 0, \"host\": \"h1\", \"state\": \"active\", \"pid\": 11,"
     "  \"batches\": 123456, \"idle_ms\": 12},"
     " {\"member\": 1, \"rank\": 1, \"host\": \"h1\", \"state\": \"active\", \"pid\": 12,"
-    "  \"batches\": 0, \"idle_ms\": 0}]}";
+    "  \"leaving\": true, \"batches\": 0, \"idle_ms\": 0}]}";
 
 static int read_text(const char *text, struct status *s, struct err *err)
 {
@@ -68,6 +69,7 @@ static void test_whole(void **state)
     assert_string_equal(text,
                         "t-1: waiting, 3 of 4 ranks (2 to 8), epoch 3, up 10 min\n"
                         "  waiting for   1 rank on h2\n"
+                        "  asked for     change 3; 2 is in effect\n"
                         "  last change   14 s ago, in 6.2 ms: rank 2 on h2 (pid 71) was ended by "
                         "signal 9\n"
                         "  recovery      last 6.2 ms, longest 9.0 ms\n"
@@ -77,7 +79,7 @@ static void test_whole(void **state)
                         "\n"
                         "RANK  MEMBER  HOST  PID  BATCHES  LAST BATCH  STATE\n"
                         "   0       0  h1     11   123456       12 ms  active\n"
-                        "   1       1  h1     12        0           -  active\n"
+                        "   1       1  h1     12        0           -  leaving\n"
                         "   2       3  h1     13        7       20 ms  active\n"
                         "   -       4  h2     14        0           -  running\n"
                         "1 that have ended are not shown: -v shows them\n");

@@ -1,0 +1,188 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hvdrun's commands for jobs that run, and what jobs are called: list, status, scale, drain, --name;
+# the hosts that a discovery script names. What they refuse leaves the job as it was.
+# timeout: 300
+# shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+
+export HVD_RUN_DIR=$XDG_RUNTIME_DIR # whatever else this user runs
+jobs=()
+end_jobs() {
+    [ ${#jobs[@]} -eq 0 ] || kill -INT "${jobs[@]}" 2>/dev/null
+    wait
+    jobs=()
+}
+at_end+=(end_jobs)
+
+# start OPTION...: a job of ranks that wait; started is its hvdrun
+start() {
+    "$RUN" "$@" sh -c 'exec sleep 100' >"$TMP/job" 2>&1 &
+    started=$!
+    jobs+=("$started")
+}
+
+# until_listed NAME: all its ranks run
+until_listed() {
+    local i
+    for i in $(seq 200); do
+        "$RUN" list | grep -q "^$1  *running" && return 0
+        sleep 0.1
+    done
+    echo "$1 is not listed"
+    return 1
+}
+
+# stop PID: a job ends, and so does its directory
+stop() {
+    kill -INT "$1"
+    wait "$1"
+    return 0
+}
+
+names() {
+    end_jobs
+    start -np 2
+    local first=$started
+    until_listed sh-1 || return 1
+    [ "$("$RUN" --no-prefix sh -c 'echo $HVD_JOB')" = sh-2 ] || return 1
+    [ "$("$RUN" --no-prefix --name mine sh -c 'echo $HVD_JOB')" = mine ] || return 1
+    [ "$("$RUN" --no-prefix python3 -c 'import os; print(os.environ["HVD_JOB"])')" = python3-1 ] || return 1
+    code 1 "$RUN" --name sh-1 true >"$TMP/1" 2>&1 || return 1
+    says "hvdrun: there is a job sh-1 already (hvdrun $first): want another name" "$TMP/1" || return 1
+    stop "$first"
+    [ "$("$RUN" list)" = 'no job runs' ] && [ "$("$RUN" --no-prefix sh -c 'echo $HVD_JOB')" = sh-1 ]
+}
+
+# Started at the same moment, none has the name of another.
+at_once() {
+    local i pids=()
+    for i in 1 2 3 4 5 6; do
+        "$RUN" --no-prefix sh -c 'echo $HVD_JOB; sleep 2' >"$TMP/name.$i" 2>&1 &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+    cat "$TMP"/name.*
+    [ "$(cat "$TMP"/name.* | sort -u | wc -l)" -eq 6 ] && [ "$(cat "$TMP"/name.* | wc -l)" -eq 6 ]
+}
+
+listing() {
+    end_jobs
+    start -np 2 --name one
+    local one=$started
+    start -np 1 --min-np 1 --max-np 3 --name two
+    local two=$started
+    until_listed one && until_listed two || return 1
+    "$RUN" list >"$TMP/1" && "$RUN" list --json >"$TMP/2" && cat "$TMP/1" "$TMP/2" || return 1
+    says '^NAME *STATE *RANKS *EPOCH' "$TMP/1" && says "^one  *running .* $one  sh -c exec sleep 100$" "$TMP/1" || return 1
+    ${PY:-/usr/bin/python3} - "$TMP/2" "$two" <<'PY' || return 1
+import json, sys
+jobs = json.load(open(sys.argv[1]))
+two = next(j for j in jobs if j["name"] == "two")
+assert two["pid"] == int(sys.argv[2]) and two["np"] == 1 and two["command"].startswith("sh -c"), two
+PY
+    "$RUN" status one >"$TMP/1" && says '^one: running, no rank is in a world yet, 2 started' "$TMP/1" &&
+        says '^   1 *1  localhost .* running$' "$TMP/1" || return 1
+    code 1 "$RUN" status >"$TMP/1" 2>&1 && says 'which job? There are one, two' "$TMP/1" || return 1
+    stop "$one"
+    "$RUN" status >"$TMP/1" && says '^two: ' "$TMP/1" && "$RUN" status two --json | grep -q '"ranks"' || return 1
+    kill -0 "$two" && stop "$two"
+}
+
+# Whatever is asked for in vain, the job goes on.
+refusals() {
+    end_jobs
+    start -np 2 --name fixed
+    local job=$started dir
+    until_listed fixed || return 1
+    dir=$(echo "$XDG_RUNTIME_DIR"/hvdrun-*)
+    refused 'hvdrun scale: no job "nope"; jobs here: fixed' "$RUN" scale nope 3 &&
+        refused 'hvdrun drain: no job "nope"; jobs here: fixed' "$RUN" drain nope 0 &&
+        refused 'hvdrun status: no job "nope"; jobs here: fixed' "$RUN" status nope &&
+        refused '"0": want a number of ranks from 1' "$RUN" scale fixed 0 &&
+        refused '"-2": want a number of ranks from 1' "$RUN" scale fixed -- -2 &&
+        refused '"2x": want a number of ranks' "$RUN" scale fixed 2x &&
+        refused 'hvdrun scale: job fixed: this job has a fixed size' "$RUN" scale fixed 3 &&
+        refused 'hvdrun drain: job fixed: this job has a fixed size' "$RUN" drain fixed 1 &&
+        refused 'hvdrun drain: job fixed: this job has a fixed size' "$RUN" drain fixed nohost || return 1
+    cp -p "$dir/token" "$TMP/token" && echo wrong >"$dir/token" || return 1
+    refused "the token in $dir/token is not that of this job" "$RUN" scale fixed 2 &&
+        refused "the token in $dir/token is not that of this job" "$RUN" status fixed || return 1
+    "$RUN" list | grep -q '^fixed  *no access' && cp -p "$TMP/token" "$dir/token" &&
+        "$RUN" status fixed | grep -q ' 2 started' && kill -0 "$job" && stop "$job"
+}
+
+# A killed hvdrun's job is listed no more, and its directory goes with its agent.
+killed() {
+    end_jobs
+    start -np 1 --name lost
+    local job=$started
+    until_listed lost || return 1
+    kill -KILL "$job"
+    wait "$job" 2>/dev/null
+    [ "$("$RUN" list)" = 'no job runs' ] || return 1
+    "$RUN" list -v | grep -q '^lost  *gone ' || return 1
+    refused "job lost: its hvdrun (pid $job) is gone" "$RUN" status lost && nothing_left
+}
+
+watching() {
+    end_jobs
+    start -np 1 --name short
+    local job=$started
+    until_listed short || return 1
+    timeout 60 "$RUN" status --watch=0.2 short >"$TMP/watch" 2>&1 &
+    local watch=$!
+    sleep 1
+    stop "$job"
+    wait "$watch" && [ "$(grep -c '^short: running' "$TMP/watch")" -ge 2 ] && [ "$(tail -n 1 "$TMP/watch")" = 'short has ended' ]
+}
+
+# A program that is called like a command.
+like_a_command() {
+    mkdir -p "$TMP/path" && printf '#!/bin/sh\necho mine "$@"\n' >"$TMP/path/status" && chmod +x "$TMP/path/status" || return 1
+    [ "$(PATH=$TMP/path:$PATH "$RUN" --no-prefix -- status x)" = 'mine x' ] &&
+        [ "$("$RUN" --no-prefix "$TMP/path/status")" = mine ] &&
+        [ "$(PATH=$TMP/path:$PATH "$RUN" --no-prefix -np 1 status y)" = 'mine y' ]
+}
+
+script() {
+    printf '#!/bin/sh\n%s\n' "$1" >"$TMP/hosts.new" && chmod +x "$TMP/hosts.new" && mv "$TMP/hosts.new" "$TMP/hosts"
+}
+
+# The script's hosts and slots; --slots-per-host for those without; -np of them, or all.
+discovery() {
+    script 'echo localhost:2'
+    [ "$("$RUN" --no-prefix --host-discovery-script "$TMP/hosts" echo x | grep -c x)" -eq 2 ] || return 1
+    [ "$("$RUN" --no-prefix --min-np 1 -np 4 --host-discovery-script "$TMP/hosts" echo x | grep -c x)" -eq 2 ] || return 1
+    script 'echo localhost'
+    [ "$("$RUN" --no-prefix --slots-per-host 3 --host-discovery-script "$TMP/hosts" echo x | grep -c x)" -eq 3 ] &&
+        [ "$("$RUN" --no-prefix --slots 3 -np 1 --host-discovery-script "$TMP/hosts" echo x | grep -c x)" -eq 1 ]
+}
+
+# Too few slots at first: waits for more, with a word; and not for ever.
+discovery_waits() {
+    script "[ -e '$TMP/more' ] && echo localhost:3 || echo localhost:1"
+    (sleep 2.5 && touch "$TMP/more") &
+    timeout 60 "$RUN" --no-prefix --min-np 2 --host-discovery-script "$TMP/hosts" echo x >"$TMP/1" 2>"$TMP/2" || return 1
+    cat "$TMP/2"
+    [ "$(grep -c x "$TMP/1")" -eq 3 ] &&
+        [ "$(grep -c waiting "$TMP/2")" -eq 1 ] && says 'waiting for hosts: .* names 1 slots, 2 are wanted' "$TMP/2" || return 1
+    rm "$TMP/more"
+    refused '/hosts names 1 slots after 1 s (--elastic-timeout), 2 are wanted' \
+        "$RUN" --min-np 2 --elastic-timeout 1 --host-discovery-script "$TMP/hosts" echo x
+}
+
+check names names
+check at-once at_once
+check list listing
+check refusals refusals
+check killed killed
+check watch watching
+check like-a-command like_a_command
+check discovery discovery
+check discovery-waits discovery_waits
+check nothing-left nothing_left
+exit $failed
