@@ -22,7 +22,7 @@ from array import array
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "core", "python"))
 
-from hvd import _transfer, buffers, elastic, sampler  # noqa: E402
+from hvd import _lib, _transfer, buffers, elastic, sampler  # noqa: E402
 from hvd._lib import HorovodInternalError, HvdError  # noqa: E402
 from test_sampler import Loader  # noqa: E402
 
@@ -107,9 +107,8 @@ def play():
     elastic._begin_again = lambda: post("again", "")
     elastic.stats = lambda: {"ops": here.me.ops}
     elastic.world = lambda: types.SimpleNamespace(elastic=True)
-    elastic.lib = types.SimpleNamespace(
-        hvd_commit=lambda: post("commit", ""), hvd_error=lambda: b"asked to leave"
-    )
+    elastic.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
+    _lib.error = lambda code: HvdError("asked to leave", -code)
 
 
 # ---- the program of every rank -------------------------------------------------------------------

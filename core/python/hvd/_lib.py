@@ -30,6 +30,18 @@ class HorovodInternalError(HvdError):
     """A rank was lost, or the world has ended, while an operation was under way."""
 
 
+class Left(SystemExit):
+    """This rank was asked to leave, and is out of the world. Unless somebody catches it the process ends
+    with code 0."""
+
+    def __init__(self, text):
+        super().__init__(0)
+        self.text = text
+
+    def __str__(self):
+        return self.text
+
+
 class Request(ctypes.Structure):
     """struct hvd_request."""
 
@@ -182,6 +194,13 @@ def check(code):
     if code < 0:
         raise error(code)
     return code
+
+
+def check_stay(code):
+    """check() for the calls in which a rank of an elastic job may learn that it is to leave."""
+    if code == -errno.ESHUTDOWN:
+        raise Left(str(error(code)))
+    return check(code)
 
 
 def dims(values):

@@ -31,7 +31,6 @@ size(); ranks cannot join it.
 import collections
 import copy
 import ctypes
-import errno
 import functools
 import os
 import pickle
@@ -40,7 +39,7 @@ import zlib
 from array import array
 
 from . import _lib, _transfer, buffers
-from ._lib import HorovodInternalError, HvdError, World, check, lib
+from ._lib import HorovodInternalError, HvdError, Left, World, check, check_stay, lib  # noqa: F401
 from .sampler import ElasticSampler
 from .world import init, rank, shutdown, size, stats
 
@@ -54,18 +53,6 @@ class HostsUpdatedInterrupt(RuntimeError):
     def __init__(self, skip_sync=False):
         super().__init__("the world has changed")
         self.skip_sync = skip_sync
-
-
-class Left(SystemExit):
-    """This rank was asked to leave, and is out of the world. Unless somebody catches it the process ends
-    with code 0."""
-
-    def __init__(self, text):
-        super().__init__(0)
-        self.text = text
-
-    def __str__(self):
-        return self.text
 
 
 _World = collections.namedtuple("World", [name for name, _ in World._fields_[1:]])
@@ -82,10 +69,7 @@ def commit():
     """A boundary, for programs without a state object: all ranks call it at the end of a step. True when
     the world has changed; when ranks have joined (world().joined), all of them now bring them the state.
     Raises Left on a rank that was asked to leave."""
-    code = lib.hvd_commit()
-    if code == -errno.ESHUTDOWN:
-        raise Left((lib.hvd_error() or b"").decode(errors="replace") or "asked to leave")
-    return check(code) == 1
+    return check_stay(lib.hvd_commit()) == 1
 
 
 def _environ(name):

@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 from . import _torchrun
-from ._lib import Stats, check, error, lib
+from ._lib import Stats, check, check_stay, error, lib
 
 #: What hvd, hvd.torch and hvd.torch.mpi_ops pass on.
 __all__ = """
@@ -30,7 +30,8 @@ def init(comm=None, process_sets=None):
     """Joins the world; returns when every rank has.
 
     The launcher (hvdrun, mpirun, srun, torchrun, or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
-    HVD_KEY_FILE by hand) says who the others are; without one this is a world of 1.
+    HVD_KEY_FILE by hand) says who the others are; without one this is a world of 1. In an elastic job a
+    rank that is not wanted any more when it comes gets hvd.elastic.Left.
     """
     if comm is not None:
         raise NotImplementedError("init(comm=...) is not supported: the launcher chooses the ranks")
@@ -39,7 +40,7 @@ def init(comm=None, process_sets=None):
     global _registered
     if not lib.hvd_initialized():
         with _torchrun.environment() if _torchrun.applies() else contextlib.nullcontext():
-            check(lib.hvd_init())
+            check_stay(lib.hvd_init())
     if not _registered:
         _registered = True
         atexit.register(_leave)
