@@ -1,0 +1,167 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of tests/e2e/test_elastic_python.sh: trains with hvd.elastic on nothing but hvd itself, writes down
+which samples it used and what became of them, and does what HVD_TEST_PLAN says.
+
+    elastic_rank.py DIR SAMPLES EPOCHS     writes DIR/MEMBER.PID
+    elastic_rank.py check DIR SAMPLES      proves from all files that every sample was used exactly once
+
+HVD_TEST_PLAN: words "changes.steps:what[:who]": after so many changes of the world and then so many steps. what: before, in, after (a SIGKILL before, in, after the step's
+operation, of the rank started as number who), or a number (hvdrun scale to it, by rank 0). Training goes on
+until EPOCHS are over and the world has changed HVD_TEST_CHANGES times; HVD_TEST_PLAN may need fewer.
+"""
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from array import array
+
+import hvd
+
+BATCH = 3
+
+
+def batches(sampler):
+    """A data loader that takes two batches ahead."""
+
+    def draw(indices):
+        batch = [i for _, i in zip(range(BATCH), indices)]
+        return [batch] if batch else []
+
+    indices = iter(sampler)
+    queue = collections.deque(draw(indices) + draw(indices))
+    while queue:
+        yield queue.popleft()
+        queue.extend(draw(indices))
+
+
+class Loader:
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        return batches(self.sampler)
+
+
+class Diary:
+    """What this rank has used; a line is written when it has reached a commit with it."""
+
+    def __init__(self, folder):
+        self.file = open(os.path.join(folder, f"{os.environ.get('HVD_RANK', 0)}.{os.getpid()}"), "w")
+        self.used = []
+
+    def reached(self, **more):
+        self.file.write(json.dumps({"used": self.used, **more}) + "\n")
+        self.file.flush()
+        self.used = []
+
+
+def plan(state):
+    """What is to happen in this step: (what, who)."""
+    now = f"{len(state.sizes) - 1}.{state.step - state.since}"
+    for word in os.environ.get("HVD_TEST_PLAN", "").split():
+        when, what, *who = word.split(":")
+        if when == now:
+            yield what, who[0] if who else ""
+
+
+def happen(state, where):
+    for what, who in plan(state):
+        mine = who == os.environ.get("HVD_RANK")
+        if mine and what == where:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if mine and what == "in" and where == "before":
+            threading.Timer(0.01 * random.random(), os.kill, (os.getpid(), signal.SIGKILL)).start()
+        if what.isdigit() and where == "before" and hvd.rank() == 0:
+            subprocess.Popen([os.environ["HVDRUN"], "scale", os.environ["HVD_TEST_JOB"], what])
+
+
+def use(sampler, batch, epoch, diary):
+    first = sampler._recorded
+    sampler.record_batch(0, BATCH)
+    spots = sampler._sequence[first : sampler._recorded]
+    diary.used += [(epoch, i) for i, spot in zip(batch, spots) if spot >= 0]  # no repeats that pad
+
+
+def train(state, diary, epochs):
+    changes = int(os.environ.get("HVD_TEST_CHANGES", 0))
+    loader = Loader(state.sampler)
+    while not state.done:
+        for batch in state.sampler.whole_epoch(loader):
+            happen(state, "before")
+            if any(what == "in" for what, _ in plan(state)):
+                data = array("d", [1.0] * 2_000_000)
+                for _ in range(4):
+                    hvd.allreduce_(data, "large", hvd.Sum)
+            time.sleep(0.01)
+            data = array("d", [sum(batch), state.step, 1])
+            hvd.allreduce_(data, "gradient", hvd.Sum)
+            happen(state, "after")
+            assert data[1] == state.step * data[2], (list(data), state.step)
+            state.total += data[0]
+            state.step += 1
+            use(state.sampler, batch, state.epoch, diary)
+            try:
+                state.check_host_updates()
+            except hvd.elastic.Left:
+                diary.reached(left=True)
+                raise
+            except hvd.elastic.HostsUpdatedInterrupt:
+                diary.reached(interrupted=True)
+                raise
+            diary.reached()
+        state.epoch += 1
+        state.sampler.set_epoch(state.epoch)
+        state.done = state.epoch >= epochs and len(state.sizes) > changes
+        state.commit()
+
+
+def main():
+    folder, samples, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    hvd.init()
+    diary = Diary(folder)
+    sampler = hvd.elastic.ElasticSampler(range(samples))
+    memory = bytes([hvd.rank() % 256]) * 100_000
+    state = hvd.elastic.ObjectState(
+        epoch=0, step=0, since=0, total=0.0, done=False, sizes=[hvd.size()], memory=memory, sampler=sampler
+    )
+
+    def resized(_, new):
+        state.sizes.append(new)
+        state.since = state.step
+
+    state.register_resize_callbacks([resized])
+    hvd.elastic.run(train)(state, diary, epochs)
+    diary.reached(end=[state.epoch, state.step, state.total, state.sizes, len(state.memory)])
+    if hvd.rank() == 0:
+        print(f"sizes {state.sizes} steps {state.step}", flush=True)
+    hvd.shutdown()
+
+
+def check(folder, samples):
+    """Every sample of every epoch once; all that came to the end have the same state."""
+    used, ends = collections.Counter(), []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name)) as file:
+            for line in file:
+                entry = json.loads(line)
+                used.update(map(tuple, entry["used"]))
+                ends += [entry["end"]] if "end" in entry else []
+    assert ends and all(end == ends[0] for end in ends), ends
+    epochs = ends[0][0]
+    wrong = {(e, i): used[e, i] for e in range(epochs) for i in range(samples) if used[e, i] != 1}
+    assert not wrong, f"(epoch, sample): times: {wrong}"
+    assert len(used) == epochs * samples
+    print(f"ok {len(used)} samples of {epochs} epochs, each once; sizes {ends[0][3]}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "check":
+        check(sys.argv[2], int(sys.argv[3]))
+    else:
+        main()
