@@ -9,30 +9,26 @@
 
 #include "agent/agent.h"
 #include "core/base/log.h"
+#include "diagnostics/report/prometheus.h"
 #include "diagnostics/report/text.h"
-
-static void put_head(struct buf *out, const char *name, const char *type, const char *help)
-{
-    text_put(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
 
 static void put_ranks(struct buf *out, const struct agent *a)
 {
-    put_head(out, "hvd_rank_up", "gauge", "1 while the rank's process runs");
+    prometheus_head(out, "hvd_rank_up", "gauge", "1 while the rank's process runs");
     for (int i = 0; i < a->nranks; i++)
         text_put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i]->seat.member,
                  !a->ranks[i]->over);
-    put_head(out, "hvd_rank_in_world", "gauge", "1 between hvd_init and hvd_shutdown");
+    prometheus_head(out, "hvd_rank_in_world", "gauge", "1 between hvd_init and hvd_shutdown");
     for (int i = 0; i < a->nranks; i++) {
         const struct rank *r = a->ranks[i];
         text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", r->seat.member,
                  r->hello && !r->waiting && !r->bye && !r->over);
     }
-    put_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
+    prometheus_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
     for (int i = 0; i < a->nranks; i++)
         text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i]->seat.member,
                  (unsigned long long)a->ranks[i]->progress.batches);
-    put_head(out, "hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved");
+    prometheus_head(out, "hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved");
     for (int i = 0; i < a->nranks; i++)
         text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i]->seat.member,
                  (unsigned long long)a->ranks[i]->progress.bytes);
@@ -45,19 +41,20 @@ static void put_watch(struct buf *out, const struct agent *a)
     enum check_status status;
     if (!a->watch)
         return;
-    put_head(out, "hvd_watch_value", "gauge", "last look of the watch at each condition");
+    prometheus_head(out, "hvd_watch_value", "gauge", "last look of the watch at each condition");
     for (size_t i = 0; watch_at(a->watch, i, &id, &unit, &value, &status); i++)
         if (!isnan(value))
             text_put(out, "hvd_watch_value{id=\"%s\",unit=\"%s\"} %g\n", id, unit, value);
-    put_head(out, "hvd_watch_status", "gauge", "0: all is well, 2: a warning stands, 3: a failure");
+    prometheus_head(out, "hvd_watch_status", "gauge",
+                    "0: all is well, 2: a warning stands, 3: a failure");
     for (size_t i = 0; watch_at(a->watch, i, &id, &unit, &value, &status); i++)
         text_put(out, "hvd_watch_status{id=\"%s\"} %d\n", id, (int)status);
 }
 
 static void put_preflight(struct buf *out, const struct agent *a)
 {
-    put_head(out, "hvd_doctor_check_status", "gauge",
-             "0 pass, 1 info, 2 warn, 3 fail, 4 skip, 5 error");
+    prometheus_head(out, "hvd_doctor_check_status", "gauge",
+                    "0 pass, 1 info, 2 warn, 3 fail, 4 skip, 5 error");
     for (int i = 0; i < a->preflight.nresults; i++) {
         const struct preflight_result *r = &a->preflight.results[i];
         text_put(out, "hvd_doctor_check_status{id=\"%s\",group=\"%s\"} %d\n", r->id, r->group,
@@ -68,7 +65,7 @@ static void put_preflight(struct buf *out, const struct agent *a)
 static int fill_metrics(void *arg, struct buf *out)
 {
     const struct agent *a = arg;
-    put_head(out, "hvd_epoch", "gauge", "of the roster that this host's ranks work with");
+    prometheus_head(out, "hvd_epoch", "gauge", "of the roster that this host's ranks work with");
     text_put(out, "hvd_epoch %u\n", a->epoch);
     put_ranks(out, a);
     put_watch(out, a);

@@ -82,10 +82,9 @@ static void show(struct shown *s, const struct report *report, const struct choi
 {
     struct buf metrics = {0};
     report_prometheus(report, &metrics);
-    text_put(&metrics,
-             "# HELP hvd_doctor_last_look_timestamp_seconds when the last look ended\n"
-             "# TYPE hvd_doctor_last_look_timestamp_seconds gauge\n"
-             "hvd_doctor_last_look_timestamp_seconds %.3f\n",
+    prometheus_head(&metrics, "hvd_doctor_last_look_timestamp_seconds", "gauge",
+                    "when the last look ended");
+    text_put(&metrics, "hvd_doctor_last_look_timestamp_seconds %.3f\n",
              (double)clock_wall_us() / 1e6);
     pthread_mutex_lock(&s->lock);
     s->looked = true;

@@ -6,27 +6,28 @@
 
 #include "diagnostics/report/text.h"
 
-static void put_head(struct buf *out, const char *name, const char *help)
+void prometheus_head(struct buf *out, const char *name, const char *type, const char *help)
 {
-    text_put(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
+    text_put(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 void report_prometheus(const struct report *report, struct buf *out)
 {
-    put_head(out, "hvd_doctor_check_status", "0 pass, 1 info, 2 warn, 3 fail, 4 skip, 5 error");
+    prometheus_head(out, "hvd_doctor_check_status", "gauge",
+                    "0 pass, 1 info, 2 warn, 3 fail, 4 skip, 5 error");
     for (size_t i = 0; i < report->n; i++) {
         const struct check *c = report->results[i].check;
         text_put(out, "hvd_doctor_check_status{id=\"%s\",group=\"%s\"} %d\n", c->id,
                  check_group_name(c->group), (int)report->results[i].status);
     }
-    put_head(out, "hvd_doctor_check_silenced", "1 where --silence names the check");
+    prometheus_head(out, "hvd_doctor_check_silenced", "gauge", "1 where --silence names the check");
     for (size_t i = 0; i < report->n; i++) {
         const struct check *c = report->results[i].check;
         text_put(out, "hvd_doctor_check_silenced{id=\"%s\",group=\"%s\"} %d\n", c->id,
                  check_group_name(c->group), report->results[i].silenced);
     }
-    put_head(out, "hvd_doctor_verdict", "0 ok, 1 warn, 2 fail, 3 unknown");
+    prometheus_head(out, "hvd_doctor_verdict", "gauge", "0 ok, 1 warn, 2 fail, 3 unknown");
     text_put(out, "hvd_doctor_verdict %d\n", (int)report->verdict);
-    put_head(out, "hvd_doctor_duration_seconds", "how long the last look took");
+    prometheus_head(out, "hvd_doctor_duration_seconds", "gauge", "how long the last look took");
     text_put(out, "hvd_doctor_duration_seconds %.3f\n", report->ms / 1000.0);
 }

@@ -13,4 +13,7 @@
  * hvd_doctor_duration_seconds. */
 void report_prometheus(const struct report *report, struct buf *out);
 
+/* The lines before a metric's values. type: "gauge", "counter". */
+void prometheus_head(struct buf *out, const char *name, const char *type, const char *help);
+
 #endif
