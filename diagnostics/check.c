@@ -140,6 +140,23 @@ bool result_needs(struct result *r, const struct answer *a, const char *what)
     return false;
 }
 
+void check_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
+{
+    static const char more[] = "...";
+    size_t len = strlen(dst), seplen = len ? strlen(sep) : 0;
+    char item[RESULT_TEXT];
+    va_list ap;
+    if (len >= sizeof(more) - 1 && strcmp(dst + len - (sizeof(more) - 1), more) == 0)
+        return;
+    va_start(ap, fmt);
+    int n = vsnprintf(item, sizeof(item), fmt, ap);
+    va_end(ap);
+    bool fits =
+        n >= 0 && (size_t)n < sizeof(item) && len + 2 * seplen + (size_t)n + sizeof(more) <= size;
+    if (fits || !len || len + seplen + sizeof(more) <= size)
+        snprintf(dst + len, size - len, "%s%s", len ? sep : "", fits || !len ? item : more);
+}
+
 char *check_bytes(char *dst, size_t size, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

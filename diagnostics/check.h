@@ -139,6 +139,11 @@ bool result_needs(struct result *r, const struct answer *a, const char *what);
  * result_ functions take goes through it. */
 void check_clean(char *text);
 
+/* Appends to a string of a result, separated by sep where there is something already. What does
+ * not fit becomes "...", once; what comes after it is left out. The first one is cut. */
+void check_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* "64 MiB", "1.5 GiB": three digits, for summaries. Returns dst. */
 char *check_bytes(char *dst, size_t size, uint64_t bytes);
 

@@ -103,12 +103,12 @@ static void compare_ports(const struct ports *ports, const char *hca, struct por
         ret->n++;
         if (!p->active) {
             ret->down_ib += !ethernet;
-            text_append(ret->down, sizeof(ret->down), ", ", "%s/%s %s", p->device, p->number,
-                        *p->state ? p->state : "unreadable");
+            check_append(ret->down, sizeof(ret->down), ", ", "%s/%s %s", p->device, p->number,
+                         *p->state ? p->state : "unreadable");
             continue;
         }
-        text_append(ret->up, sizeof(ret->up), ", ", "%s/%s %s %.0f Gb/s", p->device, p->number,
-                    p->link, p->rate);
+        check_append(ret->up, sizeof(ret->up), ", ", "%s/%s %s %.0f Gb/s", p->device, p->number,
+                     p->link, p->rate);
         if (!first[ethernet])
             first[ethernet] = p;
         ret->one_rate =
@@ -169,11 +169,11 @@ static void check_flaps(const struct view *v, struct result *r)
             continue;
         counted++;
         if (downed >= 10 || recovered > 0)
-            text_append(bad, sizeof(bad), ", ",
-                        "%s/%s down %" PRId64 " times, %" PRId64 " recoveries", p->device,
-                        p->number, downed, recovered);
+            check_append(bad, sizeof(bad), ", ",
+                         "%s/%s down %" PRId64 " times, %" PRId64 " recoveries", p->device,
+                         p->number, downed, recovered);
         else if (downed > 0)
-            text_append(some, sizeof(some), ", ", "%s/%s %" PRId64, p->device, p->number, downed);
+            check_append(some, sizeof(some), ", ", "%s/%s %" PRId64, p->device, p->number, downed);
     }
     result_observed(r, "%s", *bad ? bad : *some ? some : "0");
     result_expected(r, "link_downed < 10, link_error_recovery 0");
@@ -202,8 +202,8 @@ static void check_device_files(const struct view *v, struct result *r)
         if (!error)
             opened++;
         else
-            text_append(refused, sizeof(refused), ", ", "%s: %s",
-                        answer_str_at(a, "uverbs", i, "name", "?"), strerror(error));
+            check_append(refused, sizeof(refused), ", ", "%s: %s",
+                         answer_str_at(a, "uverbs", i, "name", "?"), strerror(error));
     }
     result_observed(r, "%d", opened);
     result_expected(r, "%d", ports.devices);
@@ -308,11 +308,11 @@ static void check_roce(const struct view *v, struct result *r)
         gids_read(v->machine, p, wanted, &g);
         checked++;
         if (g.v2 == 0)
-            text_append(none, sizeof(none), ", ", "%s/%s", p->device, p->number);
+            check_append(none, sizeof(none), ", ", "%s/%s", p->device, p->number);
         else if (g.wanted == 0)
-            text_append(index, sizeof(index), ", ", "%s/%s", p->device, p->number);
+            check_append(index, sizeof(index), ", ", "%s/%s", p->device, p->number);
         else if (g.routed == 0)
-            text_append(local, sizeof(local), ", ", "%s/%s", p->device, p->number);
+            check_append(local, sizeof(local), ", ", "%s/%s", p->device, p->number);
     }
     result_observed(r, "%s", *none ? none : *index ? index : *local ? local : "v2");
     result_expected(r, "a RoCE v2 GID of an IP address on every port");

@@ -88,11 +88,11 @@ static void look_up(const struct nics *nics, struct found *f)
         if (n->speed > 0 && !n->made)
             snprintf(speed, sizeof(speed), " (%.4g Gb/s)", n->speed / 1000.0);
         if (nic_usable(n))
-            text_append(f->good, sizeof(f->good), ", ", "%s %s%s", n->name, n->ip, speed);
+            check_append(f->good, sizeof(f->good), ", ", "%s %s%s", n->name, n->ip, speed);
         else if (n->up && !n->running && !n->loopback && !n->made && (n->v4 || n->v6))
-            text_append(f->dead, sizeof(f->dead), ", ", "%s %s", n->name, n->ip);
+            check_append(f->dead, sizeof(f->dead), ", ", "%s %s", n->name, n->ip);
         if (nic_usable(n) && !n->made && n->speed > 0 && n->speed <= SLOW_MBITS)
-            text_append(f->slow, sizeof(f->slow), ", ", "%s %d Mb/s", n->name, n->speed);
+            check_append(f->slow, sizeof(f->slow), ", ", "%s %d Mb/s", n->name, n->speed);
     }
 }
 
@@ -142,7 +142,7 @@ static void check_mtu(const struct view *v, struct result *r)
         const struct nic *n = &nics.list[i];
         if (!nic_usable(n) || n->made || n->mtu <= 0)
             continue;
-        text_append(list, sizeof(list), ", ", "%s %d", n->name, n->mtu);
+        check_append(list, sizeof(list), ", ", "%s %d", n->name, n->mtu);
         count++;
         for (int j = 0; j < i; j++) {
             const struct nic *o = &nics.list[j];
@@ -190,14 +190,14 @@ static void check_errors(const struct view *v, struct result *r)
         int64_t packets = counter(a, k, "packets");
         counted++;
         if (grown)
-            text_append(growing, sizeof(growing), ", ", "%s %lld more in %lld ms",
-                        nics.list[i].name, (long long)grown,
-                        (long long)answer_int(a, "sample_ms", 0));
+            check_append(growing, sizeof(growing), ", ", "%s %lld more in %lld ms",
+                         nics.list[i].name, (long long)grown,
+                         (long long)answer_int(a, "sample_ms", 0));
         else if (errors > 100 && (double)errors > 1e-5 * (double)packets)
-            text_append(high, sizeof(high), ", ", "%s %lld errors in %lld packets",
-                        nics.list[i].name, (long long)errors, (long long)packets);
+            check_append(high, sizeof(high), ", ", "%s %lld errors in %lld packets",
+                         nics.list[i].name, (long long)errors, (long long)packets);
         else if (errors)
-            text_append(some, sizeof(some), ", ", "%s %lld", nics.list[i].name, (long long)errors);
+            check_append(some, sizeof(some), ", ", "%s %lld", nics.list[i].name, (long long)errors);
     }
     result_expected(r, "no growth, <= 0.001 %% of the packets");
     result_observed(r, "%s", *growing ? growing : *high ? high : *some ? some : "0");
@@ -231,7 +231,7 @@ static void check_flaps(const struct view *v, struct result *r)
         counted++;
         most = changes > most ? changes : most;
         if (changes >= FLAPS)
-            text_append(many, sizeof(many), ", ", "%s %lld times", n->name, (long long)changes);
+            check_append(many, sizeof(many), ", ", "%s %lld times", n->name, (long long)changes);
     }
     result_observed(r, "%lld", (long long)most);
     result_expected(r, "< %d changes since boot", FLAPS);

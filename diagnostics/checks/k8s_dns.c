@@ -133,8 +133,8 @@ static void check_workers(const struct view *v, struct result *r)
         if (!error)
             continue;
         if (bad++ < NAMES_SHOWN)
-            text_append(missing, sizeof(missing), ", ", "%.80s",
-                        answer_str_at(a, "name", i, "name", "?"));
+            check_append(missing, sizeof(missing), ", ", "%.80s",
+                         answer_str_at(a, "name", i, "name", "?"));
         if (!*first)
             snprintf(first, sizeof(first), "%.127s", error);
     }

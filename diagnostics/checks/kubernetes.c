@@ -101,9 +101,9 @@ static void check_rbac(const struct view *v, struct result *r)
         allowed += yes;
         unknown += status != 201 && status != 200;
         if (!yes)
-            text_append(denied, sizeof(denied), ", ", "%s %s",
-                        answer_str_at(a, "access", i, "verb", "?"),
-                        answer_str_at(a, "access", i, "resource", "?"));
+            check_append(denied, sizeof(denied), ", ", "%s %s",
+                         answer_str_at(a, "access", i, "verb", "?"),
+                         answer_str_at(a, "access", i, "resource", "?"));
     }
     const char *space = answer_str(a, "namespace", "default");
     result_observed(r, "%d of %d", allowed, n);
@@ -134,7 +134,7 @@ static void check_crd(const struct view *v, struct result *r)
     int status = (int)answer_int(a, "group.status", 0), n = answer_count(a, "served");
     for (int i = 0; i < n; i++) {
         const char *name = answer_str_at(a, "served", i, "name", "?");
-        text_append(served, sizeof(served), ", ", "%s", name);
+        check_append(served, sizeof(served), ", ", "%s", name);
         ours = ours || strcmp(name, OUR_VERSION) == 0;
     }
     result_observed(r, "%s", served);

@@ -32,7 +32,7 @@ static void list_chosen(const struct nic *const *chosen, int n, char *dst, size_
 {
     *dst = '\0';
     for (int i = 0; i < n; i++)
-        text_append(dst, size, ", ", "%s", chosen[i]->name);
+        check_append(dst, size, ", ", "%s", chosen[i]->name);
 }
 
 static void check_nccl_match(const struct view *v, struct result *r)
@@ -82,7 +82,7 @@ static void check_nccl_virtual(const struct view *v, struct result *r)
     list_chosen(chosen, n, taken, sizeof(taken));
     for (int i = 0; i < n; i++) {
         if (chosen[i]->made)
-            text_append(made, sizeof(made), ", ", "%s", chosen[i]->name);
+            check_append(made, sizeof(made), ", ", "%s", chosen[i]->name);
     }
     result_observed(r, "%s", taken);
     result_expected(r, "no bridge, tunnel or pair among them");

@@ -5,7 +5,6 @@
 #include "diagnostics/checks/nic.h"
 
 #include <net/if.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,23 +99,6 @@ bool nics_own(const struct view *v, const char *ip)
     return false;
 }
 
-void text_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
-{
-    static const char more[] = "...";
-    size_t len = strlen(dst), seplen = len ? strlen(sep) : 0;
-    char item[256];
-    va_list ap;
-    if (len >= sizeof(more) - 1 && strcmp(dst + len - (sizeof(more) - 1), more) == 0)
-        return;
-    va_start(ap, fmt);
-    int n = vsnprintf(item, sizeof(item), fmt, ap);
-    va_end(ap);
-    bool fits =
-        n >= 0 && (size_t)n < sizeof(item) && len + 2 * seplen + (size_t)n + sizeof(more) <= size;
-    if (fits || len + seplen + sizeof(more) <= size)
-        snprintf(dst + len, size - len, "%s%s", len ? sep : "", fits ? item : more);
-}
-
 int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *dst, size_t size)
 {
     int n = 0;
@@ -124,7 +106,7 @@ int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *
     for (int i = 0; i < nics->n; i++) {
         if (pass && !pass(&nics->list[i]))
             continue;
-        text_append(dst, size, ", ", "%s", nics->list[i].name);
+        check_append(dst, size, ", ", "%s", nics->list[i].name);
         n++;
     }
     return n;

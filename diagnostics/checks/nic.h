@@ -58,9 +58,4 @@ bool nccl_takes(const char *spec, const char *name);
 /* More machines than this one take part: 1 yes, 0 no, -1 not known. */
 int job_spans_machines(const struct setting *s);
 
-/* Appends to a string of a result, separated by sep where there is something already. What does
- * not fit becomes "...", once; what comes after it is left out. */
-void text_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
 #endif

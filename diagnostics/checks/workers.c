@@ -29,11 +29,12 @@ static void check_versions(const struct view *v, struct result *r)
         char h0[WORKERS_HOST], h1[WORKERS_HOST];
         int i = workers_other(a, n, all[k].key);
         if (i >= 0)
-            workers_add(text, sizeof(text), "%s %s on %s, %s on %s", all[k].name,
-                        workers_of(a, 0, all[k].key), workers_host(a, 0, h0),
-                        workers_of(a, i, all[k].key), workers_host(a, i, h1));
+            check_append(text, sizeof(text), "; ", "%s %s on %s, %s on %s", all[k].name,
+                         workers_of(a, 0, all[k].key), workers_host(a, 0, h0),
+                         workers_of(a, i, all[k].key), workers_host(a, i, h1));
         else if (answer_str_at(a, "worker", 0, all[k].key, NULL))
-            workers_add(same, sizeof(same), "%s %s", all[k].name, workers_of(a, 0, all[k].key));
+            check_append(same, sizeof(same), "; ", "%s %s", all[k].name,
+                         workers_of(a, 0, all[k].key));
     }
     if (text[0])
         result_fail(r, "%s", text);
@@ -109,7 +110,7 @@ static void add_names(const char *a, const char *b, char *dst, size_t size)
         char word[64];
         snprintf(word, sizeof(word), "%.*s", (int)name, p);
         if (n && !has_line(b, p, n) && !strstr(dst, word))
-            workers_add(dst, size, "%s", word);
+            check_append(dst, size, "; ", "%s", word);
         p += n + (p[n] == '\n');
     }
 }
@@ -144,7 +145,7 @@ static void check_exact(const struct view *v, struct result *r)
     for (int i = 0; i < n; i++) {
         const char *differ = answer_str_at(a, "worker", i, "differ", NULL);
         if (differ)
-            workers_add(text, sizeof(text), "%s says: %s", workers_host(a, i, h), differ);
+            check_append(text, sizeof(text), "; ", "%s says: %s", workers_host(a, i, h), differ);
     }
     int rounds = (int)answer_int(a, "exact.rounds", 0);
     if (text[0])
@@ -173,9 +174,9 @@ static void check_straggler(const struct view *v, struct result *r)
         for (int i = 0; i < n; i++) {
             double own = strtod(workers_of(a, i, keys[k]), NULL);
             if (median > 0 && own > 2 * median)
-                workers_add(text, sizeof(text),
-                            "%s takes %.1f ms for what takes others %.1f ms (%s)",
-                            workers_host(a, i, h), own, median, k ? "memory" : "arithmetic");
+                check_append(text, sizeof(text), "; ",
+                             "%s takes %.1f ms for what takes others %.1f ms (%s)",
+                             workers_host(a, i, h), own, median, k ? "memory" : "arithmetic");
         }
     }
     if (text[0])

@@ -44,9 +44,9 @@ static void see_connect(void *arg, const struct answer *a, const char *list, int
         same += answer_int_at(a, list, i, "to", -1) == to;
     m->cut += same >= answer_count(a, key);
     if (m->failed++ < 3)
-        workers_add(m->text, sizeof(m->text), "%s to %s at %s: %s", workers_host(a, from, h0),
-                    workers_host(a, to, h1), answer_str_at(a, list, k, "ip", "?"),
-                    answer_str_at(a, list, k, "error", "?"));
+        check_append(m->text, sizeof(m->text), "; ", "%s to %s at %s: %s",
+                     workers_host(a, from, h0), workers_host(a, to, h1),
+                     answer_str_at(a, list, k, "ip", "?"), answer_str_at(a, list, k, "error", "?"));
 }
 
 static void check_connect(const struct view *v, struct result *r)
@@ -108,8 +108,8 @@ static void see_pair(void *arg, const struct answer *a, const char *list, int k,
     if (error) {
         p->swallowed |= strncmp(answer_str_at(a, list, k, "part", ""), "payloads", 8) == 0;
         if (p->broken++ < 3)
-            workers_add(p->text, sizeof(p->text), "%s to %s at %s: %s: %s", h0, h1, ip,
-                        answer_str_at(a, list, k, "part", "?"), error);
+            check_append(p->text, sizeof(p->text), "; ", "%s to %s at %s: %s: %s", h0, h1, ip,
+                         answer_str_at(a, list, k, "part", "?"), error);
         return;
     }
     p->large[p->n++] = large;

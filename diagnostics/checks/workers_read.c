@@ -4,7 +4,6 @@
  */
 #include "diagnostics/checks/workers_read.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,17 +38,6 @@ int workers_other(const struct answer *a, int n, const char *key)
         if (strcmp(workers_of(a, i, key), workers_of(a, 0, key)) != 0)
             return i;
     return -1;
-}
-
-void workers_add(char *dst, size_t size, const char *fmt, ...)
-{
-    size_t len = strlen(dst);
-    va_list ap;
-    va_start(ap, fmt);
-    if (len && len + 3 < size)
-        len += (size_t)snprintf(dst + len, size - len, "; ");
-    vsnprintf(dst + len, size - len, fmt, ap);
-    va_end(ap);
 }
 
 int workers_compare(const void *a, const void *b)

@@ -29,10 +29,6 @@ const char *workers_of(const struct answer *a, int i, const char *key);
 /* The first worker that says something else than worker 0, -1: none. */
 int workers_other(const struct answer *a, int n, const char *key);
 
-/* Appends, with "; " between. */
-void workers_add(char *dst, size_t size, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* For qsort: rising. */
 int workers_compare(const void *a, const void *b);
 
