@@ -114,3 +114,6 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 $(filter %/test_prober %/test_fakes,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 include tests/chaos/chaos.mk
+
+# a whole job whose ranks are the test itself
+$(filter %/test_agent_lifelines,$(UNIT_BINS)): | $(BUILD)/hvdrun $(BUILD)/hvd-agent
