@@ -131,9 +131,9 @@ static int begin(struct lifeline_page *page, struct err *err)
 
 int lifeline_hold(int fd, struct err *err)
 {
-    struct lifeline_page *page;
+    struct lifeline_page *page = NULL;
     int rc = map_page(fd, &page, err);
-    if (rc < 0)
+    if (!page)
         return rc;
     pthread_mutex_lock(&lock);
     let_go();
