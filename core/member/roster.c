@@ -55,12 +55,13 @@ int roster_add_member(struct roster *r, int agent, int place)
     return member;
 }
 
-static int add_host(struct roster *r, const struct roster_host *host)
+int roster_add_agent(struct roster *r, const struct roster_host *host)
 {
     struct roster_agent *a = &r->agents[r->nagents];
     snprintf(a->uid, sizeof(a->uid), "%s", host->uid);
     snprintf(a->host, sizeof(a->host), "%s", host->host);
     a->nplaces = host->slots > host->nranks ? host->slots : host->nranks;
+    a->room = a->nplaces;
     a->places = calloc((size_t)a->nplaces + 1, sizeof(*a->places));
     if (!a->places)
         return -ENOMEM;
@@ -87,7 +88,7 @@ int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
     r->notes = calloc((size_t)r->notes_cap, sizeof(*r->notes));
     int rc = r->members && r->agents && r->notes ? 0 : -ENOMEM;
     for (int h = 0; h < nhosts && rc == 0; h++)
-        rc = add_host(r, &hosts[h]);
+        rc = roster_add_agent(r, &hosts[h]);
     if (rc < 0) {
         int size = r->size;
         roster_fini(r);

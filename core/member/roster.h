@@ -54,6 +54,7 @@ struct roster_agent {
     char uid[MEMBER_NAME_MAX];
     char host[MEMBER_NAME_MAX]; /* as the user wrote it */
     int nplaces;
+    int room; /* places that there is memory for: there may have been more once */
     struct roster_place *places;
     bool joined, gone;
     bool draining; /* nothing is started there any more */
@@ -200,6 +201,16 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
                       struct err *err);
 int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
                       struct err *err);
+
+/* roster_hosts.c: hosts that come, and hosts whose slots change, while an elastic job runs. Nobody is
+ * started by that: roster_scale() does it. A host that was drained is used again. -ENOENT: it is
+ * lost. */
+int roster_add_host(struct roster *r, const struct roster_host *host, struct err *err);
+int roster_set_slots(struct roster *r, int agent, int slots, struct err *err);
+
+/* Of the ranks on an agent that have no slot any more the highest, -1: none. They go on until they
+ * are drained. */
+int roster_rank_without_slot(const struct roster *r, int agent);
 
 /* "starting", "running", "waiting", "changing", "ending"; what it waits for, "" for nothing. */
 const char *roster_state(const struct roster *r);

@@ -17,6 +17,9 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
 /* A fresh member at a place of an agent, not yet started: its number, -ENOMEM. */
 int roster_add_member(struct roster *r, int agent, int place);
 
+/* Fills the next of r->agents, which has room for it, with a host and its first members. -ENOMEM */
+int roster_add_agent(struct roster *r, const struct roster_host *host);
+
 /* ---- roster_epoch.c ---- */
 
 /* Publishes the next epoch if it is time, announces what waits for a boundary. After every event.

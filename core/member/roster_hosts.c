@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_hosts: an elastic job's hosts change while it runs: one more, more or fewer slots. See
+ * roster.h.
+ */
+#include <stdlib.h>
+
+#include "core/member/roster_private.h"
+
+int roster_add_host(struct roster *r, const struct roster_host *host, struct err *err)
+{
+    struct roster_agent *grown = realloc(r->agents, ((size_t)r->nagents + 1) * sizeof(*grown));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory for one more host");
+    r->agents = grown;
+    r->agents[r->nagents] = (struct roster_agent){0};
+    if (roster_add_agent(r, host) < 0)
+        return err_set(err, ENOMEM, "no memory for one more host");
+    return 0;
+}
+
+int roster_set_slots(struct roster *r, int agent, int slots, struct err *err)
+{
+    struct roster_agent *a = &r->agents[agent];
+    if (a->gone)
+        return err_set(err, ENOENT, "host %.100s: its agent is lost", a->host);
+    if (slots > a->room) {
+        struct roster_place *grown = realloc(a->places, ((size_t)slots + 1) * sizeof(*grown));
+        if (!grown)
+            return err_set(err, ENOMEM, "no memory for %d slots", slots);
+        a->places = grown;
+        for (; a->room < slots; a->room++)
+            a->places[a->room] = (struct roster_place){.member = -1};
+    }
+    a->nplaces = slots; /* who has a place beyond that stays until it is drained */
+    a->draining = false;
+    return 0;
+}
+
+int roster_rank_without_slot(const struct roster *r, int agent)
+{
+    int highest = -1;
+    for (int i = 0; i < r->nmembers; i++) {
+        const struct roster_member *m = &r->members[i];
+        if (m->agent == agent && m->seat.local_rank >= r->agents[agent].nplaces &&
+            roster_survives(m) && !m->leaving && m->rank > highest)
+            highest = m->rank;
+    }
+    return highest;
+}
