@@ -18,6 +18,7 @@
 #include "core/base/log.h"
 #include "core/base/program.h"
 #include "core/json/json.h"
+#include "diagnostics/proc.h"
 
 #define LIMIT_MS       15000 /* the doctor bounds itself at 10 s */
 #define LINE_MAX_BYTES (64u << 10)
@@ -27,9 +28,14 @@
 
 const char *finding_fix(const char *const fixes[FIX_PLACES])
 {
-    bool pod = getenv("KUBERNETES_SERVICE_HOST") != NULL;
-    bool container = access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0;
-    enum fix_place here = pod ? FIX_K8S : container ? FIX_DOCKER : FIX_HOST;
+    struct machine m;
+    enum fix_place here = FIX_HOST;
+    if (machine_open_live(&m, NULL) == 0) {
+        here = machine_env(&m, "KUBERNETES_SERVICE_HOST") ? FIX_K8S
+               : proc_in_container(&m)                    ? FIX_DOCKER
+                                                          : FIX_HOST;
+        machine_close(&m);
+    }
     if (fixes[here])
         return fixes[here];
     for (int i = 0; i < FIX_PLACES; i++)
