@@ -169,7 +169,7 @@ uint64_t lifeline_silence(struct lifeline *l, uint64_t now)
 
 pid_t lifeline_pid(const struct lifeline *l)
 {
-    if (lifeline_state(l) == LIFELINE_NEW || atomic_load(&l->page->pidns) != l->pidns)
+    if (atomic_load(&l->page->pidns) != l->pidns) /* also: not written yet */
         return 0;
     uint32_t pid = atomic_load(&l->page->pid);
     return pid <= INT32_MAX ? (pid_t)pid : 0;

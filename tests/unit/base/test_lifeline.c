@@ -164,6 +164,10 @@ static void give(struct holder *h)
     assert_int_equal(fd_send(h->sock, "l", 1, &fd, 1), 1);
     close(fd);
     assert_int_equal(fd_read_full(h->sock, &byte, 1, deadline_in_ms(SOON_MS)), 0);
+    /* The holder may be quicker than the watcher's thread. */
+    uint64_t until = deadline_in_ms(SOON_MS);
+    while (lifeline_state(h->l) == LIFELINE_NEW && !deadline_passed(until))
+        usleep(1000);
 }
 
 static void begin(struct holder *h, enum deed deed, size_t resident)
