@@ -13,6 +13,7 @@
 #include "core/base/cleanup.h"
 #include "core/member/protocol.h"
 #include "core/member/roster.h"
+#include "core/member/status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,8 +23,10 @@ static void make_roster(void)
 {
     static const uint8_t key[MEMBER_KEY_SIZE] = {1};
     const struct roster_host hosts[] = {{"a", "h", 2, 4}};
+    const struct roster_elastic elastic = {.min = 1, .max = 4, .start_limit = 1};
     struct join_body join = {.agent = "a", .pid = 1};
     if (roster_init(&roster, "job", key, hosts, 1, NULL) < 0 ||
+        roster_make_elastic(&roster, &elastic, NULL) < 0 ||
         roster_join(&roster, &join, 1, NULL) < 0)
         abort();
 }
@@ -86,6 +89,24 @@ static void answers(const char *text, size_t len)
         notes_fini(&notes);
 }
 
+/* What a person may ask of a job: taken or not, the roster stays whole. */
+static void changes(const char *text, size_t len)
+{
+    struct scale_body scale;
+    struct drain_body drain;
+    uint32_t change;
+    if (scale_read(text, len, &scale, NULL) == 0)
+        roster_scale(&roster, scale.np, 6, &change, NULL);
+    if (drain_read(text, len, &drain, NULL) == 0 && drain.host[0])
+        roster_drain_host(&roster, drain.host, 6, &change, NULL);
+    else if (drain_read(text, len, &drain, NULL) == 0)
+        roster_drain_rank(&roster, drain.rank, 6, &change, NULL);
+    roster_tick(&roster, 7);
+    auto_free char *status = status_text(&roster, 8);
+    if (!status)
+        abort();
+}
+
 static void config(const char *text, size_t len)
 {
     struct agent_config c;
@@ -116,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     memcpy(copy, data + 1, len);
     make_roster();
-    switch (data[0] % 7) {
+    switch (data[0] % 8) {
     case 0:
         join_or_welcome(copy, len);
         break;
@@ -134,6 +155,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 5:
         findings(copy, len);
+        break;
+    case 7:
+        changes(copy, len);
         break;
     default:
         frames((uint8_t *)copy, len);

@@ -103,6 +103,32 @@ static void test_report(void **state)
     report_body_fini(&out);
 }
 
+static void test_changes(void **state)
+{
+    struct scale_body scale = {6}, scale_out = {0};
+    struct drain_body rank = {.rank = 3}, host = {.rank = -1, .host = "node7"}, out;
+    auto_free char *s = scale_write(&scale), *r = drain_write(&rank), *h = drain_write(&host);
+    (void)state;
+    assert_int_equal(scale_read(s, strlen(s), &scale_out, NULL), 0);
+    assert_int_equal(scale_out.np, 6);
+    assert_int_equal(drain_read(r, strlen(r), &out, NULL), 0);
+    assert_int_equal(out.rank, 3);
+    assert_string_equal(out.host, "");
+    assert_int_equal(drain_read(h, strlen(h), &out, NULL), 0);
+    assert_int_equal(out.rank, -1);
+    assert_string_equal(out.host, "node7");
+}
+
+static int r_scale(const char *t, void *ret, struct err *err)
+{
+    return scale_read(t, strlen(t), ret, err);
+}
+
+static int r_drain(const char *t, void *ret, struct err *err)
+{
+    return drain_read(t, strlen(t), ret, err);
+}
+
 typedef int read_f(const char *text, void *ret, struct err *err);
 
 static int r_join(const char *t, void *ret, struct err *err)
@@ -168,6 +194,19 @@ static void test_foreign_bytes(void **state)
          "size 2 with 0 members"},
         {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"dance\",\"member\":0,\"code\":0}]}",
          "unknown type \"dance\""},
+        {r_cards,
+         "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"member\":1,\"why\":\"x\",\"card\":"
+         "\"\"}]}",
+         "card: unknown why \"x\""},
+        {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"lost\",\"member\":-2,\"code\":0}]}",
+         "event: member -2"},
+        {r_scale, "{}", "scale: "},
+        {r_scale, "{\"np\":0}", "scale: np 0: want 1"},
+        {r_scale, "{\"np\":99999999999}", "scale: np 99999999999"},
+        {r_drain, "{}", "drain: want a rank or a host"},
+        {r_drain, "{\"rank\":1,\"host\":\"a\"}", "drain: want a rank or a host"},
+        {r_drain, "{\"rank\":1.5}", "drain: Expected integer"},
+        {r_drain, "{\"host\":\"\"}", "drain: want a rank or a host"},
         {r_report, "{\"agent\":\"a\",\"seq\":1,\"ranks\":[{\"state\":\"up\",\"member\":0}]}",
          "unknown state \"up\""},
     };
@@ -180,6 +219,8 @@ static void test_foreign_bytes(void **state)
             struct roster_body roster;
             struct notes_body notes;
             struct report_body report;
+            struct scale_body scale;
+            struct drain_body drain;
         } ret;
         struct err err = {0};
         assert_int_equal(cases[i].read(cases[i].text, &ret, &err), -EINVAL);
@@ -213,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_cards_and_roster),
         cmocka_unit_test(test_notes),
         cmocka_unit_test(test_report),
+        cmocka_unit_test(test_changes),
         cmocka_unit_test(test_foreign_bytes),
         cmocka_unit_test(test_long_card_is_refused),
     };

@@ -15,7 +15,9 @@
 #include "core/base/cleanup.h"
 #include "core/json/json.h"
 #include "core/member/findings.h"
+#include "core/base/clock.h"
 #include "core/member/roster.h"
+#include "core/member/status.h"
 #include "tests/harness/fail_alloc.h"
 
 #define LONG_TEXT                                                                                  \
@@ -243,6 +245,60 @@ static int life(void)
     return rc;
 }
 
+static int write_changes(void)
+{
+    struct scale_body scale = {6};
+    struct drain_body rank = {.rank = 3}, host = {.rank = -1, .host = "h"};
+    int rc = written(scale_write(&scale), "{\"np\":6}");
+    rc = rc < 0 ? rc : written(drain_write(&rank), "{\"rank\":3}");
+    return rc < 0 ? rc : written(drain_write(&host), "{\"host\":\"h\"}");
+}
+
+static int read_changes(void)
+{
+    const char scale_text[] = "{\"np\":6}", drain_text[] = "{\"host\":\"" LONG_TEXT "\"}";
+    struct scale_body scale;
+    struct drain_body drain;
+    struct err err;
+    int rc = scale_read(scale_text, strlen(scale_text), &scale, &err);
+    return rc < 0 ? rc : drain_read(drain_text, strlen(drain_text), &drain, &err);
+}
+
+/* An elastic job loses a rank, starts another, is told to grow and says how it is. */
+static int elastic_life(void)
+{
+    const struct roster_host host = {"a", "h", 2, 4};
+    const struct roster_elastic elastic = {1, 4, 0, CLOCK_S};
+    struct join_body joined = {.agent = "a", .slots = 2, .pid = 1};
+    struct roster r;
+    struct err err;
+    uint32_t change;
+    int rc = roster_init(&r, "job", key, &host, 1, &err);
+    if (rc < 0)
+        return rc;
+    rc = roster_make_elastic(&r, &elastic, &err);
+    if (rc == 0)
+        rc = roster_join(&r, &joined, 1, &err);
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = tell(&r, REPORT_STARTED, i, 0, (uint64_t)i + 1);
+    if (rc == 0)
+        rc = again(give_cards(&r), give_cards, &r);
+    if (rc == 0)
+        rc = tell(&r, REPORT_EXITED, 1, -9, 5);
+    if (rc == 0)
+        rc = roster_scale(&r, 3, 6, &change, &err);
+    for (uint64_t i = 1; i < 4 && rc == 0; i++) /* what had no memory is tried again */
+        roster_tick(&r, i * 2 * CLOCK_S);
+    if (rc == 0 && (r.epoch == 0 || r.nmembers != 4 || r.nstarts != 0))
+        rc = -EBADMSG;
+    char *text = status_text(&r, 9 * CLOCK_S);
+    if (rc == 0 && !text)
+        rc = -ENOMEM;
+    free(text);
+    roster_fini(&r);
+    return rc;
+}
+
 static void test_writing(void **state)
 {
     (void)state;
@@ -250,6 +306,7 @@ static void test_writing(void **state)
     faults += fail_alloc_walk("cards", write_cards) + fail_alloc_walk("roster", write_roster);
     faults += fail_alloc_walk("notes", write_notes) + fail_alloc_walk("report", write_report);
     faults += fail_alloc_walk("findings", write_findings) + fail_alloc_walk("error", write_error);
+    faults += fail_alloc_walk("changes", write_changes);
     assert_int_equal(faults, 0);
 }
 
@@ -259,7 +316,7 @@ static void test_reading(void **state)
     int faults = fail_alloc_walk("join", read_join) + fail_alloc_walk("welcome", read_welcome);
     faults += fail_alloc_walk("cards", read_cards) + fail_alloc_walk("roster", read_roster);
     faults += fail_alloc_walk("notes", read_notes) + fail_alloc_walk("report", read_report);
-    faults += fail_alloc_walk("findings", read_findings);
+    faults += fail_alloc_walk("findings", read_findings) + fail_alloc_walk("changes", read_changes);
     assert_int_equal(faults, 0);
 }
 
@@ -267,6 +324,7 @@ static void test_roster(void **state)
 {
     (void)state;
     assert_int_equal(fail_alloc_walk("life", life), 0);
+    assert_int_equal(fail_alloc_walk("elastic life", elastic_life), 0);
 }
 
 int main(void)

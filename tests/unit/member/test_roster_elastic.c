@@ -13,95 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/clock.h"
-#include "core/member/roster.h"
-
-static const uint8_t key[MEMBER_KEY_SIZE] = {1, 2, 3};
-static uint64_t seq; /* of bodies that agents send */
-static uint64_t now;
-static int seen; /* notes that were looked at */
-
-/* Two hosts, h0 with two ranks and h1 with one, three places each; both agents are there. */
-static void make(struct roster *r, int min, int max, int limit)
-{
-    const struct roster_host hosts[] = {{"a0", "h0", 2, 3}, {"a1", "h1", 1, 3}};
-    const struct roster_elastic elastic = {min, max, limit, 30 * CLOCK_S};
-    seq = 0;
-    seen = 0;
-    now = 1000 * CLOCK_S;
-    assert_int_equal(roster_init(r, "job", key, hosts, 2, NULL), 0);
-    assert_int_equal(roster_make_elastic(r, &elastic, NULL), 0);
-    for (int a = 0; a < 2; a++) {
-        struct join_body body = {.slots = 3, .pid = 10 + a};
-        snprintf(body.agent, sizeof(body.agent), "a%d", a);
-        assert_int_equal(roster_join(r, &body, now, NULL), 0);
-    }
-}
-
-static void after(struct roster *r, uint64_t ms)
-{
-    now += ms * CLOCK_MS;
-    roster_tick(r, now);
-}
-
-static int tell(struct roster *r, enum report_type type, int member, int code)
-{
-    struct report_item item = {.type = type, .member = member, .pid = 100 + member, .code = code};
-    struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
-    return roster_report(r, &body, now, NULL);
-}
-
-static void hello(struct roster *r, int member, enum card_why why)
-{
-    struct card c = {.member = member, .why = why, .epoch = r->epoch};
-    struct cards_body body = {.seq = ++seq, .epoch = r->epoch + 1, .n = 1, .cards = &c};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
-    buf_put_u32(&c.bytes, (uint32_t)member);
-    assert_int_equal(roster_cards(r, &body, now, NULL), 0);
-    buf_fini(&c.bytes);
-}
-
-static void start(struct roster *r, int member)
-{
-    assert_int_equal(tell(r, REPORT_STARTED, member, 0), 0);
-    hello(r, member, CARD_JOIN);
-}
-
-/* Epoch 1 with members 0, 1, 2. */
-static void form(struct roster *r)
-{
-    for (int i = 0; i < 3; i++)
-        start(r, i);
-    assert_int_equal(r->epoch, 1);
-}
-
-/* The next note of this type that was not looked at: its member; -2: there is none. */
-static const struct note *next_note(struct roster *r, enum note_type type)
-{
-    while (seen < r->nnotes)
-        if (r->notes[seen++].type == type)
-            return &r->notes[seen - 1];
-    return NULL;
-}
-
-/* The world, as "0 2 5*": members in order of ranks, * for those without state. */
-static void world_is(struct roster *r, uint32_t epoch, const char *want)
-{
-    char text[256] = "";
-    for (int i = 0; i < r->world.n; i++) {
-        const struct card *c = &r->world.cards[i];
-        size_t n = strlen(text);
-        snprintf(text + n, sizeof(text) - n, "%s%d%s", n ? " " : "", c->member,
-                 c->is_new ? "*" : "");
-        assert_int_equal(c->rank, i);
-        assert_int_equal(r->members[c->member].rank, i);
-    }
-    assert_string_equal(text, want);
-    assert_int_equal(r->epoch, epoch);
-    assert_int_equal(r->world.epoch, epoch);
-    assert_int_equal(r->size, r->world.n);
-}
+#include "tests/unit/member/elastic.h"
 
 static void test_loss_is_repaired(void **state)
 {
@@ -189,181 +101,6 @@ static void test_revoked_without_a_death(void **state)
     roster_fini(&r);
 }
 
-static void test_replacement(void **state)
-{
-    struct roster r;
-    const struct note *n;
-    (void)state;
-    make(&r, 1, 4, 0);
-    form(&r);
-    tell(&r, REPORT_EXITED, 1, -9);
-    hello(&r, 0, CARD_REVOKED);
-    hello(&r, 2, CARD_REVOKED);
-    after(&r, 900);
-    assert_null(next_note(&r, NOTE_START));
-    after(&r, 200);
-    n = next_note(&r, NOTE_START);
-    assert_int_equal(n->member, 3);
-    assert_int_equal(n->code, 1); /* the place that has become free */
-    assert_int_equal(r.members[3].agent, 0);
-    assert_int_equal(r.restarts, 1);
-    start(&r, 3);
-    world_is(&r, 2, "0 2"); /* no boundary yet */
-    n = next_note(&r, NOTE_CHANGE);
-    assert_int_equal(n->code, 1);
-    assert_string_equal(roster_state(&r), "changing");
-    hello(&r, 0, CARD_BOUNDARY);
-    hello(&r, 2, CARD_BOUNDARY);
-    world_is(&r, 3, "0 2 3*");
-    assert_int_equal(r.world.change, 1);
-    assert_string_equal(r.last.cause, "1 rank joined");
-    assert_string_equal(roster_state(&r), "running");
-    roster_fini(&r);
-}
-
-/* A joiner that waits is in no repair: it has no state. */
-static void test_loss_while_a_joiner_waits(void **state)
-{
-    struct roster r;
-    uint32_t change;
-    (void)state;
-    make(&r, 1, 4, 0);
-    form(&r);
-    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
-    start(&r, 3);
-    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
-    hello(&r, 0, CARD_BOUNDARY);
-    tell(&r, REPORT_EXITED, 2, -9);
-    hello(&r, 1, CARD_REVOKED); /* one at the boundary, one in the middle: no boundary */
-    world_is(&r, 2, "0 1");
-    assert_int_equal(r.world.change, 0);
-    hello(&r, 0, CARD_BOUNDARY);
-    hello(&r, 1, CARD_BOUNDARY);
-    world_is(&r, 3, "0 1 3*");
-    assert_int_equal(r.world.change, 1);
-    roster_fini(&r);
-}
-
-static void test_scale_up(void **state)
-{
-    struct roster r;
-    uint32_t change = 0;
-    const struct note *n;
-    (void)state;
-    make(&r, 1, 6, 0);
-    form(&r);
-    assert_int_equal(roster_scale(&r, 6, now, &change, NULL), 0);
-    assert_int_equal(change, 1);
-    /* Most room first. */
-    for (int i = 0; i < 3; i++) {
-        n = next_note(&r, NOTE_START);
-        assert_int_equal(n->member, 3 + i);
-    }
-    assert_int_equal(r.members[3].agent, 1);
-    assert_int_equal(r.members[4].agent, 0);
-    assert_int_equal(r.members[5].agent, 1);
-    start(&r, 4);
-    start(&r, 3);
-    assert_null(next_note(&r, NOTE_CHANGE)); /* one is still to come */
-    after(&r, 29000);
-    assert_null(next_note(&r, NOTE_CHANGE));
-    after(&r, 1500); /* not for ever */
-    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
-    tell(&r, REPORT_EXITED, 4, -9); /* and one of them dies meanwhile */
-    for (int i = 0; i < 3; i++)
-        hello(&r, i, CARD_BOUNDARY);
-    world_is(&r, 2, "0 1 2 3*");
-    assert_string_equal(r.last.cause, "scaled from 3 to 6 ranks; 1 rank joined");
-    start(&r, 5);
-    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 2);
-    after(&r, 2000);
-    assert_int_equal(next_note(&r, NOTE_START)->member, 6); /* for 4 */
-    start(&r, 6);
-    for (int i = 0; i < 4; i++)
-        hello(&r, i, CARD_BOUNDARY);
-    world_is(&r, 3, "0 1 2 3 5* 6*");
-    assert_int_equal(r.world.change, 2);
-    roster_fini(&r);
-}
-
-static void test_scale_down(void **state)
-{
-    struct roster r;
-    uint32_t change = 0;
-    (void)state;
-    make(&r, 1, 4, 0);
-    form(&r);
-    assert_int_equal(roster_scale(&r, 1, now, &change, NULL), 0);
-    assert_int_equal(change, 1);
-    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
-    for (int i = 2; i >= 0; i--)
-        hello(&r, i, CARD_BOUNDARY);
-    world_is(&r, 2, "0");
-    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 1);
-    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 2);
-    assert_string_equal(r.last.cause, "scaled from 3 to 1 ranks; 2 ranks left as asked");
-    /* How they end does not matter, and nobody comes in their place. */
-    tell(&r, REPORT_EXITED, 1, 3);
-    tell(&r, REPORT_EXITED, 2, -15);
-    after(&r, 5000);
-    assert_null(next_note(&r, NOTE_START));
-    tell(&r, REPORT_BYE, 0, 0);
-    tell(&r, REPORT_EXITED, 0, 0);
-    assert_true(roster_done(&r));
-    assert_int_equal(roster_exit_code(&r), 0);
-    roster_fini(&r);
-}
-
-static void test_drain(void **state)
-{
-    struct roster r;
-    struct err err;
-    uint32_t change = 0;
-    (void)state;
-    make(&r, 1, 4, 0);
-    form(&r);
-    assert_int_equal(roster_drain_rank(&r, 3, now, &change, &err), -ENOENT);
-    assert_string_equal(err.msg, "no rank 3: the job has ranks 0 to 2");
-    assert_int_equal(roster_drain_host(&r, "h7", now, &change, &err), -ENOENT);
-    assert_string_equal(err.msg, "no host \"h7\": the job's hosts are h0, h1");
-    assert_int_equal(roster_drain_rank(&r, 0, now, &change, NULL), 0);
-    assert_int_equal(change, 1);
-    for (int i = 0; i < 3; i++)
-        hello(&r, i, CARD_BOUNDARY);
-    world_is(&r, 2, "1 2");
-    assert_int_equal(roster_drain_host(&r, "h1", now, &change, NULL), 0);
-    assert_int_equal(change, 2);
-    hello(&r, 1, CARD_BOUNDARY);
-    hello(&r, 2, CARD_BOUNDARY);
-    world_is(&r, 3, "1");
-    assert_int_equal(r.world.change, 2);
-    /* Nothing is started on a drained host. */
-    assert_int_equal(roster_scale(&r, 4, now, &change, &err), -ERANGE);
-    assert_string_equal(err.msg, "4 ranks: the hosts have room for 3");
-    assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
-    assert_int_equal(r.members[3].agent, 0);
-    roster_fini(&r);
-}
-
-static void test_refused_changes(void **state)
-{
-    struct roster r, before;
-    struct err err;
-    uint32_t change = 77;
-    (void)state;
-    make(&r, 2, 5, 0);
-    form(&r);
-    before = r;
-    assert_int_equal(roster_scale(&r, 1, now, &change, &err), -ERANGE);
-    assert_string_equal(err.msg, "1 ranks would be less than the job's minimum of 2");
-    assert_int_equal(roster_scale(&r, 6, now, &change, &err), -ERANGE);
-    assert_string_equal(err.msg, "6 ranks would be more than the job's maximum of 5");
-    assert_int_equal(roster_drain_host(&r, "h0", now, &change, &err), -ERANGE);
-    assert_memory_equal(&before, &r, sizeof(r));
-    assert_int_equal(change, 77);
-    roster_fini(&r);
-}
-
 /* Below min nothing is published, until enough are there: survivors first, the others at their next
  * boundary. */
 static void test_below_min(void **state)
@@ -409,59 +146,6 @@ static void test_total_loss(void **state)
         start(&r, i);
     }
     world_is(&r, 2, "3* 4* 5*");
-    roster_fini(&r);
-}
-
-static void test_backoff(void **state)
-{
-    struct roster r;
-    uint64_t wait = 1000;
-    (void)state;
-    make(&r, 1, 3, 0);
-    form(&r);
-    tell(&r, REPORT_EXITED, 2, -9);
-    hello(&r, 0, CARD_REVOKED);
-    hello(&r, 1, CARD_REVOKED);
-    for (int i = 3; i < 10; i++) {
-        after(&r, wait - 1);
-        assert_null(next_note(&r, NOTE_START));
-        after(&r, 1);
-        assert_int_equal(next_note(&r, NOTE_START)->member, i);
-        tell(&r, REPORT_STARTED, i, 0);
-        tell(&r, REPORT_EXITED, i, 1);
-        wait = wait * 2 < 60000 ? wait * 2 : 60000;
-    }
-    after(&r, 60000);
-    assert_int_equal(next_note(&r, NOTE_START)->member, 10);
-    tell(&r, REPORT_STARTED, 10, 0);
-    after(&r, 61000); /* a minute of health */
-    tell(&r, REPORT_EXITED, 10, 1);
-    after(&r, 1000);
-    assert_int_equal(next_note(&r, NOTE_START)->member, 11);
-    roster_fini(&r);
-}
-
-static void test_reset_limit(void **state)
-{
-    struct roster r;
-    (void)state;
-    make(&r, 1, 3, 1);
-    form(&r);
-    tell(&r, REPORT_EXITED, 2, -9);
-    hello(&r, 0, CARD_REVOKED);
-    hello(&r, 1, CARD_REVOKED);
-    after(&r, 1500);
-    assert_int_equal(next_note(&r, NOTE_START)->member, 3);
-    tell(&r, REPORT_STARTED, 3, 0);
-    tell(&r, REPORT_EXITED, 3, 5);
-    after(&r, 100000);
-    assert_null(next_note(&r, NOTE_START));
-    tell(&r, REPORT_EXITED, 1, -9);
-    hello(&r, 0, CARD_REVOKED);
-    world_is(&r, 3, "0");
-    tell(&r, REPORT_EXITED, 0, 9);
-    assert_true(roster_done(&r));
-    assert_int_equal(roster_exit_code(&r), 9);
     roster_fini(&r);
 }
 
@@ -619,23 +303,6 @@ static void test_silent_survivor_is_evicted(void **state)
     roster_fini(&r);
 }
 
-/* A change that comes to nothing is applied all the same: whoever waits for it is done. */
-static void test_scale_there_and_back(void **state)
-{
-    struct roster r;
-    uint32_t change;
-    (void)state;
-    make(&r, 1, 4, 0);
-    form(&r);
-    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
-    tell(&r, REPORT_STARTED, 3, 0);
-    assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
-    assert_int_equal(change, 2);
-    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
-    assert_int_equal(r.applied, 2);
-    roster_fini(&r);
-}
-
 /* ---- anything in any order ------------------------------------------------------------------- */
 
 static void do_something(struct roster *r)
@@ -728,16 +395,8 @@ int main(void)
         cmocka_unit_test(test_death_before_the_answer),
         cmocka_unit_test(test_dead_and_then_well),
         cmocka_unit_test(test_revoked_without_a_death),
-        cmocka_unit_test(test_replacement),
-        cmocka_unit_test(test_loss_while_a_joiner_waits),
-        cmocka_unit_test(test_scale_up),
-        cmocka_unit_test(test_scale_down),
-        cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_refused_changes),
         cmocka_unit_test(test_below_min),
         cmocka_unit_test(test_total_loss),
-        cmocka_unit_test(test_backoff),
-        cmocka_unit_test(test_reset_limit),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_fails_after_shutdown),
         cmocka_unit_test(test_again),
@@ -746,7 +405,6 @@ int main(void)
         cmocka_unit_test(test_agent_lost),
         cmocka_unit_test(test_out_of_the_world),
         cmocka_unit_test(test_silent_survivor_is_evicted),
-        cmocka_unit_test(test_scale_there_and_back),
         cmocka_unit_test(test_random_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

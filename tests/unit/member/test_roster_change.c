@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of member/roster_change: planned changes, replacements and their limits.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/member/elastic.h"
+
+/* A joiner that waits is in no repair: it has no state. */
+static void test_loss_while_a_joiner_waits(void **state)
+{
+    struct roster r;
+    uint32_t change;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
+    start(&r, 3);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
+    hello(&r, 0, CARD_BOUNDARY);
+    tell(&r, REPORT_EXITED, 2, -9);
+    hello(&r, 1, CARD_REVOKED); /* one at the boundary, one in the middle: no boundary */
+    world_is(&r, 2, "0 1");
+    assert_int_equal(r.world.change, 0);
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 1, CARD_BOUNDARY);
+    world_is(&r, 3, "0 1 3*");
+    assert_int_equal(r.world.change, 1);
+    roster_fini(&r);
+}
+
+static void test_scale_up(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    const struct note *n;
+    (void)state;
+    make(&r, 1, 6, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 6, now, &change, NULL), 0);
+    assert_int_equal(change, 1);
+    /* Most room first. */
+    for (int i = 0; i < 3; i++) {
+        n = next_note(&r, NOTE_START);
+        assert_int_equal(n->member, 3 + i);
+    }
+    assert_int_equal(r.members[3].agent, 1);
+    assert_int_equal(r.members[4].agent, 0);
+    assert_int_equal(r.members[5].agent, 1);
+    start(&r, 4);
+    start(&r, 3);
+    assert_null(next_note(&r, NOTE_CHANGE)); /* one is still to come */
+    after(&r, 29000);
+    assert_null(next_note(&r, NOTE_CHANGE));
+    after(&r, 1500); /* not for ever */
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
+    tell(&r, REPORT_EXITED, 4, -9); /* and one of them dies meanwhile */
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 2, "0 1 2 3*");
+    assert_string_equal(r.last.cause, "scaled from 3 to 6 ranks; 1 rank joined");
+    start(&r, 5);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 2);
+    after(&r, 2000);
+    assert_int_equal(next_note(&r, NOTE_START)->member, 6); /* for 4 */
+    start(&r, 6);
+    for (int i = 0; i < 4; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 3, "0 1 2 3 5* 6*");
+    assert_int_equal(r.world.change, 2);
+    roster_fini(&r);
+}
+
+static void test_scale_down(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 1, now, &change, NULL), 0);
+    assert_int_equal(change, 1);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
+    for (int i = 2; i >= 0; i--)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 2, "0");
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 1);
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 2);
+    assert_string_equal(r.last.cause, "scaled from 3 to 1 ranks; 2 ranks left as asked");
+    /* How they end does not matter, and nobody comes in their place. */
+    tell(&r, REPORT_EXITED, 1, 3);
+    tell(&r, REPORT_EXITED, 2, -15);
+    after(&r, 5000);
+    assert_null(next_note(&r, NOTE_START));
+    tell(&r, REPORT_BYE, 0, 0);
+    tell(&r, REPORT_EXITED, 0, 0);
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 0);
+    roster_fini(&r);
+}
+
+static void test_drain(void **state)
+{
+    struct roster r;
+    struct err err;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_drain_rank(&r, 3, now, &change, &err), -ENOENT);
+    assert_string_equal(err.msg, "no rank 3: the job has ranks 0 to 2");
+    assert_int_equal(roster_drain_host(&r, "h7", now, &change, &err), -ENOENT);
+    assert_string_equal(err.msg, "no host \"h7\": the job's hosts are h0, h1");
+    assert_int_equal(roster_drain_rank(&r, 0, now, &change, NULL), 0);
+    assert_int_equal(change, 1);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 2, "1 2");
+    assert_int_equal(roster_drain_host(&r, "h1", now, &change, NULL), 0);
+    assert_int_equal(change, 2);
+    hello(&r, 1, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, 3, "1");
+    assert_int_equal(r.world.change, 2);
+    /* Nothing is started on a drained host. */
+    assert_int_equal(roster_scale(&r, 4, now, &change, &err), -ERANGE);
+    assert_string_equal(err.msg, "4 ranks: the hosts have room for 3");
+    assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
+    assert_int_equal(r.members[3].agent, 0);
+    roster_fini(&r);
+}
+
+static void test_refused_changes(void **state)
+{
+    struct roster r, before;
+    struct err err;
+    uint32_t change = 77;
+    (void)state;
+    make(&r, 2, 5, 0);
+    form(&r);
+    before = r;
+    assert_int_equal(roster_scale(&r, 1, now, &change, &err), -ERANGE);
+    assert_string_equal(err.msg, "1 ranks would be less than the job's minimum of 2");
+    assert_int_equal(roster_scale(&r, 6, now, &change, &err), -ERANGE);
+    assert_string_equal(err.msg, "6 ranks would be more than the job's maximum of 5");
+    assert_int_equal(roster_drain_host(&r, "h0", now, &change, &err), -ERANGE);
+    assert_memory_equal(&before, &r, sizeof(r));
+    assert_int_equal(change, 77);
+    roster_fini(&r);
+}
+
+/* A change that comes to nothing is applied all the same: whoever waits for it is done. */
+static void test_scale_there_and_back(void **state)
+{
+    struct roster r;
+    uint32_t change;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
+    tell(&r, REPORT_STARTED, 3, 0);
+    assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
+    assert_int_equal(change, 2);
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
+    assert_int_equal(r.applied, 2);
+    roster_fini(&r);
+}
+
+static void test_backoff(void **state)
+{
+    struct roster r;
+    uint64_t wait = 1000;
+    (void)state;
+    make(&r, 1, 3, 0);
+    form(&r);
+    tell(&r, REPORT_EXITED, 2, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 1, CARD_REVOKED);
+    for (int i = 3; i < 10; i++) {
+        after(&r, wait - 1);
+        assert_null(next_note(&r, NOTE_START));
+        after(&r, 1);
+        assert_int_equal(next_note(&r, NOTE_START)->member, i);
+        tell(&r, REPORT_STARTED, i, 0);
+        tell(&r, REPORT_EXITED, i, 1);
+        wait = wait * 2 < 60000 ? wait * 2 : 60000;
+    }
+    after(&r, 60000);
+    assert_int_equal(next_note(&r, NOTE_START)->member, 10);
+    tell(&r, REPORT_STARTED, 10, 0);
+    after(&r, 61000); /* a minute of health */
+    tell(&r, REPORT_EXITED, 10, 1);
+    after(&r, 1000);
+    assert_int_equal(next_note(&r, NOTE_START)->member, 11);
+    roster_fini(&r);
+}
+
+static void test_reset_limit(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 3, 1);
+    form(&r);
+    tell(&r, REPORT_EXITED, 2, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 1, CARD_REVOKED);
+    after(&r, 1500);
+    assert_int_equal(next_note(&r, NOTE_START)->member, 3);
+    tell(&r, REPORT_STARTED, 3, 0);
+    tell(&r, REPORT_EXITED, 3, 5);
+    after(&r, 100000);
+    assert_null(next_note(&r, NOTE_START));
+    tell(&r, REPORT_EXITED, 1, -9);
+    hello(&r, 0, CARD_REVOKED);
+    world_is(&r, 3, "0");
+    tell(&r, REPORT_EXITED, 0, 9);
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 9);
+    roster_fini(&r);
+}
+
+static void test_replacement(void **state)
+{
+    struct roster r;
+    const struct note *n;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    tell(&r, REPORT_EXITED, 1, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 2, CARD_REVOKED);
+    after(&r, 900);
+    assert_null(next_note(&r, NOTE_START));
+    after(&r, 200);
+    n = next_note(&r, NOTE_START);
+    assert_int_equal(n->member, 3);
+    assert_int_equal(n->code, 1); /* the place that has become free */
+    assert_int_equal(r.members[3].agent, 0);
+    assert_int_equal(r.restarts, 1);
+    start(&r, 3);
+    world_is(&r, 2, "0 2"); /* no boundary yet */
+    n = next_note(&r, NOTE_CHANGE);
+    assert_int_equal(n->code, 1);
+    assert_string_equal(roster_state(&r), "changing");
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, 3, "0 2 3*");
+    assert_int_equal(r.world.change, 1);
+    assert_string_equal(r.last.cause, "1 rank joined");
+    assert_string_equal(roster_state(&r), "running");
+    roster_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loss_while_a_joiner_waits),
+        cmocka_unit_test(test_scale_up),
+        cmocka_unit_test(test_scale_down),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_refused_changes),
+        cmocka_unit_test(test_scale_there_and_back),
+        cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_reset_limit),
+        cmocka_unit_test(test_replacement),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
