@@ -151,6 +151,8 @@ static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses 
                       struct err *err)
 {
     int n = (int)(frame->len < WHY_MAX ? frame->len : WHY_MAX);
+    if (frame->type == CTL_LIFELINE && frame->nfds == 1)
+        boot_take_lifeline(boot, frame->fds[0]);
     for (size_t i = 0; i < frame->nfds; i++)
         close(frame->fds[i]);
     switch (frame->type) {

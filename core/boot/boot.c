@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/base/lifeline.h"
 #include "core/base/log.h"
 #include "core/base/mac.h"
 
@@ -80,8 +81,19 @@ void boot_heard_change(struct boot *boot, const void *body, size_t len)
         boot->change_heard = change;
 }
 
+void boot_take_lifeline(struct boot *boot, int fd)
+{
+    struct err err = {0};
+    if (lifeline_hold(fd, &err) < 0)
+        log_warn("the agent will hear late of this rank's death: %s", err_text(&err));
+    else
+        boot->has_lifeline = true;
+}
+
 void boot_fini(struct boot *boot)
 {
+    if (boot->has_lifeline)
+        lifeline_release();
     if (boot->ops && boot->ops->fini)
         boot->ops->fini(boot);
     boot_drop_cards(boot);

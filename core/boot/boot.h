@@ -52,6 +52,7 @@ struct boot {
                                     * without an agent */
     bool *is_new;                  /* [size], was in no epoch before */
     uint32_t change;               /* the last planned change that is in this roster */
+    bool has_lifeline;
     int agent_fd;     /* control socket to the agent, -1 without one. The process's: stays
                        * open over boot_fini() */
     uint64_t refused; /* connections refused so far: wrong key, garbage, strangers */
@@ -73,6 +74,10 @@ void boot_drop_cards(struct boot *boot);
 
 /* Takes the body of a CTL_CHANGE. Foreign bytes. */
 void boot_heard_change(struct boot *boot, const void *body, size_t len);
+
+/* Takes a CTL_LIFELINE's descriptor, which stays the caller's: from here on until boot_fini() the
+ * agent knows at once when this process dies. */
+void boot_take_lifeline(struct boot *boot, int fd);
 
 /* Wipes the key, frees the cards. After a boot_open() that failed too; repeatable. */
 void boot_fini(struct boot *boot);

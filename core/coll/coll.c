@@ -239,6 +239,12 @@ int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_
                                          : 0;
 }
 
+void coll_restore(struct coll *coll)
+{
+    if (coll->op && coll->guard.on)
+        guard_restore(&coll->guard);
+}
+
 int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size_t elem)
 {
     struct coll_tensor *last = rest->n ? &rest->list[rest->n - 1] : NULL;

@@ -103,6 +103,10 @@ void coll_rest_fini(struct coll_rest *rest);
  * repeated, with figures that are no smaller. */
 int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_rest);
 
+/* Of the operation under way, which is to be begun anew: inputs that it has overwritten are as they
+ * were. */
+void coll_restore(struct coll *coll);
+
 /* The name of the algorithm in use, for the timeline and the log: "shm_slice", "ring", ... */
 const char *coll_algorithm(const struct coll *coll);
 

@@ -42,6 +42,7 @@ int guard_begin(struct guard *g, const struct coll_op *op, const struct coll_op 
         bytes += destroys_input(&op->tensors[i]) ? op->tensors[i].count * elem : 0;
     g->on = true;
     g->behind = false;
+    g->n = 0;
     *ret = op;
     if (bytes == 0)
         return 0;
@@ -56,10 +57,22 @@ int guard_begin(struct guard *g, const struct coll_op *op, const struct coll_op 
         t->in = memcpy(g->saved + at, t->in, t->count * elem);
         at += t->count * elem;
     }
+    g->n = op->n;
     g->op = *op;
     g->op.tensors = g->tensors;
     *ret = &g->op;
     return 0;
+}
+
+void guard_restore(const struct guard *g)
+{
+    size_t elem = hvd_dtype_size(g->op.dtype);
+    for (size_t i = 0; i < g->n; i++) {
+        const struct coll_tensor *t = &g->tensors[i];
+        const uint8_t *in = t->in;
+        if (in >= g->saved && in < g->saved + g->saved_cap)
+            memcpy(t->out, in, t->count * elem);
+    }
 }
 
 void guard_fini(struct guard *g)

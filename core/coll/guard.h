@@ -19,13 +19,16 @@ struct guard {
     bool behind; /* it is done here; the barrier is under way */
     struct coll_op op, barrier;
     struct coll_tensor *tensors; /* of op */
-    size_t cap;
+    size_t cap, n;               /* n: those in use, 0: nothing is saved */
     uint8_t *saved;
     size_t saved_cap;
 };
 
 /* A copy of op that reads from saved memory where it would overwrite what it reads. -ENOMEM. */
 int guard_begin(struct guard *g, const struct coll_op *op, const struct coll_op **ret);
+
+/* Brings saved inputs back to where they were. */
+void guard_restore(const struct guard *g);
 
 void guard_fini(struct guard *g);
 

@@ -209,6 +209,8 @@ int settle(struct engine *e, struct err *err)
         rc = finish(e, err);
     else if (d->what == DECISION_REST)
         rc = run_rest(e, d, err);
+    else if (e->reform.old_coll)
+        coll_restore(e->reform.old_coll);
     if (rc < 0)
         return rc;
     if (d->what != DECISION_NOTHING)

@@ -87,6 +87,8 @@ static void agent_ready(struct mesh_net *net, struct net_watch *w, uint32_t even
             verdict_told(net, -1, f.body, f.len);
         else if (f.type == CTL_CHANGE)
             boot_heard_change(net->boot, f.body, f.len);
+        else if (f.type == CTL_LIFELINE && f.nfds == 1)
+            boot_take_lifeline(net->boot, f.fds[0]);
         for (size_t i = 0; i < f.nfds; i++)
             close(f.fds[i]);
     }

@@ -328,10 +328,9 @@ void elastic_fini(struct elastic *job)
             kill(m->pid, SIGKILL);
             waitpid(m->pid, &m->status, 0);
         }
-        if (m->fd >= 0) {
-            ctl_fini(&m->ctl);
+        if (m->fd >= 0)
             close(m->fd);
-        }
+        ctl_fini(&m->ctl);
         buf_fini(&m->card);
     }
 }
