@@ -155,7 +155,7 @@ static int read_claim(struct claim **claims, const struct signature *cached, str
     struct signature common = {0};
     bool by_id = reader_u8(r) != 0;
     if (!by_id)
-        signature_read(&common, ranks->size, r);
+        signature_read(&common, r);
     else if (cached)
         common = *cached;
     else

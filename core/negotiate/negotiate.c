@@ -109,7 +109,7 @@ static int check_submission(struct negotiate *n, const char *name, const struct 
     size_t len = strnlen(name, HVD_MAX_NAME + 1);
     if (len == 0 || len > HVD_MAX_NAME)
         return err_set(err, EINVAL, "a name has 1 to %d bytes", HVD_MAX_NAME);
-    int rc = signature_check(sig, n->config.size, err);
+    int rc = signature_check(sig, err);
     if (rc < 0)
         return err_prefix(err, "'%s'", name);
     if (sig->kind == HVD_ALLTOALL && !splits)

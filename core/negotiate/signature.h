@@ -28,8 +28,10 @@ static inline bool signature_has_dim0(const struct signature *sig)
     return (sig->kind == HVD_ALLGATHER || sig->kind == HVD_ALLTOALL) && sig->ndim > 0;
 }
 
-/* -EINVAL for values no request can have. */
-int signature_check(const struct signature *sig, int size, struct err *err);
+/* -EINVAL for values no request can have. A root may be beyond the ranks that negotiate: it is a rank
+ * of the world that the user sees, which in an elastic job is larger until its next boundary.
+ * engine/request has checked it. */
+int signature_check(const struct signature *sig, struct err *err);
 
 /* Payload bytes of the input; saturates. */
 uint64_t signature_bytes(const struct signature *sig);
@@ -40,7 +42,7 @@ bool signature_fusable(const struct signature *a, const struct signature *b);
 void signature_write(const struct signature *sig, struct buf *b);
 
 /* Nonsense fails the reader. */
-void signature_read(struct signature *sig, int size, struct reader *r);
+void signature_read(struct signature *sig, struct reader *r);
 
 /* "float32 [10,4] sum", cut to fit. Dimension 0 that belongs to each rank is "*". */
 void signature_text(const struct signature *sig, char *text, size_t size);

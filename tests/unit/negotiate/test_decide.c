@@ -253,7 +253,7 @@ static void test_bad_arguments(void **state)
     name[HVD_MAX_NAME + 1] = '\0';
     assert_int_equal(negotiate_submit(n, name, &sig, NULL, 0, &id, &err), -EINVAL);
     assert_int_equal(negotiate_submit(n, "", &sig, NULL, 0, &id, &err), -EINVAL);
-    sig.root = 5;
+    sig.root = -1;
     assert_int_equal(negotiate_submit(n, "x", &sig, NULL, 0, &id, &err), -EINVAL);
     sig.root = 0;
     sig.kind = HVD_ALLTOALL;
