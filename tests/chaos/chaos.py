@@ -48,10 +48,12 @@ class Run:
         self.begin = time.monotonic()
         self.job = self.stuck = None
         self.best = 0
+        self.touched = set()
 
     # ---- for nemesis.py
 
     def event(self, what, uids):
+        self.touched.update(uids)
         with open(os.path.join(self.job.records, "events.jsonl"), "a", encoding="utf-8") as f:
             f.write(json.dumps({"t": what, "ms": int(time.monotonic() * 1000), "uids": uids}) + "\n")
 
@@ -88,6 +90,9 @@ class Run:
             self.best, self.stuck = results, now
         if self.job.process.poll() is not None:
             raise Failed(f"hvdrun ended with {self.job.process.returncode} in the middle")
+        for worker in self.job.workers.values():
+            if worker.ended and worker.ended["t"] == "fail" and worker.uid not in self.touched:
+                raise Failed(f"{worker.uid} failed: {worker.ended['what']}: {worker.ended['text']}")
         if now - self.stuck > QUIET:
             raise Failed(f"nothing was finished for {QUIET} s")
 
@@ -150,7 +155,7 @@ class Run:
                     wrong.append(f"processes are left: {left}")
         return wrong + self.verdict(wrong)
 
-    def verdict(self, wrong):
+    def verdict(self, wrong, most=12):
         try:
             done = check.check(self.job.records)
         except (check.Broken, OSError) as error:
@@ -159,7 +164,8 @@ class Run:
             return ["no records"]
         print(f"  {self.name}: {done.summary()}")
         # A job that was ended by force has no end of its own.
-        return [f"{what}: {text}" for what, text in done.violations if what != "end" or not wrong]
+        found = [f"{what}: {text}" for what, text in done.violations if what != "end" or not wrong]
+        return found[:most] + ([f"and {done.count - most} more"] if len(found) > most else [])
 
     def close(self, keep):
         self.place.close()

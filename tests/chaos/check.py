@@ -47,6 +47,7 @@ class Life:
         self.uid = os.path.basename(path).removesuffix(".jsonl")
         self.armed, self.last, self.worlds, self.rank = "", None, 0, None
         self.epoch = self.size = self.next_step = None
+        self.anew = False  # of a second story, begun when nobody was left: not looked at
         self.source = self.read()
 
     def read(self):
@@ -124,13 +125,13 @@ class Checker:
         """From one boundary to the next."""
         if row["e"] < life.epoch:
             self.say("I2", f"{where}: epoch {row['e']} after {life.epoch}")
-        changed = (row["rank"], row["size"]) != (life.rank, life.size) or row["joined"] or row["left"]
+        changed = (row["rank"], row["size"]) != (life.rank, life.size)
         if row["rc"] == 0 and row["e"] == life.epoch and not changed:
             return
         if row["e"] == life.epoch or (row["rc"] == 0 and changed):
             self.say("I2", f"{where}: hvd_commit returned {row['rc']}, epoch {life.epoch} became {row['e']}, "
                            f"rank {life.rank} of {life.size} became {rank_text(row)}")
-        if row["size"] != life.size + row["joined"] - row["left"]:
+        if row["rc"] == 1 and row["size"] != life.size + row["joined"] - row["left"]:
             self.say("I1", f"{where}: {life.size} ranks, {row['joined']} joined, {row['left']} left: {row['size']}")
 
     def head(self, life, rows):
@@ -139,6 +140,10 @@ class Checker:
             if row["t"] == "start":
                 life.armed = row["armed"]
             elif row["t"] == "world":
+                if row["e"] > 1 and not row["new"]:
+                    self.say("reset", f"{life.uid}: began anew in epoch {row['e']}: nobody was left with the state")
+                    life.anew = True
+                    return
                 self.world(life, row)
                 life.next_step = -1 if row["new"] else row["step"]
             elif row["t"] == "state":
@@ -291,6 +296,7 @@ class Checker:
         for step, _, life, rows in merged:
             if step < 0:
                 self.head(life, rows)
+            if step < 0 or life.anew:
                 continue
             if step != at and parts:
                 self.step(at, parts)
@@ -315,7 +321,7 @@ class Checker:
             for uid in event.get("uids", []):
                 touched.setdefault(uid, set()).add(event["t"])
         ends = []
-        for life in self.lives:
+        for life in (each for each in self.lives if not each.anew):
             last, did = life.last or {"t": "nothing"}, touched.get(life.uid, set())
             if last["t"] == "end":
                 ends.append((life, last))

@@ -310,6 +310,11 @@ class Planted(unittest.TestCase):
         self.events.append({"t": "stop", "ms": 8, "uids": ["2-b"]})
         self.assertEqual(verdict(self.lives, self.events).violations, [])
 
+    def test_all_began_anew(self):
+        rows = [{**r, "e": 4, "rank": 0, "size": 1} if r["t"] == "world" else r for r in survivor("5-e", 0)[:9]]
+        self.lives["5-e"] = rows
+        self.found("reset")
+
     def test_ends_that_differ(self):
         self.lives["2-b"][-1]["state"] = "x"
         self.found("end")

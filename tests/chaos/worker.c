@@ -361,8 +361,9 @@ static int boundary(struct worker *w, bool *ret_over)
     }
     if (rc < 0)
         return fail(w, "hvd_commit", rc);
+    bool changed = rc == 1;
     rc = look_at_world(w, rc);
-    if (rc == 0 && w->world.joined > 0)
+    if (rc == 0 && changed && w->world.joined > 0)
         rc = share_state(w);
     *ret_over = w->state.stop;
     return rc;
