@@ -131,11 +131,11 @@ def main():
         epoch=0, step=0, since=0, total=0.0, done=False, sizes=[hvd.size()], memory=memory, sampler=sampler
     )
 
-    def resized(_, new):
-        state.sizes.append(new)
+    def changed():
+        state.sizes.append(hvd.size())
         state.since = state.step
 
-    state.register_resize_callbacks([resized])
+    state.register_reset_callbacks([changed])
     hvd.elastic.run(train)(state, diary, epochs)
     diary.reached(end=[state.epoch, state.step, state.total, state.sizes, len(state.memory)])
     if hvd.rank() == 0:

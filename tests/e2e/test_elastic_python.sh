@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hvd.elastic and hvd.torch.elastic under hvdrun: ranks die before, in and after a step, come and leave; what
+# the ranks have recorded proves that every sample was used exactly once. A program written for Horovod, a
+# plain loop, and the examples.
+# timeout: 900
+# shellcheck disable=SC2317  # functions that check calls
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+PY=${PY:-/usr/bin/python3}
+HVD_LIBRARY=$BUILD/libhvd.so
+PYTHONPATH=$ROOT/core/python
+HVDRUN=$RUN
+export HVD_LIBRARY PYTHONPATH HVDRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 HVD_DOCTOR=off
+
+# job SIZES OPTION...: elastic_rank.py with the plan in HVD_TEST_PLAN; the world has these sizes (a pattern)
+job() {
+    local sizes=$1 rc=0
+    shift
+    rm -rf "$TMP/diary"
+    mkdir "$TMP/diary"
+    export HVD_TEST_JOB=$MARK-job
+    timeout -k 5 120 "$RUN" --name "$HVD_TEST_JOB" "$@" \
+        "$PY" tests/python/elastic_rank.py "$TMP/diary" 100 4 || rc=$?
+    echo "exit code $rc"
+    "$PY" tests/python/elastic_rank.py check "$TMP/diary" 100 >"$TMP/found" || return 1
+    cat "$TMP/found"
+    [ "$rc" -eq 0 ] && grep -q "sizes $sizes\$" "$TMP/found"
+}
+
+# planned PLAN CHANGES SIZES OPTION...
+planned() {
+    HVD_TEST_PLAN=$1 HVD_TEST_CHANGES=$2 job "${@:3}"
+}
+
+interrupted() {
+    HVD_ELASTIC_INTERRUPT=1 planned "$@"
+}
+
+check nothing-happens planned "" 0 '\[3\]' -np 3 --min-np 2
+check fixed-job planned "" 0 '\[3\]' -np 3
+check death-before-a-step planned "0.5:before:1" 1 '\[4, 3.*\]' -np 4 --min-np 2
+check death-after-a-step planned "0.5:after:2" 1 '\[4, 3.*\]' -np 4 --min-np 2
+check death-in-a-step planned "0.3:in:3" 1 '\[4, 3.*\]' -np 4 --min-np 2
+check death-of-rank-0 planned "0.5:after:0" 1 '\[4, 3.*\]' -np 4 --min-np 2
+check death-in-the-last-step planned "0.44:before:1" 1 '\[3, 2.*\]' -np 3 --min-np 2
+check two-deaths-and-the-replacements planned "0.5:before:1 1.3:after:2" 3 '\[4, 3, .*\]' -np 4 --min-np 2
+check all-but-one-die planned "0.5:before:0 0.5:after:1 0.5:after:3" 2 '\[4, 1, .*\]' -np 4 --min-np 1
+check below-the-minimum planned "0.5:after:0" 1 '\[3, 3\]' -np 3 --min-np 3
+check grow-and-shrink planned "0.5:5 1.4:3" 2 '\[2, 5, 3\]' -np 2 --min-np 1 --max-np 6
+check grow-from-one planned "0.2:3" 1 '\[1, 3\]' -np 1 --min-np 1 --max-np 3
+check a-death-right-after-growing planned "0.5:5 1.0:before:0" 2 '\[3, 5, 4.*\]' -np 3 --min-np 1 --max-np 5
+check horovods-way interrupted "0.5:4 1.4:before:1" 2 '\[2, 4, 3.*\]' -np 2 --min-np 1 --max-np 4
+
+if ! "$PY" -c 'import torch, sklearn' 2>/dev/null; then
+    skip_part torch python3-torch "$PY cannot import torch and sklearn"
+    exit $failed
+fi
+
+# line_of PATTERN: waits until the job has printed it
+line_of() {
+    local i
+    for i in $(seq 600); do
+        grep -q -- "$1" "$TMP/log" && return
+        sleep 0.1
+    done
+    echo "no \"$1\""
+    return 1
+}
+
+# pid_of RANK
+pid_of() {
+    "$RUN" status "$MARK-torch" | awk -v rank="$1" '$1 == rank && $5 ~ /^[0-9]+$/ { print $4 }'
+}
+
+# troubled END OPTION... -- ARGUMENT...: a program of torch loses a rank and then, when it may grow, gets two
+# more; it must end well, its last line being END
+troubled() {
+    local end=$1 options=() rc=0 pid
+    shift
+    while [ "$1" != -- ]; do options+=("$1") && shift; done
+    timeout -k 5 200 "$RUN" --name "$MARK-torch" --no-prefix "${options[@]}" "$PY" "${@:2}" >"$TMP/log" 2>&1 &
+    job=$!
+    line_of '^epoch  *3 ' && pid=$(pid_of 1) && [ -n "$pid" ] && kill -KILL "$pid" && line_of "pid $pid) was ended"
+    rc=$?
+    if [ "$rc" -eq 0 ] && [[ ${options[*]} == *--max-np* ]]; then
+        "$RUN" scale "$MARK-torch" 5 && line_of '^epoch  *[0-9].* on 5 ranks\|^epoch .* size 5'
+        rc=$?
+    fi
+    wait "$job" && [ "$rc" -eq 0 ] && grep -v '^hvdrun:\|^hvd\[' "$TMP/log" | tail -n 1 | grep -q -- "$end" && return
+    echo "exit code of hvdrun or of the changes: $rc"
+    cat "$TMP/log"
+    return 1
+}
+
+accurate='^epoch .*accuracy \(0\.9[4-9]\|1\)'
+check digits_elastic troubled "$accurate" -np 3 --min-np 2 --max-np 5 -- examples/digits_elastic.py --epochs 60
+check a-plain-loop troubled "$accurate" -np 4 --min-np 2 -- examples/digits_torch.py
+check written-for-horovod troubled '^done: loss 0.0.* on 5 ranks' -np 3 --min-np 2 --max-np 5 \
+    -- tests/python/horovod_script.py 25
+check nothing-left nothing_left
+exit $failed
