@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo` runs: digits_torch.py on 4 ranks and in one process, and a comparison of the two.
+"""What `make demo` runs: digits_torch.py on 4 ranks and in one process, and a comparison of the two;
+then digits_elastic.py on 4 ranks, one of which is killed in the middle, and two more.
 
     demo.py BUILD        the folder with hvdrun and libhvd.so
 
@@ -14,6 +15,7 @@ import sys
 import time
 
 import torch
+from demo_elastic import Failed, mark_changes, train_elastic
 
 RANKS = 4
 MAX_REL_DIFF = 1e-3
@@ -21,21 +23,24 @@ MIN_ACCURACY = 0.95
 SECONDS = 240
 
 
-class Failed(Exception):
-    """What is wrong, in one line."""
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def environment(build):
+    """For a rank: this checkout's library and package."""
+    env = dict(os.environ)
+    env["HVD_LIBRARY"] = os.path.abspath(os.path.join(build, "libhvd.so"))
+    package = os.path.join(os.path.dirname(HERE), "core", "python")
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    env["OMP_NUM_THREADS"] = "1"
+    return env
 
 
 def train(build, command, save):
     """Runs one training; returns what it has saved."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    env = dict(os.environ)
-    env["HVD_LIBRARY"] = os.path.abspath(os.path.join(build, "libhvd.so"))
-    package = os.path.join(os.path.dirname(here), "core", "python")
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
-    env["OMP_NUM_THREADS"] = "1"
-    command = command + [sys.executable, os.path.join(here, "digits_torch.py"), "--save", save]
+    command = command + [sys.executable, os.path.join(HERE, "digits_torch.py"), "--save", save]
     try:
-        code = subprocess.run(command, env=env, timeout=SECONDS).returncode
+        code = subprocess.run(command, env=environment(build), timeout=SECONDS).returncode
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failed(str(error)) from None
     if code:
@@ -61,8 +66,8 @@ def check_timeline(path):
         raise Failed(f"{path}: no gradient among its {len(events)} events")
 
 
-def draw(runs, path):
-    """Loss and accuracy of both runs, epoch by epoch."""
+def draw(runs, elastic, changes, path):
+    """Loss and accuracy of all runs, epoch by epoch, and what happened to the ranks of the last one."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -77,6 +82,9 @@ def draw(runs, path):
             values = [point[key] for point in run["curves"]]
             name = f"{run['ranks']} ranks" if run["ranks"] > 1 else "1 process"
             axis.plot(range(1, len(values) + 1), values, label=name, **style)
+        values = [point[key] for point in elastic["curves"]]
+        axis.plot(range(1, len(values) + 1), values, label="3 to 6 ranks", lw=1.6, color="tab:green")
+        mark_changes(axis, changes, key == "loss")
         axis.set_xlabel("epoch")
         axis.set_ylabel(label)
         axis.set_xlim(left=1)
@@ -85,17 +93,17 @@ def draw(runs, path):
     axes[0].set_yscale("log")
     axes[1].axhline(MIN_ACCURACY, color="tab:red", lw=0.8)
     axes[1].annotate(f"required: {MIN_ACCURACY}", (1.2, MIN_ACCURACY - 0.012), color="tab:red", va="top")
-    figure.suptitle("Handwritten digits: the same training on 4 ranks and in 1 process")
+    figure.suptitle("Handwritten digits: on 4 ranks, in 1 process, and on ranks that are killed and added")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
 def demo(build):
-    """Both trainings and all checks. Returns (accuracy, difference)."""
+    """All trainings and all checks. Returns (accuracy, difference)."""
     folder = os.path.join(build, "demo")
     os.makedirs(folder, exist_ok=True)
     timeline = os.path.join(folder, "timeline.json")
-    for name in ("timeline.json", "training.png", "ranks.pt", "single.pt"):
+    for name in ("timeline.json", "training.png", "ranks.pt", "single.pt", "elastic.pt"):
         if os.path.exists(os.path.join(folder, name)):
             os.unlink(os.path.join(folder, name))
     hvdrun = [os.path.join(build, "hvdrun"), "-np", str(RANKS), "--timeline-filename", timeline]
@@ -108,11 +116,15 @@ def demo(build):
     difference = max_rel_diff(single["weights"], ranks["weights"])
     accuracy = ranks["curves"][-1]["accuracy"]
     check_timeline(timeline)
-    draw((ranks, single), os.path.join(folder, "training.png"))
+    print(f"{RANKS} ranks, one of which is killed, and two more:", flush=True)
+    elastic, changes = train_elastic(build, RANKS, environment(build), os.path.join(folder, "elastic.pt"))
+    draw((ranks, single), elastic, changes, os.path.join(folder, "training.png"))
     if not difference <= MAX_REL_DIFF:
         raise Failed(f"the weights differ: max|a-b| / max|a| is {difference:.1e} > {MAX_REL_DIFF:g}")
     if accuracy < MIN_ACCURACY:
         raise Failed(f"the accuracy is {accuracy:.4f}, less than {MIN_ACCURACY}")
+    if elastic["curves"][-1]["accuracy"] < MIN_ACCURACY:
+        raise Failed(f"after the changes the accuracy is {elastic['curves'][-1]['accuracy']:.4f}")
     print(f"{timeline} opens in https://ui.perfetto.dev; curves are in {folder}/training.png")
     return accuracy, difference
 

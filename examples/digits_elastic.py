@@ -79,16 +79,24 @@ def make_state(args):
     return state
 
 
+def awaits_ranks(state, args):
+    """Whether to go on for the ranks that were asked for; not for ever."""
+    return hvd.size() < args.await_ranks and state.epoch < 10 * args.epochs
+
+
 @hvd.elastic.run
 def train(state, args, images, labels):
     """Called when this rank has the state: at the start, or as one that joins."""
     data = torch.utils.data.TensorDataset(images[:TRAIN], labels[:TRAIN])
     loader = torch.utils.data.DataLoader(data, batch_size=args.batch, sampler=state.sampler)
-    while state.epoch < args.epochs:
+    while state.epoch < args.epochs or awaits_ranks(state, args):
         begin = time.perf_counter()
         loss = train_epoch(state, loader)
-        rate = TRAIN / (time.perf_counter() - begin)
-        state.schedule.step()
+        seconds = time.perf_counter() - begin
+        rate = TRAIN / seconds
+        if state.epoch < args.epochs:
+            state.schedule.step()
+        time.sleep(max(0, args.pace - seconds))
         accuracy = evaluate(state.model, images, labels)
         point = {"loss": loss, "accuracy": accuracy, "images_per_second": rate, "ranks": hvd.size()}
         state.curves.append(point)
@@ -108,6 +116,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch", type=int, default=12, help="images of one rank")
     parser.add_argument("--lr", type=float, default=0.05, help="for one rank")
+    parser.add_argument("--pace", type=float, default=0, help="seconds that an epoch takes at least")
+    parser.add_argument("--await-ranks", type=int, default=0, metavar="N", help="train on until there are N")
     parser.add_argument("--save", metavar="FILE", help="weights, curves and changes, by rank 0")
     args = parser.parse_args()
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of the demo in which ranks are killed and added while digits_elastic.py trains."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import torch
+
+EPOCHS = 15
+KILL_AFTER, GROW_AFTER = 4, 6  # epochs
+SECONDS = 180
+NAME = f"demo-{os.getpid()}"
+
+_EPOCH = re.compile(r"epoch +(\d+)  loss")
+_CHANGE = re.compile(r"hvdrun: epoch \d+: (\d+) of \d+ ranks after ([0-9.]+) ms: (.*)")
+
+
+class Failed(Exception):
+    """What is wrong, in one line."""
+
+
+class Run:
+    """hvdrun with its output, which is shown and read along."""
+
+    def __init__(self, command, env):
+        self.epoch = 0
+        self.changes = []  # (epoch, ranks, ms, cause)
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            print(line, end="", flush=True)
+            epoch, change = _EPOCH.search(line), _CHANGE.search(line)
+            if epoch:
+                self.epoch = int(epoch.group(1))
+            if change:
+                ranks, ms, cause = change.groups()
+                self.changes.append((self.epoch, int(ranks), float(ms), cause))
+
+    def await_epoch(self, epoch, deadline):
+        while self.epoch < epoch:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise Failed(f"the elastic run did not come to epoch {epoch}")
+            time.sleep(0.02)
+
+    def end(self, deadline):
+        try:
+            code = self.process.wait(max(1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise Failed(f"the elastic run took longer than {SECONDS} s") from None
+        finally:
+            if self.process.poll() is None:
+                self.process.terminate()
+                self.process.wait(20)
+            self.reader.join()
+        if code:
+            raise Failed(f"the elastic run ended with exit code {code}")
+
+
+def _hvdrun(build, *words):
+    command = [os.path.join(build, "hvdrun"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _kill_rank(build, rank):
+    ranks = json.loads(_hvdrun(build, "status", NAME, "--json"))["ranks"]
+    os.kill(next(r["pid"] for r in ranks if r["rank"] == rank), signal.SIGKILL)
+
+
+def train_elastic(build, ranks, env, save):
+    """Trains, kills rank 2, adds two ranks. Returns what was saved, and the changes."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    begin = time.monotonic()
+    deadline = begin + SECONDS
+    pace = 1.0  # whoever joins loads PyTorch first: the training is still to be there
+    run = Run(
+        [os.path.join(build, "hvdrun"), "-np", str(ranks), "--min-np", "2", "--max-np", str(ranks + 2)]
+        + ["--name", NAME, "--no-prefix", sys.executable, os.path.join(here, "digits_elastic.py")]
+        + ["--epochs", str(EPOCHS), "--pace", str(pace), "--await-ranks", str(ranks + 2), "--save", save],
+        env,
+    )
+    try:
+        run.await_epoch(KILL_AFTER, deadline)
+        _kill_rank(build, 2)
+        run.await_epoch(GROW_AFTER, deadline)
+        _hvdrun(build, "scale", NAME, str(ranks + 2))
+    finally:
+        run.end(deadline if sys.exc_info()[0] is None else time.monotonic())
+    sizes = [change[1] for change in run.changes]
+    if ranks - 1 not in sizes or ranks + 2 not in sizes:
+        raise Failed(f"the ranks were to be {ranks - 1} and {ranks + 2}, but changed to {sizes}")
+    for epoch, size, ms, cause in run.changes:
+        print(f"after epoch {epoch}: {size} ranks, {ms:.1f} ms: {cause}")
+    return torch.load(save), run.changes
+
+
+def mark_changes(axis, changes, with_text):
+    """A line for each change, with its milliseconds."""
+    for epoch, size, ms, _ in changes:
+        axis.axvline(epoch + 0.5, color="tab:green", lw=0.8, ls=":")
+        if with_text:
+            text = f"{size} ranks, {ms:.1f} ms"
+            axis.annotate(
+                text, (epoch + 0.55, 0.98), xycoords=("data", "axes fraction"), rotation=90, va="top", fontsize=8
+            )
