@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The C example, and the demo. Included by the Makefile.
+# The C examples, and the demo. Included by the Makefile.
 
-EXAMPLES := $(BUILD)/examples/digits
+EXAMPLES := $(BUILD)/examples/digits $(BUILD)/examples/elastic
 
 examples: $(EXAMPLES)
 
@@ -11,7 +11,7 @@ $(BUILD)/examples/%: $(BUILD)/examples/%.o $(LIBHVD) $(LIBHVD).0
 	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -lm -Wl,-rpath,'$$ORIGIN/..'
 
 # A second make: what pkg-config says is read when make starts, before deps.sh has installed anything.
-demo:  ## installs what is missing, builds, trains on 4 ranks and in 1 process, compares
+demo:  ## installs what is missing, builds, trains: 4 ranks, 1 process, ranks that are killed and added
 	$(Q)tests/deps.sh build demo
 	$(Q)$(MAKE) --no-print-directory lib programs
 	$(Q)$(PY) examples/demo.py $(BUILD)
