@@ -168,7 +168,8 @@ static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses 
         boot_heard_change(boot, frame->body, frame->len);
         return 1;
     case CTL_LEAVE:
-        return err_set(err, ESHUTDOWN, "this rank was asked to leave: %.*s", n, frame->body);
+        return err_set(err, ESHUTDOWN, "%.*s", n,
+                       n ? (const char *)frame->body : "this rank was asked to leave");
     default:
         return 1;
     }

@@ -143,7 +143,8 @@ void engine_fail(struct engine *e, const struct err *err)
     e->trouble.code = 0;
     if (atomic_load(&e->drive.closing))
         return;
-    log_warn("%s", err->msg);
+    /* Who was asked to leave has not failed. */
+    log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
     fail_all(e, err);
 }
 
