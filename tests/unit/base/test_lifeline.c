@@ -321,7 +321,7 @@ static void test_namespace(void **state)
         assert_true(told(h.l, SOON_MS));
         assert_int_equal(lifeline_state(h.l), LIFELINE_DEAD);
     } else {
-        printf("SKIP: base/lifeline/namespace: no right to make a pid namespace\n");
+        printf("SKIP: base/lifeline/namespace: CAP_SYS_ADMIN: no right to make a pid namespace\n");
     }
     end(&h);
 }
