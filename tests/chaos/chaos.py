@@ -83,6 +83,9 @@ class Run:
                 raise Failed(f"{len(self.job.working())} of {self.args.np} workers work after {STARTING} s")
             time.sleep(0.05)
 
+    def failed(self, worker):
+        return worker.ended and worker.ended["t"] == "fail" and worker.uid not in self.touched
+
     def moves(self):
         """Somebody has finished something lately."""
         now, results = time.monotonic(), self.job.look()
@@ -91,7 +94,7 @@ class Run:
         if self.job.process.poll() is not None:
             raise Failed(f"hvdrun ended with {self.job.process.returncode} in the middle")
         for worker in self.job.workers.values():
-            if worker.ended and worker.ended["t"] == "fail" and worker.uid not in self.touched:
+            if self.failed(worker):
                 raise Failed(f"{worker.uid} failed: {worker.ended['what']}: {worker.ended['text']}")
         if now - self.stuck > QUIET:
             raise Failed(f"nothing was finished for {QUIET} s")
@@ -126,7 +129,8 @@ class Run:
         while self.job.process.poll() is None:
             if time.monotonic() > deadline:
                 raise Failed(f"the job has not ended within {ENDING} s")
-            self.job.look()
+            if self.job.look() >= 0 and any(self.failed(w) for w in self.job.workers.values()):
+                deadline = min(deadline, time.monotonic() + 5)
             time.sleep(0.05)
         if self.job.process.returncode != 0:
             raise Failed(f"hvdrun ended with {self.job.process.returncode}")
@@ -135,7 +139,8 @@ class Run:
         """Beside the logs: what the coordinator says and where everybody is."""
         with open(os.path.join(self.folder, "status.json"), "w", encoding="utf-8") as f:
             json.dump(self.job.control.status(), f, indent=1)
-        jobs.stacks([w.pid for w in self.job.workers.values() if w.alive()], os.path.join(self.folder, "stacks.txt"))
+        if self.job.process.poll() is None and not any(self.failed(w) for w in self.job.workers.values()):
+            jobs.stacks(self.job, os.path.join(self.folder, "stacks.txt"))
 
     def run(self):
         """What went wrong, a list."""

@@ -201,7 +201,9 @@ class Checker:
         if stops:
             self.agree("I3", step, stops, ["stop"])
         if worlds:
-            self.agree("boundary", step, worlds, ["step", "rc", "e", "size", "source", "joined", "left", "state"])
+            self.agree("boundary", step, worlds, ["step", "rc", "e", "size", "source", "state"])
+            if all(row["rc"] == 1 for _, row in worlds):
+                self.agree("boundary", step, worlds, ["joined", "left"])
         self.after(parts)
 
     def after(self, parts):

@@ -192,10 +192,15 @@ class Job:
         return left
 
 
-def stacks(pids, path):
-    """What processes that do not get on are doing, for whoever reads the logs."""
+def stacks(job, path):
+    """What the workers of a job that does not get on are doing, for whoever reads the logs. The job's other
+    processes stand still meanwhile: who is silent because a debugger looks at him is not to be ended for it."""
+    workers = [w.pid for w in job.workers.values() if w.alive()]
+    for pid in descendants(os.getpid()):
+        if pid not in workers:
+            os.kill(pid, signal.SIGSTOP)
     with open(path, "a", encoding="utf-8") as f:
-        for pid in pids:
+        for pid in workers:
             fields = stat_fields(pid)
             f.write(f"==== {pid} state {fields[0] if fields else 'gone'}\n")
             f.flush()
@@ -204,3 +209,6 @@ def stacks(pids, path):
                                stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=30, check=False)
             except (OSError, subprocess.TimeoutExpired) as error:
                 f.write(f"no stacks: {error}\n")
+    for pid in descendants(os.getpid()):
+        if pid not in workers:
+            os.kill(pid, signal.SIGCONT)

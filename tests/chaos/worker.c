@@ -350,15 +350,12 @@ static int share_state(struct worker *w)
     return 4;
 }
 
-/* *ret_over: this rank's part has ended. */
+/* *ret_over: this rank's part has ended. -ESHUTDOWN: it was asked to leave. */
 static int boundary(struct worker *w, bool *ret_over)
 {
     int rc = hvd_commit();
-    if (rc == -ESHUTDOWN) {
-        record_line(&w->record, "left", "\"step\": %" PRIu64, w->state.step);
-        *ret_over = true;
-        return 0;
-    }
+    if (rc == -ESHUTDOWN)
+        return rc;
     if (rc < 0)
         return fail(w, "hvd_commit", rc);
     bool changed = rc == 1;
@@ -369,9 +366,11 @@ static int boundary(struct worker *w, bool *ret_over)
     return rc;
 }
 
-static int work(struct worker *w)
+static int work_on(struct worker *w)
 {
     int rc = hvd_init();
+    if (rc == -ESHUTDOWN)
+        return rc;
     if (rc < 0)
         return fail(w, "hvd_init", rc);
     rc = look_at_world(w, 0);
@@ -386,10 +385,21 @@ static int work(struct worker *w)
         if (rc == 0 && (w->state.step % w->every == 0 || w->state.stop))
             rc = boundary(w, &over);
     }
-    if (rc != 0)
+    return rc;
+}
+
+static int work(struct worker *w)
+{
+    int rc = work_on(w);
+    if (rc == -ESHUTDOWN)
+        record_line(&w->record, "left", "\"step\": %" PRIu64, w->state.step);
+    else if (rc == 0)
+        record_line(&w->record, "end", "\"step\": %" PRIu64 ", \"state\": \"%016" PRIx64 "\"",
+                    w->state.step, w->state.hash);
+    else
         return rc;
-    record_line(&w->record, "end", "\"step\": %" PRIu64 ", \"state\": \"%016" PRIx64 "\"",
-                w->state.step, w->state.hash);
+    if (!hvd_initialized())
+        return 0; /* it was asked to leave before it was in */
     rc = hvd_shutdown();
     return rc < 0 ? fail(w, "hvd_shutdown", rc) : 0;
 }

@@ -3,63 +3,14 @@
 # The membership of elastic jobs, with ranks that speak the control frames and nothing else: who is in
 # which epoch after losses, planned changes and replacements, and how such a job ends.
 # timeout: 300
-# shellcheck disable=SC2317,SC2016,SC2086  # functions that check calls; words for other shells; $RANKS is several words
+# shellcheck disable=SC2317,SC2016,SC2086,SC2154  # functions that check calls; words for other shells; $RANKS is several words; common.sh
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=tests/e2e/hvdrun.sh
 . "$(dirname "$0")/hvdrun.sh"
 command -v curl >/dev/null || skip_all curl "asks a job over its socket"
-END=$TMP/end
-RANKS="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_elastic.py $END"
-job=0
-
-# begin OPTIONS...: an elastic job in the background, its lines in $TMP/out
-begin() {
-    rm -f "$END"
-    timeout 100 "$RUN" -v --doctor off "$@" >"$TMP/out" 2>&1 &
-    job=$!
-}
-
-# finish CODE: the job ends with it, and leaves nothing
-finish() {
-    local rc=0
-    wait "$job" || rc=$?
-    [ "$rc" -eq "$1" ] && nothing_left || { echo "exit code $rc, not $1"; cat "$TMP/out"; return 1; }
-}
-
-# ends CODE: the ranks are told that the training is over
-ends() {
-    touch "$END"
-    finish "$1"
-}
-
-# line N PATTERN: at least N lines like this come, within 20 s
-line() {
-    local i
-    for i in $(seq 200); do
-        [ "$(grep -c -- "$2" "$TMP/out")" -ge "$1" ] && return 0
-        sleep 0.1
-    done
-    echo "no $1 lines \"$2\" in:"
-    cat "$TMP/out"
-    return 1
-}
-
-# ask PATH [BODY]: the answer, with its status behind it
-ask() {
-    local dir
-    dir=$(echo "$XDG_RUNTIME_DIR"/hvdrun-*)
-    curl -s -w ' %{http_code}' ${2:+-d "$2"} --unix-socket "$dir/sock" \
-        -H "Authorization: Bearer $(cat "$dir/token")" "http://x$1"
-}
-
-# pid_of RANK
-pid_of() {
-    ask /v1/status | "${PY:-/usr/bin/python3}" -c '
-import json, sys
-answer = json.JSONDecoder().raw_decode(sys.stdin.read())[0]
-print([m["pid"] for m in answer["ranks"] if m["rank"] == int(sys.argv[1])][0])' "$1"
-}
+# shellcheck source=tests/e2e/membership.sh
+. "$(dirname "$0")/membership.sh"
 
 # A rank is killed: the others go on without it, and another one comes.
 loss() {
@@ -172,4 +123,4 @@ check "all are lost" total_loss
 check "a rank that cannot go on" out
 check "a program that does not work" does_not_work
 check "a signal ends the job" signal_ends
-exit $failed
+exit "$failed"

@@ -91,8 +91,11 @@ def broadcast_(data, root, name=None):
     data[:] = post("broadcast", f"{name} {root} {len(data)}", bytes(data))
 
 
-def exchange(name, data, rows, take):
-    got = post("exchange", name, (bytes(data), rows))
+def exchange(name, data, rows):
+    return post("exchange", name, (bytes(data), rows))
+
+
+def arrive(got, take):
     if take:
         take(memoryview(got))
 
@@ -102,7 +105,8 @@ def play():
     for module in (sampler, elastic, _transfer):
         module.rank, module.size = (lambda: here.me.rank), (lambda: here.me.size)
     buffers.allreduce_, buffers.allgather, buffers.broadcast_ = allreduce_, allgather, broadcast_
-    _transfer.exchange = exchange
+    _transfer.exchange, _transfer.arrive = exchange, arrive
+    _transfer.lib = types.SimpleNamespace(hvd_wait=lambda _: 0)
     _transfer.CHUNK = 50
     elastic._begin_again = lambda: post("again", "")
     elastic.stats = lambda: {"ops": here.me.ops}

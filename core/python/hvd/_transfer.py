@@ -6,6 +6,7 @@ by all-to-all with no rows for them. When everybody else takes (the start of a j
 The rank that gives may die on the way: then bring() says so on those that lack something, and they take
 from another one.
 """
+import collections
 import ctypes
 import errno
 import functools
@@ -17,7 +18,8 @@ from ._lib import HvdError, Result, check, dims, lib
 from .objects import _try_dump
 from .world import rank, size
 
-CHUNK = 32 << 20  # bytes of one operation: what it costs in memory beside the state itself
+CHUNK = 4 << 20  # bytes of one operation: what it costs in memory beside the state itself
+AHEAD = 2  # operations under way: one is received while the one before is put in its place
 
 _FAILED, _SOME = 1, 2  # what the length of the pickled object begins with
 
@@ -47,9 +49,15 @@ def _cut(lengths):
     return chunks
 
 
-def exchange(name, data, rows, take):
-    """An all-to-all of bytes, rows[r] of them to rank r; take, if any, sees what has come."""
-    handle = buffers._run(_lib.ALLTOALL, name, data, None, splits=dims(rows))
+def exchange(name, data, rows):
+    """Starts an all-to-all of bytes, rows[r] of them to rank r. The result is for arrive()."""
+    return buffers._submit(_lib.ALLTOALL, name, data, None, splits=dims(rows))
+
+
+def arrive(started, take):
+    """Waits for an exchange(); take, if any, sees what has come."""
+    handle, _ = started
+    check(lib.hvd_wait(handle))
     try:
         if take:
             found = Result()
@@ -68,15 +76,23 @@ class _Road:
         self.all = len(receivers) == size() - 1
         self.complete = True  # everything has come so far
         self.count = 0
+        self.started = collections.deque()  # exchanges, and who takes their results
 
     def carry(self, blocks, chunks):
         """Moves all chunks of the blocks (bytes-like; on ranks that neither give nor take: None)."""
-        for pieces in chunks:
-            self.count += 1
-            if self.all:
-                self._broadcast(blocks, pieces)
-            else:
-                self._one_by_one(blocks, pieces)
+        try:
+            for pieces in chunks:
+                self.count += 1
+                if self.all:
+                    self._broadcast(blocks, pieces)
+                else:
+                    self._one_by_one(blocks, pieces)
+            while self.started:
+                arrive(*self.started.popleft())
+        finally:  # after a failure: the engine must not work on memory that is no more
+            for started, _ in self.started:
+                lib.hvd_wait(started[0])
+            self.started.clear()
 
     def _gather(self, blocks, pieces):
         if len(pieces) == 1:
@@ -111,7 +127,9 @@ class _Road:
             rows = [0] * size()
             rows[receiver] = len(data)
             take = functools.partial(self._take, blocks, pieces) if receiver == rank() else None
-            exchange(f"elastic.state.{self.count}.{receiver}", data, rows, take)
+            self.started.append((exchange(f"elastic.state.{self.count}.{receiver}", data, rows), take))
+            if len(self.started) > AHEAD:
+                arrive(*self.started.popleft())
 
     def _take(self, blocks, pieces, data):
         if pieces and len(data) == sum(end - begin for _, begin, end in pieces):

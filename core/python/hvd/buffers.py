@@ -64,8 +64,8 @@ def _like(data, shape, source):
     return fresh, fresh
 
 
-def _run(kind, name, view, output, **fields):
-    """Submits one operation and waits for it. Returns its handle."""
+def _submit(kind, name, view, output, **fields):
+    """Submits one operation. Returns its handle, and what must be kept until it has been waited for."""
     shape = dims(view.shape)
     memory = _memory(view)
     target = memory if output is view else None if output is None else _memory(output)
@@ -82,8 +82,16 @@ def _run(kind, name, view, output, **fields):
     )
     handle = ctypes.c_int64()
     check(lib.hvd_submit(ctypes.byref(request), 1, ctypes.byref(handle)))
-    check(lib.hvd_wait(handle.value))
-    return handle.value
+    return handle.value, (memory, target)
+
+
+def _run(kind, name, view, output, **fields):
+    """Submits one operation and waits for it. Returns its handle."""
+    handle, kept = _submit(kind, name, view, output, **fields)
+    code = lib.hvd_wait(handle)
+    del kept
+    check(code)
+    return handle
 
 
 def allreduce_(data, name=None, op=_lib.AVERAGE):

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ enum deed {
     EXEC,           /* another program */
     FORK,           /* a child that ends, and live on */
     LEAVE_MAIN,     /* the main thread ends, the process does not */
+    NAMESPACE,      /* holds as process 1 of a pid namespace; WAIT then */
 };
 
 struct holder {
@@ -104,9 +106,24 @@ static void do_deed(enum deed deed)
     case LEAVE_MAIN:
         pthread_create(&thread, NULL, sleep_on, NULL);
         pthread_exit(NULL);
+    case NAMESPACE:
     case WAIT:
         break;
     }
+}
+
+/* The holder is a child of this process from here on, and dies with it. */
+static void enter_namespace(int sock)
+{
+    pid_t pid = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+    if (pid < 0)
+        _exit(write(sock, "n", 1) == 1 ? 14 : 15);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        return;
+    }
+    for (;;)
+        pause();
 }
 
 /* Waits for the page on its end of the socket. resident: bytes of memory it fills before it holds.
@@ -121,6 +138,8 @@ static _Noreturn void holder_main(int sock, pid_t parent, enum deed deed, size_t
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(13);
+    if (deed == NAMESPACE)
+        enter_namespace(sock);
     if (resident) {
         char *much =
             mmap(NULL, resident, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -154,7 +173,8 @@ static void start(struct holder *h, enum deed deed, size_t resident)
     h->sock = pair[0];
 }
 
-static void give(struct holder *h)
+/* What the holder says: 'h', it holds; 'n', it may not have a namespace. */
+static char give(struct holder *h)
 {
     struct err err;
     char byte = 0;
@@ -166,14 +186,15 @@ static void give(struct holder *h)
     assert_int_equal(fd_read_full(h->sock, &byte, 1, deadline_in_ms(SOON_MS)), 0);
     /* The holder may be quicker than the watcher's thread. */
     uint64_t until = deadline_in_ms(SOON_MS);
-    while (lifeline_state(h->l) == LIFELINE_NEW && !deadline_passed(until))
+    while (byte == 'h' && lifeline_state(h->l) == LIFELINE_NEW && !deadline_passed(until))
         usleep(1000);
+    return byte;
 }
 
 static void begin(struct holder *h, enum deed deed, size_t resident)
 {
     start(h, deed, resident);
-    give(h);
+    assert_int_equal(give(h), 'h');
 }
 
 static void end(struct holder *h)
@@ -276,7 +297,7 @@ static void test_many(void **state)
     for (int i = 0; i < MANY; i++)
         start(&all[i], WAIT, 0);
     for (int i = 0; i < MANY; i++)
-        give(&all[i]);
+        assert_int_equal(give(&all[i]), 'h');
     for (int i = 0; i < MANY; i += 2)
         kill(all[i].pid, SIGKILL);
     for (int i = 0; i < MANY; i += 2)
@@ -285,6 +306,24 @@ static void test_many(void **state)
         assert_int_equal(lifeline_state(all[i].l), i % 2 ? LIFELINE_HELD : LIFELINE_DEAD);
     for (int i = 0; i < MANY; i++)
         end(&all[i]);
+}
+
+/* Numbers of processes mean nothing to it: the holder is number 1 where it is, and so are others.
+ */
+static void test_namespace(void **state)
+{
+    struct holder h;
+    start(&h, NAMESPACE, 0);
+    if (give(&h) == 'h') {
+        assert_int_equal(lifeline_pid(h.l), 0);
+        assert_false(told(h.l, MOMENT_MS));
+        kill(h.pid, SIGKILL);
+        assert_true(told(h.l, SOON_MS));
+        assert_int_equal(lifeline_state(h.l), LIFELINE_DEAD);
+    } else {
+        printf("SKIP: base/lifeline/namespace: CAP_SYS_ADMIN: no right to make a pid namespace\n");
+    }
+    end(&h);
 }
 
 /* ---- no deaths ------------------------------------------------------------------------------ */
@@ -550,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_killed_while_stopped),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_namespace),
         cmocka_unit_test(test_release),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_main_thread_ends),

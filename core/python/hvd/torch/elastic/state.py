@@ -88,6 +88,10 @@ def _handler(value):
     return None
 
 
+def _plain(tensor):
+    return tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.is_contiguous()
+
+
 def _memory(tensor):
     return _transfer.memory(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
@@ -130,7 +134,17 @@ class TorchState(elastic.ObjectState):
 
     def _unpack(self, thing):
         plain, outline = thing
-        tensors = [torch.empty(slot.shape, dtype=slot.dtype) for slot in _slots(outline)]
+        # Into the memory that the objects have already, where it fits: touching new memory takes longer
+        # than what it is for. What arrives half is asked for again from another rank.
+        tensors = []
+        for name, part in outline.items():
+            here = []
+            _take_out(self._handlers[name].dump(), here)
+            fits = {(i, tuple(t.shape), t.dtype): t.detach() for i, t in enumerate(here) if _plain(t)}
+            for i, slot in enumerate(_slots(part)):
+                at_hand = fits.get((i, slot.shape, slot.dtype))
+                fresh = at_hand is None
+                tensors.append(torch.empty(slot.shape, dtype=slot.dtype) if fresh else at_hand)
         blocks = super()._unpack(plain)
         self._received = outline, tensors
         return blocks + [_memory(tensor) for tensor in tensors]

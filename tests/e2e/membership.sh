@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
+#
+# membership.sh: what the tests of elastic jobs share; sourced after hvdrun.sh. One job at a time, of
+# ranks that only speak the control frames (ctl_elastic.py).
+END=$TMP/end
+RANKS="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_elastic.py $END"
+job=0
+prefix=() # in front of hvdrun
+
+# begin OPTIONS...: an elastic job in the background, its lines in $TMP/out
+begin() {
+    rm -f "$END"
+    timeout 100 "${prefix[@]}" "$RUN" -v --doctor off "$@" >"$TMP/out" 2>&1 &
+    job=$!
+}
+
+# finish CODE: the job ends with it, and leaves nothing
+finish() {
+    local rc=0
+    wait "$job" || rc=$?
+    [ "$rc" -eq "$1" ] || { echo "exit code $rc, not $1"; cat "$TMP/out"; return 1; }
+    nothing_left
+}
+
+# ends CODE: the ranks are told that the training is over
+ends() {
+    touch "$END"
+    finish "$1"
+}
+
+# line N PATTERN: at least N lines like this come, within 20 s
+line() {
+    for _ in $(seq 200); do
+        [ "$(grep -c -- "$2" "$TMP/out")" -ge "$1" ] && return 0
+        sleep 0.1
+    done
+    echo "no $1 lines \"$2\" in:"
+    cat "$TMP/out"
+    return 1
+}
+
+# ask PATH [BODY]: the answer, with its status behind it
+ask() {
+    local dir
+    dir=$(echo "$XDG_RUNTIME_DIR"/hvdrun-*)
+    curl -s -w ' %{http_code}' ${2:+-d "$2"} --unix-socket "$dir/sock" \
+        -H "Authorization: Bearer $(cat "$dir/token")" "http://x$1"
+}
+
+# pid_of RANK
+pid_of() {
+    ask /v1/status | "${PY:-/usr/bin/python3}" -c '
+import json, sys
+answer = json.JSONDecoder().raw_decode(sys.stdin.read())[0]
+print([m["pid"] for m in answer["ranks"] if m["rank"] == int(sys.argv[1])][0])' "$1"
+}
+

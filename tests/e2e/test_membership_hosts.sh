@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The membership of elastic jobs over two hosts, which are network namespaces: a host that is lost, one
+# that is drained, ranks that come where there is room.
+# timeout: 200
+# shellcheck disable=SC2317,SC2086,SC2154  # functions that check calls; $RANKS is several words; common.sh
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+can_netns || skip_all netns "cannot make network namespaces (root and iproute2)"
+command -v curl >/dev/null || skip_all curl "asks a job over its socket"
+make_hosts || exit 1
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+# shellcheck source=tests/e2e/membership.sh
+. "$(dirname "$0")/membership.sh"
+A=${hosts[0]} B=${hosts[1]}
+export HVD_RSH_AGENT="ip netns exec"
+prefix=(ip netns exec "$A")
+
+# The agent on host B is killed: its ranks are lost, others come where there is room.
+host_lost() {
+    begin -np 4 --min-np 1 -H "localhost:3,$B:2" $RANKS
+    line 4 'epoch 1 rank . of 4: 0 1 2 3 (change 0)' || return 1
+    kill -KILL "$(ip netns pids "$B" | xargs -I{} sh -c 'grep -qx hvd-agent /proc/{}/comm && echo {}')"
+    line 3 "epoch 2 rank . of 3: 0 1 2 (change 0)" && line 1 'hvdrun: epoch 2: 3 of 4 ranks after .*: lost: ' &&
+        [ "$(ask /v1/scale '{"np":5}' | grep -c 'the hosts have room for 3.* 400')" -eq 1 ] && ends 0
+}
+
+drained() {
+    begin -np 4 --min-np 1 --max-np 6 -H "localhost:2,$B:4" $RANKS
+    line 4 'epoch 1 rank' || return 1
+    [ "$(ask /v1/drain "{\"host\":\"$B\"}")" = '{"change":1,"np":2} 200' ] &&
+        line 2 'epoch 2 rank . of 2: 0 1 (change 1)' && line 2 'asked to leave: ' &&
+        ask /v1/scale '{"np":3}' | grep -q 'room for 2.* 400' && ends 0
+}
+
+# More ranks come on the host with more room, and find one another's cards.
+grows() {
+    begin -np 2 --min-np 1 --max-np 5 -H "localhost:2,$B:3" $RANKS
+    line 2 'epoch 1 rank' || return 1
+    [ "$(ask /v1/scale '{"np":5}')" = '{"change":1,"np":5} 200' ] &&
+        line 5 'epoch 2 rank . of 5: 0 1 2\* 3\* 4\* (change 1)' &&
+        line 3 "member [234] is started on $B" && kill -KILL "$(pid_of 3)" &&
+        line 4 'epoch 3 rank . of 4: 0 1 2 4 (change 1)' && line 5 'epoch 4 rank . of 5: 0 1 2 4 5\* (change 2)' && ends 0
+}
+
+check "a host is lost" host_lost
+check "a host is drained" drained
+check "ranks come on another host" grows
+exit "$failed"
