@@ -100,6 +100,8 @@ def train(state, diary, epochs):
                 data = array("d", [1.0] * 2_000_000)
                 for _ in range(4):
                     hvd.allreduce_(data, "large", hvd.Sum)
+                if ("in", os.environ.get("HVD_RANK")) in plan(state):
+                    time.sleep(60)  # its end is late; it must not come to the commit
             time.sleep(0.01)
             data = array("d", [sum(batch), state.step, 1])
             hvd.allreduce_(data, "gradient", hvd.Sum)
