@@ -51,7 +51,7 @@ test-all:
 	$(Q)tests/e2e/debian13_rootfs.sh >/dev/null 2>&1 & \
 	$(SAN_ENV) $(RUN) $(UNIT_BINS) $(MULTI_BINS) \
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
-	    beside '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
+	    beside tests/model/run.sh '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
 	    then $(ASAN_TESTS) beside $(TSAN_TESTS) \
 	    then '$(STEP_FUZZ)'; \
 	code=$$?; kill $$! 2>/dev/null; wait; exit $$code
@@ -67,6 +67,9 @@ test-asan:  ## unit and multi-rank tests with ASan and UBSan
 
 test-tsan:  ## engine and multi-rank tests with TSan
 	$(Q)$(SAN_ENV) $(RUN) '$(STEP_TSAN)' $(TSAN_TESTS)
+
+model: deps  ## the protocol of repair in Promela, with spin (tests/model/README.md)
+	$(Q)$(RUN) tests/model/run.sh
 
 test-clean:  ## the README's commands in a bare Debian 12 container (podman, network; long)
 	$(Q)HVD_TEST_TIMEOUT=3600 $(RUN) $(sort $(wildcard tests/e2e/test_clean*.sh))
@@ -96,7 +99,7 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)printf '%s\n' $(subst :, ,$(FUZZ_RUNS)) | xargs -P $(JOBS) -n 2 tests/fuzz/run.sh $(BUILD)/fuzzing
 
-.PHONY: test test-all test-unit test-e2e test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: test test-all model test-unit test-e2e test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/programs/*.c)))

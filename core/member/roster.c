@@ -175,11 +175,19 @@ static void first_to_fail(struct roster *r, int member, uint64_t now)
         r->first = member;
 }
 
+/* Whoever was asked to leave and has left is nobody's loss; before that he is. survived: it was in
+ * the world until now. */
+static enum note_type end_note(const struct roster_member *m, bool survived)
+{
+    return m->leaving && !survived ? NOTE_ENDED : NOTE_LOST;
+}
+
 /* before: the state it failed in. */
-static void act_fail(struct roster *r, int member, enum rank_state before, uint64_t now)
+static void act_fail(struct roster *r, int member, enum rank_state before, bool survived,
+                     uint64_t now)
 {
     const struct roster_member *m = &r->members[member];
-    act_end(r, member, m->leaving ? NOTE_ENDED : NOTE_LOST, now);
+    act_end(r, member, end_note(m, survived), now);
     if (r->stopping || m->leaving)
         return;
     if (!r->is_elastic || r->closing) {
@@ -197,14 +205,14 @@ static void act_fail(struct roster *r, int member, enum rank_state before, uint6
     }
 }
 
-static void act_early(struct roster *r, int member, uint64_t now)
+static void act_early(struct roster *r, int member, bool survived, uint64_t now)
 {
     struct roster_member *m = &r->members[member];
-    m->early = true;
+    m->early = !m->leaving || survived;
     r->done += !m->leaving;
-    if (r->early < 0)
+    if (r->early < 0 && m->early)
         r->early = member;
-    act_end(r, member, NOTE_LOST, now);
+    act_end(r, member, end_note(m, survived), now);
 }
 
 /* It says itself that it cannot go on; it may still run. */
@@ -217,7 +225,8 @@ static void act_out(struct roster *r, int member)
     roster_note(r, NOTE_LOST, member, m->code, text);
 }
 
-static void act(struct roster *r, int member, const struct rank_row *row, uint64_t now)
+static void act(struct roster *r, int member, const struct rank_row *row, bool survived,
+                uint64_t now)
 {
     switch (row->action) {
     case RANK_DO_END:
@@ -225,10 +234,10 @@ static void act(struct roster *r, int member, const struct rank_row *row, uint64
         act_end(r, member, NOTE_ENDED, now);
         break;
     case RANK_DO_EARLY:
-        act_early(r, member, now);
+        act_early(r, member, survived, now);
         break;
     case RANK_DO_FAIL:
-        act_fail(r, member, row->state, now);
+        act_fail(r, member, row->state, survived, now);
         break;
     case RANK_DO_OUT:
         act_out(r, member);
@@ -253,7 +262,7 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         r->first_ready = now;
     r->ready += (row->next == RANK_READY) - (m->state == RANK_READY);
     m->state = row->next;
-    act(r, member, row, now);
+    act(r, member, row, survived, now);
     if (survived && (rank_is_over(m->state) || m->out)) {
         roster_describe_end(r, member, text, sizeof(text));
         roster_add_cause(r, now, text);

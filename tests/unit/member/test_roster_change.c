@@ -138,6 +138,48 @@ static void test_drain(void **state)
     roster_fini(&r);
 }
 
+/* Until the boundary it is in the world: its death is a loss like any other, and nobody comes in
+ * its place. */
+static void test_death_before_leaving(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
+    tell(&r, REPORT_EXITED, 2, -9);
+    assert_int_equal(next_note(&r, NOTE_LOST)->member, 2);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 1, CARD_REVOKED);
+    world_is(&r, 2, "0 1");
+    assert_int_equal(r.nstarts, 0);
+    /* The ranks have heard of a change: there is a boundary, with nothing to do. */
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 1, CARD_BOUNDARY);
+    world_is(&r, 3, "0 1");
+    assert_int_equal(r.world.change, 1);
+    roster_fini(&r);
+}
+
+/* One that was asked to leave before it was in a world has not left early. */
+static void test_joiner_sent_away(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
+    start(&r, 3);
+    assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
+    tell(&r, REPORT_EXITED, 3, 0);
+    assert_int_equal(next_note(&r, NOTE_ENDED)->member, 3);
+    assert_int_equal(r.done, 0);
+    roster_fini(&r);
+}
+
 static void test_refused_changes(void **state)
 {
     struct roster r, before;
@@ -266,6 +308,8 @@ int main(void)
         cmocka_unit_test(test_scale_up),
         cmocka_unit_test(test_scale_down),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_death_before_leaving),
+        cmocka_unit_test(test_joiner_sent_away),
         cmocka_unit_test(test_refused_changes),
         cmocka_unit_test(test_scale_there_and_back),
         cmocka_unit_test(test_backoff),

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * membership: the coordinator, who gives members up and is lost himself, and the judge. Part of
+ * repair.pml.
+ */
+
+hidden byte m, list, most, pieces, revoked;
+
+#define expected (roster[known] & ~gone & ~left)
+#ifdef BUG_HELLO
+#define said_hello(w) (hello[w] != 0) /* of whatever epoch, where one has said it of this one */
+#else
+#define said_hello(w) (hello[w] == known)
+#endif
+#define revoked_by(w) ((expected & BIT(w)) != 0 && hello[w] == known)
+#define asked         (revoked_by(0) || revoked_by(1) || revoked_by(2) || revoked_by(3))
+#define answered(w) ((expected & BIT(w)) == 0 || said_hello(w))
+#define complete    ((expected & ~attached) == 0)
+#define waiting     (ready_joiner && (attached & BIT(J)) != 0 && (expected & BIT(J)) == 0)
+#ifdef BUG_MIN
+#define enough (COUNT(expected) >= MIN)
+#else
+#define enough (COUNT(expected) + (waiting -> 1 : 0) >= MIN)
+#endif
+
+#define has_it(w) ((epoch[w] >= known || mail[w] != 0 -> BIT(w) : 0))
+#define told (has_it(0) | has_it(1) | has_it(2) | has_it(3))
+
+/* The decision, from the reports of those that have state: D and what of operation D is final. */
+inline decide()
+{
+    most = 0;
+    pieces = 0;
+    revoked = false;
+    m = 0;
+    do
+    :: m < N ->
+        if
+        :: (expected & BIT(m)) != 0 ->
+            revoked = revoked || why[m] == REVOKED;
+            if
+            :: !stale[m] && done[m] > most ->
+                most = done[m];
+                pieces = said[m]
+            :: !stale[m] && done[m] == most -> pieces = pieces | said[m]
+            :: else
+            fi
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od
+}
+
+inline publish()
+{
+    decide();
+    list = expected;
+    e = newest + 1;
+#ifdef BUG_TERM
+    e = known + 1;
+#endif
+    assert(e < EPOCHS);     /* I6: it gets on */
+    assert(roster[e] == 0); /* I1, I5 */
+    if
+    :: !revoked ->
+        list = list | (waiting -> BIT(J) : 0);
+        applied[e] = true
+    :: else -> applied[e] = applied[known]
+    fi;
+    roster[e] = list;
+    upto[e] = most;
+    final[e] = pieces;
+    newest = (e > newest -> e : newest);
+    m = 0;
+    do
+    :: m < N ->
+        out[AT(e, m)] = most; /* fresh memory: nobody reads what was before */
+#ifdef BUG_EPOCH
+        in_[AT(e, m)] = in_[AT(known, m)]; /* the same memory, and its flags tell no epoch */
+        behind[AT(e, m)] = behind[AT(known, m)];
+        cell[AT(e, m) * 2] = cell[AT(known, m) * 2];
+        cell[AT(e, m) * 2 + 1] = cell[AT(known, m) * 2 + 1];
+#endif
+        if
+        :: (list & BIT(m)) != 0 -> mail[m] = e
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+    known = e;
+    e = 0;
+    sweep()
+}
+
+proctype coordinator()
+{
+end:
+    do
+    :: d_step { /* publishes an epoch */
+        !over && complete && asked && answered(0) && answered(1) && answered(2) && answered(3) &&
+            enough -> publish()
+       }
+    /* What one that was lost has published is told to those that did not hear it. */
+    :: d_step { /* tells the newest epoch to those that have not got it */
+        restarts > 0 && complete && (expected & ~told) != 0 ->
+            m = 0;
+            do
+            :: m < N ->
+                if
+                :: (expected & BIT(m)) != 0 && epoch[m] < known -> mail[m] = known
+                :: else
+                fi;
+                m++
+            :: else -> break
+            od;
+            m = 0
+       }
+    od
+}
+inline give_up(w)
+{
+    d_step { /* gives one up */
+        COUNT(gone) < DEATHS && SURVIVES(w) && phase[w] != OFF && !over -> gone = gone | BIT(w)
+    }
+}
+
+/* The end of a zombie. */
+inline stop(w)
+{
+    d_step { /* ends a zombie */
+        (gone & ~stopped & BIT(w)) != 0 ->
+            stopped = stopped | BIT(w);
+            phase[w] = OFF;
+            why[w] = 0;
+            hello[w] = 0;
+            epoch[w] = 0;
+            done[w] = 0;
+            mail[w] = 0;
+            stale[w] = false;
+            wants[w] = false;
+            begins_anew(w);
+            buf[w * 2] = 0;
+            buf[w * 2 + 1] = 0;
+            sweep()
+    }
+}
+
+/* What an agent tells a new coordinator: the newest roster it has, and whether its rank waits. What
+ * the former one has sent and is still on its way is dropped: it is of an older term. */
+inline attach(w)
+{
+    d_step { /* an agent tells the new coordinator */
+        (attached & BIT(w)) == 0 && SURVIVES(w) ->
+            attached = attached | BIT(w);
+            known = (epoch[w] > known -> epoch[w] : known);
+#ifndef BUG_TERM
+            mail[w] = 0
+#endif
+    }
+}
+
+proctype adversary()
+{
+end:
+    do
+    :: give_up(0)
+    :: give_up(1)
+    :: give_up(2)
+    :: give_up(3)
+    :: stop(0)
+    :: stop(1)
+    :: stop(2)
+    :: stop(3)
+    /* The coordinator is lost; another one hears from the agents, one by one. */
+    :: d_step { /* the coordinator is lost, another one comes */
+        restarts < RESTARTS && !over ->
+            restarts++;
+            known = 0;
+            attached = 0
+       }
+    :: attach(0)
+    :: attach(1)
+    :: attach(2)
+    :: attach(3)
+    od
+}
+
+/* I6: where nobody can do anything, everything is done. */
+proctype judge()
+{
+end:
+    timeout -> assert(over)
+}
+
+init
+{
+    d_step {
+        joined = ((FIRST & BIT(J)) != 0 -> 0 : 9);
+        roster[1] = FIRST;
+        conn[1] = FIRST;
+        m = 0;
+        do
+        :: m < N ->
+            if
+            :: (FIRST & BIT(m)) == 0 -> phase[m] = OFF
+            :: else ->
+                phase[m] = RUN;
+                epoch[m] = 1;
+                begins_anew(m)
+            fi;
+            m++
+        :: else -> break
+        od;
+        m = 0
+    };
+    atomic {
+        run rank(0);
+        run rank(1);
+        run rank(2);
+        run rank(3);
+        run coordinator();
+        run adversary();
+        run judge()
+    }
+}
