@@ -90,8 +90,9 @@ void agent_poll_events(struct agent *a)
     char path[MEMBER_NAME_MAX + 96];
     if (a->polling_events || a->orphan || !a->joined)
         return;
-    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait=%d", a->config.agent,
-             (unsigned long long)a->notes_seq, WAIT_S);
+    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait_ms=%d", a->config.agent,
+             (unsigned long long)a->notes_seq,
+             a->config.beat_ms ? a->config.beat_ms : 1000 * WAIT_S);
     a->polling_events = client_send(a->client, path, NULL, TIMEOUT_MS, on_events, a, NULL) == 0;
 }
 

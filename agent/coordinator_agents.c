@@ -12,6 +12,7 @@
 
 #include "agent/coordinator.h"
 #include "core/base/clock.h"
+#include "core/base/lifeline.h"
 
 #define MESSAGES_MAX   16384
 #define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
@@ -170,9 +171,30 @@ void coordinator_reap(struct coordinator *c)
 }
 
 /* Agents that joined, and agents that fell silent. */
+/* This process was stopped, or had no processor: it has heard nobody. */
+static void forgive_all(struct coordinator *c, uint64_t now)
+{
+    if (c->watched && now - c->watched > GAPS_LEAST_MS / 2 * CLOCK_MS)
+        for (int i = 0; i < c->roster.nagents; i++)
+            gaps_forgive(&c->roster.agents[i].gaps, now);
+    c->watched = now;
+}
+
+/* After how many ns of silence an agent is given up. One of another host in an elastic job beats.
+ */
+static uint64_t silent_limit(const struct coordinator *c, int agent)
+{
+    const uint64_t most = SILENT_S * CLOCK_S;
+    if (!c->job->elastic || c->job->hosts.list[agent].local)
+        return most;
+    uint64_t limit = gaps_limit(&c->roster.agents[agent].gaps);
+    return limit < most ? limit : most;
+}
+
 void coordinator_watch_agents(struct coordinator *c)
 {
     uint64_t now = clock_ns();
+    forgive_all(c, now);
     for (int i = 0; i < c->roster.nagents; i++) {
         struct launched *l = &c->agents[i];
         struct roster_agent *a = &c->roster.agents[i];
@@ -183,10 +205,11 @@ void coordinator_watch_agents(struct coordinator *c)
                 a->self, a->pid, a->slots, (unsigned long long)((now - c->started) / CLOCK_MS));
             pass_messages(c, l, false);
         }
-        if (!a->joined || a->gone || l->ended || now - a->seen < SILENT_S * CLOCK_S)
+        uint64_t silent = now - a->gaps.heard;
+        if (!a->joined || a->gone || l->ended || silent < silent_limit(c, i))
             continue;
-        coordinator_say(c, 0, "the agent on %s has been silent for %d s: it is given up", a->host,
-                        SILENT_S);
+        coordinator_say(c, 0, "the agent on %s has been silent for %.1f s: it is given up", a->host,
+                        (double)silent / CLOCK_S);
         roster_agent_lost(&c->roster, i, "its agent is silent", now);
         launch_kill(l, SIGKILL);
         c->service.changed(c->service.arg);
@@ -220,6 +243,13 @@ static char **remote_environment(const struct coordinator *c)
     return list;
 }
 
+static int beat_ms(const struct coordinator *c)
+{
+    const char *text = job_getenv(c->job, "HVD_HEARTBEAT_MS");
+    int ms = text ? atoi(text) : LIFELINE_BEAT_MS;
+    return ms < LIFELINE_BEAT_MS_MIN || ms > LIFELINE_BEAT_MS_MAX ? LIFELINE_BEAT_MS : ms;
+}
+
 static int launch_one(struct coordinator *c, int i, char **remote_env, struct err *err)
 {
     struct launched *l = &c->agents[i];
@@ -246,6 +276,7 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
                              ? c->job->elastic_timeout
                              : c->job->start_timeout,
         .lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S,
+        .beat_ms = c->job->elastic && !host->local ? beat_ms(c) : 0,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
     };
     bool added = l->added;

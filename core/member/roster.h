@@ -19,6 +19,7 @@
 #include "core/member/findings.h"
 #include "core/member/protocol.h"
 #include "core/member/rank_state.h"
+#include "core/member/gaps.h"
 
 struct roster_member {
     enum rank_state state;
@@ -60,7 +61,7 @@ struct roster_agent {
     bool draining; /* nothing is started there any more */
     int pid, slots;
     char self[MEMBER_NAME_MAX]; /* as it calls itself */
-    uint64_t seen;              /* clock of its last request */
+    struct gaps gaps;           /* when it was heard last, and how often */
     uint64_t seq;               /* last body that was applied */
     struct findings findings;   /* that stand there */
 };
@@ -204,8 +205,8 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
 int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
                       struct err *err);
 
-/* roster_hosts.c: hosts that come, and hosts whose slots change, while an elastic job runs. Nobody is
- * started by that: roster_scale() does it. A host that was drained is used again. -ENOENT: it is
+/* roster_hosts.c: hosts that come, and hosts whose slots change, while an elastic job runs. Nobody
+ * is started by that: roster_scale() does it. A host that was drained is used again. -ENOENT: it is
  * lost. */
 int roster_add_host(struct roster *r, const struct roster_host *host, struct err *err);
 int roster_set_slots(struct roster *r, int agent, int slots, struct err *err);

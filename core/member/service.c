@@ -111,7 +111,7 @@ static int check_agent(struct service *s, const struct server_request *q,
     struct err err = {0};
     int index = roster_find(s->roster, q->agent);
     if (index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone) {
-        s->roster->agents[index].seen = clock_ns();
+        gaps_heard(&s->roster->agents[index].gaps, clock_ns());
         return 0;
     }
     err_set(&err, ENOENT, "no agent \"%.64s\" has joined", q->agent);

@@ -44,7 +44,21 @@ grows() {
         line 4 'epoch 3 rank . of 4: 0 1 2 4 (change 1)' && line 5 'epoch 4 rank . of 5: 0 1 2 4 5\* (change 2)' && ends 0
 }
 
+# Host B is cut off: no connection ends, nobody says anything. It is given up by its missing beats, and when
+# the way is there again it finds itself out of the job.
+host_silent() {
+    local dev
+    dev=$(ip -n "$B" -o link show type veth | sed 's/^[0-9]*: \([^@:]*\).*/\1/')
+    begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
+    line 4 'epoch 1 rank . of 4' || return 1
+    sleep 3 # the usual gaps are known by now
+    ip -n "$B" link set "$dev" down
+    line 1 "the agent on $B has been silent for [0-4][.]" &&
+        line 2 "epoch 2 rank . of 2: 0 1 (change 0)" && ip -n "$B" link set "$dev" up && ends 0
+}
+
 check "a host is lost" host_lost
+check "a host falls silent" host_silent
 check "a host is drained" drained
 check "ranks come on another host" grows
 exit "$failed"
