@@ -73,9 +73,10 @@ listing() {
     end_jobs
     start -np 2 --name one
     local one=$started
+    until_listed one || return 1
     start -np 1 --min-np 1 --max-np 3 --name two
     local two=$started
-    until_listed one && until_listed two || return 1
+    until_listed two || return 1
     "$RUN" list >"$TMP/1" && "$RUN" list --json >"$TMP/2" && cat "$TMP/1" "$TMP/2" || return 1
     says '^NAME *STATE *RANKS *EPOCH' "$TMP/1" && says "^one  *running .* $one  sh -c exec sleep 100$" "$TMP/1" || return 1
     ${PY:-/usr/bin/python3} - "$TMP/2" "$two" <<'PY' || return 1
