@@ -61,6 +61,7 @@ struct coordinator {
     /* Of an elastic job: */
     int said_notes;       /* notes that were looked at */
     bool said_waiting;    /* for what it waits */
+    int lost_seconds;     /* agents outlive this process so long */
     bool gave_up;         /* it waited for too long */
     char change[700];     /* the line of the last epoch, while it waits for how a rank died */
     uint64_t change_held; /* clock: since when; 0: nothing is held */

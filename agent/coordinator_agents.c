@@ -14,11 +14,9 @@
 #include "core/base/clock.h"
 #include "core/base/lifeline.h"
 
-#define MESSAGES_MAX   16384
-#define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
-#define LOST_ELASTIC_S 60
-#define HOSTS_MORE     1024 /* that a discovery script may bring while the job runs */
-#define SILENT_S       10   /* an agent asks for events every two seconds */
+#define MESSAGES_MAX 16384
+#define HOSTS_MORE   1024 /* that a discovery script may bring while the job runs */
+#define SILENT_S     10   /* an agent asks for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
 {
@@ -275,7 +273,7 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
                              ? c->job->elastic_timeout
                              : c->job->start_timeout,
-        .lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S,
+        .lost_seconds = c->lost_seconds,
         .beat_ms = c->job->elastic && !host->local ? beat_ms(c) : 0,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
     };

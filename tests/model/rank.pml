@@ -11,6 +11,36 @@ hidden byte i, p, q, e, s, v, sum[2], seats;
 #define OWNER(ep, piece) ((piece) % COUNT(roster[ep]))
 #define NO_SEAT 9
 
+/* What a boundary agrees on: the largest epoch that anybody was in, if all say the same; else they ask
+ * again. Whoever goes by it must have been in it. */
+inline view_is_known(w)
+{
+#ifdef VIEW
+    v = 0;
+    e = 255;
+    i = 0;
+    do
+    :: i < N ->
+        if
+        :: (WHO(buf[w * 2]) & BIT(i)) != 0 ->
+            v = (asked[i] > v -> asked[i] : v);
+            e = (asked[i] < e -> asked[i] : e)
+        :: else
+        fi;
+        i++
+    :: else -> break
+    od;
+#ifndef BUG_VIEW
+    assert(v != e || (met[w] & BIT(v)) != 0);
+#else
+    assert((met[w] & BIT(v)) != 0);
+#endif
+    e = 0
+#else
+    skip
+#endif
+}
+
 /* I3, and no contribution lost or doubled. The user then overwrites what he was given. */
 inline user_returns(w)
 {
@@ -36,6 +66,10 @@ inline user_returns(w)
             result[s * 2 + 1] = 0
         :: else
         fi
+    :: else
+    fi;
+    if
+    :: SURVIVES(w) && s == COMMIT -> view_is_known(w)
     :: else
     fi;
     wants[w] = wants[w] || (s == COMMIT && (buf[w * 2] & HEARD) != 0);
@@ -227,7 +261,11 @@ inline stage(w, heard)
     :: else
     fi;
     if
-    :: phase[w] == RUN -> seg[w] = e
+    :: phase[w] == RUN ->
+#ifdef VIEW
+        asked[w] = (s == COMMIT && asked[w] == 0 -> e : asked[w]);
+#endif
+        seg[w] = e
     :: else
     fi;
     in_[AT(e, q)] = s + 1;
@@ -327,6 +365,11 @@ inline finish_slices(w)
 #endif
 #define barriered (phase[w] == REST || under(BEHIND))
 #define connected (phase[w] == CONNECT && conn[E] == roster[E])
+#ifdef VIEW
+#define up ((met[w] & BIT(E)) != 0)
+#else
+#define up true
+#endif
 #ifdef BUG_LOCALGUESS
 #define F (said[w] | got[w])
 #define D done[w]
@@ -334,8 +377,8 @@ inline finish_slices(w)
 #define F final[E]
 #define D upto[E]
 #endif
-#define settles  (connected && !stale[w] && done[w] == D)
-#define catches_up (connected && !stale[w] && done[w] + 1 == D)
+#define settles  (connected && up && !stale[w] && done[w] == D)
+#define catches_up (connected && up && !stale[w] && done[w] + 1 == D)
 
 proctype rank(byte w)
 {
@@ -429,8 +472,14 @@ end:
             sweep()
        }
     /* ---- settle ---- */
+#ifdef VIEW
+    :: d_step { /* the mesh is up */
+        connected && LIVES(w) && (met[w] & BIT(epoch[w])) == 0 ->
+            met[w] = met[w] | BIT(epoch[w])
+       }
+#endif
     :: d_step { /* enters, without state */
-        connected && LIVES(w) && stale[w] ->
+        connected && up && LIVES(w) && stale[w] ->
             stale[w] = false;
             joined = upto[E];
             done[w] = upto[E];

@@ -142,6 +142,7 @@ if [ "${MODEL_FULL:-0}" = 1 ]; then
     holds four-all -DDEATHS=2 -DFIRST=15
     holds slices-restart -DDEATHS=2 -DRESTARTS=1
     holds slices-alarm -DDEATHS=2 -DFALSE_ALARMS=1 -DK1=BEHIND
+    holds view -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1 -DVIEW
     holds join-ops -DDEATHS=1 -DCOMMIT=1 -DNOPS=3
 fi
 
@@ -159,6 +160,7 @@ caught TERM -DDEATHS=2 -DRESTARTS=1
 caught MIN -DDEATHS=2 -DMIN=2 -DCOMMIT=1 -DNOPS=3
 caught HANGUP -DDEATHS=1 -DCOMMIT=1 -DNOPS=3
 caught LEAVE -DDEATHS=1
+caught VIEW -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1
 
 [ $failed -eq 0 ] || echo "model: FAILED"
 exit $failed
