@@ -40,6 +40,7 @@ struct coordinator {
     char unix_path[300];
     char token[65];
     struct launched *agents; /* [agents_max], roster.nagents of them used: they do not move */
+    int first_hosts;         /* of the job's: those of its beginning */
     int agents_max;
     int ended; /* agents that ended, with their pipes */
     struct printer printer;

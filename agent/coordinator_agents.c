@@ -15,7 +15,7 @@
 #include "core/base/lifeline.h"
 
 #define MESSAGES_MAX 16384
-#define HOSTS_MORE   1024 /* that a discovery script may bring while the job runs */
+#define HOSTS_MORE   1024 /* that come while an elastic job runs, again or for the first time */
 #define SILENT_S     10   /* an agent asks for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
@@ -293,7 +293,8 @@ int coordinator_launch(struct coordinator *c, struct err *err)
 {
     int n = c->roster.nagents, rc = 0;
     char **remote_env = remote_environment(c);
-    c->agents_max = n + (c->job->discovery_script ? HOSTS_MORE : 0);
+    c->agents_max = n + (c->job->elastic ? HOSTS_MORE : 0);
+    c->first_hosts = n;
     c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
     /* Agents point to their hosts, which do not move from here on either. */
     struct host *hosts =

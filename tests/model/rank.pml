@@ -8,6 +8,22 @@
 /* Not part of the state: used within a step. */
 hidden byte i, p, q, e, s, v, sum[2], seats;
 
+/* The world behind a boundary with a change is the newest one that a rank is in. */
+inline enter_view(w)
+{
+#ifdef BUG_ENTER
+    if
+    :: SURVIVES(w) ->
+        assert((viewers & ~gone) == 0 || view == epoch[w]);
+        viewers = viewers | BIT(w);
+        view = epoch[w]
+    :: else
+    fi
+#else
+    skip
+#endif
+}
+
 #define OWNER(ep, piece) ((piece) % COUNT(roster[ep]))
 #define NO_SEAT 9
 
@@ -429,7 +445,9 @@ end:
        }
     /* ---- boundary ---- */
     :: d_step { /* sees the change applied */
-        phase[w] == RUN && LIVES(w) && wants[w] && applied[E] -> wants[w] = false
+        phase[w] == RUN && LIVES(w) && wants[w] && applied[E] ->
+            wants[w] = false;
+            enter_view(w)
        }
     :: d_step { /* boundary: HELLO */
         phase[w] == RUN && LIVES(w) && wants[w] && !applied[E] -> say_hello(w, BOUNDARY)
@@ -481,6 +499,7 @@ end:
     :: d_step { /* enters, without state */
         connected && up && LIVES(w) && stale[w] ->
             stale[w] = false;
+            enter_view(w);
             joined = upto[E];
             done[w] = upto[E];
             begins_anew(w);

@@ -106,6 +106,10 @@ bool wants[N];    /* agreed on a change that no roster has applied yet */
 byte buf[N * 2];  /* the user's tensor, in place: two slices */
 byte mail[N];     /* a roster on its way */
 byte hello[N];    /* the epoch it was in when it said HELLO last */
+#ifdef BUG_ENTER
+byte view;        /* the world that users see behind the boundary, and those who do */
+byte viewers;
+#endif
 #ifdef BUG_VIEW
 #define VIEW
 #endif
