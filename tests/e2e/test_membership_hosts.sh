@@ -34,6 +34,14 @@ drained() {
         ask /v1/scale '{"np":3}' | grep -q 'room for 2.* 400' && ends 0
 }
 
+# The agent of a host gets SIGTERM, as an evicted pod does: its ranks leave at a boundary, then it ends.
+evicted() {
+    begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
+    line 4 'epoch 1 rank' || return 1
+    kill -TERM "$(ip netns pids "$B" | xargs -I{} sh -c 'grep -qx hvd-agent /proc/{}/comm && echo {}')"
+    line 2 'epoch 2 rank . of 2: 0 1 (change 1)' && line 2 'asked to leave' && ends 0
+}
+
 # More ranks come on the host with more room, and find one another's cards.
 grows() {
     begin -np 2 --min-np 1 --max-np 5 -H "localhost:2,$B:3" $RANKS
@@ -60,5 +68,6 @@ host_silent() {
 check "a host is lost" host_lost
 check "a host falls silent" host_silent
 check "a host is drained" drained
+check "an agent gets SIGTERM" evicted
 check "ranks come on another host" grows
 exit "$failed"
