@@ -282,7 +282,7 @@ int status_print(const struct status *s, const char *name, int64_t started, int6
     fputc('\n', out);
     int rc = table_print(&t, out);
     if (rc == 0 && shown < s->n)
-        fprintf(out, "%d that have ended are not shown: -v shows them\n", s->n - shown);
+        fprintf(out, "(and %d that ended a short while ago: -v)\n", s->n - shown);
     table_fini(&t);
     free(list);
     return rc;
