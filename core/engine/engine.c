@@ -151,12 +151,12 @@ void engine_fail(struct engine *e, const struct err *err)
 /* Nothing can be sent any more; the agent hears that the others are to do without this rank. */
 static void break_off(struct engine *e, const struct err *why)
 {
-    struct ctl *agent = e->boot.elastic ? mesh_agent(e->mesh) : NULL;
     struct buf body = {0};
     e->broken = true;
     buf_put_u32(&body, (uint32_t)why->code);
-    if (agent && !body.failed)
-        ctl_send(agent, CTL_BYE, &body, NULL, 0);
+    /* Not by the mesh, which may be gone. */
+    if (e->boot.elastic && !body.failed)
+        ctl_send(&e->boot.ctl, CTL_BYE, &body, NULL, 0);
     buf_fini(&body);
     engine_fail(e, why);
 }

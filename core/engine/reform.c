@@ -197,18 +197,18 @@ static int next_epoch(struct engine *e, struct err *err)
 
 static void tell_agent(struct engine *e, uint64_t ns)
 {
-    struct ctl *agent = mesh_agent(e->mesh);
     struct buf body = {0};
     buf_put_u32(&body, e->mesh->epoch);
     buf_put_u64(&body, ns);
-    if (agent && !body.failed)
-        ctl_send(agent, CTL_REPAIRED, &body, NULL, 0);
+    if (!body.failed)
+        ctl_send(&e->boot.ctl, CTL_REPAIRED, &body, NULL, 0);
     buf_fini(&body);
 }
 
 static int repair(struct engine *e, int why, const char *cause, struct err *err)
 {
     uint64_t begin = clock_ns();
+    bool loss = why == CTL_REVOKED;
     int rc = -EAGAIN;
     revoke_epoch(e);
     inject_point("revoke");
@@ -227,7 +227,7 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
         return rc;
     inject_point("resubmit");
     uint64_t ns = clock_ns() - begin;
-    if (why == CTL_REVOKED)
+    if (loss)
         e->reform.last_ns = ns;
     e->reform.count++;
     log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->mesh->epoch, e->rank, e->size,
