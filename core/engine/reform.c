@@ -28,7 +28,7 @@ void reform_report(struct engine *e)
     struct coll_standing st = {0};
     if (f->old_coll)
         coll_standing(f->old_coll, &st);
-    f->mine = (struct report){.has_state = atomic_load(&e->world) != NULL,
+    f->mine = (struct report){.has_state = e->entered,
                               .done = e->done,
                               .started = st.started,
                               .whole = st.whole,
