@@ -183,6 +183,11 @@ void engine_lost(struct engine *e, const char *what, int rc)
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
                     ? mesh_progress(e->mesh, &peer, &err)
                     : mesh_why(e->mesh, &peer, &err);
+    /* Nobody is lost, but somebody has parted in peace, for the next epoch: so does this rank. */
+    if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
+        known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
+        peer = 0;
+    }
     if (known == -ECONNRESET && peer >= 0) {
         engine_recover(e, &err);
         return;

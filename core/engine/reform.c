@@ -28,7 +28,8 @@ void reform_report(struct engine *e)
     struct coll_standing st = {0};
     if (f->old_coll)
         coll_standing(f->old_coll, &st);
-    f->mine = (struct report){.has_state = e->entered,
+    f->mine = (struct report){.has_state = atomic_load(&e->world) != NULL,
+                              .fresh = !e->entered,
                               .done = e->done,
                               .started = st.started,
                               .whole = st.whole,
@@ -73,9 +74,9 @@ static void mark_new(struct boot *boot, const struct report *reports)
 {
     bool first = true;
     for (int r = 0; r < boot->size; r++)
-        first = first && !reports[r].has_state;
+        first = first && reports[r].fresh;
     for (int r = 0; r < boot->size; r++)
-        boot->is_new[r] = !first && !reports[r].has_state;
+        boot->is_new[r] = !first && reports[r].fresh;
 }
 
 /* The decision is known from here on, also if this epoch does not come to be: what was decided to
@@ -164,6 +165,7 @@ static bool may_try_again(int rc)
 int reform_join(struct engine *e, uint64_t deadline, struct err *err)
 {
     int rc;
+    reform_report(e);
     do {
         rc = connect_epoch(e, deadline, err);
         e->boot.why = CTL_JOIN;
