@@ -31,6 +31,7 @@ struct join_body {
     char version[32];
     int slots; /* usable cores */
     int pid;
+    struct rejoin *rejoin; /* rejoin.h; NULL: it has never joined a coordinator of this job */
 };
 
 /* Its answer: which members this agent starts. A member is a rank process with a number that is
@@ -159,6 +160,7 @@ int member_copy_text(char *dst, size_t size, const char *src, const char *field,
 
 char *join_write(const struct join_body *body);
 int join_read(const char *text, size_t len, struct join_body *ret, struct err *err);
+void join_fini(struct join_body *body); /* only of what join_read() filled */
 
 char *welcome_write(const struct welcome_body *body);
 int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct err *err);

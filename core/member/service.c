@@ -20,10 +20,10 @@ static int reply_text(struct server_reply *reply, char *body)
 
 static int reply_error(struct server_reply *reply, int rc, const struct err *err)
 {
-    reply->status = rc == -ENOENT   ? 404
-                    : rc == -ENOMEM ? 503
-                    : rc == -EINVAL ? 400
-                                    : 409; /* -EEXIST, -ESTALE, -EPROTO */
+    reply->status = rc == -ENOENT                    ? 404
+                    : rc == -ENOMEM || rc == -EAGAIN ? 503
+                    : rc == -EINVAL                  ? 400
+                                                     : 409; /* -EEXIST, -ESTALE, -EPROTO */
     reply->body = json_error_body(err_text(err));
     return 0;
 }
@@ -53,10 +53,11 @@ static char *welcome_text(const struct roster *r, int agent)
 static int do_join(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     struct err err = {0};
-    struct join_body body;
+    struct join_body body = {0};
     int rc = join_read(q->body, q->len, &body, &err);
     if (rc == 0)
         rc = roster_join(s->roster, &body, clock_ns(), &err);
+    join_fini(&body);
     if (rc < 0)
         return reply_error(reply, rc, &err);
     reply_text(reply, welcome_text(s->roster, roster_find(s->roster, body.agent)));
