@@ -67,9 +67,11 @@ void agent_start_member(struct agent *a, int member, int local_rank)
 {
     struct err err;
     struct seat seat = {member, local_rank, 0, 1};
-    if (!a->welcome.elastic || local_rank < 0 || local_rank >= a->welcome.slots ||
+    if (!a->welcome.elastic || local_rank < 0 || local_rank >= MEMBER_RANKS_MAX ||
         agent_find(a, member))
         return;
+    if (local_rank >= a->welcome.slots) /* a discovery script gives the host more than at first */
+        a->welcome.slots = local_rank + 1;
     if (a->welcome.nseats > 0) {
         seat.cross_rank = a->welcome.seats[0].cross_rank;
         seat.cross_size = a->welcome.seats[0].cross_size;

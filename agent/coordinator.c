@@ -129,7 +129,7 @@ static void consider_start(struct coordinator *c)
     if (c->stopped)
         return;
     for (int i = 0; i < r->nagents && now - c->started > limit; i++)
-        if (!r->agents[i].joined && !r->agents[i].gone)
+        if (!r->agents[i].joined && !r->agents[i].gone && !c->agents[i].added)
             coordinator_fail(c, "host %s: its agent has not joined within %d s", r->agents[i].host,
                              c->job->start_timeout);
     consider_absent(c);
@@ -175,6 +175,7 @@ static void on_tick(void *arg)
     struct coordinator *c = arg;
     coordinator_watch_agents(c);
     coordinator_watch_elastic(c);
+    coordinator_watch_discovery(c);
     say_phases(c);
     coordinator_say_findings(c);
     consider_failure(c);
@@ -332,6 +333,8 @@ int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
                         c->roster.size, c->roster.nagents, c->unix_path);
         rc = coordinator_launch(c, err);
     }
+    if (rc == 0)
+        rc = coordinator_discover(c, err);
     if (rc == 0) {
         on_tick(c);
         loop_run(&c->loop);

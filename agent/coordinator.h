@@ -4,13 +4,16 @@
  * signals, and how it all ends. One thread, one loop. main_hvdrun.c runs it.
  *
  * coordinator.c has its life and its decisions, coordinator_open.c what it sets up,
- * coordinator_agents.c the agents' pipes and ends, coordinator_findings.c what their doctors found.
+ * coordinator_agents.c the agents' pipes and ends, coordinator_findings.c what their doctors found,
+ * coordinator_elastic.c what time brings to an elastic job, coordinator_discovery.c hosts that come
+ * and go.
  */
 #ifndef HVD_AGENT_COORDINATOR_H
 #define HVD_AGENT_COORDINATOR_H
 
 #include <stdbool.h>
 
+#include "agent/discovery.h"
 #include "agent/explain.h"
 #include "agent/job.h"
 #include "agent/launch.h"
@@ -31,12 +34,14 @@ struct coordinator {
     struct server *tcp_servers[COORDINATOR_SERVERS];
     char tcp_addresses[COORDINATOR_SERVERS][64];
     int ntcp;
-    char *ca_pem;  /* NULL: no other host */
-    char dir[256]; /* private, holds the Unix socket; "": not made */
+    char *ca_pem;                      /* NULL: no other host at the start */
+    char *tcp_ca[COORDINATOR_SERVERS]; /* of servers that came later; NULL: ca_pem */
+    char dir[256];                     /* private, holds the Unix socket; "": not made */
     char unix_path[300];
     char token[65];
-    struct launched *agents; /* [roster.nagents] */
-    int ended;               /* agents that ended, with their pipes */
+    struct launched *agents; /* [agents_max], roster.nagents of them used: they do not move */
+    int agents_max;
+    int ended; /* agents that ended, with their pipes */
     struct printer printer;
     struct explain explain;
     struct loop_fd signals;
@@ -58,6 +63,9 @@ struct coordinator {
     bool gave_up;         /* it waited for too long */
     char change[700];     /* the line of the last epoch, while it waits for how a rank died */
     uint64_t change_held; /* clock: since when; 0: nothing is held */
+    struct discovery discovery;
+    /* Hosts that failed are tried again: when, the last time (clocks; 0: none), the pause. */
+    uint64_t again_at, tried_at, again_ms;
 };
 
 /* Runs the job to its end: hvdrun's exit code. err is for what went wrong before ranks ran. */
@@ -87,12 +95,28 @@ void coordinator_say_host(struct coordinator *c, int rank);
 /* What time brings to an elastic job, and what is new of it, for the user. */
 void coordinator_watch_elastic(struct coordinator *c);
 
+/* coordinator_discovery.c */
+
+/* From now on the discovery script tells where ranks may run. Does nothing without one. */
+int coordinator_discover(struct coordinator *c, struct err *err);
+
+/* Hosts that came and whose agents do not, and those that may be tried again. */
+void coordinator_watch_discovery(struct coordinator *c);
+
 /* coordinator_open.c */
+
+/* How the agent of a host that came reaches this process: a server is opened where none listens on
+ * the address that routes to it. */
+int coordinator_reach(struct coordinator *c, int agent, struct err *err);
+
 int coordinator_open(struct coordinator *c, struct err *err);
 void coordinator_close(struct coordinator *c);
 
 /* coordinator_agents.c */
 int coordinator_launch(struct coordinator *c, struct err *err);
+
+/* One more agent, for the last of the job's hosts: index is both its place and the roster's. */
+int coordinator_launch_more(struct coordinator *c, int index, struct err *err);
 void coordinator_reap(struct coordinator *c);
 void coordinator_pause(struct coordinator *c, bool pause);
 void coordinator_watch_agents(struct coordinator *c);

@@ -16,7 +16,8 @@
 #define MESSAGES_MAX   16384
 #define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
 #define LOST_ELASTIC_S 60
-#define SILENT_S       10 /* an agent asks for events every two seconds */
+#define HOSTS_MORE     1024 /* that a discovery script may bring while the job runs */
+#define SILENT_S       10   /* an agent asks for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
 {
@@ -138,7 +139,10 @@ static void check_ended(struct coordinator *c, struct launched *l)
     c->ended++;
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
-    if (!l->joined && !c->stopped)
+    if (!l->joined && l->added)
+        coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
+                        last[0] ? ": " : "", last);
+    else if (!l->joined && !c->stopped)
         coordinator_fail(c, "host %s: %s before its agent joined%s%s", l->host->name, how,
                          last[0] ? ": " : "", last);
     else
@@ -152,6 +156,8 @@ void coordinator_reap(struct coordinator *c)
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (discovery_reap(&c->discovery, pid, status))
+            continue;
         for (int i = 0; i < c->roster.nagents; i++) {
             struct launched *l = &c->agents[i];
             if (l->pid != pid || l->ended)
@@ -223,7 +229,9 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .host = c->roster.agents[i].host,
         .url = c->roster.agents[i].self, /* filled by coordinator_open() */
         .unix_path = host->local ? c->unix_path : NULL,
-        .ca_pem = host->local ? NULL : c->ca_pem,
+        .ca_pem = host->local ? NULL
+                  : l->ca     ? l->ca
+                              : c->ca_pem,
         .token = c->token,
         .argv = c->job->argv,
         .env = host->local ? c->job->env : remote_env,
@@ -240,8 +248,11 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
     };
+    bool added = l->added;
     int rc = launch(l, host, c->job, &config, err);
     l->owner = c;
+    l->added = added;
+    l->launched = clock_ns();
     if (rc == 0)
         rc = loop_fd_start(&c->loop, &l->out_lfd, l->out, EPOLLIN, on_out, l);
     if (rc == 0)
@@ -253,13 +264,30 @@ int coordinator_launch(struct coordinator *c, struct err *err)
 {
     int n = c->roster.nagents, rc = 0;
     char **remote_env = remote_environment(c);
-    c->agents = calloc((size_t)n, sizeof(*c->agents));
-    if (!c->agents || !remote_env)
+    c->agents_max = n + (c->job->discovery_script ? HOSTS_MORE : 0);
+    c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
+    /* Agents point to their hosts, which do not move from here on either. */
+    struct host *hosts =
+        realloc(c->job->hosts.list, (size_t)c->agents_max * sizeof(*c->job->hosts.list));
+    if (hosts)
+        c->job->hosts.list = hosts;
+    if (!c->agents || !remote_env || !hosts)
         rc = err_set(err, ENOMEM, "no memory for %d agents", n);
-    for (int i = 0; c->agents && i < n; i++)
+    for (int i = 0; c->agents && i < c->agents_max; i++)
         c->agents[i].out = c->agents[i].err = -1;
     for (int i = 0; i < n && rc == 0; i++)
         rc = launch_one(c, i, remote_env, err);
+    free(remote_env);
+    return rc;
+}
+
+int coordinator_launch_more(struct coordinator *c, int index, struct err *err)
+{
+    char **remote_env = remote_environment(c);
+    int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for one more agent");
+    c->agents[index].added = true;
+    if (rc == 0)
+        rc = launch_one(c, index, remote_env, err);
     free(remote_env);
     return rc;
 }

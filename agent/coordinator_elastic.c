@@ -112,7 +112,8 @@ static void say_notes(struct coordinator *c)
     const struct roster *r = &c->roster;
     for (; c->said_notes < r->nnotes; c->said_notes++) {
         const struct note *n = &r->notes[c->said_notes];
-        if (n->type == NOTE_LOST && n->member >= 0 && !r->members[n->member].was_in && !r->stopping)
+        bool joiner = n->member >= 0 && !r->members[n->member].was_in;
+        if (n->type == NOTE_LOST && joiner && !r->stopping && r->first < 0)
             coordinator_say(c, 0, "%s", n->text);
         else if (n->type == NOTE_START)
             coordinator_say(c, 1, "member %d is started on %s", n->member,

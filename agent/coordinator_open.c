@@ -197,6 +197,36 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
     return rc;
 }
 
+/* The index of a server that is there, or that was opened for it, with a CA of its own. */
+static int reach_address(struct coordinator *c, const char *host, struct err *err)
+{
+    int known = c->ntcp, address = address_toward(c, host, err);
+    struct authority authority = {0};
+    if (address < known)
+        return address;
+    const char *list[] = {c->tcp_addresses[address]};
+    int rc = authority_create(&authority, c->roster.job, list, 1, err);
+    if (rc == 0)
+        rc = open_tcp(c, &authority, address, err);
+    if (rc == 0)
+        c->tcp_ca[address] = TAKE(authority.ca_pem);
+    else
+        c->ntcp = known;
+    authority_fini(&authority);
+    return rc < 0 ? rc : address;
+}
+
+int coordinator_reach(struct coordinator *c, int agent, struct err *err)
+{
+    const struct host *host = &c->job->hosts.list[agent];
+    int address = host->local ? -1 : reach_address(c, host->name, err);
+    if (!host->local && address < 0)
+        return address;
+    set_url(c, &c->roster.agents[agent], address);
+    c->agents[agent].ca = address < 0 ? NULL : c->tcp_ca[address];
+    return 0;
+}
+
 int coordinator_open(struct coordinator *c, struct err *err)
 {
     uint8_t token[32];
@@ -220,6 +250,7 @@ int coordinator_open(struct coordinator *c, struct err *err)
 
 void coordinator_close(struct coordinator *c)
 {
+    discovery_stop(&c->discovery);
     for (int i = 0; c->agents && i < c->roster.nagents; i++) {
         launch_kill(&c->agents[i], SIGKILL);
         launch_fini(&c->agents[i], &c->loop);
@@ -227,8 +258,10 @@ void coordinator_close(struct coordinator *c)
     /* Ranks of an agent that was killed are children of this process now. */
     reap_rest(500);
     server_close(c->unix_server);
-    for (int i = 0; i < c->ntcp; i++)
+    for (int i = 0; i < c->ntcp; i++) {
         server_close(c->tcp_servers[i]);
+        free(c->tcp_ca[i]);
+    }
     if (c->dir[0])
         jobs_remove(c->dir);
     loop_timer_stop(&c->loop, &c->tick);

@@ -4,11 +4,10 @@
  */
 #include "agent/jobfields.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#define WORD_MAX 40 /* a longer word is close to nothing */
+#include "diagnostics/nearest.h"
 
 static const struct field {
     const char *parent, *name;
@@ -45,49 +44,18 @@ enum jobfield jobfield_find(const char *parent, const char *name)
     return JOBFIELD_UNKNOWN;
 }
 
-static size_t least(size_t a, size_t b, size_t c)
-{
-    size_t ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* How many letters to insert, drop or replace make b of a; case does not count. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[WORD_MAX + 1], n = strlen(b);
-    if (n > WORD_MAX || strlen(a) > WORD_MAX)
-        return WORD_MAX;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t other = tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]);
-            size_t here = least(row[j] + 1, row[j - 1] + 1, diagonal + other);
-            diagonal = row[j];
-            row[j] = here;
-        }
-    }
-    return row[n];
-}
-
 void jobfield_hint(const char *parent, const char *name, char *dst, size_t size)
 {
-    const struct field *near = NULL;
-    size_t best = strlen(name) / 3 + 1; /* a third of the letters may be wrong */
+    struct nearest near;
+    nearest_init(&near, name);
     size_t n = (size_t)snprintf(dst, size, "no such field; there are");
     for (size_t i = 0; i < NFIELDS; i++) {
         if (strcmp(fields[i].parent, parent) != 0)
             continue;
         if (n < size)
             n += (size_t)snprintf(dst + n, size - n, " %s", fields[i].name);
-        size_t d = distance(name, fields[i].name);
-        if (d < best) {
-            best = d;
-            near = &fields[i];
-        }
+        nearest_try(&near, fields[i].name);
     }
-    if (near)
-        snprintf(dst, size, "no such field; did you mean %s?", near->name);
+    if (nearest_best(&near))
+        snprintf(dst, size, "no such field; did you mean %s?", nearest_best(&near));
 }

@@ -7,6 +7,7 @@
 #define HVD_AGENT_LAUNCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "agent/config.h"
@@ -26,6 +27,9 @@ struct launched {
     struct buf messages; /* what it says on stderr until it has joined */
     bool bad_frames;
     bool joined;
+    bool added;        /* its host came while the job ran: that it fails is no failure of the job */
+    uint64_t launched; /* clock */
+    char *ca;          /* of an added one's server; NULL: the job's. Lent */
     void *owner;
 };
 

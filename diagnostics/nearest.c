@@ -4,7 +4,9 @@
  */
 #include "diagnostics/nearest.h"
 
+#include <ctype.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -14,6 +16,11 @@ static int min3(int a, int b, int c)
 {
     int m = a < b ? a : b;
     return m < c ? m : c;
+}
+
+static bool same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
 /* Three rows of the table are enough. */
@@ -26,9 +33,9 @@ static int distance(const char *a, size_t n, const char *b, size_t m)
     for (size_t i = 1; i <= n; i++) {
         row[0] = (int)i;
         for (size_t j = 1; j <= m; j++) {
-            int cost = a[i - 1] != b[j - 1];
+            int cost = !same(a[i - 1], b[j - 1]);
             row[j] = min3(above[j] + 1, row[j - 1] + 1, above[j - 1] + cost);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
                 before[j - 2] + 1 < row[j])
                 row[j] = before[j - 2] + 1;
         }

@@ -3,7 +3,7 @@
  * nearest: "did you mean": the word of many that is closest to a mistyped one.
  *
  * Distance of Damerau and Levenshtein (optimal string alignment); a word further away than a third
- * of its length is no suggestion. Words are borrowed. Any thread.
+ * of its length is no suggestion. Case does not count. Words are borrowed. Any thread.
  */
 #ifndef HVD_DIAGNOSTICS_NEAREST_H
 #define HVD_DIAGNOSTICS_NEAREST_H

@@ -13,6 +13,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/launch.h"
 #include "core/engine/turn.h"
+#include "core/negotiate/signature.h"
 
 #define SMALL_BYTES (64u << 10)
 
@@ -420,6 +421,19 @@ static int by_handle(const void *a, const void *b)
     return hx < hy ? -1 : hx > hy;
 }
 
+/* A group of which a part is done: the rest would wait for that part. The same on every rank. */
+static void ungroup_rest(struct pending *p)
+{
+    for (size_t i = 0, n; i < p->n; i += n) {
+        const struct signature first = p->list[i]->facts.sig;
+        for (n = 1; i + n < p->n && first.group_size > 0; n++)
+            if (p->list[i + n]->facts.sig.group_hash != first.group_hash)
+                break;
+        for (size_t k = i; k < i + n && n < first.group_size; k++)
+            signature_ungroup(&p->list[k]->facts.sig);
+    }
+}
+
 static void take_apart(struct engine *e)
 {
     struct batches *b = &e->batches;
@@ -445,6 +459,7 @@ void batches_resubmit(struct engine *e)
     queue_each(e->queue, collect, &p);
     if (p.n > 0)
         qsort(p.list, p.n, sizeof(struct slot *), by_handle);
+    ungroup_rest(&p);
     for (size_t i = 0; i < p.n; i++) {
         p.list[i]->has_id = false;
         turn_submit(e, p.list[i], now);

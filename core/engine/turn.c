@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/engine/engine.h"
 #include "core/engine/launch.h"
+#include "core/negotiate/signature.h"
 
 #define PROGRESS_NS (1 * CLOCK_S) /* how often the agent hears of us while we work */
 #define FAREWELL_NS                                                                                \
@@ -158,6 +159,11 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
         finish_with(e, slot, &err);
         return;
     }
+    /* Members of a group that have lost their root, or were done before the loss, are missing:
+     * until the next boundary nobody keeps groups. Then those submitted before a repair and those
+     * after it are alike. */
+    if (!e->map.same)
+        signature_ungroup(&slot->facts.sig);
     slot->state = SLOT_NEGOTIATING;
     e->submitting = slot;
     int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);

@@ -147,6 +147,8 @@ struct roster {
     int done;                    /* members whose program has ended well */
     int spoilt;                  /* the first whose program failed after hvd_shutdown, -1: none */
     int last_failed;             /* -1: none */
+    uint32_t judged;             /* the last epoch that all of its members were lost from */
+    int erred_worlds;            /* such epochs in a row in which every rank ended by an error */
     int restarts;                /* replacements so far */
     uint64_t answering_since;    /* clock: survivors answer, 0: none has to */
     uint64_t waiting_since;      /* clock: below min, or without a world; 0: not so */

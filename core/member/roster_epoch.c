@@ -14,6 +14,9 @@
 #include "core/base/clock.h"
 #include "core/member/roster_private.h"
 
+#define ERRED_WORLDS 3 /* one after the other: the program does not work */
+#define HEALTHY      (60 * CLOCK_S)
+
 bool roster_survives(const struct roster_member *m)
 {
     return m->rank >= 0 &&
@@ -238,10 +241,10 @@ static void publish_fresh(struct roster *r, uint64_t now)
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
     int places = roster_free_places(r);
     coming += r->nstarts < places ? r->nstarts : places;
-    uint64_t since = r->waiting_since > r->first_ready ? r->waiting_since : r->first_ready;
-    bool late = now - since >= r->elastic.start_limit;
     if (r->epoch > 0 && !r->waiting_since && (have > 0 || roster_count(r, is_left) == 0))
         r->waiting_since = now ? now : 1;
+    uint64_t since = r->waiting_since > r->first_ready ? r->waiting_since : r->first_ready;
+    bool late = now - since >= r->elastic.start_limit;
     if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
         return;
     int *list = calloc((size_t)have, sizeof(*list)), n = 0;
@@ -320,6 +323,32 @@ bool roster_is_finished(const struct roster *r)
     return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
 }
 
+/* Ended with an error of its own, by no signal and not with its host. */
+static bool has_erred(const struct roster_member *m)
+{
+    return m->state == RANK_FAILED && m->code > 0 && !m->text[0];
+}
+
+static bool was_placed(const struct roster_member *m)
+{
+    return m->rank >= 0;
+}
+
+/* The world is gone. Where every rank of it has ended with an error of its own, and so had the
+ * worlds before it, the program is at fault: to begin again and again would hide that.
+ * --reset-limit, where it is given, decides instead. */
+static void judge_loss(struct roster *r, uint64_t now)
+{
+    if (r->judged == r->epoch)
+        return;
+    r->judged = r->epoch;
+    bool erred = count_both(r, was_placed, has_erred) == r->world.n;
+    bool healthy = now - r->last.at >= HEALTHY;
+    r->erred_worlds = !erred ? 0 : healthy ? 1 : r->erred_worlds + 1;
+    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0)
+        r->first = r->last_failed;
+}
+
 void roster_consider(struct roster *r, uint64_t now)
 {
     if (r->rebuilding)
@@ -333,6 +362,7 @@ void roster_consider(struct roster *r, uint64_t now)
         return;
     int survivors = roster_count(r, roster_survives);
     if (survivors == 0) {
+        judge_loss(r, now);
         if (roster_is_finished(r))
             roster_wind_down(r);
         publish_fresh(r, now);

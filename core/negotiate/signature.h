@@ -22,14 +22,21 @@ bool signature_equal(const struct signature *a, const struct signature *b);
 /* *sig with everything zeroed that is this rank's own. */
 struct signature signature_common(const struct signature *sig);
 
+/* Members of a group wait for each other; this one does not any more. */
+static inline void signature_ungroup(struct signature *sig)
+{
+    sig->group_size = sig->group_index = 0;
+    sig->group_hash = 0;
+}
+
 /* Does dimension 0 belong to each rank? */
 static inline bool signature_has_dim0(const struct signature *sig)
 {
     return (sig->kind == HVD_ALLGATHER || sig->kind == HVD_ALLTOALL) && sig->ndim > 0;
 }
 
-/* -EINVAL for values no request can have. A root may be beyond the ranks that negotiate: it is a rank
- * of the world that the user sees, which in an elastic job is larger until its next boundary.
+/* -EINVAL for values no request can have. A root may be beyond the ranks that negotiate: it is a
+ * rank of the world that the user sees, which in an elastic job is larger until its next boundary.
  * engine/request has checked it. */
 int signature_check(const struct signature *sig, struct err *err);
 

@@ -48,11 +48,14 @@ check death-of-rank-0 planned "0.5:after:0" 1 '\[4, 3.*\]' -np 4 --min-np 2
 check death-in-the-last-step planned "0.44:before:1" 1 '\[3, 2.*\]' -np 3 --min-np 2
 check two-deaths-and-the-replacements planned "0.5:before:1 1.3:after:2" 3 '\[4, 3, .*\]' -np 4 --min-np 2
 check all-but-one-die planned "0.5:before:0 0.5:after:1 0.5:after:3" 2 '\[4, 1, .*\]' -np 4 --min-np 1
+check everybody-dies planned "0.5:before:0 0.5:after:1" 0 '\[2\]' -np 2 --min-np 1
 check below-the-minimum planned "0.5:after:0" 1 '\[3, 3\]' -np 3 --min-np 3
 check grow-and-shrink planned "0.5:5 1.4:3" 2 '\[2, 5, 3\]' -np 2 --min-np 1 --max-np 6
 check grow-from-one planned "0.2:3" 1 '\[1, 3\]' -np 1 --min-np 1 --max-np 3
 check a-death-right-after-growing planned "0.5:5 1.0:before:0" 2 '\[3, 5, 4.*\]' -np 3 --min-np 1 --max-np 5
 check horovods-way interrupted "0.5:4 1.4:before:1" 2 '\[2, 4, 3.*\]' -np 2 --min-np 1 --max-np 4
+
+check random-histories timeout 300 "$PY" tests/python/elastic_histories.py 8
 
 if ! "$PY" -c 'import torch, sklearn' 2>/dev/null; then
     skip_part torch python3-torch "$PY cannot import torch and sklearn"

@@ -25,11 +25,11 @@ start() {
     jobs+=("$started")
 }
 
-# until_listed NAME: all its ranks run
+# until_listed NAME: all its ranks run; or whatever the line begins with
 until_listed() {
     local i
     for i in $(seq 200); do
-        "$RUN" list | grep -q "^$1  *running" && return 0
+        "$RUN" list | grep -q "^$1  *\(running\|1 \)" && return 0
         sleep 0.1
     done
     echo "$1 is not listed"
@@ -115,6 +115,34 @@ refusals() {
         "$RUN" status fixed | grep -q ' 2 started' && kill -0 "$job" && stop "$job"
 }
 
+# The sizes of a job that trains, and what it refuses.
+changes() {
+    end_jobs
+    CTL_SECONDS=250 "$RUN" --doctor off --name elastic -np 2 --min-np 2 --max-np 4 "${PY:-/usr/bin/python3}" \
+        "$ROOT/tests/e2e/ctl_elastic.py" "$TMP/end" >"$TMP/1" 2>"$TMP/err" &
+    local job=$! rc=0
+    jobs+=("$job")
+    until_listed 'elastic  *[a-z]*  *2 of 2' || return 1
+    "$RUN" scale elastic 4 --wait 60 >"$TMP/2" && says '^change 1: 2 -> 4 ranks$' "$TMP/2" &&
+        says '^change 1 is in effect: epoch 2, 4 ranks, after ' "$TMP/2" || return 1
+    "$RUN" status elastic >"$TMP/2" && says '4 of 4 ranks (2 to 4), epoch 2' "$TMP/2" &&
+        says '  last change   .* ago, in .* ms: scaled from 2 to 4 ranks; 2 ranks joined$' "$TMP/2" || return 1
+    refused '5 ranks would be more than the job.s maximum of 4' "$RUN" scale elastic 5 &&
+        refused '1 ranks would be less than the job.s minimum of 2' "$RUN" scale elastic 1 &&
+        refused 'no rank 4: the job has ranks 0 to 3' "$RUN" drain elastic 4 &&
+        refused 'no host "nohost": the job.s hosts are localhost' "$RUN" drain elastic nohost &&
+        refused '0 ranks would be less than the job.s minimum of 2' "$RUN" drain elastic localhost || return 1
+    "$RUN" status elastic | grep -q '4 of 4 ranks (2 to 4), epoch 2' || return 1
+    "$RUN" drain elastic 1 --wait=60 >"$TMP/2" && says '^change 2: rank 1 leaves$' "$TMP/2" &&
+        says '^change 2 is in effect: epoch 3, 3 ranks' "$TMP/2" || return 1
+    [ "$("$RUN" scale elastic 2 --json)" = '{"change":3,"np":2}' ] && "$RUN" scale elastic 2 --wait 60 >"$TMP/2" &&
+        says '^change 3: 2 ranks, as before$' "$TMP/2" && says 'epoch 4, 2 ranks' "$TMP/2" || return 1
+    touch "$TMP/end"
+    wait "$job" || rc=$?
+    cat "$TMP/err"
+    [ "$rc" -eq 0 ] && [ "$(grep -c '^hvdrun: epoch' "$TMP/err")" -eq 3 ] && nothing_left
+}
+
 # A killed hvdrun's job is listed no more, and its directory goes with its agent.
 killed() {
     end_jobs
@@ -179,6 +207,7 @@ check names names
 check at-once at_once
 check list listing
 check refusals refusals
+check changes changes
 check killed killed
 check watch watching
 check like-a-command like_a_command

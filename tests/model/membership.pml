@@ -6,7 +6,10 @@
 
 hidden byte m, list, most, pieces, revoked;
 
-#define expected (roster[known] & ~gone & ~left)
+/* A joiner whose first epoch did not come to be is a joiner again. */
+#define joins_again                                                                               \
+    (ready_joiner && (attached & BIT(J)) != 0 && epoch[J] == known && mail[J] == 0 -> BIT(J) : 0)
+#define expected    (roster[known] & ~gone & ~left & ~(joins_again))
 #ifdef BUG_HELLO
 #define said_hello(w) (hello[w] != 0) /* of whatever epoch, where one has said it of this one */
 #else

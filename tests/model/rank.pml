@@ -143,7 +143,7 @@ inline say_hello(w, y)
     said[w] = said[w] | got[w];
 #endif
     if
-    :: y == REVOKED -> aborted[epoch[w]] = true
+    :: y != BOUNDARY -> aborted[epoch[w]] = true
     :: else
     fi;
 #ifdef BUG_HANGUP
@@ -406,12 +406,13 @@ end:
     /* ---- revoke, report ---- */
     :: d_step { /* revokes: HELLO */
         phase[w] != WAIT && phase[w] != OFF && SURVIVES(w) && !over && stays &&
-            ((roster[E] & gone) != 0 || aborted[E]) -> say_hello(w, REVOKED)
+            ((roster[E] & gone) != 0 || aborted[E]) ->
+            say_hello(w, (stale[w] -> JOINS : REVOKED))
        }
     :: d_step { /* false alarm: HELLO */
         alarms < FALSE_ALARMS && phase[w] != WAIT && phase[w] != OFF && SURVIVES(w) && !over ->
             alarms++;
-            say_hello(w, REVOKED)
+            say_hello(w, (stale[w] -> JOINS : REVOKED))
        }
     /* ---- install, connect ---- */
     :: d_step { /* takes a roster, connects */

@@ -5,7 +5,7 @@
 # planted that must be found. Prints a line a run: states, depth, seconds.
 # timeout: 900
 #
-# MODEL_SECONDS=n   for each run that only samples (20); 0: until it ends by itself
+# MODEL_SECONDS=n   for each run that only samples (12); 0: until it ends by itself
 # MODEL_DEPTH=n     steps of one history (10000; the longest seen is below 200)
 # MODEL_MB=n        memory of one run (1500)
 # MODEL_SEED=n      another order of it (1)
@@ -13,7 +13,7 @@
 # MODEL_FULL=1      also what takes minutes and gigabytes, every state of it
 set -u
 cd "$(dirname "$0")" || exit 1
-SECONDS_EACH=${MODEL_SECONDS:-20} DEPTH=${MODEL_DEPTH:-10000} MB=${MODEL_MB:-1500} BITS=${MODEL_BITS:-30}
+SECONDS_EACH=${MODEL_SECONDS:-12} DEPTH=${MODEL_DEPTH:-10000} MB=${MODEL_MB:-1500} BITS=${MODEL_BITS:-30}
 CC=${CC:-gcc}
 
 if ! command -v spin >/dev/null; then
@@ -137,8 +137,9 @@ holds restart -DDEATHS=1 -DRESTARTS=1
 holds join -DDEATHS=1 -DCOMMIT=0 -DK0=WHOLE
 sampled whole -DDEATHS=2 -DRESTARTS=1 -DCOMMIT=1 -DNOPS=3
 sampled min -DDEATHS=2 -DMIN=2 -DCOMMIT=1 -DNOPS=3
+sampled four -DDEATHS=2 -DFIRST=15 -DFALSE_ALARMS=1
 if [ "${MODEL_FULL:-0}" = 1 ]; then
-    holds four -DDEATHS=2 -DFIRST=15
+    holds four-all -DDEATHS=2 -DFIRST=15
     holds slices-restart -DDEATHS=2 -DRESTARTS=1
     holds slices-alarm -DDEATHS=2 -DFALSE_ALARMS=1 -DK1=BEHIND
     holds join-ops -DDEATHS=1 -DCOMMIT=1 -DNOPS=3

@@ -203,6 +203,7 @@ static void test_nearest(void **state)
     assert_string_equal(suggest("shm-szie"), "shm-size");
     assert_string_equal(suggest("memlocklimit"), "memlock-limit");
     assert_string_equal(suggest("nic-pu"), "nic-up");
+    assert_string_equal(suggest("SHM-Size"), "shm-size");
     assert_null(suggest("gpu-temp"));
     assert_null(suggest(""));
 }

@@ -342,6 +342,21 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Lists in results: a separator between, "..." once for what has no room, the first one cut. */
+static void test_append(void **state)
+{
+    char text[16] = "", tight[8] = "";
+    check_append(text, sizeof(text), ", ", "%s", "abc");
+    check_append(text, sizeof(text), ", ", "%d", 12);
+    assert_string_equal(text, "abc, 12");
+    check_append(text, sizeof(text), ", ", "%s", "too long for it");
+    assert_string_equal(text, "abc, 12, ...");
+    check_append(text, sizeof(text), ", ", "%s", "x");
+    assert_string_equal(text, "abc, 12, ...");
+    check_append(tight, sizeof(tight), ", ", "%s", "0123456789");
+    assert_string_equal(tight, "0123456");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_wrap),       cmocka_unit_test(test_long),
         cmocka_unit_test(test_junit),      cmocka_unit_test(test_npd),
         cmocka_unit_test(test_prometheus), cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_append),
     };
     return cmocka_run_group_tests(tests, NULL, teardown);
 }

@@ -149,6 +149,27 @@ static void test_total_loss(void **state)
     roster_fini(&r);
 }
 
+/* A program that fails on every rank each time is not started for ever. */
+static void test_program_at_fault(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 3, 0);
+    form(&r);
+    for (int world = 0; world < 3; world++) {
+        assert_int_equal(r.first, -1);
+        for (int i = 0; i < 3; i++)
+            tell(&r, REPORT_EXITED, 3 * world + i, 1 + i);
+        after(&r, 5000);
+        if (world < 2)
+            for (int i = 3 * world + 3; i < 3 * world + 6; i++)
+                start(&r, i);
+    }
+    assert_int_equal(r.first, 8);
+    assert_int_equal(roster_exit_code(&r), 3);
+    roster_fini(&r);
+}
+
 /* Who has ended well is not replaced; the others are. */
 static void test_ends(void **state)
 {
@@ -397,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_revoked_without_a_death),
         cmocka_unit_test(test_below_min),
         cmocka_unit_test(test_total_loss),
+        cmocka_unit_test(test_program_at_fault),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_fails_after_shutdown),
         cmocka_unit_test(test_again),

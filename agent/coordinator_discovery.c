@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator_discovery: the hosts that the discovery script names, while the job runs: agents for
+ * those that come, drains for those that go, and as many ranks as have room. See coordinator.h.
+ *
+ * Host i of the job and agent i of the roster are the same; a host whose agent was lost comes again
+ * as another one.
+ */
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/coordinator.h"
+#include "core/base/clock.h"
+
+#define AGAIN_FIRST_MS 2000
+#define AGAIN_MAX_MS   60000
+
+static bool is_same(const struct host *a, const struct host *b)
+{
+    return strcmp(a->name, b->name) == 0 || (a->local && b->local);
+}
+
+/* The agent of a host that is not lost, -1: none. */
+static int find_agent(const struct coordinator *c, const struct host *host)
+{
+    for (int i = 0; i < c->roster.nagents; i++)
+        if (!c->roster.agents[i].gone && is_same(&c->job->hosts.list[i], host))
+            return i;
+    return -1;
+}
+
+static bool is_named(const struct hosts *hosts, const struct host *host)
+{
+    for (int i = 0; i < hosts->n; i++)
+        if (is_same(&hosts->list[i], host))
+            return true;
+    return false;
+}
+
+/* ---- hosts that come ------------------------------------------------------------------------ */
+
+static int add_agent(struct coordinator *c, const struct host *host, struct err *err)
+{
+    uint8_t nonce[8];
+    char hex[2 * sizeof(nonce) + 1], uid[64];
+    int index = c->roster.nagents;
+    if (index == c->agents_max)
+        return err_set(err, ENOSPC, "more than %d agents", c->agents_max);
+    randombytes_buf(nonce, sizeof(nonce));
+    sodium_bin2hex(hex, sizeof(hex), nonce, sizeof(nonce));
+    snprintf(uid, sizeof(uid), "agent-%d-%s", index, hex);
+    c->job->hosts.list[index] = *host;
+    c->job->hosts.list[index].nranks = 0;
+    c->job->hosts.n = index + 1;
+    int rc =
+        roster_add_host(&c->roster, &(struct roster_host){uid, host->name, 0, host->slots}, err);
+    if (rc < 0) {
+        c->job->hosts.n = index;
+        return rc;
+    }
+    rc = coordinator_reach(c, index, err);
+    return rc < 0 ? rc : coordinator_launch_more(c, index, err);
+}
+
+static void come(struct coordinator *c, const struct host *host)
+{
+    struct err err = {0};
+    int before = c->roster.nagents;
+    coordinator_say(c, 1, "host %s came, with %d slots", host->name, host->slots);
+    if (add_agent(c, host, &err) == 0)
+        return;
+    coordinator_say(c, 0, "host %s: %s", host->name, err_text(&err));
+    if (c->roster.nagents > before && c->agents[before].pid == 0) { /* it never began */
+        c->agents[before].ended = true;
+        c->ended++;
+        roster_agent_lost(&c->roster, before, err_text(&err), clock_ns());
+    }
+}
+
+/* ---- hosts that go, slots that change -------------------------------------------------------- */
+
+static void go(struct coordinator *c, int agent)
+{
+    uint32_t change;
+    struct err err = {0};
+    struct roster_agent *a = &c->roster.agents[agent];
+    char host[MEMBER_NAME_MAX];
+    if (a->draining)
+        return;
+    snprintf(host, sizeof(host), "%s", a->host);
+    coordinator_say(c, 1, "host %s is not named any more", host);
+    if (roster_drain_host(&c->roster, host, clock_ns(), &change, &err) < 0)
+        coordinator_say(c, 0, "host %s is not named any more, but its ranks stay: %s", host,
+                        err_text(&err));
+}
+
+static void resize(struct coordinator *c, int agent, int slots)
+{
+    uint32_t change;
+    struct err err = {0};
+    const struct roster_agent *a = &c->roster.agents[agent];
+    if (a->nplaces == slots && !a->draining)
+        return;
+    coordinator_say(c, 1, "host %s has %d slots now", a->host, slots);
+    int rc = roster_set_slots(&c->roster, agent, slots, &err), rank;
+    while (rc == 0 && (rank = roster_rank_without_slot(&c->roster, agent)) >= 0)
+        rc = roster_drain_rank(&c->roster, rank, clock_ns(), &change, &err);
+    if (rc < 0)
+        coordinator_say(c, 0, "host %s has %d slots now, and more ranks: %s",
+                        c->roster.agents[agent].host, slots, err_text(&err));
+}
+
+/* As many ranks as there is room for; fewer only as hosts go. */
+static void fill(struct coordinator *c, const struct hosts *hosts)
+{
+    uint32_t change;
+    struct err err = {0};
+    int slots = 0;
+    for (int i = 0; i < hosts->n; i++)
+        slots += hosts->list[i].slots;
+    slots = slots < c->job->max_np ? slots : c->job->max_np;
+    if (slots > c->roster.target && !c->stopped &&
+        roster_scale(&c->roster, slots, clock_ns(), &change, &err) < 0)
+        coordinator_say(c, 1, "the hosts have %d slots: %s", slots, err_text(&err));
+}
+
+static void take_hosts(struct coordinator *c, const struct hosts *hosts)
+{
+    for (int i = 0; i < c->roster.nagents; i++)
+        if (!c->roster.agents[i].gone && !is_named(hosts, &c->job->hosts.list[i]))
+            go(c, i);
+    for (int i = 0; i < hosts->n; i++) {
+        int agent = find_agent(c, &hosts->list[i]);
+        if (agent < 0)
+            come(c, &hosts->list[i]);
+        else
+            resize(c, agent, hosts->list[i].slots);
+    }
+    fill(c, hosts);
+    c->service.changed(c->service.arg);
+}
+
+static void on_hosts(void *arg, const struct hosts *hosts, const char *problem)
+{
+    struct coordinator *c = arg;
+    if (problem)
+        coordinator_say(c, 0, "%s: the hosts stay as they were", problem);
+    else if (!c->stopped && !roster_done(&c->roster))
+        take_hosts(c, hosts);
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static void give_up_late(struct coordinator *c, uint64_t now)
+{
+    uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
+    for (int i = 0; i < c->roster.nagents; i++) {
+        const struct roster_agent *a = &c->roster.agents[i];
+        struct launched *l = &c->agents[i];
+        if (!l->added || a->joined || a->gone || now - l->launched <= limit)
+            continue;
+        coordinator_say(c, 0, "host %s: its agent has not joined within %d s: it is given up",
+                        a->host, c->job->start_timeout);
+        roster_agent_lost(&c->roster, i, "its agent did not come", now);
+        launch_kill(l, SIGKILL);
+    }
+}
+
+/* A host that the script still names and whose agent was lost may be well again: no host is shut
+ * out for ever. */
+void coordinator_watch_discovery(struct coordinator *c)
+{
+    const struct hosts *known = &c->discovery.known;
+    uint64_t now = clock_ns();
+    bool missing = false;
+    if (!c->discovery.loop || c->stopped || roster_done(&c->roster))
+        return;
+    give_up_late(c, now);
+    for (int i = 0; i < known->n; i++)
+        missing |= find_agent(c, &known->list[i]) < 0;
+    if (!missing || c->again_at == 0) {
+        uint64_t twice = c->again_ms * 2 < AGAIN_MAX_MS ? c->again_ms * 2 : AGAIN_MAX_MS;
+        if (missing)
+            c->again_ms = c->again_ms ? twice : AGAIN_FIRST_MS;
+        else if (now - c->tried_at > AGAIN_MAX_MS * CLOCK_MS)
+            c->again_ms = 0;
+        c->again_at = missing ? now + c->again_ms * CLOCK_MS : 0;
+        return;
+    }
+    if (now < c->again_at)
+        return;
+    c->again_at = 0;
+    c->tried_at = now;
+    take_hosts(c, known);
+}
+
+int coordinator_discover(struct coordinator *c, struct err *err)
+{
+    int slots = c->job->slots_per_host ? c->job->slots_per_host : 1;
+    if (!c->job->discovery_script)
+        return 0;
+    int rc = discovery_start(&c->discovery, &c->loop, c->job->discovery_script, slots,
+                             &c->job->hosts, on_hosts, c);
+    return rc < 0 ? err_sys(err, -rc, "%s", c->job->discovery_script) : 0;
+}

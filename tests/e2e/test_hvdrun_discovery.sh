@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A discovery script while a job runs: hosts that come, go and return, slots that change, scripts
+# that fail, hosts that cannot be reached or whose agent is killed. 127.0.0.2 stands for another
+# host: a script in place of ssh runs its agent here.
+# timeout: 300
+# shellcheck disable=SC2317  # functions that check calls
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+
+export CTL_SECONDS=250
+export HVD_RUN_DIR=$XDG_RUNTIME_DIR
+export HVD_RSH_AGENT=$TMP/rsh
+job=
+
+# Its first word is the host; that of the file "down" cannot be reached.
+cat >"$TMP/rsh" <<SH
+#!/bin/sh
+[ "\$(cat '$TMP/down' 2>/dev/null)" != "\$1" ] || { echo 'no route to it' >&2; exit 255; }
+echo \$\$ >'$TMP/agent'
+shift
+exec "\$@"
+SH
+chmod +x "$TMP/rsh"
+
+end_job() {
+    [ -z "$job" ] || kill -KILL "$job" 2>/dev/null
+}
+at_end+=(end_job)
+
+# script LINE...: from now on
+script() {
+    printf '#!/bin/sh\n' >"$TMP/hosts.new"
+    printf '%s\n' "$@" >>"$TMP/hosts.new"
+    chmod +x "$TMP/hosts.new" && mv "$TMP/hosts.new" "$TMP/hosts"
+}
+
+# names HOST...: what the script prints
+names() {
+    script "cat <<X" "$@" X
+}
+
+# until_world HOST...: the hosts of the ranks in order of ranks, after a while
+until_world() {
+    local i now
+    for i in $(seq 300); do
+        now=$("$RUN" status d --json 2>"$TMP/2" | "${PY:-/usr/bin/python3}" -c '
+import json, sys
+s = json.loads(sys.stdin.read() or "{\"ranks\": []}")
+print(*[r["host"] for r in sorted(s["ranks"], key=lambda r: r["rank"]) if r["rank"] >= 0 and r["state"] == "active"])')
+        [ "$now" = "$*" ] && return 0
+        sleep 0.1
+    done
+    echo "the world is: $now"
+    "$RUN" status d -v
+    cat "$TMP/err"
+    return 1
+}
+
+until_said() {
+    local i
+    for i in $(seq 150); do
+        grep -q -- "$1" "$TMP/err" && return 0
+        sleep 0.1
+    done
+    says "$1" "$TMP/err"
+}
+
+begins() {
+    names localhost:2
+    "$RUN" -v --doctor off --name d --min-np 2 --max-np 5 --host-discovery-script "$TMP/hosts" \
+        "${PY:-/usr/bin/python3}" "$ROOT/tests/e2e/ctl_elastic.py" "$TMP/end" >"$TMP/1" 2>"$TMP/err" &
+    job=$!
+    until_world localhost localhost
+}
+
+comes() {
+    names localhost:2 127.0.0.2:2
+    until_world localhost localhost 127.0.0.2 127.0.0.2
+}
+
+# A host is drained and the ranks elsewhere go on; then it is there again.
+goes_and_returns() {
+    names localhost:2
+    until_world localhost localhost && until_said 'host 127.0.0.2 was drained; 2 ranks left as asked' || return 1
+    names localhost:2 127.0.0.2:1
+    until_world localhost localhost 127.0.0.2
+}
+
+slots() {
+    names localhost:3 127.0.0.2:1
+    until_world localhost localhost 127.0.0.2 localhost || return 1
+    names localhost:1 127.0.0.2:1
+    until_world localhost 127.0.0.2 || return 1
+    names localhost:1 127.0.0.2:9 # more than --max-np
+    until_world localhost 127.0.0.2 127.0.0.2 127.0.0.2 127.0.0.2
+}
+
+# Said once each time, and what was known stays.
+troubles() {
+    local n
+    n=$("$RUN" status d --json | grep -o '"epoch":[0-9]*')
+    script 'exit 4'
+    until_said "host discovery script $TMP/hosts: exit code 4: the hosts stay as they were" || return 1
+    names localhost:1 127.0.0.2:9
+    sleep 2.5
+    script 'echo localhost:2; echo "Traceback (most recent call last):"'
+    until_said 'line 2: .*: the hosts stay as they were' || return 1
+    sleep 2.5
+    [ "$(grep -c 'stay as they were' "$TMP/err")" -eq 2 ] || return 1
+    names # nothing at all: nobody is drained for that
+    sleep 2.5
+    [ "$(grep -c 'stay as they were' "$TMP/err")" -eq 2 ] || return 1
+    names localhost:1 127.0.0.2:9
+    [ "$("$RUN" status d --json | grep -o '"epoch":[0-9]*')" = "$n" ] && kill -0 "$job"
+}
+
+# All hosts but too few slots: below the minimum nobody is sent away.
+below_min() {
+    names localhost:1
+    until_said 'host 127.0.0.2 is not named any more, but its ranks stay: .* less than the job.s minimum of 2' || return 1
+    "$RUN" status d >"$TMP/2" && says '5 of 5 ranks (2 to 5)' "$TMP/2" && names localhost:1 127.0.0.2:9
+}
+
+# The agent of a host dies: its ranks are lost, the others go on; the host is tried again.
+agent_lost() {
+    names localhost:2 127.0.0.2:2
+    until_world localhost 127.0.0.2 127.0.0.2 localhost || until_world localhost 127.0.0.2 127.0.0.2 || return 1
+    kill -KILL "$(cat "$TMP/agent")" || return 1
+    until_said 'epoch .* 127.0.0.2' && until_world localhost localhost 127.0.0.2 127.0.0.2
+}
+
+# A host that cannot be reached is said so, and tried until it can.
+unreachable() {
+    echo 127.0.0.3 >"$TMP/down"
+    names localhost:2 127.0.0.2:2 127.0.0.3:1
+    until_said 'host 127.0.0.3: .* ended with code 255 before its agent joined: no route to it' || return 1
+    "$RUN" status d | grep -q '^d: .* [45] ranks' && kill -0 "$job" || return 1
+    rm "$TMP/down"
+    until_world localhost localhost 127.0.0.2 127.0.0.2 127.0.0.3
+}
+
+ends() {
+    local rc=0
+    touch "$TMP/end"
+    wait "$job" || rc=$?
+    job=
+    [ "$rc" -eq 0 ] || { echo "exit code $rc"; cat "$TMP/err"; return 1; }
+    nothing_left && ! pgrep -f "$TMP" >/dev/null
+}
+
+check begins begins
+check comes comes
+check goes-and-returns goes_and_returns
+check slots slots
+check troubles troubles
+check below-min below_min
+check agent-lost agent_lost
+check unreachable unreachable
+check ends ends
+exit $failed

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_report: what another rank says of the operation that was under way (engine/decision.h): a
+ * few reports one after the other, and the decision that follows from them.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/decision.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define RANKS 4
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct report reports[RANKS], again;
+    static struct decision decisions[RANKS];
+    struct err err;
+    struct buf in = {0}, out = {0};
+    int n = 0;
+    buf_put(&in, data, size);
+    while (n < RANKS && in.len > 0 && report_take(&in, &reports[n], &err) == 0)
+        n++;
+    for (int i = 0; i < n; i++) {
+        buf_reset(&out);
+        report_put(&reports[i], &out);
+        if (report_take(&out, &again, &err) < 0 || again.pieces != reports[i].pieces || out.len > 0)
+            abort();
+    }
+    /* All decide alike: the same count, the same pieces, or none of them decides. */
+    int good = 0;
+    for (int i = 0; i < n; i++)
+        good += decision_make(reports, n, i, &decisions[i], &err) == 0;
+    if (good != 0 && good != n)
+        abort();
+    for (int i = 1; i < good; i++)
+        if (decisions[i].done != decisions[0].done ||
+            memcmp(decisions[i].final, decisions[0].final, sizeof(decisions[0].final)) != 0)
+            abort();
+    buf_fini(&in);
+    buf_fini(&out);
+    return 0;
+}

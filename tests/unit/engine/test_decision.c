@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/engine/decision.h"
+
+enum { RANKS = 3 };
+
+static struct report at(uint64_t done, uint32_t pieces, uint32_t first)
+{
+    struct report r = {.has_state = true, .done = done, .started = pieces > 0, .pieces = pieces};
+    for (uint32_t i = 0; i < pieces; i++)
+        r.final[i] = first;
+    return r;
+}
+
+static int decide(const struct report *reports, int me, struct decision *ret)
+{
+    struct err err = {0};
+    int rc = decision_make(reports, RANKS, me, ret, &err);
+    assert_true(rc == 0 || err.msg[0]);
+    return rc;
+}
+
+/* Nothing of operation 7 is final, or it was not begun everywhere: all begin it anew. */
+static void test_begin_anew(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(7, 2, 0), at(7, 0, 0), at(7, 2, 0)};
+    for (int me = 0; me < RANKS; me++) {
+        assert_int_equal(decide(reports, me, &d), 0);
+        assert_int_equal(d.what, DECISION_NOTHING);
+        assert_int_equal(d.done, 7);
+    }
+}
+
+/* Who is behind finishes what others have; they have begun nothing that could be final. */
+static void test_finish(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(8, 2, 0), at(7, 2, 5), at(8, 0, 0)};
+    assert_int_equal(decide(reports, 1, &d), 0);
+    assert_int_equal(d.what, DECISION_FINISH);
+    assert_int_equal(d.done, 8);
+    assert_int_equal(decide(reports, 0, &d), 0);
+    assert_int_equal(d.what, DECISION_NOTHING);
+    /* without pieces of its own it must have the whole */
+    reports[1] = at(7, 0, 0);
+    assert_int_equal(decide(reports, 1, &d), -EPROTO);
+    reports[1].whole = true;
+    assert_int_equal(decide(reports, 1, &d), 0);
+    assert_int_equal(d.what, DECISION_FINISH);
+}
+
+/* A piece is as final as the one says who knows most. */
+static void test_rest(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(7, 2, 0), at(7, 2, 3), at(7, 2, 0)};
+    reports[2].final[1] = 9;
+    for (int me = 0; me < RANKS; me++) {
+        assert_int_equal(decide(reports, me, &d), 0);
+        assert_int_equal(d.what, DECISION_REST);
+        assert_int_equal(d.pieces, 2);
+        assert_int_equal(d.final[0], 3);
+        assert_int_equal(d.final[1], 9);
+    }
+}
+
+/* Who has the whole result and has not passed the barrier begins anew, if nobody has passed it. */
+static void test_whole(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(7, 0, 0), at(7, 0, 0), at(7, 0, 0)};
+    reports[1].started = reports[1].whole = true;
+    assert_int_equal(decide(reports, 1, &d), 0);
+    assert_int_equal(d.what, DECISION_NOTHING);
+}
+
+/* A rank that is new has nothing to say and nothing to do. */
+static void test_joiner(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(7, 0, 0), at(7, 0, 0), {.has_state = false}};
+    assert_int_equal(decide(reports, 2, &d), 0);
+    assert_int_equal(d.what, DECISION_NOTHING);
+    assert_int_equal(d.done, 7);
+}
+
+static void test_impossible(void **state)
+{
+    struct decision d;
+    struct report lost_step[RANKS] = {at(9, 0, 0), at(7, 2, 1), at(9, 0, 0)};
+    struct report not_begun[RANKS] = {at(7, 2, 1), at(7, 0, 0), at(7, 2, 1)};
+    struct report other_pieces[RANKS] = {at(7, 2, 1), at(7, 3, 1), at(7, 2, 1)};
+    assert_int_equal(decide(lost_step, 0, &d), -EPROTO);
+    assert_int_equal(decide(not_begun, 0, &d), -EPROTO);
+    assert_int_equal(decide(other_pieces, 0, &d), -EPROTO);
+}
+
+/* There and back; cut anywhere, and with nonsense in it, it is refused. */
+static void test_wire(void **state)
+{
+    struct err err = {0};
+    struct report in = at(1ULL << 40, 3, 70000), out;
+    struct buf buf = {0};
+    in.whole = true;
+    report_put(&in, &buf);
+    size_t len = buf.len;
+    for (size_t n = 0; n < len; n++) {
+        struct buf cut = {0};
+        buf_put(&cut, buf.data, n);
+        assert_int_equal(report_take(&cut, &out, &err), -EPROTO);
+        buf_fini(&cut);
+    }
+    buf_put(&buf, "card", 4);
+    assert_int_equal(report_take(&buf, &out, &err), 0);
+    assert_int_equal(out.done, in.done);
+    assert_true(out.whole && out.started && out.has_state);
+    assert_int_equal(out.pieces, 3);
+    assert_int_equal(out.final[2], 70000);
+    assert_int_equal(buf.len, 4);
+    assert_memory_equal(buf.data, "card", 4);
+    buf_reset(&buf);
+    buf_put_u8(&buf, 255);
+    buf_put_u64(&buf, 1);
+    buf_put_u32(&buf, 0);
+    assert_int_equal(report_take(&buf, &out, &err), -EPROTO);
+    buf_reset(&buf);
+    buf_put_u8(&buf, 1);
+    buf_put_u64(&buf, 1);
+    buf_put_u32(&buf, REPORT_PIECES_MAX + 1);
+    assert_int_equal(report_take(&buf, &out, &err), -EPROTO);
+    buf_fini(&buf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_begin_anew), cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_rest),       cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_joiner),     cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_wire),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
