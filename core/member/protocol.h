@@ -142,6 +142,17 @@ struct report_body {
     struct report_item *items;
 };
 
+/* POST /v1/output: what ranks print, from an agent whose pipe to hvdrun broke with it. */
+#define OUTPUT_MAX (192u << 10) /* bytes of one body */
+
+struct output_body {
+    char agent[MEMBER_NAME_MAX];
+    uint64_t seq;      /* one higher each time: a repeated one is known */
+    uint64_t lost;     /* bytes that could not be kept before these */
+    bool end;          /* all is said, the agent ends now */
+    struct buf frames; /* agent/frames.h */
+};
+
 /* POST /v1/scale and /v1/drain: planned changes of an elastic job. */
 struct scale_body {
     int np;
@@ -181,6 +192,11 @@ void notes_fini(struct notes_body *body);
 char *report_write(const struct report_body *body);
 int report_read(const char *text, size_t len, struct report_body *ret, struct err *err);
 void report_body_fini(struct report_body *body);
+
+/* output.c */
+char *output_write(const struct output_body *body);
+int output_read(const char *text, size_t len, struct output_body *ret, struct err *err);
+void output_fini(struct output_body *body);
 
 /* changes.c */
 char *scale_write(const struct scale_body *body);
