@@ -88,7 +88,9 @@ def awaits_ranks(state, args):
 def train(state, args, images, labels):
     """Called when this rank has the state: at the start, or as one that joins."""
     data = torch.utils.data.TensorDataset(images[:TRAIN], labels[:TRAIN])
-    loader = torch.utils.data.DataLoader(data, batch_size=args.batch, sampler=state.sampler)
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=args.batch, sampler=state.sampler, num_workers=args.workers
+    )
     while state.epoch < args.epochs or awaits_ranks(state, args):
         begin = time.perf_counter()
         loss = train_epoch(state, loader)
@@ -118,6 +120,7 @@ def main():
     parser.add_argument("--lr", type=float, default=0.05, help="for one rank")
     parser.add_argument("--pace", type=float, default=0, help="seconds that an epoch takes at least")
     parser.add_argument("--await-ranks", type=int, default=0, metavar="N", help="train on until there are N")
+    parser.add_argument("--workers", type=int, default=0, help="processes that load data, of one rank")
     parser.add_argument("--save", metavar="FILE", help="weights, curves and changes, by rank 0")
     args = parser.parse_args()
 

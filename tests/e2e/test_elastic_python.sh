@@ -55,6 +55,15 @@ check grow-from-one planned "0.2:3" 1 '\[1, 3\]' -np 1 --min-np 1 --max-np 3
 check a-death-right-after-growing planned "0.5:5 1.0:before:0" 2 '\[3, 5, 4.*\]' -np 3 --min-np 1 --max-np 5
 check horovods-way interrupted "0.5:4 1.4:before:1" 2 '\[2, 4, 3.*\]' -np 2 --min-np 1 --max-np 4
 
+# A fixed job: repair is impossible, and without the lost rank there is no beginning again. It says so.
+lost_for_good() {
+    rm -rf "$TMP/diary"
+    mkdir "$TMP/diary"
+    HVD_TEST_PLAN=0.5:after:1 HVD_START_TIMEOUT=2 \
+        refused 'HvdError: .*timed out waiting for rank 1' "$PY" tests/python/ranks.py -k -t 50 3 \
+        "$PY" tests/python/elastic_rank.py "$TMP/diary" 100 4
+}
+check a-fixed-job-that-loses-a-rank lost_for_good
 check random-histories timeout 300 "$PY" tests/python/elastic_histories.py 8
 
 if ! "$PY" -c 'import torch, sklearn' 2>/dev/null; then
@@ -100,6 +109,8 @@ troubled() {
 
 accurate='^epoch .*accuracy \(0\.9[4-9]\|1\)'
 check digits_elastic troubled "$accurate" -np 3 --min-np 2 --max-np 5 -- examples/digits_elastic.py --epochs 60
+check data-loader-workers troubled "$accurate" -np 2 --min-np 1 \
+    -- examples/digits_elastic.py --epochs 12 --batch 24 --workers 1
 check a-plain-loop troubled "$accurate" -np 4 --min-np 2 -- examples/digits_torch.py
 check written-for-horovod troubled '^done: loss 0.0.* on 5 ranks' -np 3 --min-np 2 --max-np 5 \
     -- tests/python/horovod_script.py 25
