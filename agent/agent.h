@@ -160,6 +160,9 @@ void agent_output_fini(struct agent *a);
 /* Bytes of a rank's output, as a frame. */
 void agent_print(struct agent *a, const struct buf *frame);
 
+/* Nobody reads standard output any more. */
+void agent_cut_output(struct agent *a);
+
 /* Now and then. */
 void agent_watch_output(struct agent *a);
 

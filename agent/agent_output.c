@@ -28,11 +28,13 @@ static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
 }
 
 /* hvdrun is gone: what the pipe did not take begins in the middle of a frame, perhaps. */
-static void cut(struct agent *a)
+void agent_cut_output(struct agent *a)
 {
     struct output *o = &a->output;
     struct buf rest = {0};
     size_t pos = 0;
+    if (o->cut)
+        return;
     o->cut = true;
     sink_take(&a->out, &rest);
     while (pos < rest.len &&
@@ -135,7 +137,7 @@ void agent_print(struct agent *a, const struct buf *frame)
     if (!o->cut) {
         sink_write(&a->out, frame->data, frame->len);
         if (a->out.failed && a->welcome.elastic)
-            cut(a);
+            agent_cut_output(a);
         /* Now nobody takes it, or somebody slowly: it is held up only in the latter case. */
         if (!a->out.failed && sink_full(&a->out))
             agent_pause_output(a, true);
@@ -152,7 +154,7 @@ void agent_watch_output(struct agent *a)
 {
     struct output *o = &a->output;
     if (!o->cut && a->out.failed && a->welcome.elastic)
-        cut(a);
+        agent_cut_output(a);
     if (!o->cut)
         return;
     if (is_silent(a) && !o->posting && o->held.len >= SINK_FULL) {

@@ -114,6 +114,7 @@ bool agent_rejoin(struct agent *a)
         return true; /* no memory: the next answer leads here again */
     a->terms++;
     a->notes_seq = 0;
+    agent_cut_output(a); /* its pipe was the former one's */
     /* All that waits to be said is in it. */
     outbox_forget(&a->outbox);
     for (int i = 0; i < a->nranks; i++)

@@ -12,10 +12,12 @@
 
 #include "agent/coordinator.h"
 #include "core/base/clock.h"
+#include "core/base/env.h"
 
 #define MESSAGES_MAX   16384
 #define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
 #define LOST_ELASTIC_S 60
+#define LOST_MAX_S     86400
 #define HOSTS_MORE     1024 /* that a discovery script may bring while the job runs */
 #define SILENT_S       10   /* an agent asks for events every two seconds */
 
@@ -224,6 +226,10 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
 {
     struct launched *l = &c->agents[i];
     const struct host *host = &c->job->hosts.list[i];
+    int64_t lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S;
+    int rc = env_int("COORDINATOR_LOST_SECONDS", lost_seconds, 1, LOST_MAX_S, &lost_seconds, err);
+    if (rc < 0)
+        return rc;
     struct agent_config config = {
         .agent = c->roster.agents[i].uid,
         .host = c->roster.agents[i].host,
@@ -245,11 +251,11 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
                              ? c->job->elastic_timeout
                              : c->job->start_timeout,
-        .lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S,
+        .lost_seconds = (int)lost_seconds,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
     };
     bool added = l->added;
-    int rc = launch(l, host, c->job, &config, err);
+    rc = launch(l, host, c->job, &config, err);
     l->owner = c;
     l->added = added;
     l->launched = clock_ns();
@@ -260,10 +266,9 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
     return rc;
 }
 
-int coordinator_launch(struct coordinator *c, struct err *err)
+int coordinator_make_agents(struct coordinator *c, struct err *err)
 {
-    int n = c->roster.nagents, rc = 0;
-    char **remote_env = remote_environment(c);
+    int n = c->roster.nagents;
     c->agents_max = n + (c->job->discovery_script ? HOSTS_MORE : 0);
     c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
     /* Agents point to their hosts, which do not move from here on either. */
@@ -271,11 +276,20 @@ int coordinator_launch(struct coordinator *c, struct err *err)
         realloc(c->job->hosts.list, (size_t)c->agents_max * sizeof(*c->job->hosts.list));
     if (hosts)
         c->job->hosts.list = hosts;
-    if (!c->agents || !remote_env || !hosts)
-        rc = err_set(err, ENOMEM, "no memory for %d agents", n);
-    for (int i = 0; c->agents && i < c->agents_max; i++)
+    if (!c->agents || !hosts)
+        return err_set(err, ENOMEM, "no memory for %d agents", n);
+    for (int i = 0; i < c->agents_max; i++)
         c->agents[i].out = c->agents[i].err = -1;
-    for (int i = 0; i < n && rc == 0; i++)
+    return 0;
+}
+
+int coordinator_launch(struct coordinator *c, struct err *err)
+{
+    char **remote_env = remote_environment(c);
+    int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
+    if (rc == 0)
+        rc = coordinator_make_agents(c, err);
+    for (int i = 0; i < c->roster.nagents && rc == 0; i++)
         rc = launch_one(c, i, remote_env, err);
     free(remote_env);
     return rc;

@@ -103,7 +103,7 @@ static int make_roster(struct coordinator *c, struct err *err)
     return rc;
 }
 
-static int open_unix(struct coordinator *c, struct err *err)
+int coordinator_open_unix(struct coordinator *c, struct err *err)
 {
     struct server_config config = {.loop = &c->loop,
                                    .token = c->token,
@@ -140,20 +140,25 @@ static int address_toward(struct coordinator *c, const char *host, struct err *e
     return c->ntcp++;
 }
 
-static int open_tcp(struct coordinator *c, const struct authority *authority, int i,
-                    struct err *err)
+int coordinator_open_tcp(struct coordinator *c, const struct authority *authority, int i, int port,
+                         struct err *err)
 {
     struct server_config config = {.loop = &c->loop,
                                    .token = c->token,
                                    .handle = service_handle,
                                    .arg = &c->service,
                                    .address = c->tcp_addresses[i],
+                                   .port = port,
                                    .cert_pem = authority->cert_pem,
                                    .key_pem = authority->key_pem};
+    if (authority_copy(&c->tcp_authority[i], authority) < 0)
+        return err_set(err, ENOMEM, "no memory for a certificate");
     int rc = server_open(&c->tcp_servers[i], &config, err);
     if (rc == 0)
         coordinator_say(c, 1, "listening for agents on %s port %d", c->tcp_addresses[i],
                         server_port(c->tcp_servers[i]));
+    else
+        authority_fini(&c->tcp_authority[i]);
     return rc;
 }
 
@@ -189,7 +194,7 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
     if (rc == 0 && wanted > 0)
         rc = authority_create(&authority, c->roster.job, list, wanted, err);
     for (; c->ntcp < wanted && rc == 0; c->ntcp += rc == 0)
-        rc = open_tcp(c, &authority, c->ntcp, err);
+        rc = coordinator_open_tcp(c, &authority, c->ntcp, 0, err);
     for (int i = 0; i < c->roster.nagents && rc == 0; i++)
         set_url(c, &c->roster.agents[i], addresses[i]);
     c->ca_pem = TAKE(authority.ca_pem);
@@ -207,7 +212,7 @@ static int reach_address(struct coordinator *c, const char *host, struct err *er
     const char *list[] = {c->tcp_addresses[address]};
     int rc = authority_create(&authority, c->roster.job, list, 1, err);
     if (rc == 0)
-        rc = open_tcp(c, &authority, address, err);
+        rc = coordinator_open_tcp(c, &authority, address, 0, err);
     if (rc == 0)
         c->tcp_ca[address] = TAKE(authority.ca_pem);
     else
@@ -236,15 +241,19 @@ int coordinator_open(struct coordinator *c, struct err *err)
     auto_close int lock = -1;
     int rc = make_dir(c, &lock, err);
     if (rc == 0)
+        rc = coordinator_lock(c->dir, &c->dir_lock, err);
+    if (rc == 0)
         rc = make_roster(c, err);
     if (rc == 0)
         rc = write_token(c, err);
     if (rc == 0)
-        rc = open_unix(c, err);
+        rc = coordinator_open_unix(c, err);
     int *addresses = rc == 0 ? calloc((size_t)c->roster.nagents, sizeof(int)) : NULL;
     if (rc == 0)
         rc = addresses ? open_servers(c, addresses, err) : err_set(err, ENOMEM, "no memory");
     free(addresses);
+    if (rc == 0)
+        coordinator_keep(c);
     return rc;
 }
 
@@ -261,9 +270,12 @@ void coordinator_close(struct coordinator *c)
     for (int i = 0; i < c->ntcp; i++) {
         server_close(c->tcp_servers[i]);
         free(c->tcp_ca[i]);
+        authority_fini(&c->tcp_authority[i]);
     }
     if (c->dir[0])
         jobs_remove(c->dir);
+    if (c->dir_lock >= 0)
+        close(c->dir_lock);
     loop_timer_stop(&c->loop, &c->tick);
     loop_timer_stop(&c->loop, &c->news);
     loop_fd_stop(&c->loop, &c->signals);
