@@ -101,14 +101,14 @@ static void post(struct agent *a)
     struct output *o = &a->output;
     if (!o->cut || o->posting || o->told || !a->joined || a->rejoin_text || a->orphan)
         return;
-    struct output_body body = {.seq = o->seq + 1, .lost = o->lost};
+    struct printed_body body = {.seq = o->seq + 1, .lost = o->lost};
     size_t n = whole_frames(o->held.data, o->held.len, OUTPUT_MAX);
     body.end = o->ending && n == o->held.len;
     if (n == 0 && !body.end)
         return;
     snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
     body.frames = (struct buf){.data = o->held.data, .len = n}; /* lent */
-    char *text = output_write(&body);
+    char *text = printed_write(&body);
     o->posting =
         text && client_send(a->client, "/v1/output", text, TIMEOUT_MS, on_posted, a, NULL) == 0;
     free(text);

@@ -301,7 +301,7 @@ void coordinator_watch_attached(struct coordinator *c)
         say_attached(c);
 }
 
-int coordinator_take_output(void *arg, int agent, const struct output_body *body)
+int coordinator_take_output(void *arg, int agent, const struct printed_body *body)
 {
     struct coordinator *c = arg;
     struct launched *l = &c->agents[agent];

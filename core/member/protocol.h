@@ -145,7 +145,7 @@ struct report_body {
 /* POST /v1/output: what ranks print, from an agent whose pipe to hvdrun broke with it. */
 #define OUTPUT_MAX (192u << 10) /* bytes of one body */
 
-struct output_body {
+struct printed_body {
     char agent[MEMBER_NAME_MAX];
     uint64_t seq;      /* one higher each time: a repeated one is known */
     uint64_t lost;     /* bytes that could not be kept before these */
@@ -193,10 +193,10 @@ char *report_write(const struct report_body *body);
 int report_read(const char *text, size_t len, struct report_body *ret, struct err *err);
 void report_body_fini(struct report_body *body);
 
-/* output.c */
-char *output_write(const struct output_body *body);
-int output_read(const char *text, size_t len, struct output_body *ret, struct err *err);
-void output_fini(struct output_body *body);
+/* printed.c */
+char *printed_write(const struct printed_body *body);
+int printed_read(const char *text, size_t len, struct printed_body *ret, struct err *err);
+void printed_fini(struct printed_body *body);
 
 /* changes.c */
 char *scale_write(const struct scale_body *body);

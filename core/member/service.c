@@ -162,8 +162,8 @@ static int do_events(struct service *s, const struct server_request *q, struct s
 static int do_output(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     struct err err = {0};
-    struct output_body body;
-    int rc = output_read(q->body, q->len, &body, &err);
+    struct printed_body body;
+    int rc = printed_read(q->body, q->len, &body, &err);
     if (rc < 0)
         return reply_error(reply, rc, &err);
     int index = roster_find(s->roster, body.agent);
@@ -174,7 +174,7 @@ static int do_output(struct service *s, const struct server_request *q, struct s
         s->roster->agents[index].seen = clock_ns();
     if (rc == 0 && s->output(s->arg, index, &body) < 0)
         rc = err_set(&err, EAGAIN, "whoever reads the output is slow");
-    output_fini(&body);
+    printed_fini(&body);
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
 }
 

@@ -17,7 +17,7 @@ struct service {
     void *arg;
     /* What ranks of an agent have printed (POST /v1/output); -EAGAIN: not now, it will come again.
      * NULL: it is not taken. */
-    int (*output)(void *arg, int agent, const struct output_body *body);
+    int (*output)(void *arg, int agent, const struct printed_body *body);
 };
 
 /* A server_handle_f; arg is the struct service. */

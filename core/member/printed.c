@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * output: the body of POST /v1/output. See protocol.h.
+ * printed: the body of POST /v1/output. See protocol.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/json/json.h"
 #include "core/member/protocol.h"
 
-char *output_write(const struct output_body *body)
+char *printed_write(const struct printed_body *body)
 {
     auto_json json_t *j =
         json_pack("{s:s, s:I, s:I, s:b, s:o}", "agent", body->agent, "seq", (json_int_t)body->seq,
@@ -18,9 +18,9 @@ char *output_write(const struct output_body *body)
     return json_write(j);
 }
 
-int output_read(const char *text, size_t len, struct output_body *ret, struct err *err)
+int printed_read(const char *text, size_t len, struct printed_body *ret, struct err *err)
 {
-    struct output_body body = {0};
+    struct printed_body body = {0};
     const char *agent = "", *frames = "";
     json_int_t seq = 0, lost = 0;
     int end = 0;
@@ -44,7 +44,7 @@ int output_read(const char *text, size_t len, struct output_body *ret, struct er
         return rc;
     buf_put(&body.frames, bytes, n);
     if (body.frames.failed) {
-        output_fini(&body);
+        printed_fini(&body);
         return err_set(err, ENOMEM, "no memory for output");
     }
     body.seq = (uint64_t)seq;
@@ -54,8 +54,8 @@ int output_read(const char *text, size_t len, struct output_body *ret, struct er
     return 0;
 }
 
-void output_fini(struct output_body *body)
+void printed_fini(struct printed_body *body)
 {
     buf_fini(&body->frames);
-    *body = (struct output_body){0};
+    *body = (struct printed_body){0};
 }
