@@ -198,14 +198,15 @@ install: all  ## into DESTDIR PREFIX
 	$(Q)install -d $(MANDIR) $(BASHDIR) $(ZSHDIR)
 	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
 	$(Q)install -m 644 diagnostics/hvd-doctor.bash $(BASHDIR)/hvd-doctor
-	$(Q)install -m 644 diagnostics/_hvd-doctor $(ZSHDIR)
+	$(Q)install -m 644 agent/hvdrun.bash $(BASHDIR)/hvdrun
+	$(Q)install -m 644 diagnostics/_hvd-doctor agent/_hvdrun $(ZSHDIR)
 	$(Q)printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: hvd\nDescription: collective operations for data-parallel training\nVersion: %s\nLibs: -L$${libdir} -lhvd\nCflags: -I$${includedir}\n' \
 	    '$(PREFIX)' '$(VERSION)' > $(LIBDIR)/pkgconfig/hvd.pc
 
 uninstall:  ## what install put there
 	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
 	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
-	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(BASHDIR)/hvd-doctor $(ZSHDIR)/_hvd-doctor
+	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(addprefix $(BASHDIR)/,hvd-doctor hvdrun) $(addprefix $(ZSHDIR)/,_hvd-doctor _hvdrun)
 
 clean:  ## remove build/
 	$(Q)rm -rf build

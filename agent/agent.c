@@ -65,7 +65,7 @@ static void on_drained(void *arg)
 /* Nothing more to do: all ranks are gone, and what is to be said is said. */
 static bool is_done(struct agent *a)
 {
-    if (!a->stopping && !a->refused && (!a->cwd || a->welcome.elastic))
+    if (!a->stopping && !a->draining && !a->refused && (!a->cwd || a->welcome.elastic))
         return false; /* ranks are still to come */
     for (int i = 0; i < a->nranks; i++)
         if (!a->ranks[i]->gone)
@@ -182,6 +182,10 @@ static void on_signal(void *arg, uint32_t events)
             agent_reap(a);
             continue;
         }
+        if (signo == SIGTERM) {
+            agent_drain(a);
+            continue;
+        }
         log_info("signal %d: ending the ranks", signo);
         agent_stop_ranks(a, STOP_GRACE_MS);
     }
@@ -238,6 +242,7 @@ static void close_all(struct agent *a)
         remove_socket(a);
     loop_timer_stop(&a->loop, &a->tick);
     loop_timer_stop(&a->loop, &a->cards_timer);
+    loop_timer_stop(&a->loop, &a->drain_timer);
     loop_timer_stop(&a->loop, &a->retry);
     loop_fd_stop(&a->loop, &a->signals);
     lifelines_fini(&a->lifelines);

@@ -89,8 +89,10 @@ struct agent {
     struct loop_timer watch_timer;
     struct pages *pages; /* NULL: none are served */
     bool stopping;       /* ranks are being ended */
-    bool orphan;         /* the coordinator is gone */
-    uint64_t leave_at;   /* no longer than this for the last report and output; 0: not yet */
+    bool draining;       /* they were asked to leave, and the agent ends with the last one */
+    struct loop_timer drain_timer;
+    bool orphan;       /* the coordinator is gone */
+    uint64_t leave_at; /* no longer than this for the last report and output; 0: not yet */
     int rc;
     struct err err;
 };
@@ -127,6 +129,9 @@ bool agent_in_world(const struct rank *rank);
 
 /* Sends the cards that wait, if all that will come soon have come. */
 void agent_consider_cards(struct agent *a);
+
+/* agent_drain.c: SIGTERM. The ranks leave at a boundary, or are ended. */
+void agent_drain(struct agent *a);
 
 /* agent_elastic.c */
 

@@ -32,7 +32,10 @@ static const struct lifelines_ops ops = {on_gone, on_suspected};
 
 int agent_open_lifelines(struct agent *a, struct err *err)
 {
-    return a->welcome.elastic ? lifelines_init(&a->lifelines, &a->loop, &ops, a, err) : 0;
+    if (!a->welcome.elastic)
+        return 0;
+    lifeline_hurry();
+    return lifelines_init(&a->lifelines, &a->loop, &ops, a, err);
 }
 
 void agent_give_lifeline(struct agent *a, struct rank *rank)

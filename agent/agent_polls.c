@@ -95,8 +95,9 @@ void agent_poll_events(struct agent *a)
     if (a->polling_events || a->orphan || !a->joined || a->rejoin_text)
         return;
     a->events_term = a->terms;
-    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait=%d", a->config.agent,
-             (unsigned long long)a->notes_seq, WAIT_S);
+    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait_ms=%d", a->config.agent,
+             (unsigned long long)a->notes_seq,
+             a->config.beat_ms ? a->config.beat_ms : 1000 * WAIT_S);
     a->polling_events = client_send(a->client, path, NULL, TIMEOUT_MS, on_events, a, NULL) == 0;
 }
 

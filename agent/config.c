@@ -94,12 +94,12 @@ int strings_unpack(json_t *j, const char *field, char ***ret, struct err *err)
 char *config_write(const struct agent_config *c)
 {
     auto_json json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:i, s:i, s:i}", "agent", c->agent,
-        "host", c->host, "url", c->url, "token", c->token, "argv", strings_pack(c->argv), "env",
-        strings_pack(c->env), "cwd", json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack",
+        "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:i, s:i, s:i, s:i}", "agent",
+        c->agent, "host", c->host, "url", c->url, "token", c->token, "argv", strings_pack(c->argv),
+        "env", strings_pack(c->env), "cwd", json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack",
         c->cwd_may_lack, "bind_to", bind_to_name(c->bind_to), "report_bindings", c->report_bindings,
         "doctor", doctor_policy_name(c->doctor), "start_timeout", c->start_timeout, "lost_seconds",
-        c->lost_seconds, "verbose", c->verbose);
+        c->lost_seconds, "beat_ms", c->beat_ms, "verbose", c->verbose);
     /* Not by json_pack(), which leaves out an optional one that it has no memory for. */
     if (c->unix_path)
         json_put(&j, "unix", json_string(c->unix_path));
@@ -129,14 +129,14 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, what, &j, err);
     if (rc == 0)
-        rc = json_expect(
-            j, what, err,
-            "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:s, s?s, s:i, s:i, s:i}",
-            "agent", &agent, "host", &host, "url", &url, "unix", &unix_path, "ca", &ca, "token",
-            &token, "argv", &argv, "env", &env, "cwd", &cwd, "cwd_may_lack", &may_lack, "bind_to",
-            &bind, "report_bindings", &report, "doctor", &doctor, "metrics", &metrics,
-            "start_timeout", &c.start_timeout, "lost_seconds", &c.lost_seconds, "verbose",
-            &c.verbose);
+        rc = json_expect(j, what, err,
+                         "{s:s, s:s, s:s, s?s, s?s, s:s, s:o, s:o, s:s, s:b, s:s, s:b, s:s, s?s, "
+                         "s:i, s:i, s?i, s:i}",
+                         "agent", &agent, "host", &host, "url", &url, "unix", &unix_path, "ca", &ca,
+                         "token", &token, "argv", &argv, "env", &env, "cwd", &cwd, "cwd_may_lack",
+                         &may_lack, "bind_to", &bind, "report_bindings", &report, "doctor", &doctor,
+                         "metrics", &metrics, "start_timeout", &c.start_timeout, "lost_seconds",
+                         &c.lost_seconds, "beat_ms", &c.beat_ms, "verbose", &c.verbose);
     if (rc < 0)
         return rc;
     if (bind_to_parse(bind, &c.bind_to) < 0 || doctor_policy_parse(doctor, &c.doctor) < 0 ||

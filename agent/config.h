@@ -35,6 +35,7 @@ struct agent_config {
     char *metrics;     /* "[ADDR:]PORT" for /metrics, NULL: none */
     int start_timeout; /* seconds: to join, and HVD_START_TIMEOUT of ranks */
     int lost_seconds;  /* how long ranks outlive the coordinator */
+    int beat_ms;       /* how long a poll for events waits: the agent's heartbeat; 0: 2 s */
     int verbose;
 };
 

@@ -324,7 +324,9 @@ static int begin(struct coordinator *c, const struct job_entry *entry, const str
     else
         coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
                         c->roster.size, c->roster.nagents, c->unix_path);
-    rc = keep ? 0 : coordinator_launch(c, err);
+    if (keep) /* its hosts are looked after when its agents are there */
+        return 0;
+    rc = coordinator_launch(c, err);
     return rc < 0 ? rc : coordinator_discover(c, err);
 }
 

@@ -44,12 +44,14 @@ struct coordinator {
     char unix_path[300];
     char token[65];
     struct launched *agents; /* [agents_max], roster.nagents of them used: they do not move */
+    int first_hosts;         /* of the job's: those of its beginning */
     int agents_max;
     int ended; /* agents that ended, with their pipes */
     struct printer printer;
     struct explain explain;
     struct loop_fd signals;
     struct loop_timer tick, news;
+    uint64_t watched;                               /* clock: when agents were looked at last */
     uint64_t started, stop_at, kill_at, abandon_at; /* clocks; 0: not set */
     bool flushing;                                  /* only output is left */
     bool stopped;                                   /* the roster was told to stop */
@@ -64,6 +66,7 @@ struct coordinator {
     /* Of an elastic job: */
     int said_notes;       /* notes that were looked at */
     bool said_waiting;    /* for what it waits */
+    int lost_seconds;     /* agents outlive this process so long */
     bool gave_up;         /* it waited for too long */
     char change[700];     /* the line of the last epoch, while it waits for how a rank died */
     uint64_t change_held; /* clock: since when; 0: nothing is held */
@@ -123,6 +126,7 @@ void coordinator_watch_discovery(struct coordinator *c);
 int coordinator_reach(struct coordinator *c, int agent, struct err *err);
 
 int coordinator_open(struct coordinator *c, struct err *err);
+int coordinator_read_settings(struct coordinator *c, struct err *err);
 int coordinator_open_unix(struct coordinator *c, struct err *err);
 
 /* A server on the i-th address; port 0 chooses one. */

@@ -12,14 +12,11 @@
 
 #include "agent/coordinator.h"
 #include "core/base/clock.h"
-#include "core/base/env.h"
+#include "core/base/lifeline.h"
 
-#define MESSAGES_MAX   16384
-#define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
-#define LOST_ELASTIC_S 60
-#define LOST_MAX_S     86400
-#define HOSTS_MORE     1024 /* that a discovery script may bring while the job runs */
-#define SILENT_S       10   /* an agent asks for events every two seconds */
+#define MESSAGES_MAX 16384
+#define HOSTS_MORE   1024 /* that come while an elastic job runs, again or for the first time */
+#define SILENT_S     10   /* an agent asks for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
 {
@@ -172,9 +169,30 @@ void coordinator_reap(struct coordinator *c)
 }
 
 /* Agents that joined, and agents that fell silent. */
+/* This process was stopped, or had no processor: it has heard nobody. */
+static void forgive_all(struct coordinator *c, uint64_t now)
+{
+    if (c->watched && now - c->watched > GAPS_LEAST_MS / 2 * CLOCK_MS)
+        for (int i = 0; i < c->roster.nagents; i++)
+            gaps_forgive(&c->roster.agents[i].gaps, now);
+    c->watched = now;
+}
+
+/* After how many ns of silence an agent is given up. One of another host in an elastic job beats.
+ */
+static uint64_t silent_limit(const struct coordinator *c, int agent)
+{
+    const uint64_t most = SILENT_S * CLOCK_S;
+    if (!c->job->elastic || c->job->hosts.list[agent].local)
+        return most;
+    uint64_t limit = gaps_limit(&c->roster.agents[agent].gaps);
+    return limit < most ? limit : most;
+}
+
 void coordinator_watch_agents(struct coordinator *c)
 {
     uint64_t now = clock_ns();
+    forgive_all(c, now);
     for (int i = 0; i < c->roster.nagents; i++) {
         struct launched *l = &c->agents[i];
         struct roster_agent *a = &c->roster.agents[i];
@@ -185,10 +203,11 @@ void coordinator_watch_agents(struct coordinator *c)
                 a->self, a->pid, a->slots, (unsigned long long)((now - c->started) / CLOCK_MS));
             pass_messages(c, l, false);
         }
-        if (!a->joined || a->gone || l->ended || now - a->seen < SILENT_S * CLOCK_S)
+        uint64_t silent = now - a->gaps.heard;
+        if (!a->joined || a->gone || l->ended || silent < silent_limit(c, i))
             continue;
-        coordinator_say(c, 0, "the agent on %s has been silent for %d s: it is given up", a->host,
-                        SILENT_S);
+        coordinator_say(c, 0, "the agent on %s has been silent for %.1f s: it is given up", a->host,
+                        (double)silent / CLOCK_S);
         roster_agent_lost(&c->roster, i, "its agent is silent", now);
         launch_kill(l, SIGKILL);
         c->service.changed(c->service.arg);
@@ -222,14 +241,17 @@ static char **remote_environment(const struct coordinator *c)
     return list;
 }
 
+static int beat_ms(const struct coordinator *c)
+{
+    const char *text = job_getenv(c->job, "HVD_HEARTBEAT_MS");
+    int ms = text ? atoi(text) : LIFELINE_BEAT_MS;
+    return ms < LIFELINE_BEAT_MS_MIN || ms > LIFELINE_BEAT_MS_MAX ? LIFELINE_BEAT_MS : ms;
+}
+
 static int launch_one(struct coordinator *c, int i, char **remote_env, struct err *err)
 {
     struct launched *l = &c->agents[i];
     const struct host *host = &c->job->hosts.list[i];
-    int64_t lost_seconds = c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S;
-    int rc = env_int("COORDINATOR_LOST_SECONDS", lost_seconds, 1, LOST_MAX_S, &lost_seconds, err);
-    if (rc < 0)
-        return rc;
     struct agent_config config = {
         .agent = c->roster.agents[i].uid,
         .host = c->roster.agents[i].host,
@@ -251,11 +273,12 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
                              ? c->job->elastic_timeout
                              : c->job->start_timeout,
-        .lost_seconds = (int)lost_seconds,
+        .lost_seconds = c->lost_seconds,
+        .beat_ms = c->job->elastic && !host->local ? beat_ms(c) : 0,
         .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
     };
     bool added = l->added;
-    rc = launch(l, host, c->job, &config, err);
+    int rc = launch(l, host, c->job, &config, err);
     l->owner = c;
     l->added = added;
     l->launched = clock_ns();
@@ -269,7 +292,7 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
 int coordinator_make_agents(struct coordinator *c, struct err *err)
 {
     int n = c->roster.nagents;
-    c->agents_max = n + (c->job->discovery_script ? HOSTS_MORE : 0);
+    c->agents_max = n + (c->job->elastic ? HOSTS_MORE : 0);
     c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
     /* Agents point to their hosts, which do not move from here on either. */
     struct host *hosts =

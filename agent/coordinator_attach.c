@@ -74,6 +74,7 @@ static int fill_keep(const struct coordinator *c, struct keep *k)
                        .target = r->target,
                        .nmembers = r->nmembers,
                        .restarts = r->restarts,
+                       .first_hosts = c->first_hosts,
                        .nagents = r->nagents,
                        .nservers = c->ntcp};
     k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
@@ -187,9 +188,10 @@ static int open_servers(struct coordinator *c, const struct keep *k, struct err 
 }
 
 /* Their processes are what they are: only agents that are lost already have ended. */
-static int adopt_agents(struct coordinator *c, struct err *err)
+static int adopt_agents(struct coordinator *c, int first_hosts, struct err *err)
 {
     int rc = coordinator_make_agents(c, err);
+    c->first_hosts = first_hosts;
     for (int i = 0; i < c->roster.nagents && rc == 0; i++) {
         struct launched *l = &c->agents[i];
         l->host = &c->job->hosts.list[i];
@@ -214,11 +216,13 @@ int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, con
 {
     snprintf(c->dir, sizeof(c->dir), "%s", entry->dir);
     jobs_path(c->unix_path, sizeof(c->unix_path), c->dir, "sock");
-    int rc = read_token(c, err);
+    int rc = coordinator_read_settings(c, err);
+    if (rc == 0)
+        rc = read_token(c, err);
     if (rc == 0)
         rc = make_roster(c, k, err);
     if (rc == 0)
-        rc = adopt_agents(c, err);
+        rc = adopt_agents(c, k->first_hosts, err);
     if (rc == 0) { /* a third one must have a higher term still */
         struct keep mine = *k;
         mine.term = c->roster.term;
@@ -267,8 +271,9 @@ static void watch_process(struct coordinator *c, struct launched *l, int pid)
         l->pid = pid;
 }
 
-static void say_attached(struct coordinator *c)
+static void begin_again(struct coordinator *c)
 {
+    struct err err;
     const struct roster *r = &c->roster;
     int agents = 0, ranks = 0;
     for (int i = 0; i < r->nagents; i++)
@@ -281,6 +286,8 @@ static void say_attached(struct coordinator *c)
     else
         coordinator_say(c, 0, "attached to job %s: %d ranks on %d host(s), epoch %u", r->job, ranks,
                         agents, roster_epoch_number(r->epoch));
+    if (agents > 0 && coordinator_discover(c, &err) < 0)
+        coordinator_say(c, 0, "%s: hosts stay as they are", err_text(&err));
 }
 
 void coordinator_watch_attached(struct coordinator *c)
@@ -298,7 +305,7 @@ void coordinator_watch_attached(struct coordinator *c)
             end_agent(c, l);
     }
     if (!c->roster.rebuilding && !c->said_attached)
-        say_attached(c);
+        begin_again(c);
 }
 
 int coordinator_take_output(void *arg, int agent, const struct printed_body *body)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_discovery: the hosts that the discovery script names, while the job runs: agents for
- * those that come, drains for those that go, and as many ranks as have room. See coordinator.h.
+ * coordinator_discovery: hosts that come and go while an elastic job runs. Those that the discovery
+ * script names: agents for those that come, drains for those that go, and as many ranks as have
+ * room. Without a script: those of the beginning, when they were lost. See coordinator.h.
  *
  * Host i of the job and agent i of the roster are the same; a host whose agent was lost comes again
  * as another one.
@@ -167,18 +168,45 @@ static void give_up_late(struct coordinator *c, uint64_t now)
     }
 }
 
-/* A host that the script still names and whose agent was lost may be well again: no host is shut
- * out for ever. */
+/* It was asked to go: it does not come again by itself. */
+static bool was_drained(const struct coordinator *c, const struct host *host)
+{
+    bool drained = false;
+    for (int i = 0; i < c->roster.nagents; i++)
+        if (is_same(&c->job->hosts.list[i], host))
+            drained = c->roster.agents[i].draining;
+    return drained;
+}
+
+static bool is_missing(const struct coordinator *c, const struct host *host)
+{
+    return find_agent(c, host) < 0 && (c->discovery.loop || !was_drained(c, host));
+}
+
+/* Hosts that were named on the command line: their number stays. */
+static void take_back(struct coordinator *c, const struct hosts *known)
+{
+    for (int i = 0; i < known->n; i++) {
+        struct host host = known->list[i];
+        if (is_missing(c, &host))
+            come(c, &host);
+    }
+    c->service.changed(c->service.arg);
+}
+
+/* A host that is still named and whose agent was lost may be well again: no host is shut out for
+ * ever. */
 void coordinator_watch_discovery(struct coordinator *c)
 {
-    const struct hosts *known = &c->discovery.known;
+    const struct hosts first = {c->job->hosts.list, c->first_hosts};
+    const struct hosts *known = c->discovery.loop ? &c->discovery.known : &first;
     uint64_t now = clock_ns();
     bool missing = false;
-    if (!c->discovery.loop || c->stopped || roster_done(&c->roster))
+    if (!c->roster.is_elastic || c->stopped || c->roster.rebuilding || roster_done(&c->roster))
         return;
     give_up_late(c, now);
     for (int i = 0; i < known->n; i++)
-        missing |= find_agent(c, &known->list[i]) < 0;
+        missing |= is_missing(c, &known->list[i]);
     if (!missing || c->again_at == 0) {
         uint64_t twice = c->again_ms * 2 < AGAIN_MAX_MS ? c->again_ms * 2 : AGAIN_MAX_MS;
         if (missing)
@@ -192,7 +220,10 @@ void coordinator_watch_discovery(struct coordinator *c)
         return;
     c->again_at = 0;
     c->tried_at = now;
-    take_hosts(c, known);
+    if (c->discovery.loop)
+        take_hosts(c, known);
+    else
+        take_back(c, known);
 }
 
 int coordinator_discover(struct coordinator *c, struct err *err)

@@ -22,6 +22,10 @@
 #include "core/base/sock.h"
 #include "core/member/authority.h"
 
+#define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
+#define LOST_ELASTIC_S 60
+#define LOST_MAX_S     86400
+
 /* A folder for the socket, whose path is short, the token and the job's file; and the job's name,
  * which others take no more as long as *ret_lock is open, and then as long as the socket is. */
 static int make_dir(struct coordinator *c, int *ret_lock, struct err *err)
@@ -232,6 +236,15 @@ int coordinator_reach(struct coordinator *c, int agent, struct err *err)
     return 0;
 }
 
+int coordinator_read_settings(struct coordinator *c, struct err *err)
+{
+    int64_t seconds = 0;
+    int rc = env_int("COORDINATOR_LOST_SECONDS", c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S, 1,
+                     LOST_MAX_S, &seconds, err);
+    c->lost_seconds = (int)seconds;
+    return rc;
+}
+
 int coordinator_open(struct coordinator *c, struct err *err)
 {
     uint8_t token[32];
@@ -239,7 +252,9 @@ int coordinator_open(struct coordinator *c, struct err *err)
     sodium_bin2hex(c->token, sizeof(c->token), token, sizeof(token));
     sodium_memzero(token, sizeof(token));
     auto_close int lock = -1;
-    int rc = make_dir(c, &lock, err);
+    int rc = coordinator_read_settings(c, err);
+    if (rc == 0)
+        rc = make_dir(c, &lock, err);
     if (rc == 0)
         rc = coordinator_lock(c->dir, &c->dir_lock, err);
     if (rc == 0)
@@ -252,6 +267,7 @@ int coordinator_open(struct coordinator *c, struct err *err)
     if (rc == 0)
         rc = addresses ? open_servers(c, addresses, err) : err_set(err, ENOMEM, "no memory");
     free(addresses);
+    c->first_hosts = c->roster.nagents;
     if (rc == 0)
         coordinator_keep(c);
     return rc;

@@ -133,8 +133,8 @@ int discovery_first(const char *script, int slots, struct hosts *hosts, struct e
 {
     struct buf text = {0};
     uint64_t deadline = deadline_in_ms(LIMIT_MS);
-    pid_t pid;
-    int out, status = 0;
+    pid_t pid = 0;
+    int out = -1, status = 0;
     bool timed_out = false;
     int rc = start_run(script, false, &pid, &out, err);
     if (rc < 0)

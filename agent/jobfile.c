@@ -94,7 +94,7 @@ static int text_of(const struct reading *r, const yaml_node_t *node, const char 
 static int number_of(const struct reading *r, const yaml_node_t *node, const char *field, int *ret,
                      struct err *err)
 {
-    const char *text;
+    const char *text = "";
     char *end, what[96];
     int rc = text_of(r, node, field, &text, err);
     if (rc < 0)
@@ -366,7 +366,7 @@ static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int 
         return 0;
     snprintf(field, sizeof(field), "spec.%s", key);
     int rc = number_of(r, node, field, ret_workers, err);
-    if (rc == 0 && slots > MEMBER_RANKS_MAX / *ret_workers)
+    if (rc == 0 && (long)slots * *ret_workers > MEMBER_RANKS_MAX)
         rc = fail(r, node, field, "too many ranks", err);
     if (rc == 0 && *ret == 0)
         *ret = *ret_workers * slots;

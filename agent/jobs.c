@@ -66,9 +66,9 @@ const char *jobs_base(void)
 int jobs_entry_read(const char *text, size_t len, struct job_entry *ret, struct err *err)
 {
     auto_json json_t *j = NULL;
-    const char *name, *command;
-    json_int_t started;
-    int pid;
+    const char *name = "", *command = "";
+    json_int_t started = 0;
+    int pid = 0;
     int rc = json_read(text, len, "the file of a job", &j, err);
     if (rc == 0)
         rc = json_expect(j, "the file of a job", err, "{s:s, s:i, s:I, s:s}", "name", &name, "pid",

@@ -79,9 +79,10 @@ char *keep_write(const struct keep *k)
     json_t *leaving = json_array();
     for (int i = 0; i < k->nleaving; i++)
         json_append(&leaving, json_integer(k->leaving[i]));
-    auto_json json_t *j = json_pack("{s:I, s:I, s:i, s:i, s:i, s:o}", "term", (json_int_t)k->term,
-                                    "change", (json_int_t)k->change, "target", k->target, "members",
-                                    k->nmembers, "restarts", k->restarts, "leaving", leaving);
+    auto_json json_t *j =
+        json_pack("{s:I, s:I, s:i, s:i, s:i, s:i, s:o}", "term", (json_int_t)k->term, "change",
+                  (json_int_t)k->change, "target", k->target, "members", k->nmembers, "restarts",
+                  k->restarts, "first_hosts", k->first_hosts, "leaving", leaving);
     json_put(&j, "job", job_pack(&k->job));
     json_put(&j, "agents", agents_pack(k));
     json_put(&j, "servers", servers_pack(k));
@@ -267,16 +268,18 @@ int keep_read(const char *text, size_t len, struct keep *ret, struct err *err)
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, WHAT, &j, err);
     if (rc == 0)
-        rc = json_expect(j, WHAT, err, "{s:I, s:I, s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "term",
+        rc = json_expect(j, WHAT, err, "{s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "term",
                          &term, "change", &change, "target", &k.target, "members", &k.nmembers,
-                         "restarts", &k.restarts, "leaving", &leaving, "job", &job, "agents",
-                         &agents, "servers", &servers);
+                         "restarts", &k.restarts, "first_hosts", &k.first_hosts, "leaving",
+                         &leaving, "job", &job, "agents", &agents, "servers", &servers);
     if (rc == 0)
         rc = numbers_check(&k, term, change, err);
     if (rc == 0)
         rc = job_unpack(job, &k.job, err);
     if (rc == 0)
         rc = agents_unpack(agents, &k, err);
+    if (rc == 0 && (k.first_hosts < 0 || k.first_hosts > k.nagents))
+        rc = err_set(err, EINVAL, WHAT ": %d of %d hosts", k.first_hosts, k.nagents);
     if (rc == 0)
         rc = servers_unpack(servers, &k, err);
     if (rc == 0)

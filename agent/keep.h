@@ -40,7 +40,8 @@ struct keep {
     uint32_t change; /* the last planned change that has a number */
     int target, nmembers, restarts;
     int nleaving;
-    int *leaving; /* members */
+    int *leaving;    /* members */
+    int first_hosts; /* of job.hosts: those that were there at the beginning */
     int nagents;
     struct keep_agent *agents;
     int nservers;

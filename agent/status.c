@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/table.h"
+#include "core/member/roster.h"
 
 #define LINES_MAX 32 /* members that have a line each: one screen */
 
@@ -165,7 +166,7 @@ static void print_head(const struct status *s, const char *name, int64_t started
         fprintf(out, "%d of %d ranks (%d to %d)", s->size, s->np, s->min_np, s->max_np);
     else
         fprintf(out, "%d rank%s", s->size, s->size == 1 ? "" : "s");
-    fprintf(out, ", epoch %lld, up %s\n", (long long)s->epoch,
+    fprintf(out, ", epoch %lld, up %s\n", (long long)roster_epoch_number((uint32_t)s->epoch),
             status_duration(now - started, up, sizeof(up)));
     if (s->waiting_for[0])
         fprintf(out, "  waiting for   %s\n", s->waiting_for);
@@ -282,7 +283,7 @@ int status_print(const struct status *s, const char *name, int64_t started, int6
     fputc('\n', out);
     int rc = table_print(&t, out);
     if (rc == 0 && shown < s->n)
-        fprintf(out, "%d that have ended are not shown: -v shows them\n", s->n - shown);
+        fprintf(out, "(and %d that ended a short while ago: -v)\n", s->n - shown);
     table_fini(&t);
     free(list);
     return rc;

@@ -8,11 +8,11 @@
  * does not parse is -EPROTO and ends the connection.
  *
  *   type     direction      body
- *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 epoch it was in (0: none),
- *                           bytes card (to the end)
- *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 change (the last
- *                           planned one that is in it), then for each rank: u8 flags (enum
- *                           ctl_roster_flag), u32 member, u32 length, card
+ *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 epoch it was in
+ *                           (0: none), bytes card (to the end)
+ *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 change (the
+ *                           last planned one that is in it), then for each rank: u8 flags
+ *                           (enum ctl_roster_flag), u32 member, u32 length, card
  *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 from rank (filled by the
  *                           agent), u16 what, body; with descriptors (memfd, eventfd)
  *   PROGRESS rank > agent   u64 batches done, u64 bytes, u8 state (1 active, 2 stalled), text

@@ -39,6 +39,12 @@ enum lifeline_state {
     LIFELINE_BROKEN,   /* what is written there makes no sense: it tells nothing any more */
 };
 
+/* The calling thread gets shorter turns of the processor, and sooner, where the kernel knows that
+ * (Linux 6.12): who is woken to tell a death should not stand behind those who compute. The threads
+ * of a lifeline call it; so should who listens to them. Its children of fork(2) do not inherit it.
+ */
+void lifeline_hurry(void);
+
 /* ---- the watcher ---------------------------------------------------------------------------- */
 
 struct lifeline;

@@ -49,6 +49,7 @@ static void *hold(void *arg)
     head.list.next = &node;
     head.futex_offset = (long)((intptr_t)&h->page->word - (intptr_t)&node);
     pthread_setname_np(pthread_self(), "hvd-lifeline");
+    lifeline_hurry();
     if (syscall(SYS_set_robust_list, &head, sizeof(head)) < 0) {
         h->failure = errno;
         tell_begun(h, 2);

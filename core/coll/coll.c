@@ -253,7 +253,7 @@ int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size
         last->count += tensor->count;
         return 0;
     }
-    if (rest->n == rest->cap) {
+    if (!rest->list || rest->n == rest->cap) {
         size_t cap = rest->cap ? 2 * rest->cap : 64;
         struct coll_tensor *grown = realloc(rest->list, cap * sizeof(*grown));
         if (!grown)

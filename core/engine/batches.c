@@ -130,7 +130,8 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
     const int *at = e->map.to_world;
-    if (!s->rows)
+    /* A slot keeps the rows of an earlier operation, which may be fewer. */
+    if (!s->rows || (!t->dim0 && !t->splits))
         return;
     if (!e->map.same)
         memset(s->rows, 0, (size_t)e->queue->size * sizeof(*s->rows));

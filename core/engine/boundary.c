@@ -14,14 +14,16 @@
 
 #define CHANGES_MAX 16 /* that one boundary takes in, one after the other */
 
-/* What each rank says, and what comes out: the largest of all. */
-enum { CHANGE, EPOCH, WORDS };
+/* What each rank says, and what comes out: the largest of all. BEFORE is an epoch, negative: the
+ * smallest comes out. */
+enum { CHANGE, EPOCH, BEFORE, WORDS };
 
-static int agree(struct engine *e, int64_t *ret, struct err *err)
+static int ask(struct engine *e, int64_t *ret, struct err *err)
 {
     const int64_t shape = WORDS;
+    int64_t epoch = atomic_load(&e->epoch);
     int64_t mine[WORDS] = {
-        [CHANGE] = atomic_load(&e->boot.change_heard), [EPOCH] = atomic_load(&e->epoch)};
+        [CHANGE] = atomic_load(&e->boot.change_heard), [EPOCH] = epoch, [BEFORE] = -epoch};
     const struct hvd_request r = {.kind = HVD_ALLREDUCE,
                                   .name = "hvd.commit",
                                   .input = mine,
@@ -32,6 +34,17 @@ static int agree(struct engine *e, int64_t *ret, struct err *err)
                                   .op = HVD_MAX,
                                   .device = -1};
     return fast_run(e, &r, err);
+}
+
+/* Until all have said the same epoch: one that came to be on some ranks alone, because its next
+ * loss came while they met, is no world that everybody can enter. */
+static int agree(struct engine *e, int64_t *ret, struct err *err)
+{
+    int rc;
+    do
+        rc = ask(e, ret, err);
+    while (rc == 0 && ret[EPOCH] != -ret[BEFORE]);
+    return rc;
 }
 
 /* Behind it everybody has the agreement: leaving the epoch disturbs nobody. */

@@ -82,6 +82,21 @@ static int check(const struct report *reports, int n, const struct decision *d, 
     return 0;
 }
 
+/* All that are left have the whole result and only miss the barrier behind it. One that has passed
+ * it may have left the job since. */
+static bool all_whole(const struct report *reports, int n, const struct decision *d)
+{
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        if (!reports[i].has_state)
+            continue;
+        any = true;
+        if (!reports[i].whole || reports[i].done != d->done)
+            return false;
+    }
+    return any;
+}
+
 int decision_make(const struct report *reports, int n, int me, struct decision *ret,
                   struct err *err)
 {
@@ -93,6 +108,7 @@ int decision_make(const struct report *reports, int n, int me, struct decision *
     int rc = check(reports, n, &d, any, err);
     if (rc < 0)
         return rc;
+    d.done += all_whole(reports, n, &d);
     const struct report *mine = &reports[me];
     if (mine->has_state && mine->done < d.done)
         d.what = DECISION_FINISH;

@@ -146,7 +146,7 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
                          e->reform.active ? deadline_in_ms(MEET_MS) : deadline, &mesh, err);
     mesh_listener_destroy(listener);
     buf_fini(&blob);
-    if (rc < 0)
+    if (rc < 0 || !mesh)
         return rc;
     take_mesh(e, mesh);
     if (e->reform.active)

@@ -19,6 +19,7 @@
 #include "core/member/findings.h"
 #include "core/member/protocol.h"
 #include "core/member/rank_state.h"
+#include "core/member/gaps.h"
 #include "core/member/rejoin.h"
 
 struct roster_member {
@@ -61,7 +62,7 @@ struct roster_agent {
     bool draining; /* nothing is started there any more */
     int pid, slots;
     char self[MEMBER_NAME_MAX]; /* as it calls itself */
-    uint64_t seen;              /* clock of its last request */
+    struct gaps gaps;           /* when it was heard last, and how often */
     uint64_t seq;               /* last body that was applied */
     struct rejoin *told;        /* while a roster is rebuilt: what it knows */
     struct findings findings;   /* that stand there */

@@ -18,7 +18,7 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
     a->joined = true;
     a->pid = body->pid;
     a->slots = body->slots;
-    a->seen = now;
+    gaps_heard(&a->gaps, now);
     snprintf(a->self, sizeof(a->self), "%s", body->host);
     if (r->rebuilding)
         return roster_gather(r, index, body, now, err);
@@ -38,7 +38,7 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
     struct roster_agent *a = &r->agents[index];
     if (a->gone)
         return err_set(err, ESTALE, "agent \"%.64s\" was given up", uid);
-    a->seen = now;
+    gaps_heard(&a->gaps, now);
     *ret_old = seq <= a->seq;
     if (!*ret_old)
         a->seq = seq;

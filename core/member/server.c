@@ -149,12 +149,17 @@ static uint64_t argument(struct MHD_Connection *conn, const char *name)
     return value ? strtoull(value, NULL, 10) : 0;
 }
 
+static uint64_t shorter(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static enum MHD_Result dispatch(struct server *s, struct call *call, const char *url,
                                 const char *method)
 {
     struct MHD_Connection *conn = call->conn;
     const char *agent = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "agent");
-    uint64_t wait = argument(conn, "wait");
+    uint64_t wait_ms = argument(conn, "wait_ms"), wait = 1000 * argument(conn, "wait");
     buf_put_u8(&call->body, 0);
     if (call->too_long)
         return answer_error(conn, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
@@ -162,7 +167,7 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
         return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
     call->body.len--;
     if (!call->until)
-        call->until = deadline_in_ms(1000 * (wait > SERVER_WAIT_MAX ? SERVER_WAIT_MAX : wait));
+        call->until = deadline_in_ms(shorter(wait_ms ? wait_ms : wait, 1000 * SERVER_WAIT_MAX));
     struct server_request request = {
         .method = method,
         .path = url,

@@ -112,7 +112,7 @@ static int check_agent(struct service *s, const struct server_request *q,
     struct err err = {0};
     int index = roster_find(s->roster, q->agent);
     if (index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone) {
-        s->roster->agents[index].seen = clock_ns();
+        gaps_heard(&s->roster->agents[index].gaps, clock_ns());
         return 0;
     }
     err_set(&err, ENOENT, "no agent \"%.64s\" has joined", q->agent);
@@ -171,7 +171,7 @@ static int do_output(struct service *s, const struct server_request *q, struct s
     if (!known || !s->output || s->roster->rebuilding)
         rc = err_set(&err, ENOENT, "no output of agent \"%.64s\" is expected", body.agent);
     else
-        s->roster->agents[index].seen = clock_ns();
+        gaps_heard(&s->roster->agents[index].gaps, clock_ns());
     if (rc == 0 && s->output(s->arg, index, &body) < 0)
         rc = err_set(&err, EAGAIN, "whoever reads the output is slow");
     printed_fini(&body);

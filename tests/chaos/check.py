@@ -85,7 +85,9 @@ def bits(mask):
 
 
 class Checker:
-    def __init__(self, events=()):
+    def __init__(self, events=(), first=1):
+        """first: the epoch in which the story begins."""
+        self.first = first
         self.violations, self.count = [], 0
         self.members = {}   # epoch -> {rank: uid}
         self.sizes = {}     # epoch -> size
@@ -140,7 +142,7 @@ class Checker:
             if row["t"] == "start":
                 life.armed = row["armed"]
             elif row["t"] == "world":
-                if row["e"] > 1 and not row["new"]:
+                if row["e"] > self.first and not row["new"]:
                     self.say("reset", f"{life.uid}: began anew in epoch {row['e']}: nobody was left with the state")
                     life.anew = True
                     return
@@ -354,14 +356,14 @@ def read_events(path):
         return []
 
 
-def check(folder):
+def check(folder, first=1):
     names = sorted(n for n in os.listdir(folder) if n.endswith(".jsonl") and n != "events.jsonl")
     events = read_events(os.path.join(folder, "events.jsonl"))
     # All lives are read side by side.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     lives = [Life(os.path.join(folder, n)) for n in names]
-    return Checker(events).run(lives) if lives else None
+    return Checker(events, first).run(lives) if lives else None
 
 
 def main():

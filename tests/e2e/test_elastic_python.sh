@@ -3,7 +3,7 @@
 # hvd.elastic and hvd.torch.elastic under hvdrun: ranks die before, in and after a step, come and leave; what
 # the ranks have recorded proves that every sample was used exactly once. A program written for Horovod, a
 # plain loop, and the examples.
-# timeout: 900
+# timeout: 1200
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -48,11 +48,17 @@ check death-of-rank-0 planned "0.5:after:0" 1 '\[4, 3.*\]' -np 4 --min-np 2
 check death-in-the-last-step planned "0.44:before:1" 1 '\[3, 2.*\]' -np 3 --min-np 2
 check two-deaths-and-the-replacements planned "0.5:before:1 1.3:after:2" 3 '\[4, 3, .*\]' -np 4 --min-np 2
 check all-but-one-die planned "0.5:before:0 0.5:after:1 0.5:after:3" 2 '\[4, 1, .*\]' -np 4 --min-np 1
-check everybody-dies planned "0.5:before:0 0.5:after:1" 0 '\[2\]' -np 2 --min-np 1
+check everybody-dies planned "0.5:before:0 0.5:after:1" 0 '\[2\]' -np 2 --min-np 1 --max-np 9
 check below-the-minimum planned "0.5:after:0" 1 '\[3, 3\]' -np 3 --min-np 3
 check grow-and-shrink planned "0.5:5 1.4:3" 2 '\[2, 5, 3\]' -np 2 --min-np 1 --max-np 6
 check grow-from-one planned "0.2:3" 1 '\[1, 3\]' -np 1 --min-np 1 --max-np 3
 check a-death-right-after-growing planned "0.5:5 1.0:before:0" 2 '\[3, 5, 4.*\]' -np 3 --min-np 1 --max-np 5
+giving() {
+    HVD_TEST_MEMORY=60000000 planned "$@"
+}
+check who-gives-the-state-dies giving "0.5:5 1.0:giving:0" 2 '\[3, 5, .*\]' -np 3 --min-np 1 --max-np 6
+check all-that-give-it-die-but-one giving "0.5:5 1.0:giving:0 2.0:giving:1" 2 '\[3, 5, .*\]' \
+    -np 3 --min-np 1 --max-np 6
 check horovods-way interrupted "0.5:4 1.4:before:1" 2 '\[2, 4, 3.*\]' -np 2 --min-np 1 --max-np 4
 
 # A fixed job: repair is impossible, and without the lost rank there is no beginning again. It says so.

@@ -73,9 +73,10 @@ listing() {
     end_jobs
     start -np 2 --name one
     local one=$started
+    until_listed one || return 1
     start -np 1 --min-np 1 --max-np 3 --name two
     local two=$started
-    until_listed one && until_listed two || return 1
+    until_listed two || return 1
     "$RUN" list >"$TMP/1" && "$RUN" list --json >"$TMP/2" && cat "$TMP/1" "$TMP/2" || return 1
     says '^NAME *STATE *RANKS *EPOCH' "$TMP/1" && says "^one  *running .* $one  sh -c exec sleep 100$" "$TMP/1" || return 1
     ${PY:-/usr/bin/python3} - "$TMP/2" "$two" <<'PY' || return 1
@@ -176,6 +177,23 @@ like_a_command() {
         [ "$(PATH=$TMP/path:$PATH "$RUN" --no-prefix -np 1 status y)" = 'mine y' ]
 }
 
+# complete_with WORD...: what bash would offer for the last of them
+complete_with() {
+    bash -c '. agent/hvdrun.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hvdrun; echo "${COMPREPLY[*]}"' \
+        - "$RUN" "$@"
+}
+
+completion() {
+    end_jobs
+    start -np 1 --name offered
+    until_listed offered || return 1
+    [ "$(complete_with st)" = status ] && [ "$(complete_with status '')" = offered ] &&
+        [ "$(complete_with scale off)" = offered ] && [ "$(complete_with scale offered '')" = '' ] &&
+        [ "$(complete_with scale --w)" = --wait ] && [ "$(complete_with status --wat)" = --watch ] &&
+        [ "$(complete_with --min-)" = '--min-np --min-num-proc' ] && [ "$(complete_with --bind-to n)" = 'numa none' ] &&
+        [ "$(complete_with -np 2 st)" = '' ] && end_jobs
+}
+
 script() {
     printf '#!/bin/sh\n%s\n' "$1" >"$TMP/hosts.new" && chmod +x "$TMP/hosts.new" && mv "$TMP/hosts.new" "$TMP/hosts"
 }
@@ -211,6 +229,7 @@ check changes changes
 check killed killed
 check watch watching
 check like-a-command like_a_command
+check completion completion
 check discovery discovery
 check discovery-waits discovery_waits
 check nothing-left nothing_left

@@ -113,6 +113,21 @@ signal_ends() {
     finish 143 && ! grep -q 'is started on' "$TMP/out"
 }
 
+# Without hvdrun the ranks train on for a while, then their agent ends them.
+hvdrun_lost() {
+    local pid
+    HVD_COORDINATOR_LOST_SECONDS=2 begin -np 2 --min-np 1 bash -c "exec -a $MARK $RANKS"
+    line 2 'epoch 1 rank' || return 1
+    pid=$(pgrep -P "$job" hvdrun)
+    kill -KILL "$pid"
+    wait "$job"
+    sleep 1
+    marked || { echo "the ranks ended at once"; return 1; }
+    nothing_left || return 1
+    code 1 env HVD_COORDINATOR_LOST_SECONDS=x "$RUN" -np 1 true 2>"$TMP/2" &&
+        says 'HVD_COORDINATOR_LOST_SECONDS=x: want an integer from 1' "$TMP/2"
+}
+
 check "a lost rank is replaced" loss
 check "scale up, drain, scale down" changes
 check "changes that cannot be" refusals
@@ -123,4 +138,5 @@ check "all are lost" total_loss
 check "a rank that cannot go on" out
 check "a program that does not work" does_not_work
 check "a signal ends the job" signal_ends
+check "hvdrun is lost" hvdrun_lost
 exit "$failed"

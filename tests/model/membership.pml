@@ -211,6 +211,9 @@ init
             :: else ->
                 phase[m] = RUN;
                 epoch[m] = 1;
+#ifdef VIEW
+                met[m] = BIT(1);
+#endif
                 begins_anew(m)
             fi;
             m++

@@ -8,8 +8,54 @@
 /* Not part of the state: used within a step. */
 hidden byte i, p, q, e, s, v, sum[2], seats;
 
+/* The world behind a boundary with a change is the newest one that a rank is in. */
+inline enter_view(w)
+{
+#ifdef BUG_ENTER
+    if
+    :: SURVIVES(w) ->
+        assert((viewers & ~gone) == 0 || view == epoch[w]);
+        viewers = viewers | BIT(w);
+        view = epoch[w]
+    :: else
+    fi
+#else
+    skip
+#endif
+}
+
 #define OWNER(ep, piece) ((piece) % COUNT(roster[ep]))
 #define NO_SEAT 9
+
+/* What a boundary agrees on: the largest epoch that anybody was in, if all say the same; else they ask
+ * again. Whoever goes by it must have been in it. */
+inline view_is_known(w)
+{
+#ifdef VIEW
+    v = 0;
+    e = 255;
+    i = 0;
+    do
+    :: i < N ->
+        if
+        :: (WHO(buf[w * 2]) & BIT(i)) != 0 ->
+            v = (asked[i] > v -> asked[i] : v);
+            e = (asked[i] < e -> asked[i] : e)
+        :: else
+        fi;
+        i++
+    :: else -> break
+    od;
+#ifndef BUG_VIEW
+    assert(v != e || (met[w] & BIT(v)) != 0);
+#else
+    assert((met[w] & BIT(v)) != 0);
+#endif
+    e = 0
+#else
+    skip
+#endif
+}
 
 /* I3, and no contribution lost or doubled. The user then overwrites what he was given. */
 inline user_returns(w)
@@ -36,6 +82,10 @@ inline user_returns(w)
             result[s * 2 + 1] = 0
         :: else
         fi
+    :: else
+    fi;
+    if
+    :: SURVIVES(w) && s == COMMIT -> view_is_known(w)
     :: else
     fi;
     wants[w] = wants[w] || (s == COMMIT && (buf[w * 2] & HEARD) != 0);
@@ -227,7 +277,11 @@ inline stage(w, heard)
     :: else
     fi;
     if
-    :: phase[w] == RUN -> seg[w] = e
+    :: phase[w] == RUN ->
+#ifdef VIEW
+        asked[w] = (s == COMMIT && asked[w] == 0 -> e : asked[w]);
+#endif
+        seg[w] = e
     :: else
     fi;
     in_[AT(e, q)] = s + 1;
@@ -327,6 +381,11 @@ inline finish_slices(w)
 #endif
 #define barriered (phase[w] == REST || under(BEHIND))
 #define connected (phase[w] == CONNECT && conn[E] == roster[E])
+#ifdef VIEW
+#define up ((met[w] & BIT(E)) != 0)
+#else
+#define up true
+#endif
 #ifdef BUG_LOCALGUESS
 #define F (said[w] | got[w])
 #define D done[w]
@@ -334,8 +393,8 @@ inline finish_slices(w)
 #define F final[E]
 #define D upto[E]
 #endif
-#define settles  (connected && !stale[w] && done[w] == D)
-#define catches_up (connected && !stale[w] && done[w] + 1 == D)
+#define settles  (connected && up && !stale[w] && done[w] == D)
+#define catches_up (connected && up && !stale[w] && done[w] + 1 == D)
 
 proctype rank(byte w)
 {
@@ -386,7 +445,9 @@ end:
        }
     /* ---- boundary ---- */
     :: d_step { /* sees the change applied */
-        phase[w] == RUN && LIVES(w) && wants[w] && applied[E] -> wants[w] = false
+        phase[w] == RUN && LIVES(w) && wants[w] && applied[E] ->
+            wants[w] = false;
+            enter_view(w)
        }
     :: d_step { /* boundary: HELLO */
         phase[w] == RUN && LIVES(w) && wants[w] && !applied[E] -> say_hello(w, BOUNDARY)
@@ -429,9 +490,16 @@ end:
             sweep()
        }
     /* ---- settle ---- */
+#ifdef VIEW
+    :: d_step { /* the mesh is up */
+        connected && LIVES(w) && (met[w] & BIT(epoch[w])) == 0 ->
+            met[w] = met[w] | BIT(epoch[w])
+       }
+#endif
     :: d_step { /* enters, without state */
-        connected && LIVES(w) && stale[w] ->
+        connected && up && LIVES(w) && stale[w] ->
             stale[w] = false;
+            enter_view(w);
             joined = upto[E];
             done[w] = upto[E];
             begins_anew(w);

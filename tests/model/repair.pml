@@ -106,6 +106,17 @@ bool wants[N];    /* agreed on a change that no roster has applied yet */
 byte buf[N * 2];  /* the user's tensor, in place: two slices */
 byte mail[N];     /* a roster on its way */
 byte hello[N];    /* the epoch it was in when it said HELLO last */
+#ifdef BUG_ENTER
+byte view;        /* the world that users see behind the boundary, and those who do */
+byte viewers;
+#endif
+#ifdef BUG_VIEW
+#define VIEW
+#endif
+#ifdef VIEW
+byte asked[N];    /* the epoch it was in when its user called hvd_commit() */
+byte met[N];      /* epochs whose mesh came to be here */
+#endif
 
 /* ---- coordinator and adversary ---------------------------------------------------------------------- */
 byte gone;           /* given up; agents keep it for a coordinator that comes back */

@@ -142,6 +142,7 @@ if [ "${MODEL_FULL:-0}" = 1 ]; then
     holds four-all -DDEATHS=2 -DFIRST=15
     holds slices-restart -DDEATHS=2 -DRESTARTS=1
     holds slices-alarm -DDEATHS=2 -DFALSE_ALARMS=1 -DK1=BEHIND
+    holds view -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1 -DVIEW
     holds join-ops -DDEATHS=1 -DCOMMIT=1 -DNOPS=3
 fi
 
@@ -151,7 +152,7 @@ caught REUSE -DDEATHS=0 -DK0=WHOLE
 caught NOFENCE -DDEATHS=2
 caught LOCALGUESS -DDEATHS=2
 caught NOBARRIER -DDEATHS=2 -DK0=BEHIND
-# What the model has found in the first plan.
+# What the model has found in the plan.
 caught HELLO -DDEATHS=2 -DFIRST=15
 caught STALE -DDEATHS=2
 caught REREAD -DDEATHS=2 -DFALSE_ALARMS=1
@@ -159,6 +160,8 @@ caught TERM -DDEATHS=2 -DRESTARTS=1
 caught MIN -DDEATHS=2 -DMIN=2 -DCOMMIT=1 -DNOPS=3
 caught HANGUP -DDEATHS=1 -DCOMMIT=1 -DNOPS=3
 caught LEAVE -DDEATHS=1
+caught ENTER -DDEATHS=1 -DCOMMIT=0 -DK0=WHOLE
+caught VIEW -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1
 
 [ $failed -eq 0 ] || echo "model: FAILED"
 exit $failed

@@ -6,9 +6,11 @@ which samples it used and what became of them, and does what HVD_TEST_PLAN says.
     elastic_rank.py DIR SAMPLES EPOCHS     writes DIR/MEMBER.PID
     elastic_rank.py check DIR SAMPLES      proves from all files that every sample was used exactly once
 
-HVD_TEST_PLAN: words "changes.steps:what[:who]": after so many changes of the world and then so many steps. what: before, in, after (a SIGKILL before, in, after the step's
-operation, of the rank started as number who), or a number (hvdrun scale to it, by rank 0). Training goes on
-until EPOCHS are over and the world has changed HVD_TEST_CHANGES times; HVD_TEST_PLAN may need fewer.
+HVD_TEST_PLAN: words "changes.steps:what[:who]": after so many changes of the world and then so many steps.
+what: before, in, after (a SIGKILL before, in, after the step's operation, of the rank whose HVD_RANK is who),
+giving (a SIGKILL while it gives the state to ranks that have joined; steps is 0), or a number (hvdrun scale to
+it, by rank 0). HVD_TEST_MEMORY: bytes of state. Training goes on until EPOCHS are over and the world has changed
+HVD_TEST_CHANGES times.
 """
 import collections
 import json
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from array import array
 
 import hvd
@@ -78,6 +81,8 @@ def happen(state, where):
             os.kill(os.getpid(), signal.SIGKILL)
         if mine and what == "in" and where == "before":
             threading.Timer(0.01 * random.random(), os.kill, (os.getpid(), signal.SIGKILL)).start()
+        if mine and what == "giving" and where == "changed":
+            threading.Timer(0.05 * random.random(), os.kill, (os.getpid(), signal.SIGKILL)).start()
         if what.isdigit() and where == "before" and hvd.rank() == 0:
             subprocess.Popen([os.environ["HVDRUN"], "scale", os.environ["HVD_TEST_JOB"], what])
 
@@ -130,7 +135,7 @@ def main():
     hvd.init()
     diary = Diary(folder)
     sampler = hvd.elastic.ElasticSampler(range(samples))
-    memory = bytes([hvd.rank() % 256]) * 100_000
+    memory = bytes([hvd.rank() % 256]) * int(os.environ.get("HVD_TEST_MEMORY", 100_000))
     state = hvd.elastic.ObjectState(
         life=os.getpid(),
         epoch=0,
@@ -146,10 +151,12 @@ def main():
     def changed():
         state.sizes.append(hvd.size())
         state.since = state.step
+        diary.reached()  # this is past the commit
+        happen(state, "changed")
 
     state.register_reset_callbacks([changed])
     hvd.elastic.run(train)(state, diary, epochs)
-    diary.reached(end=[state.epoch, state.step, state.total, state.sizes, len(state.memory)])
+    diary.reached(end=[state.epoch, state.step, state.total, state.sizes, zlib.crc32(state.memory)])
     if hvd.rank() == 0:
         print(f"sizes {state.sizes} steps {state.step}", flush=True)
     hvd.shutdown()

@@ -233,8 +233,78 @@ class History:
         return self.changes
 
 
+class Alone:
+    """A world in which rank of size asks."""
+
+    def __init__(self, rank=0, size=1):
+        self.rank, self.size = rank, size
+
+
+def test_calls():
+    """What a user calls, without a world that changes."""
+    global current
+    current = Alone()
+    s = module.ElasticSampler(range(7), shuffle=False)
+    assert list(s) == list(range(7)) == list(s) and len(s) == 7  # nothing was recorded
+    items = iter(s)
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    s.record_indices([1, 0])
+    try:
+        s.record_indices([5])
+        raise AssertionError("what was not handed out was recorded")
+    except ValueError:
+        pass
+    s.record_batch(9, 100)  # no more than was handed out
+    assert s.state_dict() == {"epoch": 0, "processed_num": 3, "remaining": [3, 4, 5, 6]}
+    assert list(s) == [3, 4, 5, 6] and len(s) == 4
+    s.set_epoch(0)  # it is under way
+    assert list(s) == [3, 4, 5, 6]
+    s.record_batch(0, 4)
+    s.set_epoch(0)  # it is over, and begins again
+    assert list(s) == list(range(7))
+    s.set_epoch(3)
+    assert list(s) == list(range(7)) and s.epoch == 3
+    orders = []
+    for epoch in range(3):
+        s = module.ElasticSampler(range(50), seed=9)
+        s.set_epoch(epoch)
+        orders.append(list(s))
+        expected = list(range(50))
+        random.Random(9 + epoch).shuffle(expected)  # as Horovod's sampler does
+        assert orders[-1] == expected
+    assert orders[0] != orders[1] != orders[2]
+
+
+def test_checkpoints():
+    """From one world to another, and from Horovod."""
+    global current
+    used = []
+    for rank in range(4):
+        current = Alone(rank, 4)
+        s = module.ElasticSampler(range(22), seed=2)
+        items = iter(s)
+        used += [next(items) for _ in range(3)]
+        s.record_batch(0, 3)
+        saved = s.state_dict()
+        assert saved["processed_num"] == 12
+    for rank in range(3):
+        current = Alone(rank, 3)
+        s = module.ElasticSampler(range(22), seed=5)
+        s.load_state_dict(saved)
+        used += list(s)
+    assert sorted(used)[:1] == [0] and set(used) == set(range(22)) and len(used) == 12 + 12  # two pads
+    current = Alone()
+    s = module.ElasticSampler(range(10), shuffle=False)
+    s.load_state_dict({"epoch": 4, "processed_num": 6})
+    assert (list(s), s.epoch, s.processed_num) == ([6, 7, 8, 9], 4, 6)
+    s.load_state_dict({"epoch": 2, "processed_indices": [1, 3, 9]})
+    assert (list(s), s.epoch, s.processed_num) == ([0, 2, 4, 5, 6, 7, 8], 2, 3)
+
+
 def main():
     module.rank, module.size = (lambda: current.rank), (lambda: current.size)
+    test_calls()
+    test_checkpoints()
     histories = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     seeds = range(first, first + histories)

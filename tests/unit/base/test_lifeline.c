@@ -475,6 +475,35 @@ static void test_hold_again(void **state)
     assert_int_equal(open_fds(), before);
 }
 
+/* ---- turns of the processor ------------------------------------------------------------------ */
+
+/* As struct sched_attr begins: nice at 16, runtime at 24. */
+static uint64_t turn_of_self(void)
+{
+    uint64_t attr[6] = {0};
+    return syscall(SYS_sched_getattr, 0, attr, sizeof(attr), 0) < 0 ? 0 : attr[3];
+}
+
+/* What it changes is its own turn: not how nice it is, and not what its children get. */
+static void test_hurry(void **state)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        uint64_t before = turn_of_self();
+        setpriority(PRIO_PROCESS, 0, 7);
+        lifeline_hurry();
+        if (getpriority(PRIO_PROCESS, 0) != 7 || turn_of_self() > before)
+            _exit(1);
+        pid = fork();
+        if (pid == 0)
+            _exit(turn_of_self() == before && getpriority(PRIO_PROCESS, 0) == 7 ? 0 : 1);
+        _exit(waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* ---- a holder that writes what it likes ------------------------------------------------------ */
 
 static struct lifeline_page *map_of(int fd)
@@ -598,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_destroyed_while_held),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_hold_again),
+        cmocka_unit_test(test_hurry),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_hole),

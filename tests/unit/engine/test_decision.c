@@ -82,6 +82,12 @@ static void test_whole(void **state)
     reports[1].started = reports[1].whole = true;
     assert_int_equal(decide(reports, 1, &d), 0);
     assert_int_equal(d.what, DECISION_NOTHING);
+    /* if all have it, it stands: whoever passed the barrier may have left the job */
+    for (int me = 0; me < RANKS; me++)
+        reports[me].started = reports[me].whole = true;
+    assert_int_equal(decide(reports, 0, &d), 0);
+    assert_int_equal(d.what, DECISION_FINISH);
+    assert_int_equal(d.done, 8);
 }
 
 /* A rank that is new has nothing to say and nothing to do. */

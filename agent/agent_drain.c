@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_drain: this host is to be given up (SIGTERM: a spot instance, a pod that is evicted): in an
+ * elastic job its ranks leave at the next boundary instead of being ended in the middle of a step.
+ * See agent.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/agent.h"
+#include "core/base/log.h"
+
+#define ASK_MS   4000
+#define DRAIN_MS 25000 /* whoever sends SIGTERM sends SIGKILL after 30 s, as a rule */
+#define GRACE_MS 2000
+
+static void on_late(void *arg)
+{
+    struct agent *a = arg;
+    log_warn("the ranks have come to no boundary within %d s: ending them", DRAIN_MS / 1000);
+    agent_stop_ranks(a, GRACE_MS);
+}
+
+static void on_answer(void *arg, const struct client_answer *answer)
+{
+    struct agent *a = arg;
+    if (answer->status == 200 || a->stopping)
+        return;
+    log_warn("the ranks cannot leave at a boundary, they are ended: %.300s",
+             answer->status ? answer->body : answer->text);
+    agent_stop_ranks(a, GRACE_MS);
+}
+
+void agent_drain(struct agent *a)
+{
+    struct drain_body body = {.rank = -1};
+    if (!a->welcome.elastic || a->orphan || a->stopping || a->draining) {
+        agent_stop_ranks(a, GRACE_MS);
+        return;
+    }
+    a->draining = true;
+    log_info("SIGTERM: the ranks here leave at their next boundary");
+    snprintf(body.host, sizeof(body.host), "%s", a->config.host);
+    char *text = drain_write(&body);
+    if (!text || client_send(a->client, "/v1/drain", text, ASK_MS, on_answer, a, NULL) < 0)
+        agent_stop_ranks(a, GRACE_MS);
+    else
+        loop_timer_start(&a->loop, &a->drain_timer, DRAIN_MS, on_late, a);
+    free(text);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gaps: see gaps.h.
+ */
+#include "core/member/gaps.h"
+
+#include "core/base/clock.h"
+
+#define ENOUGH 20 /* gaps before a judgement */
+
+void gaps_heard(struct gaps *s, uint64_t now)
+{
+    uint64_t gap = s->heard && now > s->heard ? now - s->heard : 0;
+    s->heard = now;
+    if (gap > s->longest[0])
+        s->longest[0] = gap;
+    if (++s->n < GAPS_WINDOW)
+        return;
+    s->longest[1] = s->longest[0];
+    s->longest[0] = 0;
+    s->n = 0;
+}
+
+void gaps_forgive(struct gaps *s, uint64_t now)
+{
+    if (s->heard)
+        s->heard = now;
+}
+
+uint64_t gaps_limit(const struct gaps *s)
+{
+    uint64_t longest = s->longest[0] > s->longest[1] ? s->longest[0] : s->longest[1];
+    if (s->longest[1] == 0 && s->n < ENOUGH)
+        return UINT64_MAX;
+    return 4 * longest > GAPS_LEAST_MS * CLOCK_MS ? 4 * longest : GAPS_LEAST_MS * CLOCK_MS;
+}
