@@ -54,12 +54,18 @@ static void add_row(struct table *t, const struct job_entry *job, const struct s
     table_add(t, "%.60s", job->command);
 }
 
+/* Texts may have been cut in the middle of a letter. */
+static json_t *text(const char *s)
+{
+    return json_lossy_string(s, strlen(s));
+}
+
 static json_t *to_json(const struct job_entry *job, const struct status *s)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:i, s:I, s:s, s:s}", "name", job->name, "state",
-                     s->state, "ranks", s->size, "np", s->np, "epoch", (json_int_t)s->epoch, "pid",
-                     job->pid, "started", (json_int_t)job->started, "command", job->command, "dir",
-                     job->dir);
+    return json_pack("{s:o, s:o, s:i, s:i, s:I, s:i, s:I, s:o, s:o}", "name", text(job->name),
+                     "state", text(s->state), "ranks", s->size, "np", s->np, "epoch",
+                     (json_int_t)s->epoch, "pid", job->pid, "started", (json_int_t)job->started,
+                     "command", text(job->command), "dir", text(job->dir));
 }
 
 int command_list(const struct command_line *line, struct err *err)

@@ -63,6 +63,15 @@ const char *jobs_base(void)
 
 /* ---- what is there -------------------------------------------------------------------------- */
 
+/* For a terminal: a command may have any bytes. */
+static void copy_printable(char *dst, size_t size, const char *src)
+{
+    snprintf(dst, size, "%s", src);
+    for (char *p = dst; *p; p++)
+        if (iscntrl((unsigned char)*p))
+            *p = ' ';
+}
+
 int jobs_entry_read(const char *text, size_t len, struct job_entry *ret, struct err *err)
 {
     auto_json json_t *j = NULL;
@@ -78,8 +87,8 @@ int jobs_entry_read(const char *text, size_t len, struct job_entry *ret, struct 
     if (!*name || strlen(name) >= sizeof(ret->name))
         return err_set(err, EINVAL, "the file of a job: want a name of 1 to %zu bytes",
                        sizeof(ret->name) - 1);
-    snprintf(ret->name, sizeof(ret->name), "%s", name);
-    snprintf(ret->command, sizeof(ret->command), "%s", command);
+    copy_printable(ret->name, sizeof(ret->name), name);
+    copy_printable(ret->command, sizeof(ret->command), command);
     ret->pid = pid;
     ret->started = started;
     return 0;

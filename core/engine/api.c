@@ -114,6 +114,12 @@ static int init_locked(void)
     int rc = engine_create(lib.seq, &e, &last);
     if (rc < 0)
         return rc;
+    rc = boundary_join(e, &last);
+    if (rc < 0) {
+        engine_close(e);
+        engine_destroy(e);
+        return rc;
+    }
     atomic_store(&lib.whole, e);
     atomic_store(&lib.engine, e);
     return 0;

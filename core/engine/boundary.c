@@ -47,6 +47,26 @@ static int agree(struct engine *e, int64_t *ret, struct err *err)
     return rc;
 }
 
+/* Which epoch a change has come to: one rank may be in it and go on while another one has not got
+ * that far when somebody dies, and finds itself in the epoch behind it. The largest in which
+ * anybody began this: nobody is done with it before all have begun, so all have been in the epoch
+ * that comes out. */
+static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
+{
+    const int64_t shape = 1;
+    int64_t mine = atomic_load(&e->epoch);
+    const struct hvd_request r = {.kind = HVD_ALLREDUCE,
+                                  .name = "hvd.commit.epoch",
+                                  .input = &mine,
+                                  .output = ret,
+                                  .dtype = HVD_INT64,
+                                  .ndim = 1,
+                                  .shape = &shape,
+                                  .op = HVD_MAX,
+                                  .device = -1};
+    return fast_run(e, &r, err);
+}
+
 /* Behind it everybody has the agreement: leaving the epoch disturbs nobody. */
 static int wait_for_all(struct engine *e, struct err *err)
 {
@@ -84,6 +104,7 @@ static int enter_world(struct engine *e, struct world *w, struct err *err)
     queue_set_world(e->queue, w->rank, w->size);
     w->left = left;
     w->joined = joined;
+    w->is_new = false; /* whoever commits has been in a world */
     atomic_store(&e->world, w);
     engine_set_tag(e);
     return 1;
@@ -104,14 +125,44 @@ int boundary_commit(struct engine *e, struct err *err)
         return 0;
     if (change && (rc = wait_for_all(e, err)) < 0)
         return rc;
-    drive_lock(e);
-    if (change)
+    if (change) {
+        drive_lock(e);
         rc = take_changes(e, agreed[CHANGE], err);
-    struct world *w = change ? e->worlds : world_of(e->worlds, (uint32_t)agreed[EPOCH]);
-    if (rc == 0 && !w)
+        drive_leave(e);
+        if (rc == 0)
+            rc = agree_epoch(e, &agreed[EPOCH], err);
+        if (rc < 0)
+            return rc;
+    }
+    drive_lock(e);
+    struct world *w = world_of(e->worlds, (uint32_t)agreed[EPOCH]);
+    if (!w)
         rc = err_set(err, EPROTO, "hvd_commit: nobody was in epoch %lld", (long long)agreed[EPOCH]);
     if (rc == 0)
         rc = enter_world(e, w, err);
+    drive_leave(e);
+    return rc;
+}
+
+int boundary_join(struct engine *e, struct err *err)
+{
+    int64_t epoch = 0;
+    if (!e->boot.elastic)
+        return 0;
+    int rc = agree_epoch(e, &epoch, err);
+    if (rc < 0)
+        return rc;
+    drive_lock(e);
+    struct world *w = world_of(e->worlds, (uint32_t)epoch);
+    if (!w)
+        rc = err_set(err, EPROTO, "hvd_init: nobody was in epoch %lld", (long long)epoch);
+    if (rc == 0 && w != atomic_load(&e->world)) {
+        rc = world_map_init(&e->map, w, e->mesh, err);
+        queue_set_world(e->queue, w->rank, w->size);
+        atomic_store(&e->world, w);
+        engine_set_tag(e);
+    }
+    e->entered = rc == 0;
     drive_leave(e);
     return rc;
 }

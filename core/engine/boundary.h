@@ -14,4 +14,8 @@ struct engine;
  * are under way; -ESHUTDOWN: this rank was asked to leave. */
 int boundary_commit(struct engine *e, struct err *err);
 
+/* The end of hvd_init(): agrees with those at the boundary, and with other new ranks, which world
+ * it is. Then this rank counts as one that has the state. */
+int boundary_join(struct engine *e, struct err *err);
+
 #endif

@@ -7,12 +7,12 @@
 #include <errno.h>
 #include <string.h>
 
-enum { HAS_STATE = 1, STARTED = 2, WHOLE = 4, FLAGS_ALL = 7 };
+enum { HAS_STATE = 1, STARTED = 2, WHOLE = 4, FRESH = 8, FLAGS_ALL = 15 };
 
 void report_put(const struct report *r, struct buf *out)
 {
     buf_put_u8(out, (uint8_t)((r->has_state ? HAS_STATE : 0) | (r->started ? STARTED : 0) |
-                              (r->whole ? WHOLE : 0)));
+                              (r->whole ? WHOLE : 0) | (r->fresh ? FRESH : 0)));
     buf_put_u64(out, r->done);
     buf_put_u32(out, r->pieces);
     for (uint32_t i = 0; i < r->pieces; i++)
@@ -26,6 +26,7 @@ int report_take(struct buf *buf, struct report *ret, struct err *err)
     struct report report = {.has_state = flags & HAS_STATE,
                             .started = flags & STARTED,
                             .whole = flags & WHOLE,
+                            .fresh = flags & FRESH,
                             .done = reader_u64(&r),
                             .pieces = reader_u32(&r)};
     if (r.failed || flags > FLAGS_ALL || report.pieces > REPORT_PIECES_MAX)

@@ -20,6 +20,7 @@
 
 struct report {
     bool has_state; /* it was in an epoch before; else the rest is nothing */
+    bool fresh;     /* it is still in hvd_init(): its user has no state */
     bool started;   /* operation `done` was begun here */
     bool whole;     /* its result is here already */
     uint64_t done;  /* operations finished here */

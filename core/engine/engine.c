@@ -151,12 +151,12 @@ void engine_fail(struct engine *e, const struct err *err)
 /* Nothing can be sent any more; the agent hears that the others are to do without this rank. */
 static void break_off(struct engine *e, const struct err *why)
 {
-    struct ctl *agent = e->boot.elastic ? mesh_agent(e->mesh) : NULL;
     struct buf body = {0};
     e->broken = true;
     buf_put_u32(&body, (uint32_t)why->code);
-    if (agent && !body.failed)
-        ctl_send(agent, CTL_BYE, &body, NULL, 0);
+    /* Not by the mesh, which may be gone. */
+    if (e->boot.elastic && !body.failed)
+        ctl_send(&e->boot.ctl, CTL_BYE, &body, NULL, 0);
     buf_fini(&body);
     engine_fail(e, why);
 }
@@ -183,6 +183,11 @@ void engine_lost(struct engine *e, const char *what, int rc)
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
                     ? mesh_progress(e->mesh, &peer, &err)
                     : mesh_why(e->mesh, &peer, &err);
+    /* Nobody is lost, but somebody has parted in peace, for the next epoch: so does this rank. */
+    if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
+        known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
+        peer = 0;
+    }
     if (known == -ECONNRESET && peer >= 0) {
         engine_recover(e, &err);
         return;

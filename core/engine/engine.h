@@ -53,6 +53,7 @@ struct engine {
     /* (lock) */
     int rank, size; /* in the mesh: these may be fewer than the world's */
     struct mesh *mesh;
+    bool entered;         /* hvd_init() is through */
     struct world *worlds; /* of all epochs so far */
     struct world_map map; /* mesh and world */
     struct reform reform;

@@ -29,6 +29,7 @@ void reform_report(struct engine *e)
     if (f->old_coll)
         coll_standing(f->old_coll, &st);
     f->mine = (struct report){.has_state = atomic_load(&e->world) != NULL,
+                              .fresh = !e->entered,
                               .done = e->done,
                               .started = st.started,
                               .whole = st.whole,
@@ -73,9 +74,9 @@ static void mark_new(struct boot *boot, const struct report *reports)
 {
     bool first = true;
     for (int r = 0; r < boot->size; r++)
-        first = first && !reports[r].has_state;
+        first = first && reports[r].fresh;
     for (int r = 0; r < boot->size; r++)
-        boot->is_new[r] = !first && !reports[r].has_state;
+        boot->is_new[r] = !first && reports[r].fresh;
 }
 
 /* The decision is known from here on, also if this epoch does not come to be: what was decided to
@@ -164,6 +165,7 @@ static bool may_try_again(int rc)
 int reform_join(struct engine *e, uint64_t deadline, struct err *err)
 {
     int rc;
+    reform_report(e);
     do {
         rc = connect_epoch(e, deadline, err);
         e->boot.why = CTL_JOIN;
@@ -197,18 +199,18 @@ static int next_epoch(struct engine *e, struct err *err)
 
 static void tell_agent(struct engine *e, uint64_t ns)
 {
-    struct ctl *agent = mesh_agent(e->mesh);
     struct buf body = {0};
     buf_put_u32(&body, e->mesh->epoch);
     buf_put_u64(&body, ns);
-    if (agent && !body.failed)
-        ctl_send(agent, CTL_REPAIRED, &body, NULL, 0);
+    if (!body.failed)
+        ctl_send(&e->boot.ctl, CTL_REPAIRED, &body, NULL, 0);
     buf_fini(&body);
 }
 
 static int repair(struct engine *e, int why, const char *cause, struct err *err)
 {
     uint64_t begin = clock_ns();
+    bool loss = why == CTL_REVOKED;
     int rc = -EAGAIN;
     revoke_epoch(e);
     inject_point("revoke");
@@ -227,7 +229,7 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
         return rc;
     inject_point("resubmit");
     uint64_t ns = clock_ns() - begin;
-    if (why == CTL_REVOKED)
+    if (loss)
         e->reform.last_ns = ns;
     e->reform.count++;
     log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->mesh->epoch, e->rank, e->size,

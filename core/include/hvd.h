@@ -214,8 +214,8 @@ HVD_API int hvd_world(struct hvd_world *ret_world);
  * one show in rank() and size() from here on, and planned changes (scale up, scale down, drain)
  * take place. 0: the world is as it was; 1: it is another one, see hvd_world(): where ranks have
  * joined, all of them now bring the state from world.source to the new ones. -ESHUTDOWN: this rank
- * was asked to leave and is out of the world: it should end. Outside an elastic job: 0, without
- * asking anybody. */
+ * was asked to leave and is out of the world: it should end. -EBUSY: operations of this rank are
+ * under way: wait for them first. Outside an elastic job: 0, without asking anybody. */
 HVD_API int hvd_commit(void);
 
 /* ---- a look inside ---------------------------------------------------------------------- */

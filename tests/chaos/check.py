@@ -192,7 +192,9 @@ class Checker:
         for life, rows in parts:
             self.complete(life, rows)
             for row in rows:
-                if row["t"] == "op":
+                if row["t"] == "op" and row["rc"] not in (0, EOWNERDEAD):
+                    pass  # no result: its own end, a line "fail", has to have a cause
+                elif row["t"] == "op":
                     by_op.setdefault(row["op"], []).append((life, row))
                 elif row["t"] == "stop":
                     stops.append((life, row))
@@ -238,11 +240,9 @@ class Checker:
                 returned |= 1 << ranks[life][1]
         if row["kind"] == "broadcast":
             self.broadcast(where, step, number, row, returned)
-        elif row["rc"] == 0:
+        else:
             for life, each in rows:
                 self.contributors(where, each, returned, life)
-        elif any(r["rc"] == 0 for _, r in rows):
-            pass  # said above
 
     def broadcast(self, where, step, number, row, returned):
         root = (step + number) % self.sizes.get(row["e"], 1)
@@ -253,6 +253,8 @@ class Checker:
             self.say("sum", f"{where}: the data is not the root's ({root}): {row['sets']}")
 
     def contributors(self, where, row, returned, life):
+        if row["rc"] != 0:
+            self.say("root", f"{where}: {life.uid}: no broadcast, and its root is said to be dead")
         if row["kind"] == "barrier" or row["do"] in ("min", "max") or row["n"] == 0:
             return
         masks = sorted({mask for mask, _, _ in row["sets"]}, key=bits)

@@ -315,6 +315,18 @@ class Planted(unittest.TestCase):
         self.lives["5-e"] = rows
         self.found("reset")
 
+    def test_an_error_before_an_end_with_a_cause(self):
+        at = self.lives["2-b"].index(self.find("2-b", "op", 7, 3))
+        rows = self.lives["2-b"][:at] + [op(7, 3, 2, "allgather", "sum", 2, [], rc=-71, hash="0")]
+        self.lives["2-b"] = rows + [{"t": "fail", "ms": 9, "step": 7, "what": "t.3", "rc": -71, "text": "no"}]
+        # The rest of the history has it as a member: only what is said of step 7 matters here.
+        done = verdict(self.lives, self.events + [{"t": "stop", "ms": 8, "uids": ["2-b"]}])
+        self.assertNotIn("I3", {w for w, text in done.violations if "step 7" in text})
+
+    def test_no_broadcast_and_a_dead_root(self):
+        self.everywhere("op", 7, 0, rc=check.EOWNERDEAD, sets=[])
+        self.found("root")
+
     def test_ends_that_differ(self):
         self.lives["2-b"][-1]["state"] = "x"
         self.found("end")

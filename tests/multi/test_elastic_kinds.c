@@ -28,6 +28,13 @@
 #define STEPS 120
 #define WIDE  5000 /* elements of a row: some operations are long enough to be killed in */
 
+/* Sanitizers make everything slow: fewer seeds then. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SEEDS(n) ((n) / 4)
+#else
+#define SEEDS(n) (n)
+#endif
+
 struct board {
     _Atomic int at[ELASTIC_MAX];
     uint64_t gathered[ELASTIC_MAX][STEPS]; /* whose rows an allgather had */
@@ -249,7 +256,7 @@ static void test_kinds(void **state)
 {
     static struct board *b;
     b = world_shared(sizeof(*b));
-    for (unsigned seed = 1; seed <= 15; seed++) {
+    for (unsigned seed = 1; seed <= SEEDS(15); seed++) {
         struct elastic job;
         uint64_t random = seed;
         memset(b, 0, sizeof(*b));

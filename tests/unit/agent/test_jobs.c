@@ -124,8 +124,12 @@ static void test_entry(void **state)
     assert_int_equal(jobs_entry_read(good, strlen(good), &e, NULL), 0);
     assert_string_equal(e.name, "a");
     assert_string_equal(e.command, "x y");
-    assert_int_equal(e.pid, 7);
     assert_true(e.started == 1700000000000);
+    assert_int_equal(e.pid, 7);
+    good = "{\"name\": \"a\", \"pid\": 7, \"started\": 1, \"command\": \"sh\\nx\\u001b[2J\"}";
+    assert_int_equal(jobs_entry_read(good, strlen(good), &e, NULL), 0);
+    assert_string_equal(e.command, "sh x [2J");
+    assert_int_equal(e.started, 1);
 }
 
 static void test_find(void **state)
