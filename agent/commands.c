@@ -217,8 +217,8 @@ int commands_find(const char *name, struct job_entry *ret, struct err *err)
         rc = err_set(err, ENOENT, "which job? There are %s", names);
     else if (!found && gone)
         rc = err_set(err, ENOENT,
-                     "job %s: its hvdrun (pid %d) is gone (hvdrun attach takes an elastic "
-                     "job over); jobs here: %s",
+                     "job %s: its hvdrun (pid %d) is gone; jobs here: %s; hvdrun attach takes an "
+                     "elastic job over",
                      name, gone->pid, names);
     else if (!found && name)
         rc = err_set(err, ENOENT, "no job \"%.200s\"; jobs here: %s", name, names);
