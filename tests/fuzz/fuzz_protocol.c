@@ -10,6 +10,7 @@
 
 #include "agent/config.h"
 #include "agent/frames.h"
+#include "agent/keep.h"
 #include "core/base/cleanup.h"
 #include "core/member/protocol.h"
 #include "core/member/roster.h"
@@ -108,6 +109,9 @@ static void answers(const char *text, size_t len)
 {
     struct roster_body world;
     struct notes_body notes;
+    struct printed_body printed;
+    if (printed_read(text, len, &printed, NULL) == 0)
+        printed_fini(&printed);
     if (roster_read(text, len, &world, NULL) == 0)
         roster_body_fini(&world);
     if (notes_read(text, len, &notes, NULL) == 0)
@@ -135,8 +139,11 @@ static void changes(const char *text, size_t len)
 static void config(const char *text, size_t len)
 {
     struct agent_config c;
+    struct keep keep;
     if (config_read(text, len, &c, NULL) == 0)
         config_fini(&c);
+    if (keep_read(text, len, &keep, NULL) == 0)
+        keep_fini(&keep);
 }
 
 static void frames(const uint8_t *data, size_t size)
