@@ -49,6 +49,12 @@ static void on_outbox(void *arg, bool refused, const char *text)
     agent_wake(a);
 }
 
+static bool on_unknown(void *arg)
+{
+    agent_heard(arg);
+    return agent_rejoin(arg);
+}
+
 static void on_drained(void *arg)
 {
     agent_pause_output(arg, false);
@@ -69,7 +75,9 @@ static bool is_done(struct agent *a)
     /* Whoever reads the output may be slow: while hvdrun lives it gets all of it. */
     bool late = deadline_passed(a->leave_at);
     bool told = a->orphan || late || (outbox_empty(&a->outbox) && !agent_awaits_doctor(a));
-    return told && (sink_pending(&a->out) == 0 || (a->orphan && late));
+    if (!told)
+        return false;
+    return agent_output_told(a, late) || (a->orphan && late);
 }
 
 static void watch_coordinator(struct agent *a)
@@ -101,6 +109,7 @@ static void on_tick(void *arg)
         return;
     }
     watch_coordinator(a);
+    agent_watch_output(a);
     post_progress(a);
     agent_poll_events(a);
     agent_poll_roster(a);
@@ -205,7 +214,9 @@ static int open_all(struct agent *a, struct err *err)
     if (rc < 0)
         return rc;
     sink_init(&a->out, &a->loop, STDOUT_FILENO, on_drained, a);
+    agent_output_init(a);
     outbox_init(&a->outbox, &a->loop, a->client, a->config.agent, on_outbox, a);
+    a->outbox.unknown = on_unknown;
     return 0;
 }
 
@@ -236,6 +247,7 @@ static void close_all(struct agent *a)
     loop_fd_stop(&a->loop, &a->signals);
     lifelines_fini(&a->lifelines);
     outbox_fini(&a->outbox);
+    agent_output_fini(a);
     sink_fini(&a->out);
     client_close(a->client);
     loop_fini(&a->loop);
@@ -243,6 +255,8 @@ static void close_all(struct agent *a)
     free(a->ranks);
     free(a->fates);
     free(a->world);
+    free(a->rejoin_text);
+    roster_body_fini(&a->roster);
     binding_fini(&a->binding);
     config_fini(&a->config);
 }

@@ -5,7 +5,8 @@
  *
  * agent.c has its life, agent_ranks.c the ranks, agent_relay.c their control frames, agent_polls.c
  * what the coordinator says, agent_elastic.c ranks that come, go and die while others work on,
- * agent_doctor.c what is wrong with the host.
+ * agent_rejoin.c what another coordinator is told, agent_output.c what ranks print, agent_doctor.c
+ * what is wrong with the host.
  */
 #ifndef HVD_AGENT_AGENT_H
 #define HVD_AGENT_AGENT_H
@@ -32,12 +33,29 @@ struct fate {
     char text[512];
 };
 
+/* Output of ranks when the pipe to hvdrun is broken. */
+struct output {
+    bool cut;        /* it is */
+    struct buf held; /* whole frames */
+    uint64_t lost;   /* bytes that were not kept and that nobody was told of */
+    uint64_t seq;    /* of the last body that was taken */
+    bool posting;    /* a body is under way: sent bytes of held ... */
+    size_t sent;
+    uint64_t sent_lost;
+    bool sent_end;
+    int posted_term; /* agent.terms then */
+    bool ending;     /* nothing is to come any more */
+    bool told;       /* and hvdrun knows it */
+    struct loop_timer retry;
+};
+
 struct agent {
     struct agent_config config;
     struct loop loop;
     struct client *client;
     struct outbox outbox;
     struct sink out; /* standard output: frames */
+    struct output output;
     struct loop_fd signals;
     struct loop_timer tick; /* watches the coordinator and the end */
     struct welcome_body welcome;
@@ -45,8 +63,9 @@ struct agent {
     int nranks;
     struct fate *fates; /* [nfates], by member */
     int nfates;
-    uint32_t epoch; /* last roster that was handed out */
-    int *world;     /* its members [nworld] */
+    uint32_t epoch;            /* last roster that was handed out */
+    struct roster_body roster; /* that one, of an elastic job */
+    int *world;                /* its members [nworld] */
     int nworld;
     uint32_t change;            /* the last planned one that was announced */
     struct binding binding;     /* of local ranks */
@@ -55,6 +74,9 @@ struct agent {
     struct loop_timer cards_timer;
     struct loop_timer retry; /* of the join */
     bool polling_roster, polling_events;
+    int terms;                    /* coordinators that it has told what it knows */
+    int roster_term, events_term; /* when the poll was sent: answers of a former one do not count */
+    char *rejoin_text;            /* what another coordinator is being told; NULL: nothing */
     uint64_t notes_seq;
     uint64_t last_answer; /* clock: when the coordinator was last heard */
     bool joined;
@@ -132,6 +154,25 @@ void agent_send_change(struct agent *a, struct rank *rank);
 /* Its process is gone, or stopped for good and to be ended (evict), before it can be reaped. text:
  * in words what happened, for evict. Everybody is told at once. */
 void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const char *text);
+
+/* agent_rejoin.c: a coordinator does not know this agent. True: it is told what is known here. */
+bool agent_rejoin(struct agent *a);
+
+/* agent_output.c */
+void agent_output_init(struct agent *a);
+void agent_output_fini(struct agent *a);
+
+/* Bytes of a rank's output, as a frame. */
+void agent_print(struct agent *a, const struct buf *frame);
+
+/* Nobody reads standard output any more. */
+void agent_cut_output(struct agent *a);
+
+/* Now and then. */
+void agent_watch_output(struct agent *a);
+
+/* Asked at the end: hvdrun has all of it, or there is none (late: that is clear after a moment). */
+bool agent_output_told(struct agent *a, bool late);
 
 /* agent_doctor.c */
 

@@ -54,6 +54,9 @@ static void report_unstarted(struct agent *a, int member, const char *why)
 static void start_later(struct agent *a, const struct seat *seat)
 {
     struct welcome_body *w = &a->welcome;
+    for (int i = 0; i < w->nseats; i++)
+        if (w->seats[i].member == seat->member)
+            return; /* it is in the welcome, too */
     struct seat *grown = realloc(w->seats, ((size_t)w->nseats + 1) * sizeof(*grown));
     if (!grown) {
         report_unstarted(a, seat->member, "no memory for a rank");
@@ -112,7 +115,7 @@ void agent_dismiss(struct agent *a, int member, const char *text)
     rank_send(rank, CTL_LEAVE, &body, NULL, 0);
     buf_fini(&body);
     rank->waiting = false;
-    rank->bye = true; /* its end is nobody's loss */
+    rank->bye = rank->leaving = true; /* its end is nobody's loss */
     loop_timer_start(&a->loop, &rank->leave_timer, wait, on_leave_timer, rank);
 }
 

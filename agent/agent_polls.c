@@ -56,6 +56,8 @@ static bool usable(struct agent *a, const struct client_answer *answer)
     agent_heard(a);
     if (answer->status == 200)
         return true;
+    if (answer->status == 404 && agent_rejoin(a))
+        return false;
     if (answer->status != 204) {
         err_set(&err, EPROTO, "the coordinator refused this agent: HTTP %ld %.300s", answer->status,
                 answer->body);
@@ -70,6 +72,8 @@ static void on_events(void *arg, const struct client_answer *answer)
     struct notes_body notes;
     struct err err;
     a->polling_events = false;
+    if (a->events_term != a->terms)
+        return;
     if (usable(a, answer)) {
         if (notes_read(answer->body, answer->len, &notes, &err) < 0) {
             agent_fail(a, &err);
@@ -88,8 +92,9 @@ static void on_events(void *arg, const struct client_answer *answer)
 void agent_poll_events(struct agent *a)
 {
     char path[MEMBER_NAME_MAX + 96];
-    if (a->polling_events || a->orphan || !a->joined)
+    if (a->polling_events || a->orphan || !a->joined || a->rejoin_text)
         return;
+    a->events_term = a->terms;
     snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait_ms=%d", a->config.agent,
              (unsigned long long)a->notes_seq,
              a->config.beat_ms ? a->config.beat_ms : 1000 * WAIT_S);
@@ -102,12 +107,19 @@ static void on_roster(void *arg, const struct client_answer *answer)
     struct roster_body roster;
     struct err err;
     a->polling_roster = false;
+    if (a->roster_term != a->terms)
+        return;
     if (usable(a, answer)) {
         if (roster_read(answer->body, answer->len, &roster, &err) < 0) {
             agent_fail(a, &err);
             return;
         }
         agent_install_roster(a, &roster);
+        if (roster.epoch > a->roster.epoch) {
+            struct roster_body old = a->roster;
+            a->roster = roster;
+            roster = old;
+        }
         roster_body_fini(&roster);
     }
     if (answer->status == 200 || answer->status == 204)
@@ -120,8 +132,9 @@ void agent_poll_roster(struct agent *a)
     bool wanted = false;
     for (int i = 0; i < a->nranks; i++)
         wanted |= a->ranks[i]->waiting && !a->ranks[i]->over;
-    if (!wanted || a->polling_roster || a->orphan)
+    if (!wanted || a->polling_roster || a->orphan || a->rejoin_text)
         return;
+    a->roster_term = a->terms;
     snprintf(path, sizeof(path), "/v1/roster?agent=%s&after=%u&wait=%d", a->config.agent, a->epoch,
              WAIT_S);
     a->polling_roster = client_send(a->client, path, NULL, TIMEOUT_MS, on_roster, a, NULL) == 0;

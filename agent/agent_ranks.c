@@ -130,10 +130,8 @@ static void on_output(void *arg, struct rank *rank, enum frame_stream stream, co
     struct buf frame = {0};
     frame_put(&frame, (uint32_t)rank->seat.member, stream, data, n);
     if (!frame.failed)
-        sink_write(&a->out, frame.data, frame.len);
+        agent_print(a, &frame);
     buf_fini(&frame);
-    if (sink_full(&a->out))
-        agent_pause_output(a, true);
 }
 
 void agent_pause_output(struct agent *a, bool pause)

@@ -179,6 +179,7 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     agent_give_lifeline(a, rank);
     rank->hello = rank->waiting = true;
     rank->bye = rank->posted = false;
+    rank->out = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
     if (rank->seat.member < a->nfates && !rank->over) /* it could not go on, and begins anew */
@@ -305,6 +306,7 @@ static void on_bye(struct agent *a, struct rank *rank, const struct ctl_frame *f
     rank->bye = true;
     rank->waiting = false;
     item.code = !r.failed && status < 0 ? status : 0;
+    rank->out = item.code;
     outbox_report(&a->outbox, &item);
     if (item.code == 0 || !a->welcome.elastic)
         return;

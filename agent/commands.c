@@ -26,6 +26,8 @@ static const struct command {
      command_scale},
     {"drain", "JOB HOST|RANK", "jt", "take a host, or a rank (a number), out at one", 2, 2,
      command_drain},
+    {"attach", "JOB", "v", "take over an elastic job whose hvdrun was killed", 1, 1,
+     command_attach},
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -68,8 +70,9 @@ static void help(const struct command *c)
         printf("  --json               as JSON, for programs\n");
     if (strchr(c->options, 'v'))
         printf("  -v, --verbose        %s\n",
-               c->run == command_list ? "those whose hvdrun is gone, too"
-                                      : "a line for each member, those that have ended too");
+               c->run == command_list     ? "those whose hvdrun is gone, too"
+               : c->run == command_attach ? "say what happens"
+                                          : "a line for each member, those that have ended too");
     if (strchr(c->options, 'w'))
         printf("  --watch[=SECONDS]    again and again (1), until the job has ended\n");
     if (strchr(c->options, 't'))
@@ -158,7 +161,7 @@ int commands_run(int argc, char **argv)
         perror("hvdrun");
         return 1;
     }
-    return rc < 0 ? 1 : 0;
+    return rc < 0 ? 1 : rc;
 }
 
 void commands_help(void)
@@ -213,8 +216,10 @@ int commands_find(const char *name, struct job_entry *ret, struct err *err)
     if (!name && running > 1)
         rc = err_set(err, ENOENT, "which job? There are %s", names);
     else if (!found && gone)
-        rc = err_set(err, ENOENT, "job %s: its hvdrun (pid %d) is gone; jobs here: %s", name,
-                     gone->pid, names);
+        rc = err_set(err, ENOENT,
+                     "job %s: its hvdrun (pid %d) is gone; jobs here: %s; hvdrun attach takes an "
+                     "elastic job over",
+                     name, gone->pid, names);
     else if (!found && name)
         rc = err_set(err, ENOENT, "no job \"%.200s\"; jobs here: %s", name, names);
     else if (!found)

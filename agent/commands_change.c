@@ -12,6 +12,7 @@
 #include "agent/ask.h"
 #include "agent/commands_private.h"
 #include "core/base/clock.h"
+#include "core/member/roster.h"
 
 #define LOOK_MS 100
 
@@ -61,8 +62,8 @@ static int wait_for(const struct job_entry *job, int64_t change, double seconds,
         bool applied = s.change >= change;
         if (applied)
             printf("change %lld is in effect: epoch %lld, %d rank%s, after %.1f s\n",
-                   (long long)change, (long long)s.epoch, s.size, s.size == 1 ? "" : "s",
-                   (double)(clock_ns() - begin) / 1e9);
+                   (long long)change, (long long)roster_epoch_number((uint32_t)s.epoch), s.size,
+                   s.size == 1 ? "" : "s", (double)(clock_ns() - begin) / 1e9);
         else
             say_progress(&s, said, sizeof(said), begin);
         status_fini(&s);

@@ -9,6 +9,7 @@
 #include "agent/commands_private.h"
 #include "agent/table.h"
 #include "core/base/clock.h"
+#include "core/member/roster.h"
 
 #define LIST_ASK_MS 1000 /* of each: one that hangs must not hide the others for long */
 
@@ -47,7 +48,7 @@ static void add_row(struct table *t, const struct job_entry *job, const struct s
     table_add(t, "%s", job->name);
     table_add(t, "%s", s->state);
     table_add(t, "%s", ranks);
-    table_add(t, "%lld", (long long)s->epoch);
+    table_add(t, "%u", roster_epoch_number((uint32_t)s->epoch));
     table_add(t, "%s", status_duration(now - job->started, up, sizeof(up)));
     table_add(t, "%d", job->pid);
     table_add(t, "%.60s", job->command);

@@ -19,10 +19,13 @@ struct command_line {
     double watch, wait; /* seconds; 0: not said */
 };
 
-/* Each returns 0, or a negative errno with err: -EINVAL is wrong usage. */
+/* Each returns an exit code, or a negative errno with err. */
 typedef int command_f(const struct command_line *line, struct err *err);
 
 command_f command_list, command_status, command_scale, command_drain;
+
+/* commands_attach.c: the job's exit code. */
+command_f command_attach;
 
 /* The job of that name that runs; without a name the only one. err lists what there is. */
 int commands_find(const char *name, struct job_entry *ret, struct err *err);

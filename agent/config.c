@@ -60,8 +60,7 @@ size_t strings_count(char *const *list)
     return n;
 }
 
-/* A JSON list of strings, each in base64: a path or an argument need not be UTF-8. */
-static json_t *list_pack(char *const *list)
+json_t *strings_pack(char *const *list)
 {
     json_t *j = json_array();
     for (size_t i = 0; list && list[i]; i++)
@@ -69,7 +68,7 @@ static json_t *list_pack(char *const *list)
     return j;
 }
 
-static int list_read(json_t *j, const char *field, char ***ret, struct err *err)
+int strings_unpack(json_t *j, const char *field, char ***ret, struct err *err)
 {
     size_t n = json_array_size(j);
     char **list = calloc(n + 1, sizeof(*list));
@@ -96,8 +95,8 @@ char *config_write(const struct agent_config *c)
 {
     auto_json json_t *j = json_pack(
         "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:b, s:s, s:i, s:i, s:i, s:i}", "agent",
-        c->agent, "host", c->host, "url", c->url, "token", c->token, "argv", list_pack(c->argv),
-        "env", list_pack(c->env), "cwd", json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack",
+        c->agent, "host", c->host, "url", c->url, "token", c->token, "argv", strings_pack(c->argv),
+        "env", strings_pack(c->env), "cwd", json_bytes(c->cwd, strlen(c->cwd)), "cwd_may_lack",
         c->cwd_may_lack, "bind_to", bind_to_name(c->bind_to), "report_bindings", c->report_bindings,
         "doctor", doctor_policy_name(c->doctor), "start_timeout", c->start_timeout, "lost_seconds",
         c->lost_seconds, "beat_ms", c->beat_ms, "verbose", c->verbose);
@@ -160,9 +159,9 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
     if (rc == 0)
         rc = json_bytes_read(cwd, "cwd", c.cwd, strlen(cwd), &cwd_len, err);
     if (rc == 0)
-        rc = list_read(argv, "argv", &c.argv, err);
+        rc = strings_unpack(argv, "argv", &c.argv, err);
     if (rc == 0)
-        rc = list_read(env, "env", &c.env, err);
+        rc = strings_unpack(env, "env", &c.env, err);
     if (rc < 0)
         config_fini(&c);
     else

@@ -6,6 +6,7 @@
 #ifndef HVD_AGENT_CONFIG_H
 #define HVD_AGENT_CONFIG_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -56,5 +57,10 @@ const char *doctor_policy_name(enum doctor_policy policy);
 /* NULL-terminated lists of strings: free all of it; how many. */
 void strings_free(char **list);
 size_t strings_count(char *const *list);
+
+/* As a JSON list, each in base64: a path or an argument need not be UTF-8. And back: -EINVAL with
+ * the field, -ENOMEM; *ret goes to strings_free(). */
+json_t *strings_pack(char *const *list);
+int strings_unpack(json_t *j, const char *field, char ***ret, struct err *err);
 
 #endif

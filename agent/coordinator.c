@@ -175,6 +175,7 @@ static void on_tick(void *arg)
     struct coordinator *c = arg;
     coordinator_watch_agents(c);
     coordinator_watch_elastic(c);
+    coordinator_watch_attached(c);
     coordinator_watch_discovery(c);
     say_phases(c);
     coordinator_say_findings(c);
@@ -191,6 +192,7 @@ static void on_tick(void *arg)
 static void on_news(void *arg)
 {
     struct coordinator *c = arg;
+    coordinator_keep(c);
     server_wake(c->unix_server);
     for (int i = 0; i < c->ntcp; i++)
         server_wake(c->tcp_servers[i]);
@@ -310,10 +312,30 @@ static void flush(struct coordinator *c)
     }
 }
 
-int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
+static int begin(struct coordinator *c, const struct job_entry *entry, const struct keep *keep,
+                 struct err *err)
 {
-    *c = (struct coordinator){.job = job, .started = clock_ns()};
-    c->service = (struct service){&c->roster, on_changed, c};
+    int rc = keep ? coordinator_reopen(c, entry, keep, err) : coordinator_open(c, err);
+    if (rc < 0)
+        return rc;
+    if (keep)
+        coordinator_say(c, 1, "job %s: taking it over; membership socket %s", c->roster.job,
+                        c->unix_path);
+    else
+        coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
+                        c->roster.size, c->roster.nagents, c->unix_path);
+    if (keep) /* its hosts are looked after when its agents are there */
+        return 0;
+    rc = coordinator_launch(c, err);
+    return rc < 0 ? rc : coordinator_discover(c, err);
+}
+
+/* keep NULL: a job that begins. c is as it should be before anything was opened. */
+static int run(struct coordinator *c, const struct job_entry *entry, const struct keep *keep,
+               struct err *err)
+{
+    struct job *job = c->job;
+    c->service = (struct service){&c->roster, on_changed, c, keep ? coordinator_take_output : NULL};
     int code = 1, rc = loop_init(&c->loop);
     if (rc < 0) {
         err_sys(err, -rc, "epoll");
@@ -323,18 +345,11 @@ int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
     if (job->doctor != DOCTOR_OFF)
         explain_init(&c->explain, hosts_ranks(&job->hosts), job->output_dir);
     rc = printer_init(&c->printer, &c->loop, hosts_ranks(&job->hosts), !job->no_prefix,
-                      job->output_dir, on_drained, c, err);
+                      job->output_dir, keep != NULL, on_drained, c, err);
     if (rc == 0)
         rc = take_signals(c, err);
     if (rc == 0)
-        rc = coordinator_open(c, err);
-    if (rc == 0) {
-        coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
-                        c->roster.size, c->roster.nagents, c->unix_path);
-        rc = coordinator_launch(c, err);
-    }
-    if (rc == 0)
-        rc = coordinator_discover(c, err);
+        rc = begin(c, entry, keep, err);
     if (rc == 0) {
         on_tick(c);
         loop_run(&c->loop);
@@ -348,4 +363,17 @@ int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
     printer_fini(&c->printer);
     loop_fini(&c->loop);
     return code;
+}
+
+int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
+{
+    *c = (struct coordinator){.job = job, .started = clock_ns(), .dir_lock = -1};
+    return run(c, NULL, NULL, err);
+}
+
+int coordinator_attach(struct coordinator *c, const struct job_entry *entry, struct keep *keep,
+                       int lock, struct err *err)
+{
+    *c = (struct coordinator){.job = &keep->job, .started = clock_ns(), .dir_lock = lock};
+    return run(c, entry, keep, err);
 }

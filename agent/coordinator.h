@@ -6,7 +6,7 @@
  * coordinator.c has its life and its decisions, coordinator_open.c what it sets up,
  * coordinator_agents.c the agents' pipes and ends, coordinator_findings.c what their doctors found,
  * coordinator_elastic.c what time brings to an elastic job, coordinator_discovery.c hosts that come
- * and go.
+ * and go, coordinator_attach.c a job that another hvdrun has begun.
  */
 #ifndef HVD_AGENT_COORDINATOR_H
 #define HVD_AGENT_COORDINATOR_H
@@ -16,6 +16,8 @@
 #include "agent/discovery.h"
 #include "agent/explain.h"
 #include "agent/job.h"
+#include "agent/jobs.h"
+#include "agent/keep.h"
 #include "agent/launch.h"
 #include "agent/printer.h"
 #include "core/base/loop.h"
@@ -34,9 +36,11 @@ struct coordinator {
     struct server *tcp_servers[COORDINATOR_SERVERS];
     char tcp_addresses[COORDINATOR_SERVERS][64];
     int ntcp;
-    char *ca_pem;                      /* NULL: no other host at the start */
+    char *ca_pem; /* NULL: no other host at the start */
+    struct authority tcp_authority[COORDINATOR_SERVERS];
     char *tcp_ca[COORDINATOR_SERVERS]; /* of servers that came later; NULL: ca_pem */
     char dir[256];                     /* private, holds the Unix socket; "": not made */
+    int dir_lock;                      /* of dir, as long as this hvdrun lives; -1: none */
     char unix_path[300];
     char token[65];
     struct launched *agents; /* [agents_max], roster.nagents of them used: they do not move */
@@ -66,6 +70,10 @@ struct coordinator {
     bool gave_up;         /* it waited for too long */
     char change[700];     /* the line of the last epoch, while it waits for how a rank died */
     uint64_t change_held; /* clock: since when; 0: nothing is held */
+    bool attached;        /* the job was begun by another hvdrun */
+    bool said_attached;
+    uint64_t kept;    /* what was written down for another hvdrun, as a sum */
+    bool keep_failed; /* said so */
     struct discovery discovery;
     /* Hosts that failed are tried again: when, the last time (clocks; 0: none), the pause. */
     uint64_t again_at, tried_at, again_ms;
@@ -73,6 +81,11 @@ struct coordinator {
 
 /* Runs the job to its end: hvdrun's exit code. err is for what went wrong before ranks ran. */
 int coordinator_run(struct coordinator *c, struct job *job, struct err *err);
+
+/* The same for a job whose hvdrun was killed: entry, keep, whose job it runs, and the lock of its
+ * directory (coordinator_lock), which is taken. */
+int coordinator_attach(struct coordinator *c, const struct job_entry *entry, struct keep *keep,
+                       int lock, struct err *err);
 
 /* The job fails for a reason that is no rank's; the first one counts. */
 void coordinator_fail(struct coordinator *c, const char *fmt, ...)
@@ -113,9 +126,30 @@ void coordinator_watch_discovery(struct coordinator *c);
 int coordinator_reach(struct coordinator *c, int agent, struct err *err);
 
 int coordinator_open(struct coordinator *c, struct err *err);
+int coordinator_read_settings(struct coordinator *c, struct err *err);
+int coordinator_open_unix(struct coordinator *c, struct err *err);
+
+/* A server on the i-th address; port 0 chooses one. */
+int coordinator_open_tcp(struct coordinator *c, const struct authority *authority, int i, int port,
+                         struct err *err);
 void coordinator_close(struct coordinator *c);
 
+/* coordinator_attach.c */
+
+/* -EBUSY: another hvdrun holds the directory. */
+int coordinator_lock(const char *dir, int *ret, struct err *err);
+
+/* Writes down what another hvdrun would have to know, if that has changed. */
+void coordinator_keep(struct coordinator *c);
+int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
+                       const struct keep *keep, struct err *err);
+void coordinator_watch_attached(struct coordinator *c);
+int coordinator_take_output(void *arg, int agent, const struct printed_body *body);
+
 /* coordinator_agents.c */
+
+/* Room for them, nobody is started. */
+int coordinator_make_agents(struct coordinator *c, struct err *err);
 int coordinator_launch(struct coordinator *c, struct err *err);
 
 /* One more agent, for the last of the job's hosts: index is both its place and the roster's. */

@@ -289,23 +289,30 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
     return rc;
 }
 
-int coordinator_launch(struct coordinator *c, struct err *err)
+int coordinator_make_agents(struct coordinator *c, struct err *err)
 {
-    int n = c->roster.nagents, rc = 0;
-    char **remote_env = remote_environment(c);
+    int n = c->roster.nagents;
     c->agents_max = n + (c->job->elastic ? HOSTS_MORE : 0);
-    c->first_hosts = n;
     c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
     /* Agents point to their hosts, which do not move from here on either. */
     struct host *hosts =
         realloc(c->job->hosts.list, (size_t)c->agents_max * sizeof(*c->job->hosts.list));
     if (hosts)
         c->job->hosts.list = hosts;
-    if (!c->agents || !remote_env || !hosts)
-        rc = err_set(err, ENOMEM, "no memory for %d agents", n);
-    for (int i = 0; c->agents && i < c->agents_max; i++)
+    if (!c->agents || !hosts)
+        return err_set(err, ENOMEM, "no memory for %d agents", n);
+    for (int i = 0; i < c->agents_max; i++)
         c->agents[i].out = c->agents[i].err = -1;
-    for (int i = 0; i < n && rc == 0; i++)
+    return 0;
+}
+
+int coordinator_launch(struct coordinator *c, struct err *err)
+{
+    char **remote_env = remote_environment(c);
+    int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
+    if (rc == 0)
+        rc = coordinator_make_agents(c, err);
+    for (int i = 0; i < c->roster.nagents && rc == 0; i++)
         rc = launch_one(c, i, remote_env, err);
     free(remote_env);
     return rc;

@@ -202,7 +202,7 @@ void coordinator_watch_discovery(struct coordinator *c)
     const struct hosts *known = c->discovery.loop ? &c->discovery.known : &first;
     uint64_t now = clock_ns();
     bool missing = false;
-    if (!c->roster.is_elastic || c->stopped || roster_done(&c->roster))
+    if (!c->roster.is_elastic || c->stopped || c->roster.rebuilding || roster_done(&c->roster))
         return;
     give_up_late(c, now);
     for (int i = 0; i < known->n; i++)

@@ -96,8 +96,9 @@ static void say_epochs(struct coordinator *c)
         say_held(c);
     if (!fresh && !c->change_held)
         return;
-    snprintf(c->change, sizeof(c->change), "epoch %u: %d of %d ranks after %.1f ms: %s", r->epoch,
-             r->size, r->target - r->done, (double)r->last.took / CLOCK_MS,
+    snprintf(c->change, sizeof(c->change), "epoch %u: %d of %d ranks after %.1f ms: %s",
+             roster_epoch_number(r->epoch), r->size, r->target - r->done,
+             (double)r->last.took / CLOCK_MS,
              r->last.cause[0] ? r->last.cause : "the ranks lost touch with one another");
     if (fresh)
         c->change_held = now;

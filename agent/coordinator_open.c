@@ -107,7 +107,7 @@ static int make_roster(struct coordinator *c, struct err *err)
     return rc;
 }
 
-static int open_unix(struct coordinator *c, struct err *err)
+int coordinator_open_unix(struct coordinator *c, struct err *err)
 {
     struct server_config config = {.loop = &c->loop,
                                    .token = c->token,
@@ -144,20 +144,25 @@ static int address_toward(struct coordinator *c, const char *host, struct err *e
     return c->ntcp++;
 }
 
-static int open_tcp(struct coordinator *c, const struct authority *authority, int i,
-                    struct err *err)
+int coordinator_open_tcp(struct coordinator *c, const struct authority *authority, int i, int port,
+                         struct err *err)
 {
     struct server_config config = {.loop = &c->loop,
                                    .token = c->token,
                                    .handle = service_handle,
                                    .arg = &c->service,
                                    .address = c->tcp_addresses[i],
+                                   .port = port,
                                    .cert_pem = authority->cert_pem,
                                    .key_pem = authority->key_pem};
+    if (authority_copy(&c->tcp_authority[i], authority) < 0)
+        return err_set(err, ENOMEM, "no memory for a certificate");
     int rc = server_open(&c->tcp_servers[i], &config, err);
     if (rc == 0)
         coordinator_say(c, 1, "listening for agents on %s port %d", c->tcp_addresses[i],
                         server_port(c->tcp_servers[i]));
+    else
+        authority_fini(&c->tcp_authority[i]);
     return rc;
 }
 
@@ -193,7 +198,7 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
     if (rc == 0 && wanted > 0)
         rc = authority_create(&authority, c->roster.job, list, wanted, err);
     for (; c->ntcp < wanted && rc == 0; c->ntcp += rc == 0)
-        rc = open_tcp(c, &authority, c->ntcp, err);
+        rc = coordinator_open_tcp(c, &authority, c->ntcp, 0, err);
     for (int i = 0; i < c->roster.nagents && rc == 0; i++)
         set_url(c, &c->roster.agents[i], addresses[i]);
     c->ca_pem = TAKE(authority.ca_pem);
@@ -211,7 +216,7 @@ static int reach_address(struct coordinator *c, const char *host, struct err *er
     const char *list[] = {c->tcp_addresses[address]};
     int rc = authority_create(&authority, c->roster.job, list, 1, err);
     if (rc == 0)
-        rc = open_tcp(c, &authority, address, err);
+        rc = coordinator_open_tcp(c, &authority, address, 0, err);
     if (rc == 0)
         c->tcp_ca[address] = TAKE(authority.ca_pem);
     else
@@ -231,7 +236,7 @@ int coordinator_reach(struct coordinator *c, int agent, struct err *err)
     return 0;
 }
 
-static int read_settings(struct coordinator *c, struct err *err)
+int coordinator_read_settings(struct coordinator *c, struct err *err)
 {
     int64_t seconds = 0;
     int rc = env_int("COORDINATOR_LOST_SECONDS", c->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S, 1,
@@ -247,19 +252,24 @@ int coordinator_open(struct coordinator *c, struct err *err)
     sodium_bin2hex(c->token, sizeof(c->token), token, sizeof(token));
     sodium_memzero(token, sizeof(token));
     auto_close int lock = -1;
-    int rc = read_settings(c, err);
+    int rc = coordinator_read_settings(c, err);
     if (rc == 0)
         rc = make_dir(c, &lock, err);
+    if (rc == 0)
+        rc = coordinator_lock(c->dir, &c->dir_lock, err);
     if (rc == 0)
         rc = make_roster(c, err);
     if (rc == 0)
         rc = write_token(c, err);
     if (rc == 0)
-        rc = open_unix(c, err);
+        rc = coordinator_open_unix(c, err);
     int *addresses = rc == 0 ? calloc((size_t)c->roster.nagents, sizeof(int)) : NULL;
     if (rc == 0)
         rc = addresses ? open_servers(c, addresses, err) : err_set(err, ENOMEM, "no memory");
     free(addresses);
+    c->first_hosts = c->roster.nagents;
+    if (rc == 0)
+        coordinator_keep(c);
     return rc;
 }
 
@@ -276,9 +286,12 @@ void coordinator_close(struct coordinator *c)
     for (int i = 0; i < c->ntcp; i++) {
         server_close(c->tcp_servers[i]);
         free(c->tcp_ca[i]);
+        authority_fini(&c->tcp_authority[i]);
     }
     if (c->dir[0])
         jobs_remove(c->dir);
+    if (c->dir_lock >= 0)
+        close(c->dir_lock);
     loop_timer_stop(&c->loop, &c->tick);
     loop_timer_stop(&c->loop, &c->news);
     loop_fd_stop(&c->loop, &c->signals);

@@ -294,7 +294,7 @@ int jobs_publish(const struct job_entry *entry, struct err *err)
 
 void jobs_remove(const char *dir)
 {
-    const char *const files[] = {"sock", "token", "job", "job.new"};
+    const char *const files[] = {"sock", "token", "job", "job.new", "state", "state.new"};
     char path[JOBS_DIR_MAX + 64];
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         jobs_path(path, sizeof(path), dir, files[i]);

@@ -186,6 +186,7 @@ void launch_fini(struct launched *l, struct loop *loop)
 {
     loop_fd_stop(loop, &l->out_lfd);
     loop_fd_stop(loop, &l->err_lfd);
+    loop_fd_stop(loop, &l->pid_lfd);
     if (l->out >= 0)
         close(l->out);
     if (l->err >= 0)

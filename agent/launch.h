@@ -30,6 +30,11 @@ struct launched {
     bool added;        /* its host came while the job ran: that it fails is no failure of the job */
     uint64_t launched; /* clock */
     char *ca;          /* of an added one's server; NULL: the job's. Lent */
+    /* Of a former hvdrun (coordinator_attach.c): pid is 0, or the agent's where it is of this
+     * machine, and there are no pipes. */
+    bool attached;
+    struct loop_fd pid_lfd; /* its end */
+    uint64_t out_seq;       /* of the last output that it posted */
     void *owner;
 };
 

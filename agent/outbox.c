@@ -130,6 +130,24 @@ void outbox_cards(struct outbox *o, struct cards_body *cards)
     soon(o, 0);
 }
 
+void outbox_forget(struct outbox *o)
+{
+    list_for_each(pos, tmp, &o->letters)
+    {
+        letter_destroy(list_entry(pos, struct letter, node));
+    }
+    o->pending.n = 0;
+    findings_body_fini(&o->found);
+    o->stale = o->under_way;
+    o->held = true;
+}
+
+void outbox_release(struct outbox *o)
+{
+    o->held = false;
+    soon(o, 0);
+}
+
 bool outbox_empty(const struct outbox *o)
 {
     return o->pending.n == 0 && o->found.findings.n == 0 && list_empty(&o->letters);
@@ -139,6 +157,13 @@ static void on_answer(void *arg, const struct client_answer *answer)
 {
     struct outbox *o = arg;
     o->under_way = false;
+    if (o->stale) {
+        o->stale = false;
+        soon(o, 0);
+        return;
+    }
+    if (answer->status == 404 && o->unknown && o->unknown(o->arg))
+        return;
     if (answer->status == 0 || answer->status == 503) {
         soon(o, RETRY_MS);
         return;
@@ -151,7 +176,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
 
 static void send_next(struct outbox *o)
 {
-    if (o->under_way)
+    if (o->under_way || o->held)
         return;
     if (list_empty(&o->letters))
         close_report(o);

@@ -24,9 +24,14 @@ struct outbox {
     struct findings_body found; /* not yet a letter */
     struct list letters;
     bool under_way;
+    bool stale; /* the answer to what is under way does not count any more */
+    bool held;  /* nothing is sent now */
     struct loop_timer timer;
     /* An answer came: the coordinator lives. refused: it did not want the letter, text says why. */
     void (*answered)(void *arg, bool refused, const char *text);
+    /* It does not know this agent: true, and the letter stays (somebody will forget it). NULL: that
+     * is a refusal too. */
+    bool (*unknown)(void *arg);
     void *arg;
 };
 
@@ -41,6 +46,10 @@ void outbox_finding(struct outbox *o, const struct finding *finding);
 
 /* cards->agent and ->seq are filled here. */
 void outbox_cards(struct outbox *o, struct cards_body *cards);
+
+/* Forgets all that was to be said, until outbox_release() also keeps back what comes after. */
+void outbox_forget(struct outbox *o);
+void outbox_release(struct outbox *o);
 
 /* Nothing waits and nothing is under way. */
 bool outbox_empty(const struct outbox *o);

@@ -30,11 +30,12 @@ static int make_dir(const char *path, struct err *err)
 static int open_files(struct printer *p, int rank, int width, struct err *err)
 {
     char path[4096];
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (p->append ? O_APPEND : O_TRUNC);
     snprintf(path, sizeof(path), "%s/rank.%0*d", p->dir, width, rank);
     int rc = make_dir(path, err);
     for (int s = 0; s < FRAME_STREAMS && rc == 0; s++) {
         snprintf(path, sizeof(path), "%s/rank.%0*d/%s", p->dir, width, rank, names[s]);
-        p->streams[rank][s].file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        p->streams[rank][s].file = open(path, flags, 0666);
         if (p->streams[rank][s].file < 0)
             rc = err_sys(err, errno, "%s", path);
     }
@@ -76,9 +77,9 @@ void printer_grow(struct printer *p, int nranks)
 }
 
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
-                 void (*drained)(void *arg), void *arg, struct err *err)
+                 bool append, void (*drained)(void *arg), void *arg, struct err *err)
 {
-    *p = (struct printer){.loop = loop, .first_ranks = nranks, .prefix = prefix};
+    *p = (struct printer){.loop = loop, .first_ranks = nranks, .prefix = prefix, .append = append};
     sink_init(&p->sinks[FRAME_STDOUT], loop, STDOUT_FILENO, drained, arg);
     sink_init(&p->sinks[FRAME_STDERR], loop, STDERR_FILENO, drained, arg);
     char last[16];

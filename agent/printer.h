@@ -23,6 +23,7 @@ struct printer {
     int nranks;
     int first_ranks; /* at the beginning: the names of files are as wide as for them */
     bool prefix;
+    bool append;                     /* files go on where they ended */
     struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
     char *dir;                       /* of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];
@@ -33,9 +34,10 @@ struct printer {
     char file_name[32];                         /* which file it was */
 };
 
-/* dir NULL: no files. drained: a sink that was full is so no longer. */
+/* dir NULL: no files. append: those that are there go on. drained: a sink that was full is so no
+ * longer. */
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
-                 void (*drained)(void *arg), void *arg, struct err *err);
+                 bool append, void (*drained)(void *arg), void *arg, struct err *err);
 void printer_fini(struct printer *p);
 
 /* There are nranks now: members of an elastic job that come later. Without memory what they print

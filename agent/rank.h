@@ -66,6 +66,8 @@ struct rank {
     /* The owner's, for relaying: */
     bool hello, bye, waiting, posted;
     bool dead;         /* its process is known to be gone, or given up, before it is reaped */
+    bool leaving;      /* it was told to leave */
+    int out;           /* its BYE was -errno: it cannot go on; 0: it was not */
     enum card_why why; /* of its last HELLO */
     uint32_t was_in;   /* the epoch that it named there */
     int place;         /* its rank in the last roster that it got, -1: it got none */

@@ -54,15 +54,15 @@ static void flush(struct sink *s)
         else
             s->pos += (size_t)put;
     }
-    if (s->failed || sink_pending(s) == 0) {
+    if ((s->failed && !s->keep) || sink_pending(s) == 0) {
         buf_reset(&s->queue);
         s->pos = 0;
     } else if (s->pos > s->queue.len / 2) {
         buf_consume(&s->queue, s->pos);
         s->pos = 0;
     }
-    loop_fd_set(s->loop, &s->lfd, sink_pending(s) ? EPOLLOUT : 0);
-    if (s->was_full && !sink_full(s)) {
+    loop_fd_set(s->loop, &s->lfd, sink_pending(s) && !s->failed ? EPOLLOUT : 0);
+    if (s->was_full && (s->failed || !sink_full(s))) {
         s->was_full = false;
         if (s->drained)
             s->drained(s->arg);
@@ -93,4 +93,12 @@ void sink_write(struct sink *s, const void *data, size_t n)
 {
     sink_put(s, data, n);
     sink_flush(s);
+}
+
+void sink_take(struct sink *s, struct buf *ret)
+{
+    buf_consume(&s->queue, s->pos);
+    buf_put(ret, s->queue.data, s->queue.len);
+    buf_reset(&s->queue);
+    s->pos = 0;
 }

@@ -25,6 +25,7 @@ struct sink {
     bool direct;                /* a file: never waits */
     bool was_full;              /* somebody may have paused for it */
     int failed;                 /* errno of what failed: everything after is dropped */
+    bool keep;                  /* what was not written by then stays: sink_take() */
     void (*drained)(void *arg); /* it was full and is so no longer; also from inside sink_*() */
     void *arg;
 };
@@ -39,6 +40,9 @@ void sink_write(struct sink *s, const void *data, size_t n);
  * cost one write. */
 void sink_put(struct sink *s, const void *data, size_t n);
 void sink_flush(struct sink *s);
+
+/* Hands over what a sink that failed has kept, perhaps from the middle of something. */
+void sink_take(struct sink *s, struct buf *ret);
 
 static inline size_t sink_pending(const struct sink *s)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/table.h"
+#include "core/member/roster.h"
 
 #define LINES_MAX 32 /* members that have a line each: one screen */
 
@@ -165,7 +166,7 @@ static void print_head(const struct status *s, const char *name, int64_t started
         fprintf(out, "%d of %d ranks (%d to %d)", s->size, s->np, s->min_np, s->max_np);
     else
         fprintf(out, "%d rank%s", s->size, s->size == 1 ? "" : "s");
-    fprintf(out, ", epoch %lld, up %s\n", (long long)s->epoch,
+    fprintf(out, ", epoch %lld, up %s\n", (long long)roster_epoch_number((uint32_t)s->epoch),
             status_duration(now - started, up, sizeof(up)));
     if (s->waiting_for[0])
         fprintf(out, "  waiting for   %s\n", s->waiting_for);

@@ -5,6 +5,7 @@
 #include "core/member/authority.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <sodium.h>
@@ -133,6 +134,19 @@ int authority_create(struct authority *ret, const char *job, const char *const *
         return err_set(err, EIO, "the job's certificates: %s", gnutls_strerror(rc));
     }
     *ret = a;
+    return 0;
+}
+
+int authority_copy(struct authority *ret, const struct authority *a)
+{
+    struct authority copy = {.ca_pem = strdup(a->ca_pem),
+                             .cert_pem = strdup(a->cert_pem),
+                             .key_pem = strdup(a->key_pem)};
+    if (!copy.ca_pem || !copy.cert_pem || !copy.key_pem) {
+        authority_fini(&copy);
+        return -ENOMEM;
+    }
+    *ret = copy;
     return 0;
 }
 

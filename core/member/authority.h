@@ -18,6 +18,9 @@ struct authority {
 int authority_create(struct authority *ret, const char *job, const char *const *addresses, int n,
                      struct err *err);
 
+/* A copy; -ENOMEM. */
+int authority_copy(struct authority *ret, const struct authority *a);
+
 /* Wipes the key. */
 void authority_fini(struct authority *a);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
-#include "core/member/protocol.h"
+#include "core/member/rejoin.h"
 
 static const char *const why_names[CARD_WHYS] = {
     [CARD_JOIN] = "join",
@@ -51,7 +51,7 @@ static json_t *world_list(const struct card *cards, int n)
     return list;
 }
 
-static int why_read(const char *name, enum card_why *ret, struct err *err)
+int card_why_read(const char *name, enum card_why *ret, struct err *err)
 {
     for (int i = 0; i < CARD_WHYS; i++) {
         if (strcmp(why_names[i], name) == 0) {
@@ -84,7 +84,7 @@ static int card_read(json_t *j, struct card *ret, struct err *err)
     if (rc == 0 && (epoch < 0 || epoch > UINT32_MAX))
         rc = err_set(err, EINVAL, "card: epoch %lld", (long long)epoch);
     if (rc == 0)
-        rc = why_read(why, &ret->why, err);
+        rc = card_why_read(why, &ret->why, err);
     if (rc == 0)
         rc = name_read(agent, ret->agent, "card: agent", err);
     if (rc == 0)
@@ -161,12 +161,17 @@ void cards_fini(struct cards_body *body)
     *body = (struct cards_body){0};
 }
 
+json_t *roster_pack(const struct roster_body *body)
+{
+    return json_pack("{s:I, s:i, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch, "size", body->n,
+                     "change", (json_int_t)body->change, "key",
+                     json_bytes(body->key, sizeof(body->key)), "members",
+                     world_list(body->cards, body->n));
+}
+
 char *roster_write(const struct roster_body *body)
 {
-    auto_json json_t *j = json_pack("{s:I, s:i, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch,
-                                    "size", body->n, "change", (json_int_t)body->change, "key",
-                                    json_bytes(body->key, sizeof(body->key)), "members",
-                                    world_list(body->cards, body->n));
+    auto_json json_t *j = roster_pack(body);
     return json_write(j);
 }
 
@@ -183,7 +188,7 @@ static int check_members(const struct roster_body *body, int size, size_t key_le
     return 0;
 }
 
-int roster_read(const char *text, size_t len, struct roster_body *ret, struct err *err)
+int roster_unpack(json_t *j, struct roster_body *ret, struct err *err)
 {
     struct roster_body body = {0};
     const char *key = "";
@@ -191,10 +196,7 @@ int roster_read(const char *text, size_t len, struct roster_body *ret, struct er
     int size = 0;
     size_t key_len = 0;
     json_t *list = NULL;
-    auto_json json_t *j = NULL;
-    int rc = json_read(text, len, "roster", &j, err);
-    if (rc == 0)
-        rc = json_expect(j, "roster", err, "{s:I, s:i, s?I, s:s, s:o}", "epoch", &epoch, "size",
+    int rc = json_expect(j, "roster", err, "{s:I, s:i, s?I, s:s, s:o}", "epoch", &epoch, "size",
                          &size, "change", &change, "key", &key, "members", &list);
     if (rc == 0 && (epoch < 1 || epoch > UINT32_MAX))
         rc = err_set(err, EINVAL, "roster: epoch %lld", (long long)epoch);
@@ -214,6 +216,13 @@ int roster_read(const char *text, size_t len, struct roster_body *ret, struct er
     body.change = (uint32_t)change;
     *ret = body;
     return 0;
+}
+
+int roster_read(const char *text, size_t len, struct roster_body *ret, struct err *err)
+{
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, "roster", &j, err);
+    return rc < 0 ? rc : roster_unpack(j, ret, err);
 }
 
 void roster_body_fini(struct roster_body *body)

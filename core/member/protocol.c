@@ -5,9 +5,11 @@
 #include "core/member/protocol.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/json/json.h"
+#include "core/member/rejoin.h"
 
 static const char *const note_names[NOTE_TYPES] = {
     [NOTE_LOST] = "lost",   [NOTE_ENDED] = "ended",   [NOTE_SIGNAL] = "signal",
@@ -58,18 +60,37 @@ char *join_write(const struct join_body *body)
     auto_json json_t *j =
         json_pack("{s:s, s:s, s:s, s:i, s:i}", "agent", body->agent, "host", body->host, "version",
                   body->version, "slots", body->slots, "pid", body->pid);
+    if (body->rejoin)
+        json_put(&j, "rejoin", rejoin_pack(body->rejoin));
     return json_write(j);
+}
+
+static int join_rejoin(json_t *j, struct join_body *body, struct err *err)
+{
+    if (!j)
+        return 0;
+    struct rejoin *rejoin = calloc(1, sizeof(*rejoin));
+    if (!rejoin)
+        return err_set(err, ENOMEM, "no memory for what an agent knows");
+    int rc = rejoin_unpack(j, rejoin, err);
+    if (rc < 0)
+        free(rejoin);
+    else
+        body->rejoin = rejoin;
+    return rc;
 }
 
 int join_read(const char *text, size_t len, struct join_body *ret, struct err *err)
 {
     const char *what = "join", *agent = "", *host = "", *version = "";
     struct join_body body = {0};
+    json_t *rejoin = NULL;
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, what, &j, err);
     if (rc == 0)
-        rc = json_expect(j, what, err, "{s:s, s:s, s?s, s:i, s:i}", "agent", &agent, "host", &host,
-                         "version", &version, "slots", &body.slots, "pid", &body.pid);
+        rc = json_expect(j, what, err, "{s:s, s:s, s?s, s:i, s:i, s?o}", "agent", &agent, "host",
+                         &host, "version", &version, "slots", &body.slots, "pid", &body.pid,
+                         "rejoin", &rejoin);
     if (rc == 0)
         rc = member_copy_text(body.agent, sizeof(body.agent), agent, "join: agent", err);
     if (rc == 0)
@@ -77,8 +98,18 @@ int join_read(const char *text, size_t len, struct join_body *ret, struct err *e
     if (rc == 0)
         rc = member_copy_text(body.version, sizeof(body.version), version, "join: version", err);
     if (rc == 0)
+        rc = join_rejoin(rejoin, &body, err);
+    if (rc == 0)
         *ret = body;
     return rc;
+}
+
+void join_fini(struct join_body *body)
+{
+    if (body->rejoin)
+        rejoin_fini(body->rejoin);
+    free(body->rejoin);
+    body->rejoin = NULL;
 }
 
 char *welcome_write(const struct welcome_body *body)

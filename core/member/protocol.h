@@ -31,6 +31,7 @@ struct join_body {
     char version[32];
     int slots; /* usable cores */
     int pid;
+    struct rejoin *rejoin; /* rejoin.h; NULL: it has never joined a coordinator of this job */
 };
 
 /* Its answer: which members this agent starts. A member is a rank process with a number that is
@@ -141,6 +142,17 @@ struct report_body {
     struct report_item *items;
 };
 
+/* POST /v1/output: what ranks print, from an agent whose pipe to hvdrun broke with it. */
+#define OUTPUT_MAX (192u << 10) /* bytes of one body */
+
+struct printed_body {
+    char agent[MEMBER_NAME_MAX];
+    uint64_t seq;      /* one higher each time: a repeated one is known */
+    uint64_t lost;     /* bytes that could not be kept before these */
+    bool end;          /* all is said, the agent ends now */
+    struct buf frames; /* agent/frames.h */
+};
+
 /* POST /v1/scale and /v1/drain: planned changes of an elastic job. */
 struct scale_body {
     int np;
@@ -159,6 +171,7 @@ int member_copy_text(char *dst, size_t size, const char *src, const char *field,
 
 char *join_write(const struct join_body *body);
 int join_read(const char *text, size_t len, struct join_body *ret, struct err *err);
+void join_fini(struct join_body *body); /* only of what join_read() filled */
 
 char *welcome_write(const struct welcome_body *body);
 int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct err *err);
@@ -179,6 +192,11 @@ void notes_fini(struct notes_body *body);
 char *report_write(const struct report_body *body);
 int report_read(const char *text, size_t len, struct report_body *ret, struct err *err);
 void report_body_fini(struct report_body *body);
+
+/* printed.c */
+char *printed_write(const struct printed_body *body);
+int printed_read(const char *text, size_t len, struct printed_body *ret, struct err *err);
+void printed_fini(struct printed_body *body);
 
 /* changes.c */
 char *scale_write(const struct scale_body *body);

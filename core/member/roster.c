@@ -36,17 +36,24 @@ static void fill_seats(struct roster *r)
     }
 }
 
+int roster_reserve(struct roster *r, int n)
+{
+    int cap = r->members_cap ? r->members_cap : 8;
+    while (cap < n)
+        cap *= 2;
+    if (cap == r->members_cap)
+        return 0;
+    struct roster_member *grown = realloc(r->members, (size_t)cap * sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    r->members = grown;
+    r->members_cap = cap;
+    return 0;
+}
+
 int roster_add_member(struct roster *r, int agent, int place)
 {
-    if (r->nmembers == r->members_cap) {
-        int cap = r->members_cap ? r->members_cap * 2 : 8;
-        struct roster_member *grown = realloc(r->members, (size_t)cap * sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        r->members = grown;
-        r->members_cap = cap;
-    }
-    if (r->nmembers == MEMBER_NUMBER_MAX)
+    if (r->nmembers == MEMBER_NUMBER_MAX || roster_reserve(r, r->nmembers + 1) < 0)
         return -ENOMEM;
     int member = r->nmembers++;
     r->members[member] = (struct roster_member){
@@ -76,9 +83,16 @@ int roster_add_agent(struct roster *r, const struct roster_host *host)
 int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, struct err *err)
 {
-    *r = (struct roster){.first = -1, .early = -1, .spoilt = -1, .last_failed = -1};
+    int size = 0;
     for (int h = 0; h < nhosts; h++)
-        r->size += hosts[h].nranks;
+        size += hosts[h].nranks;
+    return roster_make(r, job, key, hosts, nhosts, size, err);
+}
+
+int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
+                const struct roster_host *hosts, int nhosts, int size, struct err *err)
+{
+    *r = (struct roster){.size = size, .first = -1, .early = -1, .spoilt = -1, .last_failed = -1};
     if (r->size < 1 || r->size > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "%d ranks: want 1 to %d", r->size, MEMBER_RANKS_MAX);
     r->target = r->members_cap = r->size;
@@ -90,7 +104,6 @@ int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
     for (int h = 0; h < nhosts && rc == 0; h++)
         rc = roster_add_agent(r, &hosts[h]);
     if (rc < 0) {
-        int size = r->size;
         roster_fini(r);
         return err_set(err, ENOMEM, "no memory for %d ranks", size);
     }
@@ -120,6 +133,9 @@ void roster_fini(struct roster *r)
         buf_fini(&r->members[i].card);
     for (int a = 0; r->agents && a < r->nagents; a++) {
         findings_fini(&r->agents[a].findings);
+        if (r->agents[a].told)
+            rejoin_fini(r->agents[a].told);
+        free(r->agents[a].told);
         free(r->agents[a].places);
     }
     roster_body_fini(&r->world);
@@ -127,6 +143,7 @@ void roster_fini(struct roster *r)
     free(r->agents);
     free(r->notes);
     free(r->starts);
+    free((int *)r->former.leaving);
     explicit_bzero(r, sizeof(*r));
 }
 
@@ -303,7 +320,7 @@ static bool any_agent(const struct roster *r)
 
 bool roster_done(const struct roster *r)
 {
-    return r->over == r->nmembers && (r->nstarts == 0 || !any_agent(r));
+    return !r->rebuilding && r->over == r->nmembers && (r->nstarts == 0 || !any_agent(r));
 }
 
 int roster_culprit(const struct roster *r)

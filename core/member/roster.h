@@ -20,6 +20,7 @@
 #include "core/member/protocol.h"
 #include "core/member/rank_state.h"
 #include "core/member/gaps.h"
+#include "core/member/rejoin.h"
 
 struct roster_member {
     enum rank_state state;
@@ -63,6 +64,7 @@ struct roster_agent {
     char self[MEMBER_NAME_MAX]; /* as it calls itself */
     struct gaps gaps;           /* when it was heard last, and how often */
     uint64_t seq;               /* last body that was applied */
+    struct rejoin *told;        /* while a roster is rebuilt: what it knows */
     struct findings findings;   /* that stand there */
 };
 
@@ -94,6 +96,25 @@ struct roster_sample {
     uint64_t at, batches, bytes;
 };
 
+/* An epoch is term << 20 | its number: that of a coordinator is higher than any that a former one
+ * can have made. The numbers go on. */
+#define ROSTER_TERM_SHIFT 20
+#define ROSTER_TERM_MAX   4095
+
+static inline uint32_t roster_epoch_number(uint32_t epoch)
+{
+    return epoch & ((1u << ROSTER_TERM_SHIFT) - 1);
+}
+
+/* What the coordinator before this one has left in writing; the rest the agents know. */
+struct roster_former {
+    uint32_t term;   /* of the new one */
+    uint32_t change; /* the last number it gave */
+    int target, nmembers, restarts;
+    int nleaving;
+    const int *leaving; /* members that were chosen to leave */
+};
+
 struct roster {
     char job[MEMBER_NAME_MAX];
     uint8_t key[MEMBER_KEY_SIZE];
@@ -103,6 +124,9 @@ struct roster {
     int nagents;
     struct roster_agent *agents;
     uint32_t epoch;           /* last one published, 0: none */
+    uint32_t term;            /* which coordinator of the job this is: 0 the first */
+    bool rebuilding;          /* agents are asked what they know; nothing is decided meanwhile */
+    uint64_t rebuild_by;      /* clock: those that have not come by then are given up */
     struct roster_body world; /* of it, with cards of its own */
     int ready;                /* members that wait for the next epoch */
     uint64_t first_ready;     /* clock of the first of them */
@@ -133,6 +157,7 @@ struct roster {
     char plan[256];              /* planned changes that are not announced yet, in words */
     uint64_t cause_at;           /* clock of the loss or announcement that comes next; 0: none */
     char cause[512];
+    struct roster_former former; /* while it is rebuilt; leaving is owned */
     struct roster_last last;
     uint32_t repair_epoch;
     uint64_t repair_last, repair_max; /* ns */
@@ -155,11 +180,19 @@ void roster_fini(struct roster *r);
 /* Before any event. 1 <= min <= size <= max. */
 int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
+/* roster_rebuild.c: instead of both of the above, in a job that is elastic and runs already. Hosts
+ * have no ranks here, slots says how many there may be. Until every agent that is not gone has
+ * joined with what it knows, or until the clock is rebuild_by, the roster only gathers:
+ * roster_join() is -EAGAIN. Then it goes on from there (in the last join, or in roster_tick()). */
+int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_host *hosts,
+                         int nhosts, const struct roster_elastic *elastic,
+                         const struct roster_former *former, uint64_t rebuild_by, struct err *err);
+
 /* The agent's index, -ENOENT. */
 int roster_find(const struct roster *r, const char *uid);
 
-/* Its agent joined. -EEXIST: it has, with another pid. */
-int roster_join(struct roster *r, const struct join_body *body, uint64_t now, struct err *err);
+/* Its agent joined. -EEXIST: it has, with another pid. body->rejoin may be taken (NULL then). */
+int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct err *err);
 
 /* Each is applied as far as it is legal; the first that is not is -EPROTO with its text. One that
  * was applied before (seq) is 0 and nothing. cards for an epoch that is over, in a fixed job:

@@ -199,6 +199,8 @@ static int check_change(const struct roster *r, struct err *err)
                        "--max-np can change");
     if (r->stopping || r->closing || roster_is_finished(r))
         return err_set(err, ERANGE, "the job is ending");
+    if (r->rebuilding)
+        return err_set(err, ERANGE, "the job's agents are still asked what they know: try again");
     return 0;
 }
 
@@ -220,6 +222,20 @@ static void add_plan(struct roster *r, const char *text)
 {
     size_t n = strlen(r->plan);
     snprintf(r->plan + n, sizeof(r->plan) - n, "%s%s", n ? "; " : "", text);
+}
+
+void roster_fill(struct roster *r, uint64_t now)
+{
+    int limit = r->elastic.reset_limit;
+    while (have(r) < r->target && r->nstarts < r->elastic.max && !roster_is_finished(r) &&
+           (limit == 0 || r->restarts < limit)) {
+        r->restarts += limit > 0;
+        add_start(r, -1, now, limit > 0);
+    }
+    if (have(r) > r->target)
+        shrink(r, have(r) - r->target);
+    start_due(r, now);
+    roster_consider(r, now);
 }
 
 /* The target has changed: a number for it, and on to it. */
@@ -374,6 +390,11 @@ void roster_throughput(const struct roster *r, uint64_t now, double *ret_batches
 void roster_tick(struct roster *r, uint64_t now)
 {
     take_sample(r, now);
+    if (r->rebuilding) {
+        if (now >= r->rebuild_by)
+            roster_rebuild(r, now);
+        return;
+    }
     if (r->stopping)
         return;
     start_due(r, now);

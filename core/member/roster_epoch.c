@@ -84,12 +84,20 @@ void roster_add_cause(struct roster *r, uint64_t now, const char *text)
 
 /* ---- publishing ----------------------------------------------------------------------------- */
 
+/* The first of a term is beyond all that the former ones can have made. */
+static uint32_t next_epoch(const struct roster *r)
+{
+    if (r->epoch >> ROSTER_TERM_SHIFT >= r->term)
+        return r->epoch + 1;
+    return r->term << ROSTER_TERM_SHIFT | (roster_epoch_number(r->epoch) + 1);
+}
+
 /* Members in order of their new rank: the cards as they are now, in a body of its own. A later card
  * of a rank is for a later epoch. */
 static int make_world(const struct roster *r, const int *list, int n, bool fresh,
                       struct roster_body *ret)
 {
-    struct roster_body world = {.epoch = r->epoch + 1, .n = n};
+    struct roster_body world = {.epoch = next_epoch(r), .n = n};
     memcpy(world.key, r->key, sizeof(world.key));
     world.cards = calloc((size_t)n, sizeof(*world.cards));
     if (!world.cards)
@@ -141,7 +149,7 @@ static void publish(struct roster *r, const int *list, int n, bool fresh, uint64
     roster_body_fini(&r->world);
     r->world = world;
     r->world.change = r->applied;
-    r->epoch++;
+    r->epoch = world.epoch;
     r->size = n;
     install(r, now);
     r->waiting_since = r->joiner_ready = 0;
@@ -343,6 +351,8 @@ static void judge_loss(struct roster *r, uint64_t now)
 
 void roster_consider(struct roster *r, uint64_t now)
 {
+    if (r->rebuilding)
+        return;
     if (!r->is_elastic) {
         if (r->ready == r->nmembers)
             publish_fixed(r, now);

@@ -7,7 +7,7 @@
 
 #include "core/member/roster_private.h"
 
-int roster_join(struct roster *r, const struct join_body *body, uint64_t now, struct err *err)
+int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct err *err)
 {
     int index = roster_find(r, body->agent);
     if (index < 0)
@@ -20,6 +20,8 @@ int roster_join(struct roster *r, const struct join_body *body, uint64_t now, st
     a->slots = body->slots;
     gaps_heard(&a->gaps, now);
     snprintf(a->self, sizeof(a->self), "%s", body->host);
+    if (r->rebuilding)
+        return roster_gather(r, index, body, now, err);
     for (int i = 0; i < r->nmembers; i++)
         if (r->members[i].agent == index && rank_step(r->members[i].state, RANK_JOIN))
             roster_step(r, i, RANK_JOIN, now, NULL);

@@ -9,6 +9,13 @@
 
 /* ---- roster.c ---- */
 
+/* What roster_init() does, with size given and hosts that may have no ranks. */
+int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
+                const struct roster_host *hosts, int nhosts, int size, struct err *err);
+
+/* Room for n members in all. -ENOMEM */
+int roster_reserve(struct roster *r, int n);
+
 void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text);
 
 /* Applies one event to one member; -EPROTO where it is not legal. */
@@ -43,7 +50,20 @@ bool roster_is_finished(const struct roster *r);
 /* Something that the next epoch will be the answer to. */
 void roster_add_cause(struct roster *r, uint64_t now, const char *text);
 
+/* ---- roster_rebuild.c ---- */
+
+/* Keeps what an agent of the job knows: 0 when it was the last one and the roster is whole again,
+ * -EAGAIN: others are missing; -EINVAL: it cannot be. */
+int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t now,
+                  struct err *err);
+
+void roster_rebuild(struct roster *r, uint64_t now);
+
 /* ---- roster_change.c ---- */
+
+/* As many as there should be, after a rebuild: starts what is missing, sends away who is too many.
+ */
+void roster_fill(struct roster *r, uint64_t now);
 
 /* A member failed: another one is to come in its place, if one is wanted. */
 void roster_replace(struct roster *r, int member, uint64_t now);

@@ -279,6 +279,10 @@ static int listen_tcp(struct server *s, struct err *err)
     auto_close int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, errno, "socket");
+    /* The port of an hvdrun that was killed, whose connections are not quite gone. */
+    int one = 1;
+    if (s->config.port)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 1024) < 0)
         return err_sys(err, errno, "listen on %s port %d", address, s->config.port);
     if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)

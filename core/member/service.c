@@ -20,10 +20,10 @@ static int reply_text(struct server_reply *reply, char *body)
 
 static int reply_error(struct server_reply *reply, int rc, const struct err *err)
 {
-    reply->status = rc == -ENOENT   ? 404
-                    : rc == -ENOMEM ? 503
-                    : rc == -EINVAL ? 400
-                                    : 409; /* -EEXIST, -ESTALE, -EPROTO */
+    reply->status = rc == -ENOENT                    ? 404
+                    : rc == -ENOMEM || rc == -EAGAIN ? 503
+                    : rc == -EINVAL                  ? 400
+                                                     : 409; /* -EEXIST, -ESTALE, -EPROTO */
     reply->body = json_error_body(err_text(err));
     return 0;
 }
@@ -53,10 +53,11 @@ static char *welcome_text(const struct roster *r, int agent)
 static int do_join(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     struct err err = {0};
-    struct join_body body;
+    struct join_body body = {0};
     int rc = join_read(q->body, q->len, &body, &err);
     if (rc == 0)
         rc = roster_join(s->roster, &body, clock_ns(), &err);
+    join_fini(&body);
     if (rc < 0)
         return reply_error(reply, rc, &err);
     reply_text(reply, welcome_text(s->roster, roster_find(s->roster, body.agent)));
@@ -158,6 +159,25 @@ static int do_events(struct service *s, const struct server_request *q, struct s
     return 0;
 }
 
+static int do_output(struct service *s, const struct server_request *q, struct server_reply *reply)
+{
+    struct err err = {0};
+    struct printed_body body;
+    int rc = printed_read(q->body, q->len, &body, &err);
+    if (rc < 0)
+        return reply_error(reply, rc, &err);
+    int index = roster_find(s->roster, body.agent);
+    bool known = index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone;
+    if (!known || !s->output || s->roster->rebuilding)
+        rc = err_set(&err, ENOENT, "no output of agent \"%.64s\" is expected", body.agent);
+    else
+        gaps_heard(&s->roster->agents[index].gaps, clock_ns());
+    if (rc == 0 && s->output(s->arg, index, &body) < 0)
+        rc = err_set(&err, EAGAIN, "whoever reads the output is slow");
+    printed_fini(&body);
+    return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
+}
+
 static int do_status(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     (void)q;
@@ -210,7 +230,7 @@ static const struct {
     {"POST", "/v1/report", do_report},     {"GET", "/v1/roster", do_roster},
     {"GET", "/v1/events", do_events},      {"GET", "/v1/status", do_status},
     {"POST", "/v1/findings", do_findings}, {"POST", "/v1/scale", do_scale},
-    {"POST", "/v1/drain", do_drain},
+    {"POST", "/v1/drain", do_drain},       {"POST", "/v1/output", do_output},
 };
 
 int service_handle(void *arg, const struct server_request *q, struct server_reply *reply)

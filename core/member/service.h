@@ -15,6 +15,9 @@ struct service {
      * loop: this call comes from inside a server. */
     void (*changed)(void *arg);
     void *arg;
+    /* What ranks of an agent have printed (POST /v1/output); -EAGAIN: not now, it will come again.
+     * NULL: it is not taken. */
+    int (*output)(void *arg, int agent, const struct printed_body *body);
 };
 
 /* A server_handle_f; arg is the struct service. */

@@ -31,12 +31,37 @@ static void make_roster(void)
         abort();
 }
 
+/* What an agent knows, for a coordinator that knows nothing: it becomes a roster or not. */
+static void rebuild(struct join_body *join)
+{
+    const struct roster_host hosts[] = {{"a", "h", 0, 4}, {"b", "i", 0, 4}};
+    const struct roster_elastic elastic = {.min = 1, .max = 4, .start_limit = 1};
+    const struct roster_former former = {.term = 1, .target = 2, .nmembers = 4};
+    struct roster r;
+    if (roster_begin_rebuild(&r, "job", hosts, 2, &elastic, &former, 5, NULL) < 0)
+        abort();
+    roster_join(&r, join, 2, NULL);
+    roster_tick(&r, 5);
+    roster_tick(&r, 6);
+    auto_free char *status = status_text(&r, 8);
+    if (!status || r.rebuilding)
+        abort();
+    roster_fini(&r);
+}
+
 static void join_or_welcome(const char *text, size_t len)
 {
-    struct join_body join;
+    struct join_body join, again;
     struct welcome_body welcome;
-    if (join_read(text, len, &join, NULL) == 0)
+    if (join_read(text, len, &join, NULL) == 0) {
+        auto_free char *copy = join_write(&join);
+        if (!copy || join_read(copy, strlen(copy), &again, NULL) < 0)
+            abort();
         roster_join(&roster, &join, 2, NULL);
+        rebuild(&again);
+        join_fini(&join);
+        join_fini(&again);
+    }
     if (welcome_read(text, len, &welcome, NULL) == 0)
         welcome_fini(&welcome);
 }

@@ -229,7 +229,7 @@ static int print_lines(struct loop *loop)
     struct printer p;
     struct err err = {0};
     char lost[64];
-    int rc = said(printer_init(&p, loop, 2, false, NULL, NULL, NULL, &err), &err);
+    int rc = said(printer_init(&p, loop, 2, false, NULL, false, NULL, NULL, &err), &err);
     if (rc < 0)
         return rc;
     put(&p, 0, LONG_TEXT);

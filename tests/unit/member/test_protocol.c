@@ -14,10 +14,11 @@
 
 #include "core/base/cleanup.h"
 #include "core/member/protocol.h"
+#include "core/member/rejoin.h"
 
 static void test_join(void **state)
 {
-    struct join_body in = {"agent-1", "node \"7\"", "0.1.0", 8, 4711}, out;
+    struct join_body in = {"agent-1", "node \"7\"", "0.1.0", 8, 4711, NULL}, out;
     auto_free char *text = join_write(&in);
     struct err err;
     (void)state;
@@ -26,6 +27,74 @@ static void test_join(void **state)
     assert_string_equal(out.host, in.host);
     assert_int_equal(out.slots, 8);
     assert_int_equal(out.pid, 4711);
+}
+
+/* What is told to another coordinator, and what is no such thing. */
+static void test_rejoin(void **state)
+{
+    struct card cards[] = {{.member = 4, .agent = "a", .host = "h"}};
+    struct rejoin_member m[] = {{4,
+                                 1,
+                                 77,
+                                 9,
+                                 true,
+                                 true,
+                                 -9,
+                                 "how",
+                                 "its last line",
+                                 true,
+                                 true,
+                                 true,
+                                 true,
+                                 true,
+                                 CARD_BOUNDARY,
+                                 8,
+                                 {0},
+                                 5,
+                                 6},
+                                {.member = 5, .pid = 78}};
+    struct rejoin in = {7, {.epoch = 9, .change = 3, .n = 1, .cards = cards}, 2, m};
+    struct join_body body = {"a", "h", "1", 2, 3, &in}, out = {0};
+    struct err err;
+    (void)state;
+    buf_put(&m[0].card, "card", 4);
+    auto_free char *text = join_write(&body);
+    buf_fini(&m[0].card);
+    assert_int_equal(join_read(text, strlen(text), &out, &err), 0);
+    const struct rejoin *r = out.rejoin;
+    assert_non_null(r);
+    assert_int_equal(r->change, 7);
+    assert_int_equal(r->world.epoch, 9);
+    assert_int_equal(r->world.cards[0].member, 4);
+    assert_int_equal(r->n, 2);
+    const struct rejoin_member *a = &r->members[0], *b = &r->members[1];
+    assert_true(a->over && a->dead && a->hello && a->bye && a->out && a->leaving && a->waiting);
+    assert_true(a->local_rank == 1 && a->pid == 77 && a->epoch == 9 && a->code == -9);
+    assert_true(a->why == CARD_BOUNDARY && a->was_in == 8 && a->batches == 5 && a->bytes == 6);
+    assert_string_equal(a->text, "how");
+    assert_string_equal(a->tail, "its last line");
+    assert_memory_equal(a->card.data, "card", 4);
+    assert_false(b->over || b->dead || b->hello || b->bye || b->out || b->leaving || b->waiting);
+    assert_int_equal(b->member, 5);
+    join_fini(&out);
+    const char *const bad[] = {
+        "7",
+        "{}",
+        "{\"change\":-1,\"members\":[]}",
+        "{\"change\":0,\"members\":[7]}",
+        "{\"change\":0,\"members\":[],\"roster\":{}}",
+        "{\"change\":0,\"members\":[{\"member\":-1,\"local_rank\":0,\"pid\":1,\"epoch\":0,"
+        "\"over\":false,\"dead\":false,\"code\":0,\"hello\":true,\"bye\":false,\"out\":false,"
+        "\"leaving\":false}]}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        auto_free char *join = NULL;
+        assert_true(asprintf(&join,
+                             "{\"agent\":\"a\",\"host\":\"h\",\"slots\":1,\"pid\":1,"
+                             "\"rejoin\":%s}",
+                             bad[i]) > 0);
+        assert_int_equal(join_read(join, strlen(join), &out, &err), -EINVAL);
+        assert_true(strstr(err_text(&err), "rejoin") || strstr(err_text(&err), "roster"));
+    }
 }
 
 static void test_welcome(void **state)
@@ -250,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_join),
+        cmocka_unit_test(test_rejoin),
         cmocka_unit_test(test_welcome),
         cmocka_unit_test(test_cards_and_roster),
         cmocka_unit_test(test_notes),

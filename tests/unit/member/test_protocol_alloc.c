@@ -76,7 +76,7 @@ static struct card make_card(int rank, const char *bytes)
 
 static int write_join(void)
 {
-    struct join_body b = {"agent-0 " LONG_TEXT, "h", "0.1.0", 8, 4711};
+    struct join_body b = {"agent-0 " LONG_TEXT, "h", "0.1.0", 8, 4711, NULL};
     return written(join_write(&b), join_text);
 }
 

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_output: what ranks print, on its way to hvdrun: through standard output, and when that pipe
+ * broke because hvdrun was killed, to whoever takes over (POST /v1/output). Until somebody does the
+ * newest megabyte is kept: ranks are not held up. See agent.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+#define TIMEOUT_MS 4000
+#define RETRY_MS   50
+#define SILENT_S   3 /* an hvdrun that lives answers a poll within two seconds */
+
+/* Bytes of whole frames at the start of [data, n), at most max. */
+static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
+{
+    struct frame frame;
+    size_t pos = 0;
+    long size;
+    while ((size = frame_get(data + pos, n - pos, &frame)) > 0 && pos + (size_t)size <= max)
+        pos += (size_t)size;
+    return pos;
+}
+
+/* hvdrun is gone: what the pipe did not take begins in the middle of a frame, perhaps. */
+void agent_cut_output(struct agent *a)
+{
+    struct output *o = &a->output;
+    struct buf rest = {0};
+    size_t pos = 0;
+    if (o->cut)
+        return;
+    o->cut = true;
+    sink_take(&a->out, &rest);
+    while (pos < rest.len &&
+           whole_frames(rest.data + pos, rest.len - pos, SIZE_MAX) != rest.len - pos)
+        pos++;
+    buf_put(&o->held, rest.data + pos, rest.len - pos);
+    o->lost += pos;
+    buf_fini(&rest);
+    log_info("standard output is closed: what ranks print is kept for another hvdrun");
+}
+
+static bool is_silent(const struct agent *a)
+{
+    return clock_ns() - a->last_answer >= SILENT_S * CLOCK_S;
+}
+
+/* Room for what comes: the oldest goes. */
+static void forget_oldest(struct output *o)
+{
+    size_t least = o->held.len - SINK_FULL / 2, n = 0;
+    struct frame frame;
+    long size;
+    while (n < least && (size = frame_get(o->held.data + n, o->held.len - n, &frame)) > 0) {
+        n += (size_t)size;
+        o->lost += frame.len;
+    }
+    buf_consume(&o->held, n);
+}
+
+static void post(struct agent *a);
+
+static void on_retry(void *arg)
+{
+    post(arg);
+}
+
+static void on_posted(void *arg, const struct client_answer *answer)
+{
+    struct agent *a = arg;
+    struct output *o = &a->output;
+    o->posting = false;
+    if (answer->status != 0)
+        agent_heard(a);
+    bool taken = answer->status == 204 && o->posted_term == a->terms;
+    if (taken) {
+        buf_consume(&o->held, o->sent <= o->held.len ? o->sent : o->held.len);
+        o->lost -= o->sent_lost;
+        o->seq++;
+        o->told |= o->sent_end;
+        if (!sink_full(&a->out) && o->held.len < SINK_FULL)
+            agent_pause_output(a, false);
+    }
+    if (taken)
+        post(a);
+    else if (!o->retry.on)
+        loop_timer_start(&a->loop, &o->retry, RETRY_MS, on_retry, a);
+    if (o->told)
+        agent_wake(a);
+}
+
+/* One at a time. What is under way stays in front of what is held until it is taken. */
+static void post(struct agent *a)
+{
+    struct output *o = &a->output;
+    if (!o->cut || o->posting || o->told || !a->joined || a->rejoin_text || a->orphan)
+        return;
+    struct printed_body body = {.seq = o->seq + 1, .lost = o->lost};
+    size_t n = whole_frames(o->held.data, o->held.len, OUTPUT_MAX);
+    body.end = o->ending && n == o->held.len;
+    if (n == 0 && !body.end)
+        return;
+    snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
+    body.frames = (struct buf){.data = o->held.data, .len = n}; /* lent */
+    char *text = printed_write(&body);
+    o->posting =
+        text && client_send(a->client, "/v1/output", text, TIMEOUT_MS, on_posted, a, NULL) == 0;
+    free(text);
+    o->sent = n;
+    o->sent_lost = o->lost;
+    o->sent_end = body.end;
+    o->posted_term = a->terms;
+    if (!o->posting && !o->retry.on)
+        loop_timer_start(&a->loop, &o->retry, RETRY_MS, on_retry, a);
+}
+
+void agent_output_init(struct agent *a)
+{
+    a->out.keep = true;
+}
+
+void agent_output_fini(struct agent *a)
+{
+    loop_timer_stop(&a->loop, &a->output.retry);
+    buf_fini(&a->output.held);
+}
+
+void agent_print(struct agent *a, const struct buf *frame)
+{
+    struct output *o = &a->output;
+    if (!o->cut) {
+        sink_write(&a->out, frame->data, frame->len);
+        if (a->out.failed && a->welcome.elastic)
+            agent_cut_output(a);
+        /* Now nobody takes it, or somebody slowly: it is held up only in the latter case. */
+        if (!a->out.failed && sink_full(&a->out))
+            agent_pause_output(a, true);
+        return;
+    }
+    buf_put(&o->held, frame->data, frame->len);
+    o->held.failed = false;
+    if (o->held.len >= SINK_FULL && !is_silent(a))
+        agent_pause_output(a, true);
+    post(a);
+}
+
+void agent_watch_output(struct agent *a)
+{
+    struct output *o = &a->output;
+    if (!o->cut && a->out.failed && a->welcome.elastic)
+        agent_cut_output(a);
+    if (!o->cut)
+        return;
+    if (is_silent(a) && !o->posting && o->held.len >= SINK_FULL) {
+        forget_oldest(o);
+        agent_pause_output(a, false);
+    }
+    post(a);
+}
+
+bool agent_output_told(struct agent *a, bool late)
+{
+    struct output *o = &a->output;
+    if (!o->cut)
+        return a->out.failed || sink_pending(&a->out) == 0;
+    if (!o->ending) {
+        o->ending = true;
+        post(a);
+    }
+    return o->told || a->orphan || (late && is_silent(a));
+}

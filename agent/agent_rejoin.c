@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_rejoin: another coordinator of an elastic job is there, and knows nothing (hvdrun attach):
+ * it is told once what this agent knows; what happens after that is reported as always, as soon as
+ * it has answered. See agent.h; the body is core/member/rejoin.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "core/base/cpus.h"
+#include "core/base/log.h"
+
+#define TIMEOUT_MS 4000
+#define RETRY_MS   100
+#define TAIL_LINES 10
+
+static void send_rejoin(void *arg);
+
+/* The card is lent. */
+static void fill_member(const struct rank *rank, struct rejoin_member *m)
+{
+    m->member = rank->seat.member;
+    m->local_rank = rank->seat.local_rank;
+    m->pid = (int)rank->pid;
+    m->epoch = rank->epoch;
+    m->over = rank->over;
+    m->dead = rank->dead;
+    m->code = rank->over ? rank->code : rank->out;
+    m->hello = rank->hello;
+    m->bye = rank->bye;
+    m->out = rank->out < 0;
+    m->leaving = rank->leaving;
+    m->batches = rank->progress.batches;
+    m->bytes = rank->progress.bytes;
+    snprintf(m->text, sizeof(m->text), "%s", rank->text);
+    if (rank->over && rank->code != 0)
+        tail_text(&rank->tail, TAIL_LINES, m->tail, sizeof(m->tail));
+    if (rank->over || !rank->waiting)
+        return;
+    m->waiting = true;
+    m->why = rank->why;
+    m->was_in = rank->was_in;
+    m->card = rank->card;
+}
+
+/* Ranks that run or have, and those that wait for the preflight. NULL: no memory. */
+static char *write_rejoin(struct agent *a)
+{
+    struct rejoin rejoin = {.change = a->change, .world = a->roster};
+    struct join_body body = {.slots = cpus_usable(), .pid = (int)getpid(), .rejoin = &rejoin};
+    size_t n = (size_t)a->nranks + (size_t)a->welcome.nseats;
+    rejoin.members = calloc(n + 1, sizeof(*rejoin.members));
+    if (!rejoin.members)
+        return NULL;
+    for (int i = 0; i < a->nranks; i++)
+        fill_member(a->ranks[i], &rejoin.members[rejoin.n++]);
+    for (int i = 0; i < a->welcome.nseats && !a->cwd && !a->refused; i++) {
+        rejoin.members[rejoin.n].member = a->welcome.seats[i].member;
+        rejoin.members[rejoin.n++].local_rank = a->welcome.seats[i].local_rank;
+    }
+    snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
+    if (gethostname(body.host, sizeof(body.host) - 1) < 0)
+        snprintf(body.host, sizeof(body.host), "?");
+    char *text = join_write(&body);
+    free(rejoin.members); /* what is in them is lent */
+    return text;
+}
+
+static void on_rejoined(void *arg, const struct client_answer *answer)
+{
+    struct agent *a = arg;
+    struct err err;
+    if (answer->status != 0)
+        agent_heard(a);
+    if (a->orphan)
+        return;
+    if (answer->status == 0 || answer->status == 503) {
+        loop_timer_start(&a->loop, &a->retry, RETRY_MS, send_rejoin, a);
+        return;
+    }
+    if (answer->status != 200) {
+        err_set(&err, EPERM, "the new hvdrun refused this agent: HTTP %ld %.300s", answer->status,
+                answer->body);
+        agent_fail(a, &err);
+        return;
+    }
+    free(a->rejoin_text);
+    a->rejoin_text = NULL;
+    log_info("the new hvdrun knows what is known here");
+    outbox_release(&a->outbox);
+    for (int i = 0; i < a->findings.n; i++)
+        outbox_finding(&a->outbox, &a->findings.list[i]);
+    agent_wake(a); /* the polls begin again */
+}
+
+static void send_rejoin(void *arg)
+{
+    struct agent *a = arg;
+    if (client_send(a->client, "/v1/join", a->rejoin_text, TIMEOUT_MS, on_rejoined, a, NULL) < 0)
+        loop_timer_start(&a->loop, &a->retry, RETRY_MS, send_rejoin, a);
+}
+
+bool agent_rejoin(struct agent *a)
+{
+    if (!a->welcome.elastic || !a->joined || a->orphan)
+        return false;
+    if (a->rejoin_text)
+        return true;
+    a->rejoin_text = write_rejoin(a);
+    if (!a->rejoin_text)
+        return true; /* no memory: the next answer leads here again */
+    a->terms++;
+    a->notes_seq = 0;
+    agent_cut_output(a); /* its pipe was the former one's */
+    /* All that waits to be said is in it. */
+    outbox_forget(&a->outbox);
+    for (int i = 0; i < a->nranks; i++)
+        a->ranks[i]->posted |= a->ranks[i]->waiting;
+    log_info("another hvdrun is there");
+    send_rejoin(a);
+    return true;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinator_attach: what hvdrun leaves behind for another one, and how that one takes a job over:
+ * the former's directory, addresses and keys; agents that are no children of this process and
+ * whose output comes over the network. See coordinator.h; keep.h has the file.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/coordinator.h"
+#include "agent/jobs.h"
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+
+#define GATHER_MS                                                                                  \
+    10000 /* agents ask again several times a second; after this they are given up                 \
+           */
+
+/* ---- what is left behind -------------------------------------------------------------------- */
+
+int coordinator_lock(const char *dir, int *ret, struct err *err)
+{
+    auto_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "%s", dir);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK
+                   ? err_set(err, EBUSY, "another hvdrun has just taken this job, or starts it")
+                   : err_sys(err, errno, "%s", dir);
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+static bool is_leaving(const struct roster_member *m)
+{
+    return m->leaving && !rank_is_over(m->state);
+}
+
+/* Changes whenever something does that is to be written down. */
+static uint64_t sum_up(const struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    uint64_t sum = 1469598103934665603ULL;
+    uint64_t parts[] = {(uint64_t)r->target,   (uint64_t)r->nmembers, (uint64_t)r->nagents,
+                        (uint64_t)r->restarts, (uint64_t)r->change,   (uint64_t)c->ntcp,
+                        (uint64_t)r->term};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        sum = (sum ^ parts[i]) * 1099511628211ULL;
+    for (int i = 0; i < r->nmembers; i++)
+        if (is_leaving(&r->members[i]))
+            sum = (sum ^ (uint64_t)i) * 1099511628211ULL;
+    for (int i = 0; i < r->nagents; i++) {
+        const struct roster_agent *a = &r->agents[i];
+        sum = (sum ^ (uint64_t)(a->gone + 2 * a->draining)) * 1099511628211ULL;
+        sum = (sum ^ (uint64_t)a->nplaces) * 1099511628211ULL;
+    }
+    return sum;
+}
+
+/* Strings are lent. -ENOMEM */
+static int fill_keep(const struct coordinator *c, struct keep *k)
+{
+    const struct roster *r = &c->roster;
+    *k = (struct keep){.job = *c->job,
+                       .term = r->term,
+                       .change = r->change,
+                       .target = r->target,
+                       .nmembers = r->nmembers,
+                       .restarts = r->restarts,
+                       .first_hosts = c->first_hosts,
+                       .nagents = r->nagents,
+                       .nservers = c->ntcp};
+    k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
+    k->leaving = calloc((size_t)r->nmembers + 1, sizeof(*k->leaving));
+    if (!k->agents || !k->leaving)
+        return -ENOMEM;
+    for (int i = 0; i < r->nagents; i++) {
+        const struct roster_agent *a = &r->agents[i];
+        memcpy(k->agents[i].uid, a->uid, sizeof(a->uid));
+        k->agents[i].slots = a->nplaces;
+        k->agents[i].room = a->room > a->nplaces ? a->room : a->nplaces;
+        k->agents[i].gone = a->gone;
+        k->agents[i].draining = a->draining;
+    }
+    for (int i = 0; i < r->nmembers; i++)
+        if (is_leaving(&r->members[i]))
+            k->leaving[k->nleaving++] = i;
+    for (int i = 0; i < c->ntcp; i++) {
+        memcpy(k->servers[i].address, c->tcp_addresses[i], sizeof(c->tcp_addresses[i]));
+        k->servers[i].port = server_port(c->tcp_servers[i]);
+        k->servers[i].authority = c->tcp_authority[i];
+    }
+    return 0;
+}
+
+void coordinator_keep(struct coordinator *c)
+{
+    struct keep k;
+    struct err err;
+    uint64_t sum = sum_up(c);
+    if (!c->roster.is_elastic || c->roster.rebuilding || sum == c->kept)
+        return;
+    int rc = fill_keep(c, &k);
+    rc = rc < 0 ? err_set(&err, ENOMEM, "no memory") : keep_store(&k, c->dir, &err);
+    free(k.agents);
+    free(k.leaving);
+    if (rc < 0 && !c->keep_failed)
+        coordinator_say(c, 0,
+                        "%s: if this hvdrun is lost, hvdrun attach will not know the job as "
+                        "it is",
+                        err_text(&err));
+    c->keep_failed = rc < 0;
+    c->kept = rc < 0 ? c->kept : sum;
+}
+
+/* ---- taking over ---------------------------------------------------------------------------- */
+
+static int read_token(struct coordinator *c, struct err *err)
+{
+    char path[sizeof(c->dir) + 16];
+    auto_free char *text = NULL;
+    size_t len = 0;
+    snprintf(path, sizeof(path), "%s/token", c->dir);
+    int rc = fd_read_file(path, sizeof(c->token), &text, &len);
+    if (rc < 0)
+        return err_sys(err, -rc, "%s", path);
+    if (len + 1 != sizeof(c->token))
+        return err_set(err, EINVAL, "%s: that is no token", path);
+    memcpy(c->token, text, len + 1);
+    explicit_bzero(text, len);
+    return 0;
+}
+
+static int make_roster(struct coordinator *c, const struct keep *k, struct err *err)
+{
+    const struct job *job = c->job;
+    struct roster_elastic elastic = {.min = job->min_np,
+                                     .max = job->max_np,
+                                     .reset_limit = job->reset_limit,
+                                     .start_limit = (uint64_t)job->start_timeout * CLOCK_S};
+    struct roster_former former = {.term = k->term + 1,
+                                   .change = k->change,
+                                   .target = k->target,
+                                   .nmembers = k->nmembers,
+                                   .restarts = k->restarts,
+                                   .nleaving = k->nleaving,
+                                   .leaving = k->leaving};
+    auto_free struct roster_host *hosts = calloc((size_t)k->nagents + 1, sizeof(*hosts));
+    if (!hosts)
+        return err_set(err, ENOMEM, "no memory for %d hosts", k->nagents);
+    if (former.term > ROSTER_TERM_MAX)
+        return err_set(err, EOVERFLOW, "this job was taken over %u times", k->term);
+    for (int i = 0; i < k->nagents; i++)
+        hosts[i] =
+            (struct roster_host){k->agents[i].uid, job->hosts.list[i].name, 0, k->agents[i].room};
+    int rc = roster_begin_rebuild(&c->roster, job->name, hosts, k->nagents, &elastic, &former,
+                                  deadline_in_ms(GATHER_MS), err);
+    for (int i = 0; i < k->nagents && rc == 0; i++) {
+        c->roster.agents[i].nplaces = k->agents[i].slots;
+        c->roster.agents[i].gone = k->agents[i].gone;
+        c->roster.agents[i].draining = k->agents[i].draining;
+    }
+    return rc;
+}
+
+static int open_servers(struct coordinator *c, const struct keep *k, struct err *err)
+{
+    int rc = 0;
+    unlink(c->unix_path); /* nobody listens there: the directory is locked */
+    rc = coordinator_open_unix(c, err);
+    for (; c->ntcp < k->nservers && rc == 0; c->ntcp += rc == 0) {
+        const struct keep_server *s = &k->servers[c->ntcp];
+        memcpy(c->tcp_addresses[c->ntcp], s->address, sizeof(s->address));
+        rc = coordinator_open_tcp(c, &s->authority, c->ntcp, s->port, err);
+        if (rc == 0)
+            c->tcp_ca[c->ntcp] = strdup(s->authority.ca_pem);
+    }
+    if (rc == 0 && c->ntcp > 0)
+        c->ca_pem = strdup(k->servers[0].authority.ca_pem);
+    return rc;
+}
+
+/* Their processes are what they are: only agents that are lost already have ended. */
+static int adopt_agents(struct coordinator *c, int first_hosts, struct err *err)
+{
+    int rc = coordinator_make_agents(c, err);
+    c->first_hosts = first_hosts;
+    for (int i = 0; i < c->roster.nagents && rc == 0; i++) {
+        struct launched *l = &c->agents[i];
+        l->host = &c->job->hosts.list[i];
+        l->owner = c;
+        l->attached = l->added = true;
+        l->ended = c->roster.agents[i].gone;
+        c->ended += l->ended;
+    }
+    return rc;
+}
+
+static int publish(const struct coordinator *c, const struct job_entry *entry, struct err *err)
+{
+    struct job_entry mine = *entry;
+    mine.pid = getpid();
+    (void)c;
+    return jobs_publish(&mine, err);
+}
+
+int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, const struct keep *k,
+                       struct err *err)
+{
+    snprintf(c->dir, sizeof(c->dir), "%s", entry->dir);
+    jobs_path(c->unix_path, sizeof(c->unix_path), c->dir, "sock");
+    int rc = coordinator_read_settings(c, err);
+    if (rc == 0)
+        rc = read_token(c, err);
+    if (rc == 0)
+        rc = make_roster(c, k, err);
+    if (rc == 0)
+        rc = adopt_agents(c, k->first_hosts, err);
+    if (rc == 0) { /* a third one must have a higher term still */
+        struct keep mine = *k;
+        mine.term = c->roster.term;
+        rc = keep_store(&mine, c->dir, err);
+    }
+    if (rc == 0)
+        rc = open_servers(c, k, err);
+    if (rc == 0)
+        rc = publish(c, entry, err);
+    if (rc == 0)
+        c->attached = true;
+    else
+        c->dir[0] = '\0'; /* it stays, for another attempt */
+    return rc;
+}
+
+/* ---- its agents ----------------------------------------------------------------------------- */
+
+static void end_agent(struct coordinator *c, struct launched *l)
+{
+    loop_fd_stop(&c->loop, &l->pid_lfd);
+    if (l->ended)
+        return;
+    l->ended = true;
+    c->ended++;
+}
+
+static void on_agent_end(void *arg, uint32_t events)
+{
+    struct launched *l = arg;
+    struct coordinator *c = l->owner;
+    (void)events;
+    end_agent(c, l);
+    roster_agent_lost(&c->roster, (int)(l - c->agents), "hvd-agent ended", clock_ns());
+    c->service.changed(c->service.arg);
+}
+
+/* One of this machine is watched as a process; others by their silence. */
+static void watch_process(struct coordinator *c, struct launched *l, int pid)
+{
+    if (!l->host->local || l->pid > 0 || pid <= 1)
+        return;
+    if (loop_pid_start(&c->loop, &l->pid_lfd, pid, on_agent_end, l) == -ESRCH)
+        on_agent_end(l, 0);
+    else
+        l->pid = pid;
+}
+
+static void begin_again(struct coordinator *c)
+{
+    struct err err;
+    const struct roster *r = &c->roster;
+    int agents = 0, ranks = 0;
+    for (int i = 0; i < r->nagents; i++)
+        agents += r->agents[i].joined && !r->agents[i].gone;
+    for (int i = 0; i < r->nmembers; i++)
+        ranks += !rank_is_over(r->members[i].state);
+    c->said_attached = true;
+    if (agents == 0)
+        coordinator_fail(c, "no agent of job %s came back: its ranks are gone", r->job);
+    else
+        coordinator_say(c, 0, "attached to job %s: %d ranks on %d host(s), epoch %u", r->job, ranks,
+                        agents, roster_epoch_number(r->epoch));
+    if (agents > 0 && coordinator_discover(c, &err) < 0)
+        coordinator_say(c, 0, "%s: hosts stay as they are", err_text(&err));
+}
+
+void coordinator_watch_attached(struct coordinator *c)
+{
+    if (!c->attached)
+        return;
+    for (int i = 0; i < c->roster.nagents; i++) {
+        const struct roster_agent *a = &c->roster.agents[i];
+        struct launched *l = &c->agents[i];
+        if (!l->attached || l->ended)
+            continue;
+        if (a->joined && !a->gone)
+            watch_process(c, l, a->pid);
+        if (a->gone && !c->roster.rebuilding)
+            end_agent(c, l);
+    }
+    if (!c->roster.rebuilding && !c->said_attached)
+        begin_again(c);
+}
+
+int coordinator_take_output(void *arg, int agent, const struct printed_body *body)
+{
+    struct coordinator *c = arg;
+    struct launched *l = &c->agents[agent];
+    struct frame frame;
+    size_t pos = 0;
+    long n;
+    if (body->seq <= l->out_seq)
+        return 0;
+    if (printer_full(&c->printer))
+        return -EAGAIN;
+    l->out_seq = body->seq;
+    printer_grow(&c->printer, c->roster.nmembers);
+    explain_grow(&c->explain, c->roster.nmembers);
+    if (body->lost > 0)
+        coordinator_say(c, 0,
+                        "host %s: %llu bytes of output came while no hvdrun was there and "
+                        "were not kept",
+                        l->host->name, (unsigned long long)body->lost);
+    while ((n = frame_get(body->frames.data + pos, body->frames.len - pos, &frame)) > 0) {
+        printer_put(&c->printer, &frame);
+        explain_feed(&c->explain, &frame);
+        pos += (size_t)n;
+    }
+    if (body->end && l->attached)
+        end_agent(c, l);
+    c->service.changed(c->service.arg);
+    return 0;
+}

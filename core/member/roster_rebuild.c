@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_rebuild: a roster made in the middle of an elastic job, from what its agents know. See
+ * roster.h; core/engine/REPAIR.md ("Another coordinator") has the rules.
+ *
+ * The newest roster that any agent has is the world. Members are put where they were before
+ * anything happened to them; deaths are then applied as if they had just been reported, so that
+ * whoever waits for an answer gets it by the ordinary rules.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/member/roster_private.h"
+
+int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_host *hosts,
+                         int nhosts, const struct roster_elastic *elastic,
+                         const struct roster_former *former, uint64_t rebuild_by, struct err *err)
+{
+    const uint8_t none[MEMBER_KEY_SIZE] = {0}; /* the agents have the key */
+    size_t n = (size_t)former->nleaving;
+    int rc = roster_make(r, job, none, hosts, nhosts, former->target, err);
+    if (rc == 0)
+        rc = roster_make_elastic(r, elastic, err);
+    int *leaving = rc == 0 ? calloc(n + 1, sizeof(*leaving)) : NULL;
+    if (rc == 0 && !leaving)
+        rc = err_set(err, ENOMEM, "no memory for %d members", former->nleaving);
+    if (rc < 0)
+        return rc;
+    if (n)
+        memcpy(leaving, former->leaving, n * sizeof(*leaving));
+    r->former = *former;
+    r->former.leaving = leaving;
+    r->term = former->term;
+    r->rebuilding = true;
+    r->rebuild_by = rebuild_by;
+    return 0;
+}
+
+/* ---- gathering ------------------------------------------------------------------------------ */
+
+/* Members beyond this the former coordinator cannot have started: it writes down how many there
+ * were before agents hear of more. */
+static int members_end(const struct roster *r)
+{
+    int64_t end = (int64_t)r->former.nmembers + r->elastic.max;
+    return end < MEMBER_NUMBER_MAX ? (int)end : MEMBER_NUMBER_MAX;
+}
+
+static bool is_told(const struct rejoin *told, int member)
+{
+    for (int i = 0; told && i < told->n; i++)
+        if (told->members[i].member == member)
+            return true;
+    return false;
+}
+
+static int check_told(const struct roster *r, int agent, const struct rejoin *told, struct err *err)
+{
+    for (int i = 0; i < told->n; i++) {
+        const struct rejoin_member *m = &told->members[i];
+        bool twice = m->member >= members_end(r) || m->local_rank >= r->agents[agent].room;
+        for (int a = 0; a < r->nagents && !twice; a++)
+            twice = is_told(r->agents[a].told, m->member);
+        for (int k = 0; k < i && !twice; k++)
+            twice = told->members[k].member == m->member;
+        if (twice)
+            return err_set(err, EINVAL, "agent \"%.64s\" cannot have member %d at place %d",
+                           r->agents[agent].uid, m->member, m->local_rank);
+    }
+    for (int i = 0; i < told->world.n; i++) {
+        const struct card *c = &told->world.cards[i];
+        if (c->member >= members_end(r) || roster_find(r, c->agent) < 0)
+            return err_set(err, EINVAL, "a roster with member %d of agent \"%.64s\"", c->member,
+                           c->agent);
+        for (int k = 0; k < i; k++)
+            if (told->world.cards[k].member == c->member)
+                return err_set(err, EINVAL, "a roster with member %d twice", c->member);
+    }
+    return 0;
+}
+
+int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t now,
+                  struct err *err)
+{
+    struct roster_agent *a = &r->agents[agent];
+    int rc = body->rejoin && !a->told ? check_told(r, agent, body->rejoin, err) : 0;
+    if (rc < 0) {
+        a->joined = false;
+        return rc;
+    }
+    if (!a->told)
+        a->told = TAKE(body->rejoin);
+    for (int i = 0; i < r->nagents; i++)
+        if (!r->agents[i].joined && !r->agents[i].gone)
+            return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents[i].host);
+    roster_rebuild(r, now);
+    return 0;
+}
+
+/* ---- who is there --------------------------------------------------------------------------- */
+
+static void take_world(struct roster *r)
+{
+    struct roster_body *newest = NULL;
+    for (int a = 0; a < r->nagents; a++) {
+        struct rejoin *told = r->agents[a].told;
+        if (!told)
+            continue;
+        if (told->world.n > 0 && (!newest || told->world.epoch > newest->epoch))
+            newest = &told->world;
+        if (told->change > r->announced)
+            r->announced = told->change;
+    }
+    if (newest) {
+        r->world = *newest;
+        *newest = (struct roster_body){0};
+        r->epoch = r->world.epoch;
+        r->size = r->world.n;
+        r->applied = r->world.change;
+        memcpy(r->key, r->world.key, sizeof(r->key));
+    }
+    if (r->announced < r->applied)
+        r->announced = r->applied;
+    r->change = r->former.change > r->announced ? r->former.change : r->announced;
+}
+
+/* Everybody whose number was given is over until somebody knows better. */
+static int make_members(struct roster *r)
+{
+    int n = r->former.nmembers;
+    for (int a = 0; a < r->nagents; a++) {
+        const struct rejoin *told = r->agents[a].told;
+        for (int i = 0; told && i < told->n; i++)
+            n = told->members[i].member >= n ? told->members[i].member + 1 : n;
+    }
+    for (int i = 0; i < r->world.n; i++)
+        n = r->world.cards[i].member >= n ? r->world.cards[i].member + 1 : n;
+    if (roster_reserve(r, n) < 0)
+        return -ENOMEM;
+    for (int i = 0; i < n; i++)
+        r->members[i] = (struct roster_member){.state = RANK_ENDED,
+                                               .rank = -1,
+                                               .was_rank = -1,
+                                               .reaped = true,
+                                               .ended = 1,
+                                               .seat = {i, 0, 0, r->nagents}};
+    r->nmembers = r->over = n;
+    return 0;
+}
+
+/* What became of it is applied later: this is the state before. */
+static enum rank_state state_of(const struct roster *r, const struct rejoin_member *t, int rank)
+{
+    if (!t->hello)
+        return RANK_RUNNING;
+    /* The roster that answers it is on its way, or the HELLO is for the next one. */
+    if (t->waiting)
+        return rank >= 0 && t->epoch < r->epoch ? RANK_ACTIVE : RANK_READY;
+    if (t->bye || t->leaving)
+        return t->out && rank >= 0 ? RANK_ACTIVE : RANK_LEFT;
+    return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* it was given up: that stays so */
+}
+
+static void place(struct roster *r, int agent, int member, int local_rank)
+{
+    struct roster_agent *a = &r->agents[agent];
+    struct roster_member *m = &r->members[member];
+    m->agent = agent;
+    m->seat = (struct seat){member, local_rank, agent, r->nagents};
+    if (local_rank < a->room && member > a->places[local_rank].member)
+        a->places[local_rank].member = member;
+}
+
+static void take_member(struct roster *r, int agent, struct rejoin_member *t, uint64_t now)
+{
+    struct roster_member *m = &r->members[t->member];
+    int rank = m->rank;
+    place(r, agent, t->member, t->local_rank);
+    m->state = state_of(r, t, rank);
+    m->pid = t->pid;
+    m->started = now;
+    m->was_in = rank >= 0 || t->epoch > 0;
+    m->leaving = t->leaving;
+    m->out = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
+    m->batches = t->batches;
+    m->bytes = t->bytes;
+    r->sum_batches += t->batches;
+    r->sum_bytes += t->bytes;
+    m->reaped = false;
+    m->ended = 0;
+    r->over--;
+    if (m->state != RANK_READY)
+        return;
+    m->why = t->why;
+    m->card = t->card;
+    t->card = (struct buf){0};
+    r->ready++;
+    r->first_ready = now;
+}
+
+/* Members of the world first: the rest depends on whether they are in it. Whoever of them nobody
+ * tells of is found to be dead below. */
+static void take_members(struct roster *r, uint64_t now)
+{
+    for (int i = 0; i < r->world.n; i++) {
+        const struct card *c = &r->world.cards[i];
+        struct roster_member *m = &r->members[c->member];
+        m->rank = m->was_rank = i;
+        m->is_new = c->is_new;
+        m->was_in = true;
+        m->moved = now;
+        m->agent = roster_find(r, c->agent);
+    }
+    for (int a = 0; a < r->nagents; a++)
+        for (int i = 0; r->agents[a].told && i < r->agents[a].told->n; i++)
+            take_member(r, a, &r->agents[a].told->members[i], now);
+    for (int i = 0; i < r->world.n; i++) {
+        struct roster_member *m = &r->members[r->world.cards[i].member];
+        if (!rank_is_over(m->state))
+            continue;
+        m->state = RANK_ACTIVE;
+        m->reaped = false;
+        m->ended = 0;
+        r->over--;
+    }
+    for (int i = 0; i < r->former.nleaving; i++) {
+        int member = r->former.leaving[i];
+        if (member >= 0 && member < r->nmembers && !rank_is_over(r->members[member].state))
+            r->members[member].leaving = true;
+    }
+}
+
+/* ---- what became of them -------------------------------------------------------------------- */
+
+static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t now)
+{
+    struct roster_member *m = &r->members[t->member];
+    m->code = t->code;
+    snprintf(m->text, sizeof(m->text), "%s", t->text);
+    snprintf(m->tail, sizeof(m->tail), "%s", t->tail);
+    if (t->out && m->state == RANK_ACTIVE)
+        roster_step(r, t->member, RANK_OUT, now, NULL);
+    if (!t->over && !t->dead)
+        return;
+    m->reaped = t->over;
+    bool bad = !t->over || t->code != 0 || (t->out && t->code < 0);
+    roster_step(r, t->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, NULL);
+}
+
+/* Of an agent that is here, and does not know it any more. */
+static void apply_missing(struct roster *r, uint64_t now)
+{
+    for (int i = 0; i < r->world.n; i++) {
+        int member = r->world.cards[i].member;
+        struct roster_member *m = &r->members[member];
+        const struct roster_agent *a = &r->agents[m->agent];
+        if (!a->joined || is_told(a->told, member))
+            continue;
+        snprintf(m->text, sizeof(m->text), "it ended while no hvdrun was there");
+        m->code = 1;
+        m->reaped = true;
+        roster_step(r, member, RANK_EXIT_BAD, now, NULL);
+    }
+}
+
+void roster_rebuild(struct roster *r, uint64_t now)
+{
+    r->target = r->former.target;
+    r->restarts = r->former.restarts;
+    take_world(r);
+    if (make_members(r) < 0) {
+        r->rebuild_by = now + 1; /* the next tick tries again */
+        return;
+    }
+    take_members(r, now);
+    /* No epoch before all of this is known. */
+    for (int a = 0; a < r->nagents; a++)
+        for (int i = 0; r->agents[a].told && i < r->agents[a].told->n; i++)
+            apply_end(r, &r->agents[a].told->members[i], now);
+    apply_missing(r, now);
+    for (int a = 0; a < r->nagents; a++)
+        if (!r->agents[a].joined) {
+            r->agents[a].gone = false;
+            roster_agent_lost(r, a, "it did not come back to this hvdrun", now);
+        }
+    r->rebuilding = false;
+    r->last = (struct roster_last){.epoch = r->epoch, .at = now};
+    snprintf(r->last.cause, sizeof(r->last.cause), "another hvdrun has taken over");
+    if (r->announced > r->applied)
+        roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
+    for (int a = 0; a < r->nagents; a++) {
+        if (r->agents[a].told)
+            rejoin_fini(r->agents[a].told);
+        free(r->agents[a].told);
+        r->agents[a].told = NULL;
+    }
+    roster_fill(r, now);
+}

@@ -1,0 +1,189 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hvdrun is killed and another one takes the job over: training goes on meanwhile, ranks that die wait for it,
+# and all that hvdrun does works as before. Without another one nothing is left. Ranks speak the control
+# frames (ctl_elastic.py); the last check has ranks of libhvd.
+# timeout: 400
+# shellcheck disable=SC2317,SC2086,SC2154  # functions that check calls; $RANKS is several words; common.sh
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+command -v curl >/dev/null || skip_all curl "asks a job over its socket"
+# shellcheck source=tests/e2e/membership.sh
+. "$(dirname "$0")/membership.sh"
+export HVD_COORDINATOR_LOST_SECONDS=15
+NAME=$MARK
+HVDRUN_PID=0
+end_last() { kill -KILL "$HVDRUN_PID" 2>/dev/null; }
+at_end+=(end_last)
+
+# begun N OPTION...: a job of that name with N ranks in epoch 1. $HVDRUN_PID is its hvdrun.
+begun() {
+    local n=$1
+    shift
+    rm -f "$END"
+    "$RUN" -v --doctor off --name "$NAME" "$@" >"$TMP/out" 2>&1 &
+    HVDRUN_PID=$! job=$!
+    line "$n" 'epoch 1 rank'
+}
+
+# lost: hvdrun is killed. What it has said is kept.
+lost() {
+    kill -KILL "$HVDRUN_PID" && { wait "$HVDRUN_PID" 2>/dev/null || true; }
+    mv "$TMP/out" "$TMP/out.$((++killed))"
+    : >"$TMP/out"
+}
+killed=0
+
+# attached: another one takes over, its lines in $TMP/out
+attached() {
+    "$RUN" attach -v "$NAME" >"$TMP/out" 2>&1 &
+    HVDRUN_PID=$! job=$!
+    line 1 "hvdrun: attached to job $NAME: "
+}
+
+# batches: what rank 0 has finished, by itself: its agent's word
+batches() {
+    ask /v1/status | sed 's/.*"rank":0,[^}]*"batches":\([0-9]*\).*/\1/'
+}
+
+goes_on() {
+    local before
+    begun 3 -np 3 --min-np 1 --max-np 5 $RANKS || return 1
+    before=$(batches)
+    lost
+    sleep 2
+    attached && [ "$(batches)" -ge $((before + 10)) ] || return 1
+    line 1 'attached to job .*: 3 ranks on 1 host(s), epoch 1' || return 1
+    # All that an hvdrun does: it grows, a rank dies and is replaced, it ends with the job's code.
+    timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' &&
+        line 4 'rank . of 4: 0 1 2 3\* (change' && kill -KILL "$(pid_of 1)" || return 1
+    line 1 'hvdrun: epoch 3: 3 of 4 ranks after .* rank 1 on localhost (pid [0-9]*) was ended by signal 9 (SIGKILL)' &&
+        line 1 'hvdrun: epoch 4: 4 of 4 ranks after .*: 1 rank joined' && ends 0
+}
+
+twice() {
+    begun 2 -np 2 --min-np 1 $RANKS || return 1
+    lost
+    attached || return 1
+    lost
+    attached || return 1
+    kill -KILL "$(pid_of 1)" && line 1 'hvdrun: epoch 2: 1 of 2 ranks' &&
+        line 2 'epoch [0-9]* rank . of 2: 0 2\* ' && grep -q 'epoch 2097155 ' "$TMP/out" && ends 0
+}
+
+refusals() {
+    begun 2 -np 2 --min-np 1 $RANKS || return 1
+    refused "has its hvdrun (pid $HVDRUN_PID): there is nothing to take over" "$RUN" attach "$NAME" &&
+        refused 'no job "nobody"; jobs here: ' "$RUN" attach nobody &&
+        refused 'want JOB' "$RUN" attach || return 1
+    lost
+    refused "hvdrun attach takes an elastic job over" "$RUN" status "$NAME" || return 1
+    # Two at once: one of them has it.
+    local rc=0 first second pid
+    timeout 60 "$RUN" attach "$NAME" >"$TMP/first" 2>&1 &
+    first=$!
+    timeout 60 "$RUN" attach "$NAME" >"$TMP/second" 2>&1 &
+    second=$!
+    wait -n -p pid $first $second || rc=$?
+    [ $rc -eq 1 ] || return 1
+    cat "$TMP/first" "$TMP/second"
+    grep -q 'has its hvdrun\|has just taken this job' "$TMP/first" "$TMP/second" || return 1
+    touch "$END"
+    wait $((first + second - pid)) && nothing_left
+}
+
+# A rank dies while nobody is there, and another one later: the survivor waits for the new hvdrun.
+death_meanwhile() {
+    local one
+    begun 3 -np 3 --min-np 1 $RANKS && one=$(pid_of 1) || return 1
+    lost
+    kill -KILL "$one"
+    sleep 1
+    attached && line 1 'hvdrun: epoch 2: 2 of 3 ranks after .* rank 1 on localhost (pid [0-9]*) was ended by signal 9' &&
+        line 2 'epoch [0-9]* rank . of 2: 0 2 (change 0)' && line 3 'rank . of 3: 0 2 3\*' && ends 0
+}
+
+# What is printed while nobody is there comes afterwards.
+output_meanwhile() {
+    begun 2 -np 2 --min-np 1 --no-prefix bash -c \
+        "$RANKS & while [ ! -e $TMP/loud ]; do sleep 0.1; done; echo small; wait" || return 1
+    lost
+    touch "$TMP/loud"
+    sleep 0.5
+    attached && line 2 '^small$' && ends 0
+}
+
+ended_meanwhile() {
+    begun 2 -np 2 --min-np 1 $RANKS || return 1
+    lost
+    touch "$END"
+    sleep 1
+    attached && finish 0
+}
+
+# Nobody comes: the agents end all of it. Signals and codes are those of any hvdrun.
+nobody_comes() {
+    local began
+    HVD_COORDINATOR_LOST_SECONDS=2 begun 2 -np 2 --min-np 1 $RANKS || return 1
+    began=$EPOCHREALTIME
+    lost
+    sleep 1
+    pgrep -f "ctl_elastic.py $END" >/dev/null || { echo "they ended too early"; return 1; }
+    for _ in $(seq 150); do
+        pgrep -f "ctl_elastic.py $END" >/dev/null || [ -n "$(ls "$XDG_RUNTIME_DIR")" ] || break
+        sleep 0.1
+    done
+    pgrep -af "ctl_elastic.py $END" && return 1
+    [ "$(since_ms "$began")" -lt 15000 ] && nothing_left && refused 'no job' "$RUN" attach "$NAME"
+}
+
+signals() {
+    begun 2 -np 2 --min-np 1 $RANKS || return 1
+    lost
+    attached && kill -TERM "$HVDRUN_PID" && line 1 'signal 15 (SIGTERM) goes to all ranks' && finish 143
+}
+
+fixed_job() {
+    "$RUN" --doctor off --name "$NAME" -np 2 sleep 30 >"$TMP/out" 2>&1 &
+    HVDRUN_PID=$!
+    for _ in $(seq 100); do
+        [ -e "$(echo "$XDG_RUNTIME_DIR"/hvdrun-*/job)" ] && break
+        sleep 0.1
+    done
+    sleep 0.5
+    kill -KILL $HVDRUN_PID
+    wait $HVDRUN_PID 2>/dev/null
+    refused 'it has a fixed size and ends without its hvdrun' "$RUN" attach "$NAME" && nothing_left
+}
+
+# Ranks of libhvd go on in step, without a coordinator and with another one.
+training() {
+    export HVD_LIBRARY=$BUILD/libhvd.so PYTHONPATH=$ROOT/core/python HVD_TEST_JOB=$NAME PYTHONDONTWRITEBYTECODE=1
+    mkdir "$TMP/diary"
+    "$RUN" --doctor off --name "$NAME" -np 3 --min-np 2 "${PY:-/usr/bin/python3}" \
+        tests/python/elastic_rank.py "$TMP/diary" 400 4 >"$TMP/out" 2>&1 &
+    HVDRUN_PID=$! job=$!
+    for _ in $(seq 200); do
+        [ "$(find "$TMP/diary" -type f -size +1k | wc -l)" -ge 3 ] && break
+        sleep 0.1
+    done
+    lost
+    sleep 0.5
+    timeout 100 "$RUN" attach "$NAME" >"$TMP/out" 2>&1 &
+    job=$!
+    finish 0 && "${PY:-/usr/bin/python3}" tests/python/elastic_rank.py check "$TMP/diary" 400
+}
+
+check goes-on goes_on
+check taken-over-twice twice
+check refusals refusals
+check a-death-meanwhile death_meanwhile
+check output-meanwhile output_meanwhile
+check the-end-meanwhile ended_meanwhile
+check nobody-comes nobody_comes
+check signals signals
+check a-fixed-job fixed_job
+check training training
+exit $failed

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of member/roster_rebuild: another coordinator makes its roster from what agents know.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/member/elastic.h"
+
+#define TERM2(n) (1u << ROSTER_TERM_SHIFT | (n))
+
+/* The roster that agents have: members in order of ranks, h0 has the even ones. */
+static struct roster_body world_of(uint32_t epoch, int n, const int *members)
+{
+    struct roster_body w = {.epoch = epoch, .n = n, .key = {1, 2, 3}};
+    w.cards = calloc((size_t)n, sizeof(*w.cards));
+    for (int i = 0; i < n; i++) {
+        w.cards[i].rank = i;
+        w.cards[i].member = members[i];
+        snprintf(w.cards[i].agent, sizeof(w.cards[i].agent), "a%d", members[i] % 2);
+    }
+    return w;
+}
+
+static void take_over(struct roster *r, int target, int nmembers, int nleaving, const int *leaving)
+{
+    const struct roster_host hosts[] = {{"a0", "h0", 0, 3}, {"a1", "h1", 0, 3}};
+    const struct roster_elastic elastic = {1, 6, 0, 30 * CLOCK_S};
+    const struct roster_former former = {.term = 1,
+                                         .change = 3,
+                                         .target = target,
+                                         .nmembers = nmembers,
+                                         .nleaving = nleaving,
+                                         .leaving = leaving};
+    seq = 0;
+    seen = 0;
+    now = 1000 * CLOCK_S;
+    assert_int_equal(
+        roster_begin_rebuild(r, "job", hosts, 2, &elastic, &former, now + 10 * CLOCK_S, NULL), 0);
+}
+
+/* A member that works in the given epoch. */
+static struct rejoin_member active(int member, uint32_t epoch)
+{
+    return (struct rejoin_member){.member = member,
+                                  .local_rank = member / 2,
+                                  .pid = 100 + member,
+                                  .epoch = epoch,
+                                  .hello = true};
+}
+
+static struct rejoin_member waiting(int member, uint32_t epoch, enum card_why why)
+{
+    struct rejoin_member m = active(member, epoch);
+    m.waiting = true;
+    m.why = why;
+    m.was_in = epoch;
+    buf_put_u32(&m.card, (uint32_t)member);
+    return m;
+}
+
+/* Agent number a comes back; through the text, as it does over the network. */
+static int come_back(struct roster *r, int a, struct roster_body world, int n,
+                     const struct rejoin_member *members)
+{
+    struct err err = {0};
+    struct join_body body = {.slots = 3, .pid = 10 + a}, read = {0};
+    struct rejoin rejoin = {.n = n, .world = world};
+    rejoin.members = calloc((size_t)n + 1, sizeof(*members));
+    if (n)
+        memcpy(rejoin.members, members, (size_t)n * sizeof(*members));
+    snprintf(body.agent, sizeof(body.agent), "a%d", a);
+    body.rejoin = &rejoin;
+    char *text = join_write(&body);
+    assert_non_null(text);
+    rejoin_fini(&rejoin);
+    assert_int_equal(join_read(text, strlen(text), &read, &err), 0);
+    free(text);
+    int rc = roster_join(r, &read, now, &err);
+    join_fini(&read);
+    return rc;
+}
+
+static const int first_three[] = {0, 1, 2};
+
+static void test_nothing_has_happened(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {active(0, 1), active(2, 1)}, odd[] = {active(1, 1)};
+    uint32_t change;
+    (void)state;
+    take_over(&r, 3, 3, 0, NULL);
+    assert_false(roster_done(&r));
+    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), -ERANGE);
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 2, even), -EAGAIN);
+    assert_true(r.rebuilding);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
+    assert_false(r.rebuilding);
+    world_is(&r, 1, "0 1 2");
+    assert_int_equal(r.key[1], 2);
+    assert_int_equal(r.over, 0);
+    assert_int_equal(r.nstarts, 0);
+    assert_int_equal(r.nnotes, 0);
+    assert_string_equal(roster_state(&r), "running");
+    /* The agent that came first asks again, and is told of nothing to start. */
+    struct join_body again = {.agent = "a0", .pid = 10};
+    assert_int_equal(roster_join(&r, &again, now, NULL), 0);
+    /* And it is an ordinary roster: with numbers beyond all that were given before. */
+    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
+    assert_true(change > 3);
+    assert_int_equal(next_note(&r, NOTE_START)->member, 3);
+    start(&r, 3);
+    assert_true(next_note(&r, NOTE_CHANGE)->code > 3);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, TERM2(2), "0 1 2 3*");
+    tell(&r, REPORT_DEAD, 3, 0);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_REVOKED);
+    world_is(&r, TERM2(3), "0 1 2");
+    roster_fini(&r);
+}
+
+/* Member 1 died while nobody coordinated; the others wait with their cards. */
+static void test_death_in_between(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {waiting(0, 1, CARD_REVOKED), waiting(2, 1, CARD_REVOKED)};
+    struct rejoin_member odd[] = {active(1, 1)};
+    (void)state;
+    take_over(&r, 3, 3, 0, NULL);
+    odd[0].over = true;
+    odd[0].code = -9;
+    come_back(&r, 0, world_of(1, 3, first_three), 2, even);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
+    world_is(&r, TERM2(2), "0 2");
+    assert_string_equal(r.last.cause, "rank 1 on h1 (pid 101) was ended by signal 9 (SIGKILL)");
+    assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
+    assert_int_equal(r.nstarts, 1); /* it is replaced */
+    assert_int_equal(r.restarts, 1);
+    assert_int_equal(r.over, 1);
+    roster_fini(&r);
+}
+
+/* Agent 0 had got epoch 2, agent 1 had not: its rank gets that one, nothing newer. */
+static void test_half_told_roster(void **state)
+{
+    struct roster r;
+    const int two[] = {1, 2};
+    struct rejoin_member even[] = {active(0, 1), active(2, 2)};
+    struct rejoin_member odd[] = {waiting(1, 1, CARD_REVOKED)};
+    (void)state;
+    even[0].over = true;
+    even[0].code = -9;
+    take_over(&r, 2, 3, 0, NULL);
+    come_back(&r, 0, world_of(2, 2, two), 2, even);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
+    world_is(&r, 2, "1 2");
+    assert_int_equal(r.members[1].state, RANK_ACTIVE);
+    assert_int_equal(r.members[0].state, RANK_FAILED);
+    assert_int_equal(r.ready, 0);
+    assert_int_equal(r.nstarts, 0); /* that death has been made up for */
+    roster_fini(&r);
+}
+
+/* An agent that does not come is lost with its ranks, and it cannot come later. */
+static void test_agent_does_not_come(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {waiting(0, 1, CARD_REVOKED), waiting(2, 1, CARD_REVOKED)};
+    struct rejoin_member odd[] = {active(1, 1)};
+    (void)state;
+    take_over(&r, 3, 3, 0, NULL);
+    come_back(&r, 0, world_of(1, 3, first_three), 2, even);
+    after(&r, 9000);
+    assert_true(r.rebuilding);
+    after(&r, 1001);
+    assert_false(r.rebuilding);
+    world_is(&r, TERM2(2), "0 2");
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), -EEXIST);
+    roster_fini(&r);
+}
+
+static void test_first_epoch_was_not_made(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {waiting(0, 0, CARD_JOIN)}, odd[] = {active(1, 0)};
+    (void)state;
+    odd[0].hello = false;
+    take_over(&r, 2, 2, 0, NULL);
+    come_back(&r, 0, (struct roster_body){0}, 1, even);
+    assert_int_equal(come_back(&r, 1, (struct roster_body){0}, 1, odd), 0);
+    assert_int_equal(r.epoch, 0);
+    assert_int_equal(r.members[1].state, RANK_RUNNING);
+    hello(&r, 1, CARD_JOIN);
+    world_is(&r, TERM2(1), "0 1");
+    roster_fini(&r);
+}
+
+/* Who was chosen to leave still is; who has ended well is not replaced; who was given up stays so.
+ */
+static void test_leavers_and_ends(void **state)
+{
+    struct roster r;
+    const int leaving[] = {2}, world[] = {0, 1, 2};
+    struct rejoin_member even[] = {active(0, 5), active(2, 5)};
+    struct rejoin_member odd[] = {active(1, 5), active(3, 4)};
+    (void)state;
+    take_over(&r, 2, 4, 1, leaving);
+    come_back(&r, 0, world_of(5, 3, world), 2, even);
+    assert_int_equal(come_back(&r, 1, world_of(5, 3, world), 2, odd), 0);
+    assert_true(r.members[2].leaving);
+    assert_true(r.members[3].out);
+    assert_int_equal(r.members[3].rank, -1);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 3);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, TERM2(6), "0 1");
+    roster_fini(&r);
+
+    take_over(&r, 3, 3, 0, NULL);
+    even[0] = active(0, 1);
+    even[1] = active(2, 1);
+    odd[0] = active(1, 1);
+    odd[0].over = odd[0].bye = true;
+    come_back(&r, 0, world_of(1, 3, first_three), 2, even);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
+    assert_int_equal(r.done, 1);
+    assert_int_equal(r.nstarts, 0);
+    roster_fini(&r);
+}
+
+static void test_what_cannot_be_is_refused(void **state)
+{
+    struct roster r;
+    const int strange[] = {0, 900};
+    struct rejoin_member two[] = {active(0, 1), active(0, 1)}, far[] = {active(0, 1)};
+    (void)state;
+    take_over(&r, 3, 3, 0, NULL);
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 2, two), -EINVAL);
+    far[0].member = 9;
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 1, far), -EINVAL);
+    far[0] = active(0, 1);
+    far[0].local_rank = 3;
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 1, far), -EINVAL);
+    assert_int_equal(come_back(&r, 0, world_of(1, 2, strange), 1, two), -EINVAL);
+    assert_true(r.rebuilding);
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 1, two), -EAGAIN);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, two), -EINVAL); /* not its */
+    roster_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_has_happened),
+        cmocka_unit_test(test_death_in_between),
+        cmocka_unit_test(test_half_told_roster),
+        cmocka_unit_test(test_agent_does_not_come),
+        cmocka_unit_test(test_first_epoch_was_not_made),
+        cmocka_unit_test(test_leavers_and_ends),
+        cmocka_unit_test(test_what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
