@@ -182,6 +182,8 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     rank->out = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
+    if (rank->seat.member < a->nfates && !rank->over) /* it could not go on, and begins anew */
+        a->fates[rank->seat.member] = (struct fate){0};
     for (int i = 0; i < a->nfates && !a->welcome.elastic; i++) {
         if (a->fates[i].over) {
             send_lost(rank, i, a->fates[i].code, a->fates[i].text);

@@ -37,6 +37,8 @@ static void forget_quota(struct lifelines *ls)
     ls->throttled = false;
 }
 
+#define SAY_NS (2 * CLOCK_S) /* on a busy machine shorter silences are everyday */
+
 /* ---- one rank ------------------------------------------------------------------------------- */
 
 static void on_event(void *arg, uint32_t events)
@@ -63,7 +65,7 @@ static bool doubt(struct lifelines *ls, struct pulse *p, uint64_t silence, const
         snprintf(text, sizeof(text), "was %s and silent for %llu ms: it was ended", state, ms);
         pulse_stop(p);
         ls->ops->gone(ls->arg, p, true, text);
-    } else if (!p->suspect) {
+    } else if (!p->suspect && silence >= SAY_NS) {
         p->suspect = true;
         snprintf(text, sizeof(text), "is silent for %llu ms: %s", ms, state);
         ls->ops->suspected(ls->arg, p, text);

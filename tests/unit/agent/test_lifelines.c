@@ -221,7 +221,7 @@ static void test_stopped_shortly(void **state)
     end(&c);
 }
 
-/* Asleep and silent: suspected, once; heard again; then silent for too long. */
+/* Asleep and silent for long: suspected, once; heard again; then silent for too long. */
 static void test_silent(void **state)
 {
     struct child c;
@@ -236,7 +236,7 @@ static void test_silent(void **state)
     assert_string_equal(c.text, "is heard again");
     ls.limits.evict_ns = 600 * CLOCK_MS;
     assert_true(until(&c.gone, 1, SOON_MS));
-    assert_int_equal(c.told, 3);
+    assert_int_equal(c.told, 2); /* too short to be worth a line before */
     assert_int_equal(c.evicted, 1);
     assert_non_null(strstr(c.text, "it was ended"));
     end(&c);
