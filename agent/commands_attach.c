@@ -55,7 +55,7 @@ int command_attach(const struct command_line *line, struct err *err)
 {
     struct coordinator c;
     struct job_entry entry;
-    struct keep keep;
+    struct keep keep = {0};
     if (sodium_init() < 0)
         return err_set(err, EIO, "libsodium did not start");
     auto_close int lock = -1;

@@ -27,7 +27,7 @@ int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_
     int *leaving = rc == 0 ? calloc(n + 1, sizeof(*leaving)) : NULL;
     if (rc == 0 && !leaving)
         rc = err_set(err, ENOMEM, "no memory for %d members", former->nleaving);
-    if (rc < 0)
+    if (rc < 0 || !leaving)
         return rc;
     if (n)
         memcpy(leaving, former->leaving, n * sizeof(*leaving));
