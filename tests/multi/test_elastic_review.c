@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An elastic world: rare moments of a repair.
+ *
+ * timeout: 300
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/harness/elastic.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define WARM 60 /* steps until the schedule is frozen */
+
+struct board {
+    _Atomic int at[ELASTIC_MAX];
+    _Atomic int go;
+};
+
+static struct board *fresh_board(void)
+{
+    static struct board *b;
+    if (!b)
+        b = world_shared(sizeof(*b));
+    memset(b, 0, sizeof(*b));
+    return b;
+}
+
+static void nap_ms(int ms)
+{
+    struct timespec t = {.tv_nsec = ms * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+static bool never(struct elastic *job, void *arg)
+{
+    return false;
+}
+
+struct past {
+    struct board *board;
+    int members, step;
+};
+
+static bool all_at(struct elastic *job, void *arg)
+{
+    const struct past *p = arg;
+    for (int m = 0; m < p->members; m++)
+        if (atomic_load(&p->board->at[m]) < p->step)
+            return false;
+    return true;
+}
+
+static struct hvd_request gather_of(const char *name, const float *rows, const int64_t *shape)
+{
+    return (struct hvd_request){.kind = HVD_ALLGATHER,
+                                .name = name,
+                                .input = rows,
+                                .dtype = HVD_FLOAT32,
+                                .ndim = 1,
+                                .shape = shape,
+                                .device = -1};
+}
+
+/* What splits say is what is there. */
+static int check_gathered(hvd_handle h, int64_t rows)
+{
+    struct hvd_result r;
+    int64_t sum = 0;
+    if (hvd_result(h, &r) < 0)
+        return FAIL("result: %s", hvd_error());
+    for (int i = 0; i < hvd_size(); i++)
+        sum += r.splits[i];
+    if (sum != r.shape[0])
+        return FAIL("%d rows, but the ranks' are %d", (int)r.shape[0], (int)sum);
+    const float *data = r.data;
+    for (int i = 0; i < hvd_size(); i++)
+        for (int64_t k = 0; k < r.splits[i]; k++)
+            if (r.splits[i] != rows || *data++ != (float)i)
+                return FAIL("row %d of rank %d is not its own", (int)k, i);
+    hvd_release(h);
+    return 0;
+}
+
+/* ---- everybody has staged its part, nobody has read it --------------------------------------- */
+
+static int stage_and_die(int member, void *arg)
+{
+    struct board *b = arg;
+    float rows[100];
+    const int64_t shape = 100;
+    hvd_handle h;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (int i = 0; i < shape; i++)
+        rows[i] = (float)member;
+    for (int step = 0; step <= WARM; step++) {
+        const struct hvd_request r = gather_of("rows", rows, &shape);
+        atomic_store(&b->at[member], step);
+        while (member == 2 && step == WARM && !atomic_load(&b->go))
+            nap_ms(1);
+        if (hvd_submit(&r, 1, &h) < 0 || hvd_wait(h) < 0)
+            return FAIL("step %d: %s", step, hvd_error());
+        if (member == 2 && step == WARM)
+            raise(SIGKILL);
+        int rc = check_gathered(h, shape);
+        if (rc)
+            return rc;
+    }
+    if (hvd_barrier("on") < 0)
+        return FAIL("barrier: %s", hvd_error());
+    hvd_shutdown();
+    return 0;
+}
+
+static void test_all_is_staged(void **state)
+{
+    static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 3, WARM};
+    elastic_init(&job);
+    for (int m = 0; m < 3; m++)
+        elastic_add(&job, stage_and_die, b, env);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    elastic_run(&job, never, NULL, 200);
+    kill(job.members[0].pid, SIGSTOP);
+    kill(job.members[1].pid, SIGSTOP);
+    atomic_store(&b->go, 1);
+    elastic_run(&job, never, NULL, 200);
+    kill(job.members[0].pid, SIGCONT);
+    kill(job.members[1].pid, SIGCONT);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[1].status, 0);
+    elastic_fini(&job);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_is_staged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
