@@ -152,12 +152,55 @@ static void test_all_is_staged(void **state)
     elastic_fini(&job);
 }
 
+/* ---- a repair that cannot be ----------------------------------------------------------------- */
+
+static int sum_until_told(int member, void *arg)
+{
+    struct board *b = arg;
+    const int64_t count = 20000;
+    float *data = calloc((size_t)count, sizeof(*data));
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    setenv("HVD_PEER_TIMEOUT_SECONDS", "never", 1); /* no mesh can be made from here on */
+    for (int step = 0;; step++) {
+        const struct hvd_request r = rank_request("sum", data, &count);
+        hvd_handle h;
+        atomic_store(&b->at[member], step);
+        if (hvd_submit(&r, 1, &h) < 0 || hvd_wait(h) < 0)
+            break;
+    }
+    hvd_shutdown();
+    free(data);
+    return 3;
+}
+
+/* Whatever part of the engine notices the loss. */
+static void test_no_repair(void **state)
+{
+    for (int i = 0; i < 30; i++) {
+        struct board *b = fresh_board();
+        struct elastic job;
+        struct past p = {b, 4, 20 + i};
+        elastic_init(&job);
+        for (int m = 0; m < 4; m++)
+            elastic_add(&job, sum_until_told, b, NULL);
+        assert_true(elastic_run(&job, all_at, &p, 60000));
+        kill(job.members[3].pid, SIGKILL);
+        assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+        for (int m = 0; m < 3; m++)
+            if (!WIFEXITED(job.members[m].status) || WEXITSTATUS(job.members[m].status) != 3)
+                fail_msg("%d: member %d: status %x", i, m, job.members[m].status);
+        elastic_fini(&job);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_staged),
+        cmocka_unit_test(test_no_repair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
