@@ -5,6 +5,7 @@
  * timeout: 300
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -194,6 +196,87 @@ static void test_no_repair(void **state)
     }
 }
 
+/* ---- a fork in the middle -------------------------------------------------------------------- */
+
+static int sockets_open(void)
+{
+    int n = 0;
+    struct stat st;
+    for (int fd = 3; fd < 1024; fd++)
+        n += fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+    return n;
+}
+
+/* How many sockets a child has that is forked now. */
+static void *fork_when_told(void *arg)
+{
+    struct board *b = arg;
+    int status = 0;
+    while (!atomic_load(&b->go))
+        nap_ms(1);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(sockets_open());
+    waitpid(pid, &status, 0);
+    return (void *)(intptr_t)status;
+}
+
+static int sum_and_fork(int member, void *arg)
+{
+    struct board *b = arg;
+    const int64_t count = 1000;
+    float data[1000] = {0};
+    void *status = NULL;
+    pthread_t thread;
+    int before = sockets_open() - 1; /* without the agent's */
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    if (member == 0)
+        pthread_create(&thread, NULL, fork_when_told, b);
+    for (int step = 0; !atomic_load(&b->go) || step < 100; step++) {
+        atomic_store(&b->at[member], step);
+        int rc = hvd_allreduce("sum", data, data, count, HVD_FLOAT32, HVD_SUM);
+        if (rc < 0)
+            return FAIL("sum: %s", hvd_error());
+        if (data[0] > 0)
+            break;
+        data[0] = member < 2 && atomic_load(&b->go) ? 1 : 0;
+    }
+    if (member == 0)
+        pthread_join(thread, &status);
+    hvd_shutdown();
+    int after = WEXITSTATUS((int)(intptr_t)status);
+    if (member == 0 && after != before)
+        return FAIL("a child has %d sockets of the engine", after - before);
+    return 0;
+}
+
+static bool first_waits(struct elastic *job, void *arg)
+{
+    return job->members[0].waiting;
+}
+
+static void test_fork_in_repair(void **state)
+{
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 3, 20};
+    elastic_init(&job);
+    for (int m = 0; m < 3; m++)
+        elastic_add(&job, sum_and_fork, b, NULL);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    kill(job.members[1].pid, SIGSTOP);
+    kill(job.members[2].pid, SIGKILL);
+    assert_true(elastic_run(&job, first_waits, NULL, 60000));
+    atomic_store(&b->go, 1);
+    elastic_run(&job, never, NULL, 200);
+    kill(job.members[1].pid, SIGCONT);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[1].status, 0);
+    elastic_fini(&job);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -201,6 +284,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_staged),
         cmocka_unit_test(test_no_repair),
+        cmocka_unit_test(test_fork_in_repair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
