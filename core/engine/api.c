@@ -7,8 +7,8 @@
  * hvd_shutdown() takes the engine away and destroys it when the last one is out.
  *
  * A child of fork(2) must not keep the engine's descriptors: its parent's end would not be seen. It
- * can close those of a whole engine, not of one that another thread is making or taking apart, so
- * fork() waits until that is over.
+ * can close those of a whole engine, not of one that another thread is making, repairing or taking
+ * apart, so fork() waits until that is over.
  */
 #include <hvd.h>
 
@@ -34,6 +34,7 @@ static struct {
 
 static _Thread_local struct err last;
 static _Thread_local bool has_life; /* this thread has lib.life */
+static _Thread_local bool has_lock; /* this thread forks and has the engine's progress lock */
 
 /* ---- in and out ---- */
 
@@ -78,14 +79,23 @@ static void life_unlock(void)
 /* What hvd_init() calls may fork by itself. */
 static void before_fork(void)
 {
-    if (!has_life)
-        pthread_mutex_lock(&lib.life);
+    if (has_life)
+        return;
+    pthread_mutex_lock(&lib.life);
+    struct engine *e = atomic_load(&lib.whole);
+    has_lock = e != NULL;
+    if (e)
+        drive_lock(e);
 }
 
 static void after_fork(void)
 {
-    if (!has_life)
-        pthread_mutex_unlock(&lib.life);
+    if (has_life)
+        return;
+    if (has_lock)
+        drive_leave(atomic_load(&lib.whole));
+    has_lock = false;
+    pthread_mutex_unlock(&lib.life);
 }
 
 static void after_fork_in_child(void)
@@ -97,6 +107,7 @@ static void after_fork_in_child(void)
         atomic_store(&lib.whole, NULL);
         engine_after_fork(e);
     }
+    has_lock = false; /* of an engine that is the parent's */
     after_fork();
 }
 

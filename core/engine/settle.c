@@ -139,7 +139,9 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
     op.tensors = f->rest.list;
     op.n = f->rest.n;
     op.contributors = e->size;
-    /* Nothing may be left of it, but the barrier is everybody's. */
+    /* Nothing may be left of it, as always of a gather, but the barriers are everybody's. */
+    if (op.n == 0)
+        op = (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
     return run_safely(e, &op, err);
 }
 

@@ -279,12 +279,14 @@ static void refuse_new(struct engine *e)
 
 static void check_trouble(struct engine *e)
 {
+    if (e->failed)
+        return; /* where a repair was tried there is no negotiation any more */
     int rc = e->trouble.code ? 0 : negotiate_failed(e->neg);
     if (rc == -ENOMEM)
         err_set(&e->trouble, ENOMEM, "no memory to negotiate");
     else if (rc < 0)
         err_set(&e->trouble, -rc, "negotiation has failed");
-    if (e->trouble.code && !e->failed)
+    if (e->trouble.code)
         engine_lost(e, e->trouble.msg, e->trouble.code);
 }
 

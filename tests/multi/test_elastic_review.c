@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An elastic world: rare moments of a repair.
+ *
+ * timeout: 300
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/harness/elastic.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define WARM 60 /* steps until the schedule is frozen */
+
+struct board {
+    _Atomic int at[ELASTIC_MAX];
+    _Atomic int go;
+};
+
+static struct board *fresh_board(void)
+{
+    static struct board *b;
+    if (!b)
+        b = world_shared(sizeof(*b));
+    memset(b, 0, sizeof(*b));
+    return b;
+}
+
+static void nap_ms(int ms)
+{
+    struct timespec t = {.tv_nsec = ms * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+static bool never(struct elastic *job, void *arg)
+{
+    return false;
+}
+
+struct past {
+    struct board *board;
+    int members, step;
+};
+
+static bool all_at(struct elastic *job, void *arg)
+{
+    const struct past *p = arg;
+    for (int m = 0; m < p->members; m++)
+        if (atomic_load(&p->board->at[m]) < p->step)
+            return false;
+    return true;
+}
+
+static struct hvd_request gather_of(const char *name, const float *rows, const int64_t *shape)
+{
+    return (struct hvd_request){.kind = HVD_ALLGATHER,
+                                .name = name,
+                                .input = rows,
+                                .dtype = HVD_FLOAT32,
+                                .ndim = 1,
+                                .shape = shape,
+                                .device = -1};
+}
+
+/* What splits say is what is there. */
+static int check_gathered(hvd_handle h, int64_t rows)
+{
+    struct hvd_result r;
+    int64_t sum = 0;
+    if (hvd_result(h, &r) < 0)
+        return FAIL("result: %s", hvd_error());
+    for (int i = 0; i < hvd_size(); i++)
+        sum += r.splits[i];
+    if (sum != r.shape[0])
+        return FAIL("%d rows, but the ranks' are %d", (int)r.shape[0], (int)sum);
+    const float *data = r.data;
+    for (int i = 0; i < hvd_size(); i++)
+        for (int64_t k = 0; k < r.splits[i]; k++)
+            if (r.splits[i] != rows || *data++ != (float)i)
+                return FAIL("row %d of rank %d is not its own", (int)k, i);
+    hvd_release(h);
+    return 0;
+}
+
+/* ---- everybody has staged its part, nobody has read it --------------------------------------- */
+
+static int stage_and_die(int member, void *arg)
+{
+    struct board *b = arg;
+    float rows[100];
+    const int64_t shape = 100;
+    hvd_handle h;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (int i = 0; i < shape; i++)
+        rows[i] = (float)member;
+    for (int step = 0; step <= WARM; step++) {
+        const struct hvd_request r = gather_of("rows", rows, &shape);
+        atomic_store(&b->at[member], step);
+        while (member == 2 && step == WARM && !atomic_load(&b->go))
+            nap_ms(1);
+        if (hvd_submit(&r, 1, &h) < 0 || hvd_wait(h) < 0)
+            return FAIL("step %d: %s", step, hvd_error());
+        if (member == 2 && step == WARM)
+            raise(SIGKILL);
+        int rc = check_gathered(h, shape);
+        if (rc)
+            return rc;
+    }
+    if (hvd_barrier("on") < 0)
+        return FAIL("barrier: %s", hvd_error());
+    hvd_shutdown();
+    return 0;
+}
+
+static void test_all_is_staged(void **state)
+{
+    static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 3, WARM};
+    elastic_init(&job);
+    for (int m = 0; m < 3; m++)
+        elastic_add(&job, stage_and_die, b, env);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    elastic_run(&job, never, NULL, 200);
+    kill(job.members[0].pid, SIGSTOP);
+    kill(job.members[1].pid, SIGSTOP);
+    atomic_store(&b->go, 1);
+    elastic_run(&job, never, NULL, 200);
+    kill(job.members[0].pid, SIGCONT);
+    kill(job.members[1].pid, SIGCONT);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[1].status, 0);
+    elastic_fini(&job);
+}
+
+/* ---- a repair that cannot be ----------------------------------------------------------------- */
+
+static int sum_until_told(int member, void *arg)
+{
+    struct board *b = arg;
+    const int64_t count = 20000;
+    float *data = calloc((size_t)count, sizeof(*data));
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    setenv("HVD_PEER_TIMEOUT_SECONDS", "never", 1); /* no mesh can be made from here on */
+    for (int step = 0;; step++) {
+        const struct hvd_request r = rank_request("sum", data, &count);
+        hvd_handle h;
+        atomic_store(&b->at[member], step);
+        if (hvd_submit(&r, 1, &h) < 0 || hvd_wait(h) < 0)
+            break;
+    }
+    hvd_shutdown();
+    free(data);
+    return 3;
+}
+
+/* Whatever part of the engine notices the loss. */
+static void test_no_repair(void **state)
+{
+    for (int i = 0; i < 30; i++) {
+        struct board *b = fresh_board();
+        struct elastic job;
+        struct past p = {b, 4, 20 + i};
+        elastic_init(&job);
+        for (int m = 0; m < 4; m++)
+            elastic_add(&job, sum_until_told, b, NULL);
+        assert_true(elastic_run(&job, all_at, &p, 60000));
+        kill(job.members[3].pid, SIGKILL);
+        assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+        for (int m = 0; m < 3; m++)
+            if (!WIFEXITED(job.members[m].status) || WEXITSTATUS(job.members[m].status) != 3)
+                fail_msg("%d: member %d: status %x", i, m, job.members[m].status);
+        elastic_fini(&job);
+    }
+}
+
+/* ---- a fork in the middle -------------------------------------------------------------------- */
+
+static int sockets_open(void)
+{
+    int n = 0;
+    struct stat st;
+    for (int fd = 3; fd < 1024; fd++)
+        n += fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+    return n;
+}
+
+/* How many sockets a child has that is forked now. */
+static void *fork_when_told(void *arg)
+{
+    struct board *b = arg;
+    int status = 0;
+    while (!atomic_load(&b->go))
+        nap_ms(1);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(sockets_open());
+    waitpid(pid, &status, 0);
+    return (void *)(intptr_t)status;
+}
+
+static int sum_and_fork(int member, void *arg)
+{
+    struct board *b = arg;
+    const int64_t count = 1000;
+    float data[1000] = {0};
+    void *status = NULL;
+    pthread_t thread;
+    int before = sockets_open() - 1; /* without the agent's */
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    if (member == 0)
+        pthread_create(&thread, NULL, fork_when_told, b);
+    for (int step = 0; !atomic_load(&b->go) || step < 100; step++) {
+        atomic_store(&b->at[member], step);
+        int rc = hvd_allreduce("sum", data, data, count, HVD_FLOAT32, HVD_SUM);
+        if (rc < 0)
+            return FAIL("sum: %s", hvd_error());
+        if (data[0] > 0)
+            break;
+        data[0] = member < 2 && atomic_load(&b->go) ? 1 : 0;
+    }
+    if (member == 0)
+        pthread_join(thread, &status);
+    hvd_shutdown();
+    int after = WEXITSTATUS((int)(intptr_t)status);
+    if (member == 0 && after != before)
+        return FAIL("a child has %d sockets of the engine", after - before);
+    return 0;
+}
+
+static bool first_waits(struct elastic *job, void *arg)
+{
+    return job->members[0].waiting;
+}
+
+static void test_fork_in_repair(void **state)
+{
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 3, 20};
+    elastic_init(&job);
+    for (int m = 0; m < 3; m++)
+        elastic_add(&job, sum_and_fork, b, NULL);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    kill(job.members[1].pid, SIGSTOP);
+    kill(job.members[2].pid, SIGKILL);
+    assert_true(elastic_run(&job, first_waits, NULL, 60000));
+    atomic_store(&b->go, 1);
+    elastic_run(&job, never, NULL, 200);
+    kill(job.members[1].pid, SIGCONT);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[1].status, 0);
+    elastic_fini(&job);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_is_staged),
+        cmocka_unit_test(test_no_repair),
+        cmocka_unit_test(test_fork_in_repair),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
