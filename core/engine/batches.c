@@ -135,10 +135,12 @@ static void take_rows(struct engine *e, struct slot *s, const struct negotiate_t
         return;
     if (!e->map.same)
         memset(s->rows, 0, (size_t)e->queue->size * sizeof(*s->rows));
-    for (int r = 0; t->dim0 && r < e->size; r++)
-        s->rows[at[r]] = t->dim0[r];
-    for (int r = 0; t->splits && r < e->size; r++)
-        s->rows[at[r]] = t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank];
+    for (int r = 0; r < e->size; r++) {
+        if (at[r] < 0)
+            continue; /* it joins, and the user has not seen it yet */
+        s->rows[at[r]] =
+            t->dim0 ? t->dim0[r] : t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank];
+    }
 }
 
 static size_t slot_bytes(const struct slot *s)

@@ -33,8 +33,10 @@ const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
 {
     if (s->facts.sig.kind != HVD_ALLTOALL)
         return NULL;
-    for (int r = 0; r < e->size; r++)
-        e->batches.splits[r] = s->splits[e->map.to_world[r]];
+    for (int r = 0; r < e->size; r++) {
+        int at = e->map.to_world[r]; /* -1: it joins, and the user has not seen it yet */
+        e->batches.splits[r] = at < 0 ? 0 : s->splits[at];
+    }
     return e->batches.splits;
 }
 
@@ -77,7 +79,8 @@ static int allocate_result(struct engine *e, struct slot *s)
     s->result_rows = 0;
     for (int r = 0; r < e->size; r++) {
         size_t count;
-        int64_t rows = s->rows[e->map.to_world[r]];
+        int at = e->map.to_world[r];
+        int64_t rows = at < 0 ? 0 : s->rows[at];
         if (rows < 0 || __builtin_mul_overflow((size_t)rows, s->facts.inner, &count) ||
             __builtin_add_overflow(total, count, &total) ||
             __builtin_add_overflow(s->result_rows, rows, &s->result_rows))
@@ -163,7 +166,7 @@ static int set_counts(struct engine *e, struct slot *s)
     switch (b->op.kind) {
     case HVD_ALLTOALL:
         for (int r = 0; r < e->size; r++)
-            b->send_counts[r] = (size_t)s->splits[e->map.to_world[r]] * s->facts.inner;
+            b->send_counts[r] = (size_t)launch_wire_splits(e, s)[r] * s->facts.inner;
         b->op.send_counts = b->send_counts;
         if (!e->map.same && pack_alltoall(e, s) < 0)
             return -ENOMEM;

@@ -29,7 +29,7 @@
  *
  * Fork: a child has no engine; every call but hvd_init fails there with -EPERM. (hvd_init in a
  * child fails too: start a new process instead.) fork() waits while another thread is inside
- * hvd_init or hvd_shutdown.
+ * hvd_init or hvd_shutdown, and through a repair; it must not be called by a signal handler.
  */
 #ifndef HVD_H
 #define HVD_H
