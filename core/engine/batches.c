@@ -139,7 +139,7 @@ static void take_rows(struct engine *e, struct slot *s, const struct negotiate_t
         if (at[r] < 0)
             continue; /* it joins, and the user has not seen it yet */
         s->rows[at[r]] =
-            t->dim0 ? t->dim0[r] : t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank];
+            t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
     }
 }
 
