@@ -65,10 +65,12 @@ static int add_host(struct hosts *hosts, const char *name, size_t len, int slots
 /* A number of slots in [1, SLOTS_MAX] that ends at end. */
 static int parse_slots(const char *text, const char *end, int *ret, struct err *err)
 {
-    char *stop;
-    errno = 0;
-    long n = isdigit((unsigned char)*text) ? strtol(text, &stop, 10) : 0;
-    if (n < 1 || n > SLOTS_MAX || errno || stop != end)
+    char digits[16] = "", *stop = digits; /* what is behind end is not ours to read */
+    size_t len = (size_t)(end - text);
+    if (len < sizeof(digits))
+        memcpy(digits, text, len);
+    long n = isdigit((unsigned char)*digits) ? strtol(digits, &stop, 10) : 0;
+    if (n < 1 || n > SLOTS_MAX || *stop)
         return err_set(err, EINVAL, "\"%.*s\": want a number of slots from 1 to %d",
                        (int)(end - text), text, SLOTS_MAX);
     *ret = (int)n;
