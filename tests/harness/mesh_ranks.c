@@ -80,14 +80,16 @@ static int be_rank(struct mesh_ranks *m, int rank, int fd, int agent_fd)
     buf_fini(&card);
     for (int r = 0; r < m->n; r++)
         buf_fini(&cards[r]);
+    int code = 100;
     if (rc < 0 && m->no_mesh)
-        return m->no_mesh(rank, rc, &err);
-    if (rc < 0) {
+        code = m->no_mesh(rank, rc, &err);
+    else if (rc < 0)
         printf("rank %d: %s\n", rank, err_text(&err));
-        fflush(stdout);
-        return 100;
-    }
-    return m->body(mesh, m->arg);
+    else
+        code = m->body(mesh, m->arg);
+    fflush(stdout);
+    ctl_fini(&boot.ctl);
+    return code;
 }
 
 /* ---- in the parent ---- */
