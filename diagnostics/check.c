@@ -80,6 +80,8 @@ static void set(struct result *r, enum check_status status, const char *fmt, va_
 {
     r->status = status;
     format(r->summary, sizeof(r->summary), fmt, ap);
+    if (!r->summary[0]) /* all of it was foreign, and empty */
+        snprintf(r->summary, sizeof(r->summary), "(nothing)");
 }
 
 #define RESULT_STATUS(name, value)                                                                 \
