@@ -16,7 +16,7 @@ $(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_O
 
 bench-programs: $(BENCH_BINS)
 
-bench: all bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life  ## ours beside the peers, in alternating rounds (half an hour); figures under build/bench
+bench: all bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life bench-lifeline bench-elastic  ## ours beside the peers, in alternating rounds (an hour); figures under build/bench
 
 bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
 	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
