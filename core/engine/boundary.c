@@ -18,22 +18,28 @@
  * smallest comes out. */
 enum { CHANGE, EPOCH, BEFORE, WORDS };
 
-static int ask(struct engine *e, int64_t *ret, struct err *err)
+/* The largest of what each rank says, word by word. */
+static int agree_max(struct engine *e, const char *name, const int64_t *mine, int64_t n,
+                     int64_t *ret, struct err *err)
 {
-    const int64_t shape = WORDS;
-    int64_t epoch = atomic_load(&e->epoch);
-    int64_t mine[WORDS] = {
-        [CHANGE] = atomic_load(&e->boot.change_heard), [EPOCH] = epoch, [BEFORE] = -epoch};
     const struct hvd_request r = {.kind = HVD_ALLREDUCE,
-                                  .name = "hvd.commit",
+                                  .name = name,
                                   .input = mine,
                                   .output = ret,
                                   .dtype = HVD_INT64,
                                   .ndim = 1,
-                                  .shape = &shape,
+                                  .shape = &n,
                                   .op = HVD_MAX,
                                   .device = -1};
     return fast_run(e, &r, err);
+}
+
+static int ask(struct engine *e, int64_t *ret, struct err *err)
+{
+    int64_t epoch = atomic_load(&e->epoch);
+    const int64_t mine[WORDS] = {
+        [CHANGE] = atomic_load(&e->boot.change_heard), [EPOCH] = epoch, [BEFORE] = -epoch};
+    return agree_max(e, "hvd.commit", mine, WORDS, ret, err);
 }
 
 /* Until all have said the same epoch: one that came to be on some ranks alone, because its next
@@ -53,18 +59,8 @@ static int agree(struct engine *e, int64_t *ret, struct err *err)
  * that comes out. */
 static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
 {
-    const int64_t shape = 1;
-    int64_t mine = atomic_load(&e->epoch);
-    const struct hvd_request r = {.kind = HVD_ALLREDUCE,
-                                  .name = "hvd.commit.epoch",
-                                  .input = &mine,
-                                  .output = ret,
-                                  .dtype = HVD_INT64,
-                                  .ndim = 1,
-                                  .shape = &shape,
-                                  .op = HVD_MAX,
-                                  .device = -1};
-    return fast_run(e, &r, err);
+    const int64_t mine = atomic_load(&e->epoch);
+    return agree_max(e, "hvd.commit.epoch", &mine, 1, ret, err);
 }
 
 /* Behind it everybody has the agreement: leaving the epoch disturbs nobody. */

@@ -4,7 +4,6 @@
  */
 #include "core/engine/reform.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,9 +129,8 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     struct mesh_listener *listener = NULL;
     struct mesh *mesh = NULL;
     struct buf blob = {0};
-    if (e->boot.elastic) {
+    if (e->boot.elastic)
         report_put(&e->reform.mine, &blob);
-    }
     int rc = mesh_listen(&e->boot, &listener, &blob, err);
     if (rc == 0 && e->reform.active)
         inject_point("report");
@@ -152,8 +150,7 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     take_mesh(e, mesh);
     if (e->reform.active)
         inject_point("connect");
-    rc = make_world(e, err);
-    return rc;
+    return make_world(e, err);
 }
 
 /* Somebody was lost on the way, or could not be reached: the coordinator knows who lives. */
@@ -231,7 +228,6 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
     uint64_t ns = clock_ns() - begin;
     if (loss)
         e->reform.last_ns = ns;
-    e->reform.count++;
     log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->mesh->epoch, e->rank, e->size,
              (double)ns / CLOCK_MS, cause);
     tell_agent(e, ns);

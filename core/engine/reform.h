@@ -38,7 +38,6 @@ struct reform {
     struct report mine; /* as of the loss; nothing that happens in the old epoch later counts */
     struct decision decision; /* of the epoch that is entered */
     _Atomic uint64_t last_ns; /* what the last repair took; 0: none yet */
-    uint64_t count;
 };
 
 /* The first epoch: joins the world. */

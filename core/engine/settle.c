@@ -70,6 +70,8 @@ static int save_inputs(struct reform *f, struct coll_tensor *tensors, size_t n, 
 
 /* ---- running an operation outside the log --------------------------------------------------- */
 
+static const struct coll_op barrier = {.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
+
 static int lost(struct engine *e, int rc, struct err *err)
 {
     int known = rc == -ECONNRESET ? mesh_why(e->mesh, NULL, err) : 0;
@@ -112,7 +114,6 @@ static void set_whole(struct engine *e, bool whole)
 /* The operation, and behind it the barrier that tells that everybody has its result. */
 static int run_safely(struct engine *e, const struct coll_op *op, struct err *err)
 {
-    const struct coll_op barrier = {.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
     set_whole(e, false);
     inject_point("rest");
     int rc = run(e, op, err);
@@ -141,7 +142,7 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
     op.contributors = e->size;
     /* Nothing may be left of it, as always of a gather, but the barriers are everybody's. */
     if (op.n == 0)
-        op = (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
+        op = barrier;
     return run_safely(e, &op, err);
 }
 
