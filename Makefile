@@ -27,6 +27,7 @@ pc = $(shell pkg-config $(1) $(2) 2>/dev/null)
 PKGS_MEMBER := libcurl libmicrohttpd gnutls jansson libsodium
 PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
 PKGS_DOCTOR := $(PKGS_MEMBER)
+PKGS_OPERATOR := $(PKGS_MEMBER) yaml-0.1
 
 CPPFLAGS += -D_GNU_SOURCE -I. -Icore/include
 CFLAGS   ?= -O2 -g
@@ -48,6 +49,7 @@ DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnost
                  diagnostics/workers/*.c \
                  diagnostics/report/*.c) $(filter-out diagnostics/cli/main_%.c,$(wildcard diagnostics/cli/*.c)))
 DOCTOR_SRCS := $(wildcard diagnostics/cli/main_hvd-doctor.c)
+OPERATOR_SRCS := $(sort $(filter-out operator/main_%.c,$(wildcard operator/*.c operator/*/*.c)))
 PROBER_SRCS := $(sort $(wildcard diagnostics/prober/*.c))
 objs = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
@@ -56,18 +58,23 @@ LIB_A    := $(BUILD)/libhvd_core.a
 AGENT_A  := $(BUILD)/libhvd_agent.a
 MEMBER_A := $(BUILD)/libhvd_member.a
 DIAG_A   := $(BUILD)/libhvd_diag.a
+OPERATOR_A := $(BUILD)/libhvd_operator.a
+SIM_A    := $(BUILD)/libhvd_cluster_sim.a
 PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c)) \
             $(patsubst diagnostics/cli/main_%.c,$(BUILD)/%,$(wildcard diagnostics/cli/main_*.c)) \
             $(patsubst diagnostics/prober/main_%.c,$(BUILD)/%,$(wildcard diagnostics/prober/main_*.c))
 LIB_LIBS    := -lsodium -ldl -lm
 AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
 DOCTOR_LIBS := $(call pc,--libs,$(PKGS_DOCTOR)) $(LIB_LIBS)
+OPERATOR_LIBS := $(call pc,--libs,$(PKGS_OPERATOR)) $(LIB_LIBS)
 
 UNIT_SRCS  := $(sort $(wildcard tests/unit/*/test_*.c))
 MULTI_SRCS := $(sort $(wildcard tests/multi/*.c))
 FUZZ_SRCS  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SRCS := $(sort $(wildcard tests/bench/bench_*.c))
-HARNESS    := $(sort $(wildcard tests/harness/*.c))
+# Benchmarks are part of all, which does without cmocka: what asserts with it is for tests alone.
+ASSERTING  := tests/harness/lifeline_holder.c
+HARNESS    := $(sort $(filter-out $(ASSERTING),$(wildcard tests/harness/*.c)))
 UNIT_BINS  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRCS))
 MULTI_BINS := $(patsubst %.c,$(BUILD)/%,$(MULTI_SRCS))
 FUZZ_BINS  := $(patsubst %.c,$(BUILD)/%,$(FUZZ_SRCS))
@@ -92,7 +99,7 @@ ifeq ($(shell uname -m),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
 $(BUILD)/core/coll/reduce_avx512.o: CFLAGS += -mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 endif
-$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o $(BUILD)/diagnostics/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
+$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o $(BUILD)/diagnostics/%.o $(BUILD)/operator/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
 # Only the header: the library is opened at run time.
 $(BUILD)/core/boot/pmix.o: CPPFLAGS += $(call pc,--cflags,pmix)
 $(BUILD)/tests/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
@@ -114,7 +121,9 @@ $(LIB_A): $(call objs,$(LIB_SRCS))
 $(AGENT_A): $(call objs,$(AGENT_SRCS))
 $(MEMBER_A): $(call objs,$(MEMBER_SRCS))
 $(DIAG_A): $(call objs,$(DIAG_SRCS))
-$(AGENT_A) $(MEMBER_A) $(DIAG_A):
+$(OPERATOR_A): $(call objs,$(OPERATOR_SRCS))
+$(SIM_A): $(call objs,$(sort $(wildcard tests/harness/operator/*.c)))
+$(AGENT_A) $(MEMBER_A) $(DIAG_A) $(OPERATOR_A) $(SIM_A):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
@@ -141,25 +150,30 @@ $(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS)) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -ldl
 
-HARNESS_OBJS := $(call objs,$(HARNESS))
-# tests of programs' parts: all archives, what is not used is not linked
-PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter $(foreach d,agent member json diagnostics,tests/unit/$(d)/%),$(UNIT_SRCS)))
-$(PROGRAM_TESTS): EXTRA_A = $(AGENT_A) $(DIAG_A) $(MEMBER_A)
-$(PROGRAM_TESTS): EXTRA_LIBS = $(AGENT_LIBS)
-$(PROGRAM_TESTS): $(AGENT_A) $(DIAG_A) $(MEMBER_A)
+HARNESS_A := $(BUILD)/tests/libharness.a
+ASSERTING_OBJS := $(call objs,$(ASSERTING))
+$(HARNESS_A): $(call objs,$(HARNESS))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(HARNESS_OBJS) $(LIB_A)
+# tests of programs' parts: all archives, what is not used is not linked
+PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter $(foreach d,agent member json diagnostics operator api,tests/unit/$(d)/%),$(UNIT_SRCS)))
+$(PROGRAM_TESTS): EXTRA_A = $(AGENT_A) $(SIM_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A)
+$(PROGRAM_TESTS): EXTRA_LIBS = $(AGENT_LIBS)
+$(PROGRAM_TESTS): $(AGENT_A) $(SIM_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A)
+
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(ASSERTING_OBJS) $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $< $(HARNESS_OBJS) $(EXTRA_A) $(LIB_A) $(LDFLAGS) -lcmocka $(EXTRA_LIBS) $(LIB_LIBS)
+	$(Q)$(CC) -o $@ $< $(ASSERTING_OBJS) $(HARNESS_A) $(EXTRA_A) $(LIB_A) $(LDFLAGS) -lcmocka $(EXTRA_LIBS) $(LIB_LIBS)
 
 # multi: many ranks, through the public library only
-$(BUILD)/tests/multi/%: $(BUILD)/tests/multi/%.o $(HARNESS_OBJS) $(LIB_A)
+$(BUILD)/tests/multi/%: $(BUILD)/tests/multi/%.o $(ASSERTING_OBJS) $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $< $(HARNESS_OBJS) $(LIB_A) $(LDFLAGS) -lcmocka $(LIB_LIBS)
+	$(Q)$(CC) -o $@ $< $(ASSERTING_OBJS) $(HARNESS_A) $(LIB_A) $(LDFLAGS) -lcmocka $(LIB_LIBS)
 
-$(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_OBJS) $(LIB_A)
+$(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $< $(HARNESS_OBJS) $(LIB_A) $(LDFLAGS) $(LIB_LIBS)
+	$(Q)$(CC) -o $@ $< $(HARNESS_A) $(LIB_A) $(LDFLAGS) $(LIB_LIBS)
 
 -include $(shell find $(BUILD) -name '*.d' -not -path '*/fuzz/*' 2>/dev/null)
 
@@ -168,7 +182,7 @@ include tests/bench/bench.mk
 include examples/examples.mk
 
 # ---- lint and format -----------------------------------------------------------------------
-C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null || find core agent diagnostics tests examples -name '*.[ch]')
+C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null || find core agent operator diagnostics tests examples -name '*.[ch]')
 SH_FILES = $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 
 format:  ## clang-format every C file in place

@@ -11,6 +11,7 @@
 
 #include "agent/jobs.h"
 #include "agent/reap.h"
+#include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
 #include "core/base/log.h"
@@ -220,15 +221,18 @@ static int open_all(struct agent *a, struct err *err)
     return 0;
 }
 
-/* hvdrun is gone and cannot tidy up: the directory that it made for its Unix socket. */
+/* hvdrun is gone and cannot tidy up: the directory that it made for its Unix socket. One that
+ * lives, or that takes the job over just now, holds the lock and does it by itself. */
 static void remove_socket(const struct agent *a)
 {
     char *path = a->config.unix_path;
     char *slash = path ? strrchr(path, '/') : NULL;
-    if (!slash || access(path, F_OK) < 0)
+    auto_close int lock = -1;
+    if (!slash)
         return;
     *slash = '\0';
-    jobs_remove(path);
+    if (jobs_lock(path, &lock, NULL) == 0)
+        jobs_remove(path);
     *slash = '/';
 }
 

@@ -26,9 +26,13 @@
 #include "core/member/roster.h"
 #include "diagnostics/watch.h"
 
+#define FATE_FINAL UINT32_MAX /* as an epoch: of its process, which is gone */
+
 /* What is known about the end of any rank of the job. */
 struct fate {
     bool over, lost; /* lost: who works with it must be told */
+    uint32_t
+        epoch; /* rosters up to this one are meant; a later one may have it in it, well again */
     int code;
     char text[512];
 };
@@ -122,9 +126,12 @@ void agent_pause_output(struct agent *a, bool pause);
 /* agent_relay.c */
 void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame);
 void agent_install_roster(struct agent *a, const struct roster_body *roster);
-void agent_learn_fate(struct agent *a, int member, bool lost, int code, const char *text);
 
-/* It said HELLO and is in a world. */
+/* epoch: as in struct fate. What is known for it, or for a later one, is not told again. */
+void agent_learn_fate(struct agent *a, int member, uint32_t epoch, bool lost, int code,
+                      const char *text);
+
+/* It said HELLO and is in a world. Who has a place only is not. */
 bool agent_in_world(const struct rank *rank);
 
 /* Sends the cards that wait, if all that will come soon have come. */
@@ -146,6 +153,9 @@ void agent_start_member(struct agent *a, int member, int local_rank);
 /* The world goes on without it: it has some seconds to end by itself. */
 void agent_dismiss(struct agent *a, int member, const char *text);
 void agent_evict(struct agent *a, int member, const char *text);
+
+/* It has joined while others train: where it would be if it came in now. */
+void agent_place(struct agent *a, int member, const struct place *place);
 
 /* A planned change waits for the next boundary. */
 void agent_announce(struct agent *a, uint32_t change);

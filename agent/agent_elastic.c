@@ -94,6 +94,23 @@ void agent_start_member(struct agent *a, int member, int local_rank)
         report_unstarted(a, member, err_text(&err));
 }
 
+void agent_place(struct agent *a, int member, const struct place *place)
+{
+    struct buf body = {0};
+    struct rank *rank = agent_find(a, member);
+    if (!rank || rank->over || !rank->waiting || rank->why != CARD_JOIN)
+        return;
+    const int words[] = {place->rank,       place->size,       rank->seat.local_rank,
+                         place->local_size, place->cross_rank, place->cross_size};
+    buf_put_u32(&body, place->epoch);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        buf_put_u32(&body, (uint32_t)words[i]);
+    rank->waiting = false;
+    rank->arrived = true;
+    rank_send(rank, CTL_PLACE, &body, NULL, 0);
+    buf_fini(&body);
+}
+
 /* ---- go ------------------------------------------------------------------------------------- */
 
 static void on_leave_timer(void *arg)
@@ -163,7 +180,7 @@ void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const ch
     rank->dead = true;
     rank->waiting = false;
     /* The ranks here first: it is their time that counts. */
-    agent_learn_fate(a, rank->seat.member, true, 0, words);
+    agent_learn_fate(a, rank->seat.member, FATE_FINAL, true, 0, words);
     snprintf(item.text, sizeof(item.text), "%s", evict ? text : "");
     outbox_report(&a->outbox, &item);
     agent_consider_cards(a);

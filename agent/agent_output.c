@@ -64,6 +64,15 @@ static void forget_oldest(struct output *o)
     buf_consume(&o->held, n);
 }
 
+/* It is full. What is under way has to stay, and an hvdrun that lives takes it: then ranks wait. */
+static void make_room(struct agent *a)
+{
+    bool forget = is_silent(a) && !a->output.posting;
+    if (forget)
+        forget_oldest(&a->output);
+    agent_pause_output(a, !forget);
+}
+
 static void post(struct agent *a);
 
 static void on_retry(void *arg)
@@ -145,8 +154,8 @@ void agent_print(struct agent *a, const struct buf *frame)
     }
     buf_put(&o->held, frame->data, frame->len);
     o->held.failed = false;
-    if (o->held.len >= SINK_FULL && !is_silent(a))
-        agent_pause_output(a, true);
+    if (o->held.len >= SINK_FULL)
+        make_room(a);
     post(a);
 }
 
@@ -157,10 +166,8 @@ void agent_watch_output(struct agent *a)
         agent_cut_output(a);
     if (!o->cut)
         return;
-    if (is_silent(a) && !o->posting && o->held.len >= SINK_FULL) {
-        forget_oldest(o);
-        agent_pause_output(a, false);
-    }
+    if (o->held.len >= SINK_FULL)
+        make_room(a);
     post(a);
 }
 

@@ -20,9 +20,8 @@ static void put_ranks(struct buf *out, const struct agent *a)
                  !a->ranks[i]->over);
     prometheus_head(out, "hvd_rank_in_world", "gauge", "1 between hvd_init and hvd_shutdown");
     for (int i = 0; i < a->nranks; i++) {
-        const struct rank *r = a->ranks[i];
-        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", r->seat.member,
-                 r->hello && !r->waiting && !r->bye && !r->over);
+        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", a->ranks[i]->seat.member,
+                 agent_in_world(a->ranks[i]));
     }
     prometheus_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
     for (int i = 0; i < a->nranks; i++)

@@ -17,7 +17,7 @@ static void on_note(struct agent *a, const struct note *n)
     switch (n->type) {
     case NOTE_LOST:
     case NOTE_ENDED:
-        agent_learn_fate(a, n->member, n->type == NOTE_LOST, n->code, n->text);
+        agent_learn_fate(a, n->member, n->epoch, n->type == NOTE_LOST, n->code, n->text);
         break;
     case NOTE_SIGNAL:
         for (int i = 0; i < a->nranks; i++)
@@ -38,6 +38,9 @@ static void on_note(struct agent *a, const struct note *n)
         break;
     case NOTE_EVICT:
         agent_evict(a, n->member, n->text);
+        break;
+    case NOTE_PLACE:
+        agent_place(a, n->member, &n->place);
         break;
     case NOTE_TYPES:
         break;

@@ -158,7 +158,7 @@ static void on_exited(void *arg, struct rank *rank)
                     sizeof(text));
     log_debug("%s", text);
     /* Its neighbours here need not wait for the coordinator's word. */
-    agent_learn_fate(a, rank->seat.member, early || rank->code != 0, rank->code, text);
+    agent_learn_fate(a, rank->seat.member, FATE_FINAL, early || rank->code != 0, rank->code, text);
     agent_consider_cards(a);
 }
 

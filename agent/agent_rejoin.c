@@ -30,9 +30,11 @@ static void fill_member(const struct rank *rank, struct rejoin_member *m)
     m->dead = rank->dead;
     m->code = rank->over ? rank->code : rank->out;
     m->hello = rank->hello;
+    m->arrived = rank->arrived;
     m->bye = rank->bye;
     m->out = rank->out < 0;
     m->leaving = rank->leaving;
+    m->done = rank->done;
     m->batches = rank->progress.batches;
     m->bytes = rank->progress.bytes;
     snprintf(m->text, sizeof(m->text), "%s", rank->text);

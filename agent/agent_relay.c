@@ -12,6 +12,7 @@
 
 /* Cards are sent together: when all ranks here have said HELLO, or after this. */
 #define CARDS_WAIT_MS 20
+#define WORDS_MAX     400 /* of what a rank says of itself */
 
 static void send_lost(struct rank *to, int lost, int code, const char *text)
 {
@@ -25,7 +26,8 @@ static void send_lost(struct rank *to, int lost, int code, const char *text)
 
 bool agent_in_world(const struct rank *rank)
 {
-    return !rank->over && !rank->dead && rank->hello && !rank->waiting && !rank->bye;
+    return !rank->over && !rank->dead && rank->hello && !rank->waiting && !rank->arrived &&
+           !rank->bye;
 }
 
 /* A rank that is in a world must hear of a loss. In a fixed job one that waits for a world must
@@ -65,12 +67,13 @@ static bool is_known(const struct agent *a, int member)
     return !a->welcome.elastic;
 }
 
-void agent_learn_fate(struct agent *a, int member, bool lost, int code, const char *text)
+void agent_learn_fate(struct agent *a, int member, uint32_t epoch, bool lost, int code,
+                      const char *text)
 {
     struct fate *fate = fate_of(a, member);
-    if (!fate || fate->over)
+    if (!fate || (fate->over && (fate->epoch >= epoch || !a->welcome.elastic)))
         return;
-    *fate = (struct fate){.over = true, .lost = lost, .code = code};
+    *fate = (struct fate){.over = true, .lost = lost, .epoch = epoch, .code = code};
     snprintf(fate->text, sizeof(fate->text), "%s", text);
     for (int i = 0; i < a->nranks && is_known(a, member); i++)
         if (a->ranks[i]->seat.member != member && concerns(a, a->ranks[i], fate))
@@ -167,18 +170,19 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     uint8_t why = reader_u8(&r);
     uint32_t was_in = reader_u32(&r);
     size_t n = frame->len - r.pos;
-    if (r.failed || version != CTL_VERSION || why > CTL_BOUNDARY || n > MEMBER_CARD_MAX) {
+    if (r.failed || version != CTL_VERSION || why >= CTL_WHYS || n > MEMBER_CARD_MAX) {
         log_warn("rank %d: a HELLO of version %d with a card of %zu bytes; want version %d",
                  rank->seat.member, version, n, CTL_VERSION);
         return;
     }
-    log_debug("rank %d (pid %u) called hvd_init", rank->seat.member, pid);
+    log_debug("rank %d (pid %u) says HELLO (%s)", rank->seat.member, pid,
+              card_why_name((enum card_why)why));
     buf_reset(&rank->card);
     buf_put(&rank->card, frame->body + r.pos, n);
     watch_speaker(a, rank, (int)pid);
     agent_give_lifeline(a, rank);
     rank->hello = rank->waiting = true;
-    rank->bye = rank->posted = false;
+    rank->bye = rank->posted = rank->arrived = false;
     rank->out = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
@@ -201,7 +205,8 @@ static void send_losses(struct agent *a, struct rank *rank, const struct roster_
 {
     for (int i = 0; i < roster->n && a->welcome.elastic; i++) {
         int member = roster->cards[i].member;
-        if (member < a->nfates && a->fates[member].over && a->fates[member].lost)
+        if (member < a->nfates && a->fates[member].over && a->fates[member].lost &&
+            a->fates[member].epoch >= roster->epoch)
             send_lost(rank, member, a->fates[member].code, a->fates[member].text);
     }
 }
@@ -214,6 +219,7 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
     buf_put_u32(&body, (uint32_t)roster->n);
     buf_put(&body, roster->key, sizeof(roster->key));
     buf_put_u32(&body, roster->change);
+    buf_put_u64(&body, roster->left_done);
     for (int i = 0; i < roster->n; i++) {
         const struct card *c = &roster->cards[i];
         bool local = strcmp(c->agent, a->config.agent) == 0;
@@ -296,24 +302,33 @@ static void on_share(struct agent *a, struct rank *from, const struct ctl_frame 
 
 static void on_bye(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
 {
-    char name[64], text[256];
+    char name[64], text[1024];
     struct reader r = reader_over(frame->body, frame->len);
     int status = (int)reader_u32(&r);
+    uint64_t done = reader_u64(&r);
+    size_t n = r.failed ? 0 : frame->len - r.pos;
     struct report_item item = {
         .type = REPORT_BYE, .member = rank->seat.member, .pid = (int)rank->pid};
     if (!rank->hello || rank->bye)
         return;
+    if (r.failed || done > INT64_MAX) {
+        log_warn("rank %d: a BYE that makes no sense", rank->seat.member);
+        return;
+    }
     rank->bye = true;
-    rank->waiting = false;
-    item.code = !r.failed && status < 0 ? status : 0;
+    rank->waiting = rank->arrived = false;
+    rank->done = item.done = done;
+    item.code = status < 0 ? status : 0;
     rank->out = item.code;
+    snprintf(item.text, sizeof(item.text), "%.*s", (int)(n < WORDS_MAX ? n : WORDS_MAX),
+             (const char *)frame->body + r.pos);
     outbox_report(&a->outbox, &item);
     if (item.code == 0 || !a->welcome.elastic)
         return;
     agent_name(rank, name, sizeof(name));
     snprintf(text, sizeof(text), "%s on %s (pid %d) cannot go on: %s", name, a->config.host,
-             (int)rank->pid, strerror(-item.code));
-    agent_learn_fate(a, rank->seat.member, true, item.code, text);
+             (int)rank->pid, item.text[0] ? item.text : strerror(-item.code));
+    agent_learn_fate(a, rank->seat.member, FATE_FINAL, true, item.code, text);
     agent_consider_cards(a);
 }
 
@@ -339,7 +354,7 @@ static void on_progress(struct rank *rank, const struct ctl_frame *frame)
     size_t n = r.failed ? 0 : frame->len - r.pos;
     if (r.failed || item.batches > INT64_MAX || item.bytes > INT64_MAX)
         return;
-    snprintf(item.text, sizeof(item.text), "%.*s", (int)(n < 400 ? n : 400),
+    snprintf(item.text, sizeof(item.text), "%.*s", (int)(n < WORDS_MAX ? n : WORDS_MAX),
              (const char *)frame->body + r.pos);
     rank->progress = item;
     rank->progress_new = true;

@@ -4,6 +4,7 @@
  */
 #include "agent/commands_private.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,8 @@ static int take_words(const struct command *c, int argc, char **argv, struct com
     for (int i = 1; i < argc; i++) {
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
-        } else if (options && argv[i][0] == '-' && argv[i][1]) {
+        } else if (options && argv[i][0] == '-' && argv[i][1] &&
+                   !isdigit((unsigned char)argv[i][1])) { /* -1 is a number that cannot be */
             int rc = take_option(c, argv[i], i + 1 < argc ? argv[i + 1] : NULL, line, err);
             if (rc < 0)
                 return rc;
@@ -216,10 +218,11 @@ int commands_find(const char *name, struct job_entry *ret, struct err *err)
     if (!name && running > 1)
         rc = err_set(err, ENOENT, "which job? There are %s", names);
     else if (!found && gone)
-        rc = err_set(err, ENOENT,
-                     "job %s: its hvdrun (pid %d) is gone; jobs here: %s; hvdrun attach takes an "
-                     "elastic job over",
-                     name, gone->pid, names);
+        rc = err_set(
+            err, ENOENT,
+            "job %s: its hvdrun (pid %d) is gone; if it is an elastic job, hvdrun attach %s "
+            "takes it over; other jobs here: %s",
+            name, gone->pid, name, names);
     else if (!found && name)
         rc = err_set(err, ENOENT, "no job \"%.200s\"; jobs here: %s", name, names);
     else if (!found)

@@ -40,15 +40,19 @@ static int find_gone(const char *name, struct job_entry *ret, struct err *err)
     return commands_find(name, ret, err); /* which says what there is */
 }
 
+/* ret is for keep_fini(). Again when the lock is held: it may have changed. */
 static int load(const struct job_entry *entry, struct keep *ret, struct err *err)
 {
+    keep_fini(ret);
     int rc = keep_load(ret, entry->dir, err);
+    if (rc == 0)
+        rc = keep_check_home(ret, err);
     if (rc == -ENOENT)
         return err_set(err, ENOENT,
                        "job %s cannot be taken over: it has a fixed size and ends without its "
                        "hvdrun; only jobs with --min-np or --max-np go on",
                        entry->name);
-    return rc;
+    return rc < 0 ? err_prefix(err, "job %s cannot be taken over", entry->name) : 0;
 }
 
 int command_attach(const struct command_line *line, struct err *err)
@@ -61,11 +65,15 @@ int command_attach(const struct command_line *line, struct err *err)
     auto_close int lock = -1;
     int rc = find_gone(line->words[0], &entry, err);
     if (rc == 0)
-        rc = coordinator_lock(entry.dir, &lock, err);
+        rc = load(&entry, &keep, err);
+    if (rc == 0)
+        rc = jobs_lock(entry.dir, &lock, err);
     if (rc == 0)
         rc = load(&entry, &keep, err);
-    if (rc < 0)
+    if (rc < 0) {
+        keep_fini(&keep);
         return rc;
+    }
     if (line->verbose && keep.job.verbose < 1)
         keep.job.verbose = 1;
     struct err failed = {0};

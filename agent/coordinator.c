@@ -154,7 +154,7 @@ static void say_phases(struct coordinator *c)
 /* All agents have ended, or those that have not were given up. */
 static bool is_over(struct coordinator *c)
 {
-    if (c->ended == c->roster.nagents)
+    if (c->ended == c->roster.nagents && !coordinator_may_begin_again(c))
         return true;
     /* Those of an elastic job wait for ranks that may come. */
     if (roster_done(&c->roster) && c->roster.is_elastic && !c->stopped)
@@ -204,6 +204,11 @@ static void on_changed(void *arg)
     struct coordinator *c = arg;
     if (!c->news.on)
         loop_timer_start(&c->loop, &c->news, 0, on_news, c);
+}
+
+static void on_decided(void *arg)
+{
+    coordinator_keep(arg);
 }
 
 static void on_drained(void *arg)
@@ -284,6 +289,9 @@ static int verdict(struct coordinator *c)
         return 1;
     roster_describe_end(r, culprit, text, sizeof(text));
     coordinator_say(c, 0, "%s", text);
+    if (roster_limit_reached(r))
+        coordinator_say(c, 0, "--reset-limit %d is reached: no more ranks are started",
+                        r->elastic.reset_limit);
     if (r->early >= 0 && r->early != culprit && !r->is_elastic) {
         roster_describe_end(r, r->early, text, sizeof(text));
         coordinator_say(c, 0, "before that, %s", text);
@@ -335,7 +343,11 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
                struct err *err)
 {
     struct job *job = c->job;
-    c->service = (struct service){&c->roster, on_changed, c, keep ? coordinator_take_output : NULL};
+    c->service = (struct service){.roster = &c->roster,
+                                  .changed = on_changed,
+                                  .arg = c,
+                                  .output = keep ? coordinator_take_output : NULL,
+                                  .keep = on_decided};
     int code = 1, rc = loop_init(&c->loop);
     if (rc < 0) {
         err_sys(err, -rc, "epoll");

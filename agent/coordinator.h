@@ -64,13 +64,14 @@ struct coordinator {
     int said_joined, said_running;
     uint32_t said_epoch;
     /* Of an elastic job: */
-    int said_notes;       /* notes that were looked at */
-    bool said_waiting;    /* for what it waits */
-    int lost_seconds;     /* agents outlive this process so long */
-    bool gave_up;         /* it waited for too long */
-    char change[700];     /* the line of the last epoch, while it waits for how a rank died */
-    uint64_t change_held; /* clock: since when; 0: nothing is held */
-    bool attached;        /* the job was begun by another hvdrun */
+    int said_notes;           /* notes that were looked at */
+    bool said_waiting;        /* for what it waits */
+    uint32_t said_state_lost; /* the epoch that the state was lost with */
+    int lost_seconds;         /* agents outlive this process so long */
+    bool gave_up;             /* it waited for too long */
+    char change[700];         /* the line of the last epoch, while it waits for how a rank died */
+    uint64_t change_held;     /* clock: since when; 0: nothing is held */
+    bool attached;            /* the job was begun by another hvdrun */
     bool said_attached;
     uint64_t kept;    /* what was written down for another hvdrun, as a sum */
     bool keep_failed; /* said so */
@@ -83,7 +84,7 @@ struct coordinator {
 int coordinator_run(struct coordinator *c, struct job *job, struct err *err);
 
 /* The same for a job whose hvdrun was killed: entry, keep, whose job it runs, and the lock of its
- * directory (coordinator_lock), which is taken. */
+ * directory (jobs_lock), which is taken. */
 int coordinator_attach(struct coordinator *c, const struct job_entry *entry, struct keep *keep,
                        int lock, struct err *err);
 
@@ -116,6 +117,9 @@ void coordinator_watch_elastic(struct coordinator *c);
 /* From now on the discovery script tells where ranks may run. Does nothing without one. */
 int coordinator_discover(struct coordinator *c, struct err *err);
 
+/* No agent is left, but one will be started: an elastic job whose hosts may be well again. */
+bool coordinator_may_begin_again(const struct coordinator *c);
+
 /* Hosts that came and whose agents do not, and those that may be tried again. */
 void coordinator_watch_discovery(struct coordinator *c);
 
@@ -136,9 +140,6 @@ void coordinator_close(struct coordinator *c);
 
 /* coordinator_attach.c */
 
-/* -EBUSY: another hvdrun holds the directory. */
-int coordinator_lock(const char *dir, int *ret, struct err *err);
-
 /* Writes down what another hvdrun would have to know, if that has changed. */
 void coordinator_keep(struct coordinator *c);
 int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
@@ -148,6 +149,10 @@ int coordinator_take_output(void *arg, int agent, const struct printed_body *bod
 
 /* coordinator_agents.c */
 
+/* What another host gets of the environment: a list to free() (entries are lent), with what the job
+ * sets at its end. NULL: no memory. */
+char **coordinator_environment(const struct coordinator *c);
+
 /* Room for them, nobody is started. */
 int coordinator_make_agents(struct coordinator *c, struct err *err);
 int coordinator_launch(struct coordinator *c, struct err *err);
@@ -155,6 +160,7 @@ int coordinator_launch(struct coordinator *c, struct err *err);
 /* One more agent, for the last of the job's hosts: index is both its place and the roster's. */
 int coordinator_launch_more(struct coordinator *c, int index, struct err *err);
 void coordinator_reap(struct coordinator *c);
+void coordinator_reap_left(struct launched *l);
 void coordinator_pause(struct coordinator *c, bool pause);
 void coordinator_watch_agents(struct coordinator *c);
 

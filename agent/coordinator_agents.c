@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "agent/coordinator.h"
+#include "agent/reap.h"
 #include "core/base/clock.h"
 #include "core/base/lifeline.h"
 
 #define MESSAGES_MAX 16384
 #define HOSTS_MORE   1024 /* that come while an elastic job runs, again or for the first time */
-#define SILENT_S     10   /* an agent asks for events every two seconds */
+#define REAP_MS      1000
+#define SILENT_S     10 /* an agent asks for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
 {
@@ -136,6 +138,7 @@ static void check_ended(struct coordinator *c, struct launched *l)
     if (!l->ended || l->out >= 0 || l->err >= 0)
         return;
     c->ended++;
+    coordinator_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
     if (!l->joined && l->added)
@@ -148,6 +151,18 @@ static void check_ended(struct coordinator *c, struct launched *l)
         pass_messages(c, l, true);
     roster_agent_lost(&c->roster, index_of(c, l), how, clock_ns());
     c->service.changed(c->service.arg);
+}
+
+/* An agent that was killed cannot end what its ranks have started; these may start more while they
+ * die. */
+void coordinator_reap_left(struct launched *l)
+{
+    if (!l->host->local || l->pid <= 0)
+        return;
+    if (!l->reap_until)
+        l->reap_until = deadline_in_ms(REAP_MS);
+    if (!deadline_passed(l->reap_until))
+        reap_session(l->pid);
 }
 
 void coordinator_reap(struct coordinator *c)
@@ -203,6 +218,8 @@ void coordinator_watch_agents(struct coordinator *c)
                 a->self, a->pid, a->slots, (unsigned long long)((now - c->started) / CLOCK_MS));
             pass_messages(c, l, false);
         }
+        if (l->reap_until)
+            coordinator_reap_left(l);
         uint64_t silent = now - a->gaps.heard;
         if (!a->joined || a->gone || l->ended || silent < silent_limit(c, i))
             continue;
@@ -227,9 +244,7 @@ static bool is_forwarded(const char *variable)
 
 extern char **environ;
 
-/* What another host gets of the environment: a list to free() (entries are lent), with what the job
- * sets at its end. */
-static char **remote_environment(const struct coordinator *c)
+char **coordinator_environment(const struct coordinator *c)
 {
     size_t n = 0, nset = strings_count(c->job->env);
     char **list = calloc(strings_count(environ) + nset + 1, sizeof(*list));
@@ -308,7 +323,7 @@ int coordinator_make_agents(struct coordinator *c, struct err *err)
 
 int coordinator_launch(struct coordinator *c, struct err *err)
 {
-    char **remote_env = remote_environment(c);
+    char **remote_env = coordinator_environment(c);
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
     if (rc == 0)
         rc = coordinator_make_agents(c, err);
@@ -320,7 +335,7 @@ int coordinator_launch(struct coordinator *c, struct err *err)
 
 int coordinator_launch_more(struct coordinator *c, int index, struct err *err)
 {
-    char **remote_env = remote_environment(c);
+    char **remote_env = coordinator_environment(c);
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for one more agent");
     c->agents[index].added = true;
     if (rc == 0)

@@ -5,11 +5,9 @@
  * whose output comes over the network. See coordinator.h; keep.h has the file.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,24 +17,11 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 
-#define GATHER_MS                                                                                  \
-    10000 /* agents ask again several times a second; after this they are given up                 \
-           */
+/* Agents ask again several times a second; after this they are given up. */
+#define GATHER_MS 10000
+#define PORT_MS   3000
 
 /* ---- what is left behind -------------------------------------------------------------------- */
-
-int coordinator_lock(const char *dir, int *ret, struct err *err)
-{
-    auto_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(err, errno, "%s", dir);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK
-                   ? err_set(err, EBUSY, "another hvdrun has just taken this job, or starts it")
-                   : err_sys(err, errno, "%s", dir);
-    *ret = take_fd(&fd);
-    return 0;
-}
 
 static bool is_leaving(const struct roster_member *m)
 {
@@ -77,9 +62,12 @@ static int fill_keep(const struct coordinator *c, struct keep *k)
                        .first_hosts = c->first_hosts,
                        .nagents = r->nagents,
                        .nservers = c->ntcp};
+    gethostname(k->host, sizeof(k->host) - 1);
+    keep_home(k->home);
+    k->environment = coordinator_environment(c);
     k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
     k->leaving = calloc((size_t)r->nmembers + 1, sizeof(*k->leaving));
-    if (!k->agents || !k->leaving)
+    if (!k->agents || !k->leaving || !k->environment)
         return -ENOMEM;
     for (int i = 0; i < r->nagents; i++) {
         const struct roster_agent *a = &r->agents[i];
@@ -111,6 +99,7 @@ void coordinator_keep(struct coordinator *c)
     rc = rc < 0 ? err_set(&err, ENOMEM, "no memory") : keep_store(&k, c->dir, &err);
     free(k.agents);
     free(k.leaving);
+    free(k.environment);
     if (rc < 0 && !c->keep_failed)
         coordinator_say(c, 0,
                         "%s: if this hvdrun is lost, hvdrun attach will not know the job as "
@@ -144,7 +133,9 @@ static int make_roster(struct coordinator *c, const struct keep *k, struct err *
     struct roster_elastic elastic = {.min = job->min_np,
                                      .max = job->max_np,
                                      .reset_limit = job->reset_limit,
-                                     .start_limit = (uint64_t)job->start_timeout * CLOCK_S};
+                                     .start_limit = (uint64_t)job->start_timeout * CLOCK_S,
+                                     .backoff_first = (uint64_t)job->cooldown_min * CLOCK_S,
+                                     .backoff_max = (uint64_t)job->cooldown_max * CLOCK_S};
     struct roster_former former = {.term = k->term + 1,
                                    .change = k->change,
                                    .target = k->target,
@@ -170,21 +161,41 @@ static int make_roster(struct coordinator *c, const struct keep *k, struct err *
     return rc;
 }
 
+/* The port may be that of a connection of somebody else's meanwhile, which soon ends. */
+static int open_again(struct coordinator *c, const struct keep_server *s, struct err *err)
+{
+    const struct timespec nap = {.tv_nsec = 50000000};
+    uint64_t until = deadline_in_ms(PORT_MS);
+    for (;;) {
+        int rc = coordinator_open_tcp(c, &s->authority, c->ntcp, s->port, err);
+        if (rc != -EADDRINUSE || deadline_passed(until))
+            return rc;
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Where agents of other hosts look for it first: if that cannot be, nothing has changed. */
 static int open_servers(struct coordinator *c, const struct keep *k, struct err *err)
 {
     int rc = 0;
-    unlink(c->unix_path); /* nobody listens there: the directory is locked */
-    rc = coordinator_open_unix(c, err);
     for (; c->ntcp < k->nservers && rc == 0; c->ntcp += rc == 0) {
         const struct keep_server *s = &k->servers[c->ntcp];
         memcpy(c->tcp_addresses[c->ntcp], s->address, sizeof(s->address));
-        rc = coordinator_open_tcp(c, &s->authority, c->ntcp, s->port, err);
+        rc = open_again(c, s, err);
         if (rc == 0)
             c->tcp_ca[c->ntcp] = strdup(s->authority.ca_pem);
     }
-    if (rc == 0 && c->ntcp > 0)
+    if (rc == -EADDRNOTAVAIL)
+        return err_set(err, EADDRNOTAVAIL,
+                       "this machine has no address %s, at which the job's agents look for hvdrun: "
+                       "attach where the first hvdrun ran (host %.100s)",
+                       c->tcp_addresses[c->ntcp], k->host);
+    if (rc < 0)
+        return rc;
+    if (c->ntcp > 0)
         c->ca_pem = strdup(k->servers[0].authority.ca_pem);
-    return rc;
+    unlink(c->unix_path); /* nobody listens there: the directory is locked */
+    return coordinator_open_unix(c, err);
 }
 
 /* Their processes are what they are: only agents that are lost already have ended. */
@@ -211,12 +222,26 @@ static int publish(const struct coordinator *c, const struct job_entry *entry, s
     return jobs_publish(&mine, err);
 }
 
+/* Agents and ranks that come later find what the first ones did. What is set here counts. */
+static int take_environment(char *const *list, struct err *err)
+{
+    for (; *list; list++) {
+        const char *equals = strchr(*list, '=');
+        auto_free char *name = equals ? strndup(*list, (size_t)(equals - *list)) : NULL;
+        if (equals && (!name || setenv(name, equals + 1, 0) < 0))
+            return err_set(err, ENOMEM, "no memory for the job's environment");
+    }
+    return 0;
+}
+
 int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, const struct keep *k,
                        struct err *err)
 {
     snprintf(c->dir, sizeof(c->dir), "%s", entry->dir);
     jobs_path(c->unix_path, sizeof(c->unix_path), c->dir, "sock");
-    int rc = coordinator_read_settings(c, err);
+    int rc = take_environment(k->environment, err);
+    if (rc == 0)
+        rc = coordinator_read_settings(c, err);
     if (rc == 0)
         rc = read_token(c, err);
     if (rc == 0)
@@ -256,6 +281,7 @@ static void on_agent_end(void *arg, uint32_t events)
     struct coordinator *c = l->owner;
     (void)events;
     end_agent(c, l);
+    coordinator_reap_left(l);
     roster_agent_lost(&c->roster, (int)(l - c->agents), "hvd-agent ended", clock_ns());
     c->service.changed(c->service.arg);
 }
@@ -265,10 +291,9 @@ static void watch_process(struct coordinator *c, struct launched *l, int pid)
 {
     if (!l->host->local || l->pid > 0 || pid <= 1)
         return;
+    l->pid = pid;
     if (loop_pid_start(&c->loop, &l->pid_lfd, pid, on_agent_end, l) == -ESRCH)
         on_agent_end(l, 0);
-    else
-        l->pid = pid;
 }
 
 static void begin_again(struct coordinator *c)

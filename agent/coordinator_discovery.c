@@ -8,7 +8,9 @@
  * as another one.
  */
 #include <sodium.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/coordinator.h"
@@ -16,6 +18,17 @@
 
 #define AGAIN_FIRST_MS 2000
 #define AGAIN_MAX_MS   60000
+
+/* The pause before a host is tried again: the first, and the longest. */
+static uint64_t first_ms(const struct coordinator *c)
+{
+    return c->job->cooldown_min ? (uint64_t)c->job->cooldown_min * 1000 : AGAIN_FIRST_MS;
+}
+
+static uint64_t most_ms(const struct coordinator *c)
+{
+    return c->job->cooldown_max ? (uint64_t)c->job->cooldown_max * 1000 : AGAIN_MAX_MS;
+}
 
 static bool is_same(const struct host *a, const struct host *b)
 {
@@ -194,24 +207,47 @@ static void take_back(struct coordinator *c, const struct hosts *known)
     c->service.changed(c->service.arg);
 }
 
+/* Those that there should be: lent. */
+static struct hosts known_hosts(const struct coordinator *c)
+{
+    const struct hosts first = {c->job->hosts.list, c->first_hosts};
+    return c->discovery.loop ? c->discovery.known : first;
+}
+
+static bool any_missing(const struct coordinator *c)
+{
+    const struct hosts known = known_hosts(c);
+    for (int i = 0; i < known.n; i++)
+        if (is_missing(c, &known.list[i]))
+            return true;
+    return false;
+}
+
+static bool is_at_work(const struct coordinator *c)
+{
+    return c->roster.is_elastic && !c->stopped && !c->roster.rebuilding && !roster_done(&c->roster);
+}
+
+bool coordinator_may_begin_again(const struct coordinator *c)
+{
+    return is_at_work(c) && c->roster.first < 0 && any_missing(c);
+}
+
 /* A host that is still named and whose agent was lost may be well again: no host is shut out for
  * ever. */
 void coordinator_watch_discovery(struct coordinator *c)
 {
-    const struct hosts first = {c->job->hosts.list, c->first_hosts};
-    const struct hosts *known = c->discovery.loop ? &c->discovery.known : &first;
+    const struct hosts known = known_hosts(c);
     uint64_t now = clock_ns();
-    bool missing = false;
-    if (!c->roster.is_elastic || c->stopped || c->roster.rebuilding || roster_done(&c->roster))
+    if (!is_at_work(c))
         return;
     give_up_late(c, now);
-    for (int i = 0; i < known->n; i++)
-        missing |= is_missing(c, &known->list[i]);
+    bool missing = any_missing(c);
     if (!missing || c->again_at == 0) {
-        uint64_t twice = c->again_ms * 2 < AGAIN_MAX_MS ? c->again_ms * 2 : AGAIN_MAX_MS;
+        uint64_t twice = c->again_ms * 2 < most_ms(c) ? c->again_ms * 2 : most_ms(c);
         if (missing)
-            c->again_ms = c->again_ms ? twice : AGAIN_FIRST_MS;
-        else if (now - c->tried_at > AGAIN_MAX_MS * CLOCK_MS)
+            c->again_ms = c->again_ms ? twice : first_ms(c);
+        else if (now - c->tried_at > most_ms(c) * CLOCK_MS)
             c->again_ms = 0;
         c->again_at = missing ? now + c->again_ms * CLOCK_MS : 0;
         return;
@@ -221,17 +257,35 @@ void coordinator_watch_discovery(struct coordinator *c)
     c->again_at = 0;
     c->tried_at = now;
     if (c->discovery.loop)
-        take_hosts(c, known);
+        take_hosts(c, &known);
     else
-        take_back(c, known);
+        take_back(c, &known);
+}
+
+/* Hosts as they are used now: what the script names may have changed since hvdrun was killed. */
+static int used_hosts(const struct coordinator *c, struct hosts *ret)
+{
+    const struct roster *r = &c->roster;
+    ret->list = calloc((size_t)r->nagents + 1, sizeof(*ret->list));
+    for (int i = 0; i < r->nagents && ret->list; i++) {
+        if (r->agents[i].gone || r->agents[i].draining)
+            continue;
+        ret->list[ret->n] = c->job->hosts.list[i];
+        ret->list[ret->n++].slots = r->agents[i].nplaces;
+    }
+    return ret->list ? 0 : -ENOMEM;
 }
 
 int coordinator_discover(struct coordinator *c, struct err *err)
 {
+    struct hosts used = {0};
     int slots = c->job->slots_per_host ? c->job->slots_per_host : 1;
     if (!c->job->discovery_script)
         return 0;
-    int rc = discovery_start(&c->discovery, &c->loop, c->job->discovery_script, slots,
-                             &c->job->hosts, on_hosts, c);
+    int rc = used_hosts(c, &used);
+    if (rc == 0)
+        rc = discovery_start(&c->discovery, &c->loop, c->job->discovery_script, slots, &used,
+                             on_hosts, c);
+    free(used.list);
     return rc < 0 ? err_sys(err, -rc, "%s", c->job->discovery_script) : 0;
 }

@@ -18,10 +18,11 @@ static bool is_hopeless(const struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
         enum rank_state state = r->members[i].state;
-        if (state == RANK_EXPECTED || state == RANK_ASSIGNED || state == RANK_RUNNING)
+        if (state == RANK_EXPECTED || state == RANK_ASSIGNED || state == RANK_RUNNING ||
+            state == RANK_ARRIVED)
             return false;
     }
-    return r->nstarts == 0 && r->elastic.reset_limit > 0 && r->restarts >= r->elastic.reset_limit;
+    return r->nstarts == 0 && roster_limit_reached(r);
 }
 
 static void consider_waiting(struct coordinator *c)
@@ -65,6 +66,21 @@ static void consider_first(struct coordinator *c)
         "ranks %s did not call hvd_init within %d s; ranks %s waited for them, and are "
         "less than --min-np %d",
         list, c->job->start_timeout, ready, r->elastic.min);
+}
+
+/* Nobody is left who has what was trained since the last checkpoint: that is said when it happens,
+ * not only when others begin. */
+static void say_state_lost(struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    if (r->epoch == 0 || c->said_state_lost == r->epoch || c->stopped || roster_done(r) ||
+        roster_state_is_there(r))
+        return;
+    c->said_state_lost = r->epoch;
+    coordinator_say(
+        c, 0,
+        "no rank is left that has the job's state in memory: the ranks begin anew, from "
+        "what the program has stored (a checkpoint), or from its start");
 }
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -120,7 +136,7 @@ static void say_notes(struct coordinator *c)
             coordinator_say(c, 1, "member %d is started on %s", n->member,
                             r->agents[r->members[n->member].agent].host);
         else if (n->type == NOTE_LEAVE)
-            coordinator_say(c, 1, "member %d leaves: %s", n->member, n->text);
+            coordinator_say(c, joiner ? 0 : 1, "member %d leaves: %s", n->member, n->text);
         else if (n->type == NOTE_EVICT)
             coordinator_say(c, 0, "member %d: %s", n->member, n->text);
         else if (n->type == NOTE_CHANGE)
@@ -143,5 +159,6 @@ void coordinator_watch_elastic(struct coordinator *c)
     say_notes(c);
     say_epochs(c);
     consider_first(c);
+    say_state_lost(c);
     consider_waiting(c);
 }

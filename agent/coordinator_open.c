@@ -99,7 +99,9 @@ static int make_roster(struct coordinator *c, struct err *err)
             &(struct roster_elastic){.min = c->job->min_np,
                                      .max = c->job->max_np,
                                      .reset_limit = c->job->reset_limit,
-                                     .start_limit = (uint64_t)c->job->start_timeout * CLOCK_S},
+                                     .start_limit = (uint64_t)c->job->start_timeout * CLOCK_S,
+                                     .backoff_first = (uint64_t)c->job->cooldown_min * CLOCK_S,
+                                     .backoff_max = (uint64_t)c->job->cooldown_max * CLOCK_S},
             err);
     sodium_memzero(key, sizeof(key));
     free(hosts);
@@ -256,7 +258,7 @@ int coordinator_open(struct coordinator *c, struct err *err)
     if (rc == 0)
         rc = make_dir(c, &lock, err);
     if (rc == 0)
-        rc = coordinator_lock(c->dir, &c->dir_lock, err);
+        rc = jobs_lock(c->dir, &c->dir_lock, err);
     if (rc == 0)
         rc = make_roster(c, err);
     if (rc == 0)

@@ -9,7 +9,9 @@ _hvdrun_options() {
 
 _hvdrun() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]} words=''
-    local commands='list status scale drain'
+    local commands='list status scale drain attach'
+    local gone=''
+    [ "${COMP_WORDS[1]}" != attach ] || gone=-v # the job of an hvdrun that was killed
     COMPREPLY=()
     [[ " $commands " == *" ${COMP_WORDS[1]} "* ]] || commands=''
     if [ -n "$commands" ] && [ "$COMP_CWORD" -ge 2 ]; then
@@ -17,7 +19,7 @@ _hvdrun() {
         -*) words=$(_hvdrun_options "$program" "${COMP_WORDS[1]}") ;;
         *)
             [ "${COMP_WORDS[1]}" = list ] || [ "$COMP_CWORD" -gt 2 ] ||
-                words=$("$program" list 2>/dev/null | awk '$1 == "NAME" { head = 1; next } head { print $1 }')
+                words=$("$program" list $gone 2>/dev/null | awk '$1 == "NAME" { head = 1; next } head { print $1 }')
             ;;
         esac
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
@@ -34,7 +36,7 @@ _hvdrun() {
     *)
         case $cur in
         -*) words=$(_hvdrun_options "$program") ;;
-        *) [ "$COMP_CWORD" -ne 1 ] || words='list status scale drain' ;;
+        *) [ "$COMP_CWORD" -ne 1 ] || words='list status scale drain attach' ;;
         esac
         ;;
     esac

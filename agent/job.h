@@ -17,8 +17,11 @@ struct job {
      * job all of this is 0. options_elastic() fills it. */
     bool elastic;
     int min_np, max_np;
-    int elastic_timeout;    /* seconds below min_np before the job gives up */
-    int reset_limit;        /* ranks that are replaced at most; 0: no limit */
+    int elastic_timeout; /* seconds below min_np before the job gives up */
+    int reset_limit;     /* ranks that are replaced at most; 0: no limit */
+    /* Seconds before a rank, or the agent of a host, that failed is started again: the first time,
+     * and at most. 0: not said. */
+    int cooldown_min, cooldown_max;
     char *discovery_script; /* absolute path, NULL: the hosts are those named at the start */
     int slots_per_host;     /* of hosts that the script names without; 0: not said, 1 */
     struct hosts hosts;

@@ -292,6 +292,19 @@ int jobs_publish(const struct job_entry *entry, struct err *err)
     return rc < 0 ? err_sys(err, -rc, "%s", path) : 0;
 }
 
+int jobs_lock(const char *dir, int *ret, struct err *err)
+{
+    auto_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "%s", dir);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK
+                   ? err_set(err, EBUSY, "another hvdrun has just taken this job, or starts it")
+                   : err_sys(err, errno, "%s", dir);
+    *ret = take_fd(&fd);
+    return 0;
+}
+
 void jobs_remove(const char *dir)
 {
     const char *const files[] = {"sock", "token", "job", "job.new", "state", "state.new"};

@@ -61,6 +61,10 @@ int jobs_claim(struct job_entry *entry, const char *base, const char *said, char
 /* Writes the file into entry->dir, at once and whole. */
 int jobs_publish(const struct job_entry *entry, struct err *err);
 
+/* A job's directory, for the one hvdrun that has the job: as long as *ret is open. -EBUSY: another
+ * one has it. */
+int jobs_lock(const char *dir, int *ret, struct err *err);
+
 /* Removes the directory of an hvdrun, with its socket, token and file. */
 void jobs_remove(const char *dir);
 

@@ -32,14 +32,15 @@ static json_t *job_pack(const struct job *job)
     for (int i = 0; i < TEXTS; i++)
         texts[i] = texts[i] ? texts[i] : "";
     json_t *j = json_pack(
-        "{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:i, s:i}", "texts",
-        strings_pack(texts), "argv", strings_pack(job->argv), "env", strings_pack(job->env), "np",
-        job->np, "min_np", job->min_np, "max_np", job->max_np, "elastic_timeout",
-        job->elastic_timeout, "reset_limit", job->reset_limit, "slots_per_host",
-        job->slots_per_host, "start_timeout", job->start_timeout, "bind_to",
-        bind_to_name(job->bind_to), "doctor", doctor_policy_name(job->doctor), "report_bindings",
-        job->report_bindings, "no_prefix", job->no_prefix, "verbose", job->verbose, "ssh_port",
-        job->ssh_port);
+        "{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:i, "
+        "s:i}",
+        "texts", strings_pack(texts), "argv", strings_pack(job->argv), "env",
+        strings_pack(job->env), "np", job->np, "min_np", job->min_np, "max_np", job->max_np,
+        "elastic_timeout", job->elastic_timeout, "reset_limit", job->reset_limit, "cooldown_min",
+        job->cooldown_min, "cooldown_max", job->cooldown_max, "slots_per_host", job->slots_per_host,
+        "start_timeout", job->start_timeout, "bind_to", bind_to_name(job->bind_to), "doctor",
+        doctor_policy_name(job->doctor), "report_bindings", job->report_bindings, "no_prefix",
+        job->no_prefix, "verbose", job->verbose, "ssh_port", job->ssh_port);
     json_t *hosts = json_array();
     for (int i = 0; i < job->hosts.n; i++) {
         const struct host *h = &job->hosts.list[i];
@@ -79,10 +80,12 @@ char *keep_write(const struct keep *k)
     json_t *leaving = json_array();
     for (int i = 0; i < k->nleaving; i++)
         json_append(&leaving, json_integer(k->leaving[i]));
-    auto_json json_t *j =
-        json_pack("{s:I, s:I, s:i, s:i, s:i, s:i, s:o}", "term", (json_int_t)k->term, "change",
-                  (json_int_t)k->change, "target", k->target, "members", k->nmembers, "restarts",
-                  k->restarts, "first_hosts", k->first_hosts, "leaving", leaving);
+    auto_json json_t *j = json_pack(
+        "{s:i, s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:o}", "version", KEEP_VERSION, "term",
+        (json_int_t)k->term, "change", (json_int_t)k->change, "target", k->target, "members",
+        k->nmembers, "restarts", k->restarts, "first_hosts", k->first_hosts, "leaving", leaving,
+        "host", json_bytes(k->host, strlen(k->host)), "home", k->home, "environment",
+        strings_pack(k->environment));
     json_put(&j, "job", job_pack(&k->job));
     json_put(&j, "agents", agents_pack(k));
     json_put(&j, "servers", servers_pack(k));
@@ -152,7 +155,8 @@ static int job_check(const struct job *job, struct err *err)
 {
     if (job->min_np < 1 || job->max_np < job->min_np || job->max_np > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, WHAT ": %d to %d ranks", job->min_np, job->max_np);
-    if (job->start_timeout < 1 || job->elastic_timeout < 0 || job->reset_limit < 0 || !job->argv[0])
+    if (job->start_timeout < 1 || job->elastic_timeout < 0 || job->reset_limit < 0 ||
+        job->cooldown_min < 0 || job->cooldown_max < job->cooldown_min || !job->argv[0])
         return err_set(err, EINVAL, WHAT ": times, limit or command");
     return 0;
 }
@@ -165,10 +169,13 @@ static int job_unpack(json_t *j, struct job *job, struct err *err)
     job->elastic = true;
     int rc = json_expect(
         j, WHAT ": job", err,
-        "{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:i, s:i}",
+        "{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:b, "
+        "s:i, "
+        "s:i}",
         "texts", &texts, "argv", &argv, "env", &env, "hosts", &hosts, "np", &job->np, "min_np",
         &job->min_np, "max_np", &job->max_np, "elastic_timeout", &job->elastic_timeout,
-        "reset_limit", &job->reset_limit, "slots_per_host", &job->slots_per_host, "start_timeout",
+        "reset_limit", &job->reset_limit, "cooldown_min", &job->cooldown_min, "cooldown_max",
+        &job->cooldown_max, "slots_per_host", &job->slots_per_host, "start_timeout",
         &job->start_timeout, "bind_to", &bind, "doctor", &doctor, "report_bindings", &report,
         "no_prefix", &no_prefix, "verbose", &job->verbose, "ssh_port", &job->ssh_port);
     if (rc == 0 &&
@@ -250,6 +257,16 @@ static int leaving_unpack(json_t *list, struct keep *k, struct err *err)
     return 0;
 }
 
+static int home_unpack(const char *host, const char *home, json_t *environment, struct keep *k,
+                       struct err *err)
+{
+    size_t len = 0;
+    int rc = json_bytes_read(host, "host", k->host, sizeof(k->host) - 1, &len, err);
+    if (rc == 0)
+        rc = member_copy_text(k->home, sizeof(k->home), home, "home", err);
+    return rc < 0 ? rc : strings_unpack(environment, "environment", &k->environment, err);
+}
+
 static int numbers_check(const struct keep *k, json_int_t term, json_int_t change, struct err *err)
 {
     if (term < 0 || term > UINT32_MAX || change < 0 || change > UINT32_MAX)
@@ -260,18 +277,35 @@ static int numbers_check(const struct keep *k, json_int_t term, json_int_t chang
     return 0;
 }
 
+static int version_check(json_t *j, struct err *err)
+{
+    int version = 0;
+    int rc = json_expect(j, WHAT, err, "{s?i}", "version", &version);
+    if (rc == 0 && version != KEEP_VERSION)
+        rc = err_set(err, ENOTSUP,
+                     "the job was begun by another version of hvdrun (its state is of version %d, "
+                     "this one reads %d): take it over with that one",
+                     version, KEEP_VERSION);
+    return rc;
+}
+
 int keep_read(const char *text, size_t len, struct keep *ret, struct err *err)
 {
     struct keep k = {0};
     json_int_t term = 0, change = 0;
-    json_t *job = NULL, *agents = NULL, *servers = NULL, *leaving = NULL;
+    json_t *job = NULL, *agents = NULL, *servers = NULL, *leaving = NULL, *environment = NULL;
+    const char *host = "", *home = "";
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, WHAT, &j, err);
     if (rc == 0)
-        rc = json_expect(j, WHAT, err, "{s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "term",
-                         &term, "change", &change, "target", &k.target, "members", &k.nmembers,
-                         "restarts", &k.restarts, "first_hosts", &k.first_hosts, "leaving",
-                         &leaving, "job", &job, "agents", &agents, "servers", &servers);
+        rc = version_check(j, err);
+    if (rc == 0)
+        rc = json_expect(j, WHAT, err,
+                         "{s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:o}",
+                         "term", &term, "change", &change, "target", &k.target, "members",
+                         &k.nmembers, "restarts", &k.restarts, "first_hosts", &k.first_hosts,
+                         "leaving", &leaving, "job", &job, "agents", &agents, "servers", &servers,
+                         "host", &host, "home", &home, "environment", &environment);
     if (rc == 0)
         rc = numbers_check(&k, term, change, err);
     if (rc == 0)
@@ -284,6 +318,8 @@ int keep_read(const char *text, size_t len, struct keep *ret, struct err *err)
         rc = servers_unpack(servers, &k, err);
     if (rc == 0)
         rc = leaving_unpack(leaving, &k, err);
+    if (rc == 0)
+        rc = home_unpack(host, home, environment, &k, err);
     k.term = (uint32_t)term;
     k.change = (uint32_t)change;
     if (rc < 0)
@@ -298,9 +334,36 @@ void keep_fini(struct keep *k)
     job_fini(&k->job);
     free(k->agents);
     free(k->leaving);
+    strings_free(k->environment);
     for (int i = 0; i < k->nservers; i++)
         authority_fini(&k->servers[i].authority);
     *k = (struct keep){0};
+}
+
+/* ---- home ----------------------------------------------------------------------------------- */
+
+void keep_home(char dst[KEEP_HOME])
+{
+    char ns[64] = "";
+    auto_free char *boot = NULL;
+    size_t len = 0;
+    if (fd_read_file("/proc/sys/kernel/random/boot_id", 64, &boot, &len) == 0)
+        boot[strcspn(boot, "\n")] = '\0';
+    ssize_t n = readlink("/proc/self/ns/pid", ns, sizeof(ns) - 1);
+    ns[n > 0 ? n : 0] = '\0';
+    snprintf(dst, KEEP_HOME, "%s%s%s", boot ? boot : "", boot && ns[0] ? " " : "", ns);
+}
+
+int keep_check_home(const struct keep *keep, struct err *err)
+{
+    char here[KEEP_HOME];
+    keep_home(here);
+    if (strcmp(here, keep->home) == 0)
+        return 0;
+    return err_set(err, EXDEV,
+                   "its hvdrun ran on host %.100s, which is of another machine or container than "
+                   "this one: attach there",
+                   keep->host);
 }
 
 /* ---- file ----------------------------------------------------------------------------------- */
@@ -318,7 +381,23 @@ int keep_store(const struct keep *keep, const char *dir, struct err *err)
     sodium_memzero(text, strlen(text));
     if (rc == 0 && rename(fresh, path) < 0)
         rc = -errno;
+    if (rc < 0)
+        unlink(fresh); /* what was there before stays */
     return rc < 0 ? err_sys(err, -rc, "%s", path) : 0;
+}
+
+/* It names programs that will be run. */
+static int check_owner(const char *path, struct err *err)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return err_sys(err, errno, "%s", path);
+    if (st.st_uid == geteuid() && (st.st_mode & 077) == 0 && !S_ISLNK(st.st_mode))
+        return 0;
+    return err_set(err, EPERM,
+                   "%s: want it to be user %u's alone; it is user %u's, of mode %04o: it is not "
+                   "used, others could have written it",
+                   path, (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
 }
 
 int keep_load(struct keep *ret, const char *dir, struct err *err)
@@ -327,7 +406,12 @@ int keep_load(struct keep *ret, const char *dir, struct err *err)
     auto_free char *text = NULL;
     size_t len = 0;
     jobs_path(path, sizeof(path), dir, "state");
-    int rc = fd_read_file(path, KEEP_FILE_MAX, &text, &len);
+    int rc = check_owner(dir, err);
+    if (rc == 0)
+        rc = check_owner(path, err);
+    if (rc < 0)
+        return rc;
+    rc = fd_read_file(path, KEEP_FILE_MAX, &text, &len);
     if (rc < 0)
         return err_sys(err, -rc, "%s", path);
     rc = keep_read(text, len, ret, err);

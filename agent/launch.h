@@ -20,8 +20,10 @@ struct launched {
     const struct host *host;
     pid_t pid; /* of the agent, or of ssh; 0: none */
     bool ended;
-    int status;   /* of its end, as wait gives it */
-    int out, err; /* read ends, -1: closed */
+    int status; /* of its end, as wait gives it */
+    uint64_t
+        reap_until; /* clock: what it has left behind on this host is looked for; 0: it is not */
+    int out, err;   /* read ends, -1: closed */
     struct loop_fd out_lfd, err_lfd;
     struct buf frames;   /* read, not yet whole */
     struct buf messages; /* what it says on stderr until it has joined */

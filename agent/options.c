@@ -41,6 +41,12 @@ static bool is_value(const struct option *option, const char *word)
     return is_name(list, word, strlen(word));
 }
 
+/* "MIN MAX": its value is two words. */
+static bool is_pair(const struct option *option)
+{
+    return option->arg && strchr(option->arg, ' ') != NULL;
+}
+
 /* The option a word names; *ret_inline: its value after =, NULL without. */
 static const struct option *find_option(const char *word, const char **ret_inline)
 {
@@ -72,6 +78,7 @@ static int copy_command(struct job *job, char **words)
 
 int options_parse(struct options *ret, int argc, char **argv, struct err *err)
 {
+    char pair[64];
     *ret = (struct options){0};
     job_init(&ret->job);
     int i = 1;
@@ -89,6 +96,12 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
                 value = argv[i++];
             else if (!is_optional(option))
                 return err_set(err, EINVAL, "%s needs %s", word, option->arg);
+            if (is_pair(option)) {
+                if (i == argc)
+                    return err_set(err, EINVAL, "%s needs %s", word, option->arg);
+                snprintf(pair, sizeof(pair), "%s %s", value, argv[i++]);
+                value = pair;
+            }
         }
         int rc = option->set(ret, value, option->setting, err);
         if (rc < 0)
@@ -112,7 +125,7 @@ void options_help(void)
     printf(
         "usage: hvdrun [option]... command [argument]...\n"
         "       hvdrun [option]... -f job.yaml\n"
-        "       hvdrun list|status|scale|drain ...\n"
+        "       hvdrun list|status|scale|drain|attach ...\n"
         "\n"
         "Runs a command on many ranks, on this machine or on several, and ends when all have.\n"
         "\n"

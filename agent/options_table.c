@@ -14,6 +14,7 @@
 #include "core/member/protocol.h"
 
 #define START_TIMEOUT_MAX_S 86400
+#define COOLDOWN_MAX_S      86400
 
 static int set_number(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_script(struct options *o, const char *value, const char *setting, struct err *err);
@@ -27,6 +28,7 @@ static int set_file(struct options *o, const char *value, const char *setting, s
 static int set_name(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_identity(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_setting(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_cooldown(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_doctor(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_metrics(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err);
@@ -53,6 +55,8 @@ static const struct option options[] = {
     {"--elastic-timeout", "SECONDS", "how long to wait below the minimum (600)", set_number,
      "elastic"},
     {"--reset-limit", "N", "replace at most so many ranks (0: no limit)", set_number, "reset"},
+    {"--blacklist-cooldown-range", "MIN MAX",
+     "seconds before what failed is started again: at first, at most", set_cooldown, NULL},
     {"--bind-to", "WHAT", "core (default), numa, none; none when ranks outnumber cores", set_bind,
      NULL},
     {"--report-bindings", NULL, "say where each rank may run", set_flag, "bindings"},
@@ -108,6 +112,28 @@ static int set_number(struct options *o, const char *value, const char *setting,
     while (strcmp(n->setting, setting) != 0)
         n++;
     return options_int(value, n->min, n->max, (int *)((char *)&o->job + n->field), err);
+}
+
+/* "MIN MAX" */
+static int set_cooldown(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    char first[24];
+    int min = 0, max = 0;
+    size_t n = strcspn(value, " ");
+    (void)setting;
+    if (n >= sizeof(first) || !value[n])
+        return err_set(err, EINVAL, "\"%.40s\": want two numbers of seconds, MIN MAX", value);
+    snprintf(first, sizeof(first), "%.*s", (int)n, value);
+    int rc = options_int(first, 1, COOLDOWN_MAX_S, &min, err);
+    if (rc == 0)
+        rc = options_int(value + n + 1, 1, COOLDOWN_MAX_S, &max, err);
+    if (rc == 0 && min > max)
+        rc = err_set(err, EINVAL, "%d is more than %d: want MIN MAX", min, max);
+    if (rc < 0)
+        return rc;
+    o->job.cooldown_min = min;
+    o->job.cooldown_max = max;
+    return 0;
 }
 
 static int set_hosts(struct options *o, const char *value, const char *setting, struct err *err)

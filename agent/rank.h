@@ -65,10 +65,12 @@ struct rank {
     uint64_t kill_at; /* when its group gets SIGKILL; 0: not yet decided */
     /* The owner's, for relaying: */
     bool hello, bye, waiting, posted;
+    bool arrived;      /* it has a place, and has not said yet that it is ready to come in */
     bool dead;         /* its process is known to be gone, or given up, before it is reaped */
     bool leaving;      /* it was told to leave */
     int out;           /* its BYE was -errno: it cannot go on; 0: it was not */
     enum card_why why; /* of its last HELLO */
+    uint64_t done;     /* operations that it had finished when it said BYE */
     uint32_t was_in;   /* the epoch that it named there */
     int place;         /* its rank in the last roster that it got, -1: it got none */
     uint32_t epoch;    /* of that */

@@ -4,6 +4,7 @@
  */
 #include "agent/reap.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,4 +58,17 @@ int reap_rest(int grace_ms)
         n = signal_children(deadline_passed(kill_at) ? SIGKILL : 0);
     }
     return ended;
+}
+
+void reap_session(int sid)
+{
+    DIR *d = sid > 1 ? opendir("/proc") : NULL;
+    if (!d)
+        return;
+    for (struct dirent *e; (e = readdir(d));) {
+        int pid = atoi(e->d_name);
+        if (pid > 1 && pid != sid && getsid(pid) == sid)
+            kill(pid, SIGKILL);
+    }
+    closedir(d);
 }

@@ -79,6 +79,17 @@ static int read_members(const json_t *j, struct status *s, struct err *err)
     return 0;
 }
 
+/* Others train: what those that are to join them do. */
+static void name_arrival(struct status_member *m)
+{
+    if (m->rank >= 0)
+        return;
+    if (strcmp(m->state, "ready") == 0)
+        snprintf(m->state, sizeof(m->state), "ready to enter");
+    else if (strcmp(m->state, "running") == 0 || strcmp(m->state, "arrived") == 0)
+        snprintf(m->state, sizeof(m->state), "starting");
+}
+
 int status_read(const json_t *j, struct status *ret, struct err *err)
 {
     struct status s = {.size = get_int(j, "size", 0), .epoch = get_count(j, "epoch", 0)};
@@ -108,6 +119,8 @@ int status_read(const json_t *j, struct status *ret, struct err *err)
     int rc = read_members(j, &s, err);
     if (rc < 0)
         return rc;
+    for (int i = 0; i < s.n && s.elastic && s.epoch > 0; i++)
+        name_arrival(&s.members[i]);
     if (!s.state[0])
         snprintf(s.state, sizeof(s.state), "%s", s.epoch ? "running" : "starting");
     *ret = s;

@@ -16,7 +16,8 @@
 struct status_member {
     int member, rank; /* rank -1: in no world */
     char host[MEMBER_NAME_MAX];
-    char state[24]; /* "leaving" of one that was asked to */
+    char state[24]; /* in the protocol's words, but "leaving" of one that was asked to; of one that
+                       is to join those that train "starting", "ready to enter" */
     int pid;
     int64_t batches, idle_ms; /* idle_ms -1: not known */
 };

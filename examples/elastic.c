@@ -76,6 +76,9 @@ int main(void)
     struct state s = {0};
     struct hvd_world world = {.size_of_struct = sizeof(world)};
     int rc = hvd_init();
+    /* What takes long and needs nobody else is done here: others may be training. */
+    if (rc == 0)
+        rc = hvd_enter();
     if (rc == 0)
         rc = hvd_world(&world);
     if (rc == 0 && world.is_new)

@@ -13,8 +13,8 @@ build=(gcc clang make pkg-config git libcurl4-gnutls-dev libjansson-dev libhwloc
 demo=(python3-torch python3-sklearn python3-matplotlib)
 test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clang-tidy
     libclang-rt-14-dev iproute2 iptables curl shellcheck openssh-client openssh-server procps python3-torch
-    python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel
-    podman runc mmdebstrap spin)
+    python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
+    podman runc mmdebstrap spin openssl containerd containernetworking-plugins)
 
 installed() {
     dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
@@ -96,6 +96,7 @@ if command -v systemctl >/dev/null; then
         case $package in
         openssh-server) units=(ssh.service ssh.socket) ;;
         munge) units=(munge.service) ;;
+        containerd) units=(containerd.service) ;;
         slurm-wlm) units=(slurmd.service slurmctld.service) ;;
         *) continue ;;
         esac

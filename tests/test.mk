@@ -15,6 +15,7 @@ RUN              := PY=$(PY) tests/run.sh $(BUILD)
 SUB              := $(MAKE) --no-print-directory
 
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
+CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
 PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
 # The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
 # comes last: its root file system may still be in the making.
@@ -25,7 +26,7 @@ E2E_TESTS    := $(filter-out tests/e2e/test_clean% %/test_debian13.sh,$(E2E_TEST
 ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS))
 # TSan sees the threads of one process: what has them is the engine. The tests of collectives alone
 # share memory between processes, one thread each.
-TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline.c,$(UNIT_SRCS)) \
+TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline%,$(UNIT_SRCS)) \
               $(filter-out tests/multi/test_coll%,$(MULTI_SRCS))
 TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
 SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
@@ -45,22 +46,28 @@ test: deps  ## every test there is
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
 	$(Q)$(SUB) BUILD=$(BUILD) test-all
 
-# The Debian 13 that test_debian13 wants is made (or found) meanwhile: root, network. Builds and lint
-# run beside the scripts, which mostly wait.
+# The Debian 13 that test_debian13 wants is made (or found) meanwhile: root, network; and so is the
+# Kubernetes of the cluster tests, which therefore come last. Builds and lint run beside the scripts,
+# which mostly wait.
 test-all:
-	$(Q)tests/e2e/debian13_rootfs.sh >/dev/null 2>&1 & \
+	$(Q)tests/e2e/debian13_rootfs.sh >/dev/null 2>&1 & debian13=$$!; \
+	nice -n 19 $(PY) tests/cluster/binaries.py >/dev/null 2>&1 & kube=$$!; \
 	$(SAN_ENV) $(RUN) $(UNIT_BINS) $(MULTI_BINS) \
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
 	    beside tests/model/run.sh '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
 	    then $(ASAN_TESTS) beside $(TSAN_TESTS) \
+	    then $(CLUSTER_TESTS) \
 	    then '$(STEP_FUZZ)'; \
-	code=$$?; kill $$! 2>/dev/null; wait; exit $$code
+	code=$$?; kill $$debian13 $$kube 2>/dev/null; wait; exit $$code
 
 test-unit: all tests-bin  ## unit and multi-rank tests of this build
 	$(Q)$(RUN) $(UNIT_BINS) $(MULTI_BINS)
 
 test-e2e: all  ## Python, launchers, whole programs
 	$(Q)$(RUN) $(PYTHON_TESTS) $(E2E_TESTS)
+
+test-cluster: deps  ## the cluster tests
+	$(Q)$(RUN) $(CLUSTER_TESTS)
 
 test-asan:  ## unit and multi-rank tests with ASan and UBSan
 	$(Q)$(SAN_ENV) $(RUN) '$(STEP_ASAN)' $(ASAN_TESTS)
@@ -78,7 +85,7 @@ test-clean:  ## the README's commands in a bare Debian 12 container (podman, net
 ifeq ($(FUZZ),1)
 FUZZ_SAN := address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS   += -fsanitize=fuzzer-no-link,$(FUZZ_SAN)
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer,$(FUZZ_SAN) $(AGENT_LIBS)
 fuzz-bin: $(FUZZ_BINS)
@@ -99,10 +106,15 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)printf '%s\n' $(subst :, ,$(FUZZ_RUNS)) | xargs -P $(JOBS) -n 2 tests/fuzz/run.sh $(BUILD)/fuzzing
 
-.PHONY: test test-all model test-unit test-e2e test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
+# kube_try is one of the operator's parts, for trying it on a real API server.
+KUBE_TRY     := $(BUILD)/tests/programs/kube_try
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/programs/*.c)))
+$(KUBE_TRY): $(BUILD)/tests/programs/kube_try.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 $(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
@@ -117,6 +129,7 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 $(filter %/test_prober %/test_fakes,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 include tests/chaos/chaos.mk
+include tests/cluster/cluster.mk
 
 # a whole job whose ranks are the test itself
 $(filter %/test_agent_lifelines,$(UNIT_BINS)): | $(BUILD)/hvdrun $(BUILD)/hvd-agent

@@ -9,20 +9,27 @@
  *
  *   type     direction      body
  *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 epoch it was in
- *                           (0: none), bytes card (to the end)
+ *                           (0: none), bytes card (to the end). The answer is ROSTER, LEAVE or,
+ *                           to one that joins, PLACE
  *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 change (the
- *                           last planned one that is in it), then for each rank: u8 flags
+ *                           last planned one that is in it), u64 operations that one who has said
+ *                           BYE had finished (the most of all), then for each rank: u8 flags
  *                           (enum ctl_roster_flag), u32 member, u32 length, card
  *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 from rank (filled by the
  *                           agent), u16 what, body; with descriptors (memfd, eventfd)
- *   PROGRESS rank > agent   u64 batches done, u64 bytes, u8 state (1 active, 2 stalled), text
+ *   PROGRESS rank > agent   u64 batches done (a rank that joined counts on from the others' number
+ *                           at that time), u64 bytes, u8 state (1 active, 2 stalled), text
  *   LOST     agent > rank   u32 member that is dead, i32 exit code or -signal, text
  *   BYE      rank > agent   i32 status: 0: hvd_shutdown was called, the end is no failure; -errno:
- *                           this rank cannot go on, the others are to do without it
+ *                           this rank cannot go on, the others are to do without it; u64
+ *                           operations it has finished; text (to the end): why it cannot go on
  *   CHANGE   agent > rank   u32 change: a planned one waits for the next boundary
  *   LEAVE    agent > rank   text: the world goes on without this member; the answer to a HELLO
  *   LIFELINE agent > rank   one descriptor, base/lifeline.h: to be held from now on
  *   REPAIRED rank > agent   u32 epoch it is in, u64 ns from hearing of the loss until it was over
+ *   PLACE    agent > rank   u32 epoch, u32 rank, u32 size, u32 local rank, u32 local size, u32
+ * cross rank, u32 cross size: others train. This would be its place if it came in now; it says
+ * HELLO (enter) when it is ready to. Its card is forgotten
  */
 #ifndef HVD_BASE_CTL_H
 #define HVD_BASE_CTL_H
@@ -33,7 +40,7 @@
 #include "core/base/buf.h"
 #include "core/base/fd.h"
 
-#define CTL_VERSION  2
+#define CTL_VERSION  3
 #define CTL_BODY_MAX (16u << 20)
 
 enum ctl_type {
@@ -47,6 +54,7 @@ enum ctl_type {
     CTL_LEAVE,
     CTL_LIFELINE,
     CTL_REPAIRED,
+    CTL_PLACE,
 };
 
 /* Why a rank says HELLO. */
@@ -54,6 +62,8 @@ enum ctl_why {
     CTL_JOIN,     /* hvd_init() */
     CTL_REVOKED,  /* its epoch has lost a member, or it lost touch with one */
     CTL_BOUNDARY, /* all of its epoch agreed on a planned change */
+    CTL_ENTER,    /* it has a place, and is ready to be let in at the next boundary */
+    CTL_WHYS,
 };
 
 enum ctl_roster_flag {

@@ -7,11 +7,30 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+
+bool fd_is_out(int rc)
+{
+    return rc == -EMFILE || rc == -ENFILE;
+}
+
+void fd_out_text(int rc, char *text, size_t size)
+{
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (rc == -ENFILE)
+        snprintf(text, size, "this machine may have no more open files: raise fs.file-max");
+    else
+        snprintf(text, size,
+                 "this process may have no more than %llu descriptors: raise the limit (ulimit -n)",
+                 (unsigned long long)limit.rlim_cur);
+}
 
 int fd_set_nonblock(int fd)
 {

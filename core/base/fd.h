@@ -8,9 +8,16 @@
 #ifndef HVD_BASE_FD_H
 #define HVD_BASE_FD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* rc is -EMFILE or -ENFILE: this process, or the machine, may have no more of them. */
+bool fd_is_out(int rc);
+
+/* Then: "this process may have no more than 10 descriptors: raise the limit (ulimit -n)". */
+void fd_out_text(int rc, char *text, size_t size);
 
 int fd_set_nonblock(int fd);
 int fd_set_cloexec(int fd, int on);

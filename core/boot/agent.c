@@ -2,7 +2,7 @@
  *
  * agent: see agent.h. HVD_AGENT_FD is this rank's end of a Unix socket (base/ctl.h); HVD_RANK and
  * HVD_SIZE are set beside it. The rank says HELLO with its card, the agent answers with the ROSTER
- * when every agent has every card.
+ * when every agent has every card, or with a PLACE when the others train already.
  *
  * The descriptor is the process's: it stays open over boot_fini(), so that hvd_init() can be called
  * again, and is close-on-exec from the first use, so that a program which a rank starts cannot
@@ -20,9 +20,17 @@
 #include "core/base/ctl.h"
 #include "core/base/env.h"
 #include "core/base/fd.h"
+#include "core/base/log.h"
 
 #define WHY_MAX   400 /* of the agent's text about a lost rank */
 #define CANCEL_MS 100
+#define SAY_FIRST (10 * CLOCK_S) /* that this rank waits to come in, and for whom */
+#define SAY_AGAIN (60 * CLOCK_S)
+
+/* Of one that waits: since when, and when it says so next. */
+struct waiting {
+    uint64_t since, due;
+};
 
 static int agent_probe(struct boot *boot, struct err *err)
 {
@@ -67,6 +75,7 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
     uint32_t epoch = reader_u32(&r), rank = reader_u32(&r), size = reader_u32(&r);
     const void *key = reader_bytes(&r, BOOT_KEY_SIZE);
     uint32_t change = reader_u32(&r);
+    uint64_t left_done = reader_u64(&r);
     /* A card takes nine bytes at least: no memory is given for a size that cannot be true. */
     if (r.failed || size == 0 || size > BOOT_SIZE_MAX || rank >= size || size > len / 9)
         return err_set(err, EPROTO, "the agent sent a roster that makes no sense");
@@ -92,8 +101,27 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
         return rc;
     boot->epoch = epoch;
     boot->change = change;
+    boot->left_done = left_done;
     boot->rank = (int)rank;
     memcpy(boot->key, key, BOOT_KEY_SIZE);
+    return 0;
+}
+
+int boot_agent_place(struct boot *boot, const uint8_t *body, size_t len, struct err *err)
+{
+    struct reader r = reader_over(body, len);
+    uint32_t epoch = reader_u32(&r), words[6];
+    for (size_t i = 0; i < 6; i++) {
+        words[i] = reader_u32(&r);
+        if (words[i] > BOOT_SIZE_MAX)
+            return err_set(err, EPROTO, "the agent sent a place that makes no sense");
+    }
+    struct boot_place p = {epoch,         (int)words[0], (int)words[1], (int)words[2],
+                           (int)words[3], (int)words[4], (int)words[5]};
+    if (!reader_ok(&r) || p.rank >= p.size || p.local_size < 1 || p.local_size > p.size ||
+        p.cross_rank >= p.cross_size || p.cross_size > p.size)
+        return err_set(err, EPROTO, "the agent sent a place that makes no sense");
+    boot->place = p;
     return 0;
 }
 
@@ -145,40 +173,70 @@ static int check_losses(const struct boot *boot, const struct losses *l, struct 
     return 0;
 }
 
-/* One frame: 0: the roster was in it, 1: not yet. Frames of a former life of this process (a SHARE
- * that nobody took) may come before it. */
+enum { ROSTER_CAME, NOT_YET, PLACE_CAME };
+
+/* One frame. Frames of a former life of this process (a SHARE that nobody took) may come before
+ * that which is awaited. */
 static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses *lost,
                       struct err *err)
 {
-    int n = (int)(frame->len < WHY_MAX ? frame->len : WHY_MAX);
+    int n = (int)(frame->len < WHY_MAX ? frame->len : WHY_MAX), rc;
     if (frame->type == CTL_LIFELINE && frame->nfds == 1)
         boot_take_lifeline(boot, frame->fds[0]);
     for (size_t i = 0; i < frame->nfds; i++)
         close(frame->fds[i]);
     switch (frame->type) {
-    case CTL_ROSTER: {
-        int rc = boot_agent_roster(boot, frame->body, frame->len, err);
+    case CTL_ROSTER:
+        rc = boot_agent_roster(boot, frame->body, frame->len, err);
         return rc < 0 ? rc : check_losses(boot, lost, err);
-    }
     case CTL_LOST:
         if (!boot->elastic)
             return rank_lost(frame, err);
-        return note_loss(lost, frame) < 0 ? err_set(err, ENOMEM, "out of memory") : 1;
+        return note_loss(lost, frame) < 0 ? err_set(err, ENOMEM, "out of memory") : NOT_YET;
     case CTL_CHANGE:
         boot_heard_change(boot, frame->body, frame->len);
-        return 1;
+        return NOT_YET;
+    case CTL_PLACE:
+        if (!boot->elastic || boot->why != CTL_JOIN)
+            return NOT_YET;
+        rc = boot_agent_place(boot, frame->body, frame->len, err);
+        return rc < 0 ? rc : PLACE_CAME;
     case CTL_LEAVE:
         return err_set(err, ESHUTDOWN, "%.*s", n,
                        n ? (const char *)frame->body : "this rank was asked to leave");
     default:
-        return 1;
+        return NOT_YET;
     }
 }
 
+/* The others take in nobody but at a boundary: whoever waits long for one is to know it. */
+static void say_waiting(const struct boot *boot, struct waiting *w)
+{
+    uint64_t now = clock_ns();
+    if (boot->why != CTL_ENTER || now < w->due)
+        return;
+    log_warn("ready to come in for %llu s: the ranks that train let new ones in at their next "
+             "boundary, hvd_commit() (Python: state.commit()), and have come to none since",
+             (unsigned long long)((now - w->since) / CLOCK_S));
+    w->due = now + SAY_AGAIN;
+}
+
+static int too_late(const struct boot *boot, const struct waiting *w, struct err *err)
+{
+    if (boot->why != CTL_ENTER)
+        return err_set(err, ETIMEDOUT, "the agent has no roster yet: not every rank has started");
+    return err_set(err, ETIMEDOUT,
+                   "ready to come in for %llu s: the ranks that train came to no boundary, "
+                   "hvd_commit() (Python: state.commit())",
+                   (unsigned long long)((clock_ns() - w->since) / CLOCK_S));
+}
+
 /* In slices, so that whoever wants to end it is heard. */
-static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadline, struct err *err)
+static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadline,
+                      struct waiting *w, struct err *err)
 {
     for (;;) {
+        say_waiting(boot, w);
         uint64_t slice = deadline_in_ms(CANCEL_MS);
         bool last = deadline <= slice;
         if (boot->cancel && atomic_load(boot->cancel))
@@ -187,24 +245,29 @@ static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadlin
         if (rc == -ETIMEDOUT && !last)
             continue;
         if (rc == -ETIMEDOUT)
-            return err_set(err, ETIMEDOUT,
-                           "the agent has no roster yet: not every rank has started");
-        return rc < 0 ? err_sys(err, -rc, "lost the agent while waiting for the other ranks") : 0;
+            return too_late(boot, w, err);
+        if (rc < 0)
+            return err_sys(err, -rc, "%s",
+                           fd_is_out(rc) ? "cannot take what the agent sends"
+                                         : "lost the agent while waiting for the other ranks");
+        return 0;
     }
 }
 
 static int await_roster(struct boot *boot, uint64_t deadline, struct err *err)
 {
+    uint64_t now = clock_ns();
+    struct waiting w = {now, now + SAY_FIRST};
     struct losses lost = {0};
-    int rc = 1;
-    while (rc == 1) {
+    int rc = NOT_YET;
+    while (rc == NOT_YET) {
         struct ctl_frame frame;
-        rc = next_frame(boot, &frame, deadline, err);
+        rc = next_frame(boot, &frame, deadline, &w, err);
         if (rc == 0)
             rc = take_frame(boot, &frame, &lost, err);
     }
     free(lost.list);
-    return rc;
+    return rc == PLACE_CAME ? 1 : rc;
 }
 
 static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t deadline,
@@ -214,7 +277,7 @@ static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t de
     buf_put_u16(&body, CTL_VERSION);
     buf_put_u32(&body, (uint32_t)getpid());
     buf_put_u8(&body, (uint8_t)boot->why);
-    buf_put_u32(&body, boot->why == CTL_JOIN ? 0 : boot->epoch);
+    buf_put_u32(&body, boot->why == CTL_JOIN || boot->why == CTL_ENTER ? 0 : boot->epoch);
     buf_put(&body, card->data, card->len);
     int rc = ctl_send(&boot->ctl, CTL_HELLO, &body, NULL, 0);
     if (rc < 0)
@@ -223,6 +286,19 @@ static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t de
         rc = await_roster(boot, deadline, err);
     buf_fini(&body);
     return rc;
+}
+
+void boot_bye(struct boot *boot, int status, uint64_t done, const char *text)
+{
+    struct buf body = {0};
+    if (boot->agent_fd < 0)
+        return;
+    buf_put_u32(&body, (uint32_t)status);
+    buf_put_u64(&body, done);
+    buf_put(&body, text, strlen(text));
+    if (!body.failed)
+        ctl_send(&boot->ctl, CTL_BYE, &body, NULL, 0);
+    buf_fini(&body);
 }
 
 const struct boot_ops boot_agent_ops = {

@@ -11,4 +11,7 @@
  * not parse; boot may be fini'd then, nothing else. */
 int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
 
+/* Takes the body of a CTL_PLACE into boot->place. -EPROTO. */
+int boot_agent_place(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
+
 #endif

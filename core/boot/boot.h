@@ -23,13 +23,19 @@
 
 struct boot;
 
+/* Where a rank that joins while others train would be, if it came in now. */
+struct boot_place {
+    uint32_t epoch; /* of the world that it would come into */
+    int rank, size, local_rank, local_size, cross_rank, cross_size;
+};
+
 /* How a launcher is talked to. Tables of this kind are const; probe order is in boot.c. */
 struct boot_ops {
     const char *name; /* "agent", "pmix", "slurm", "env", "alone" */
     /* 1: this launcher started us; 0: it did not; -errno: it did, but something is wrong. Fills
      * rank, size and has_key. */
     int (*probe)(struct boot *boot, struct err *err);
-    /* Gives our card, gets everybody's: boot->cards. Fills key. */
+    /* Gives our card, gets everybody's: boot->cards. Fills key. 1: see boot_exchange() */
     int (*exchange)(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
     void (*fini)(struct boot *boot);
 };
@@ -52,6 +58,8 @@ struct boot {
                                     * without an agent */
     bool *is_new;                  /* [size], was in no epoch before */
     uint32_t change;               /* the last planned change that is in this roster */
+    uint64_t left_done;            /* operations that one who had left by then had finished */
+    struct boot_place place;       /* after an exchange that has returned 1 */
     bool has_lifeline;
     int agent_fd;     /* control socket to the agent, -1 without one. The process's: stays
                        * open over boot_fini() */
@@ -62,10 +70,16 @@ struct boot {
 /* Finds the launcher. */
 int boot_open(struct boot *boot, struct err *err);
 
-/* Gives the card, gets everybody's; under an agent again and again, for each epoch. -ESHUTDOWN:
- * this rank is not to be in it; -EAGAIN: one that is in it is lost already (ask again). Both only
- * in an elastic job. */
+/* Gives the card, gets everybody's; under an agent again and again, for each epoch. Only in an
+ * elastic job: -ESHUTDOWN: this rank is not to be in it; -EAGAIN: one that is in it is lost already
+ * (ask again); 1: others train, this rank (why CTL_JOIN) has a place and its card is forgotten: to
+ * come in it asks again, with why CTL_ENTER. That one waits for the others' next boundary, and says
+ * so when it takes long. */
 int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
+
+/* Tells the agent, where there is one, that this rank leaves: see CTL_BYE. done: operations that it
+ * has finished. */
+void boot_bye(struct boot *boot, int status, uint64_t done, const char *text);
 
 /* For the sources: room for size cards (and for local, with an agent), -ENOMEM; and its end, which
  * is due before size changes. */

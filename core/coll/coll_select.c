@@ -9,6 +9,7 @@ const struct algorithm *const coll_algorithms[] = {
     /* one host: memory is faster than links */
     &shm_sums_algorithm,
     &shm_gather_algorithm,
+    &shm_alltoall_algorithm,
     /* no elements: nothing to send, yet nobody may be done before all have started */
     &barrier_algorithm,
     &direct_allreduce_algorithm,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * one_host: the collectives of ranks that all share one memory: allreduce and barrier of
- * shm_allreduce.h, allgather and broadcast of shm_pieces.h.
+ * shm_allreduce.h, allgather and broadcast of shm_pieces.h, alltoall of shm_exchange.h.
  */
 #include <stdlib.h>
 
 #include "core/coll/algorithms.h"
 #include "core/coll/shm_allreduce.h"
+#include "core/coll/shm_exchange.h"
 #include "core/coll/shm_pieces.h"
 
 static bool one_host(const struct mesh *mesh)
@@ -170,4 +171,89 @@ const struct algorithm shm_gather_algorithm = {
     .cancel = gather_cancel,
     .standing = gather_standing,
     .settle = gather_settle,
+};
+
+/* Bytes to and from each seat. */
+struct shm_alltoall {
+    struct shm_exchange *exchange;
+    size_t *to, *from;
+};
+
+static void alltoall_fini(void *state)
+{
+    struct shm_alltoall *a = state;
+    shm_exchange_destroy(a->exchange);
+    free(a->to);
+}
+
+static int alltoall_init(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_alltoall *a = state;
+    size_t size = (size_t)coll->mesh->size;
+    if (!one_host(coll->mesh))
+        return 0;
+    a->to = calloc(2 * size, sizeof(*a->to));
+    if (!a->to)
+        return err_set(err, ENOMEM, "no memory for collectives");
+    a->from = a->to + size;
+    int rc = shm_exchange_create(shm_pieces_steps(coll->pieces), &a->exchange, err);
+    if (rc < 0)
+        alltoall_fini(a);
+    return rc;
+}
+
+static bool alltoall_applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return one_host(mesh) && op->kind == HVD_ALLTOALL;
+}
+
+static int alltoall_start(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_alltoall *a = state;
+    const struct coll_op *op = coll->op;
+    size_t elem = hvd_dtype_size(op->dtype);
+    for (int r = 0; r < coll->mesh->size; r++) {
+        a->to[r] = op->send_counts[r] * elem;
+        a->from[r] = op->recv_counts[r] * elem;
+    }
+    shm_exchange_start(a->exchange, op->tensors[0].in, a->to, op->tensors[0].out, a->from);
+    return 0;
+}
+
+static int alltoall_progress(struct coll *coll, void *state)
+{
+    return shm_exchange_progress(((struct shm_alltoall *)state)->exchange);
+}
+
+static void alltoall_cancel(struct coll *coll, void *state)
+{
+    shm_exchange_cancel(((struct shm_alltoall *)state)->exchange);
+}
+
+static void alltoall_standing(struct coll *coll, void *state, struct coll_standing *ret)
+{
+    coll->final[0] = shm_exchange_final(((struct shm_alltoall *)state)->exchange);
+    ret->pieces = 1;
+    ret->final = coll->final;
+}
+
+static int alltoall_settle(struct coll *coll, void *state, const uint32_t *final,
+                           struct coll_rest *rest)
+{
+    if (final && !final[0])
+        return 0;
+    return shm_exchange_settle(((struct shm_alltoall *)state)->exchange);
+}
+
+const struct algorithm shm_alltoall_algorithm = {
+    .name = "shm_alltoall",
+    .state_size = sizeof(struct shm_alltoall),
+    .applies = alltoall_applies,
+    .init = alltoall_init,
+    .fini = alltoall_fini,
+    .start = alltoall_start,
+    .progress = alltoall_progress,
+    .cancel = alltoall_cancel,
+    .standing = alltoall_standing,
+    .settle = alltoall_settle,
 };

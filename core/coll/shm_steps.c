@@ -14,12 +14,24 @@ void shm_steps_init(struct shm_steps *s, struct mesh *mesh)
     s->cell = (wish < room ? wish : room) & ~(size_t)(SHM_LINE - 1);
 }
 
-void shm_steps_tell(struct shm_steps *s, enum shm_tell what, uint64_t count)
+static void set_flag(struct shm_steps *s, enum shm_tell what, uint64_t count)
 {
     struct shm_flags *flags = shm_flags_of(s->shm, s->shm->seat);
     atomic_store_explicit(shm_steps_flag(flags, what), shm_stamp(s->generation, count),
                           memory_order_release);
+}
+
+void shm_steps_tell(struct shm_steps *s, enum shm_tell what, uint64_t count)
+{
+    set_flag(s, what, count);
     shm_ring_all(s->shm);
+}
+
+void shm_steps_tell_some(struct shm_steps *s, enum shm_tell what, uint64_t count, const int *seats,
+                         int n)
+{
+    set_flag(s, what, count);
+    shm_ring_some(s->shm, seats, n);
 }
 
 void shm_steps_enter(struct shm_steps *s)

@@ -53,6 +53,10 @@ void shm_steps_enter(struct shm_steps *s);
 /* This seat has finished steps 0..count-1; wakes who sleeps. */
 void shm_steps_tell(struct shm_steps *s, enum shm_tell what, uint64_t count);
 
+/* The same where only these n seats wait for it. */
+void shm_steps_tell_some(struct shm_steps *s, enum shm_tell what, uint64_t count, const int *seats,
+                         int n);
+
 static inline _Atomic uint64_t *shm_steps_flag(struct shm_flags *flags, enum shm_tell what)
 {
     return what == SHM_IN ? &flags->in : what == SHM_RED ? &flags->red : &flags->out;

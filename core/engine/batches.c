@@ -161,7 +161,7 @@ void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t 
     if (e->trouble.code)
         return; /* none runs any more */
     struct batch *batch = new_batch(e, n);
-    uint64_t now = e->timeline ? clock_ns() : 0;
+    uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
     if (!batch)
         return;
     for (size_t i = 0; i < n; i++) {
@@ -248,7 +248,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
         .name = s->name,
     };
     memcpy(op.shape, sig->shape, sizeof(op.shape));
-    timeline_add(e->timeline, &op);
+    timeline_add_at(&e->timeline, &op);
 }
 
 static void count_done(struct engine *e, const struct slot *s)
@@ -272,7 +272,7 @@ static void finish_batch(struct engine *e, struct batch *batch)
         if (s->has_id)
             ids_remove(&e->ids, s->id, s);
         count_done(e, s);
-        if (e->timeline)
+        if (timeline_on(&e->timeline))
             batches_tell_timeline(e, s, batch->start_ns, 0);
         if (s == &e->fast)
             atomic_store(&s->done, 1);
@@ -306,9 +306,9 @@ static bool begin_next(struct engine *e)
             continue;
         }
         b->active = batch;
-        if (e->timeline) {
+        if (timeline_on(&e->timeline)) {
             batch->start_ns = clock_ns();
-            timeline_cycle(e->timeline, batch->start_ns);
+            timeline_cycle_at(&e->timeline, batch->start_ns);
         }
         return true;
     }

@@ -59,8 +59,16 @@ static int agree(struct engine *e, int64_t *ret, struct err *err)
  * that comes out. */
 static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
 {
-    const int64_t mine = atomic_load(&e->epoch);
-    return agree_max(e, "hvd.commit.epoch", &mine, 1, ret, err);
+    int64_t batches = (int64_t)atomic_load(&e->counters.batches), agreed[2];
+    const int64_t mine[2] = {atomic_load(&e->epoch), batches};
+    int rc = agree_max(e, "hvd.commit.epoch", mine, 2, agreed, err);
+    if (rc < 0)
+        return rc;
+    /* Whoever joins counts on from where the others are: who looks on compares them. */
+    if (!e->entered)
+        atomic_store(&e->batches_before, (uint64_t)(agreed[1] - batches));
+    *ret = agreed[0];
+    return 0;
 }
 
 /* Behind it everybody has the agreement: leaving the epoch disturbs nobody. */
@@ -77,8 +85,7 @@ static int take_changes(struct engine *e, int64_t change, struct err *err)
         mesh_part(e->mesh);
         int rc = reform(e, CTL_BOUNDARY, "a planned change", err);
         if (rc < 0) {
-            e->broken = true;
-            engine_fail(e, err);
+            engine_break_off(e, err);
             return rc;
         }
     }
@@ -90,10 +97,8 @@ static int take_changes(struct engine *e, int64_t change, struct err *err)
 /* (lock) The user's world becomes this one; 1: it is another one than before. */
 static int enter_world(struct engine *e, struct world *w, struct err *err)
 {
-    struct world *before = atomic_load(&e->world);
-    int left = world_missing(before, w), joined = world_missing(w, before);
-    if (left == 0 && joined == 0)
-        return 0;
+    /* One that has come anew counts as gone and as joined: it has no state. */
+    int joined = world_joined(w, e->world), left = e->world->size + joined - w->size;
     int rc = world_map_init(&e->map, w, e->mesh, err);
     if (rc < 0)
         return rc;
@@ -101,9 +106,9 @@ static int enter_world(struct engine *e, struct world *w, struct err *err)
     w->left = left;
     w->joined = joined;
     w->is_new = false; /* whoever commits has been in a world */
-    atomic_store(&e->world, w);
+    engine_enter_world(e, w);
     engine_set_tag(e);
-    return 1;
+    return left > 0 || joined > 0;
 }
 
 int boundary_commit(struct engine *e, struct err *err)
@@ -117,7 +122,9 @@ int boundary_commit(struct engine *e, struct err *err)
     if (rc < 0)
         return rc;
     bool change = agreed[CHANGE] > (int64_t)atomic_load(&e->applied);
-    if (!change && agreed[EPOCH] == (int64_t)atomic_load(&e->world)->epoch)
+    struct world now;
+    engine_world(e, &now);
+    if (!change && agreed[EPOCH] == (int64_t)now.epoch)
         return 0;
     if (change && (rc = wait_for_all(e, err)) < 0)
         return rc;
@@ -152,10 +159,10 @@ int boundary_join(struct engine *e, struct err *err)
     struct world *w = world_of(e->worlds, (uint32_t)epoch);
     if (!w)
         rc = err_set(err, EPROTO, "hvd_init: nobody was in epoch %lld", (long long)epoch);
-    if (rc == 0 && w != atomic_load(&e->world)) {
+    if (rc == 0 && w != e->world) {
         rc = world_map_init(&e->map, w, e->mesh, err);
         queue_set_world(e->queue, w->rank, w->size);
-        atomic_store(&e->world, w);
+        engine_enter_world(e, w);
         engine_set_tag(e);
     }
     e->entered = rc == 0;

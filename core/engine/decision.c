@@ -98,10 +98,10 @@ static bool all_whole(const struct report *reports, int n, const struct decision
     return any;
 }
 
-int decision_make(const struct report *reports, int n, int me, struct decision *ret,
-                  struct err *err)
+int decision_make(const struct report *reports, int n, uint64_t left_done, int me,
+                  struct decision *ret, struct err *err)
 {
-    struct decision d = {.what = DECISION_NOTHING};
+    struct decision d = {.what = DECISION_NOTHING, .done = left_done};
     for (int i = 0; i < n; i++)
         if (reports[i].has_state && reports[i].done > d.done)
             d.done = reports[i].done;

@@ -46,9 +46,10 @@ struct decision {
     uint32_t final[REPORT_PIECES_MAX];
 };
 
-/* From the reports of all ranks of the new epoch, for the one at place me. The same reports give
- * the same decision everywhere. -EPROTO: they cannot be of one job. */
-int decision_make(const struct report *reports, int n, int me, struct decision *ret,
-                  struct err *err);
+/* From the reports of all ranks of the new epoch, for the one at place me. left_done: operations
+ * that somebody had finished who has left the job. The same reports give the same decision
+ * everywhere. -EPROTO: they cannot be of one job. */
+int decision_make(const struct report *reports, int n, uint64_t left_done, int me,
+                  struct decision *ret, struct err *err);
 
 #endif

@@ -137,18 +137,26 @@ bool drive_try(struct engine *e)
     return true;
 }
 
-void drive_lock(struct engine *e)
+bool drive_lock_unless(struct engine *e, const _Atomic int *busy)
 {
     struct drive *d = &e->drive;
+    bool locked;
     atomic_fetch_add(&d->knocks, 1);
-    while (!try_lock(d)) {
+    while (!(locked = try_lock(d)) && !(busy && atomic_load(busy))) {
         uint32_t t = atomic_load(&d->turn);
         wake_driver(d);
         if (atomic_load(&d->locked))
             futex_wait(&d->turn, t, KNOCK_NS);
     }
     atomic_fetch_sub(&d->knocks, 1);
-    enter(e);
+    if (locked)
+        enter(e);
+    return locked;
+}
+
+void drive_lock(struct engine *e)
+{
+    drive_lock_unless(e, NULL);
 }
 
 void drive_leave(struct engine *e)

@@ -61,6 +61,9 @@ void drive_fini(struct engine *e);
 /* The lock for a moment: whoever drives makes way. */
 void drive_lock(struct engine *e);
 
+/* The same, but false where *busy says, before or meanwhile, that it may take long. */
+bool drive_lock_unless(struct engine *e, const _Atomic int *busy);
+
 /* Takes the lock if it is free; the caller is the driver then. */
 bool drive_try(struct engine *e);
 

@@ -12,6 +12,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
@@ -20,6 +21,16 @@
 #define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the others */
 
 /* ---- birth ---- */
+
+/* What a person can do about it. */
+static void explain(struct err *err)
+{
+    char advice[128];
+    if (!fd_is_out(err->code))
+        return;
+    fd_out_text(err->code, advice, sizeof(advice));
+    err_prefix(err, "%s", advice);
+}
 
 void engine_set_tag(const struct engine *e)
 {
@@ -31,14 +42,11 @@ void engine_set_tag(const struct engine *e)
 static int join_world(struct engine *e, struct err *err)
 {
     uint64_t deadline = deadline_in_ms(e->set.start_timeout_ms);
-    int rc = boot_open(&e->boot, err);
-    if (rc < 0)
-        return rc;
     e->rank = e->boot.rank;
     e->size = e->boot.size;
-    e->boot.cancel = &e->drive.closing;
     engine_set_tag(e);
-    rc = reform_join(e, deadline, err);
+    int rc = reform_join(e, deadline, err);
+    e->boot.cancel = &e->drive.closing;
     if (rc == 0)
         engine_set_tag(e);
     return rc;
@@ -73,10 +81,10 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
         rc = batches_init(e, err);
     if (rc == 0)
         rc = engine_negotiate_anew(e, err);
+    struct timeline *timeline = NULL;
     if (rc == 0 && e->set.timeline)
-        rc =
-            timeline_open(e->set.timeline, e->rank, e->set.timeline_mark_cycles, &e->timeline, err);
-    atomic_store(&e->timeline_on, e->timeline != NULL);
+        rc = timeline_open(e->set.timeline, e->rank, e->set.timeline_mark_cycles, &timeline, err);
+    timeline_put(&e->timeline, timeline);
     if (rc == 0)
         rc = drive_init(e, err);
     return rc == 0 ? drive_start(e, err) : rc;
@@ -94,29 +102,115 @@ int engine_negotiate_anew(struct engine *e, struct err *err)
     return rc;
 }
 
-int engine_create(uint64_t first_seq, struct engine **ret, struct err *err)
+static void destroy_parts(struct engine *e)
 {
+    drive_stop(e);
+    drive_fini(e);
+    timeline_close(timeline_put(&e->timeline, NULL));
+    control_fini(&e->control);
+    if (e->neg)
+        negotiate_destroy(e->neg);
+    settle_fini(e);
+    batches_fini(e);
+    ids_fini(&e->ids);
+    queue_destroy(e->queue);
+    coll_destroy(e->coll);
+    mesh_destroy(e->mesh);
+    world_map_fini(&e->map);
+    world_destroy(e->worlds);
+    free(e->fast.text);
+    pthread_mutex_destroy(&e->world_lock);
+    pthread_mutex_destroy(&e->timeline.lock);
+}
+
+int engine_create(struct boot *boot, const struct settings *set, uint64_t first_seq,
+                  struct engine **ret, struct err *err)
+{
+    const _Atomic int *cancel = boot->cancel;
     struct engine *e = aligned_alloc(_Alignof(struct engine), sizeof(*e));
     if (!e)
         return err_set(err, ENOMEM, "no memory");
     memset(e, 0, sizeof(*e));
-    e->boot.agent_fd = -1;
+    pthread_mutex_init(&e->world_lock, NULL);
+    pthread_mutex_init(&e->timeline.lock, NULL);
+    e->set = *set;
+    e->boot = *boot;
+    *boot = (struct boot){.agent_fd = -1};
     e->drive.driver_fd = e->drive.thread_fd = -1;
     e->last_active_ns = clock_ns();
-    int rc = settings_read(&e->set, err);
-    if (rc == 0)
-        rc = join_world(e, err);
+    int rc = join_world(e, err);
     if (rc == 0)
         rc = create_parts(e, first_seq, err);
-    if (rc < 0) {
-        /* The others are in the world already: they hear why it ends. */
-        if (e->mesh)
-            mesh_abort(e->mesh, err_text(err));
-        engine_destroy(e);
-        return rc;
+    if (rc == 0) {
+        *ret = e;
+        return 0;
     }
-    *ret = e;
-    return 0;
+    /* The others are in the world already: they hear why it ends. */
+    if (e->mesh)
+        mesh_abort(e->mesh, err_text(err));
+    explain(err);
+    destroy_parts(e);
+    *boot = e->boot;
+    boot->cancel = cancel;
+    free(e);
+    return rc;
+}
+
+void engine_swap_timeline(struct engine *e, struct timeline *fresh)
+{
+    timeline_close(timeline_put(&e->timeline, fresh));
+}
+
+/* ---- what others see ---- */
+
+void engine_world(struct engine *e, struct world *ret)
+{
+    pthread_mutex_lock(&e->world_lock);
+    *ret = *e->world;
+    pthread_mutex_unlock(&e->world_lock);
+    ret->members = NULL;
+    ret->by_member = NULL;
+    ret->fresh = NULL;
+    ret->older = NULL;
+}
+
+void engine_enter_world(struct engine *e, struct world *w)
+{
+    pthread_mutex_lock(&e->world_lock);
+    e->world = w;
+    struct world *older = w->older;
+    w->older = NULL;
+    pthread_mutex_unlock(&e->world_lock);
+    world_destroy(older);
+}
+
+void engine_stats(struct engine *e, struct hvd_stats *ret)
+{
+    struct engine_counters *c = &e->counters;
+    struct negotiate_stats n = {0};
+    uint64_t refused = 0, allocations = 0;
+    bool locked = drive_lock_unless(e, &e->repairing);
+    if (locked) {
+        if (e->neg)
+            negotiate_get_stats(e->neg, &n);
+        refused = mesh_refused(e->mesh) + e->boot.refused;
+        allocations = e->ids.allocations;
+    }
+    *ret = (struct hvd_stats){
+        .ops = atomic_load(&c->ops),
+        .batches = atomic_load(&c->batches),
+        .bytes = atomic_load(&c->bytes),
+        .negotiated = n.negotiated + atomic_load(&c->negotiated),
+        .cached = n.cached + atomic_load(&c->cached),
+        .frozen = n.frozen + atomic_load(&c->frozen),
+        .thaws = n.thaws + atomic_load(&c->thaws),
+        .refused = refused + atomic_load(&c->refused),
+        .allocations =
+            allocations + atomic_load(&c->allocations) + atomic_load(&e->queue->allocations),
+        .stalls = atomic_load(&c->stalls),
+    };
+    if (locked)
+        drive_leave(e);
 }
 
 /* ---- failure ---- */
@@ -148,17 +242,14 @@ void engine_fail(struct engine *e, const struct err *err)
     fail_all(e, err);
 }
 
-/* Nothing can be sent any more; the agent hears that the others are to do without this rank. */
-static void break_off(struct engine *e, const struct err *why)
+void engine_break_off(struct engine *e, const struct err *why)
 {
-    struct buf body = {0};
+    struct err err = *why;
     e->broken = true;
-    buf_put_u32(&body, (uint32_t)why->code);
-    /* Not by the mesh, which may be gone. */
-    if (e->boot.elastic && !body.failed)
-        ctl_send(&e->boot.ctl, CTL_BYE, &body, NULL, 0);
-    buf_fini(&body);
-    engine_fail(e, why);
+    explain(&err);
+    if (e->boot.elastic)
+        boot_bye(&e->boot, err.code, e->done, err.msg);
+    engine_fail(e, &err);
 }
 
 void engine_recover(struct engine *e, const struct err *why)
@@ -172,7 +263,7 @@ void engine_recover(struct engine *e, const struct err *why)
     log_info("%s", why->msg);
     e->trouble.code = 0;
     if (reform(e, CTL_REVOKED, why->msg, &err) < 0)
-        break_off(e, &err);
+        engine_break_off(e, &err);
     drive_wake_waiters(e);
 }
 
@@ -187,6 +278,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
         peer = 0;
+        mesh_abort(e->mesh, err.msg); /* ranks of this host see no connection end */
     }
     if (known == -ECONNRESET && peer >= 0) {
         engine_recover(e, &err);
@@ -197,18 +289,21 @@ void engine_lost(struct engine *e, const char *what, int rc)
                 strerror(-rc));
         mesh_abort(e->mesh, err.msg);
     }
-    break_off(e, &err);
+    engine_break_off(e, &err);
 }
 
 /* ---- end ---- */
 
-/* Lets the others see that this is an end, and passes their farewells on. */
+/* Lets the others see that this is an end, and passes their farewells on. What this rank has
+ * finished stands, also where others lose a rank before they have finished it themselves: the next
+ * roster tells them (REPAIR.md). */
 static void leave_world(struct engine *e)
 {
     struct err err = {0};
     uint64_t deadline = deadline_in_ms(LEAVE_MS);
     control_farewell(e);
     mesh_goodbye(e->mesh);
+    boot_bye(&e->boot, 0, e->done, "");
     while (!e->broken && !deadline_passed(deadline)) {
         if (mesh_progress(e->mesh, NULL, &err) < 0)
             return;
@@ -266,22 +361,8 @@ void engine_destroy(struct engine *e)
 {
     if (!e)
         return;
-    drive_stop(e);
-    drive_fini(e);
-    timeline_close(e->timeline);
-    control_fini(&e->control);
-    if (e->neg)
-        negotiate_destroy(e->neg);
-    settle_fini(e);
-    batches_fini(e);
-    ids_fini(&e->ids);
-    queue_destroy(e->queue);
-    coll_destroy(e->coll);
-    mesh_destroy(e->mesh);
-    world_map_fini(&e->map);
-    world_destroy(e->worlds);
+    destroy_parts(e);
     boot_fini(&e->boot);
-    free(e->fast.text);
     free(e);
 }
 
@@ -291,8 +372,7 @@ void engine_after_fork(struct engine *e)
     if (e->reform.old_mesh && e->reform.old_mesh != e->mesh)
         mesh_after_fork(e->reform.old_mesh);
     boot_after_fork(&e->boot);
-    if (e->timeline)
-        timeline_after_fork(e->timeline);
+    timeline_after_fork(&e->timeline);
     close(e->drive.driver_fd);
     close(e->drive.thread_fd);
 }

@@ -37,14 +37,19 @@ struct engine_counters {
     _Atomic uint64_t ops, batches, bytes;
     _Atomic uint64_t allocations;
     _Atomic uint64_t stalls;
+    /* Of former epochs; the epoch's own are the negotiation's and the mesh's. */
+    _Atomic uint64_t negotiated, cached, frozen, thaws, refused;
 };
 
 struct engine {
     struct settings set;
     struct boot boot;
-    struct world *_Atomic world; /* the user's, as of the last boundary; any thread */
-    _Atomic uint32_t epoch;      /* of the mesh; any thread */
-    _Atomic uint32_t applied;    /* the last planned change that is in it; any thread */
+    pthread_mutex_t world_lock;     /* of world, for those without the progress lock */
+    struct world *world;            /* the user's, as of the last boundary; see engine_world() */
+    _Atomic uint32_t epoch;         /* of the mesh; any thread */
+    _Atomic uint32_t applied;       /* the last planned change that is in it; any thread */
+    _Atomic int repairing;          /* the driver is in a repair, and may be for long; any thread */
+    struct timeline_place timeline; /* any thread */
     struct queue *queue;
     struct drive drive;
     struct engine_counters counters;
@@ -54,26 +59,24 @@ struct engine {
     int rank, size; /* in the mesh: these may be fewer than the world's */
     struct mesh *mesh;
     bool entered;         /* hvd_init() is through */
-    struct world *worlds; /* of all epochs so far */
+    struct world *worlds; /* the user's and those of later epochs, the newest first */
     struct world_map map; /* mesh and world */
     struct reform reform;
     uint64_t done; /* collective operations finished: the same at the same place of the log */
-    struct negotiate_stats neg_past; /* of former epochs */
     struct coll *coll;
     struct negotiate *neg;
     struct control control;
     struct ids ids;
     struct batches batches;
-    struct timeline *timeline; /* NULL: off */
-    _Atomic int timeline_on;   /* the same, for those without the lock */
-    uint64_t next_tick;        /* when negotiate wants to be called; 0: at once */
+    uint64_t next_tick; /* when negotiate wants to be called; 0: at once */
     uint64_t urges_seen;
     struct slot *submitting; /* in negotiate_submit() now */
     struct err trouble;      /* a callback failed: the turn ends with engine_fail() */
     bool failed;
-    bool broken;               /* the mesh too: nothing can be sent any more */
-    struct err failure;        /* what every operation gets from now on */
-    uint64_t progress_told_ns; /* what the agent knows, and since when */
+    bool broken;                     /* the mesh too: nothing can be sent any more */
+    struct err failure;              /* what every operation gets from now on */
+    _Atomic uint64_t batches_before; /* of the others, when this rank came into the world */
+    uint64_t progress_told_ns;       /* what the agent knows, and since when */
     uint64_t progress_told;
     uint64_t last_active_ns; /* when a caller last drove; exact to a few milliseconds */
 
@@ -83,8 +86,12 @@ struct engine {
     bool fast_last; /* nothing was submitted since */
 };
 
-/* Joins the world; the engine thread runs when it returns. first_seq: see queue_create(). */
-int engine_create(uint64_t first_seq, struct engine **ret, struct err *err);
+/* Joins the world; the engine thread runs when it returns. boot is open; it is taken over, but
+ * where this does not return 0 it is the caller's again. boot.cancel, if any, ends the wait. 1:
+ * others train, boot.place is set: again, with boot.why CTL_ENTER, to come in. first_seq: see
+ * queue_create(). */
+int engine_create(struct boot *boot, const struct settings *set, uint64_t first_seq,
+                  struct engine **ret, struct err *err);
 
 /* Ends everything: what is under way fails with -ESHUTDOWN; waits at most 5 s for the others. */
 void engine_close(struct engine *e);
@@ -95,6 +102,15 @@ void engine_refuse(struct engine *e);
 
 /* No other thread may be inside a call. */
 void engine_destroy(struct engine *e);
+
+/* The user's world, without its members and the older ones. Any thread, never waits for long. */
+void engine_world(struct engine *e, struct world *ret);
+
+/* (lock) From here on it is this one of worlds; older ones are forgotten. */
+void engine_enter_world(struct engine *e, struct world *w);
+
+/* Any thread; does not wait for a repair. */
+void engine_stats(struct engine *e, struct hvd_stats *ret);
 
 /* (lock) Every operation, now and later, fails with err. Only the first call counts. */
 void engine_fail(struct engine *e, const struct err *err);
@@ -107,9 +123,16 @@ void engine_lost(struct engine *e, const char *what, int rc);
 /* (lock) The same, when it is known that a rank is lost, and why. */
 void engine_recover(struct engine *e, const struct err *why);
 
+/* (lock) This rank cannot go on, for this reason: nothing can be sent any more. In an elastic job
+ * its agent hears that the others are to do without it. */
+void engine_break_off(struct engine *e, const struct err *why);
+
 /* (lock) In a new epoch: a fresh negotiation, and everything that is not done is submitted to it.
  */
 int engine_negotiate_anew(struct engine *e, struct err *err);
+
+/* Another timeline, NULL: none; the one before is closed. */
+void engine_swap_timeline(struct engine *e, struct timeline *fresh);
 
 /* (lock) Lines of the log say which rank this is. */
 void engine_set_tag(const struct engine *e);

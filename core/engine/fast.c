@@ -14,15 +14,16 @@
 /* Nothing else is under way here, so that the next thing of the plan may be this one. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
-    return r->name && !e->fast_busy && !e->failed && !e->timeline && batches_idle(&e->batches) &&
-           e->control.nleft == 0 && !queue_has_new(e->queue) && negotiate_frozen(e->neg);
+    return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
+           batches_idle(&e->batches) && e->control.nleft == 0 && !queue_has_new(e->queue) &&
+           negotiate_frozen(e->neg);
 }
 
 /* e->fast belongs to this call until its operation is done. 1: not the next of the plan. */
 static int begin(struct engine *e, const struct hvd_request *r, uint64_t *ret_id, struct err *err)
 {
     struct slot *s = &e->fast;
-    const struct world *w = atomic_load(&e->world);
+    const struct world *w = e->world;
     int rc = request_check(r, r->name, w->rank, w->size, &s->facts, err);
     if (rc < 0)
         return rc;
@@ -70,8 +71,7 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, bool loc
                          struct err *err)
 {
     hvd_handle handle;
-    bool timed = atomic_load_explicit(&e->timeline_on, memory_order_relaxed);
-    uint64_t now = timed ? clock_ns() : 0;
+    uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
     int rc = queue_submit(e->queue, r, 1, now, &handle, err);
     struct slot *slot = rc == 0 ? queue_find(e->queue, handle) : NULL;
     if (locked) {

@@ -70,9 +70,10 @@ static int fuse(struct engine *e, const struct batch *batch)
     return 0;
 }
 
-/* Rows from each rank become elements; the output is allocated. What the ranks said was
- * compared by negotiation, but its sum may still be too large. */
-static int allocate_result(struct engine *e, struct slot *s)
+/* Rows from each rank become elements; the result goes to the user's output if it fits, else it is
+ * allocated. What the ranks said was compared by negotiation, but its sum may still be too large.
+ */
+static int place_result(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
     size_t total = 0, bytes = 0;
@@ -90,13 +91,16 @@ static int allocate_result(struct engine *e, struct slot *s)
     if (__builtin_mul_overflow(total, hvd_dtype_size(b->op.dtype), &bytes))
         return err_set(&e->trouble, EOVERFLOW, "%s: the result is too large", s->name);
     free(s->result);
+    s->result = NULL;
+    b->op.recv_counts = b->recv_counts;
+    if (s->out && total <= s->facts.out_count)
+        return 0;
     s->result = bytes ? malloc(bytes) : NULL;
     if (bytes && !s->result)
         return err_set(&e->trouble, ENOMEM, "%s: no memory for a result of %zu bytes", s->name,
                        bytes);
     counter_add(&e->counters.allocations, 1);
     b->tensors[0].out = s->result;
-    b->op.recv_counts = b->recv_counts;
     return 0;
 }
 
@@ -120,7 +124,7 @@ static int pack_alltoall(struct engine *e, struct slot *s)
     uint8_t *packed = scratch(e, s->facts.count * hvd_dtype_size(b->op.dtype) + 1);
     if (!packed)
         return err_set(&e->trouble, ENOMEM, "%s: no memory to pack it", s->name);
-    const struct world *w = atomic_load(&e->world);
+    const struct world *w = e->world;
     for (int r = 0; r < w->size; r++) {
         size_t bytes = (size_t)s->splits[r] * row;
         if (e->map.to_mesh[r] >= 0 && bytes > 0) {
@@ -139,7 +143,7 @@ static int pack_alltoall(struct engine *e, struct slot *s)
 static int replace_reducescatter(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
-    const struct world *w = atomic_load(&e->world);
+    const struct world *w = e->world;
     size_t elem = hvd_dtype_size(b->op.dtype), before = 0;
     uint8_t *sums = scratch(e, s->facts.count * elem + 1);
     if (!sums)
@@ -170,9 +174,9 @@ static int set_counts(struct engine *e, struct slot *s)
         b->op.send_counts = b->send_counts;
         if (!e->map.same && pack_alltoall(e, s) < 0)
             return -ENOMEM;
-        return allocate_result(e, s);
+        return place_result(e, s);
     case HVD_ALLGATHER:
-        return allocate_result(e, s);
+        return place_result(e, s);
     case HVD_REDUCESCATTER:
         if (!e->map.same)
             return replace_reducescatter(e, s);

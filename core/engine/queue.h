@@ -42,7 +42,7 @@ struct slot {
     int64_t *splits; /* [size] alltoall: rows for each rank */
     int64_t *rows;   /* [size] allgather, alltoall: rows from each rank */
     size_t rows_cap; /* ranks there is room for in both */
-    void *result;    /* allgather, alltoall: allocated output, until release */
+    void *result;    /* allgather, alltoall: allocated output, until release; NULL: it is in out */
     int64_t result_rows;
     uint64_t id; /* negotiate's name for it */
     bool has_id;

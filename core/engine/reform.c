@@ -27,7 +27,7 @@ void reform_report(struct engine *e)
     struct coll_standing st = {0};
     if (f->old_coll)
         coll_standing(f->old_coll, &st);
-    f->mine = (struct report){.has_state = atomic_load(&e->world) != NULL,
+    f->mine = (struct report){.has_state = e->world != NULL,
                               .fresh = !e->entered,
                               .done = e->done,
                               .started = st.started,
@@ -39,18 +39,31 @@ void reform_report(struct engine *e)
 
 /* ---- revoke --------------------------------------------------------------------------------- */
 
+/* What counts on in the next one. */
+static void keep_counters(struct engine *e)
+{
+    struct engine_counters *c = &e->counters;
+    struct negotiate_stats s = {0};
+    if (e->neg)
+        negotiate_get_stats(e->neg, &s);
+    counter_add(&c->negotiated, s.negotiated);
+    counter_add(&c->cached, s.cached);
+    counter_add(&c->frozen, s.frozen);
+    counter_add(&c->thaws, s.thaws);
+    counter_add(&c->refused, mesh_refused(e->mesh));
+    counter_add(&c->allocations, e->ids.allocations);
+}
+
 /* What belongs to the epoch that is over is kept where an operation was under way in it, else
  * given up. */
 static void revoke_epoch(struct engine *e)
 {
     struct reform *f = &e->reform;
-    struct negotiate_stats s;
-    if (e->neg) {
-        negotiate_get_stats(e->neg, &s);
-        negotiate_add_stats(&e->neg_past, &s);
+    keep_counters(e);
+    atomic_store(&e->repairing, 1);
+    if (e->neg)
         negotiate_destroy(e->neg);
-        e->neg = NULL;
-    }
+    e->neg = NULL;
     control_fini(&e->control);
     ids_fini(&e->ids);
     mesh_retire(e->mesh);
@@ -93,7 +106,7 @@ static int take_reports(struct engine *e, struct err *err)
             return err_prefix(err, "rank %d", r);
     }
     mark_new(&e->boot, reports);
-    int rc = decision_make(reports, e->boot.size, e->boot.rank, d, err);
+    int rc = decision_make(reports, e->boot.size, e->boot.left_done, e->boot.rank, d, err);
     if (rc == 0 && d->pieces > 0 && f->mine.done == d->done && f->mine.pieces == d->pieces)
         memcpy(f->mine.final, d->final, sizeof(d->final));
     return rc;
@@ -118,12 +131,18 @@ static int make_world(struct engine *e, struct err *err)
         return err_set(err, ENOMEM, "no memory for a world of %d", e->size);
     w->older = e->worlds;
     e->worlds = w;
-    if (!atomic_load(&e->world))
-        atomic_store(&e->world, w);
-    return world_map_init(&e->map, atomic_load(&e->world), e->mesh, err);
+    if (!e->world)
+        engine_enter_world(e, w);
+    return world_map_init(&e->map, e->world, e->mesh, err);
 }
 
-/* One try: card, roster, mesh. */
+/* In a first epoch the others may be slow to start. */
+static uint64_t meet_by(const struct engine *e, uint64_t deadline)
+{
+    return e->reform.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
+}
+
+/* One try: card, roster, mesh. 1: a place instead. */
 static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
 {
     struct mesh_listener *listener = NULL;
@@ -141,11 +160,10 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     if (rc == 0 && e->reform.active)
         inject_point("install");
     if (rc == 0)
-        rc = mesh_create(&e->boot, TAKE(listener),
-                         e->reform.active ? deadline_in_ms(MEET_MS) : deadline, &mesh, err);
+        rc = mesh_create(&e->boot, TAKE(listener), meet_by(e, deadline), &mesh, err);
     mesh_listener_destroy(listener);
     buf_fini(&blob);
-    if (rc < 0 || !mesh)
+    if (rc != 0 || !mesh)
         return rc;
     take_mesh(e, mesh);
     if (e->reform.active)
@@ -163,10 +181,9 @@ int reform_join(struct engine *e, uint64_t deadline, struct err *err)
 {
     int rc;
     reform_report(e);
-    do {
+    do
         rc = connect_epoch(e, deadline, err);
-        e->boot.why = CTL_JOIN;
-    } while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
+    while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
     /* It counts on from where the others are. */
     if (rc == 0)
         e->done = e->reform.decision.done;
@@ -175,21 +192,32 @@ int reform_join(struct engine *e, uint64_t deadline, struct err *err)
 
 /* ---- the whole of it ------------------------------------------------------------------------ */
 
-static int next_epoch(struct engine *e, struct err *err)
+static int enter_epoch(struct engine *e, struct err *err)
 {
-    int rc = connect_epoch(e, UINT64_MAX, err);
-    if (rc == 0)
-        rc = coll_create(e->mesh, &e->coll, err);
+    int rc = coll_create(e->mesh, &e->coll, err);
     if (rc < 0)
         return rc;
     coll_set_elastic(e->coll);
     rc = batches_resize(e, err);
+    return rc == 0 ? settle(e, err) : rc;
+}
+
+/* It may be up, and the others in it. */
+static void leave_mesh(struct engine *e, const struct err *why)
+{
+    mesh_abort(e->mesh, err_text(why));
+    mesh_retire(e->mesh);
+}
+
+static int next_epoch(struct engine *e, struct err *err)
+{
+    int rc = connect_epoch(e, UINT64_MAX, err);
     if (rc == 0)
-        rc = settle(e, err);
+        rc = enter_epoch(e, err);
     if (rc < 0) {
         coll_destroy(e->coll);
         e->coll = NULL;
-        mesh_retire(e->mesh);
+        leave_mesh(e, err);
     }
     return rc;
 }
@@ -222,8 +250,10 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
     if (rc < 0)
         return rc;
     rc = engine_negotiate_anew(e, err);
-    if (rc < 0)
+    if (rc < 0) {
+        leave_mesh(e, err);
         return rc;
+    }
     inject_point("resubmit");
     uint64_t ns = clock_ns() - begin;
     if (loss)
@@ -238,5 +268,6 @@ int reform(struct engine *e, int why, const char *cause, struct err *err)
 {
     int rc = repair(e, why, cause, err);
     settle_fini(e);
+    atomic_store(&e->repairing, 0);
     return rc;
 }

@@ -40,7 +40,7 @@ struct reform {
     _Atomic uint64_t last_ns; /* what the last repair took; 0: none yet */
 };
 
-/* The first epoch: joins the world. */
+/* The first epoch: joins the world. 1: others train, and this rank has a place (boot.h). */
 int reform_join(struct engine *e, uint64_t deadline, struct err *err);
 
 /* The next epoch. why: CTL_REVOKED or CTL_BOUNDARY; cause: for the log. On failure the engine is to

@@ -95,17 +95,30 @@ static int check_splits(const struct hvd_request *r, const char *name, int size,
     return 0;
 }
 
+/* What an operation that has results of any length may write to its output. */
+static int check_room(const struct hvd_request *r, const char *name, struct request_facts *f,
+                      struct err *err)
+{
+    size_t bytes;
+    if (!r->output)
+        return 0;
+    if (r->output_rows < 0 ||
+        __builtin_mul_overflow((size_t)r->output_rows, f->inner, &f->out_count) ||
+        __builtin_mul_overflow(f->out_count, hvd_dtype_size(r->dtype), &bytes) ||
+        bytes > (size_t)INT64_MAX / 2)
+        return err_set(err, EINVAL, "%s: output_rows is %" PRId64, name, r->output_rows);
+    if (r->output == r->input && f->count > 0)
+        return err_set(err, EINVAL, "%s: %s cannot be done in place", name, hvd_kind_name(r->kind));
+    return 0;
+}
+
 static int check_memory(const struct hvd_request *r, const char *name,
                         const struct request_facts *f, bool reads_input, struct err *err)
 {
     size_t element = hvd_dtype_size(r->dtype);
     size_t in_bytes = f->count * element, out_bytes = f->out_count * element;
-    bool allocates = r->kind == HVD_ALLGATHER || r->kind == HVD_ALLTOALL;
     if (reads_input && in_bytes > 0 && !r->input)
         return err_set(err, EINVAL, "%s: no input", name);
-    if (allocates && r->output)
-        return err_set(err, EINVAL, "%s: %s takes no output, see hvd_result()", name,
-                       hvd_kind_name(r->kind));
     if (out_bytes > 0 && !r->output)
         return err_set(err, EINVAL, "%s: no output", name);
     uintptr_t in = (uintptr_t)r->input, out = (uintptr_t)r->output;
@@ -139,8 +152,11 @@ static int check_kind(const struct hvd_request *r, const char *name, int rank, i
         break;
     case HVD_ALLTOALL:
         rc = check_splits(r, name, size, err);
+        rc = rc < 0 ? rc : check_room(r, name, f, err);
         break;
     case HVD_ALLGATHER:
+        rc = check_room(r, name, f, err);
+        break;
     case HVD_BARRIER:
     case HVD_KINDS:
         break;

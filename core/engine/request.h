@@ -17,7 +17,7 @@ struct request_facts {
     struct signature sig; /* group fields are 0 */
     size_t count;         /* elements of the input (broadcast: of the tensor) */
     size_t inner;         /* elements of one row of dimension 0 */
-    size_t out_count;     /* elements of the output; 0 where the engine allocates it */
+    size_t out_count;     /* elements that the output has room for; 0: the engine allocates it */
 };
 
 /* -EINVAL or -ENOTSUP with a text that names the tensor (name: what it is called here). */

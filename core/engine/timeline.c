@@ -249,8 +249,36 @@ void timeline_cycle(struct timeline *t, uint64_t now)
     record_done(t);
 }
 
-void timeline_after_fork(struct timeline *t)
+struct timeline *timeline_put(struct timeline_place *p, struct timeline *fresh)
 {
-    close(t->fd);
-    t->fd = -1;
+    pthread_mutex_lock(&p->lock);
+    struct timeline *old = p->timeline;
+    p->timeline = fresh;
+    atomic_store_explicit(&p->on, fresh != NULL, memory_order_relaxed);
+    pthread_mutex_unlock(&p->lock);
+    return old;
+}
+
+void timeline_add_at(struct timeline_place *p, const struct timeline_op *op)
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->timeline)
+        timeline_add(p->timeline, op);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void timeline_cycle_at(struct timeline_place *p, uint64_t now)
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->timeline)
+        timeline_cycle(p->timeline, now);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void timeline_after_fork(struct timeline_place *p)
+{
+    if (!p->timeline)
+        return;
+    close(p->timeline->fd);
+    p->timeline->fd = -1;
 }

@@ -22,7 +22,7 @@ static void finish_with(struct engine *e, struct slot *slot, const struct err *e
 {
     if (slot->has_id)
         ids_remove(&e->ids, slot->id, slot);
-    if (e->timeline)
+    if (timeline_on(&e->timeline))
         batches_tell_timeline(e, slot, 0, err->code);
     if (slot == &e->fast) {
         slot->status = err->code;
@@ -50,7 +50,7 @@ static void tell_agent(struct engine *e, unsigned state, const char *text)
     if (!agent)
         return;
     struct buf body = {0};
-    buf_put_u64(&body, atomic_load_explicit(&e->counters.batches, memory_order_relaxed));
+    buf_put_u64(&body, atomic_load(&e->batches_before) + atomic_load(&e->counters.batches));
     buf_put_u64(&body, atomic_load_explicit(&e->counters.bytes, memory_order_relaxed));
     buf_put_u8(&body, (uint8_t)state);
     buf_put(&body, text, strlen(text));

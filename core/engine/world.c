@@ -20,13 +20,31 @@ static int hosts_like(const struct mesh *m, bool before)
     return n;
 }
 
+static int by_number(const void *a, const void *b, void *arg)
+{
+    const uint32_t *members = arg;
+    uint32_t x = members[*(const int *)a], y = members[*(const int *)b];
+    return (x > y) - (x < y);
+}
+
+static void sort_members(struct world *w)
+{
+    for (int r = 0; r < w->size; r++)
+        w->by_member[r] = r;
+    qsort_r(w->by_member, (size_t)w->size, sizeof(int), by_number, w->members);
+}
+
 struct world *world_make(const struct boot *boot, const struct mesh *m)
 {
     struct world *w = calloc(1, sizeof(*w));
     uint32_t *members = calloc((size_t)m->size, sizeof(*members));
-    if (!w || !members) {
+    int *by_member = calloc((size_t)m->size, sizeof(*by_member));
+    bool *fresh = calloc((size_t)m->size, sizeof(*fresh));
+    if (!w || !members || !by_member || !fresh) {
         free(w);
         free(members);
+        free(by_member);
+        free(fresh);
         return NULL;
     }
     *w = (struct world){.epoch = m->epoch,
@@ -38,18 +56,21 @@ struct world *world_make(const struct boot *boot, const struct mesh *m)
                         .cross_size = hosts_like(m, false),
                         .homogeneous = true,
                         .source = -1,
-                        .members = members};
+                        .members = members,
+                        .fresh = fresh,
+                        .by_member = by_member};
     for (int h = 1; h < m->hosts; h++)
         w->homogeneous = w->homogeneous && m->local_size_of[h] == m->local_size_of[0];
     for (int r = 0; r < m->size; r++) {
-        bool fresh = boot->is_new && boot->is_new[r];
+        fresh[r] = boot->is_new && boot->is_new[r];
         members[r] = m->members ? m->members[r] : (uint32_t)r;
-        w->joined += fresh;
-        if (!fresh && w->source < 0)
+        w->joined += fresh[r];
+        if (!fresh[r] && w->source < 0)
             w->source = r;
     }
     w->is_new = boot->is_new && boot->is_new[m->rank];
     w->source = w->source < 0 ? 0 : w->source;
+    sort_members(w);
     return w;
 }
 
@@ -58,6 +79,8 @@ void world_destroy(struct world *w)
     for (struct world *older; w; w = older) {
         older = w->older;
         free(w->members);
+        free(w->by_member);
+        free(w->fresh);
         free(w);
     }
 }
@@ -71,17 +94,35 @@ struct world *world_of(struct world *w, uint32_t epoch)
 
 int world_rank_of(const struct world *w, uint32_t member)
 {
-    for (int r = 0; r < w->size; r++)
+    int low = 0, high = w->size;
+    while (low < high) {
+        int middle = low + (high - low) / 2, r = w->by_member[middle];
         if (w->members[r] == member)
             return r;
+        if (w->members[r] < member)
+            low = middle + 1;
+        else
+            high = middle;
+    }
     return -1;
 }
 
-int world_missing(const struct world *a, const struct world *b)
+static bool has_come_anew(const struct world *w, uint32_t since, uint32_t member)
+{
+    for (; w && w->epoch > since; w = w->older) {
+        int r = world_rank_of(w, member);
+        if (r >= 0 && w->fresh[r])
+            return true;
+    }
+    return false;
+}
+
+int world_joined(const struct world *w, const struct world *before)
 {
     int n = 0;
-    for (int r = 0; r < a->size; r++)
-        n += world_rank_of(b, a->members[r]) < 0;
+    for (int r = 0; r < w->size; r++)
+        n += world_rank_of(before, w->members[r]) < 0 ||
+             has_come_anew(w, before->epoch, w->members[r]);
     return n;
 }
 

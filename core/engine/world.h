@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world: a roster as the user sees it: hvd_rank(), hvd_size() and the like. One is made for each
- * epoch and never changed; the engine points at the one of the last boundary. Any thread may read
- * it: worlds live as long as the engine.
+ * epoch; the engine points at the one of the last boundary and keeps it and those of later epochs.
  */
 #ifndef HVD_ENGINE_WORLD_H
 #define HVD_ENGINE_WORLD_H
@@ -23,6 +22,8 @@ struct world {
     int source;        /* the lowest rank that is not new, 0 when all are */
     int joined, left;  /* ranks that are new, that are gone; set before the user sees it */
     uint32_t *members; /* [size] */
+    bool *fresh;       /* [size], came in with this epoch and without a state */
+    int *by_member;    /* [size], ranks in the order of their members */
     struct world *older;
 };
 
@@ -38,8 +39,9 @@ struct world *world_of(struct world *w, uint32_t epoch);
 /* The rank of a member, -1: it is not in it. */
 int world_rank_of(const struct world *w, uint32_t member);
 
-/* Members of a that are not in b. */
-int world_missing(const struct world *a, const struct world *b);
+/* Members of w that need the state, for those who come to it from the world before: who was not in
+ * that one, and who was, but has come anew since. w's older ones reach back to before. */
+int world_joined(const struct world *w, const struct world *before);
 
 /* Which rank of a mesh is which of the world and back; -1: none. A mesh that was repaired has fewer
  * ranks than the world. */

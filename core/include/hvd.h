@@ -29,7 +29,8 @@
  *
  * Fork: a child has no engine; every call but hvd_init fails there with -EPERM. (hvd_init in a
  * child fails too: start a new process instead.) fork() waits while another thread is inside
- * hvd_init or hvd_shutdown, and through a repair; it must not be called by a signal handler.
+ * hvd_init or hvd_shutdown, or waits to come in, and through a repair; it must not be called by a
+ * signal handler.
  */
 #ifndef HVD_H
 #define HVD_H
@@ -86,9 +87,11 @@ enum hvd_kind {
 
 /* ---- life ------------------------------------------------------------------------------- */
 
-/* Joins the world; returns when every rank has. Bounded by HVD_START_TIMEOUT (30 s): the text says
- * for whom it waited. Reads the environment; may be called again after hvd_shutdown(). Calling it
- * when initialized is fine and does nothing. */
+/* Joins the world; returns when every rank has. Bounded by HVD_START_TIMEOUT (30 s; under hvdrun
+ * --elastic-timeout, where that is longer): the text says for whom it waited. Reads the
+ * environment; may be called again after hvd_shutdown(). Calling it when initialized is fine and
+ * does nothing. Of an elastic job in which others train already it returns at once, with a place:
+ * see hvd_enter(). */
 HVD_API int hvd_init(void);
 
 /* Leaves the world. Operations still under way fail with -ESHUTDOWN here; waits at most 5 s for the
@@ -97,7 +100,9 @@ HVD_API int hvd_shutdown(void);
 
 HVD_API bool hvd_initialized(void);
 
-/* Ranks of the whole world, of this host, and of the hosts; -ENOTCONN before hvd_init(). */
+/* Ranks of the whole world, of this host, and of the hosts; -ENOTCONN before hvd_init(). Those of a
+ * rank that has only a place (hvd_enter()) may be others when it comes in. Its local rank is then
+ * that which nobody else on its host was started with: the device to take. */
 HVD_API int hvd_rank(void);
 HVD_API int hvd_size(void);
 HVD_API int hvd_local_rank(void);
@@ -105,7 +110,7 @@ HVD_API int hvd_local_size(void);
 HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
 
-/* True when every host has the same number of ranks. */
+/* True when every host has the same number of ranks. False where there is only a place. */
 HVD_API bool hvd_homogeneous(void);
 
 /* What the last call that failed on this thread has to say. Valid until the next call here. */
@@ -122,7 +127,7 @@ struct hvd_request {
     enum hvd_kind kind;
     const char *name;      /* NULL: named by kind and count of unnamed calls so far */
     const void *input;     /* may be NULL when it has no elements */
-    void *output;          /* NULL for allgather, alltoall: the engine allocates, see hvd_result */
+    void *output;          /* allgather, alltoall: NULL, or see output_rows */
     enum hvd_dtype dtype;  /* barrier: ignored */
     int ndim;              /* 0..HVD_MAX_DIMS; a scalar has none */
     const int64_t *shape;  /* of the input; broadcast: of the tensor, the same on every rank */
@@ -132,6 +137,9 @@ struct hvd_request {
     int root;              /* broadcast: whose data; output is written on the others */
     const int64_t *splits; /* alltoall: rows of dimension 0 for each rank; NULL: equal shares */
     int device;            /* -1 the host's memory; others are for later */
+    int64_t output_rows;   /* allgather, alltoall: rows that output has room for. A result of no
+                            * more goes there, a larger one (or any, where there is no output) into
+                            * memory of the engine's; hvd_result() tells where it is */
 };
 
 /* shapes:
@@ -162,9 +170,10 @@ HVD_API int hvd_poll(hvd_handle handle);
  * the life of the peers and HVD_STALL_SHUTDOWN_TIME_SECONDS. */
 HVD_API int hvd_wait(hvd_handle handle);
 
-/* What an allgather or alltoall has received; of the engine until hvd_release(). */
+/* What an allgather or alltoall has received; the engine's own memory is there until hvd_release().
+ */
 struct hvd_result {
-    const void *data;
+    const void *data; /* the request's output, where that had room */
     int ndim;
     int64_t shape[HVD_MAX_DIMS];
     const int64_t *splits; /* rows received from each rank; size() of them */
@@ -196,6 +205,24 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * an allgather or alltoall, its rows of a reducescatter and alltoall are dropped; a broadcast from
  * it fails with -EOWNERDEAD when its data was not out yet. */
 
+/* A rank that is started while others train holds nobody up. Its hvd_init() returns at once with a
+ * *place*: the rank and size that it would have if it came in now. It can load its program, build
+ * its model and open its data; the others go on. The first call that needs them lets it in, and
+ * waits for their next boundary: hvd_submit() and the like, hvd_commit(), or hvd_enter(). From then
+ * on rank() and size() are those of the world and may be others than before. hvd_submit() fails
+ * with -ESTALE, and nothing was submitted, when they are others and it was asked for what depends
+ * on them: splits, a reducescatter.
+ *
+ * Coming in fails with -ESHUTDOWN when this rank is not wanted any more (the job is to be smaller,
+ * or has come to its end): it should end. With -ETIMEDOUT when the others came to no boundary for
+ * as long as hvd_init() may take: a program that never calls hvd_commit() lets nobody in. Every
+ * later call fails alike, until hvd_shutdown(). A rank may leave again without coming in, by
+ * hvd_shutdown() or its end: the others do not notice. Until it is in, handles are unknown
+ * (-EINVAL), counters are 0, a timeline begins when it comes in.
+ *
+ * 0: it is in. In every other case hvd_enter() does nothing. */
+HVD_API int hvd_enter(void);
+
 /* The world as of the last boundary. */
 struct hvd_world {
     uint64_t size_of_struct; /* in: sizeof(struct hvd_world) of the caller */
@@ -206,6 +233,7 @@ struct hvd_world {
     bool is_new;        /* this rank has joined a world that was there: it has no state yet */
     bool elastic;       /* of an elastic job */
     uint64_t repair_ns; /* from hearing of the last loss until work went on; 0: none yet */
+    bool waiting;       /* it is not in yet: the above is a place, is_new, with source 0 */
 };
 HVD_API int hvd_world(struct hvd_world *ret_world);
 
@@ -215,7 +243,8 @@ HVD_API int hvd_world(struct hvd_world *ret_world);
  * take place. 0: the world is as it was; 1: it is another one, see hvd_world(): where ranks have
  * joined, all of them now bring the state from world.source to the new ones. -ESHUTDOWN: this rank
  * was asked to leave and is out of the world: it should end. -EBUSY: operations of this rank are
- * under way: wait for them first. Outside an elastic job: 0, without asking anybody. */
+ * under way: wait for them first. Outside an elastic job: 0, without asking anybody. A rank that
+ * comes in by this call does so at the boundary at which the others are: it returns 1 there. */
 HVD_API int hvd_commit(void);
 
 /* ---- a look inside ---------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 static const char *const note_names[NOTE_TYPES] = {
     [NOTE_LOST] = "lost",   [NOTE_ENDED] = "ended",   [NOTE_SIGNAL] = "signal",
     [NOTE_STOP] = "stop",   [NOTE_CHANGE] = "change", [NOTE_START] = "start",
-    [NOTE_LEAVE] = "leave", [NOTE_EVICT] = "evict",
+    [NOTE_LEAVE] = "leave", [NOTE_EVICT] = "evict",   [NOTE_PLACE] = "place",
 };
 
 static const char *const report_names[REPORT_TYPES] = {
@@ -198,24 +198,60 @@ void welcome_fini(struct welcome_body *body)
 
 /* ---- events -------------------------------------------------------------------------------- */
 
+static json_t *place_pack(const struct place *p)
+{
+    return json_pack("{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch", (json_int_t)p->epoch, "rank",
+                     p->rank, "size", p->size, "local_size", p->local_size, "cross_rank",
+                     p->cross_rank, "cross_size", p->cross_size);
+}
+
+static json_t *note_pack(const struct note *n)
+{
+    json_t *j = json_pack("{s:s, s:i, s:i, s:I, s:o}", "type", note_names[n->type], "member",
+                          n->member, "code", n->code, "epoch", (json_int_t)n->epoch, "text",
+                          json_lossy_string(n->text, strlen(n->text)));
+    if (n->type == NOTE_PLACE)
+        json_put(&j, "place", place_pack(&n->place));
+    return j;
+}
+
 char *notes_write(const struct notes_body *body)
 {
     auto_json json_t *list = json_array();
-    for (int i = 0; i < body->n; i++) {
-        const struct note *n = &body->notes[i];
-        json_append(&list, json_pack("{s:s, s:i, s:i, s:o}", "type", note_names[n->type], "member",
-                                     n->member, "code", n->code, "text",
-                                     json_lossy_string(n->text, strlen(n->text))));
-    }
+    for (int i = 0; i < body->n; i++)
+        json_append(&list, note_pack(&body->notes[i]));
     auto_json json_t *j = json_pack("{s:I, s:O}", "seq", (json_int_t)body->seq, "events", list);
     return json_write(j);
+}
+
+static int place_read(json_t *j, struct place *ret, struct err *err)
+{
+    json_int_t epoch = 0;
+    struct place p;
+    int rc = json_expect(j, "event: place", err, "{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch", &epoch,
+                         "rank", &p.rank, "size", &p.size, "local_size", &p.local_size,
+                         "cross_rank", &p.cross_rank, "cross_size", &p.cross_size);
+    if (rc < 0)
+        return rc;
+    if (epoch < 1 || epoch > UINT32_MAX || p.size < 1 || p.size > MEMBER_RANKS_MAX || p.rank < 0 ||
+        p.rank >= p.size || p.local_size < 1 || p.local_size > p.size || p.cross_rank < 0 ||
+        p.cross_rank >= p.cross_size || p.cross_size > p.size)
+        return err_set(err, EINVAL, "event: a place that makes no sense");
+    p.epoch = (uint32_t)epoch;
+    *ret = p;
+    return 0;
 }
 
 static int note_read(json_t *j, struct note *ret, struct err *err)
 {
     const char *type = "", *text = "";
-    int rc = json_expect(j, "event", err, "{s:s, s:i, s:i, s?s}", "type", &type, "member",
-                         &ret->member, "code", &ret->code, "text", &text);
+    json_t *place = NULL;
+    json_int_t epoch = 0;
+    int rc = json_expect(j, "event", err, "{s:s, s:i, s:i, s:I, s?s, s?o}", "type", &type, "member",
+                         &ret->member, "code", &ret->code, "epoch", &epoch, "text", &text, "place",
+                         &place);
+    if (rc == 0 && (epoch < 0 || epoch > UINT32_MAX))
+        rc = err_set(err, EINVAL, "event: epoch %lld", (long long)epoch);
     if (rc == 0 && ret->member != -1)
         rc = check_number(ret->member, MEMBER_NUMBER_MAX, "event", err);
     if (rc < 0)
@@ -224,6 +260,11 @@ static int note_read(json_t *j, struct note *ret, struct err *err)
     if (t < 0)
         return err_set(err, EINVAL, "event: unknown type \"%.40s\"", type);
     ret->type = (enum note_type)t;
+    ret->epoch = (uint32_t)epoch;
+    if (ret->type == NOTE_PLACE)
+        rc = place_read(place, &ret->place, err);
+    if (rc < 0)
+        return rc;
     return member_copy_text(ret->text, sizeof(ret->text), text, "event: text", err);
 }
 
@@ -273,6 +314,8 @@ char *report_write(const struct report_body *body)
                       json_lossy_string(it->text, strlen(it->text)), "tail",
                       json_lossy_string(it->tail, strlen(it->tail)), "batches",
                       (json_int_t)it->batches, "bytes", (json_int_t)it->bytes);
+        if (it->type == REPORT_BYE)
+            json_put(&one, "done", json_integer((json_int_t)it->done));
         if (it->type == REPORT_REPAIRED) {
             json_put(&one, "epoch", json_integer((json_int_t)it->epoch));
             json_put(&one, "ns", json_integer((json_int_t)it->ns));
@@ -287,17 +330,20 @@ char *report_write(const struct report_body *body)
 static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
 {
     const char *state = "", *text = "", *tail = "";
-    json_int_t batches = 0, bytes = 0, epoch = 0, ns = 0;
+    json_int_t done = 0, batches = 0, bytes = 0, epoch = 0, ns = 0;
     int rc = json_expect(
-        j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I}", "state",
+        j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I, s?I}", "state",
         &state, "member", &ret->member, "pid", &ret->pid, "code", &ret->code, "text", &text, "tail",
-        &tail, "batches", &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns);
+        &tail, "done", &done, "batches", &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns);
     if (rc < 0)
         return rc;
     int t = find_name(report_names, REPORT_TYPES, state);
     if (t < 0)
         return err_set(err, EINVAL, "report: unknown state \"%.40s\"", state);
+    if (done < 0)
+        return err_set(err, EINVAL, "report: done %lld", (long long)done);
     ret->type = (enum report_type)t;
+    ret->done = (uint64_t)done;
     ret->batches = (uint64_t)batches;
     ret->bytes = (uint64_t)bytes;
     ret->epoch = (uint32_t)epoch;

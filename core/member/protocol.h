@@ -49,8 +49,8 @@ struct welcome_body {
     struct seat *seats;
 };
 
-/* Why a rank gave its card: as CTL_JOIN, CTL_REVOKED, CTL_BOUNDARY of base/ctl.h. */
-enum card_why { CARD_JOIN, CARD_REVOKED, CARD_BOUNDARY, CARD_WHYS };
+/* Why a rank gave its card: as CTL_JOIN and so on, of base/ctl.h. */
+enum card_why { CARD_JOIN, CARD_REVOKED, CARD_BOUNDARY, CARD_ENTER, CARD_WHYS };
 
 /* POST /v1/cards: what ranks said in HELLO. seq: rises with every cards and report of this agent,
  * so that a repeated one is known. */
@@ -76,7 +76,8 @@ struct cards_body {
 /* Answer of GET /v1/roster: every rank's card, in order. */
 struct roster_body {
     uint32_t epoch;
-    uint32_t change; /* the last planned change that is in it, 0: none */
+    uint32_t change;    /* the last planned change that is in it, 0: none */
+    uint64_t left_done; /* operations that one who had left had finished: the most of all */
     uint8_t key[MEMBER_KEY_SIZE];
     int n; /* size of the world */
     struct card *cards;
@@ -88,22 +89,33 @@ enum note_type {
     NOTE_ENDED,  /* the member ended as it should */
     NOTE_SIGNAL, /* send code to every rank */
     NOTE_STOP,   /* end every rank: SIGTERM, SIGKILL after code milliseconds */
-    /* Elastic jobs. The last three are for the agent that has the member. */
+    /* Elastic jobs. The last four are for the agent that has the member. */
     NOTE_CHANGE, /* planned change number code waits for the next boundary */
     NOTE_START,  /* start the member, as local rank code */
     NOTE_LEAVE,  /* the world goes on without the member: it is to end */
     NOTE_EVICT,  /* end the member at once: SIGKILL */
+    NOTE_PLACE,  /* the member is in no world yet: place is where it would be */
     NOTE_TYPES,
 };
 
 /* "lost" and so on. */
 const char *note_name(enum note_type type);
 
+/* Of a member that would come in now. */
+struct place {
+    uint32_t epoch; /* of the world it would come into */
+    int rank, size, local_size, cross_rank, cross_size;
+};
+
 struct note {
     enum note_type type;
     int member; /* -1 where there is none */
     int code;   /* exit code, -signal; or as above */
+    struct place place;
     char text[512];
+    /* The last one that was published when it was noted. A later one with the member in it knows of
+     * the note, and the member is well again. */
+    uint32_t epoch;
 };
 
 struct notes_body {
@@ -130,6 +142,7 @@ struct report_item {
     int code;                   /* exit code, -signal; of bye: 0 or -errno, it cannot go on */
     char text[512];             /* why it could not start, or what it is doing */
     char tail[MEMBER_TEXT_MAX]; /* last lines of its stderr */
+    uint64_t done;              /* bye: operations that it had finished */
     uint64_t batches, bytes;    /* progress */
     uint32_t epoch;             /* repaired */
     uint64_t ns;                /* repaired */

@@ -20,7 +20,15 @@ static const struct rank_row rows[] = {
     {RANK_RUNNING, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
     {RANK_RUNNING, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
 
+    {RANK_ARRIVED, RANK_CARD, RANK_READY, RANK_DO_CARD},
+    {RANK_ARRIVED, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
+    {RANK_ARRIVED, RANK_OUT, RANK_LEFT, RANK_DO_OUT},
+    {RANK_ARRIVED, RANK_EXIT_OK, RANK_ENDED, RANK_DO_END},
+    {RANK_ARRIVED, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
+    {RANK_ARRIVED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
+
     {RANK_READY, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* gave up waiting and tries again */
+    {RANK_READY, RANK_PLACE, RANK_ARRIVED, RANK_DO_NOTHING},
     {RANK_READY, RANK_INSTALL, RANK_ACTIVE, RANK_DO_NOTHING},
     {RANK_READY, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
     {RANK_READY, RANK_OUT, RANK_LEFT, RANK_DO_OUT},
@@ -49,8 +57,8 @@ static const struct rank_row rows[] = {
 
 static const char *const state_names[RANK_STATES] = {
     [RANK_EXPECTED] = "expected", [RANK_ASSIGNED] = "assigned", [RANK_RUNNING] = "running",
-    [RANK_READY] = "ready",       [RANK_ACTIVE] = "active",     [RANK_LEFT] = "left",
-    [RANK_ENDED] = "ended",       [RANK_FAILED] = "failed",
+    [RANK_ARRIVED] = "arrived",   [RANK_READY] = "ready",       [RANK_ACTIVE] = "active",
+    [RANK_LEFT] = "left",         [RANK_ENDED] = "ended",       [RANK_FAILED] = "failed",
 };
 
 static const char *const event_names[RANK_EVENTS] = {
@@ -59,6 +67,7 @@ static const char *const event_names[RANK_EVENTS] = {
     [RANK_BYE] = "bye",           [RANK_EXIT_OK] = "exit 0",
     [RANK_EXIT_BAD] = "exit bad", [RANK_AGENT_LOST] = "agent lost",
     [RANK_OUT] = "out",           [RANK_SEND_OFF] = "send off",
+    [RANK_PLACE] = "place",
 };
 
 static const char *const action_names[RANK_ACTIONS] = {

@@ -13,6 +13,8 @@ enum rank_state {
     RANK_EXPECTED, /* its agent has not joined */
     RANK_ASSIGNED, /* its agent was told to start it */
     RANK_RUNNING,  /* its process runs; it has not called hvd_init (and need not) */
+    RANK_ARRIVED,  /* it called hvd_init while others trained: it starts up, and will say when it
+                      is ready to come in (elastic) */
     RANK_READY,    /* it gave its card and waits for the roster */
     RANK_ACTIVE,   /* it is in the roster of the current epoch */
     RANK_LEFT,     /* it called hvd_shutdown, or the world goes on without it; it may call hvd_init
@@ -33,6 +35,7 @@ enum rank_event {
     RANK_AGENT_LOST, /* its agent is gone, and it with it */
     RANK_OUT,        /* it says that it cannot go on (elastic) */
     RANK_SEND_OFF,   /* the world goes on without it (elastic) */
+    RANK_PLACE,      /* others train: it is told its place, and need not wait for them (elastic) */
     RANK_EVENTS,
 };
 

@@ -11,11 +11,12 @@
 
 static json_t *member_pack(const struct rejoin_member *m)
 {
-    json_t *j = json_pack("{s:i, s:i, s:i, s:I, s:b, s:b, s:i, s:b, s:b, s:b, s:b, s:I, s:I}",
-                          "member", m->member, "local_rank", m->local_rank, "pid", m->pid, "epoch",
-                          (json_int_t)m->epoch, "over", m->over, "dead", m->dead, "code", m->code,
-                          "hello", m->hello, "bye", m->bye, "out", m->out, "leaving", m->leaving,
-                          "batches", (json_int_t)m->batches, "bytes", (json_int_t)m->bytes);
+    json_t *j = json_pack(
+        "{s:i, s:i, s:i, s:I, s:b, s:b, s:i, s:b, s:b, s:b, s:b, s:b, s:I, s:I, s:I}", "member",
+        m->member, "local_rank", m->local_rank, "pid", m->pid, "epoch", (json_int_t)m->epoch,
+        "over", m->over, "dead", m->dead, "code", m->code, "hello", m->hello, "arrived", m->arrived,
+        "bye", m->bye, "out", m->out, "leaving", m->leaving, "done", (json_int_t)m->done, "batches",
+        (json_int_t)m->batches, "bytes", (json_int_t)m->bytes);
     if (m->text[0])
         json_put(&j, "text", json_lossy_string(m->text, strlen(m->text)));
     if (m->tail[0])
@@ -60,15 +61,15 @@ static int card_unpack(json_t *j, struct rejoin_member *ret, struct err *err)
     return ret->card.failed ? err_set(err, ENOMEM, "no memory for a card") : 0;
 }
 
-static int member_check(const struct rejoin_member *m, json_int_t epoch, json_int_t batches,
-                        json_int_t bytes, struct err *err)
+static int member_check(const struct rejoin_member *m, json_int_t epoch, json_int_t done,
+                        json_int_t batches, json_int_t bytes, struct err *err)
 {
     if (m->member < 0 || m->member >= MEMBER_NUMBER_MAX)
         return err_set(err, EINVAL, "rejoin: member %d", m->member);
     if (m->local_rank < 0 || m->local_rank >= MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "rejoin: member %d: local rank %d", m->member, m->local_rank);
-    if (epoch < 0 || epoch > UINT32_MAX || batches < 0 || bytes < 0)
-        return err_set(err, EINVAL, "rejoin: member %d: epoch, batches or bytes", m->member);
+    if (epoch < 0 || epoch > UINT32_MAX || done < 0 || batches < 0 || bytes < 0)
+        return err_set(err, EINVAL, "rejoin: member %d: epoch, done, batches or bytes", m->member);
     return 0;
 }
 
@@ -76,18 +77,19 @@ static int member_check(const struct rejoin_member *m, json_int_t epoch, json_in
 static int member_unpack(json_t *j, struct rejoin_member *m, struct err *err)
 {
     const char *text = "", *tail = "";
-    json_int_t epoch = 0, batches = 0, bytes = 0;
-    int over = 0, dead = 0, hello = 0, bye = 0, out = 0, leaving = 0;
+    json_int_t epoch = 0, done = 0, batches = 0, bytes = 0;
+    int over = 0, dead = 0, hello = 0, arrived = 0, bye = 0, out = 0, leaving = 0;
     json_t *card = NULL;
-    int rc = json_expect(
-        j, "rejoin: member", err,
-        "{s:i, s:i, s:i, s:I, s:b, s:b, s:i, s:b, s:b, s:b, s:b, s?I, s?I, s?s, s?s, s?o}",
-        "member", &m->member, "local_rank", &m->local_rank, "pid", &m->pid, "epoch", &epoch, "over",
-        &over, "dead", &dead, "code", &m->code, "hello", &hello, "bye", &bye, "out", &out,
-        "leaving", &leaving, "batches", &batches, "bytes", &bytes, "text", &text, "tail", &tail,
-        "card", &card);
+    int rc = json_expect(j, "rejoin: member", err,
+                         "{s:i, s:i, s:i, s:I, s:b, s:b, s:i, s:b, s?b, s:b, s:b, s:b, s?I, s?I, "
+                         "s?I, s?s, s?s, s?o}",
+                         "member", &m->member, "local_rank", &m->local_rank, "pid", &m->pid,
+                         "epoch", &epoch, "over", &over, "dead", &dead, "code", &m->code, "hello",
+                         &hello, "arrived", &arrived, "bye", &bye, "out", &out, "leaving", &leaving,
+                         "done", &done, "batches", &batches, "bytes", &bytes, "text", &text, "tail",
+                         &tail, "card", &card);
     if (rc == 0)
-        rc = member_check(m, epoch, batches, bytes, err);
+        rc = member_check(m, epoch, done, batches, bytes, err);
     if (rc == 0)
         rc = member_copy_text(m->text, sizeof(m->text), text, "rejoin: text", err);
     if (rc == 0)
@@ -95,11 +97,13 @@ static int member_unpack(json_t *j, struct rejoin_member *m, struct err *err)
     if (rc == 0 && card)
         rc = card_unpack(card, m, err);
     m->epoch = (uint32_t)epoch;
+    m->done = (uint64_t)done;
     m->batches = (uint64_t)batches;
     m->bytes = (uint64_t)bytes;
     m->over = over;
     m->dead = dead;
     m->hello = hello;
+    m->arrived = arrived;
     m->bye = bye;
     m->out = out;
     m->leaving = leaving;

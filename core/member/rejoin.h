@@ -22,7 +22,9 @@ struct rejoin_member {
     char text[512];
     char tail[MEMBER_TEXT_MAX];
     bool hello, bye; /* it has said so */
+    bool arrived;    /* it has a place, and has not said that it is ready to come in */
     bool out;        /* its BYE was: I cannot go on */
+    uint64_t done;   /* operations that it had finished when it said BYE */
     bool leaving;    /* it was told to leave */
     bool waiting;    /* it said HELLO and has no answer: why, was_in, card */
     enum card_why why;

@@ -168,7 +168,7 @@ void roster_note(struct roster *r, enum note_type type, int member, int code, co
         r->notes_cap = cap;
     }
     struct note *n = &r->notes[r->nnotes++];
-    *n = (struct note){.type = type, .member = member, .code = code};
+    *n = (struct note){.type = type, .member = member, .code = code, .epoch = r->epoch};
     snprintf(n->text, sizeof(n->text), "%s", text);
 }
 
@@ -225,8 +225,8 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
 static void act_early(struct roster *r, int member, bool survived, uint64_t now)
 {
     struct roster_member *m = &r->members[member];
-    m->early = !m->leaving || survived;
-    r->done += !m->leaving;
+    m->early = survived || (!m->leaving && roster_is_part(r, m));
+    r->done += roster_is_part(r, m);
     if (r->early < 0 && m->early)
         r->early = member;
     act_end(r, member, end_note(m, survived), now);
@@ -247,7 +247,7 @@ static void act(struct roster *r, int member, const struct rank_row *row, bool s
 {
     switch (row->action) {
     case RANK_DO_END:
-        r->done += !r->members[member].leaving && !r->members[member].out;
+        r->done += roster_is_part(r, &r->members[member]) && !r->members[member].out;
         act_end(r, member, NOTE_ENDED, now);
         break;
     case RANK_DO_EARLY:
@@ -277,6 +277,8 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
     bool survived = roster_survives(m);
     if (row->next == RANK_READY && r->ready == 0)
         r->first_ready = now;
+    if (row->next == RANK_READY && m->state != RANK_READY)
+        m->waits = now;
     r->ready += (row->next == RANK_READY) - (m->state == RANK_READY);
     m->state = row->next;
     act(r, member, row, survived, now);
@@ -306,21 +308,13 @@ void roster_signal(struct roster *r, int signo)
 void roster_stop(struct roster *r, const char *reason, int grace_ms)
 {
     r->stopping = true;
-    roster_wind_down(r);
+    roster_wind_down(r, 0);
     roster_note(r, NOTE_STOP, -1, grace_ms, reason);
-}
-
-static bool any_agent(const struct roster *r)
-{
-    for (int a = 0; a < r->nagents; a++)
-        if (!r->agents[a].gone)
-            return true;
-    return false;
 }
 
 bool roster_done(const struct roster *r)
 {
-    return !r->rebuilding && r->over == r->nmembers && (r->nstarts == 0 || !any_agent(r));
+    return !r->rebuilding && r->over == r->nmembers && r->nstarts == 0;
 }
 
 int roster_culprit(const struct roster *r)

@@ -8,7 +8,8 @@
  *
  * Fixed job: epoch e + 1 is published when every rank has given its card for it (hvd_init; again
  * after hvd_shutdown). Elastic job: README.md has the rules, roster_epoch.c the code. roster.c has
- * the events, roster_change.c planned changes and replacements, roster_text.c the words.
+ * the events, roster_change.c planned changes and replacements, roster_arrivals.c those that come
+ * while others train, roster_text.c the words.
  */
 #ifndef HVD_MEMBER_ROSTER_H
 #define HVD_MEMBER_ROSTER_H
@@ -38,6 +39,7 @@ struct roster_member {
     bool is_new;       /* in the current one: it has no state */
     enum card_why why; /* of its last card */
     uint64_t started;  /* clock, 0: not yet */
+    uint64_t waits;    /* clock: since when it is ready */
     uint64_t ended;    /* clock, 0: not yet */
     char text[512];    /* why it could not start, how its agent was lost */
     char tail[MEMBER_TEXT_MAX];
@@ -73,6 +75,8 @@ struct roster_elastic {
     int min, max;         /* ranks */
     int reset_limit;      /* replacements at most, 0: any number */
     uint64_t start_limit; /* ns that those who are ready wait for those who start */
+    /* ns before a place gets another rank: the first time, and at most; 0: 1 s, 60 s */
+    uint64_t backoff_first, backoff_max;
 };
 
 /* A member that is to be started. */
@@ -146,16 +150,17 @@ struct roster {
     int nstarts;
     struct roster_start *starts; /* [elastic.max] */
     int done;                    /* members whose program has ended well */
-    int spoilt;                  /* the first whose program failed after hvd_shutdown, -1: none */
-    int last_failed;             /* -1: none */
-    uint32_t judged;             /* the last epoch that all of its members were lost from */
-    int erred_worlds;            /* such epochs in a row in which every rank ended by an error */
-    int restarts;                /* replacements so far */
-    uint64_t answering_since;    /* clock: survivors answer, 0: none has to */
-    uint64_t waiting_since;      /* clock: below min, or without a world; 0: not so */
-    uint64_t joiner_ready;       /* clock: since when a joiner waits; 0: none does */
-    char plan[256];              /* planned changes that are not announced yet, in words */
-    uint64_t cause_at;           /* clock of the loss or announcement that comes next; 0: none */
+    uint64_t left_done;       /* operations that one who said BYE had finished, the most of all */
+    int spoilt;               /* the first whose program failed after hvd_shutdown, -1: none */
+    int last_failed;          /* -1: none */
+    uint32_t judged;          /* the last epoch that all of its members were lost from */
+    int erred_worlds;         /* such epochs in a row in which every rank ended by an error */
+    int restarts;             /* replacements so far */
+    uint64_t answering_since; /* clock: survivors answer, 0: none has to */
+    uint64_t waiting_since;   /* clock: below min, or without a world; 0: not so */
+    uint64_t joiner_ready;    /* clock: since when a joiner waits; 0: none does */
+    char plan[256];           /* planned changes that are not announced yet, in words */
+    uint64_t cause_at;        /* clock of the loss or announcement that comes next; 0: none */
     char cause[512];
     struct roster_former former; /* while it is rebuilt; leaving is owned */
     struct roster_last last;
@@ -216,8 +221,11 @@ int roster_culprit(const struct roster *r);
 void roster_signal(struct roster *r, int signo);
 void roster_stop(struct roster *r, const char *reason, int grace_ms);
 
-/* Every member has ended and none is to come. */
+/* Every member has ended and none is to come. One that is to come may have no host to come on. */
 bool roster_done(const struct roster *r);
+
+/* --reset-limit allows no more replacements. */
+bool roster_limit_reached(const struct roster *r);
 
 /* The job's exit code so far, 128 + n for a signal. Fixed: that of the rank that failed first.
  * Elastic: 0 when a member that was in the world to the end has ended well and none failed after
@@ -247,6 +255,9 @@ int roster_set_slots(struct roster *r, int agent, int slots, struct err *err);
 /* Of the ranks on an agent that have no slot any more the highest, -1: none. They go on until they
  * are drained. */
 int roster_rank_without_slot(const struct roster *r, int agent);
+
+/* Of the world of the last epoch somebody goes on, or its program has come to its end. */
+bool roster_state_is_there(const struct roster *r);
 
 /* "starting", "running", "waiting", "changing", "ending"; what it waits for, "" for nothing. */
 const char *roster_state(const struct roster *r);

@@ -89,6 +89,11 @@ static int choose_agent(const struct roster *r, const struct roster_start *s)
     return best;
 }
 
+bool roster_limit_reached(const struct roster *r)
+{
+    return r->is_elastic && r->elastic.reset_limit > 0 && r->restarts >= r->elastic.reset_limit;
+}
+
 /* ---- starts --------------------------------------------------------------------------------- */
 
 static void add_start(struct roster *r, int agent, uint64_t due, bool replaces)
@@ -133,11 +138,13 @@ void roster_replace(struct roster *r, int member, uint64_t now)
     struct roster_agent *a = &r->agents[m->agent];
     struct roster_place *p = &a->places[m->seat.local_rank];
     bool healthy = m->started && now - m->started >= HEALTHY;
-    uint64_t twice = p->backoff * 2 < BACKOFF_MAX ? p->backoff * 2 : BACKOFF_MAX;
-    p->backoff = healthy || !p->backoff ? BACKOFF_FIRST : twice;
+    uint64_t first = r->elastic.backoff_first ? r->elastic.backoff_first : BACKOFF_FIRST;
+    uint64_t most = r->elastic.backoff_max ? r->elastic.backoff_max : BACKOFF_MAX;
+    uint64_t twice = p->backoff * 2 < most ? p->backoff * 2 : most;
+    p->backoff = healthy || !p->backoff ? first : twice;
     if (have(r) >= r->target)
         return;
-    if (r->elastic.reset_limit > 0 && r->restarts >= r->elastic.reset_limit)
+    if (roster_limit_reached(r))
         return;
     r->restarts++;
     add_start(r, a->gone || a->draining ? -1 : m->agent, now + p->backoff, true);
@@ -181,12 +188,16 @@ static void shrink(struct roster *r, int n)
     }
 }
 
-void roster_wind_down(struct roster *r)
+void roster_wind_down(struct roster *r, uint64_t now)
 {
+    char text[256];
     r->nstarts = 0;
-    for (int i = 0; i < r->nmembers && !r->stopping; i++)
-        if (is_wanted(&r->members[i]) && !r->members[i].was_in)
-            roster_send_away(r, i, "the job has come to its end");
+    for (int i = 0; i < r->nmembers && !r->stopping; i++) {
+        if (!is_wanted(&r->members[i]) || r->members[i].was_in)
+            continue;
+        roster_describe_outsider(r, i, now, text, sizeof(text));
+        roster_send_away(r, i, text);
+    }
 }
 
 /* ---- planned changes ------------------------------------------------------------------------ */

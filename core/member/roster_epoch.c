@@ -4,8 +4,8 @@
  * rules in words.
  *
  * Survivors are members of the current world that have its state: those that are in it, and those
- * that wait for the next one with a card that says "revoked" or "boundary". Joiners wait in
- * hvd_init.
+ * that wait for the next one with a card that says "revoked" or "boundary". Joiners have said
+ * "enter", or "join" where there was no world to come into or they have been in it before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +14,29 @@
 #include "core/base/clock.h"
 #include "core/member/roster_private.h"
 
-#define ERRED_WORLDS 3 /* one after the other: the program does not work */
+#define ERRED_WORLDS 3                /* one after the other: the program does not work */
+#define TOGETHER     (500 * CLOCK_MS) /* who is ready waits so long for others that start up */
 #define HEALTHY      (60 * CLOCK_S)
+
+static bool says_join(const struct roster_member *m)
+{
+    return m->why == CARD_JOIN || m->why == CARD_ENTER;
+}
 
 bool roster_survives(const struct roster_member *m)
 {
-    return m->rank >= 0 &&
-           (m->state == RANK_ACTIVE || (m->state == RANK_READY && m->why != CARD_JOIN));
+    return m->rank >= 0 && (m->state == RANK_ACTIVE || (m->state == RANK_READY && !says_join(m)));
 }
 
 bool roster_is_joiner(const struct roster_member *m)
 {
-    return m->state == RANK_READY && !m->leaving && (m->rank < 0 || m->why == CARD_JOIN);
+    return m->state == RANK_READY && !m->leaving && (m->rank < 0 || says_join(m));
+}
+
+/* It has been in a world, and has called hvd_init again. */
+static bool has_come_back(const struct roster_member *m)
+{
+    return roster_is_joiner(m) && m->was_in;
 }
 
 /* It may still call hvd_init. */
@@ -49,6 +60,11 @@ static bool is_waiting(const struct roster_member *m)
 static bool is_at_boundary(const struct roster_member *m)
 {
     return m->state == RANK_READY && m->why == CARD_BOUNDARY;
+}
+
+static bool is_staying(const struct roster_member *m)
+{
+    return roster_survives(m) && !m->leaving;
 }
 
 int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m))
@@ -110,7 +126,7 @@ static int make_world(const struct roster *r, const int *list, int n, bool fresh
         c->member = list[i];
         c->rank = i;
         /* In the first epoch there is no state yet that anybody could lack. */
-        c->is_new = r->epoch > 0 && m->why == CARD_JOIN && !(fresh && m->was_in);
+        c->is_new = r->epoch > 0 && says_join(m) && !(fresh && m->was_in);
         memcpy(c->agent, a->uid, sizeof(a->uid));
         memcpy(c->host, a->host, sizeof(a->host));
         buf_put(&c->bytes, m->card.data, m->card.len);
@@ -149,6 +165,7 @@ static void publish(struct roster *r, const int *list, int n, bool fresh, uint64
     roster_body_fini(&r->world);
     r->world = world;
     r->world.change = r->applied;
+    r->world.left_done = r->left_done;
     r->epoch = world.epoch;
     r->size = n;
     install(r, now);
@@ -168,19 +185,26 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
         roster_add_cause(r, now, text);
 }
 
-/* Those that were asked to leave and are not in the world any more. */
-static void send_off(struct roster *r, uint64_t now)
+/* Who was asked to leave goes at a boundary, unless nobody who stays has the state: then joiners
+ * are given it first. */
+static bool goes_now(const struct roster *r, const struct roster_member *m)
+{
+    return m->leaving && roster_survives(m) && roster_count(r, is_staying) > 0;
+}
+
+/* How many. */
+static int send_off(struct roster *r, uint64_t now)
 {
     int n = 0;
     for (int i = 0; i < r->nmembers; i++) {
-        struct roster_member *m = &r->members[i];
-        if (!m->leaving || !roster_survives(m))
+        const struct roster_member *m = &r->members[i];
+        if (!goes_now(r, m))
             continue;
         roster_step(r, i, RANK_SEND_OFF, now, NULL);
         roster_note(r, NOTE_LEAVE, i, 0, "it was asked to leave, the world goes on without it");
         n++;
     }
-    add_count(r, now, n, "left as asked");
+    return n;
 }
 
 static int by_rank(const void *a, const void *b)
@@ -197,11 +221,15 @@ static int order(const struct roster *r, bool boundary, int *list)
         return -ENOMEM;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        bool stays = roster_survives(m) && !(boundary && m->leaving);
-        bool joins = boundary && roster_is_joiner(m);
-        if (!stays && !joins)
+        if (!roster_survives(m) || (boundary && goes_now(r, m)))
             continue;
-        pairs[n][0] = stays ? m->rank : MEMBER_NUMBER_MAX;
+        pairs[n][0] = m->rank;
+        pairs[n++][1] = i;
+    }
+    for (int i = 0; i < r->nmembers && boundary && n < r->elastic.max; i++) {
+        if (!roster_is_joiner(&r->members[i]))
+            continue;
+        pairs[n][0] = MEMBER_NUMBER_MAX;
         pairs[n++][1] = i;
     }
     qsort(pairs, (size_t)n, sizeof(*pairs), by_rank);
@@ -221,8 +249,10 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
      * survivors come to their next boundary at once and let them in. */
     if (n > 0 && n + (boundary ? 0 : joiners) >= roster_min_now(r)) {
         if (boundary) {
-            send_off(r, now);
-            add_count(r, now, joiners, "joined");
+            int survivors = roster_count(r, roster_survives);
+            int left = send_off(r, now);
+            add_count(r, now, left, "left as asked");
+            add_count(r, now, n - (survivors - left), "joined");
             r->applied = r->announced;
         }
         publish(r, list, n, false, now);
@@ -235,13 +265,17 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
 /* ---- a world of new members ----------------------------------------------------------------- */
 
 /* Of a fixed job, the first, and the first after all survivors have died: everybody who is to be in
- * it is waited for. */
+ * it is waited for. Where the program has ended well on some rank, or has said hvd_shutdown() and
+ * goes on alone, a new one is begun only if a rank calls hvd_init again. */
 static void publish_fresh(struct roster *r, uint64_t now)
 {
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
     int places = roster_free_places(r);
     coming += r->nstarts < places ? r->nstarts : places;
-    if (r->epoch > 0 && !r->waiting_since && (have > 0 || roster_count(r, is_left) == 0))
+    if (r->epoch > 0 && roster_count(r, has_come_back) == 0 &&
+        (roster_is_finished(r) || roster_count(r, is_left) > 0))
+        return;
+    if (r->epoch > 0 && !r->waiting_since)
         r->waiting_since = now ? now : 1;
     uint64_t since = r->waiting_since > r->first_ready ? r->waiting_since : r->first_ready;
     bool late = now - since >= r->elastic.start_limit;
@@ -273,7 +307,8 @@ static void publish_fixed(struct roster *r, uint64_t now)
 static bool is_starting(const struct roster_member *m)
 {
     return m->rank < 0 && !m->leaving && !m->was_in &&
-           (m->state == RANK_ASSIGNED || m->state == RANK_RUNNING || m->state == RANK_EXPECTED);
+           (m->state == RANK_ASSIGNED || m->state == RANK_RUNNING || m->state == RANK_EXPECTED ||
+            m->state == RANK_ARRIVED);
 }
 
 static bool is_victim(const struct roster_member *m)
@@ -295,10 +330,11 @@ static void announce(struct roster *r, uint64_t now)
 }
 
 /* A change that waits for the world: victims at once; joiners when all that were started are
- * ready, or have had their time. */
+ * ready, or after a moment. */
 static void consider_change(struct roster *r, uint64_t now)
 {
-    int joiners = roster_count(r, roster_is_joiner), victims = roster_count(r, is_victim);
+    int joiners = roster_count(r, roster_is_joiner);
+    int victims = roster_count(r, is_staying) > 0 ? roster_count(r, is_victim) : 0;
     if (joiners == 0)
         r->joiner_ready = 0;
     else if (!r->joiner_ready)
@@ -310,7 +346,7 @@ static void consider_change(struct roster *r, uint64_t now)
     if (r->announced > r->applied)
         return;
     int starting = roster_count(r, is_starting);
-    bool late = joiners > 0 && now - r->joiner_ready >= r->elastic.start_limit;
+    bool late = joiners > 0 && now - r->joiner_ready >= TOGETHER;
     if (victims > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
     else if (r->change > r->applied && joiners + starting + r->nstarts == 0)
@@ -321,6 +357,12 @@ static void consider_change(struct roster *r, uint64_t now)
 bool roster_is_finished(const struct roster *r)
 {
     return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
+}
+
+bool roster_state_is_there(const struct roster *r)
+{
+    return r->rebuilding || roster_count(r, roster_survives) > 0 || roster_count(r, is_left) > 0 ||
+           roster_is_finished(r);
 }
 
 /* Ended with an error of its own, by no signal and not with its host. */
@@ -364,10 +406,11 @@ void roster_consider(struct roster *r, uint64_t now)
     if (survivors == 0) {
         judge_loss(r, now);
         if (roster_is_finished(r))
-            roster_wind_down(r);
+            roster_wind_down(r, now);
         publish_fresh(r, now);
         return;
     }
+    roster_place_arrivals(r);
     int waiting = count_both(r, roster_survives, is_waiting);
     r->answering_since = waiting == 0 ? 0 : r->answering_since ? r->answering_since : now;
     if (waiting == survivors)

@@ -65,6 +65,7 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
 {
     struct roster_member *m = &r->members[c->member];
     struct buf fresh = {0};
+    bool survived = roster_survives(m);
     buf_put(&fresh, c->bytes.data, c->bytes.len);
     if (fresh.failed)
         return -ENOMEM;
@@ -76,6 +77,9 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
     buf_fini(&m->card);
     m->card = fresh;
     m->why = c->why;
+    /* A loss has come before it was in with a state: no boundary sends it away any more. */
+    if (m->leaving && survived && !roster_survives(m))
+        roster_note(r, NOTE_LEAVE, c->member, 0, "it was asked to leave before it had the state");
     return 0;
 }
 
@@ -102,7 +106,8 @@ static void take_progress(struct roster *r, struct roster_member *m, const struc
 {
     if (it->batches != m->batches)
         m->moved = now;
-    if (it->batches > m->batches)
+    /* The first number of one that has joined begins where the others are. */
+    if (it->batches > m->batches && m->batches > 0)
         r->sum_batches += it->batches - m->batches;
     if (it->bytes > m->bytes)
         r->sum_bytes += it->bytes - m->bytes;
@@ -143,8 +148,8 @@ static void learn_code(struct roster *r, const struct report_item *it)
     m->code = it->code;
     if (m->code == 0 && !m->text[0] && !m->leaving && r->is_elastic) {
         m->state = RANK_ENDED;
-        m->early = true;
-        r->done++;
+        m->early = roster_is_part(r, m);
+        r->done += m->early;
         roster_forget_start(r);
     }
     roster_describe_end(r, it->member, after, sizeof(after));
@@ -182,6 +187,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         m->started = now;
         return roster_step(r, it->member, RANK_START, now, err);
     case REPORT_BYE:
+        roster_note_done(r, it->done);
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
         m->code = it->code;

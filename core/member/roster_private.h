@@ -27,6 +27,12 @@ int roster_add_member(struct roster *r, int agent, int place);
 /* Fills the next of r->agents, which has room for it, with a host and its first members. -ENOMEM */
 int roster_add_agent(struct roster *r, const struct roster_host *host);
 
+/* A member has said BYE, or is known to have, with so many operations finished: they stand. */
+static inline void roster_note_done(struct roster *r, uint64_t done)
+{
+    r->left_done = done > r->left_done ? done : r->left_done;
+}
+
 /* ---- roster_epoch.c ---- */
 
 /* Publishes the next epoch if it is time, announces what waits for a boundary. After every event.
@@ -36,7 +42,7 @@ void roster_consider(struct roster *r, uint64_t now);
 /* In the world and able to go on with it: it has the state. */
 bool roster_survives(const struct roster_member *m);
 
-/* Waits in hvd_init for a world to let it in. */
+/* Waits for a world to let it in. */
 bool roster_is_joiner(const struct roster_member *m);
 
 int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m));
@@ -49,6 +55,19 @@ bool roster_is_finished(const struct roster *r);
 
 /* Something that the next epoch will be the answer to. */
 void roster_add_cause(struct roster *r, uint64_t now, const char *text);
+
+/* ---- roster_arrivals.c ---- */
+
+/* There are survivors: new members that have called hvd_init are told their place and start up. */
+void roster_place_arrivals(struct roster *r);
+
+/* Its end is an end of the program: it was in the world, or there never was one. Who comes to a
+ * world and goes before it was let in is not missed there. */
+bool roster_is_part(const struct roster *r, const struct roster_member *m);
+
+/* The job has come to its end and it was never let in: why. */
+void roster_describe_outsider(const struct roster *r, int member, uint64_t now, char *dst,
+                              size_t size);
 
 /* ---- roster_rebuild.c ---- */
 
@@ -78,6 +97,6 @@ void roster_send_away(struct roster *r, int member, const char *text);
 int roster_free_places(const struct roster *r);
 
 /* The job has come to its end: nobody is to come any more. */
-void roster_wind_down(struct roster *r);
+void roster_wind_down(struct roster *r, uint64_t now);
 
 #endif

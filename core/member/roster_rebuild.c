@@ -120,6 +120,7 @@ static void take_world(struct roster *r)
         r->epoch = r->world.epoch;
         r->size = r->world.n;
         r->applied = r->world.change;
+        roster_note_done(r, r->world.left_done);
         memcpy(r->key, r->world.key, sizeof(r->key));
     }
     if (r->announced < r->applied)
@@ -159,6 +160,8 @@ static enum rank_state state_of(const struct roster *r, const struct rejoin_memb
     /* The roster that answers it is on its way, or the HELLO is for the next one. */
     if (t->waiting)
         return rank >= 0 && t->epoch < r->epoch ? RANK_ACTIVE : RANK_READY;
+    if (t->arrived && rank < 0 && !t->leaving)
+        return RANK_ARRIVED;
     if (t->bye || t->leaving)
         return t->out && rank >= 0 ? RANK_ACTIVE : RANK_LEFT;
     return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* it was given up: that stays so */
@@ -187,6 +190,7 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     m->out = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
     m->batches = t->batches;
     m->bytes = t->bytes;
+    roster_note_done(r, t->done);
     r->sum_batches += t->batches;
     r->sum_bytes += t->bytes;
     m->reaped = false;
@@ -226,10 +230,22 @@ static void take_members(struct roster *r, uint64_t now)
         m->ended = 0;
         r->over--;
     }
+}
+
+/* Those that the former one has chosen to leave. Who is in no world any more is told, unless its
+ * agent has heard of it: no boundary will do it. */
+static void take_leaving(struct roster *r)
+{
     for (int i = 0; i < r->former.nleaving; i++) {
         int member = r->former.leaving[i];
-        if (member >= 0 && member < r->nmembers && !rank_is_over(r->members[member].state))
-            r->members[member].leaving = true;
+        if (member < 0 || member >= r->nmembers)
+            continue;
+        struct roster_member *m = &r->members[member];
+        if (rank_is_over(m->state) || m->leaving)
+            continue;
+        m->leaving = true;
+        if (!roster_survives(m) && (m->state != RANK_LEFT || m->out))
+            roster_note(r, NOTE_LEAVE, member, 0, "the former hvdrun has asked it to leave");
     }
 }
 
@@ -276,6 +292,7 @@ void roster_rebuild(struct roster *r, uint64_t now)
         return;
     }
     take_members(r, now);
+    take_leaving(r);
     /* No epoch before all of this is known. */
     for (int a = 0; a < r->nagents; a++)
         for (int i = 0; r->agents[a].told && i < r->agents[a].told->n; i++)

@@ -111,7 +111,7 @@ static bool is_victim(const struct roster_member *m)
 
 static bool is_starting(const struct roster_member *m)
 {
-    return m->state == RANK_ASSIGNED || m->state == RANK_RUNNING;
+    return m->state == RANK_ASSIGNED || m->state == RANK_RUNNING || m->state == RANK_ARRIVED;
 }
 
 static bool is_unborn(const struct roster_member *m)

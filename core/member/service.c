@@ -133,7 +133,8 @@ static int do_roster(struct service *s, const struct server_request *q, struct s
 /* Some are only for the agent that has the member. */
 static bool is_for(const struct roster *r, const struct note *n, int agent)
 {
-    bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT;
+    bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT ||
+                   n->type == NOTE_PLACE;
     return !special || r->members[n->member].agent == agent;
 }
 
@@ -192,6 +193,8 @@ static int reply_change(struct service *s, int rc, uint32_t change, const struct
         reply_error(reply, -EINVAL, err);
         return 0;
     }
+    if (s->keep)
+        s->keep(s->arg);
     auto_json json_t *j =
         json_pack("{s:I, s:i}", "change", (json_int_t)change, "np", s->roster->target);
     reply_text(reply, json_write(j));

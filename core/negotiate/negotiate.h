@@ -140,13 +140,4 @@ struct negotiate_stats {
 };
 void negotiate_get_stats(const struct negotiate *n, struct negotiate_stats *ret);
 
-static inline void negotiate_add_stats(struct negotiate_stats *sum, const struct negotiate_stats *s)
-{
-    sum->negotiated += s->negotiated;
-    sum->cached += s->cached;
-    sum->frozen += s->frozen;
-    sum->thaws += s->thaws;
-    sum->stalls += s->stalls;
-}
-
 #endif

@@ -14,6 +14,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/base/sock.h"
 #include "core/transport/auth.h"
@@ -21,10 +22,13 @@
 #include "core/transport/listener.h"
 #include "core/transport/local.h"
 #include "core/transport/net.h"
+#include "core/transport/verdict.h"
 
-#define HANDSHAKE_NS    (5 * CLOCK_S)
-#define SPARE_PENDING   64
-#define ACCEPT_RETRY_NS (100 * CLOCK_MS)
+#define HANDSHAKE_NS       (5 * CLOCK_S)
+#define SPARE_PENDING      64
+#define ACCEPT_RETRY_NS    (100 * CLOCK_MS)
+#define STARVED_NS         (10 * CLOCK_S)
+#define STARVED_ELASTIC_NS (500 * CLOCK_MS)
 
 struct pending {
     struct net_watch watch;
@@ -158,6 +162,29 @@ static int take_in(struct mesh_net *net, int fd_in, bool local, struct pending *
     return 0;
 }
 
+/* It may be a stranger who connects; but a peer is to. */
+static bool awaits_peer(const struct mesh_net *net)
+{
+    if (!net->met)
+        return true;
+    for (int i = 0; i < net->mesh->rank * LINK_CLASSES; i++)
+        if (net->links[i] && net->links[i]->asked && link_expects(net->links[i]))
+            return true;
+    return false;
+}
+
+/* The peer waits for as long as it can; in an elastic job all others wait with it. */
+static void starved(struct mesh_net *net, int rc)
+{
+    uint64_t now = clock_ns();
+    if (!fd_is_out(rc) || !awaits_peer(net))
+        net->starved_since = 0;
+    else if (!net->starved_since)
+        net->starved_since = now;
+    else if (now - net->starved_since >= (net->elastic ? STARVED_ELASTIC_NS : STARVED_NS))
+        verdict_out_of(net, rc);
+}
+
 static void accept_all(struct mesh_net *net, struct net_watch *w, bool local)
 {
     auto_free struct pending *spare = NULL;
@@ -173,7 +200,10 @@ static void accept_all(struct mesh_net *net, struct net_watch *w, bool local)
             return;
         if (rc == 0)
             rc = take_in(net, fd, local, &spare);
+        if (rc == 0)
+            net->starved_since = 0;
         if (rc < 0) {
+            starved(net, rc);
             /* Out of descriptors or memory: no new edge will come for those that wait. */
             net->accept_again = true;
             net_timer_at(net, clock_ns() + ACCEPT_RETRY_NS);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/transport/auth.h"
 #include "core/transport/link_private.h"
@@ -41,6 +42,7 @@ struct dial {
     size_t refused;  /* of this round: nobody listens there */
     unsigned rounds_refused;
     uint64_t backoff, next_at, deadline;
+    int last_rc;
     char last[160]; /* why the last one failed */
 };
 
@@ -86,8 +88,12 @@ static void give_up(struct mesh_net *net, struct dial *d)
     struct link *link = d->link;
     snprintf(text, sizeof(text), "cannot connect to rank %d: %s", link->peer, d->last);
     link->gone = true;
+    int rc = d->last_rc;
     dial_end(net, d);
-    verdict_unreachable(net, link->peer, text);
+    if (fd_is_out(rc))
+        verdict_out_of(net, rc);
+    else
+        verdict_unreachable(net, link->peer, text);
 }
 
 /* Every attempt of the round has failed. */
@@ -119,6 +125,7 @@ static void failed(struct mesh_net *net, struct attempt *a, const char *why, int
     char text[SOCK_TEXT_MAX];
     net_unwatch(net, &a->watch);
     snprintf(d->last, sizeof(d->last), "%s %s", sock_text(&a->addr, text), why);
+    d->last_rc = rc;
     log_debug("rank %d at %s", d->link->peer, d->last);
     if (rc == -ECONNREFUSED)
         d->refused++;
@@ -178,6 +185,8 @@ static void begin(struct mesh_net *net, struct attempt *a)
     if (a->watch.fd < 0) {
         int rc = a->watch.fd;
         a->watch.fd = -1;
+        if (fd_is_out(rc) && net->elastic) /* the others go on without this rank */
+            verdict_out_of(net, rc);
         failed(net, a, strerror(-rc), rc);
         return;
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/transport/link_private.h"
 #include "core/transport/relay.h"
@@ -32,6 +33,15 @@ static void give_up(struct mesh_net *net, const char *why)
     buf_fini(&body);
     if (l->seat == 0)
         log_warn("%d ranks of this host cannot share memory: %s; they use TCP", l->n, why);
+}
+
+/* Without descriptors TCP would not do either. */
+static void cannot_share(struct mesh_net *net, int rc, const char *why)
+{
+    if (fd_is_out(rc))
+        verdict_out_of(net, rc);
+    else
+        give_up(net, why);
 }
 
 int local_seat_of(const struct local *l, int rank)
@@ -71,7 +81,7 @@ static int make_segment(struct mesh_net *net)
     int rc = l->n > SHM_MAX_SEATS ? err_set(&err, E2BIG, "more than %d ranks", SHM_MAX_SEATS)
                                   : shm_create(l->n, l->token, &l->shm, &err);
     if (rc < 0) {
-        give_up(net, err_text(&err));
+        cannot_share(net, rc, err_text(&err));
         return rc;
     }
     l->here[0] = true;
@@ -92,8 +102,9 @@ static void take_segment(struct mesh_net *net, struct reader *r, int *fds, size_
     fds[0] = fds[1] = -1;
     struct shm *shm = NULL;
     take_bell(l, 0, bell);
-    if (shm_attach(memfd, l->seat, l->n, l->token, &shm, &err) < 0 || !shm) {
-        give_up(net, err_text(&err));
+    int rc = shm_attach(memfd, l->seat, l->n, l->token, &shm, &err);
+    if (rc < 0 || !shm) {
+        cannot_share(net, rc, err_text(&err));
         return;
     }
     l->shm = shm;
@@ -133,7 +144,7 @@ void local_handle(struct mesh_net *net, int from, uint16_t what, const void *bod
         buf_reset(&l->map);
         buf_put(&l->map, body, len);
         if (l->map.failed)
-            verdict_no_memory(net);
+            verdict_out_of(net, -ENOMEM);
     } else if (what == LOCAL_GOODBYE) {
         verdict_goodbye_from(net, from);
     } else if (what == LOCAL_LOST) {

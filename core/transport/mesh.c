@@ -156,12 +156,6 @@ void mesh_goodbye(struct mesh *mesh)
     if (net->said_goodbye || net->failed)
         return;
     tell_peers(mesh);
-    if (mesh_agent(mesh)) {
-        struct buf body = {0};
-        buf_put_u32(&body, 0);
-        ctl_send(net->agent, CTL_BYE, &body, NULL, 0);
-        buf_fini(&body);
-    }
 }
 
 bool mesh_all_left(const struct mesh *mesh)

@@ -74,8 +74,8 @@ struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls);
 /* Accepts, connects, shakes hands, flushes control queues. 0, or -ECONNRESET when a peer was lost:
  * *ret_peer (may be NULL) is its rank (-1: the agent), err says how it ended where that is known.
  * The mesh has then told the others and closed every connection; each later call gives the same
- * answer. -ENOMEM when it is this rank that had to give up for want of memory. Cheap when nothing
- * is to do; called on each turn of a slow wait. */
+ * answer. -ENOMEM, -EMFILE or -ENFILE when it is this rank that had to give up for want of memory
+ * or descriptors. Cheap when nothing is to do; called on each turn of a slow wait. */
 int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err);
 
 /* A transfer or a collective has failed: why? Drives mesh_progress() for at most 300 ms until it
@@ -111,8 +111,9 @@ void mesh_next_generation(struct mesh *mesh);
 /* Connections refused so far: wrong key, garbage, strangers. */
 uint64_t mesh_refused(const struct mesh *mesh);
 
-/* Orderly leave: tells every peer this rank has a link to or shares memory with, and the agent, so
- * that the end of the connections is no failure there. Nonblocking; repeatable. */
+/* Orderly leave: tells every peer this rank has a link to or shares memory with, so that the end of
+ * the connections is no failure there. Nonblocking; repeatable. The agent is the caller's to tell
+ * (boot_bye). */
 void mesh_goodbye(struct mesh *mesh);
 
 /* True when every such peer has said goodbye too: nobody will miss us. Keep calling

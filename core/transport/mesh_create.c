@@ -94,8 +94,8 @@ static void agent_ready(struct mesh_net *net, struct net_watch *w, uint32_t even
     }
     if (rc < 0) {
         net_release(net, w);
-        if (rc == -ENOMEM)
-            verdict_no_memory(net);
+        if (verdict_is_own(rc))
+            verdict_out_of(net, rc);
         else
             verdict_agent_lost(net);
     }
@@ -255,6 +255,7 @@ int mesh_create(struct boot *boot, struct mesh_listener *listener, uint64_t dead
         mesh_destroy(mesh);
         return rc;
     }
+    mesh->net->met = true;
     log_debug("rank %d of %d: host %d of %d, local rank %d of %d", mesh->rank, mesh->size,
               mesh->host, mesh->hosts, mesh->local_rank, mesh->local_size);
     *ret = mesh;

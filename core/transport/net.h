@@ -75,8 +75,10 @@ struct mesh_net {
     int suspect; /* rank that seems lost, -1: none; -2: the agent */
     uint64_t verdict_at;
     char suspect_text[512];
-    bool elastic;   /* a loss is repaired: nobody waits for a better reason */
-    bool no_memory; /* that is why this rank suspects itself */
+    bool elastic;           /* a loss is repaired: nobody waits for a better reason */
+    int out_of;             /* -errno: of what this rank is out, and therefore suspects itself */
+    bool met;               /* mesh_create() is through */
+    uint64_t starved_since; /* connections wait for descriptors; 0: none does */
     bool failed;
     int lost_rank;
     struct err why;

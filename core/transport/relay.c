@@ -10,6 +10,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/transport/listener.h"
 #include "core/transport/shm.h"
@@ -20,8 +21,6 @@ static const char *end_text(int rc)
 {
     if (rc == -ECONNRESET)
         return "ended without saying goodbye";
-    if (rc == -EMFILE)
-        return "cannot share memory with this rank: Too many open files here";
     return "sent what makes no sense over the local socket";
 }
 
@@ -46,7 +45,7 @@ static void to_spokes(struct mesh_net *net, int except, const struct buf *share,
         /* A rank that cannot be reached is seen by the end of its socket. */
         int rc = ctl_send(&l->spokes[i].ctl, CTL_SHARE, share, fds, nfds);
         if (rc == -ENOMEM)
-            verdict_no_memory(net);
+            verdict_out_of(net, -ENOMEM);
         else if (rc < 0)
             log_debug("rank %d: %s", l->ranks[i], strerror(-rc));
     }
@@ -68,7 +67,7 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
     else if (l->watch.fd >= 0 && l->proven)
         rc = ctl_send(&l->ctl, CTL_SHARE, &share, fds, nfds);
     if (rc == -ENOMEM)
-        verdict_no_memory(net);
+        verdict_out_of(net, -ENOMEM);
     buf_fini(&share);
     return rc;
 }
@@ -133,8 +132,8 @@ static void spoke_ended(struct mesh_net *net, int seat, int rc)
     struct spoke *s = &l->spokes[seat];
     net_unwatch(net, &s->watch);
     ctl_fini(&s->ctl);
-    if (rc == -ENOMEM)
-        verdict_no_memory(net);
+    if (verdict_is_own(rc))
+        verdict_out_of(net, rc);
     else
         verdict_dead(net, l->ranks[seat], end_text(rc));
 }
@@ -194,7 +193,7 @@ static void catch_up(struct mesh_net *net, int seat)
         }
     }
     if (rc == -ENOMEM)
-        verdict_no_memory(net);
+        verdict_out_of(net, -ENOMEM);
 }
 
 void local_accepted(struct mesh_net *net, int rank, int fd)
@@ -242,8 +241,8 @@ static void hub_frames(struct mesh_net *net)
     for (int i = 0; i < l->n; i++)
         if (net->left[l->ranks[0]])
             net->left[l->ranks[i]] = true;
-    if (rc == -ENOMEM)
-        verdict_no_memory(net);
+    if (verdict_is_own(rc))
+        verdict_out_of(net, rc);
     else
         verdict_dead(net, l->ranks[0], end_text(rc));
 }
@@ -276,6 +275,8 @@ void relay_dial(struct mesh_net *net)
                                .from = (uint32_t)net->mesh->rank,
                                .to = (uint32_t)l->ranks[0]};
     int fd = listener_dial_local(&net->cards[l->ranks[0]]);
+    if (fd_is_out(fd))
+        verdict_out_of(net, fd);
     if (fd < 0) {
         hub_unusable(net, strerror(-fd));
         return;

@@ -17,7 +17,7 @@
 #include "core/base/cpus.h"
 
 #define SHM_MAGIC   0x31676573646876ULL /* "vhdseg1" */
-#define SHM_VERSION 1
+#define SHM_VERSION 2
 #define SHM_PAGE    4096
 #define SHM_SEALS   (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define STAGING     (3u << 19)
@@ -35,6 +35,7 @@ struct shm_head {
 /* One seat's page. */
 struct shm_seat {
     struct shm_flags flags;
+    _Alignas(SHM_LINE) struct shm_table tables[SHM_TABLES];
     _Alignas(SHM_LINE) _Atomic uint32_t attached; /* the mask is valid */
     uint32_t quota;
     uint64_t cpus[CPUS_MASK_WORDS];
@@ -106,6 +107,11 @@ static struct shm_seat *seat_of(struct shm *shm, int seat)
 struct shm_flags *shm_flags_of(struct shm *shm, int seat)
 {
     return &seat_of(shm, seat)->flags;
+}
+
+struct shm_table *shm_tables_of(struct shm *shm, int seat)
+{
+    return seat_of(shm, seat)->tables;
 }
 
 uint8_t *shm_staging_of(struct shm *shm, int seat)
@@ -377,6 +383,13 @@ void shm_ring_all(struct shm *shm)
     for (int i = 0; i < shm->seats; i++)
         if (i != shm->seat)
             wake_if_asleep(shm, i);
+}
+
+void shm_ring_some(struct shm *shm, const int *seats, int n)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int i = 0; i < n; i++)
+        wake_if_asleep(shm, seats[i]);
 }
 
 /* Dekker: the sleeper writes its word, fences and looks for data; the publisher writes data, fences

@@ -38,6 +38,16 @@ struct shm_flags {
     } small[2];
 };
 
+/* What a seat tells about its cells in an exchange (coll/shm_exchange.h), before it tells of the
+ * first one. */
+struct shm_table {
+    _Atomic uint64_t stamp;        /* of the exchange's first step */
+    uint64_t steps;                /* that this seat has */
+    uint16_t place[SHM_MAX_SEATS]; /* lines from the begin of the cell, for each receiver */
+};
+
+#define SHM_TABLES 2 /* in turn: a slow seat may still need the one of the exchange before */
+
 struct shm {
     int seat, seats;
     int fd;     /* the memfd, owned; -1 after attach has mapped it */
@@ -70,15 +80,17 @@ void shm_destroy(struct shm *shm);
 void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 
 struct shm_flags *shm_flags_of(struct shm *shm, int seat);
+struct shm_table *shm_tables_of(struct shm *shm, int seat);
 uint8_t *shm_staging_of(struct shm *shm, int seat);
 
 /* Makes the first bytes of the own staging resident at once: the first touch of a page costs
  * microseconds each. For the first operation that uses it: init stays short, memory small. */
 void shm_touch_staging(struct shm *shm, size_t bytes);
 
-/* After publishing a flag: writes the eventfd of every seat (of one seat) that sleeps. Costs a full
- * fence and one load a seat when nobody does. */
+/* After publishing a flag: writes the eventfd of every seat (of one seat, of n) that sleeps. Costs
+ * a full fence and one load a seat when nobody does. */
 void shm_ring_all(struct shm *shm);
+void shm_ring_some(struct shm *shm, const int *seats, int n);
 void shm_ring(struct shm *shm, int seat);
 
 /* Between begin and end, look once more for something to do before sleeping on the doorbell. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/transport/accept.h"
 #include "core/transport/dial.h"
@@ -83,14 +84,21 @@ void verdict_agent_lost(struct mesh_net *net)
         suspect(net, THE_AGENT, 0, "lost the agent of this rank");
 }
 
-void verdict_no_memory(struct mesh_net *net)
+bool verdict_is_own(int rc)
+{
+    return rc == -ENOMEM || fd_is_out(rc);
+}
+
+void verdict_out_of(struct mesh_net *net, int rc)
 {
     char text[64];
     if (net->said_goodbye || is_certain(net))
         return;
-    snprintf(text, sizeof(text), "rank %d gave up: out of memory", net->mesh->rank);
-    net->no_memory = true;
+    snprintf(text, sizeof(text), "rank %d gave up: out of %s", net->mesh->rank,
+             rc == -ENOMEM ? "memory" : "descriptors");
+    net->out_of = rc;
     suspect(net, net->mesh->rank, 0, text);
+    net_timer_at(net, clock_ns()); /* nothing may happen that would wake this rank */
 }
 
 /* The text of a CTL_LOST: with its length before it, or bare to the end. */
@@ -205,7 +213,7 @@ static void fail(struct mesh_net *net)
     int rank = net->suspect == THE_AGENT ? -1 : net->suspect;
     net->failed = true;
     net->lost_rank = rank;
-    err_set(&net->why, net->no_memory ? ENOMEM : ECONNRESET, "%s", net->suspect_text);
+    err_set(&net->why, net->out_of ? -net->out_of : ECONNRESET, "%s", net->suspect_text);
     if (!net->said_goodbye)
         tell_all(net, rank, net->suspect_text);
     for (int i = 0; i < mesh->size * LINK_CLASSES; i++)
@@ -217,11 +225,21 @@ static void fail(struct mesh_net *net)
     listener_after_fork(net->listener);
 }
 
+/* The epoch is over for everybody on this host: none of them says goodbye in it any more. */
+static void forget_local(struct mesh_net *net)
+{
+    for (int r = 0; r < net->mesh->size; r++)
+        if (net->mesh->host_of[r] == net->mesh->host)
+            net->left[r] = true;
+}
+
 int verdict_check(struct mesh_net *net)
 {
     struct mesh *mesh = net->mesh;
     int word = mesh->shm && !net->failed ? shm_aborted(mesh->shm) : 0;
-    if (word && net->suspect == NOBODY && !net->said_goodbye) {
+    if (word && net->said_goodbye) {
+        forget_local(net);
+    } else if (word && net->suspect == NOBODY) {
         char text[64];
         int rank = mesh_rank_at(mesh, mesh->host, word - 1);
         snprintf(text, sizeof(text), "rank %d died or gave up", rank);

@@ -11,6 +11,7 @@
 #ifndef HVD_TRANSPORT_VERDICT_H
 #define HVD_TRANSPORT_VERDICT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,9 +29,11 @@ void verdict_unreachable(struct mesh_net *net, int peer, const char *text);
 /* The agent's socket has ended. */
 void verdict_agent_lost(struct mesh_net *net);
 
-/* Memory is out here, at a place that cannot say so: this rank gives up, and mesh_progress()
- * answers -ENOMEM. */
-void verdict_no_memory(struct mesh_net *net);
+/* rc says that it is this rank that cannot go on, no peer: memory or descriptors are out. */
+bool verdict_is_own(int rc);
+
+/* This rank gives up for that, also where nobody could be told: mesh_progress() answers rc. */
+void verdict_out_of(struct mesh_net *net, int rc);
 
 /* The body of a CTL_LOST from the agent (from: -1) or of the same from a rank. Foreign bytes. */
 void verdict_told(struct mesh_net *net, int from, const void *body, size_t len);

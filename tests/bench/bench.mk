@@ -10,7 +10,7 @@ $(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
 
-$(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_OBJS) $(DIAG_A) $(MEMBER_A) $(LIB_A)
+$(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(AGENT_LIBS)
 

@@ -120,6 +120,8 @@ static int run(const char *folder, size_t mib, size_t bytes)
     r->ready_ns = clock_ns();
     if (hvd_init() < 0)
         return fail("hvd_init");
+    if (hvd_enter() < 0)
+        return fail("hvd_enter");
     r->joined_ns = clock_ns();
     int rc = steps(r, stop, in, out, (int64_t)(bytes / sizeof(float)));
     /* Used up to here, so that it stays. */
@@ -168,6 +170,8 @@ static int one_world(bool elastic, char **sizes, int nsizes, float *in, float *o
         unsetenv("HVD_ELASTIC");
     if (hvd_init() < 0)
         return fail("hvd_init");
+    if (hvd_enter() < 0)
+        return fail("hvd_enter");
     for (int i = 0; i < nsizes; i++) {
         size_t bytes = strtoull(sizes[i], NULL, 10);
         for (int place = 0; place < 2; place++) {

@@ -3,7 +3,7 @@
 """How long an elastic job stands still when its world changes, and what elasticity costs while it does not.
 
     elastic.py BUILD [--kills 200] [--stops 20] [--changes 20] [--rounds 5] [--mib 1024] [--bytes 1048576]
-                     [--only kill,stop,change,many,cost]
+                     [--only kill,stop,change,many,cost,state]
 
 kill    4 ranks with --mib touched each: SIGKILL to the first finished allreduce without the dead one, of the
         slowest survivor
@@ -12,6 +12,8 @@ change  planned: the longest a survivor waits between two allreduces while the w
         from a joiner's hvd_init() until all have finished an allreduce with it
 many    16 ranks, SIGKILL: as kill, without the memory
 cost    --rounds of a fixed and an elastic world in turn in the same 2 processes: allreduce of 1 and 64 MiB
+state   4 ranks, 64 MiB from the first to the last, as one block and as blocks of 1 kB to 8 MiB, beside memcpy just
+        before each (bench_state.py; between hosts: network.py --only raw,state)
 Leaves BUILD/bench/elastic.json and .png. See RESULTS.md for the targets."""
 import argparse
 import collections
@@ -263,6 +265,22 @@ def cost(args):
             for (place, size), (fixed, elastic) in sorted(times.items())]
 
 
+def state(args):
+    """Rows of bench_state.py."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_state.py")
+    library = os.path.abspath(os.path.join(args.build, "libhvd.so"))
+    argv = [os.path.join(args.build, "hvdrun"), "-np", "4", "--min-np", "2", "--no-prefix", sys.executable, script, "64",
+            str(4 * args.rounds)]
+    done = subprocess.run(argv, env=dict(os.environ, HVD_DOCTOR="off", HVD_LIBRARY=library), capture_output=True,
+                          text=True, timeout=600, check=True)
+    rows = {}
+    for line in done.stdout.splitlines():
+        size, place, _, p50, _ = line.split()
+        rows[place] = int(p50) if place.endswith("percent") else int(size) / int(p50)
+    return [{"place": place, "GBps": rows[place], "copy_GBps": rows[place + "-copy"],
+             "percent": rows[place + "-percent"]} for place in ("large", "mixed")]
+
+
 def summary(values):
     values = sorted(values)
     return {"n": len(values), "p50": statistics.median(values), "p90": values[int(len(values) * 0.9)],
@@ -281,6 +299,8 @@ def measure(args):
         results.update({name: summary(ms) for name, ms in changes(args, args.changes).items()})
     if "cost" in args.only:
         results["cost"] = cost(args)
+    if "state" in args.only:
+        results["state"] = state(args)
     return results
 
 
@@ -290,6 +310,11 @@ def show(results):
             for r in row:
                 print(f"cost    {r['place']:>3} {r['bytes'] >> 20:>3} MiB  fixed {r['fixed_ns'] / 1e6:7.2f} ms, elastic "
                       f"{r['elastic_ns'] / 1e6:7.2f} ms, ratio {r['ratio']:.3f}")
+            continue
+        if name == "state":
+            for r in row:
+                print(f"state   {r['place']:>5}  {r['GBps']:6.2f} GB/s, memcpy {r['copy_GBps']:6.2f}, a transfer to the memcpy "
+                      f"before it {r['percent']} %  target 70")
             continue
         target = ", ".join(f"{k} <= {v}" for k, v in TARGETS.get(name, {}).items())
         print(f"{name:<7} n {row['n']:>4}  p50 {row['p50']:8.2f}  p90 {row['p90']:8.2f}  p99 {row['p99']:8.2f}  "
@@ -302,7 +327,7 @@ def draw(results, path):
     import matplotlib.pyplot as plt
     figure, axis = plt.subplots(figsize=(9, 5))
     for name, row in results.items():
-        if name != "cost" and row["n"] > 1:
+        if name not in ("cost", "state") and row["n"] > 1:
             share = [(i + 1) / row["n"] for i in range(row["n"])]
             axis.step([max(v, 0.01) for v in row["ms"]], share, where="post", label=f"{name} ({row['n']})")
     if not axis.lines:
@@ -323,7 +348,7 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--mib", type=int, default=1024)
     p.add_argument("--bytes", type=int, default=1 << 20)
-    p.add_argument("--only", type=lambda t: t.split(","), default=["kill", "stop", "many", "change", "cost"])
+    p.add_argument("--only", type=lambda t: t.split(","), default=["kill", "stop", "many", "change", "cost", "state"])
     args = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     jobs.adopt_orphans()

@@ -3,10 +3,11 @@
 """Ours beside the peers and beside one plain TCP stream, in one run, in turn: allreduce of float32
 between hosts. Hosts are network namespaces joined by a bridge, plain and at 1 Gbit/s (tbf). Root.
 
-    network.py BUILD [--hosts 2,4] [--each 1] [--rounds 3] [--ms 300] [--rates none,1gbit] [--only hvd,raw]
+    network.py BUILD [--hosts 2,4] [--each 1] [--rounds 3] [--ms 300] [--rates none,1gbit] [--only hvd,raw,state]
 
 Each round starts every program once; a program times each size for --ms and prints medians. busbw is
-bytes * 2(p-1)/p / time with p hosts (raw: bytes / time). Leaves BUILD/bench/network.json."""
+bytes * 2(p-1)/p / time with p hosts (raw, state: bytes / time). state, only when asked for: what a rank that
+joins receives as one block while others have it (bench_state.py; --each 2). Leaves BUILD/bench/network.json."""
 import argparse
 import contextlib
 import datetime
@@ -141,6 +142,11 @@ def programs(build, args, sizes):
              "hvd_coll": lambda names: run_ranks(names, net + ["coll"] + sizes, {}, args.each),
              "hvd": lambda names: run_ranks(names, [os.path.join(bench, "bench_hvd"), "-t", str(args.ms)] + sizes, {},
                                             args.each)}
+    if "state" in (args.only or []):
+        script = [sys.executable, os.path.join(HERE, "bench_state.py"), "64", "8"]
+        library = {"HVD_LIBRARY": os.path.join(os.path.abspath(build), "libhvd.so")}
+        found["state"] = lambda names: {key: ns for key, ns in run_ranks(names, script, library, args.each).items()
+                                        if key[1] == "large"}
     mpi = os.path.join(bench, "bench_mpi")
     if os.path.exists(mpi) and shutil.which("mpirun"):
         found["openmpi"] = lambda names: run_mpi(names, [mpi, "-t", str(args.ms)] + sizes)
@@ -151,7 +157,7 @@ def programs(build, args, sizes):
 
 
 def busbw(name, nbytes, ns, ranks):
-    share = 1 if name == "raw" else 2 * (ranks - 1) / ranks
+    share = 1 if name in ("raw", "state") else 2 * (ranks - 1) / ranks
     return nbytes * share / ns  # bytes a ns: GB/s
 
 

@@ -16,4 +16,7 @@ $(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): $(CHAOS_OBJS)
 chaos: all $(CHAOS_BIN)  ## an elastic job to which bad things happen, for MINUTES (10); SEED=n again
 	$(Q)$(PY) tests/chaos/chaos.py $(BUILD) --scenario all --seconds $$(($(MINUTES) * 60)) $(if $(SEED),--seed $(SEED))
 
-.PHONY: chaos
+chaos-throttle: all $(CHAOS_BIN)  ## four ranks with half a processor for MINUTES (10): nobody may be taken for dead
+	$(Q)$(PY) tests/chaos/chaos.py $(BUILD) --scenario quota --seconds $$(($(MINUTES) * 60)) $(if $(SEED),--seed $(SEED))
+
+.PHONY: chaos chaos-throttle

@@ -26,7 +26,7 @@ import check  # noqa: E402
 import job as jobs  # noqa: E402
 import nemesis  # noqa: E402
 
-QUIET = 30     # seconds without a result
+QUIET = 20     # seconds without a result; the coordinator ends after 30 s who does not answer, and with him his stacks
 ENDING = 60    # for a job to end when it is asked to
 STARTING = 30
 
@@ -77,8 +77,8 @@ class Run:
         deadline = time.monotonic() + STARTING
         while len(self.job.working()) < self.args.np:
             self.job.look()
-            if self.job.process.poll() is not None:
-                raise Failed(f"hvdrun ended with {self.job.process.returncode} before all workers worked")
+            if self.job.ended() is not None:
+                raise Failed(f"hvdrun ended with {self.job.ended()} before all workers worked")
             if time.monotonic() > deadline:
                 raise Failed(f"{len(self.job.working())} of {self.args.np} workers work after {STARTING} s")
             time.sleep(0.05)
@@ -91,8 +91,8 @@ class Run:
         now, results = time.monotonic(), self.job.look()
         if not self.stuck or results > self.best:
             self.best, self.stuck = results, now
-        if self.job.process.poll() is not None:
-            raise Failed(f"hvdrun ended with {self.job.process.returncode} in the middle")
+        if self.job.ended() is not None:
+            raise Failed(f"hvdrun ended with {self.job.ended()} in the middle")
         for worker in self.job.workers.values():
             if self.failed(worker):
                 raise Failed(f"{worker.uid} failed: {worker.ended['what']}: {worker.ended['text']}")
@@ -126,20 +126,20 @@ class Run:
             os.unlink(os.path.join(self.job.records, "doom"))
         self.job.stop()
         deadline = time.monotonic() + ENDING
-        while self.job.process.poll() is None:
+        while self.job.ended() is None:
             if time.monotonic() > deadline:
                 raise Failed(f"the job has not ended within {ENDING} s")
             if self.job.look() >= 0 and any(self.failed(w) for w in self.job.workers.values()):
                 deadline = min(deadline, time.monotonic() + 5)
             time.sleep(0.05)
-        if self.job.process.returncode != 0:
-            raise Failed(f"hvdrun ended with {self.job.process.returncode}")
+        if self.job.ended() != 0:
+            raise Failed(f"hvdrun ended with {self.job.ended()}")
 
     def autopsy(self):
         """Beside the logs: what the coordinator says and where everybody is."""
         with open(os.path.join(self.folder, "status.json"), "w", encoding="utf-8") as f:
             json.dump(self.job.control.status(), f, indent=1)
-        if self.job.process.poll() is None and not any(self.failed(w) for w in self.job.workers.values()):
+        if self.job.ended() is None and not any(self.failed(w) for w in self.job.workers.values()):
             jobs.stacks(self.job, os.path.join(self.folder, "stacks.txt"))
 
     def run(self):
@@ -170,6 +170,8 @@ class Run:
         print(f"  {self.name}: {done.summary()}")
         # A job that was ended by force has no end of its own.
         found = [f"{what}: {text}" for what, text in done.violations if what != "end" or not wrong]
+        if not done.events and len(done.members) > 1:
+            found.append(f"nothing was done to anybody, and there were {len(done.members)} epochs")
         return found[:most] + ([f"and {done.count - most} more"] if len(found) > most else [])
 
     def close(self, keep):

@@ -8,6 +8,7 @@ DIR/UID.jsonl is the life of one worker (record.h), DIR/events.jsonl what the ne
 them. Lines of a life, in order; "ms" is CLOCK_MONOTONIC:
 
     start   uid, pid, seed, armed (the phase of a repair in which it ends itself, or "")
+    hello   rank: hvd_init() has returned, with the place of one that joins, or with its world
     world   step (the next one), rc of hvd_commit, e (epoch), rank, size, source, joined, left, new, state
     state   step, root, state: a joiner has been given it, or has given it
     step    step, ops: so many operations follow

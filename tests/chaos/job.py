@@ -12,6 +12,7 @@ import subprocess
 import time
 
 PR_SET_CHILD_SUBREAPER = 36
+NAME = "chaos"  # of the job, for hvdrun attach
 
 
 def adopt_orphans():
@@ -53,6 +54,7 @@ class Worker:
         self.offset = self.results = self.step = 0
         self.rank = self.size = self.epoch = None
         self.armed, self.works, self.ended = "", False, None
+        self.outside = False  # it has called hvd_init(), and is in no world yet
 
     def alive(self):
         fields = stat_fields(self.pid)
@@ -89,7 +91,10 @@ class Worker:
             self.armed = row["armed"]
         elif kind == "doom":
             self.armed = kind
+        elif kind == "hello":
+            self.outside = True
         elif kind == "world":
+            self.outside = False
             self.rank, self.size, self.epoch = row["rank"], row["size"], row["e"]
         elif kind == "step":
             self.works, self.step = True, row["step"]
@@ -141,9 +146,32 @@ class Job:
         self.workers = {}
         self.control = Control(run)
         self.log = open(os.path.join(folder, "hvdrun.log"), "ab")
-        env = dict(os.environ, XDG_RUNTIME_DIR=run, HVD_DOCTOR="off", **(env or {}))
-        self.process = subprocess.Popen([*before, *argv], env=env, stdin=subprocess.DEVNULL, stdout=self.log,
-                                        stderr=subprocess.STDOUT)
+        self.env = dict(os.environ, XDG_RUNTIME_DIR=run, HVD_DOCTOR="off", **(env or {}))
+        self.before, self.hvdrun = before, argv[0]
+        self.lost = False  # hvdrun was killed, and no other one was started yet
+        self.process = self.run([argv[0], "--name", NAME, *argv[1:]])
+
+    def run(self, argv):
+        return subprocess.Popen([*self.before, *argv], env=self.env, stdin=subprocess.DEVNULL, stdout=self.log,
+                                stderr=subprocess.STDOUT)
+
+    def lose(self):
+        """hvdrun is killed; False: there is none."""
+        if self.lost or self.process.poll() is not None:
+            return False
+        self.process.kill()
+        self.process.wait()
+        self.lost = True
+        return True
+
+    def attach(self):
+        """Another one takes over."""
+        self.process = self.run([self.hvdrun, "attach", NAME])
+        self.lost = False
+
+    def ended(self):
+        """hvdrun's exit code; None while there is one, or is to be one again."""
+        return None if self.lost else self.process.poll()
 
     def look(self):
         """Reads what is new; how many results there are."""

@@ -79,7 +79,15 @@ def kill_joiner(run):
     return strike(run, [run.random.choice(young)]) if young else None
 
 
+def kill_arrival(run):
+    """One that has its place and is not in yet: whether it starts up or waits to come in."""
+    outside = [w for w in run.job.workers.values() if w.outside and not w.ended and w.alive()]
+    return strike(run, [run.random.choice(outside)]) if outside and run.job.working() else None
+
+
 def scale(run, ranks):
+    if run.job.lost:
+        return None
     status, answer = run.job.control.scale(ranks)
     run.event("scale", [])
     run.target = ranks if status == 200 else run.target
@@ -144,6 +152,34 @@ def throttle(run):
     return f"half a processor for {seconds:.1f} s"
 
 
+def take_over(run):
+    """Sometimes it does not live long either: agents are asked what they know just then."""
+    run.job.attach()
+    if run.random.random() < 0.3:
+        run.later(run.random.uniform(0, 0.3), lambda: run.tell(lose_coordinator(run)))
+    return "another hvdrun takes over"
+
+
+def lose_coordinator(run):
+    """SIGKILL, and another hvdrun for it before the agents end their ranks."""
+    if not run.job.lose():
+        return None
+    run.event("coordinator", [])
+    seconds = run.random.choice((0, 0.05, 0.3, 1, 3, 6))
+    run.later(seconds, lambda: run.tell(take_over(run)))
+    return f"hvdrun is killed, for {seconds} s there is none"
+
+
+def lose_coordinator_soon_after(act):
+    """While it, or the ranks, are still busy with what has just happened."""
+    def both(run):
+        did = act(run)
+        if did:
+            run.later(run.random.choice((0, 0.001, 0.005, 0.02, 0.1)), lambda: run.tell(lose_coordinator(run)))
+        return did
+    return both
+
+
 def lose(run):
     percent = run.random.choice((1, 5, 20))
     seconds = run.random.uniform(0.5, 3)
@@ -176,6 +212,9 @@ def nothing(_run):
     return None
 
 
+WITHOUT_COORDINATOR = [(0.1, lose_coordinator), (0.15, lose_coordinator_soon_after(kill)), (0.05, kill_soon_after),
+                       (0.15, lose_coordinator_soon_after(grow)), (0.05, kill_joiner), (0.15, kill), (0.35, grow)]
+
 # name -> (acts with their weights, what it needs of the place, seconds between acts)
 SCENARIOS = {
     "calm": ([(1, nothing)], None, (1, 2)),
@@ -184,13 +223,17 @@ SCENARIOS = {
     "rank0": ([(0.4, kill_first), (0.6, grow)], None, (0.5, 2)),
     "several": ([(0.2, kill_several), (0.2, kill_soon_after), (0.6, grow)], None, (0.5, 2)),
     "joiners": ([(0.3, kill_joiner), (0.2, kill), (0.5, grow)], None, (0.1, 0.6)),
+    "arrivals": ([(0.4, kill_arrival), (0.1, kill), (0.5, grow)], None, (0.05, 0.3)),
     "phases": ([(0.35, arm), (0.3, kill), (0.35, grow)], None, (0.5, 1.5)),
     "pause": ([(0.4, pause), (0.1, kill), (0.5, grow)], None, (0.5, 2)),
     "starve": ([(0.2, starve), (0.3, kill), (0.5, grow)], None, (0.3, 1)),
     "mixed": ([(0.1, kill), (0.1, doom), (0.05, kill_several), (0.05, kill_soon_after), (0.05, kill_first), (0.05, kill_joiner),
                (0.1, pause), (0.5, grow)], None, (0.5, 2)),
+    "coordinator": (WITHOUT_COORDINATOR, "alone", (0.3, 1.5)),
+    "coordinators": (WITHOUT_COORDINATOR, "hosts", (0.3, 1.5)),
     "shm": ([(0.4, kill), (0.6, grow)], "shm", (0.5, 2)),
     "throttle": ([(0.3, throttle), (0.2, kill), (0.5, grow)], "cgroup", (0.5, 2)),
+    "quota": ([(1, nothing)], "quota", (1, 2)),
     "loss": ([(0.3, lose), (0.2, kill), (0.5, grow)], "hosts", (0.5, 2)),
     "partition": ([(0.3, partition), (0.2, kill), (0.5, grow)], "hosts", (0.5, 2)),
     "cut": ([(0.2, cut), (0.3, kill), (0.5, grow)], "hosts", (1, 5)),
@@ -211,6 +254,15 @@ class Place:
 
     def close(self):
         pass
+
+
+class Alone(Place):
+    """Agents wait for another hvdrun, and not for ever."""
+
+    name = "alone"
+
+    def open(self):
+        self.env = {"HVD_COORDINATOR_LOST_SECONDS": "20"}
 
 
 class FullShm(Place):
@@ -266,6 +318,18 @@ class Throttled(Place):
             pass
 
 
+class Quota(Throttled):
+    """Half a processor for all of the job, always."""
+
+    name = "quota"
+
+    def open(self):
+        reason = super().open()
+        if not reason:
+            self.throttle(0.5)
+        return reason
+
+
 class Hosts(Place):
     """Two hosts, which are network namespaces; what goes between them can be dropped."""
 
@@ -297,7 +361,7 @@ class Hosts(Place):
         self.before = ["ip", "netns", "exec", a]
         half = (self.args.max + 1) // 2
         self.more = ["-H", f"localhost:{half},{b}:{half}"]
-        self.env = {"HVD_RSH_AGENT": "ip netns exec"}
+        self.env = {"HVD_RSH_AGENT": "ip netns exec", "HVD_COORDINATOR_LOST_SECONDS": "20"}
         return None
 
     def tables(self, name, verb, chain, percent):
@@ -324,4 +388,4 @@ class Hosts(Place):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
-PLACES = {place.name: place for place in (Place, FullShm, Throttled, Hosts)}
+PLACES = {place.name: place for place in (Place, Alone, FullShm, Throttled, Quota, Hosts)}

@@ -77,9 +77,9 @@ class Case(unittest.TestCase):
             self.until(lambda: not any(w.alive() for w in workers), "their end")
 
     def moves(self, steps=10, seconds=30):
-        """Everybody who works goes on."""
+        """Everybody who works goes on; whoever comes meanwhile, from there."""
         before = {w.uid: w.step for w in self.job.working()}
-        self.until(lambda: all(w.step >= before.get(w.uid, w.step) + steps for w in self.job.working()),
+        self.until(lambda: all(w.step >= before.setdefault(w.uid, w.step) + steps for w in self.job.working()),
                    f"{steps} more steps", seconds)
 
     def end(self, first=1):

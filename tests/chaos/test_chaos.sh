@@ -6,4 +6,4 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 exec "${PY:-/usr/bin/python3}" tests/chaos/chaos.py "${BUILD:-build}" --seconds "${CHAOS_SECONDS:-90}" \
-    --scenario kill,middle,rank0,several,phases,mixed --max-bytes 4194304
+    --scenario kill,middle,rank0,several,arrivals,phases,coordinator,mixed --max-bytes 4194304

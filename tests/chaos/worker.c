@@ -31,6 +31,8 @@
 #include "tests/chaos/plan.h"
 #include "tests/chaos/record.h"
 
+#define START_US 300000 /* between hvd_init() and hvd_enter(), at most */
+
 /* What a joiner needs to go on with. */
 struct state {
     uint64_t step; /* the next one */
@@ -366,13 +368,25 @@ static int boundary(struct worker *w, bool *ret_over)
     return rc;
 }
 
-static int work_on(struct worker *w)
+/* What a program does before it needs the others takes a while: those that train are not to notice,
+ * whatever becomes of it meanwhile. */
+static int start_up(struct worker *w)
 {
     int rc = hvd_init();
-    if (rc == -ESHUTDOWN)
-        return rc;
     if (rc < 0)
-        return fail(w, "hvd_init", rc);
+        return rc == -ESHUTDOWN ? rc : fail(w, "hvd_init", rc);
+    record_line(&w->record, "hello", "\"rank\": %d", hvd_rank());
+    usleep((useconds_t)(plan_random(&w->random) % START_US));
+    rc = hvd_enter();
+    return rc == 0 || rc == -ESHUTDOWN ? rc : fail(w, "hvd_enter", rc);
+}
+
+static int work_on(struct worker *w)
+{
+    int rc = start_up(w);
+    signal(SIGTERM, SIG_DFL);
+    if (rc != 0)
+        return rc;
     rc = look_at_world(w, 0);
     bool over = false;
     if (rc == 0 && w->world.is_new) {
@@ -405,6 +419,16 @@ static int work(struct worker *w)
 }
 
 /* ---- beginning ---- */
+
+/* Who is to leave before it has said HELLO is ended by its agent. */
+static int record_fd;
+static void on_early_end(int signo)
+{
+    static const char line[] = "{\"t\": \"left\", \"ms\": 0, \"step\": 0}\n";
+    signal(signo, SIG_DFL);
+    if (write(record_fd, line, sizeof(line) - 1) > 0)
+        raise(signo);
+}
 
 /* Takes a file that arms one worker; starts this program anew so that the library sees it first. */
 static void arm(const char *dir, char **argv)
@@ -468,6 +492,8 @@ int main(int argc, char **argv)
     record_line(&w.record, "start",
                 "\"uid\": \"%s\", \"pid\": %d, \"seed\": %" PRIu64 ", \"armed\": \"%s\"",
                 w.record.uid, (int)getpid(), w.seed, armed ? armed : "");
+    record_fd = w.record.fd;
+    signal(SIGTERM, on_early_end);
     rc = work(&w);
     record_close(&w.record);
     return rc;

@@ -8,6 +8,7 @@ there. Prints a line for each roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", * 
 With a second argument it goes wrong:
   deaf      it does not answer a LOST
   out       it says BYE with -5 at its first LOST, and sleeps
+  again     it says BYE with -5 at its first LOST, and begins anew: HELLO (join)
 """
 import array
 import os
@@ -17,8 +18,8 @@ import struct
 import sys
 import time
 
-HELLO, ROSTER, SHARE, PROGRESS, LOST, BYE, CHANGE, LEAVE, LIFELINE, REPAIRED = range(1, 11)
-JOIN, REVOKED, BOUNDARY = range(3)
+HELLO, ROSTER, SHARE, PROGRESS, LOST, BYE, CHANGE, LEAVE, LIFELINE, REPAIRED, PLACE = range(1, 12)
+JOIN, REVOKED, BOUNDARY, ENTER = range(4)
 
 
 class Rank:
@@ -26,14 +27,14 @@ class Rank:
         self.sock = socket.socket(fileno=os.dup(int(os.environ["HVD_AGENT_FD"])))
         self.sock.setblocking(True)
         self.data, self.epoch, self.world, self.applied, self.change = b"", 0, [], 0, 0
-        self.waiting, self.lost_at = True, 0
+        self.waiting, self.lost_at, self.begun_anew = True, 0, False
 
     def send(self, kind, body):
         self.sock.sendall(struct.pack("<IHH", len(body), kind, 0) + body)
 
     def hello(self, why):
         self.waiting = True
-        self.send(HELLO, struct.pack("<HIBI", 2, os.getpid(), why, self.epoch) + b"card")
+        self.send(HELLO, struct.pack("<HIBI", 3, os.getpid(), why, self.epoch) + b"card")
 
     def frames(self, seconds):
         """Frames that come within that time."""
@@ -57,7 +58,7 @@ class Rank:
     def on_roster(self, body):
         self.epoch, rank, size = struct.unpack_from("<III", body)
         (self.applied,) = struct.unpack_from("<I", body, 44)
-        pos, self.world, text = 48, [], []
+        pos, self.world, text = 56, [], []
         for _ in range(size):
             flags, member, length = struct.unpack_from("<BII", body, pos)
             pos += 9 + length
@@ -78,14 +79,22 @@ class Rank:
             elif kind == LOST and not self.waiting:
                 (member,) = struct.unpack_from("<I", body)
                 if member in self.world and what == "out":
-                    self.send(BYE, struct.pack("<i", -5))
+                    self.send(BYE, struct.pack("<iQ", -5, 0))
                     time.sleep(3)
                     raise SystemExit(3)
-                if member in self.world and what != "deaf":
+                if member in self.world and what == "again" and not self.begun_anew:
+                    self.begun_anew, self.epoch, self.applied = True, 0, 0
+                    self.send(BYE, struct.pack("<i", -5))
+                    self.hello(JOIN)
+                elif member in self.world and what != "deaf":
                     self.lost_at = time.monotonic_ns()
                     self.hello(REVOKED)
             elif kind == CHANGE:
                 (self.change,) = struct.unpack_from("<I", body)
+            elif kind == PLACE:
+                print("place: epoch %d, rank %d of %d, local rank %d of %d, cross rank %d of %d"
+                      % struct.unpack("<7I", body), flush=True)
+                self.hello(ENTER)
             elif kind == LEAVE:
                 print("asked to leave: %s" % body.decode(), flush=True)
                 raise SystemExit(0)
@@ -104,7 +113,7 @@ def main():
         batches += not rank.waiting
         rank.send(PROGRESS, struct.pack("<QQB", batches, batches * 1000, 1) + b"allreduce")
     if os.path.exists(end):
-        rank.send(BYE, struct.pack("<i", 0))
+        rank.send(BYE, struct.pack("<iQ", 0, 0))
         print("done", flush=True)
         return
     raise SystemExit("%g s are over" % limit)

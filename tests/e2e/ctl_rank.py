@@ -73,7 +73,7 @@ def main():
     ctl = Ctl()
     for turn in range(2 if what == "again" else 1):
         card = ("card of %d in turn %d" % (rank, turn)).encode()
-        ctl.send(HELLO, struct.pack("<HIBI", 2, os.getpid(), 0, 0) + card)
+        ctl.send(HELLO, struct.pack("<HIBI", 3, os.getpid(), 0, 0) + card)
         if what in ("late",):
             expect_lost(ctl, rank)
         kind, body, _ = ctl.recv()
@@ -83,7 +83,7 @@ def main():
         assert kind == ROSTER, kind
         epoch, me, n = struct.unpack_from("<III", body)
         assert (epoch, me, n) == (turn + 1, rank, size), (epoch, me, n)
-        key, pos, local = body[12:44], 48, []
+        key, pos, local = body[12:44], 56, []
         for r in range(size):
             is_local, member, length = struct.unpack_from("<BII", body, pos)
             assert member == r
@@ -112,7 +112,7 @@ def main():
             assert (e, code, body[10:]) == (epoch, 5, b"hi") and sender in local
             assert os.pread(fds[0], 64, 0) == b"from %d" % sender  # the offset is everybody's
             os.close(fds[0])
-        ctl.send(BYE, struct.pack("<i", 0))
+        ctl.send(BYE, struct.pack("<iQ", 0, 0))
     print("rank %d: ok size %d local %d" % (rank, size, len(local)), flush=True)
 
 

@@ -12,49 +12,16 @@
 command -v curl >/dev/null || skip_all curl "asks a job over its socket"
 # shellcheck source=tests/e2e/membership.sh
 . "$(dirname "$0")/membership.sh"
+# shellcheck source=tests/e2e/attach.sh
+. "$(dirname "$0")/attach.sh"
 export HVD_COORDINATOR_LOST_SECONDS=15
-NAME=$MARK
-HVDRUN_PID=0
-end_last() { kill -KILL "$HVDRUN_PID" 2>/dev/null; }
-at_end+=(end_last)
-
-# begun N OPTION...: a job of that name with N ranks in epoch 1. $HVDRUN_PID is its hvdrun.
-begun() {
-    local n=$1
-    shift
-    rm -f "$END"
-    "$RUN" -v --doctor off --name "$NAME" "$@" >"$TMP/out" 2>&1 &
-    HVDRUN_PID=$! job=$!
-    line "$n" 'epoch 1 rank'
-}
-
-# lost: hvdrun is killed. What it has said is kept.
-lost() {
-    kill -KILL "$HVDRUN_PID" && { wait "$HVDRUN_PID" 2>/dev/null || true; }
-    mv "$TMP/out" "$TMP/out.$((++killed))"
-    : >"$TMP/out"
-}
-killed=0
-
-# attached: another one takes over, its lines in $TMP/out
-attached() {
-    "$RUN" attach -v "$NAME" >"$TMP/out" 2>&1 &
-    HVDRUN_PID=$! job=$!
-    line 1 "hvdrun: attached to job $NAME: "
-}
-
-# batches: what rank 0 has finished, by itself: its agent's word
-batches() {
-    ask /v1/status | sed 's/.*"rank":0,[^}]*"batches":\([0-9]*\).*/\1/'
-}
-
 goes_on() {
     local before
     begun 3 -np 3 --min-np 1 --max-np 5 $RANKS || return 1
-    before=$(batches)
+    before=$(batches 0)
     lost
     sleep 2
-    attached && [ "$(batches)" -ge $((before + 10)) ] || return 1
+    attached && [ "$(batches 0)" -ge $((before + 10)) ] || return 1
     line 1 'attached to job .*: 3 ranks on 1 host(s), epoch 1' || return 1
     # All that an hvdrun does: it grows, a rank dies and is replaced, it ends with the job's code.
     timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' &&
@@ -79,7 +46,7 @@ refusals() {
         refused 'no job "nobody"; jobs here: ' "$RUN" attach nobody &&
         refused 'want JOB' "$RUN" attach || return 1
     lost
-    refused "hvdrun attach takes an elastic job over" "$RUN" status "$NAME" || return 1
+    refused "if it is an elastic job, hvdrun attach $NAME takes it over" "$RUN" status "$NAME" || return 1
     # Two at once: one of them has it.
     local rc=0 first second pid
     timeout 60 "$RUN" attach "$NAME" >"$TMP/first" 2>&1 &
@@ -123,6 +90,24 @@ ended_meanwhile() {
     attached && finish 0
 }
 
+# The only agent is killed under the new hvdrun, which is not its parent: another one is started, nothing that
+# the first one's ranks have started is left. Killed while nobody is there the job is over, and that is said.
+only_agent() {
+    local agent
+    begun 2 -np 2 --min-np 1 bash -c "bash -c 'exec -a $MARK sleep 100' & exec $RANKS" && until_marked 2 || return 1
+    agent=$(pgrep -P "$HVDRUN_PID" hvd-agent)
+    lost
+    attached && kill -KILL "$agent" && line 1 'no rank is left that has the job.s state in memory' &&
+        line 2 'rank . of 2: 2\* 3\*' || return 1
+    [ "$(pgrep -fc "^$MARK")" -eq 2 ] || { pgrep -af "^$MARK"; return 1; }
+    agent=$(pgrep -P "$HVDRUN_PID" hvd-agent)
+    lost
+    kill -KILL "$agent"
+    pgrep -f "^$MARK" | xargs -r kill -KILL
+    attached && return 1
+    finish 1 && line 1 "hvdrun: no agent of job $NAME came back: its ranks are gone"
+}
+
 # Nobody comes: the agents end all of it. Signals and codes are those of any hvdrun.
 nobody_comes() {
     local began
@@ -131,12 +116,8 @@ nobody_comes() {
     lost
     sleep 1
     pgrep -f "ctl_elastic.py $END" >/dev/null || { echo "they ended too early"; return 1; }
-    for _ in $(seq 150); do
-        pgrep -f "ctl_elastic.py $END" >/dev/null || [ -n "$(ls "$XDG_RUNTIME_DIR")" ] || break
-        sleep 0.1
-    done
-    pgrep -af "ctl_elastic.py $END" && return 1
-    [ "$(since_ms "$began")" -lt 15000 ] && nothing_left && refused 'no job' "$RUN" attach "$NAME"
+    no_ranks 15 || return 1
+    [ "$(since_ms "$began")" -lt 15000 ] && refused 'no job' "$RUN" attach "$NAME"
 }
 
 signals() {
@@ -176,14 +157,15 @@ training() {
     finish 0 && "${PY:-/usr/bin/python3}" tests/python/elastic_rank.py check "$TMP/diary" 400
 }
 
-check goes-on goes_on
-check taken-over-twice twice
-check refusals refusals
-check a-death-meanwhile death_meanwhile
-check output-meanwhile output_meanwhile
-check the-end-meanwhile ended_meanwhile
-check nobody-comes nobody_comes
-check signals signals
-check a-fixed-job fixed_job
-check training training
+check goes-on aside goes_on
+check taken-over-twice aside twice
+check refusals aside refusals
+check a-death-meanwhile aside death_meanwhile
+check output-meanwhile aside output_meanwhile
+check the-end-meanwhile aside ended_meanwhile
+check the-only-agent aside only_agent
+check nobody-comes aside nobody_comes
+check signals aside signals
+check a-fixed-job aside fixed_job
+check training aside training
 exit $failed

@@ -114,7 +114,8 @@ troubled() {
 }
 
 accurate='^epoch .*accuracy \(0\.9[4-9]\|1\)'
-check digits_elastic troubled "$accurate" -np 3 --min-np 2 --max-np 5 -- examples/digits_elastic.py --epochs 60
+check digits_elastic troubled "$accurate" -np 3 --min-np 2 --max-np 5 \
+    -- examples/digits_elastic.py --epochs 12 --await-ranks 5 --pace 0.7
 check data-loader-workers troubled "$accurate" -np 2 --min-np 1 \
     -- examples/digits_elastic.py --epochs 12 --batch 24 --workers 1
 check a-plain-loop troubled "$accurate" -np 4 --min-np 2 -- examples/digits_torch.py

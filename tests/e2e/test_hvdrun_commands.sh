@@ -104,7 +104,7 @@ refusals() {
         refused 'hvdrun drain: no job "nope"; jobs here: fixed' "$RUN" drain nope 0 &&
         refused 'hvdrun status: no job "nope"; jobs here: fixed' "$RUN" status nope &&
         refused '"0": want a number of ranks from 1' "$RUN" scale fixed 0 &&
-        refused '"-2": want a number of ranks from 1' "$RUN" scale fixed -- -2 &&
+        refused '"-2": want a number of ranks from 1' "$RUN" scale fixed -2 &&
         refused '"2x": want a number of ranks' "$RUN" scale fixed 2x &&
         refused 'hvdrun scale: job fixed: this job has a fixed size' "$RUN" scale fixed 3 &&
         refused 'hvdrun drain: job fixed: this job has a fixed size' "$RUN" drain fixed 1 &&

@@ -152,6 +152,9 @@ check min-0 bad 2 '--min-np: "0": want an integer from 1' --min-np 0 ls
 check max-text bad 2 '--max-num-proc: "many": want an integer from 1' --max-num-proc many ls
 check elastic-timeout bad 2 '--elastic-timeout: "0": want an integer from 1' --elastic-timeout 0 ls
 check reset-limit bad 2 '--reset-limit: "-1": want an integer from 0' --reset-limit -1 ls
+check cooldown-one bad 2 '--blacklist-cooldown-range needs MIN MAX' --blacklist-cooldown-range 10
+check cooldown-text bad 2 '--blacklist-cooldown-range: "ls": want an integer from 1' --blacklist-cooldown-range 10 ls
+check cooldown-order bad 2 '--blacklist-cooldown-range: 10 is more than 5: want MIN MAX' --blacklist-cooldown-range 10 5 ls
 export HVD_ELASTIC_TIMEOUT=soon
 check elastic-variable bad 2 'HVD_ELASTIC_TIMEOUT: "soon": want a number from 0.1' --min-np 1 ls
 unset HVD_ELASTIC_TIMEOUT

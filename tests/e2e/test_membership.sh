@@ -90,6 +90,34 @@ total_loss() {
     line 2 'epoch 2 rank . of 2: 2\* 3\*' && ends 0
 }
 
+# The only agent is killed, and with it all ranks: another one is started, ranks begin anew. Nothing that the
+# first ones have started is left.
+kill_agent() { kill -KILL "$(pgrep -P "$(pgrep -P "$job" hvdrun)" hvd-agent)"; }
+
+only_agent() {
+    begin -np 2 --min-np 1 bash -c "bash -c 'exec -a $MARK sleep 100' & exec $RANKS"
+    line 2 'epoch 1 rank' && until_marked 2 && kill_agent || return 1
+    line 1 'hvdrun: no rank is left that has the job.s state in memory: the ranks begin anew, from what the program has stored' &&
+        line 1 'hvdrun: waiting for ranks to begin with: 0 of 2 ready; 2 to be started when a host has room' &&
+        line 2 'epoch 2 rank . of 2: 2\* 3\*' &&
+        line 1 'hvdrun: epoch 2: 2 of 2 ranks after .*: lost: hvd-agent was ended by signal 9' || return 1
+    [ "$(pgrep -fc "^$MARK")" -eq 2 ] || { pgrep -af "^$MARK"; return 1; }
+    ends 0
+}
+
+only_agent_limit() {
+    begin -np 2 --min-np 2 --reset-limit 2 $RANKS
+    line 2 'epoch 1 rank' && kill_agent && line 2 'epoch 2 rank . of 2: 2\* 3\*' && kill_agent && finish 1 &&
+        line 1 'hvdrun: rank 1 (member 3) on localhost: lost: hvd-agent was ended by signal 9' &&
+        line 1 'hvdrun: --reset-limit 2 is reached: no more ranks are started'
+}
+
+# It never worked: that is said, and nothing tried again.
+only_agent_at_start() {
+    begin -np 2 --min-np 1 bash -c "exec -a $MARK sleep 100"
+    until_marked 2 && kill_agent && finish 1 && line 1 'hvdrun: rank . on localhost: lost: hvd-agent was ended by signal 9'
+}
+
 # A rank that says that it cannot go on is out, though its process still runs.
 out() {
     begin -np 3 --min-np 1 bash -c "[ \$HVD_RANK = 2 ] && set -- out; exec $RANKS \"\$@\""
@@ -135,6 +163,9 @@ check "below min the survivors wait" below_min
 check "--elastic-timeout" timeout_ends
 check "--reset-limit" reset_limit
 check "all are lost" total_loss
+check "the only agent is lost" only_agent
+check "the only agent is lost, --reset-limit" only_agent_limit
+check "the only agent is lost at the start" only_agent_at_start
 check "a rank that cannot go on" out
 check "a program that does not work" does_not_work
 check "a signal ends the job" signal_ends

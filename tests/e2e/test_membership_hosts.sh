@@ -52,6 +52,17 @@ grows() {
         line 4 'epoch 3 rank . of 4: 0 1 2 4 (change 1)' && line 5 'epoch 4 rank . of 5: 0 1 2 4 5\* (change 2)' && ends 0
 }
 
+# Rank 0 cannot go on and begins anew. On the other host nobody takes it for lost in the world that it is in
+# then, and everybody hears of its death.
+begins_anew() {
+    begin -np 4 --min-np 1 -H "localhost:2,$B:2" bash -c \
+        "[ \$HVD_RANK = 0 ] && mkdir $TMP/again 2>/dev/null && set -- again; exec $RANKS \"\$@\""
+    line 4 'epoch 1 rank . of 4: 0 1 2 3 (change 0)' && kill -KILL "$(pid_of 1)" || return 1
+    line 3 'epoch 3 rank . of 3: 2 3 0\*' && line 4 'epoch 4 rank . of 4: 2 3 0 4\*' && sleep 1 &&
+        ! grep 'epoch 5' "$TMP/out" || return 1
+    kill -KILL "$(pid_of 2)" && line 3 'epoch 5 rank . of 3: 2 3 4 ' && line 4 'epoch 6 rank . of 4: 2 3 4 5\* ' && ends 0
+}
+
 # Host B is cut off: no connection ends, nobody says anything. It is given up by its missing beats, and when
 # the way is there again it finds itself out of the job.
 host_silent() {
@@ -70,4 +81,5 @@ check "a host falls silent" host_silent
 check "a host is drained" drained
 check "an agent gets SIGTERM" evicted
 check "ranks come on another host" grows
+check "a rank that begins anew" begins_anew
 exit "$failed"

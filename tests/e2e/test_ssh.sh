@@ -18,6 +18,11 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 THERE=10.213.7.2
 unset HVD_RSH_AGENT
+# shellcheck source=tests/e2e/membership.sh
+. "$(dirname "$0")/membership.sh"
+# shellcheck source=tests/e2e/attach.sh
+. "$(dirname "$0")/attach.sh"
+prefix=(ip netns exec "$A")
 export HVD_DOCTOR=off # what it thinks of the hosts is not the matter here
 
 # sshd wants this folder, whatever its configuration says.
@@ -191,6 +196,18 @@ no_agent() {
         "$TMP/far/hvdrun" -p 2023 -i "$TMP/key" -H "$THERE"
 }
 
+# hvdrun is killed: ssh goes when it has nobody to write to, agents and ranks stay. The next hvdrun reaches hosts
+# by ssh as the first one did.
+taken_over() {
+    begun 2 -np 2 --min-np 1 --max-np 4 -p 2022 -i "$TMP/key" -H "localhost:2,$THERE:2" $RANKS || return 1
+    lost
+    sleep 1
+    attached && line 1 'attached to job .*: 2 ranks on 2 host(s), epoch 1' || return 1
+    timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' || return 1
+    kill -KILL "$(ip netns pids "$B" | xargs -I{} sh -c 'grep -qx hvd-agent /proc/{}/comm && echo {}')"
+    line 1 "hvdrun: epoch 3: [23] of 4 ranks after .* on $THERE.*: lost" && line 1 'hvdrun: epoch [45]: 4 of 4 ranks' && ends 0
+}
+
 check ranks ranks
 if [ -x "$SUM" ]; then
     check real-ranks real_ranks
@@ -202,6 +219,7 @@ check failure failure
 check interrupted interrupted
 check killed-hvdrun killed_hvdrun
 check connection-lost connection_lost
+check taken-over aside taken_over
 check unknown-host unknown_host
 check other-host-key other_host_key
 check refused-key refused_key

@@ -97,7 +97,7 @@ few_descriptors() (
         rc0=$?
         echo "limit $limit: $rc $rc0 $(cat "$TMP/out.0" "$TMP/out.1")"
         [ "$rc" -eq "$rc0" ] && [ "$rc" -le 1 ] || exit 1
-        [ "$rc" -eq 1 ] && { grep -q 'Too many open files' "$TMP/out.1" || exit 1; }
+        [ "$rc" -eq 1 ] && { grep -q 'ulimit -n' "$TMP/out.1" || exit 1; }
         refused=$((refused + rc))
     done
     [ "$refused" -gt 0 ] && [ "$rc" -eq 0 ]

@@ -2,7 +2,7 @@
  *
  * fuzz_boot: what comes in at the bootstrap: the first byte chooses between a stream of rendezvous
  * frames as rank 0 and as a peer reads them (proofs left out, or nothing would pass them), the
- * roster behind a proof, and the agent's roster.
+ * roster behind a proof, and the agent's roster and place.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -49,6 +49,9 @@ static void agent(const uint8_t *data, size_t size)
     struct err err;
     boot_agent_roster(&boot, data, size, &err);
     boot_fini(&boot);
+    if (boot_agent_place(&boot, data, size, &err) == 0 &&
+        (boot.place.rank >= boot.place.size || boot.place.local_size > boot.place.size))
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

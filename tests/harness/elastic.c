@@ -58,7 +58,7 @@ int elastic_add(struct elastic *job, elastic_rank_f fn, void *arg, const char *c
         run_member(pair[1], member, fn, arg, env);
     }
     close(pair[1]);
-    *m = (struct elastic_member){.pid = pid, .fd = pair[0], .rank = -1};
+    *m = (struct elastic_member){.pid = pid, .fd = pair[0], .rank = -1, .bye = 1};
     ctl_init(&m->ctl, m->fd);
     job->n++;
     return member;
@@ -105,6 +105,7 @@ static void send_roster(struct elastic *job, const int *order, int n, int to)
     buf_put_u32(&body, (uint32_t)n);
     buf_put(&body, job->key, sizeof(job->key));
     buf_put_u32(&body, job->changing ? job->change - 1 : job->change);
+    buf_put_u64(&body, job->left_done);
     for (int i = 0; i < n; i++) {
         struct elastic_member *m = &job->members[order[i]];
         buf_put_u8(&body, CTL_LOCAL);
@@ -120,7 +121,7 @@ static void send_roster(struct elastic *job, const int *order, int n, int to)
 
 static bool expected(const struct elastic_member *m)
 {
-    return m->active && !m->over && !m->left;
+    return m->active && !m->over && !m->left && !m->given_up;
 }
 
 /* Everybody who is in the epoch and lives waits for the next one. */
@@ -157,7 +158,7 @@ static void install(struct elastic *job, const int *order, int n)
     for (int i = 0; i < n; i++) {
         struct elastic_member *m = &job->members[order[i]];
         m->rank = i;
-        m->active = true;
+        m->active = m->was_in = true;
     }
     for (int i = 0; i < n; i++)
         send_roster(job, order, n, i);
@@ -197,7 +198,7 @@ static void publish(struct elastic *job)
     /* By member number: survivors keep their order, who is new comes last. */
     for (int i = 0; i < job->n; i++) {
         struct elastic_member *m = &job->members[i];
-        if (!m->over && m->waiting && (m->active || boundary))
+        if (!m->over && !m->given_up && m->waiting && (m->active || boundary))
             order[n++] = i;
     }
     if (n > 0)
@@ -205,6 +206,35 @@ static void publish(struct elastic *job)
 }
 
 /* ---- from the members ---- */
+
+static int count_active(const struct elastic *job)
+{
+    int n = 0;
+    for (int i = 0; i < job->n; i++)
+        n += expected(&job->members[i]);
+    return n;
+}
+
+/* As if it came in now. */
+static void send_place(struct elastic *job, int member)
+{
+    struct buf body = {0};
+    const int n = count_active(job);
+    const int words[] = {(int)job->epoch, n, n + 1, member, n + 1, 0, 1};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        buf_put_u32(&body, (uint32_t)words[i]);
+    send_frame(&job->members[member], CTL_PLACE, &body, NULL, 0);
+    buf_fini(&body);
+}
+
+void elastic_dismiss(struct elastic *job, int member, const char *text)
+{
+    struct buf body = {0};
+    buf_put(&body, text, strlen(text));
+    job->members[member].waiting = job->members[member].arrived = false;
+    send_frame(&job->members[member], CTL_LEAVE, &body, NULL, 0);
+    buf_fini(&body);
+}
 
 static void on_hello(struct elastic *job, struct elastic_member *m, const struct ctl_frame *f)
 {
@@ -215,8 +245,11 @@ static void on_hello(struct elastic *job, struct elastic_member *m, const struct
     reader_u32(&r);
     buf_reset(&m->card);
     buf_put(&m->card, f->body + r.pos, f->len - r.pos);
-    m->waiting = true;
     m->left = false;
+    m->arrived = job->places && job->epoch > 0 && m->why == CTL_JOIN && !m->was_in;
+    m->waiting = !m->arrived;
+    if (m->arrived)
+        send_place(job, (int)(m - job->members));
     publish(job);
 }
 
@@ -234,6 +267,19 @@ static void on_share(struct elastic *job, struct elastic_member *from, const str
     buf_fini(&body);
 }
 
+static void on_bye(struct elastic *job, struct elastic_member *m, struct reader *r)
+{
+    int status = (int)reader_u32(r);
+    uint64_t done = reader_u64(r);
+    m->left = true;
+    m->bye = status;
+    m->waiting = m->arrived = false;
+    if (status < 0)
+        tell_lost(job, (int)(m - job->members));
+    job->left_done = done > job->left_done ? done : job->left_done;
+    publish(job);
+}
+
 static void on_frame(struct elastic *job, struct elastic_member *m, struct ctl_frame *f)
 {
     struct reader r = reader_over(f->body, f->len);
@@ -245,7 +291,10 @@ static void on_frame(struct elastic *job, struct elastic_member *m, struct ctl_f
         on_share(job, m, f);
         break;
     case CTL_BYE:
-        m->left = true;
+        on_bye(job, m, &r);
+        break;
+    case CTL_PROGRESS:
+        m->batches = reader_u64(&r);
         break;
     case CTL_REPAIRED:
         reader_u32(&r);
@@ -283,7 +332,7 @@ static void reap(struct elastic *job)
         if (m->fd >= 0)
             read_frames(job, m);
         m->over = true;
-        bool was_active = m->active && !m->left;
+        bool was_active = m->active && !m->left && !m->given_up;
         m->waiting = false;
         if (was_active && !job->late_deaths)
             tell_lost(job, i);
@@ -291,6 +340,13 @@ static void reap(struct elastic *job)
         if (was_active && job->late_deaths)
             tell_lost(job, i);
     }
+}
+
+void elastic_give_up(struct elastic *job, int member)
+{
+    job->members[member].given_up = true;
+    tell_lost(job, member);
+    publish(job);
 }
 
 bool elastic_all_over(struct elastic *job, void *arg)

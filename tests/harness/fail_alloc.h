@@ -2,13 +2,14 @@
  *
  * fail_alloc: malloc() and its sisters for a program whose allocations shall be counted and fail on
  * demand, those of the libraries it uses included. It defines them: included by one file of a test
- * program that has one thread. FAIL_ALLOC is 0 under sanitizers, which have their own; then nothing
+ * program. Any thread's count. FAIL_ALLOC is 0 under sanitizers, which have their own; then nothing
  * is counted and nothing fails.
  */
 #ifndef HVD_TESTS_FAIL_ALLOC_H
 #define HVD_TESTS_FAIL_ALLOC_H
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +26,10 @@
 #endif
 
 static struct {
-    long live;    /* blocks that were not freed */
-    long fail_at; /* the so many-th from now fails; -1: none */
-    bool on;      /* and all after it */
-    long failed;
+    _Atomic long live;    /* blocks that were not freed */
+    _Atomic long fail_at; /* the so many-th from now fails; -1: none */
+    bool on;              /* and all after it */
+    _Atomic long failed;
 } fail_alloc = {.fail_at = -1};
 
 #if FAIL_ALLOC
@@ -36,6 +37,7 @@ static struct {
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *p);
 /* NOLINTEND(bugprone-reserved-identifier) */
 
@@ -44,7 +46,7 @@ void __libc_free(void *p);
 
 static bool fail_alloc_now(void)
 {
-    if (fail_alloc.fail_at < 0 || fail_alloc.fail_at-- > 0)
+    if (fail_alloc.fail_at < 0 || fail_alloc.fail_at-- != 0)
         return false;
     if (fail_alloc.on)
         fail_alloc.fail_at = 0;
@@ -75,6 +77,11 @@ void *realloc(void *p, size_t size)
         return NULL;
     void *q = __libc_realloc(p, size);
     return p ? q : fail_alloc_counted(q);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fail_alloc_now() ? NULL : fail_alloc_counted(__libc_memalign(alignment, size));
 }
 
 void free(void *p)

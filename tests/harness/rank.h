@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rank: what the code of a rank (harness/world.h) shares: how it says what went wrong, the request
- * that most of them make, and numbers that are random but the same in every run. Tests only.
+ * that most of them make, a nap, and numbers that are random but the same in every run. Tests only.
  */
 #ifndef HVD_TESTS_HARNESS_RANK_H
 #define HVD_TESTS_HARNESS_RANK_H
@@ -9,12 +9,19 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <hvd.h>
 
 /* Prints what failed; as a rank's exit code it tells the line. */
 #define FAIL(...)                                                                                  \
     (printf("rank %s: ", getenv("HVD_RANK")), printf(__VA_ARGS__), puts(""), __LINE__ % 200 + 1)
+
+static inline void nap_ms(unsigned ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
+}
 
 /* The sum of a vector of floats, in place. *count and name are the caller's. */
 static inline struct hvd_request rank_request(const char *name, float *data, const int64_t *count)

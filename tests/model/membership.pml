@@ -18,7 +18,8 @@ hidden byte m, list, most, pieces, revoked;
 #define revoked_by(w) ((expected & BIT(w)) != 0 && hello[w] == known)
 #define asked         (revoked_by(0) || revoked_by(1) || revoked_by(2) || revoked_by(3))
 #define answered(w) ((expected & BIT(w)) == 0 || said_hello(w))
-#define complete    ((expected & ~attached) == 0)
+/* It has heard of everybody, also of those that have left. */
+#define complete    ((roster[known] & ~gone & ~(joins_again) & ~attached) == 0)
 #define waiting     (ready_joiner && (attached & BIT(J)) != 0 && (expected & BIT(J)) == 0)
 #ifdef BUG_MIN
 #define enough (COUNT(expected) >= MIN)
@@ -53,6 +54,17 @@ inline decide()
         m++
     :: else -> break
     od
+#if LEAVE
+#ifndef BUG_LEAVE
+    ;
+    if
+    :: leavers > most ->
+        most = leavers;
+        pieces = 0
+    :: else
+    fi
+#endif
+#endif
 }
 
 inline publish()
@@ -74,6 +86,9 @@ inline publish()
     roster[e] = list;
     upto[e] = most;
     final[e] = pieces;
+#if LEAVE
+    parted[e] = leavers;
+#endif
     newest = (e > newest -> e : newest);
     m = 0;
     do
@@ -158,6 +173,10 @@ inline attach(w)
         (attached & BIT(w)) == 0 && SURVIVES(w) ->
             attached = attached | BIT(w);
             known = (epoch[w] > known -> epoch[w] : known);
+#if LEAVE
+            leavers = (parted[epoch[w]] > leavers -> parted[epoch[w]] : leavers);
+            leavers = ((left & BIT(w)) != 0 && done[w] > leavers -> done[w] : leavers);
+#endif
 #ifndef BUG_TERM
             mail[w] = 0
 #endif
@@ -181,6 +200,9 @@ end:
         restarts < RESTARTS && !over ->
             restarts++;
             known = 0;
+#if LEAVE
+            leavers = 0;
+#endif
             attached = 0
        }
     :: attach(0)

@@ -230,6 +230,9 @@ inline clear(x)
     aborted[x] = false;
     applied[x] = false;
     upto[x] = 0;
+#if LEAVE
+    parted[x] = 0;
+#endif
     final[x] = 0;
     red[x * 2] = 0;
     red[x * 2 + 1] = 0;
@@ -352,10 +355,11 @@ inline finish_slices(w)
     fi
 }
 
-#ifdef BUG_LEAVE
 #define stays ((left & BIT(w)) == 0)
+#if LEAVE
+#define lacks_one (done[w] < NOPS && (roster[E] & left) != 0) /* it waits for one who has left */
 #else
-#define stays true
+#define lacks_one false
 #endif
 #define E epoch[w]
 #define runs    (phase[w] == RUN && done[w] < NOPS && !(wants[w] && !applied[E]))
@@ -458,16 +462,23 @@ end:
             why[w] = JOINS;
             phase[w] = WAIT
        }
-#ifdef BUG_LEAVE
-    :: d_step { /* leaves, done with everything */
-        phase[w] == RUN && LIVES(w) && done[w] == NOPS && (left & BIT(w)) == 0 ->
-            left = left | BIT(w)
+#if LEAVE
+    :: d_step { /* leaves: BYE */
+        (phase[w] == RUN || phase[w] == WAIT || phase[w] == CONNECT) && LIVES(w) && SURVIVES(w) &&
+            !stale[w] && !started[w] && (LEAVE == 2 || done[w] == NOPS) ->
+            left = left | BIT(w);
+            leavers = ((attached & BIT(w)) != 0 && done[w] > leavers -> done[w] : leavers);
+            phase[w] = OFF;
+            why[w] = 0;
+            hello[w] = 0;
+            mail[w] = 0;
+            sweep()
        }
 #endif
     /* ---- revoke, report ---- */
     :: d_step { /* revokes: HELLO */
         phase[w] != WAIT && phase[w] != OFF && SURVIVES(w) && !over && stays &&
-            ((roster[E] & gone) != 0 || aborted[E]) ->
+            ((roster[E] & gone) != 0 || aborted[E] || lacks_one) ->
             say_hello(w, (stale[w] -> JOINS : REVOKED))
        }
     :: d_step { /* false alarm: HELLO */

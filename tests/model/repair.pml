@@ -40,6 +40,9 @@
 #ifndef MIN
 #define MIN 1
 #endif
+#ifndef LEAVE
+#define LEAVE 0 /* ranks call hvd_shutdown(): 1: done with everything; 2: between any two operations */
+#endif
 #ifndef EPOCHS
 #define EPOCHS 7 /* more of them than this: the job does not get on */
 #endif
@@ -73,6 +76,9 @@ bool aborted[EPOCHS]; /* abort word, closed connections */
 bool applied[EPOCHS]; /* the planned change is in it */
 byte upto[EPOCHS];    /* decision: operations that are done somewhere */
 byte final[EPOCHS];   /* decision: pieces of operation upto that are final */
+#if LEAVE
+byte parted[EPOCHS];  /* decision: operations that one who had left by then had done */
+#endif
 
 #define AT(e, seat) ((e) * N + (seat))
 byte in_[EPOCHS * N];      /* flags: operations staged */
@@ -121,8 +127,9 @@ byte met[N];      /* epochs whose mesh came to be here */
 /* ---- coordinator and adversary ---------------------------------------------------------------------- */
 byte gone;           /* given up; agents keep it for a coordinator that comes back */
 byte stopped;        /* processes that have ended */
-#ifdef BUG_LEAVE
-byte left;           /* have ended well */
+#if LEAVE
+byte left;           /* have said BYE; their agents know what they had done */
+byte leavers;        /* what the coordinator knows of it: the most that one of them had done */
 #else
 #define left 0
 #endif
@@ -138,11 +145,16 @@ byte joined = 9; /* the first operation that the joiner takes part in */
 
 #define LIVES(w)     ((stopped & BIT(w)) == 0)
 #define SURVIVES(w)  ((gone & BIT(w)) == 0)
-#define MEMBERS(s)   ((joined <= (s) -> 15 : 7) & ~gone & ~left)
+#if LEAVE == 2
+#define had_left(s, w) ((left & BIT(w)) != 0 && done[w] <= (s) -> BIT(w) : 0)
+#define without(s) (had_left(s, 0) | had_left(s, 1) | had_left(s, 2) | had_left(s, 3))
+#else
+#define without(s) 0
+#endif
+#define MEMBERS(s)   ((joined <= (s) -> 15 : 7) & ~gone & ~(without(s)))
 #define ready_joiner (phase[J] == WAIT && why[J] == JOINS && SURVIVES(J))
-#define all_done                                                                                  \
-    ((done[0] == NOPS || !SURVIVES(0)) && (done[1] == NOPS || !SURVIVES(1)) &&                     \
-     (done[2] == NOPS || !SURVIVES(2)) && (done[3] == NOPS || !SURVIVES(3) || joined == 9))
+#define ready(w)     (done[w] == NOPS || ((gone | left) & BIT(w)) != 0)
+#define all_done     (ready(0) && ready(1) && ready(2) && (ready(3) || joined == 9))
 /* Below min the job waits, and may wait for ever. */
 #define too_few (COUNT((COMMIT == 9 -> FIRST : 15) & ~gone) < MIN)
 #define over    (all_done || too_few)

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -32,7 +32,8 @@
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
-    _Atomic int go;
+    _Atomic int go, answered;
+    int trace;
 };
 
 static struct board *fresh_board(void)
@@ -42,12 +43,6 @@ static struct board *fresh_board(void)
         b = world_shared(sizeof(*b));
     memset(b, 0, sizeof(*b));
     return b;
-}
-
-static void nap_ms(int ms)
-{
-    struct timespec t = {.tv_nsec = ms * 1000000L};
-    nanosleep(&t, NULL);
 }
 
 static bool never(struct elastic *job, void *arg)
@@ -277,14 +272,207 @@ static void test_fork_in_repair(void **state)
     elastic_fini(&job);
 }
 
+/* ---- a boundary that one leaves before another one has finished it --------------------------- */
+
+#define CHANGES 100
+
+static int commit_until_told(int member, void *arg)
+{
+    struct board *b = arg;
+    int changes = 0;
+    if (member == 3)
+        setenv("HVD_LOCALITY", "elsewhere", 1);
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (float over = 0; over == 0;) {
+        float mine = atomic_load(&b->go) ? 1 : 0;
+        int rc = hvd_allreduce("over", &mine, &over, 1, HVD_FLOAT32, HVD_MAX);
+        if (rc == 0)
+            rc = hvd_commit();
+        if (rc < 0)
+            return FAIL("after %d changes: %s", changes, hvd_error());
+        atomic_store(&b->at[member], ++changes);
+    }
+    hvd_shutdown();
+    return 0;
+}
+
+static bool change_is_in(struct elastic *job, void *arg)
+{
+    return !job->changing;
+}
+
+/* Rank 0 joins its host, of three ranks, with another one, and runs in jerks: it often finds that
+ * the other host has gone on. The ranks beside it have to hear of that. */
+static void test_a_peer_has_gone_on(void **state)
+{
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 4, 5};
+    elastic_init(&job);
+    for (int m = 0; m < 4; m++)
+        elastic_add(&job, commit_until_told, b, NULL);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    for (int i = 0; i < CHANGES; i++) {
+        elastic_announce(&job);
+        for (int k = 0; k < 40 && job.changing; k++) {
+            kill(job.members[0].pid, SIGSTOP);
+            elastic_run(&job, change_is_in, NULL, 2);
+            kill(job.members[0].pid, SIGCONT);
+            elastic_run(&job, change_is_in, NULL, 1);
+        }
+        if (!elastic_run(&job, change_is_in, NULL, 30000))
+            fail_msg("change %d: not everybody came to the boundary", i);
+    }
+    atomic_store(&b->go, 1);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    for (int m = 0; m < 4; m++)
+        assert_int_equal(job.members[m].status, 0);
+    elastic_fini(&job);
+}
+
+/* ---- looking on ------------------------------------------------------------------------------ */
+
+/* What another thread asks while the repair waits for a rank that is stopped. */
+static void *ask_when_told(void *arg)
+{
+    struct board *b = arg;
+    struct hvd_stats before = {.size = sizeof(before)}, s = before;
+    struct hvd_world w = {.size_of_struct = sizeof(w)};
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", b->trace);
+    intptr_t bad = hvd_stats(&before) < 0;
+    while (!atomic_load(&b->go))
+        nap_ms(1);
+    bad |= hvd_stats(&s) < 0 || s.ops < before.ops || s.negotiated < before.negotiated ||
+           s.frozen < before.frozen || s.allocations < before.allocations;
+    bad |= hvd_world(&w) < 0 || w.size != 3 || hvd_size() != 3;
+    bad |= hvd_start_timeline(path, true) < 0 || hvd_stop_timeline() < 0;
+    atomic_store(&b->answered, 1);
+    return (void *)bad;
+}
+
+static int sum_and_ask(int member, void *arg)
+{
+    struct board *b = arg;
+    float data[1000] = {0};
+    void *bad = NULL;
+    pthread_t thread;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (int step = 0; step < 20000 && data[0] == 0; step++) {
+        if (step == WARM && member == 0)
+            pthread_create(&thread, NULL, ask_when_told, b);
+        atomic_store(&b->at[member], step);
+        data[0] = member < 2 && atomic_load(&b->answered) ? 1 : 0;
+        if (hvd_allreduce("sum", data, data, 1000, HVD_FLOAT32, HVD_SUM) < 0)
+            return FAIL("sum: %s", hvd_error());
+    }
+    if (member == 0)
+        pthread_join(thread, &bad);
+    hvd_shutdown();
+    return bad ? FAIL("an answer is wrong: %s", hvd_error()) : 0;
+}
+
+static bool answered(struct elastic *job, void *arg)
+{
+    const struct board *b = arg;
+    return atomic_load(&b->answered);
+}
+
+static void test_ask_in_repair(void **state)
+{
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 3, WARM + 10};
+    elastic_init(&job);
+    b->trace = memfd_create("trace", 0);
+    assert_true(b->trace >= 0);
+    for (int m = 0; m < 3; m++)
+        elastic_add(&job, sum_and_ask, b, NULL);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    kill(job.members[1].pid, SIGSTOP);
+    kill(job.members[2].pid, SIGKILL);
+    assert_true(elastic_run(&job, first_waits, NULL, 60000));
+    atomic_store(&b->go, 1);
+    assert_true(elastic_run(&job, answered, b, 60000));
+    assert_int_equal(job.publishes, 1);
+    kill(job.members[1].pid, SIGCONT);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[1].status, 0);
+    elastic_fini(&job);
+    close(b->trace);
+}
+
+/* ---- what an onlooker compares --------------------------------------------------------------- */
+
+static int sum_slowly(int member, void *arg)
+{
+    struct board *b = arg;
+    float data[1000] = {0};
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (int step = 0; data[0] == 0; step++) {
+        atomic_store(&b->at[member], step);
+        if (atomic_load(&b->go))
+            nap_ms(600);
+        data[0] = (float)atomic_load(&b->answered);
+        if (hvd_allreduce("sum", data, data, 1000, HVD_FLOAT32, HVD_SUM) < 0 || hvd_commit() < 0)
+            return FAIL("step %d: %s", step, hvd_error());
+    }
+    hvd_shutdown();
+    return 0;
+}
+
+static bool third_waits(struct elastic *job, void *arg)
+{
+    return job->members[2].waiting;
+}
+
+static bool all_told(struct elastic *job, void *arg)
+{
+    return job->members[0].batches > 0 && job->members[1].batches > 0 &&
+           job->members[2].batches > 0;
+}
+
+/* One that has joined counts its batches from where the others are: it is not behind. */
+static void test_batches_of_joiner(void **state)
+{
+    struct board *b = fresh_board();
+    struct elastic job;
+    struct past p = {b, 2, 500}, first = {b, 3, 1};
+    elastic_init(&job);
+    for (int m = 0; m < 2; m++)
+        elastic_add(&job, sum_slowly, b, NULL);
+    assert_true(elastic_run(&job, all_at, &p, 60000));
+    elastic_add(&job, sum_slowly, b, NULL);
+    assert_true(elastic_run(&job, third_waits, NULL, 60000));
+    elastic_announce(&job);
+    assert_true(elastic_run(&job, all_at, &first, 60000));
+    atomic_store(&b->go, 1);
+    elastic_run(&job, never, NULL, 1500);
+    for (int m = 0; m < 3; m++)
+        job.members[m].batches = 0;
+    assert_true(elastic_run(&job, all_told, NULL, 60000));
+    uint64_t others = job.members[0].batches, joined = job.members[2].batches;
+    atomic_store(&b->answered, 1);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    /* Each tells once a second, so they are a few steps apart. */
+    if (others < 500 || joined + 20 < others || joined > others + 20)
+        fail_msg("%llu batches, but %llu of the one that joined", (unsigned long long)others,
+                 (unsigned long long)joined);
+    elastic_fini(&job);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_is_staged),
-        cmocka_unit_test(test_no_repair),
-        cmocka_unit_test(test_fork_in_repair),
+        cmocka_unit_test(test_all_is_staged),  cmocka_unit_test(test_no_repair),
+        cmocka_unit_test(test_fork_in_repair), cmocka_unit_test(test_a_peer_has_gone_on),
+        cmocka_unit_test(test_ask_in_repair),  cmocka_unit_test(test_batches_of_joiner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -40,12 +39,6 @@ struct board {
     int count; /* elements of the operations */
     bool fork, idle;
 };
-
-static void nap_ms(int ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    nanosleep(&t, NULL);
-}
 
 static void raise_to(_Atomic uint64_t *max, uint64_t v)
 {

@@ -88,7 +88,7 @@ def test_large_and_odd_tensors():
         def load_state_dict(self, tensors):
             self.tensors = tensors
 
-    chunk, _transfer.CHUNK = _transfer.CHUNK, 5_000_003
+    large, _transfer.LARGE = _transfer.LARGE, 5_000_003
     try:
         for version in (0, 5):
             mine = kinds if hvd.rank() == 0 else {}
@@ -100,7 +100,7 @@ def test_large_and_odd_tensors():
                 got = state.thing.tensors[name]
                 assert got.dtype == tensor.dtype and torch.equal(got, tensor), name
     finally:
-        _transfer.CHUNK = chunk
+        _transfer.LARGE = large
 
 
 def test_what_does_not_pickle():

@@ -91,7 +91,7 @@ def broadcast_(data, root, name=None):
     data[:] = post("broadcast", f"{name} {root} {len(data)}", bytes(data))
 
 
-def exchange(name, data, rows):
+def exchange(name, data, rows, into=None):
     return post("exchange", name, (bytes(data), rows))
 
 
@@ -107,10 +107,10 @@ def play():
     buffers.allreduce_, buffers.allgather, buffers.broadcast_ = allreduce_, allgather, broadcast_
     _transfer.exchange, _transfer.arrive = exchange, arrive
     _transfer.lib = types.SimpleNamespace(hvd_wait=lambda _: 0)
-    _transfer.CHUNK = 50
+    _transfer.CHUNK, _transfer.LARGE = 100, 50
     elastic._begin_again = lambda: post("again", "")
     elastic.stats = lambda: {"ops": here.me.ops}
-    elastic.world = lambda: types.SimpleNamespace(elastic=True)
+    elastic.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
     elastic.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
     _lib.error = lambda code: HvdError("asked to leave", -code)
 

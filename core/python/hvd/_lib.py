@@ -59,6 +59,7 @@ class Request(ctypes.Structure):
         ("root", ctypes.c_int),
         ("splits", ctypes.POINTER(ctypes.c_int64)),
         ("device", ctypes.c_int),
+        ("output_rows", ctypes.c_int64),
     ]
 
 
@@ -98,6 +99,7 @@ class World(ctypes.Structure):
         ("is_new", ctypes.c_bool),
         ("elastic", ctypes.c_bool),
         ("repair_ns", ctypes.c_uint64),
+        ("waiting", ctypes.c_bool),
     ]
 
 
@@ -105,6 +107,7 @@ _INT, _STR, _BOOL, _HANDLE = ctypes.c_int, ctypes.c_char_p, ctypes.c_bool, ctype
 
 _PROTOTYPES = {
     "hvd_init": (_INT, []),
+    "hvd_enter": (_INT, []),
     "hvd_shutdown": (_INT, []),
     "hvd_initialized": (_BOOL, []),
     "hvd_rank": (_INT, []),

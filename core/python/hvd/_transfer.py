@@ -2,6 +2,7 @@
 """Brings an object and blocks of memory from one rank to some others. elastic.py calls it when ranks have
 joined, on all ranks at once. The ranks that neither give nor take send and receive nothing: the bytes go
 by all-to-all with no rows for them. When everybody else takes (the start of a job) it is a broadcast.
+A large block is read and written where it lies; small ones are packed together.
 
 The rank that gives may die on the way: then bring() says so on those that lack something, and they take
 from another one.
@@ -18,8 +19,9 @@ from ._lib import HvdError, Result, check, dims, lib
 from .objects import _try_dump
 from .world import rank, size
 
-CHUNK = 4 << 20  # bytes of one operation: what it costs in memory beside the state itself
-AHEAD = 2  # operations under way: one is received while the one before is put in its place
+CHUNK = 4 << 20  # bytes of small blocks in one operation: what it costs in memory beside the state itself
+LARGE = 64 << 20  # bytes of a large block in one operation
+AHEAD = 2
 
 _FAILED, _SOME = 1, 2  # what the length of the pickled object begins with
 
@@ -33,36 +35,41 @@ def memory(address, length):
 
 
 def _cut(lengths):
-    """Blocks of these lengths in chunks: lists of (block, begin, end). A large block is cut, small ones
-    travel together."""
-    chunks, room = [], 0
+    """Blocks of these lengths in chunks: lists of (block, begin, end). Large ones have chunks of their own,
+    small ones travel together."""
+    chunks, small, room = [], None, 0
     for block, length in enumerate(lengths):
-        begin = 0
-        while begin < length:
-            if not room:
-                chunks.append([])
-                room = CHUNK
-            end = min(length, begin + room)
-            chunks[-1].append((block, begin, end))
-            room -= end - begin
-            begin = end
+        if length > CHUNK // 4:
+            chunks += [[(block, begin, min(length, begin + LARGE))] for begin in range(0, length, LARGE)]
+        elif length:
+            if length > room:
+                small, room = [], CHUNK
+                chunks.append(small)
+            small.append((block, 0, length))
+            room -= length
     return chunks
 
 
-def exchange(name, data, rows):
-    """Starts an all-to-all of bytes, rows[r] of them to rank r. The result is for arrive()."""
-    return buffers._submit(_lib.ALLTOALL, name, data, None, splits=dims(rows))
+def exchange(name, data, rows, into=None):
+    """Starts an all-to-all of bytes, rows[r] of them to rank r. The result is for arrive(); it goes to into,
+    writable memory, when that has room for it."""
+    handle, kept = buffers._submit(
+        _lib.ALLTOALL, name, data, into, splits=dims(rows), output_rows=len(into) if into else 0
+    )
+    return handle, kept, into
 
 
 def arrive(started, take):
-    """Waits for an exchange(); take, if any, sees what has come."""
-    handle, _ = started
+    """Waits for an exchange(); take, if any, sees what has come: the into of the exchange itself when it is
+    all there."""
+    handle, (_, target), into = started
     check(lib.hvd_wait(handle))
     try:
         if take:
             found = Result()
             check(lib.hvd_result(handle, ctypes.byref(found)))
-            take(memory(found.data, found.shape[0]))
+            placed = target and found.data == ctypes.addressof(target) and found.shape[0] == len(into)
+            take(into if placed else memory(found.data, found.shape[0]))
     finally:
         lib.hvd_release(handle)
 
@@ -126,16 +133,19 @@ class _Road:
         for receiver in self.receivers:
             rows = [0] * size()
             rows[receiver] = len(data)
-            take = functools.partial(self._take, blocks, pieces) if receiver == rank() else None
-            self.started.append((exchange(f"elastic.state.{self.count}.{receiver}", data, rows), take))
+            into = take = None
+            if receiver == rank():
+                into = self._gather(blocks, pieces) if len(pieces) == 1 else None
+                take = functools.partial(self._take, blocks, pieces, into)
+            self.started.append((exchange(f"elastic.state.{self.count}.{receiver}", data, rows, into), take))
             if len(self.started) > AHEAD:
                 arrive(*self.started.popleft())
 
-    def _take(self, blocks, pieces, data):
-        if pieces and len(data) == sum(end - begin for _, begin, end in pieces):
+    def _take(self, blocks, pieces, into, data):
+        if not pieces or len(data) != sum(end - begin for _, begin, end in pieces):
+            self.complete = False  # the source is dead
+        elif data is not into:
             self._scatter(blocks, pieces, data)
-        else:  # the source is dead
-            self.complete = False
 
 
 def _announce(lead, rounds):

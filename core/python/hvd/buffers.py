@@ -7,7 +7,7 @@ numpy arrays for numpy arrays, as memoryviews otherwise.
 import ctypes
 
 from . import _lib
-from ._lib import Request, Result, check, dims, lib
+from ._lib import Request, Result, check, check_stay, dims, lib
 
 _FORMATS = {"?": _lib.BOOL, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64}
 _SIGNED = {1: _lib.INT8, 2: _lib.INT16, 4: _lib.INT32, 8: _lib.INT64}
@@ -81,7 +81,7 @@ def _submit(kind, name, view, output, **fields):
         **fields,
     )
     handle = ctypes.c_int64()
-    check(lib.hvd_submit(ctypes.byref(request), 1, ctypes.byref(handle)))
+    check_stay(lib.hvd_submit(ctypes.byref(request), 1, ctypes.byref(handle)))
     return handle.value, (memory, target)
 
 
@@ -133,4 +133,5 @@ def allgather(data, name=None):
 
 def barrier(name=None):
     """Returns when every rank has called it."""
+    check_stay(lib.hvd_enter())
     check(lib.hvd_barrier(None if name is None else name.encode()))

@@ -25,8 +25,14 @@ collective work between the beginning of the function and the commit need Horovo
 HVD_ELASTIC_INTERRUPT=1, or run(interrupt=True), a change of the world raises HostsUpdatedInterrupt at the
 commit, on all ranks, and run() calls the function again.
 
+A rank that is started while others train holds nobody up: init() returns at once, and only run() (or the
+first operation) comes in, at the others' next commit. What it does in between, imports, its model, its
+data, is nobody's pause. rank() and size() may be others afterwards (enter()): then the reset and resize
+callbacks are called on it too, before it gets the state, so that what was made with the old ones is made
+anew. local_rank() is that of a free place on its host from the first moment.
+
 A program that calls no commit() survives deaths all the same, as a smaller world with the old rank() and
-size(); ranks cannot join it.
+size(); ranks cannot join it: one that is started in place of a dead one waits, and ends with the job.
 """
 import collections
 import copy
@@ -41,7 +47,7 @@ from array import array
 from . import _lib, _transfer, buffers
 from ._lib import HorovodInternalError, HvdError, Left, World, check, check_stay, lib  # noqa: F401
 from .sampler import ElasticSampler
-from .world import init, rank, shutdown, size, stats
+from .world import enter, init, rank, shutdown, size, stats
 
 RESET_LIMIT = 100  # of run(): how often it begins again, when nothing else is said
 _TRIES = 16  # for a state to reach the ranks that join, when those that give it die
@@ -59,7 +65,8 @@ _World = collections.namedtuple("World", [name for name, _ in World._fields_[1:]
 
 
 def world():
-    """What the last commit found: epoch, rank, size, source, joined, left, is_new, elastic, repair_ns."""
+    """What the last commit found: epoch, rank, size, source, joined, left, is_new, elastic, repair_ns.
+    waiting: this rank has not come in yet (enter()), rank and size are those that it would have."""
     found = World(size_of_struct=ctypes.sizeof(World))
     check(lib.hvd_world(ctypes.byref(found)))
     return _World(*(getattr(found, name) for name in _World._fields))
@@ -99,7 +106,7 @@ class State:
 
     def register_reset_callbacks(self, callbacks):
         """Functions without arguments, called when the world has changed, on the ranks that were in it
-        before. rank() and size() are the new ones; ranks that join receive the state as it is after
+        before, and on one that comes in whose rank or size was another one until then. rank() and size() are the new ones; ranks that join receive the state as it is after
         these calls. No collective operations in them."""
         self._reset_callbacks.extend(callbacks)
 
@@ -107,6 +114,18 @@ class State:
         """As register_reset_callbacks, for functions of (old size, new size), called when these differ:
         to scale a learning rate (scale_lr) or a batch."""
         self._resize_callbacks.extend(callbacks)
+
+    def _enter(self):
+        """Comes into the world, at a boundary of the others: True. What the program has made with the
+        rank and size that it had before is made anew where they have changed. False: it is in."""
+        if not world().waiting:
+            return False
+        before = rank(), size()
+        enter()
+        if (rank(), size()) != before:
+            self._size = before[1]
+            self.on_reset()
+        return True
 
     def on_reset(self):
         """Calls the callbacks."""
@@ -131,6 +150,9 @@ class State:
         self._boundary(False)
 
     def _boundary(self, save):
+        if self._enter():
+            self.sync()
+            return
         if save:
             self.save()
         if commit():
@@ -198,6 +220,9 @@ class ObjectState(State):
     # ---- a boundary -----------------------------------------------------------------------------
 
     def _boundary(self, save):
+        if self._enter():
+            self.sync()
+            return
         if self._just_arrived():
             if save:
                 self.save()
@@ -252,6 +277,7 @@ class ObjectState(State):
     # ---- the state's way to the ranks that join -------------------------------------------------
 
     def sync(self):
+        self._enter()
         for _ in range(_TRIES):
             rows = self._meet()
             versions = {r: row[1] for r, row in rows.items()}
@@ -375,6 +401,7 @@ def run(func=None, *, interrupt=None, reset_limit=None):
         if interrupt is not None:
             state._interrupt = interrupt
         resets = 0
+        state._enter()
         while True:
             try:
                 state.sync()

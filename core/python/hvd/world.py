@@ -10,7 +10,7 @@ from ._lib import Stats, check, check_stay, error, lib
 
 #: What hvd, hvd.torch and hvd.torch.mpi_ops pass on.
 __all__ = """
-    init shutdown is_initialized is_homogeneous rank size local_rank local_size cross_rank cross_size
+    init enter shutdown is_initialized is_homogeneous rank size local_rank local_size cross_rank cross_size
     start_timeline stop_timeline stats
     mpi_built mpi_enabled mpi_threads_supported gloo_built gloo_enabled nccl_built ddl_built ccl_built
     cuda_built rocm_built
@@ -27,7 +27,8 @@ _registered = False
 
 
 def init(comm=None, process_sets=None):
-    """Joins the world; returns when every rank has.
+    """Joins the world; returns when every rank has. Of an elastic job in which others train already it
+    returns at once: see enter().
 
     The launcher (hvdrun, mpirun, srun, torchrun, or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
     HVD_KEY_FILE by hand) says who the others are; without one this is a world of 1. In an elastic job a
@@ -44,6 +45,15 @@ def init(comm=None, process_sets=None):
     if not _registered:
         _registered = True
         atexit.register(_leave)
+
+
+def enter():
+    """Comes into a world that others train in, at their next commit(); hvd.elastic.run() and the first
+    operation do it by themselves. Until then rank() and size() are those that this rank would have if
+    it came in now: they may be others afterwards. What takes long and needs nobody else (the model, the
+    data) is best done before, while the others go on. In every other case it does nothing. Raises
+    hvd.elastic.Left when this rank is not wanted any more."""
+    check_stay(lib.hvd_enter())
 
 
 def shutdown():

@@ -54,6 +54,7 @@ static _Noreturn void leave(struct ctl *ctl)
     struct buf body = {0};
     lifeline_release();
     buf_put_u32(&body, 0);
+    buf_put_u64(&body, 0);
     ctl_send(ctl, CTL_BYE, &body, NULL, 0);
     buf_fini(&body);
     exit(0);

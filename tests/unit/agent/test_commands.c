@@ -253,7 +253,7 @@ static void test_changes(void **state)
     expect("scale train-1 10", 1, NULL, "job train-1: 10 ranks are more than --max-np 8");
     expect("drain train-1 7", 1, NULL, "job train-1: there is no rank 7");
     expect("scale train-1 0", 1, NULL, "\"0\": want a number of ranks from 1 to 65536");
-    expect("scale train-1 -- -3", 1, NULL, "\"-3\": want a number of ranks");
+    expect("scale train-1 -3", 1, NULL, "\"-3\": want a number of ranks");
     expect("scale train-1 4x", 1, NULL, "\"4x\": want a number of ranks");
     expect("scale nope 4", 1, NULL, "no job \"nope\"");
     expect("drain train-1 99999999999999999999", 1, NULL, "there is no rank 9999");
@@ -280,7 +280,8 @@ static void test_trouble(void **state)
     expect("list -v", 0, "train-1  gone ", NULL);
     expect("status", 1, NULL, "no job runs here");
     expect("status train-1", 1, NULL,
-           "job train-1: its hvdrun (pid 4711) is gone; jobs here: none");
+           "job train-1: its hvdrun (pid 4711) is gone; if it is an elastic job, hvdrun attach "
+           "train-1 takes it over; other jobs here: none");
 }
 
 /* It ends while somebody watches. */

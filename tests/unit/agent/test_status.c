@@ -30,6 +30,8 @@ static const char whole[] =
     "  \"batches\": 7, \"bytes\": 9, \"idle_ms\": 20},"
     " {\"member\": 2, \"rank\": -1, \"host\": \"h2\", \"state\": \"failed\", \"pid\": 71},"
     " {\"member\": 4, \"rank\": -1, \"host\": \"h2\", \"state\": \"running\", \"pid\": 14},"
+    " {\"member\": 5, \"rank\": -1, \"host\": \"h2\", \"state\": \"arrived\", \"pid\": 15},"
+    " {\"member\": 6, \"rank\": -1, \"host\": \"h2\", \"state\": \"ready\", \"pid\": 16},"
     " {\"member\": 0, \"rank\": 0, \"host\": \"h1\", \"state\": \"active\", \"pid\": 11,"
     "  \"batches\": 123456, \"idle_ms\": 12},"
     " {\"member\": 1, \"rank\": 1, \"host\": \"h1\", \"state\": \"active\", \"pid\": 12,"
@@ -62,9 +64,9 @@ static void test_whole(void **state)
     if (read_text(whole, &s, &err) < 0)
         fail_msg("%s", err.msg);
     assert_true(s.elastic);
-    assert_int_equal(s.n, 5);
+    assert_int_equal(s.n, 7);
     assert_int_equal(s.change, 2);
-    assert_int_equal(status_running(&s), 4);
+    assert_int_equal(status_running(&s), 6);
     auto_free char *text = screen(&s, false);
     assert_string_equal(text,
                         "t-1: waiting, 3 of 4 ranks (2 to 8), epoch 3, up 10 min\n"
@@ -81,7 +83,9 @@ static void test_whole(void **state)
                         "   0       0  h1     11   123456       12 ms  active\n"
                         "   1       1  h1     12        0           -  leaving\n"
                         "   2       3  h1     13        7       20 ms  active\n"
-                        "   -       4  h2     14        0           -  running\n"
+                        "   -       4  h2     14        0           -  starting\n"
+                        "   -       5  h2     15        0           -  starting\n"
+                        "   -       6  h2     16        0           -  ready to enter\n"
                         "(and 1 that ended a short while ago: -v)\n");
     auto_free char *all = screen(&s, true);
     assert_non_null(strstr(all, "   -       2  h2     71        0           -  failed\n"));

@@ -21,10 +21,12 @@ static struct report at(uint64_t done, uint32_t pieces, uint32_t first)
     return r;
 }
 
+static uint64_t left_done; /* by one that is not among them any more */
+
 static int decide(const struct report *reports, int me, struct decision *ret)
 {
     struct err err = {0};
-    int rc = decision_make(reports, RANKS, me, ret, &err);
+    int rc = decision_make(reports, RANKS, left_done, me, ret, &err);
     assert_true(rc == 0 || err.msg[0]);
     return rc;
 }
@@ -57,6 +59,25 @@ static void test_finish(void **state)
     reports[1].whole = true;
     assert_int_equal(decide(reports, 1, &d), 0);
     assert_int_equal(d.what, DECISION_FINISH);
+}
+
+/* One that has left the job had finished it: it stands, and those who are left can finish it. */
+static void test_left(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(7, 2, 0), at(7, 2, 5), at(7, 2, 0)};
+    left_done = 8;
+    for (int me = 0; me < RANKS; me++) {
+        assert_int_equal(decide(reports, me, &d), 0);
+        assert_int_equal(d.what, DECISION_FINISH);
+        assert_int_equal(d.done, 8);
+    }
+    left_done = 7; /* this one they have all finished */
+    assert_int_equal(decide(reports, 0, &d), 0);
+    assert_int_equal(d.what, DECISION_REST);
+    left_done = 9;
+    assert_int_equal(decide(reports, 0, &d), -EPROTO);
+    left_done = 0;
 }
 
 /* A piece is as final as the one says who knows most. */
@@ -151,9 +172,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_begin_anew), cmocka_unit_test(test_finish),
-        cmocka_unit_test(test_rest),       cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_joiner),     cmocka_unit_test(test_impossible),
-        cmocka_unit_test(test_wire),
+        cmocka_unit_test(test_left),       cmocka_unit_test(test_rest),
+        cmocka_unit_test(test_whole),      cmocka_unit_test(test_joiner),
+        cmocka_unit_test(test_impossible), cmocka_unit_test(test_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

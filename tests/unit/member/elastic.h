@@ -21,7 +21,8 @@ static int seen; /* notes that were looked at */
 static inline void make(struct roster *r, int min, int max, int limit)
 {
     const struct roster_host hosts[] = {{"a0", "h0", 2, 3}, {"a1", "h1", 1, 3}};
-    const struct roster_elastic elastic = {min, max, limit, 30 * CLOCK_S};
+    const struct roster_elastic elastic = {
+        .min = min, .max = max, .reset_limit = limit, .start_limit = 30 * CLOCK_S};
     seq = 0;
     seen = 0;
     now = 1000 * CLOCK_S;
@@ -38,6 +39,21 @@ static inline void after(struct roster *r, uint64_t ms)
 {
     now += ms * CLOCK_MS;
     roster_tick(r, now);
+}
+
+static inline int tell_bye(struct roster *r, int member, int code, uint64_t done)
+{
+    struct report_item item = {
+        .type = REPORT_BYE, .member = member, .pid = 100 + member, .code = code, .done = done};
+    struct report_body body = {.seq = ++seq, .n = 1, .items = &item}, read = {0};
+    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
+    char *text = report_write(&body);
+    assert_non_null(text);
+    assert_int_equal(report_read(text, strlen(text), &read, NULL), 0);
+    free(text);
+    int rc = roster_report(r, &read, now, NULL);
+    report_body_fini(&read);
+    return rc;
 }
 
 static inline int tell(struct roster *r, enum report_type type, int member, int code)
@@ -58,10 +74,19 @@ static inline void hello(struct roster *r, int member, enum card_why why)
     buf_fini(&c.bytes);
 }
 
-static inline void start(struct roster *r, int member)
+/* It has called hvd_init. */
+static inline void arrive(struct roster *r, int member)
 {
     assert_int_equal(tell(r, REPORT_STARTED, member, 0), 0);
     hello(r, member, CARD_JOIN);
+}
+
+/* It waits for a world, also where others train. */
+static inline void start(struct roster *r, int member)
+{
+    arrive(r, member);
+    if (r->members[member].state == RANK_ARRIVED)
+        hello(r, member, CARD_ENTER);
 }
 
 /* Epoch 1 with members 0, 1, 2. */

@@ -33,27 +33,29 @@ static void test_join(void **state)
 static void test_rejoin(void **state)
 {
     struct card cards[] = {{.member = 4, .agent = "a", .host = "h"}};
-    struct rejoin_member m[] = {{4,
-                                 1,
-                                 77,
-                                 9,
-                                 true,
-                                 true,
-                                 -9,
-                                 "how",
-                                 "its last line",
-                                 true,
-                                 true,
-                                 true,
-                                 true,
-                                 true,
-                                 CARD_BOUNDARY,
-                                 8,
-                                 {0},
-                                 5,
-                                 6},
+    struct rejoin_member m[] = {{.member = 4,
+                                 .local_rank = 1,
+                                 .pid = 77,
+                                 .epoch = 9,
+                                 .over = true,
+                                 .dead = true,
+                                 .code = -9,
+                                 .text = "how",
+                                 .tail = "its last line",
+                                 .hello = true,
+                                 .bye = true,
+                                 .arrived = true,
+                                 .out = true,
+                                 .done = 11,
+                                 .leaving = true,
+                                 .waiting = true,
+                                 .why = CARD_BOUNDARY,
+                                 .was_in = 8,
+                                 .batches = 5,
+                                 .bytes = 6},
                                 {.member = 5, .pid = 78}};
-    struct rejoin in = {7, {.epoch = 9, .change = 3, .n = 1, .cards = cards}, 2, m};
+    struct rejoin in = {
+        7, {.epoch = 9, .change = 3, .left_done = 12, .n = 1, .cards = cards}, 2, m};
     struct join_body body = {"a", "h", "1", 2, 3, &in}, out = {0};
     struct err err;
     (void)state;
@@ -65,12 +67,15 @@ static void test_rejoin(void **state)
     assert_non_null(r);
     assert_int_equal(r->change, 7);
     assert_int_equal(r->world.epoch, 9);
+    assert_int_equal(r->world.left_done, 12);
     assert_int_equal(r->world.cards[0].member, 4);
     assert_int_equal(r->n, 2);
     const struct rejoin_member *a = &r->members[0], *b = &r->members[1];
     assert_true(a->over && a->dead && a->hello && a->bye && a->out && a->leaving && a->waiting);
+    assert_true(a->arrived && !b->arrived);
     assert_true(a->local_rank == 1 && a->pid == 77 && a->epoch == 9 && a->code == -9);
     assert_true(a->why == CARD_BOUNDARY && a->was_in == 8 && a->batches == 5 && a->bytes == 6);
+    assert_int_equal(a->done, 11);
     assert_string_equal(a->text, "how");
     assert_string_equal(a->tail, "its last line");
     assert_memory_equal(a->card.data, "card", 4);
@@ -140,18 +145,49 @@ static void test_cards_and_roster(void **state)
 
 static void test_notes(void **state)
 {
-    struct note notes[] = {{NOTE_LOST, 3, -9, "rank 3 died"}, {NOTE_STOP, -1, 2000, "x"}};
-    struct notes_body in = {5, 2, notes}, out;
+    struct note notes[] = {
+        {.type = NOTE_LOST, .member = 3, .code = -9, .text = "rank 3 died", .epoch = 7},
+        {.type = NOTE_STOP, .member = -1, .code = 2000, .text = "x"},
+        {.type = NOTE_PLACE, .member = 7, .place = {(4u << 20) | 9, 3, 4, 2, 1, 2}}};
+    struct notes_body in = {5, 3, notes}, out;
     auto_free char *text = notes_write(&in);
     (void)state;
     assert_int_equal(notes_read(text, strlen(text), &out, NULL), 0);
+    assert_int_equal(out.n, 3);
+    assert_memory_equal(&out.notes[2].place, &notes[2].place, sizeof(struct place));
     assert_int_equal(out.seq, 5);
-    assert_int_equal(out.n, 2);
     assert_int_equal(out.notes[0].type, NOTE_LOST);
     assert_int_equal(out.notes[0].code, -9);
     assert_string_equal(out.notes[0].text, "rank 3 died");
     assert_int_equal(out.notes[1].member, -1);
     notes_fini(&out);
+}
+
+/* Places that no world has. */
+static void test_broken_places(void **state)
+{
+    static const char *const bad[] = {
+        "7",
+        "{}",
+        "{\"epoch\":0,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":2}",
+        "{\"epoch\":1,\"rank\":4,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":2}",
+        "{\"epoch\":1,\"rank\":-1,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":2}",
+        "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":5,\"cross_rank\":1,\"cross_size\":2}",
+        "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":2,\"cross_size\":2}",
+        "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":9}",
+    };
+    struct notes_body out;
+    struct err err;
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        auto_free char *text = NULL;
+        assert_true(asprintf(&text,
+                             "{\"seq\":1,\"events\":[{\"type\":\"place\",\"member\":1,\"epoch\":0,"
+                             "\"code\":0,\"place\":%s}]}",
+                             bad[i]) > 0);
+        assert_int_equal(notes_read(text, strlen(text), &out, &err), -EINVAL);
+        assert_non_null(strstr(err_text(&err), "place"));
+    }
 }
 
 /* What a rank wrote need not be UTF-8. */
@@ -261,13 +297,15 @@ static void test_foreign_bytes(void **state)
          "{\"epoch\":1,\"size\":2,\"key\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
          "\"members\":[]}",
          "size 2 with 0 members"},
-        {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"dance\",\"member\":0,\"code\":0}]}",
+        {r_notes,
+         "{\"seq\":1,\"events\":[{\"type\":\"dance\",\"member\":0,\"code\":0,\"epoch\":1}]}",
          "unknown type \"dance\""},
         {r_cards,
          "{\"agent\":\"a\",\"seq\":1,\"epoch\":1,\"cards\":[{\"member\":1,\"why\":\"x\",\"card\":"
          "\"\"}]}",
          "card: unknown why \"x\""},
-        {r_notes, "{\"seq\":1,\"events\":[{\"type\":\"lost\",\"member\":-2,\"code\":0}]}",
+        {r_notes,
+         "{\"seq\":1,\"events\":[{\"type\":\"lost\",\"member\":-2,\"code\":0,\"epoch\":1}]}",
          "event: member -2"},
         {r_scale, "{}", "scale: "},
         {r_scale, "{\"np\":0}", "scale: np 0: want 1"},
@@ -318,15 +356,11 @@ static void test_long_card_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join),
-        cmocka_unit_test(test_rejoin),
-        cmocka_unit_test(test_welcome),
-        cmocka_unit_test(test_cards_and_roster),
-        cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_report),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_foreign_bytes),
-        cmocka_unit_test(test_long_card_is_refused),
+        cmocka_unit_test(test_join),          cmocka_unit_test(test_rejoin),
+        cmocka_unit_test(test_welcome),       cmocka_unit_test(test_cards_and_roster),
+        cmocka_unit_test(test_notes),         cmocka_unit_test(test_broken_places),
+        cmocka_unit_test(test_report),        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_foreign_bytes), cmocka_unit_test(test_long_card_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,21 +44,22 @@ static const char cards_text[] =
     "{\"member\":0,\"why\":\"revoked\",\"epoch\":2,\"card\":\"emVybw==\"},"
     "{\"member\":1,\"why\":\"revoked\",\"epoch\":2,\"card\":\"b25l\"}]}";
 static const char roster_text[] =
-    "{\"epoch\":3,\"size\":2,\"change\":7,\"key\":\"CQgHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
+    "{\"epoch\":3,\"size\":2,\"change\":7,\"done\":8,"
+    "\"key\":\"CQgHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
     "\"members\":["
     "{\"rank\":0,\"member\":3,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"emVybw==\"},"
     "{\"rank\":1,\"member\":4,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"b25l\"}]}";
 static const char notes_text[] =
-    "{\"seq\":5,\"events\":[{\"type\":\"lost\",\"member\":3,\"code\":-9,\"text\":\"" LONG_TEXT
-    "\"},"
-    "{\"type\":\"stop\",\"member\":-1,\"code\":2000,\"text\":\"x\"}]}";
+    "{\"seq\":5,\"events\":[{\"type\":\"lost\",\"member\":3,\"code\":-9,\"epoch\":7,\"text\":"
+    "\"" LONG_TEXT "\"},"
+    "{\"type\":\"stop\",\"member\":-1,\"code\":2000,\"epoch\":0,\"text\":\"x\"}]}";
 static const char report_text[] =
     "{\"agent\":\"a\",\"seq\":2,\"ranks\":[{\"state\":\"exited\",\"member\":1,\"pid\":7,\"code\":-"
     "11,"
     "\"text\":\"\",\"tail\":\"" LONG_TEXT "\",\"batches\":0,\"bytes\":1099511627776},"
     "{\"state\":\"bye\",\"member\":0,\"pid\":6,\"code\":0,\"text\":\"\",\"tail\":\"\",\"batches\":"
     "0,"
-    "\"bytes\":0}]}";
+    "\"bytes\":0,\"done\":5}]}";
 static const char findings_text[] =
     "{\"agent\":\"a\",\"seq\":4,\"findings\":[{\"source\":\"watch\",\"id\":\"shm-size\",\"code\":"
     "\"HVD3001\",\"status\":\"warn\",\"cleared\":false,\"summary\":\"" LONG_TEXT "\",\"fix\":\"\"},"
@@ -105,13 +106,16 @@ static int write_roster(void)
         cards[i].member = 3 + i;
         cards[i].is_new = true;
     }
-    struct roster_body b = {.epoch = 3, .change = 7, .key = {9, 8, 7}, .n = 2, .cards = cards};
+    struct roster_body b = {
+        .epoch = 3, .change = 7, .left_done = 8, .key = {9, 8, 7}, .n = 2, .cards = cards};
     return written(roster_write(&b), roster_text);
 }
 
 static int write_notes(void)
 {
-    struct note notes[] = {{NOTE_LOST, 3, -9, LONG_TEXT}, {NOTE_STOP, -1, 2000, "x"}};
+    struct note notes[] = {
+        {.type = NOTE_LOST, .member = 3, .code = -9, .text = LONG_TEXT, .epoch = 7},
+        {.type = NOTE_STOP, .member = -1, .code = 2000, .text = "x"}};
     struct notes_body b = {5, 2, notes};
     return written(notes_write(&b), notes_text);
 }
@@ -124,7 +128,7 @@ static int write_report(void)
                                    .code = -11,
                                    .tail = LONG_TEXT,
                                    .bytes = 1ull << 40},
-                                  {.type = REPORT_BYE, .pid = 6}};
+                                  {.type = REPORT_BYE, .pid = 6, .done = 5}};
     struct report_body b = {.agent = "a", .seq = 2, .n = 2, .items = items};
     return written(report_write(&b), report_text);
 }
@@ -268,7 +272,7 @@ static int read_changes(void)
 static int elastic_life(void)
 {
     const struct roster_host host = {"a", "h", 2, 4};
-    const struct roster_elastic elastic = {1, 4, 0, CLOCK_S};
+    const struct roster_elastic elastic = {.min = 1, .max = 4, .start_limit = CLOCK_S};
     struct join_body joined = {.agent = "a", .slots = 2, .pid = 1};
     struct roster r;
     struct err err;

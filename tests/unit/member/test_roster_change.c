@@ -58,9 +58,9 @@ static void test_scale_up(void **state)
     start(&r, 4);
     start(&r, 3);
     assert_null(next_note(&r, NOTE_CHANGE)); /* one is still to come */
-    after(&r, 29000);
+    after(&r, 400);
     assert_null(next_note(&r, NOTE_CHANGE));
-    after(&r, 1500); /* not for ever */
+    after(&r, 200); /* who is ready does not wait for who is not */
     assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
     tell(&r, REPORT_EXITED, 4, -9); /* and one of them dies meanwhile */
     for (int i = 0; i < 3; i++)
@@ -180,6 +180,70 @@ static void test_joiner_sent_away(void **state)
     roster_fini(&r);
 }
 
+/* It is in the world, has no state yet and is to leave again; then somebody else dies. It says
+ * that it still wants to join, is in no epoch from then on, and is told to go. */
+static void test_loss_before_a_joiner_leaves(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
+    start(&r, 3);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 2, "0 1 2 3*");
+    assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
+    assert_null(next_note(&r, NOTE_LEAVE)); /* at the boundary */
+    tell(&r, REPORT_EXITED, 1, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 3, CARD_JOIN);
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
+    hello(&r, 2, CARD_REVOKED);
+    world_is(&r, 3, "0 2");
+    assert_null(next_note(&r, NOTE_LEAVE)); /* once */
+    roster_fini(&r);
+}
+
+/* All that have the state are to leave, and those who come instead have none: nobody goes before it
+ * is handed over. */
+static void test_the_last_with_the_state_leave(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 1, now, &change, NULL), 0);
+    assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
+    tell(&r, REPORT_EXITED, 0, -9);
+    hello(&r, 1, CARD_REVOKED);
+    hello(&r, 2, CARD_REVOKED);
+    world_is(&r, 2, "1 2");
+    /* What was announced before that: nobody has come yet. */
+    hello(&r, 1, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, 3, "1 2");
+    while (next_note(&r, NOTE_CHANGE))
+        ;
+    after(&r, 100);
+    assert_null(next_note(&r, NOTE_CHANGE)); /* and nobody can go yet */
+    seen = 0;
+    assert_null(next_note(&r, NOTE_LEAVE));
+    start(&r, 3);
+    assert_int_equal(r.announced, r.applied + 1);
+    hello(&r, 1, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, 4, "1 2 3*");
+    assert_int_equal(r.announced, r.applied + 1); /* now they can */
+    for (int i = 1; i <= 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 5, "3");
+    assert_string_equal(r.last.cause, "2 ranks left as asked");
+    roster_fini(&r);
+}
+
 static void test_refused_changes(void **state)
 {
     struct roster r, before;
@@ -242,6 +306,83 @@ static void test_backoff(void **state)
     tell(&r, REPORT_EXITED, 10, 1);
     after(&r, 1000);
     assert_int_equal(next_note(&r, NOTE_START)->member, 11);
+    roster_fini(&r);
+}
+
+/* --blacklist-cooldown-range 10 25 */
+static void test_cooldown(void **state)
+{
+    struct roster r;
+    const uint64_t waits[] = {10000, 20000, 25000, 25000};
+    (void)state;
+    make(&r, 1, 3, 0);
+    r.elastic.backoff_first = 10 * CLOCK_S;
+    r.elastic.backoff_max = 25 * CLOCK_S;
+    form(&r);
+    tell(&r, REPORT_EXITED, 2, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 1, CARD_REVOKED);
+    for (int i = 0; i < 4; i++) {
+        after(&r, waits[i] - 1);
+        assert_null(next_note(&r, NOTE_START));
+        after(&r, 1);
+        assert_int_equal(next_note(&r, NOTE_START)->member, 3 + i);
+        tell(&r, REPORT_STARTED, 3 + i, 0);
+        tell(&r, REPORT_EXITED, 3 + i, 1);
+    }
+    roster_fini(&r);
+}
+
+/* All agents are lost: the job is not over, its ranks wait for one that comes; as many as
+ * --reset-limit allows. */
+static void test_all_agents_lost(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 3, 4);
+    form(&r);
+    assert_true(roster_state_is_there(&r));
+    roster_agent_lost(&r, 0, "hvd-agent was ended by signal 9", now);
+    assert_true(roster_state_is_there(&r));
+    roster_agent_lost(&r, 1, "hvd-agent was ended by signal 9", now);
+    assert_false(roster_state_is_there(&r));
+    assert_false(roster_done(&r));
+    after(&r, 5000);
+    assert_null(next_note(&r, NOTE_START));
+    assert_int_equal(roster_add_host(&r, &(struct roster_host){"a2", "h0", 0, 3}, NULL), 0);
+    struct join_body body = {.agent = "a2", .slots = 3, .pid = 12};
+    assert_int_equal(roster_join(&r, &body, now, NULL), 0);
+    seq = 0;
+    after(&r, 1);
+    for (int i = 3; i < 6; i++)
+        start(&r, i);
+    world_is(&r, 2, "3* 4* 5*");
+    assert_false(roster_limit_reached(&r));
+    roster_agent_lost(&r, 2, "hvd-agent was ended by signal 9", now);
+    assert_true(roster_limit_reached(&r));
+    assert_false(roster_done(&r)); /* one may still be started */
+    roster_fini(&r);
+}
+
+/* A note says which worlds it is about. */
+static void test_note_epoch(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 3, 0);
+    form(&r);
+    tell(&r, REPORT_BYE, 2, -EIO);
+    assert_int_equal(next_note(&r, NOTE_LOST)->epoch, 1);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 1, CARD_REVOKED);
+    world_is(&r, 2, "0 1");
+    hello(&r, 2, CARD_JOIN);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->epoch, 2);
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 1, CARD_BOUNDARY);
+    world_is(&r, 3, "0 1 2*");
+    tell(&r, REPORT_EXITED, 2, -9);
+    assert_int_equal(next_note(&r, NOTE_LOST)->epoch, 3);
     roster_fini(&r);
 }
 
@@ -310,9 +451,14 @@ int main(void)
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_death_before_leaving),
         cmocka_unit_test(test_joiner_sent_away),
+        cmocka_unit_test(test_loss_before_a_joiner_leaves),
+        cmocka_unit_test(test_the_last_with_the_state_leave),
         cmocka_unit_test(test_refused_changes),
         cmocka_unit_test(test_scale_there_and_back),
         cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_cooldown),
+        cmocka_unit_test(test_all_agents_lost),
+        cmocka_unit_test(test_note_epoch),
         cmocka_unit_test(test_reset_limit),
         cmocka_unit_test(test_replacement),
     };

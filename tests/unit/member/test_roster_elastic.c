@@ -197,6 +197,25 @@ static void test_ends(void **state)
     roster_fini(&r);
 }
 
+/* The survivors hear what one who has left had finished, from then on. */
+static void test_left_done(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 3, 0);
+    form(&r);
+    assert_int_equal(r.world.left_done, 0);
+    tell_bye(&r, 2, 0, 41);
+    tell_bye(&r, 1, -12, 40);
+    hello(&r, 0, CARD_REVOKED);
+    world_is(&r, 2, "0");
+    assert_int_equal(r.world.left_done, 41);
+    hello(&r, 0, CARD_REVOKED);
+    world_is(&r, 3, "0");
+    assert_int_equal(r.world.left_done, 41);
+    roster_fini(&r);
+}
+
 /* A program that fails after its training is over has failed. */
 static void test_fails_after_shutdown(void **state)
 {
@@ -420,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_total_loss),
         cmocka_unit_test(test_program_at_fault),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_left_done),
         cmocka_unit_test(test_fails_after_shutdown),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_before_the_first_epoch),

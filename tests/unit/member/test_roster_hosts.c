@@ -44,13 +44,15 @@ static void start(struct roster *r, int member)
     snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
     assert_int_equal(roster_report(r, &body, now, NULL), 0);
     hello(r, member, CARD_JOIN);
+    if (r->members[member].state == RANK_ARRIVED)
+        hello(r, member, CARD_ENTER);
 }
 
 /* One host with two ranks and two slots, in a world. */
 static void make(struct roster *r)
 {
     const struct roster_host host = {"a0", "h0", 2, 2};
-    const struct roster_elastic elastic = {1, 8, 0, 30 * CLOCK_S};
+    const struct roster_elastic elastic = {.min = 1, .max = 8, .start_limit = 30 * CLOCK_S};
     seq = 0;
     now = 1000 * CLOCK_S;
     assert_int_equal(roster_init(r, "job", key, &host, 1, NULL), 0);

@@ -32,7 +32,7 @@ static struct roster_body world_of(uint32_t epoch, int n, const int *members)
 static void take_over(struct roster *r, int target, int nmembers, int nleaving, const int *leaving)
 {
     const struct roster_host hosts[] = {{"a0", "h0", 0, 3}, {"a1", "h1", 0, 3}};
-    const struct roster_elastic elastic = {1, 6, 0, 30 * CLOCK_S};
+    const struct roster_elastic elastic = {.min = 1, .max = 6, .start_limit = 30 * CLOCK_S};
     const struct roster_former former = {.term = 1,
                                          .change = 3,
                                          .target = target,
@@ -237,6 +237,48 @@ static void test_leavers_and_ends(void **state)
     roster_fini(&r);
 }
 
+/* What those that have left had finished is known again: from the roster, or from their agents. */
+static void test_left_done(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct roster r;
+        struct rejoin_member even[] = {active(0, 1), waiting(2, 1, CARD_REVOKED)};
+        struct rejoin_member odd[] = {active(1, 1)};
+        struct roster_body old = world_of(1, 3, first_three);
+        old.left_done = i ? 50 : 3;
+        odd[0].bye = true;
+        odd[0].done = 49;
+        take_over(&r, 3, 3, 0, NULL);
+        come_back(&r, 0, old, 2, even);
+        assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
+        hello(&r, 0, CARD_REVOKED);
+        world_is(&r, TERM2(2), "0 2");
+        assert_int_equal(r.world.left_done, i ? 50 : 49);
+        roster_fini(&r);
+    }
+}
+
+/* Agents have heard of the roster without them, and not yet that they are to go. */
+static void test_leavers_that_were_not_told(void **state)
+{
+    struct roster r;
+    const int leaving[] = {1, 2, 3, 4, 5}, world[] = {0};
+    struct rejoin_member even[] = {active(0, 5), waiting(2, 4, CARD_BOUNDARY), active(4, 4)};
+    struct rejoin_member odd[] = {active(1, 4), waiting(3, 0, CARD_JOIN), active(5, 4)};
+    (void)state;
+    even[2].bye = true;    /* it ends by itself */
+    odd[2].leaving = true; /* its agent knows */
+    take_over(&r, 1, 6, 5, leaving);
+    come_back(&r, 0, world_of(5, 1, world), 3, even);
+    assert_int_equal(come_back(&r, 1, world_of(5, 1, world), 3, odd), 0);
+    for (int i = 1; i <= 3; i++)
+        assert_int_equal(next_note(&r, NOTE_LEAVE)->member, i);
+    assert_null(next_note(&r, NOTE_LEAVE));
+    world_is(&r, 5, "0");
+    roster_fini(&r);
+}
+
 static void test_what_cannot_be_is_refused(void **state)
 {
     struct roster r;
@@ -257,6 +299,36 @@ static void test_what_cannot_be_is_refused(void **state)
     roster_fini(&r);
 }
 
+/* Three have called hvd_init while others train: one starts up, one has not been told its place
+ * yet, one is ready. */
+static void test_arrivals(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {active(0, 1), active(2, 1), waiting(4, 0, CARD_ENTER)},
+                         odd[] = {active(1, 1), active(3, 0), waiting(5, 0, CARD_JOIN)};
+    (void)state;
+    odd[1].arrived = true;
+    take_over(&r, 6, 6, 0, NULL);
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 3, even), -EAGAIN);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 3, odd), 0);
+    assert_int_equal(next_note(&r, NOTE_PLACE)->member, 5);
+    assert_null(next_note(&r, NOTE_PLACE));
+    assert_int_equal(r.members[3].state, RANK_ARRIVED);
+    assert_int_equal(r.members[4].state, RANK_READY);
+    assert_int_equal(r.members[5].state, RANK_ARRIVED);
+    after(&r, 600);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, TERM2(2), "0 1 2 4*");
+    hello(&r, 3, CARD_ENTER);
+    hello(&r, 5, CARD_ENTER);
+    const int world[] = {0, 1, 2, 4};
+    for (int i = 0; i < 4; i++)
+        hello(&r, world[i], CARD_BOUNDARY);
+    world_is(&r, TERM2(3), "0 1 2 4 3* 5*");
+    roster_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,7 +338,10 @@ int main(void)
         cmocka_unit_test(test_agent_does_not_come),
         cmocka_unit_test(test_first_epoch_was_not_made),
         cmocka_unit_test(test_leavers_and_ends),
+        cmocka_unit_test(test_left_done),
+        cmocka_unit_test(test_leavers_that_were_not_told),
         cmocka_unit_test(test_what_cannot_be_is_refused),
+        cmocka_unit_test(test_arrivals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

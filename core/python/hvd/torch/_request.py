@@ -9,7 +9,7 @@ import ctypes
 import torch
 
 from .. import _lib
-from .._lib import Request, Result, check, dims, error, lib
+from .._lib import Request, Result, check, check_stay, dims, error, lib
 from ..world import at_shutdown, holders
 
 DTYPES = {
@@ -95,7 +95,7 @@ def submit(kind, members, finish, **fields):
     handles = (ctypes.c_int64 * count)()
     for request, (name, tensor, output) in zip(requests, members):
         describe(request, kind, name, tensor, output, **fields)
-    check(lib.hvd_submit(requests, count, handles))
+    check_stay(lib.hvd_submit(requests, count, handles))
     tensors = [m[1] for m in members] + [m[2] for m in members]
     return remember(Pending(list(handles), tensors, finish))
 

@@ -6,7 +6,7 @@ operations match in the order in which each rank makes them. Operations that wai
 (autograd.py).
 """
 from .. import _lib
-from .._lib import AVERAGE, SUM, check, lib
+from .._lib import AVERAGE, SUM, check, check_stay, lib
 from . import autograd
 from ._collectives import (
     several,
@@ -250,6 +250,7 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
 def barrier(process_set=global_process_set):
     """Returns when every rank has called it."""
     need_global(process_set)
+    check_stay(lib.hvd_enter())
     check(lib.hvd_barrier(None))
 
 

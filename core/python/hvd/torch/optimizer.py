@@ -13,7 +13,7 @@ import weakref
 import torch
 
 from .. import _lib
-from .._lib import HvdError, Request, error, lib
+from .._lib import HvdError, Request, check_stay, error, lib
 from ._request import describe, flights, usable
 from ._sparse import SparseSum
 from .compression import Compression
@@ -184,7 +184,7 @@ class _DistributedMixin:
         if group is None:
             code = lib.hvd_submit(gradient.request_pointer, 1, gradient.handle_pointer)
             if code:
-                raise error(code)
+                check_stay(code)
             gradient.tensor = tensor
             gradient.sent = True
             self._hvd_flight.append(gradient)
@@ -201,7 +201,7 @@ class _DistributedMixin:
         if code:
             for member in group.members:
                 member.tensor, member.sent = None, False
-            raise error(code)
+            check_stay(code)
         self._hvd_flight.extend(group.members)
 
     def _hvd_convert(self, gradient, grad):

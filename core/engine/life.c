@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * life: see life.h.
+ *
+ * This is the state of the library that is in no object: the engine, the place of a rank that is
+ * not in yet, how many threads are inside a call. A call counts itself in before it looks at the
+ * engine; life_shutdown() takes the engine away and destroys it when the last one is out.
+ *
+ * A child of fork(2) must not keep the engine's descriptors: its parent's end would not be seen. It
+ * can close those of a whole engine, not of one that another thread is making, repairing or taking
+ * apart, so fork() waits until that is over.
+ */
+#include "core/engine/life.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/engine/boundary.h"
+#include "core/engine/engine.h"
+
+/* Before the door: hello was said, and a place was told. Its boot is the engine's afterwards. */
+struct lobby {
+    struct boot boot;
+    struct settings set;
+    struct world place; /* never changes: any thread may read it until life_shutdown() */
+    struct err failure; /* this rank could not come in: what every call gets from then on */
+    char *timeline;
+    bool mark_cycles;
+};
+
+static struct {
+    pthread_mutex_t life; /* init, coming in, shutdown and fork, one at a time */
+    struct engine *_Atomic engine;
+    struct lobby *_Atomic lobby; /* stays when the rank is in, until life_shutdown() */
+    _Atomic int inside;
+    _Atomic int leaving;          /* life_shutdown() wants to have the lock */
+    _Atomic int child;            /* of a fork while there was an engine or a place */
+    struct engine *_Atomic whole; /* the engine until it is destroyed: for the child after fork */
+    uint64_t seq;
+    bool atfork;
+} lib = {.life = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local bool has_life; /* this thread has lib.life */
+static _Thread_local bool has_lock; /* this thread forks and has the engine's progress lock */
+
+static void life_lock(void)
+{
+    pthread_mutex_lock(&lib.life);
+    has_life = true;
+}
+
+static void life_unlock(void)
+{
+    has_life = false;
+    pthread_mutex_unlock(&lib.life);
+}
+
+/* ---- fork ----------------------------------------------------------------------------------- */
+
+/* A child that is made while connections are taken down and made anew would keep some of them. */
+static void lock_for_fork(struct engine *e)
+{
+    struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t begin = clock_ns();
+    for (bool said = false; !drive_lock_unless(e, &e->repairing); nanosleep(&nap, NULL)) {
+        if (!said && clock_ns() - begin > 1 * CLOCK_S) {
+            log_warn("fork() waits until the ranks that are left have a new world");
+            said = true;
+        }
+    }
+}
+
+/* What hvd_init() calls may fork by itself. */
+static void before_fork(void)
+{
+    if (has_life)
+        return;
+    pthread_mutex_lock(&lib.life);
+    struct engine *e = atomic_load(&lib.whole);
+    has_lock = e != NULL;
+    if (e)
+        lock_for_fork(e);
+}
+
+static void after_fork(void)
+{
+    if (has_life)
+        return;
+    if (has_lock)
+        drive_leave(atomic_load(&lib.whole));
+    has_lock = false;
+    pthread_mutex_unlock(&lib.life);
+}
+
+static void after_fork_in_child(void)
+{
+    struct engine *e = atomic_load(&lib.whole);
+    struct lobby *l = atomic_load(&lib.lobby);
+    if (e || l)
+        atomic_store(&lib.child, 1);
+    atomic_store(&lib.engine, NULL);
+    atomic_store(&lib.whole, NULL);
+    atomic_store(&lib.lobby, NULL);
+    if (e)
+        engine_after_fork(e);
+    else if (l)
+        boot_after_fork(&l->boot);
+    has_lock = false; /* of an engine that is the parent's */
+    after_fork();
+}
+
+/* ---- coming --------------------------------------------------------------------------------- */
+
+static void lobby_destroy(struct lobby *l)
+{
+    if (!l)
+        return;
+    boot_fini(&l->boot);
+    free(l->timeline);
+    free(l);
+}
+
+/* An engine in the world. 1: a place. boot is the caller's again where this is not 0, and empty if
+ * the engine had it for good. */
+static int make_engine(struct boot *boot, const struct settings *set, struct err *err)
+{
+    struct engine *e = NULL;
+    int rc = engine_create(boot, set, lib.seq, &e, err);
+    if (rc != 0)
+        return rc;
+    rc = boundary_join(e, err);
+    if (rc < 0) {
+        engine_close(e);
+        engine_destroy(e);
+        return rc;
+    }
+    atomic_store(&lib.whole, e);
+    atomic_store(&lib.engine, e);
+    return 0;
+}
+
+static void fill_place(struct world *w, const struct boot_place *p)
+{
+    *w = (struct world){.epoch = p->epoch,
+                        .rank = p->rank,
+                        .size = p->size,
+                        .local_rank = p->local_rank,
+                        .local_size = p->local_size,
+                        .cross_rank = p->cross_rank,
+                        .cross_size = p->cross_size,
+                        .is_new = true};
+}
+
+static int init_locked(struct err *err)
+{
+    if (atomic_load(&lib.child))
+        return err_set(err, EPERM,
+                       "this process was forked from a rank: start a new process instead");
+    if (life_is_on())
+        return 0;
+    if (!lib.atfork && pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0)
+        return err_set(err, ENOMEM, "no memory");
+    lib.atfork = true;
+    struct lobby *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(err, ENOMEM, "no memory");
+    l->boot.agent_fd = -1;
+    int rc = settings_read(&l->set, err);
+    if (rc == 0)
+        rc = boot_open(&l->boot, err);
+    if (rc == 0)
+        rc = make_engine(&l->boot, &l->set, err);
+    if (rc == 1) {
+        fill_place(&l->place, &l->boot.place);
+        atomic_store(&lib.lobby, TAKE(l));
+        rc = 0;
+    }
+    lobby_destroy(l);
+    return rc;
+}
+
+int life_init(struct err *err)
+{
+    if (life_is_on())
+        return 0;
+    life_lock();
+    int rc = init_locked(err);
+    life_unlock();
+    return rc;
+}
+
+bool life_is_on(void)
+{
+    return atomic_load(&lib.engine) || atomic_load(&lib.lobby);
+}
+
+static void begin_timeline(struct lobby *l, struct engine *e)
+{
+    struct err err = {0};
+    struct timeline *t = NULL;
+    struct world w;
+    if (!l->timeline)
+        return;
+    engine_world(e, &w);
+    if (timeline_open(l->timeline, w.rank, l->mark_cycles, &t, &err) < 0)
+        log_warn("%s", err_text(&err));
+    else
+        engine_swap_timeline(e, t);
+}
+
+static int enter_locked(struct err *err)
+{
+    struct lobby *l = atomic_load(&lib.lobby);
+    if (atomic_load(&lib.engine))
+        return 0;
+    if (!l)
+        return err_set(err, ENOTCONN, "hvd_init() was not called");
+    if (l->failure.code) {
+        *err = l->failure;
+        return l->failure.code;
+    }
+    l->boot.why = CTL_ENTER;
+    l->boot.cancel = &lib.leaving;
+    int rc = make_engine(&l->boot, &l->set, err);
+    if (rc == 1)
+        rc = err_set(err, EPROTO, "the agent has told a place where it was asked for a roster");
+    if (rc == 0) {
+        begin_timeline(l, atomic_load(&lib.engine));
+        return 0;
+    }
+    /* Who was asked to leave is known to be out. */
+    if (rc != -ESHUTDOWN)
+        boot_bye(&l->boot, rc, 0, err_text(err));
+    l->failure = *err;
+    return rc;
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+static int nobody(struct err *err)
+{
+    if (atomic_load(&lib.child))
+        return err_set(err, EPERM, "this process was forked from a rank: it has no engine");
+    return err_set(err, ENOTCONN, "hvd_init() was not called");
+}
+
+/* The lock is not waited for inside: life_shutdown() has it when it waits for those inside. */
+static int come_in(bool *ret_moved, struct err *err)
+{
+    life_lock();
+    int rc = enter_locked(err);
+    const struct lobby *l = atomic_load(&lib.lobby);
+    if (rc == 0 && ret_moved && l) {
+        struct world w;
+        engine_world(atomic_load(&lib.engine), &w);
+        *ret_moved = l->place.rank != w.rank || l->place.size != w.size;
+    }
+    life_unlock();
+    return rc;
+}
+
+struct engine *life_begin(bool *ret_moved, struct err *err)
+{
+    for (;;) {
+        atomic_fetch_add(&lib.inside, 1);
+        struct engine *e = atomic_load(&lib.engine);
+        if (e)
+            return e;
+        atomic_fetch_sub(&lib.inside, 1);
+        if (!atomic_load(&lib.lobby)) {
+            nobody(err);
+            return NULL;
+        }
+        if (come_in(ret_moved, err) < 0)
+            return NULL;
+    }
+}
+
+int life_look(struct engine **ret_engine, struct world *ret_world, struct err *err)
+{
+    atomic_fetch_add(&lib.inside, 1);
+    struct engine *e = atomic_load(&lib.engine);
+    const struct lobby *l = atomic_load(&lib.lobby);
+    if (!e && !l) {
+        atomic_fetch_sub(&lib.inside, 1);
+        return nobody(err);
+    }
+    *ret_engine = e;
+    if (e)
+        engine_world(e, ret_world);
+    else
+        *ret_world = l->place;
+    return 0;
+}
+
+void life_end(void)
+{
+    atomic_fetch_sub(&lib.inside, 1);
+}
+
+int life_note_timeline(const char *path, bool mark_cycles, struct err *err)
+{
+    char *copy = NULL;
+    int rc = 0;
+    if (atomic_load(&lib.engine))
+        return 0;
+    life_lock();
+    struct lobby *l = atomic_load(&lib.engine) ? NULL : atomic_load(&lib.lobby);
+    if (l && path && !(copy = strdup(path))) {
+        rc = err_set(err, ENOMEM, "no memory for the timeline's path");
+    } else if (l) {
+        free(l->timeline);
+        l->timeline = copy;
+        l->mark_cycles = mark_cycles;
+        rc = 1;
+    }
+    life_unlock();
+    return rc;
+}
+
+/* ---- going ---------------------------------------------------------------------------------- */
+
+static void shutdown_locked(struct engine *e, struct lobby *l)
+{
+    struct timespec nap = {.tv_nsec = 100000};
+    atomic_store(&lib.engine, NULL);
+    atomic_store(&lib.lobby, NULL);
+    if (e)
+        engine_close(e);
+    else if (!l->failure.code)
+        boot_bye(&l->boot, 0, 0, "");
+    while (atomic_load(&lib.inside) > 0) {
+        if (e)
+            engine_refuse(e);
+        nanosleep(&nap, NULL);
+    }
+    if (e) {
+        lib.seq = e->queue->seq;
+        atomic_store(&lib.whole, NULL);
+        engine_destroy(e);
+    }
+    lobby_destroy(l);
+}
+
+int life_shutdown(struct err *err)
+{
+    if (atomic_load(&lib.child))
+        return nobody(err);
+    atomic_fetch_add(&lib.leaving, 1);
+    life_lock();
+    struct engine *e = atomic_load(&lib.engine);
+    struct lobby *l = atomic_load(&lib.lobby);
+    bool on = e || l;
+    if (on)
+        shutdown_locked(e, l);
+    atomic_fetch_sub(&lib.leaving, 1);
+    life_unlock();
+    return on ? 0 : nobody(err);
+}

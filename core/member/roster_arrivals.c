@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_arrivals: new members that come while others train. Each is told at once which place it
+ * would have, starts up by itself, and gives a card that says "enter" when it is ready: only then
+ * it is waited for at a boundary. See roster.h.
+ */
+#include <stdio.h>
+
+#include "core/base/clock.h"
+#include "core/member/roster_private.h"
+
+/* Ranks of the world on an agent. */
+static int count_there(const struct roster *r, int agent)
+{
+    int n = 0;
+    for (int i = 0; i < r->world.n; i++)
+        n += r->members[r->world.cards[i].member].agent == agent;
+    return n;
+}
+
+/* As if it came in now, alone: behind all others, and the last on its host. */
+static struct place place_of(const struct roster *r, int member)
+{
+    int agent = r->members[member].agent, local = count_there(r, agent);
+    struct place p = {.epoch = r->epoch,
+                      .rank = r->world.n,
+                      .size = r->world.n + 1,
+                      .local_size = local + 1,
+                      .cross_size = 1};
+    for (int a = 0; a < r->nagents; a++) {
+        bool alike = a != agent && count_there(r, a) > local;
+        p.cross_size += alike;
+        p.cross_rank += alike && a < agent;
+    }
+    return p;
+}
+
+void roster_place_arrivals(struct roster *r)
+{
+    for (int i = 0; i < r->nmembers; i++) {
+        struct roster_member *m = &r->members[i];
+        int before = r->nnotes;
+        /* Who was in a world before has started up long ago. */
+        if (!roster_is_joiner(m) || m->why != CARD_JOIN || m->was_in)
+            continue;
+        roster_note(r, NOTE_PLACE, i, 0, "");
+        if (r->nnotes == before)
+            continue; /* no memory: the next tick tries again */
+        r->notes[before].place = place_of(r, i);
+        roster_step(r, i, RANK_PLACE, 0, NULL);
+    }
+}
+
+bool roster_is_part(const struct roster *r, const struct roster_member *m)
+{
+    return !m->leaving && (m->was_in || r->epoch == 0);
+}
+
+void roster_describe_outsider(const struct roster *r, int member, uint64_t now, char *dst,
+                              size_t size)
+{
+    const struct roster_member *m = &r->members[member];
+    if (m->state != RANK_READY)
+        snprintf(dst, size, "the job has come to its end before it was ready to come in");
+    else
+        snprintf(dst, size,
+                 "the job has come to its end; it was ready to come in for %.1f s, and the ranks "
+                 "came to no boundary meanwhile: a program that never calls hvd_commit() (Python: "
+                 "state.commit()) lets nobody in",
+                 (double)(now - m->waits) / CLOCK_S);
+}

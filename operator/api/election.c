@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * election: see election.h. At most one request is under way; the deadline of the lease has a timer
+ * of its own.
+ */
+#include "operator/api/election.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "operator/api/leader.h"
+#include "operator/api/request.h"
+
+#define LEAVE_MS 2000
+
+static const struct resource leases = {"coordination.k8s.io", "v1", "leases"};
+
+struct election {
+    struct election_config config; /* its texts are owned */
+    struct leader leader;
+    struct api_call *call;
+    struct loop_timer turn, until;
+    bool told; /* started() was called last */
+    void (*left)(void *arg);
+    struct err err;
+};
+
+static void act(struct election *e, enum leader_action action);
+
+static void tell(struct election *e)
+{
+    bool leads = election_leads(e);
+    struct loop *loop = api_loop(e->config.api);
+    if (leads)
+        loop_timer_stop(loop, &e->until);
+    if (leads == e->told)
+        return;
+    e->told = leads;
+    if (leads)
+        e->config.started(e->config.arg, leader_term(&e->leader));
+    else
+        e->config.stopped(e->config.arg);
+}
+
+static void on_until(void *arg)
+{
+    tell(arg);
+}
+
+/* After whatever happened: who has to hear of it, and when it is our turn again. */
+static void settle(struct election *e)
+{
+    struct loop *loop = api_loop(e->config.api);
+    tell(e);
+    if (e->told) {
+        uint64_t until = leader_until(&e->leader);
+        loop_timer_start(loop, &e->until, (uint64_t)deadline_poll_ms(until), on_until, e);
+    }
+}
+
+static void on_turn(void *arg)
+{
+    struct election *e = arg;
+    enum leader_action action = leader_turn(&e->leader, clock_ns());
+    settle(e);
+    act(e, action);
+}
+
+static void rest(struct election *e)
+{
+    uint32_t ms = (uint32_t)e->config.retry_ms;
+    /* A fifth more or less: candidates do not come at the same time for ever. */
+    uint64_t pause = ms - ms / 5 + randombytes_uniform(2 * ms / 5 + 1);
+    loop_timer_start(api_loop(e->config.api), &e->turn, pause, on_turn, e);
+}
+
+static void note_problem(struct election *e, const struct api_answer *answer)
+{
+    err_set(&e->err, EIO, "lease %s/%s: %ld %s", e->config.namespace, e->config.name,
+            answer->status, answer->message);
+    log_debug("%s", e->err.msg);
+}
+
+static void on_read(void *arg, const struct api_answer *answer)
+{
+    struct election *e = arg;
+    struct lease seen;
+    enum leader_action next = LEADER_REST;
+    e->call = NULL;
+    if (answer->status == 404) {
+        next = leader_saw(&e->leader, NULL, clock_ns());
+    } else if (answer->status != 200) {
+        note_problem(e, answer);
+    } else if (lease_parse(answer->body, answer->len, &seen, &e->err) == 0) {
+        e->err = (struct err){0};
+        next = leader_saw(&e->leader, &seen, clock_ns());
+    }
+    settle(e);
+    act(e, next);
+}
+
+static void on_wrote(void *arg, const struct api_answer *answer)
+{
+    struct election *e = arg;
+    struct lease now_is;
+    enum leader_result result = LEADER_FAILED;
+    e->call = NULL;
+    if (answer->status == 409) {
+        result = LEADER_CONFLICT;
+    } else if (answer->status != 200 && answer->status != 201) {
+        note_problem(e, answer);
+    } else if (lease_parse(answer->body, answer->len, &now_is, &e->err) == 0) {
+        e->err = (struct err){0};
+        result = LEADER_DONE;
+    }
+    enum leader_action next = leader_wrote(&e->leader, result, &now_is, clock_ns());
+    settle(e);
+    act(e, next);
+}
+
+static void on_left(void *arg, const struct api_answer *answer)
+{
+    struct election *e = arg;
+    e->call = NULL;
+    if (answer->status != 200)
+        note_problem(e, answer);
+    e->left(e->config.arg);
+}
+
+static void send_request(struct election *e, const char *method, bool named, const char *body,
+                         api_done_f *done)
+{
+    struct buf path = {0};
+    request_path(&path, &leases, e->config.namespace, named ? e->config.name : NULL, NULL);
+    /* Not repeated by api.c: the next turn does that, with a lease that is up to date. */
+    struct api_request q = {.method = method,
+                            .path = request_text(&path),
+                            .body = body,
+                            .urgent = true,
+                            .timeout_ms =
+                                (int)(done == on_left ? LEAVE_MS : e->config.renew_ms / 2)};
+    int rc = q.path ? api_send(e->config.api, &q, done, e, &e->call, &e->err)
+                    : err_set(&e->err, ENOMEM, "no memory for a request");
+    buf_fini(&path);
+    if (rc < 0 && done == on_left)
+        e->left(e->config.arg);
+    else if (rc < 0)
+        rest(e);
+}
+
+static void send_wish(struct election *e, bool create, api_done_f *done)
+{
+    struct lease wish = leader_wish(&e->leader, clock_ns(), (int64_t)clock_wall_us());
+    char *body = lease_body(&wish, e->config.namespace, e->config.name);
+    if (body)
+        send_request(e, create ? "POST" : "PUT", !create, body, done);
+    else if (done == on_left)
+        e->left(e->config.arg);
+    else
+        rest(e);
+    free(body);
+}
+
+static void act(struct election *e, enum leader_action action)
+{
+    switch (action) {
+    case LEADER_REST:
+        rest(e);
+        break;
+    case LEADER_READ:
+        send_request(e, "GET", true, NULL, on_read);
+        break;
+    case LEADER_CREATE:
+        send_wish(e, true, on_wrote);
+        break;
+    case LEADER_WRITE:
+        send_wish(e, false, on_wrote);
+        break;
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int election_open(struct election **ret, const struct election_config *config, struct err *err)
+{
+    struct election *e = calloc(1, sizeof(*e));
+    if (!e)
+        return err_set(err, ENOMEM, "no memory for an election");
+    e->config = *config;
+    e->config.namespace = strdup(config->namespace);
+    e->config.name = strdup(config->name);
+    e->config.identity = strdup(config->identity);
+    e->config.duration_ms = config->duration_ms ? config->duration_ms : 15000;
+    e->config.renew_ms = config->renew_ms ? config->renew_ms : 10000;
+    e->config.retry_ms = config->retry_ms ? config->retry_ms : 2000;
+    int rc = 0;
+    if (!e->config.namespace || !e->config.name || !e->config.identity)
+        rc = err_set(err, ENOMEM, "no memory for an election");
+    else if (strlen(config->identity) >= sizeof(e->leader.seen.holder) || !*config->identity)
+        rc = err_set(err, EINVAL, "an identity of %zu bytes", strlen(config->identity));
+    else if (e->config.renew_ms >= e->config.duration_ms ||
+             e->config.retry_ms >= e->config.renew_ms)
+        rc = err_set(err, EINVAL,
+                     "a lease's retry must be shorter than its renewal, and that "
+                     "shorter than its duration");
+    if (rc < 0) {
+        election_close(e);
+        return rc;
+    }
+    leader_init(&e->leader, &(struct leader_config){.identity = e->config.identity,
+                                                    .duration_ms = e->config.duration_ms,
+                                                    .renew_ms = e->config.renew_ms,
+                                                    .retry_ms = e->config.retry_ms});
+    loop_timer_start(api_loop(e->config.api), &e->turn, 0, on_turn, e);
+    *ret = e;
+    return 0;
+}
+
+bool election_leads(const struct election *e)
+{
+    return leader_leads(&e->leader, clock_ns());
+}
+
+void election_leave(struct election *e, void (*left)(void *arg))
+{
+    struct loop *loop = api_loop(e->config.api);
+    e->left = left;
+    api_cancel(e->call);
+    e->call = NULL;
+    loop_timer_stop(loop, &e->turn);
+    loop_timer_stop(loop, &e->until);
+    enum leader_action action = leader_leave(&e->leader, clock_ns());
+    tell(e);
+    if (action == LEADER_WRITE)
+        send_wish(e, false, on_left);
+    else
+        left(e->config.arg);
+}
+
+const char *election_problem(const struct election *e)
+{
+    return e->err.msg;
+}
+
+void election_close(struct election *e)
+{
+    if (!e)
+        return;
+    struct loop *loop = api_loop(e->config.api);
+    api_cancel(e->call);
+    loop_timer_stop(loop, &e->turn);
+    loop_timer_stop(loop, &e->until);
+    free((char *)e->config.namespace);
+    free((char *)e->config.name);
+    free((char *)e->config.identity);
+    free(e);
+}

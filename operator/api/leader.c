@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * leader: see leader.h.
+ */
+#include "operator/api/leader.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+
+void leader_init(struct leader *l, const struct leader_config *config)
+{
+    *l = (struct leader){.config = *config, .highest = -1};
+}
+
+static bool ours(const struct leader *l)
+{
+    return strcmp(l->seen.holder, l->config.identity) == 0;
+}
+
+/* Remembers what the server has. Only a change of it starts the time anew. */
+static void note(struct leader *l, const struct lease *seen, uint64_t now)
+{
+    if (!l->have || strcmp(l->seen.version, seen->version) != 0)
+        l->seen_at = now;
+    l->seen = *seen;
+    l->have = true;
+    if (seen->transitions > l->highest)
+        l->highest = seen->transitions;
+}
+
+bool leader_leads(const struct leader *l, uint64_t now)
+{
+    return l->leading && now < leader_until(l);
+}
+
+uint64_t leader_until(const struct leader *l)
+{
+    return l->renewed_at + l->config.renew_ms * CLOCK_MS;
+}
+
+int64_t leader_term(const struct leader *l)
+{
+    return l->seen.transitions;
+}
+
+enum leader_action leader_turn(struct leader *l, uint64_t now)
+{
+    if (l->leading && now >= leader_until(l))
+        l->leading = false;
+    if (l->leaving)
+        return LEADER_REST;
+    /* The version is known, so a renewal is one request. */
+    return l->leading ? LEADER_WRITE : LEADER_READ;
+}
+
+enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64_t now)
+{
+    if (l->leaving)
+        return LEADER_REST;
+    if (!seen) {
+        l->have = false;
+        l->leading = false;
+        return LEADER_CREATE;
+    }
+    note(l, seen, now);
+    if (!ours(l))
+        l->leading = false;
+    uint64_t duration = (uint64_t)seen->duration_s * CLOCK_S;
+    /* A lease of ours that we do not hold is a write of which we never heard; it is as good as
+     * free, since no other process has our identity. */
+    bool is_free = !seen->holder[0] || ours(l) || now - l->seen_at >= duration;
+    return is_free ? LEADER_WRITE : LEADER_REST;
+}
+
+struct lease leader_wish(struct leader *l, uint64_t now, int64_t wall_us)
+{
+    struct lease wish = l->have ? l->seen : (struct lease){0};
+    l->sent_at = now;
+    wish.renewed_us = wall_us;
+    wish.duration_s = (int64_t)(l->config.duration_ms + 999) / 1000;
+    if (l->leaving) {
+        wish.holder[0] = '\0';
+        wish.duration_s = 1;
+        return wish;
+    }
+    l->leading = leader_leads(l, now);
+    l->taking = !l->leading;
+    if (l->taking) {
+        wish.acquired_us = wall_us;
+        wish.transitions = l->highest + 1;
+    }
+    snprintf(wish.holder, sizeof(wish.holder), "%s", l->config.identity);
+    return wish;
+}
+
+enum leader_action leader_wrote(struct leader *l, enum leader_result result,
+                                const struct lease *answer, uint64_t now)
+{
+    if (l->leaving)
+        return LEADER_REST;
+    if (!l->taking && !leader_leads(l, now))
+        l->leading = false; /* the answer came too late: we have stopped, it takes a new term */
+    if (result == LEADER_DONE) {
+        bool valid = l->taking || l->leading;
+        note(l, answer, now);
+        l->renewed_at = l->sent_at;
+        l->leading = valid && ours(l) && now < leader_until(l);
+        return l->leading || !ours(l) ? LEADER_REST : LEADER_WRITE;
+    }
+    /* Somebody wrote it, perhaps we did and never heard of it. */
+    return result == LEADER_CONFLICT ? LEADER_READ : LEADER_REST;
+}
+
+enum leader_action leader_leave(struct leader *l, uint64_t now)
+{
+    bool held = leader_leads(l, now);
+    l->leading = false;
+    l->leaving = true;
+    return held ? LEADER_WRITE : LEADER_REST;
+}

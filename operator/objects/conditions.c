@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conditions: see conditions.h.
+ */
+#include "operator/objects/conditions.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/objects/moment.h"
+
+static const char *const names[CONDITIONS] = {"Valid",     "Admitted", "Ready",
+                                              "Suspended", "Complete", "Failed"};
+
+const char *condition_name(enum condition_type type)
+{
+    return names[type];
+}
+
+/* The text of a member, "" where there is none. */
+static const char *text_of(json_t *j, const char *key)
+{
+    const char *text = json_string_value(json_object_get(j, key));
+    return text ? text : "";
+}
+
+static json_t *find(json_t *list, const char *type)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item) if (strcmp(text_of(item, "type"), type) == 0) return item;
+    return NULL;
+}
+
+bool conditions_true(json_t *list, const char *type)
+{
+    return strcmp(text_of(find(list, type), "status"), "True") == 0;
+}
+
+const char *conditions_message(json_t *list, const char *type)
+{
+    const char *text = text_of(find(list, type), "message");
+    return *text ? text : NULL;
+}
+
+void conditions_parse(json_t *list, struct condition ret[CONDITIONS])
+{
+    memset(ret, 0, CONDITIONS * sizeof(*ret));
+    for (int i = 0; i < CONDITIONS; i++) {
+        struct condition *c = &ret[i];
+        json_t *j = find(list, names[i]);
+        const char *status = text_of(j, "status");
+        if (strcmp(status, "True") != 0 && strcmp(status, "False") != 0)
+            continue;
+        c->status = *status == 'T' ? CONDITION_TRUE : CONDITION_FALSE;
+        c->generation = json_integer_value(json_object_get(j, "observedGeneration"));
+        moment_parse(text_of(j, "lastTransitionTime"), &c->since);
+        snprintf(c->reason, sizeof(c->reason), "%s", text_of(j, "reason"));
+        snprintf(c->message, sizeof(c->message), "%s", text_of(j, "message"));
+    }
+}
+
+json_t *conditions_write(const struct condition all[CONDITIONS])
+{
+    json_t *list = json_array();
+    for (int i = 0; i < CONDITIONS; i++) {
+        const struct condition *c = &all[i];
+        char since[MOMENT_SIZE];
+        if (c->status == CONDITION_ABSENT)
+            continue;
+        moment_write(c->since, since);
+        json_append(&list,
+                    json_pack("{s:s, s:s, s:s, s:o, s:s, s:I}", "type", names[i], "status",
+                              c->status == CONDITION_TRUE ? "True" : "False", "reason", c->reason,
+                              "message", json_lossy_string(c->message, strlen(c->message)),
+                              "lastTransitionTime", since, "observedGeneration",
+                              (json_int_t)c->generation));
+    }
+    return list;
+}
+
+void condition_set(struct condition *c, bool status, const char *reason, const char *message,
+                   int64_t generation, int64_t now)
+{
+    enum condition_status wanted = status ? CONDITION_TRUE : CONDITION_FALSE;
+    if (c->status != wanted)
+        c->since = moment_whole(now);
+    c->status = wanted;
+    c->generation = generation;
+    snprintf(c->reason, sizeof(c->reason), "%s", reason);
+    snprintf(c->message, sizeof(c->message), "%s", message);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hvdjob: see hvdjob.h. The schema in k8s/crd refuses most of what is refused here; it is not
+ * there for objects that are older than it.
+ */
+#include "operator/objects/hvdjob.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/hash.h"
+#include "core/json/json.h"
+#include "operator/objects/moment.h"
+
+#define SECONDS_MAX 31536000 /* a year */
+
+void hvdjob_fini(struct hvdjob *job)
+{
+    free(job->namespace_);
+    free(job->name);
+    free(job->version);
+    free(job->template_text);
+    podspec_fini(&job->podspec);
+    hvdjob_status_fini(&job->status);
+    *job = (struct hvdjob){0};
+}
+
+/* ---- fields ---------------------------------------------------------------------------------
+ * The first that is wrong sets err; later ones are then not looked at. */
+
+static bool absent(json_t *j)
+{
+    return !j || json_is_null(j);
+}
+
+static void take_int(json_t *map, const char *field, const char *key, int least, int most, int *ret,
+                     struct err *err)
+{
+    json_t *j = json_object_get(map, key);
+    if (err->code || absent(j))
+        return;
+    json_int_t n = json_integer_value(j);
+    if (!json_is_integer(j) || n < least || n > most)
+        err_set(err, EINVAL, "%s%s: want an integer from %d to %d", field, key, least, most);
+    else
+        *ret = (int)n;
+}
+
+static void take_bool(json_t *map, const char *field, const char *key, bool *ret, struct err *err)
+{
+    json_t *j = json_object_get(map, key);
+    if (err->code || absent(j))
+        return;
+    if (!json_is_boolean(j))
+        err_set(err, EINVAL, "%s%s: want true or false", field, key);
+    else
+        *ret = json_is_true(j);
+}
+
+/* One of the words, which end with NULL: its place. */
+static void take_word(json_t *map, const char *field, const char *key, const char *const *words,
+                      int *ret, struct err *err)
+{
+    json_t *j = json_object_get(map, key);
+    char all[128] = "";
+    size_t n = 0;
+    if (err->code || absent(j))
+        return;
+    for (int i = 0; words[i]; i++) {
+        if (json_is_string(j) && strcmp(json_string_value(j), words[i]) == 0) {
+            *ret = i;
+            return;
+        }
+        n += (size_t)snprintf(all + n, sizeof(all) - n, " %s", words[i]);
+    }
+    err_set(err, EINVAL, "%s%s: want one of%s", field, key, all);
+}
+
+static json_t *take_map(json_t *map, const char *key, struct err *err)
+{
+    json_t *j = json_object_get(map, key);
+    if (!err->code && !absent(j) && !json_is_object(j))
+        err_set(err, EINVAL, "spec.%s: want a mapping", key);
+    return j;
+}
+
+static void take_sizes(struct hvdjob *job, json_t *spec, struct err *err)
+{
+    int workers = 0, min = 0, max = 0;
+    job->slots = 1;
+    take_int(spec, "spec.", "workers", 1, HVDJOB_WORKERS_MAX, &workers, err);
+    take_int(spec, "spec.", "minWorkers", 1, HVDJOB_WORKERS_MAX, &min, err);
+    take_int(spec, "spec.", "maxWorkers", 1, HVDJOB_WORKERS_MAX, &max, err);
+    take_int(spec, "spec.", "slotsPerWorker", 1, 1024, &job->slots, err);
+    job->elastic = min || max;
+    job->workers = workers ? workers : min ? min : 1;
+    job->min = min ? min : job->workers;
+    job->max = max ? max : job->workers;
+    if (err->code)
+        return;
+    if (job->workers < job->min)
+        err_set(err, EINVAL, "spec.workers: %d is less than minWorkers %d", job->workers, job->min);
+    else if (job->workers > job->max)
+        err_set(err, EINVAL, "spec.workers: %d is more than maxWorkers %d", job->workers, job->max);
+}
+
+static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
+{
+    static const char *const backends[] = {"auto",         "gates",   "native",
+                                           "coscheduling", "volcano", NULL};
+    static const char *const cleans[] = {"Running", "All", "None", NULL};
+    json_t *gang = take_map(spec, "gang", err), *run = take_map(spec, "runPolicy", err);
+    int backend = GANG_AUTO, clean = CLEAN_RUNNING;
+    job->gang_timeout = 300;
+    job->probe = 600;
+    job->ttl = job->deadline = -1;
+    job->backoff_limit = 6;
+    take_word(gang, "spec.gang.", "backend", backends, &backend, err);
+    take_int(gang, "spec.gang.", "timeoutSeconds", 1, SECONDS_MAX, &job->gang_timeout, err);
+    take_int(gang, "spec.gang.", "probeSeconds", 0, SECONDS_MAX, &job->probe, err);
+    take_word(run, "spec.runPolicy.", "cleanPodPolicy", cleans, &clean, err);
+    take_int(run, "spec.runPolicy.", "ttlSecondsAfterFinished", 0, SECONDS_MAX, &job->ttl, err);
+    take_int(run, "spec.runPolicy.", "activeDeadlineSeconds", 1, SECONDS_MAX, &job->deadline, err);
+    take_int(run, "spec.runPolicy.", "backoffLimit", 0, 1000000, &job->backoff_limit, err);
+    take_bool(run, "spec.runPolicy.", "suspend", &job->suspend, err);
+    job->backend = (enum gang_backend)backend;
+    job->clean = (enum clean_policy)clean;
+    const char *manager = json_string_value(json_object_get(run, "managedBy"));
+    job->ours = !manager || !*manager || strcmp(manager, HVDJOB_MANAGER) == 0;
+}
+
+/* ---- the template --------------------------------------------------------------------------- */
+
+/* The name is part of pods' names, which are host names. */
+static void check_name(const char *name, struct err *err)
+{
+    size_t n = strlen(name);
+    if (!err->code && n > HVDJOB_NAME_MAX)
+        err_set(
+            err, EINVAL,
+            "metadata.name: %zu characters; with the workers' numbers behind it %d are possible", n,
+            HVDJOB_NAME_MAX);
+    if (!err->code && strchr(name, '.'))
+        err_set(err, EINVAL, "metadata.name: a dot in it; workers' host names have none");
+}
+
+static void check_containers(json_t *spec, struct err *err)
+{
+    json_t *containers = json_object_get(spec, "containers"), *first;
+    const char *restart = json_string_value(json_object_get(spec, "restartPolicy"));
+    if (err->code)
+        return;
+    if (!json_is_array(containers) || json_array_size(containers) == 0) {
+        err_set(err, EINVAL, "spec.template.spec.containers: want a list with a container");
+        return;
+    }
+    first = json_array_get(containers, 0);
+    if (!json_is_object(first))
+        err_set(err, EINVAL, "spec.template.spec.containers[0]: want a mapping");
+    else if (json_array_size(json_object_get(first, "command")) == 0)
+        err_set(err, EINVAL,
+                "spec.template.spec.containers[0].command: missing (an image's own command cannot "
+                "be read)");
+    else if (restart && strcmp(restart, "Never") != 0)
+        err_set(err, EINVAL,
+                "spec.template.spec.restartPolicy: want Never: a worker that ended is "
+                "replaced by a new pod");
+}
+
+static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
+                         struct err *bad, struct err *err)
+{
+    json_t *template = take_map(spec, "template", bad);
+    json_t *pod = json_object_get(template, "spec");
+    check_containers(pod, bad);
+    if (!bad->code && podspec_parse(pod, kinds, &job->podspec, bad) < 0)
+        err_prefix(bad, "spec.template.spec");
+    if (bad->code == -ENOMEM)
+        return err_set(err, ENOMEM, "no memory");
+    auto_json json_t *shape = json_pack("[O?, i, i]", template, job->slots, (int)job->backend);
+    /* Sorted: the API server keeps no order of keys. */
+    auto_free char *text = shape ? json_dumps(shape, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    job->template_text = json_is_object(template) ? json_write(template) : strdup("{}");
+    if (!text || !job->template_text)
+        return err_set(err, ENOMEM, "no memory");
+    snprintf(job->shape, sizeof(job->shape), "%016" PRIx64, hash_str(text));
+    return 0;
+}
+
+static int take_spec(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
+                     struct err *err)
+{
+    struct err bad = {0};
+    check_name(job->name, &bad);
+    if (!bad.code && !json_is_object(spec))
+        err_set(&bad, EINVAL, "spec: missing");
+    take_sizes(job, spec, &bad);
+    take_policies(job, spec, &bad);
+    int rc = take_template(job, spec, kinds, &bad, err);
+    if (bad.code)
+        snprintf(job->refused, sizeof(job->refused), "%.500s", bad.msg);
+    return rc;
+}
+
+int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, struct err *err)
+{
+    struct hvdjob job = {0};
+    const char *name, *uid, *namespace = "", *version = "", *created = "";
+    json_t *deleted = NULL;
+    json_int_t generation = 0;
+    int rc = json_expect(j, "HvdJob", err, "{s:{s:s, s:s, s?s, s?s, s?s, s?o, s?I}}", "metadata",
+                         "name", &name, "uid", &uid, "namespace", &namespace, "resourceVersion",
+                         &version, "creationTimestamp", &created, "deletionTimestamp", &deleted,
+                         "generation", &generation);
+    if (rc < 0)
+        return rc;
+    if (!*name || !*uid)
+        return err_set(err, EINVAL, "HvdJob: without a name or a uid");
+    job.name = strdup(name);
+    job.namespace_ = strdup(namespace);
+    job.version = strdup(version);
+    snprintf(job.uid, sizeof(job.uid), "%s", uid);
+    moment_parse(created, &job.created);
+    job.generation = generation;
+    job.deleting = !absent(deleted);
+    rc = job.name && job.namespace_ && job.version ? 0 : err_set(err, ENOMEM, "no memory");
+    rc = rc < 0 ? rc : take_spec(&job, json_object_get(j, "spec"), kinds, err);
+    rc = rc < 0 ? rc : hvdjob_status_parse(json_object_get(j, "status"), &job.status, err);
+    if (rc < 0) {
+        hvdjob_fini(&job);
+        return rc;
+    }
+    *ret = job;
+    return 0;
+}

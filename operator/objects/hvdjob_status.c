@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hvdjob_status: see hvdjob_status.h.
+ */
+#include "operator/objects/hvdjob_status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/objects/moment.h"
+
+#define RETRIES_MAX 65536
+
+static const char *const phase_names[JOB_PHASES] = {
+    "New",     "Suspended",  "Queued",     "Starting",  "Running",
+    "Waiting", "Restarting", "Completing", "Succeeded", "Failed",
+};
+
+const char *job_phase_name(enum job_phase phase)
+{
+    return phase_names[phase];
+}
+
+void hvdjob_status_fini(struct hvdjob_status *s)
+{
+    free(s->retries);
+    *s = (struct hvdjob_status){0};
+}
+
+int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret, struct err *err)
+{
+    struct job_retry *retries = NULL;
+    if (s->nretries > 0) {
+        retries = malloc((size_t)s->nretries * sizeof(*retries));
+        if (!retries)
+            return err_set(err, ENOMEM, "no memory");
+        memcpy(retries, s->retries, (size_t)s->nretries * sizeof(*retries));
+    }
+    *ret = *s;
+    ret->retries = retries;
+    return 0;
+}
+
+/* ---- attempts ------------------------------------------------------------------------------- */
+
+/* Where worker stands among the retries, or would. */
+static int retry_place(const struct hvdjob_status *s, int worker)
+{
+    int low = 0, high = s->nretries;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (s->retries[mid].worker < worker)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+int hvdjob_status_attempt(const struct hvdjob_status *s, int worker)
+{
+    int i = retry_place(s, worker);
+    bool found = i < s->nretries && s->retries[i].worker == worker;
+    return found && s->retries[i].attempt > s->attempt ? s->retries[i].attempt : s->attempt;
+}
+
+int hvdjob_status_raise(struct hvdjob_status *s, int worker, int attempt, struct err *err)
+{
+    int i = retry_place(s, worker);
+    if (attempt <= hvdjob_status_attempt(s, worker))
+        return 0;
+    if (i == s->nretries || s->retries[i].worker != worker) {
+        struct job_retry *grown =
+            s->nretries < RETRIES_MAX
+                ? realloc(s->retries, ((size_t)s->nretries + 1) * sizeof(*grown))
+                : NULL;
+        if (!grown)
+            return err_set(err, ENOMEM, "no memory");
+        s->retries = grown;
+        memmove(grown + i + 1, grown + i, (size_t)(s->nretries - i) * sizeof(*grown));
+        s->nretries++;
+        grown[i].worker = worker;
+    }
+    s->retries[i].attempt = attempt;
+    return 0;
+}
+
+void hvdjob_status_new_round(struct hvdjob_status *s, int attempt_seen)
+{
+    int most = attempt_seen > s->attempt ? attempt_seen : s->attempt;
+    for (int i = 0; i < s->nretries; i++)
+        if (s->retries[i].attempt > most)
+            most = s->retries[i].attempt;
+    free(s->retries);
+    s->retries = NULL;
+    s->nretries = 0;
+    s->attempt = most + 1;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void get_text(json_t *j, const char *key, char *dst, size_t size)
+{
+    const char *text = json_string_value(json_object_get(j, key));
+    snprintf(dst, size, "%s", text ? text : "");
+}
+
+static int64_t get_moment(json_t *j, const char *key)
+{
+    int64_t at = MOMENT_NONE;
+    moment_parse(json_string_value(json_object_get(j, key)), &at);
+    return at;
+}
+
+/* A count of 0 and more; what is none is 0. */
+static int get_count(json_t *j, const char *key)
+{
+    json_int_t n = json_integer_value(json_object_get(j, key));
+    return n < 0 || n > INT32_MAX / 2 ? 0 : (int)n;
+}
+
+static void get_first(json_t *j, struct job_first_failure *f)
+{
+    if (!json_is_object(j))
+        return;
+    f->known = true;
+    f->worker = get_count(j, "worker");
+    f->exit_code = get_count(j, "exitCode");
+    f->at = get_moment(j, "time");
+    get_text(j, "pod", f->pod, sizeof(f->pod));
+    get_text(j, "node", f->node, sizeof(f->node));
+    get_text(j, "reason", f->reason, sizeof(f->reason));
+    get_text(j, "message", f->message, sizeof(f->message));
+}
+
+/* {"3": 2}: the third worker is at its attempt 2. */
+static int get_retries(json_t *j, struct hvdjob_status *s, struct err *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(j, name, value)
+    {
+        char *end;
+        long worker = strtol(name, &end, 10);
+        json_int_t attempt = json_integer_value(value);
+        if (*name < '0' || *name > '9' || *end || worker >= RETRIES_MAX || attempt <= 0 ||
+            attempt > INT32_MAX / 2)
+            continue;
+        int rc = hvdjob_status_raise(s, (int)worker, (int)attempt, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void get_memory(json_t *j, struct hvdjob_status *s)
+{
+    s->failures = get_count(j, "failures");
+    s->losses = get_count(j, "losses");
+    s->restarts = get_count(j, "restarts");
+    s->rollbacks = get_count(j, "rollbacks");
+    s->spoilt = json_is_true(json_object_get(j, "workerFailedAtEnd"));
+    s->last_loss = get_moment(j, "lastLossTime");
+    s->last_rollback = get_moment(j, "lastRollbackTime");
+    s->queued = get_moment(j, "queuedTime");
+    s->admitted = get_moment(j, "admittedTime");
+    s->started = get_moment(j, "startTime");
+    s->completed = get_moment(j, "completionTime");
+}
+
+int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
+{
+    struct hvdjob_status s = {0};
+    char phase[32];
+    get_text(j, "phase", phase, sizeof(phase));
+    for (int i = 0; i < JOB_PHASES; i++)
+        if (strcmp(phase, phase_names[i]) == 0)
+            s.phase = (enum job_phase)i;
+    s.generation = json_integer_value(json_object_get(j, "observedGeneration"));
+    get_text(j, "shape", s.shape, sizeof(s.shape));
+    get_text(j, "message", s.message, sizeof(s.message));
+    get_memory(j, &s);
+    get_first(json_object_get(j, "firstFailure"), &s.first);
+    s.workers = get_count(j, "workers");
+    s.ready = get_count(j, "ready");
+    s.pending = get_count(j, "pending");
+    s.epoch = get_count(j, "epoch");
+    s.attempts_left = get_count(j, "attemptsLeft");
+    conditions_parse(json_object_get(j, "conditions"), s.conditions);
+    s.attempt = get_count(j, "attempt");
+    int rc = get_retries(json_object_get(j, "attempts"), &s, err);
+    if (rc < 0) {
+        hvdjob_status_fini(&s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void put_text(json_t **j, const char *key, const char *text)
+{
+    if (*text)
+        json_put(j, key, json_lossy_string(text, strlen(text)));
+}
+
+static void put_moment(json_t **j, const char *key, int64_t at)
+{
+    char text[MOMENT_SIZE];
+    if (at == MOMENT_NONE)
+        return;
+    moment_write(at, text);
+    json_put(j, key, json_string(text));
+}
+
+static void put_count(json_t **j, const char *key, int n)
+{
+    json_put(j, key, json_integer(n));
+}
+
+static json_t *first_object(const struct job_first_failure *f)
+{
+    json_t *j = json_object();
+    put_count(&j, "worker", f->worker);
+    put_count(&j, "exitCode", f->exit_code);
+    put_text(&j, "pod", f->pod);
+    put_text(&j, "node", f->node);
+    put_text(&j, "reason", f->reason);
+    put_text(&j, "message", f->message);
+    put_moment(&j, "time", f->at);
+    return j;
+}
+
+static json_t *retries_object(const struct hvdjob_status *s)
+{
+    json_t *j = json_object();
+    for (int i = 0; i < s->nretries; i++) {
+        char worker[16];
+        snprintf(worker, sizeof(worker), "%d", s->retries[i].worker);
+        put_count(&j, worker, s->retries[i].attempt);
+    }
+    return j;
+}
+
+static void put_memory(json_t **j, const struct hvdjob_status *s)
+{
+    put_count(j, "failures", s->failures);
+    put_count(j, "losses", s->losses);
+    put_count(j, "restarts", s->restarts);
+    put_count(j, "rollbacks", s->rollbacks);
+    if (s->spoilt)
+        json_put(j, "workerFailedAtEnd", json_true());
+    put_moment(j, "lastLossTime", s->last_loss);
+    put_moment(j, "lastRollbackTime", s->last_rollback);
+    put_moment(j, "queuedTime", s->queued);
+    put_moment(j, "admittedTime", s->admitted);
+    put_moment(j, "startTime", s->started);
+    put_moment(j, "completionTime", s->completed);
+}
+
+json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
+{
+    json_t *j = json_object();
+    put_text(&j, "phase", phase_names[s->phase]);
+    json_put(&j, "observedGeneration", json_integer(s->generation));
+    put_text(&j, "shape", s->shape);
+    put_text(&j, "message", s->message);
+    put_text(&j, "selector", selector);
+    put_memory(&j, s);
+    if (s->first.known)
+        json_put(&j, "firstFailure", first_object(&s->first));
+    put_count(&j, "workers", s->workers);
+    put_count(&j, "ready", s->ready);
+    put_count(&j, "pending", s->pending);
+    put_count(&j, "epoch", s->epoch);
+    put_count(&j, "attemptsLeft", s->attempts_left);
+    put_count(&j, "attempt", s->attempt);
+    if (s->nretries > 0)
+        json_put(&j, "attempts", retries_object(s));
+    json_put(&j, "conditions", conditions_write(s->conditions));
+    return j;
+}

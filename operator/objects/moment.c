@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * moment: see moment.h.
+ */
+#include "operator/objects/moment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "operator/objects/stamp.h"
+
+int moment_parse(const char *text, int64_t *ret)
+{
+    int64_t us;
+    if (!text || !*text) {
+        *ret = MOMENT_NONE;
+        return 0;
+    }
+    if (stamp_parse(text, &us) < 0 || us < 0 || memcmp(text, "1970", 4) < 0 || text[10] == ' ')
+        return -EINVAL;
+    *ret = us / (STAMP_SECOND / MOMENT_S);
+    return 0;
+}
+
+void moment_write(int64_t moment, char dst[MOMENT_SIZE])
+{
+    time_t seconds = (time_t)(moment / MOMENT_S);
+    struct tm tm;
+    if (!gmtime_r(&seconds, &tm) || !strftime(dst, MOMENT_SIZE, "%Y-%m-%dT%H:%M:%SZ", &tm))
+        snprintf(dst, MOMENT_SIZE, "1970-01-01T00:00:00Z");
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node: what is needed of a Node to see whether workers fit on it. node_parse() makes one of one
+ * JSON object; whoever has it calls node_fini().
+ */
+#ifndef HVD_OPERATOR_OBJECTS_NODE_H
+#define HVD_OPERATOR_OBJECTS_NODE_H
+
+#include "operator/objects/labels.h"
+#include "operator/objects/resources.h"
+#include "operator/objects/taints.h"
+
+struct node {
+    char *name;
+    bool ready, cordoned;
+    struct labels labels;
+    struct taints taints;
+    struct resources allocatable;
+};
+
+/* -EINVAL with the field, -ENOMEM; *ret is untouched then. */
+int node_parse(json_t *j, struct resource_kinds *kinds, struct node *ret, struct err *err);
+void node_fini(struct node *n);
+
+#endif

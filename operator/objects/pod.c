@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pod: see pod.h.
+ */
+#include "operator/objects/pod.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/objects/conditions.h"
+#include "operator/objects/moment.h"
+#include "operator/objects/podspec.h"
+
+void pod_fini(struct pod *p)
+{
+    free(p->name);
+    free(p->job);
+    free(p->node);
+    free(p->why);
+    *p = (struct pod){0};
+}
+
+/* The text of a member, "" where there is none. */
+static const char *text_of(json_t *j, const char *key)
+{
+    const char *text = json_string_value(json_object_get(j, key));
+    return text ? text : "";
+}
+
+/* A number of 0 and more in a label, -1. */
+static int number_of(json_t *labels, const char *key)
+{
+    const char *text = text_of(labels, key);
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    return *text < '0' || *text > '9' || *end || errno || n > INT32_MAX ? -1 : (int)n;
+}
+
+static const char *controller_uid(json_t *owners)
+{
+    size_t i;
+    json_t *owner;
+    json_array_foreach(
+        owners, i,
+        owner) if (json_is_true(json_object_get(owner, "controller"))) return text_of(owner, "uid");
+    return "";
+}
+
+/* "reason: message" to *dst; false: no memory. */
+static bool say(char **dst, const char *reason, const char *message)
+{
+    char *text;
+    free(*dst);
+    *dst = NULL;
+    int n = *message ? asprintf(&text, "%.60s: %.400s", reason, message)
+                     : asprintf(&text, "%.60s", reason);
+    if (n < 0)
+        return false;
+    *dst = text;
+    return true;
+}
+
+/* How a container ended; the first that failed is the one that counts. */
+static bool take_end(struct pod *p, json_t *terminated)
+{
+    int code = (int)json_integer_value(json_object_get(terminated, "exitCode"));
+    int64_t ended = MOMENT_NONE;
+    moment_parse(text_of(terminated, "finishedAt"), &ended);
+    if (ended > p->ended)
+        p->ended = ended;
+    if (code == 0 || p->exit_code != 0)
+        return true;
+    p->exit_code = code;
+    snprintf(p->reason, sizeof(p->reason), "%s", text_of(terminated, "reason"));
+    return say(&p->why, p->reason, text_of(terminated, "message"));
+}
+
+static bool take_containers(struct pod *p, json_t *list)
+{
+    size_t i;
+    json_t *status;
+    json_array_foreach(list, i, status)
+    {
+        json_t *state = json_object_get(status, "state");
+        json_t *waiting = json_object_get(state, "waiting");
+        json_t *terminated = json_object_get(state, "terminated");
+        const char *reason = text_of(waiting, "reason");
+        /* Those two only say that it has not come to that yet. */
+        bool usual =
+            strcmp(reason, "PodInitializing") == 0 || strcmp(reason, "ContainerCreating") == 0;
+        if (*reason && !usual && !p->why && !say(&p->why, reason, text_of(waiting, "message")))
+            return false;
+        if (terminated && !take_end(p, terminated))
+            return false;
+    }
+    return true;
+}
+
+static int take_status(struct pod *p, json_t *status, struct err *err)
+{
+    static const char *const phases[] = {"Pending", "Running", "Succeeded", "Failed"};
+    json_t *conditions = json_object_get(status, "conditions");
+    const char *reason = text_of(status, "reason");
+    bool ok = true;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text_of(status, "phase"), phases[i]) == 0)
+            p->phase = (enum pod_phase)i;
+    p->ready = conditions_true(conditions, "Ready");
+    ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
+         take_containers(p, json_object_get(status, "containerStatuses"));
+    /* Whoever ends a pod from outside says so in one of these ways; and a pod that failed without
+     * a program that did was ended by its kubelet. */
+    p->disrupted =
+        p->phase == POD_FAILED && strcmp(reason, "DeadlineExceeded") != 0 &&
+        (conditions_true(conditions, "DisruptionTarget") || *reason || p->exit_code == 0);
+    if (ok && p->phase == POD_FAILED && *reason) {
+        snprintf(p->reason, sizeof(p->reason), "%s", reason);
+        ok = say(&p->why, reason, text_of(status, "message"));
+    }
+    const char *unschedulable = conditions_message(conditions, "PodScheduled");
+    if (ok && !p->why && !p->node && p->phase == POD_PENDING && unschedulable)
+        ok = say(&p->why, "Unschedulable", unschedulable);
+    return ok ? 0 : err_set(err, ENOMEM, "no memory");
+}
+
+static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, struct err *err)
+{
+    const char *node = text_of(spec, "nodeName");
+    size_t i;
+    json_t *gate;
+    json_array_foreach(json_object_get(spec, "schedulingGates"), i, gate) p->gated |=
+        strcmp(text_of(gate, "name"), POD_GATE) == 0;
+    if (*node && !(p->node = strdup(node)))
+        return err_set(err, ENOMEM, "no memory");
+    /* Foreign amounts that are no amounts are the API server's affair. */
+    if (podspec_requests(spec, true, kinds, &p->requests, NULL) == -ENOMEM)
+        return err_set(err, ENOMEM, "no memory");
+    return 0;
+}
+
+int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct err *err)
+{
+    struct pod p = {0};
+    const char *name, *uid;
+    json_t *meta = NULL;
+    int rc = json_expect(j, "pod", err, "{s:o, s:{s:s, s:s}}", "metadata", &meta, "metadata",
+                         "name", &name, "uid", &uid);
+    if (rc < 0)
+        return rc;
+    json_t *labels = json_object_get(meta, "labels");
+    if (!*name || !*uid)
+        return err_set(err, EINVAL, "pod: without a name or a uid");
+    p.name = strdup(name);
+    p.job = strdup(text_of(labels, POD_LABEL_JOB));
+    p.worker = number_of(labels, POD_LABEL_WORKER);
+    p.attempt = number_of(labels, POD_LABEL_ATTEMPT);
+    snprintf(p.uid, sizeof(p.uid), "%s", uid);
+    snprintf(p.owner, sizeof(p.owner), "%s",
+             controller_uid(json_object_get(meta, "ownerReferences")));
+    p.deleting = *text_of(meta, "deletionTimestamp");
+    moment_parse(text_of(meta, "creationTimestamp"), &p.created);
+    rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");
+    rc = rc < 0 ? rc : take_spec(&p, json_object_get(j, "spec"), kinds, err);
+    rc = rc < 0 ? rc : take_status(&p, json_object_get(j, "status"), err);
+    if (rc < 0) {
+        pod_fini(&p);
+        return rc;
+    }
+    *ret = p;
+    return 0;
+}

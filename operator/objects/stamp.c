@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stamp: see stamp.h.
+ */
+#include "operator/objects/stamp.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* n digits at *p as a number within [min, max], then the byte after unless it is 0. */
+static bool number(const char **p, int n, int min, int max, char after, int *ret)
+{
+    int v = 0;
+    for (int i = 0; i < n; i++, (*p)++) {
+        if (**p < '0' || **p > '9')
+            return false;
+        v = v * 10 + (**p - '0');
+    }
+    if (v < min || v > max || (after && **p != after))
+        return false;
+    *p += after != 0;
+    *ret = v;
+    return true;
+}
+
+/* Microseconds of ".123456789". */
+static bool fraction(const char **p, int *ret_us)
+{
+    int scale = 100000, us = 0, digits = 0;
+    *ret_us = 0;
+    if (**p != '.')
+        return true;
+    for ((*p)++; **p >= '0' && **p <= '9'; (*p)++, digits++, scale /= 10)
+        us += (**p - '0') * scale;
+    *ret_us = us;
+    return digits > 0;
+}
+
+static bool offset(const char **p, int *ret_s)
+{
+    int h, m, sign = **p == '-' ? -1 : 1;
+    *ret_s = 0;
+    if (**p == 'Z' || **p == 'z') {
+        (*p)++;
+        return true;
+    }
+    if (**p != '+' && **p != '-')
+        return false;
+    (*p)++;
+    if (!number(p, 2, 0, 23, ':', &h) || !number(p, 2, 0, 59, '\0', &m))
+        return false;
+    *ret_s = sign * (h * 3600 + m * 60);
+    return true;
+}
+
+int stamp_parse(const char *text, int64_t *ret_us)
+{
+    struct tm tm = {0};
+    const char *p = text;
+    int us, east;
+    if (!number(&p, 4, 1, 9999, '-', &tm.tm_year) || !number(&p, 2, 1, 12, '-', &tm.tm_mon) ||
+        !number(&p, 2, 1, 31, '\0', &tm.tm_mday) || !*p || !strchr("Tt ", *p++) ||
+        !number(&p, 2, 0, 23, ':', &tm.tm_hour) || !number(&p, 2, 0, 59, ':', &tm.tm_min) ||
+        !number(&p, 2, 0, 60, '\0', &tm.tm_sec) || !fraction(&p, &us) || !offset(&p, &east) || *p)
+        return -EINVAL;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    *ret_us = ((int64_t)timegm(&tm) - east) * STAMP_SECOND + us;
+    return 0;
+}
+
+const char *stamp_text(int64_t us, char dst[STAMP_MAX])
+{
+    struct tm tm;
+    int64_t left = us % STAMP_SECOND;
+    time_t s = (time_t)(us / STAMP_SECOND - (left < 0));
+    char day[20];
+    left += left < 0 ? STAMP_SECOND : 0;
+    if (!gmtime_r(&s, &tm) || strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm) != 19)
+        snprintf(day, sizeof(day), "1970-01-01T00:00:00");
+    snprintf(dst, STAMP_MAX, "%s.%06dZ", day, (int)left);
+    return dst;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * newpod: see newpod.h.
+ */
+#include "operator/reconcile/newpod.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/reconcile/names.h"
+
+/* A node that does not answer: the usual five minutes are too long for those who wait. */
+#define LOST_NODE_SECONDS 30
+/* At least two steps, so that a worker leaves at a step's end. */
+#define GRACE_SECONDS 60
+
+json_t *newpod_owner(const struct hvdjob *job)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:b, s:b}", "apiVersion", HVDJOB_API, "kind",
+                     HVDJOB_KIND, "name", job->name, "uid", job->uid, "controller", 1,
+                     "blockOwnerDeletion", 1);
+}
+
+/* The map under key, made where there is none; NULL: no memory. */
+static json_t *map_in(json_t *j, const char *key)
+{
+    json_t *map = json_object_get(j, key);
+    if (json_is_object(map))
+        return map;
+    map = json_object();
+    return json_object_set_new(j, key, map) < 0 ? NULL : map;
+}
+
+static json_t *list_in(json_t *j, const char *key)
+{
+    json_t *list = json_object_get(j, key);
+    if (json_is_array(list))
+        return list;
+    list = json_array();
+    return json_object_set_new(j, key, list) < 0 ? NULL : list;
+}
+
+static bool set_missing(json_t *j, const char *key, json_t *value)
+{
+    if (!json_object_get(j, key))
+        return json_object_set_new(j, key, value) == 0;
+    json_decref(value);
+    return true;
+}
+
+static bool set_label(json_t *labels, const char *key, const char *value)
+{
+    return json_object_set_new(labels, key, json_string(value)) == 0;
+}
+
+static bool add_labels(json_t *meta, const struct hvdjob *job, int worker, int attempt)
+{
+    char worker_text[16], attempt_text[16];
+    json_t *labels = map_in(meta, "labels");
+    snprintf(worker_text, sizeof(worker_text), "%d", worker);
+    snprintf(attempt_text, sizeof(attempt_text), "%d", attempt);
+    return labels && set_label(labels, POD_LABEL_JOB, job->name) &&
+           set_label(labels, POD_LABEL_WORKER, worker_text) &&
+           set_label(labels, POD_LABEL_ATTEMPT, attempt_text) &&
+           set_label(labels, "app.kubernetes.io/managed-by", "hvd-operator") &&
+           set_missing(labels, "app.kubernetes.io/name", json_string("hvdjob")) &&
+           set_missing(labels, "app.kubernetes.io/instance", json_string(job->name));
+}
+
+/* Leaves a node that is lost after LOST_NODE_SECONDS, unless the template says when. */
+static bool add_toleration(json_t *tolerations, const char *key)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(tolerations, i, item)
+    {
+        const char *have = json_string_value(json_object_get(item, "key"));
+        if (have && strcmp(have, key) == 0)
+            return true;
+    }
+    return json_array_append_new(tolerations, json_pack("{s:s, s:s, s:s, s:i}", "key", key,
+                                                        "operator", "Exists", "effect", "NoExecute",
+                                                        "tolerationSeconds", LOST_NODE_SECONDS)) ==
+           0;
+}
+
+static bool fill_spec(json_t *spec, bool gated)
+{
+    json_t *tolerations = list_in(spec, "tolerations");
+    if (!tolerations || !add_toleration(tolerations, "node.kubernetes.io/not-ready") ||
+        !add_toleration(tolerations, "node.kubernetes.io/unreachable"))
+        return false;
+    if (gated) {
+        json_t *gates = list_in(spec, "schedulingGates");
+        if (!gates || json_array_append_new(gates, json_pack("{s:s}", "name", POD_GATE)) < 0)
+            return false;
+    }
+    return json_object_set_new(spec, "restartPolicy", json_string("Never")) == 0 &&
+           set_missing(spec, "enableServiceLinks", json_false()) &&
+           set_missing(spec, "automountServiceAccountToken", json_false()) &&
+           set_missing(spec, "terminationGracePeriodSeconds", json_integer(GRACE_SECONDS));
+}
+
+json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
+               bool gated)
+{
+    char name[NAMES_MAX];
+    auto_json json_t *pod = NULL;
+    if (json_read(job->template_text, strlen(job->template_text), "template", &pod, NULL) < 0)
+        return NULL;
+    names_pod(job, worker, attempt, name);
+    json_t *meta = map_in(pod, "metadata"), *spec = map_in(pod, "spec");
+    bool ok =
+        meta && spec && json_object_set_new(pod, "apiVersion", json_string("v1")) == 0 &&
+        json_object_set_new(pod, "kind", json_string("Pod")) == 0 &&
+        json_object_set_new(meta, "name", json_string(name)) == 0 &&
+        json_object_set_new(meta, "namespace", json_string(job->namespace_)) == 0 &&
+        json_object_set_new(meta, "ownerReferences", json_pack("[o]", newpod_owner(job))) == 0 &&
+        add_labels(meta, job, worker, attempt) && fill_spec(spec, gated) &&
+        (!gang->join || gang->join(job, pod) == 0);
+    return ok ? TAKE(pod) : NULL;
+}

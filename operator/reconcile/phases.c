@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * phases: see phases.h.
+ */
+#include "operator/reconcile/phases.h"
+
+static const struct phase_row rows[] = {
+    {JOB_NEW, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
+    {JOB_NEW, EVENT_ACCEPT, JOB_QUEUED, DO_QUEUE},
+
+    {JOB_SUSPENDED, EVENT_ACCEPT, JOB_QUEUED, DO_QUEUE},
+
+    {JOB_QUEUED, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
+    {JOB_QUEUED, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
+    {JOB_QUEUED, EVENT_ADMIT, JOB_STARTING, DO_ADMIT},
+
+    {JOB_STARTING, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
+    {JOB_STARTING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
+    {JOB_STARTING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
+    {JOB_STARTING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
+    {JOB_STARTING, EVENT_READY, JOB_RUNNING, DO_SETTLE},
+    {JOB_STARTING, EVENT_TIMEOUT, JOB_RESTARTING, DO_ROLLBACK},
+
+    {JOB_RUNNING, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
+    {JOB_RUNNING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
+    {JOB_RUNNING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
+    {JOB_RUNNING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
+    {JOB_RUNNING, EVENT_BROKEN, JOB_RESTARTING, DO_NOTHING},
+    {JOB_RUNNING, EVENT_EMPTY, JOB_RESTARTING, DO_NOTHING},
+    {JOB_RUNNING, EVENT_BELOW, JOB_WAITING, DO_NOTHING},
+
+    {JOB_WAITING, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
+    {JOB_WAITING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
+    {JOB_WAITING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
+    {JOB_WAITING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
+    {JOB_WAITING, EVENT_BROKEN, JOB_RESTARTING, DO_NOTHING},
+    {JOB_WAITING, EVENT_EMPTY, JOB_RESTARTING, DO_NOTHING},
+    {JOB_WAITING, EVENT_READY, JOB_RUNNING, DO_NOTHING},
+
+    {JOB_RESTARTING, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
+    {JOB_RESTARTING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
+    {JOB_RESTARTING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
+    {JOB_RESTARTING, EVENT_RESTED, JOB_QUEUED, DO_QUEUE},
+
+    {JOB_COMPLETING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
+    {JOB_COMPLETING, EVENT_SPOILT, JOB_FAILED, DO_FINISH},
+    {JOB_COMPLETING, EVENT_DONE, JOB_SUCCEEDED, DO_FINISH},
+};
+
+static const struct {
+    const char *name, *text;
+} events[JOB_EVENTS] = {
+    [EVENT_ACCEPT] = {"accept", "the spec can be run and the job is not suspended"},
+    [EVENT_SUSPEND] = {"suspend", "spec.runPolicy.suspend is true"},
+    [EVENT_DEADLINE] = {"deadline", "activeDeadlineSeconds are over"},
+    [EVENT_LIMIT] = {"limit", "workers failed more often than backoffLimit allows"},
+    [EVENT_ADMIT] = {"admit", "the whole gang fits, or it is its turn to be tried"},
+    [EVENT_TIMEOUT] = {"timeout", "fewer than minWorkers had a node in gang.timeoutSeconds"},
+    [EVENT_READY] = {"ready", "at least minWorkers run"},
+    [EVENT_BELOW] = {"below", "fewer than minWorkers run; the others wait with their state"},
+    [EVENT_EMPTY] = {"empty", "no worker runs any more: the state in memory is lost"},
+    [EVENT_BROKEN] = {"broken", "a worker of a job that is not elastic was lost"},
+    [EVENT_ENDED] = {"ended", "a worker ended well; no new ones come"},
+    [EVENT_RESTED] = {"rested", "the former workers are gone and the pause is over"},
+    [EVENT_DONE] = {"done", "all workers have ended"},
+    [EVENT_SPOILT] = {"spoilt", "a worker failed after another had ended well"},
+};
+
+static const char *const actions[JOB_ACTIONS] = {"",        "queue",  "admit", "roll-back",
+                                                 "suspend", "settle", "finish"};
+
+const struct phase_row *phase_rows(size_t *ret_n)
+{
+    *ret_n = sizeof(rows) / sizeof(rows[0]);
+    return rows;
+}
+
+const char *job_event_name(enum job_event event)
+{
+    return events[event].name;
+}
+
+const char *job_event_text(enum job_event event)
+{
+    return events[event].text;
+}
+
+const char *job_action_name(enum job_action action)
+{
+    return actions[action];
+}

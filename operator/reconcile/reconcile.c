@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reconcile: see reconcile.h. In this order: what was lost, the phase, the pods, the words.
+ */
+#include "operator/reconcile/reconcile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/reconcile/names.h"
+#include "operator/reconcile/reconcile_private.h"
+
+/* Is the status another one than the one that was read? Its text decides: what is not written is
+ * nothing that is remembered. */
+static int changed(struct reconciling *r, bool *ret)
+{
+    char selector[NAMES_MAX];
+    names_selector(r->job, selector);
+    auto_json json_t *before = hvdjob_status_write(&r->job->status, selector);
+    auto_json json_t *after = hvdjob_status_write(r->st, selector);
+    if (!before || !after)
+        return err_set(r->err, ENOMEM, "no memory");
+    *ret = !json_equal(before, after);
+    return 0;
+}
+
+/* The status goes first: a name is noted as used up, and a failure as counted, before anything
+ * follows from it. Actions for pods were added in the meantime. */
+static int put_status_first(struct reconciling *r, bool write, bool say)
+{
+    struct actions *a = r->ret;
+    int rc, n = write + say;
+    for (int i = 0; i < n; i++)
+        if ((rc = actions_add(a, (struct action){.kind = ACTION_SAY}, r->err)) < 0)
+            return rc;
+    if (n == 0)
+        return 0;
+    memmove(a->all + n, a->all, (size_t)(a->n - n) * sizeof(*a->all));
+    if (write)
+        a->all[0] = (struct action){.kind = ACTION_WRITE_STATUS};
+    if (say)
+        a->all[write] = (struct action){.kind = ACTION_SAY};
+    return 0;
+}
+
+static int whole(struct reconciling *r)
+{
+    bool write = false;
+    int rc = reconcile_losses(r);
+    rc = rc < 0 ? rc : reconcile_phase(r);
+    if (rc < 0)
+        return rc;
+    r->held = r->st->shape[0] && strcmp(r->st->shape, r->job->shape) != 0;
+    rc = reconcile_pods(r);
+    if (rc < 0)
+        return rc;
+    reconcile_words(r);
+    rc = changed(r, &write);
+    return rc < 0 ? rc : put_status_first(r, write, r->ret->say_reason[0]);
+}
+
+int reconcile(const struct reconcile_input *in, struct actions *ret, struct err *err)
+{
+    struct reconciling r = {.in = in, .job = in->job, .ret = ret, .err = err, .st = &ret->status};
+    *ret = (struct actions){.again = INT64_MAX};
+    int rc = hvdjob_status_copy(&in->job->status, &ret->status, err);
+    /* Of a job that is being deleted the API server deletes the pods: they belong to it. */
+    if (rc < 0 || in->job->deleting || !in->job->ours)
+        return rc;
+    rc = workers_init(&r.w, r.job, r.st, in->pods, in->npods, err);
+    rc = rc < 0 ? rc : whole(&r);
+    workers_fini(&r.w);
+    return rc;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reconcile_phase: which events are so, and what a change of phase does to the status.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/objects/moment.h"
+#include "operator/reconcile/reconcile_private.h"
+
+static bool deadline_over(struct reconciling *r)
+{
+    if (r->job->deadline < 0 || r->st->started == MOMENT_NONE)
+        return false;
+    int64_t at = r->st->started + r->job->deadline * MOMENT_S;
+    if (r->in->now < at)
+        actions_again(r->ret, at);
+    return r->in->now >= at;
+}
+
+/* Only where we let gangs go: a scheduler with gangs of its own holds nothing while one waits. */
+static bool gang_timed_out(struct reconciling *r)
+{
+    int64_t at = r->st->admitted + r->job->gang_timeout * MOMENT_S;
+    if (!r->in->gang || r->in->gang->group || r->w.bound >= r->job->min)
+        return false;
+    if (r->in->now < at)
+        actions_again(r->ret, at);
+    return r->in->now >= at;
+}
+
+static bool rested(struct reconciling *r)
+{
+    int64_t until = reconcile_pause(r);
+    if (until != MOMENT_NONE)
+        actions_again(r->ret, until);
+    return r->w.alive == 0 && until == MOMENT_NONE;
+}
+
+static bool admitted(const struct reconciling *r)
+{
+    return r->in->gang && !r->job->refused[0] && r->in->admission && r->in->admission->go;
+}
+
+static bool happens(struct reconciling *r, enum job_event event)
+{
+    const struct hvdjob *job = r->job;
+    const struct workers *w = &r->w;
+    switch (event) {
+    case EVENT_ACCEPT:
+        return !job->suspend && !job->refused[0];
+    case EVENT_SUSPEND:
+        return job->suspend;
+    case EVENT_DEADLINE:
+        return deadline_over(r);
+    case EVENT_LIMIT:
+        return r->st->failures > job->backoff_limit;
+    case EVENT_ADMIT:
+        return admitted(r);
+    case EVENT_TIMEOUT:
+        return gang_timed_out(r);
+    case EVENT_READY:
+        return w->running >= job->min;
+    case EVENT_BELOW:
+        return w->running < job->min;
+    case EVENT_EMPTY:
+        return w->running == 0;
+    case EVENT_BROKEN:
+        return !job->elastic && w->alive != job->workers;
+    case EVENT_ENDED:
+        return w->ended > 0;
+    case EVENT_RESTED:
+        return rested(r);
+    case EVENT_DONE:
+        return w->alive == 0;
+    case EVENT_SPOILT:
+        return w->alive == 0 && r->st->spoilt;
+    case JOB_EVENTS:
+        break;
+    }
+    return false;
+}
+
+static int new_round(struct reconciling *r)
+{
+    r->st->shape[0] = '\0';
+    hvdjob_status_new_round(r->st, r->w.attempt_seen);
+    workers_fini(&r->w);
+    return workers_init(&r->w, r->job, r->st, r->in->pods, r->in->npods, r->err);
+}
+
+/* New names for all only where there were any: the first workers are "NAME-0-0" and so on. */
+static int enter_queue(struct reconciling *r)
+{
+    r->st->queued = moment_whole(r->in->now);
+    if (r->w.n > 0 || r->st->admitted != MOMENT_NONE)
+        return new_round(r);
+    r->st->shape[0] = '\0';
+    return 0;
+}
+
+static int act(struct reconciling *r, enum job_action action)
+{
+    struct hvdjob_status *st = r->st;
+    int64_t now = moment_whole(r->in->now);
+    switch (action) {
+    case DO_QUEUE:
+        return enter_queue(r);
+    case DO_ADMIT:
+        st->admitted = now;
+        if (st->started == MOMENT_NONE)
+            st->started = now;
+        break;
+    case DO_ROLLBACK:
+        st->rollbacks++;
+        st->last_rollback = now;
+        break;
+    case DO_SETTLE:
+        st->rollbacks = 0;
+        st->last_rollback = MOMENT_NONE;
+        break;
+    case DO_SUSPEND:
+        st->failures = st->losses = st->rollbacks = 0;
+        st->last_loss = st->last_rollback = st->started = MOMENT_NONE;
+        break;
+    case DO_FINISH:
+        st->completed = now;
+        break;
+    case DO_NOTHING:
+    case JOB_ACTIONS:
+        break;
+    }
+    return 0;
+}
+
+/* The row for the present phase whose event is so, NULL: it stays. */
+static const struct phase_row *next_row(struct reconciling *r)
+{
+    size_t n;
+    const struct phase_row *rows = phase_rows(&n);
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].phase == r->st->phase && happens(r, rows[i].event))
+            return &rows[i];
+    return NULL;
+}
+
+/* Each phase is entered once at most: a job goes no circles in one moment. */
+int reconcile_phase(struct reconciling *r)
+{
+    const struct phase_row *row;
+    /* Workers that only wait are made anew when their template has changed. */
+    if (r->st->phase == JOB_QUEUED && r->st->shape[0] && strcmp(r->st->shape, r->job->shape) != 0) {
+        int rc = new_round(r);
+        if (rc < 0)
+            return rc;
+    }
+    for (int i = 0; i < JOB_PHASES && (row = next_row(r)); i++) {
+        struct actions *a = r->ret;
+        /* The queue has judged those that are in it or new, nobody else. */
+        bool unjudged = row->next == JOB_QUEUED && r->job->status.phase != JOB_NEW;
+        r->st->phase = row->next;
+        int rc = act(r, row->action);
+        if (rc < 0)
+            return rc;
+        snprintf(a->say_reason, sizeof(a->say_reason), "%s", job_phase_name(row->next));
+        a->say_warning =
+            row->next == JOB_FAILED || row->next == JOB_RESTARTING || row->next == JOB_WAITING;
+        if (unjudged) {
+            actions_again(a, r->in->now);
+            break;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reconcile_words: counts, conditions and messages: what a person reads at three in the morning.
+ * Each phase in which a job waits says for what.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/objects/moment.h"
+#include "operator/reconcile/reconcile_private.h"
+
+static void count(struct reconciling *r)
+{
+    struct hvdjob_status *st = r->st;
+    int left = r->job->backoff_limit - st->failures;
+    st->generation = r->job->generation;
+    st->workers = r->w.alive;
+    st->ready = r->w.running;
+    st->pending = r->w.alive - r->w.running;
+    st->attempts_left = left > 0 ? left : 0;
+}
+
+/* "; worker 2 (pod x) waits: ..." behind what is there, if there is one to tell of. */
+static void add_stuck(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct pod *p = workers_stuck(&r->w, r->st);
+    size_t n = strlen(dst);
+    if (r->blocked[0])
+        snprintf(dst + n, size - n, "; %s", r->blocked);
+    else if (r->in->group_waits)
+        snprintf(dst + n, size - n, "; the scheduler says: %.500s", r->in->group_waits);
+    else if (p)
+        snprintf(dst + n, size - n, "; worker %d (pod %.80s) waits: %.500s", p->worker, p->name,
+                 p->why);
+}
+
+/* ", first failure: worker 1 (pod p, node n): OOMKilled, exit code 137". */
+static void add_first(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct job_first_failure *f = &r->st->first;
+    size_t n = strlen(dst);
+    if (f->known)
+        snprintf(dst + n, size - n,
+                 "; first failure: worker %d (pod %.80s, node %.80s): %s, exit code %d", f->worker,
+                 f->pod, f->node,
+                 f->message[0]  ? f->message
+                 : f->reason[0] ? f->reason
+                                : "ended",
+                 f->exit_code);
+}
+
+static void say_failed(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct hvdjob_status *st = r->st;
+    if (st->spoilt)
+        snprintf(dst, size, "a worker failed after another had ended well");
+    else if (st->failures > r->job->backoff_limit)
+        snprintf(dst, size, "%d failures of workers, backoffLimit is %d", st->failures,
+                 r->job->backoff_limit);
+    else
+        snprintf(dst, size, "not done after activeDeadlineSeconds (%d s)", r->job->deadline);
+    add_first(r, dst, size);
+}
+
+static const char *failed_reason(const struct reconciling *r)
+{
+    if (r->st->spoilt)
+        return "WorkerFailed";
+    return r->st->failures > r->job->backoff_limit ? "BackoffLimitExceeded" : "DeadlineExceeded";
+}
+
+static void say_queued(const struct reconciling *r, char *dst, size_t size)
+{
+    if (!r->in->gang)
+        snprintf(dst, size, "%s", r->in->gang_missing ? r->in->gang_missing : "no gang back end");
+    else if (r->in->admission && r->in->admission->why[0])
+        snprintf(dst, size, "%s", r->in->admission->why);
+    else
+        snprintf(dst, size, "in the queue");
+}
+
+static void say_restarting(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct hvdjob_status *st = r->st;
+    if (st->rollbacks > 0 && st->last_rollback >= st->last_loss)
+        snprintf(dst, size,
+                 "fewer than %d workers had a node within %d s; all are taken back, so that they "
+                 "hold no room that others could use",
+                 r->job->min, r->job->gang_timeout);
+    else
+        snprintf(dst, size, "%s; all workers start again",
+                 r->job->elastic ? "no worker was left, and the state in memory with it"
+                                 : "a worker was lost and the job is not elastic");
+    add_first(r, dst, size);
+}
+
+static void say_phase(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct hvdjob *job = r->job;
+    const struct workers *w = &r->w;
+    switch (r->st->phase) {
+    case JOB_NEW:
+        snprintf(dst, size, "%s", job->refused[0] ? job->refused : "new");
+        break;
+    case JOB_SUSPENDED:
+        snprintf(dst, size, "suspended by spec.runPolicy.suspend");
+        break;
+    case JOB_QUEUED:
+        say_queued(r, dst, size);
+        break;
+    case JOB_STARTING:
+        snprintf(dst, size, "%d of %d workers run, %d have a node; it starts with %d", w->running,
+                 job->workers, w->bound, job->min);
+        add_stuck(r, dst, size);
+        break;
+    case JOB_RUNNING:
+        snprintf(dst, size, "%d of %d workers run", w->running, job->workers);
+        if (w->running < job->workers)
+            add_stuck(r, dst, size);
+        break;
+    case JOB_WAITING:
+        snprintf(dst, size,
+                 "%d workers run, minWorkers is %d; those that run wait with their state in memory",
+                 w->running, job->min);
+        add_stuck(r, dst, size);
+        break;
+    case JOB_RESTARTING:
+        say_restarting(r, dst, size);
+        break;
+    case JOB_COMPLETING:
+        snprintf(dst, size, "%d workers have ended, %d have not yet", w->ended, w->alive);
+        break;
+    case JOB_SUCCEEDED:
+        snprintf(dst, size, "all workers have ended well");
+        break;
+    case JOB_FAILED:
+        say_failed(r, dst, size);
+        break;
+    case JOB_PHASES:
+        break;
+    }
+}
+
+static void set(struct reconciling *r, enum condition_type type, bool status, const char *reason,
+                const char *message)
+{
+    condition_set(&r->st->conditions[type], status, reason, message, r->job->generation,
+                  r->in->now);
+}
+
+static void set_valid(struct reconciling *r)
+{
+    enum job_phase phase = r->st->phase;
+    if (r->job->refused[0])
+        set(r, CONDITION_VALID, false, "InvalidSpec", r->job->refused);
+    else if (r->held && !job_phase_over(phase) && phase != JOB_SUSPENDED)
+        set(r, CONDITION_VALID, false, "TemplateChanged",
+            "spec.template, slotsPerWorker or gang.backend is another one than that of the workers "
+            "there are; they go on, but none is replaced or added until it is changed back, or the "
+            "job suspended and resumed");
+    else
+        set(r, CONDITION_VALID, true, "Accepted", "the spec can be run");
+}
+
+static void set_conditions(struct reconciling *r)
+{
+    enum job_phase phase = r->st->phase;
+    const char *reason = job_phase_name(phase), *text = r->st->message;
+    bool let_go = phase >= JOB_STARTING && phase <= JOB_COMPLETING && phase != JOB_RESTARTING;
+    set_valid(r);
+    set(r, CONDITION_SUSPENDED, phase == JOB_SUSPENDED, reason,
+        phase == JOB_SUSPENDED ? text : "not suspended");
+    set(r, CONDITION_ADMITTED, let_go, reason, let_go ? "its workers may be scheduled" : text);
+    set(r, CONDITION_READY, r->w.running >= r->job->min && !job_phase_over(phase), reason, text);
+    if (phase == JOB_SUCCEEDED)
+        set(r, CONDITION_COMPLETE, true, "WorkersEnded", text);
+    if (phase == JOB_FAILED)
+        set(r, CONDITION_FAILED, true, failed_reason(r), text);
+}
+
+void reconcile_words(struct reconciling *r)
+{
+    struct hvdjob_status *st = r->st;
+    /* How it ended is said once; what happens to its pods then changes none of it. */
+    bool said = job_phase_over(r->job->status.phase);
+    count(r);
+    if (said)
+        return;
+    st->message[0] = '\0';
+    say_phase(r, st->message, sizeof(st->message));
+    set_conditions(r);
+    if (r->ret->say_reason[0])
+        snprintf(r->ret->say, sizeof(r->ret->say), "%s", st->message);
+}

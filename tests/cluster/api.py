@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API server, asked in JSON over one kept connection. For tests and for the keeper; one thread."""
+import http.client
+import json
+import ssl
+import time
+from urllib.parse import urlsplit
+
+
+class Refused(Exception):
+    """An answer that is no success; `code` is its HTTP status."""
+
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class Api:
+    def __init__(self, server, ca_file, token=None, timeout=30):
+        self.server, self.token, self.timeout = urlsplit(server), token, timeout
+        self.context = ssl.create_default_context(cafile=ca_file)
+        self.connection = None
+
+    @classmethod
+    def from_kubeconfig(cls, path, ca_file, timeout=30):
+        """Of a file that pki.py wrote."""
+        with open(path, encoding="ascii") as f:
+            config = json.load(f)
+        return cls(config["clusters"][0]["cluster"]["server"], ca_file, config["users"][0]["user"]["token"], timeout)
+
+    def close(self):
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+
+    def send(self, method, path, body, kind):
+        if not self.connection:
+            self.connection = http.client.HTTPSConnection(self.server.hostname, self.server.port,
+                                                          timeout=self.timeout, context=self.context)
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if body is not None:
+            headers["Content-Type"] = kind
+        self.connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = self.connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    def call(self, method, path, body=None, kind="application/json"):
+        """The answer's JSON, or its text where it is none. Raises Refused, OSError."""
+        try:
+            status, text = self.send(method, path, body, kind)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise error if isinstance(error, OSError) else OSError(str(error)) from error
+        if status >= 400:
+            raise Refused(status, text[:500])
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def get(self, path):
+        return self.call("GET", path)
+
+    def create(self, path, body):
+        return self.call("POST", path, body)
+
+    def delete(self, path):
+        return self.call("DELETE", path)
+
+
+def wait_until(what, seconds, question, pause=0.05):
+    """question()'s first answer that is true. Raises TimeoutError with what has not come."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {seconds} s for {what}")
+        time.sleep(pause)
+
+
+def condition(thing, kind):
+    """The status of a node's or pod's condition: "True", "False", "Unknown", None where there is none."""
+    for entry in thing.get("status", {}).get("conditions", []):
+        if entry["type"] == kind:
+            return entry["status"]
+    return None
+
+

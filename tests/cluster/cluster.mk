@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# cluster: a Kubernetes of our own to try things on, and for tests. See README.md.
+
+KWOK ?= 10
+REAL ?= $(if $(filter 0,$(shell id -u)),1)
+
+cluster: deps  ## a Kubernetes cluster that stays: KWOK=n simulated nodes (10), REAL=1 a real one (root)
+	$(Q)$(PY) tests/cluster/cluster.py up --kwok $(KWOK) $(if $(filter 1,$(REAL)),--real)
+
+cluster-down:  ## ends it and leaves nothing
+	$(Q)$(PY) tests/cluster/cluster.py down
+
+.PHONY: cluster cluster-down

@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A rank that joins an elastic job starts up while the others train: slow, dead before it is in, not wanted any
+# more, under another hvdrun, and of a program that lets nobody in.
+# timeout: 400
+# shellcheck disable=SC2317  # functions that check calls
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+PY=${PY:-/usr/bin/python3}
+HVD_LIBRARY=$BUILD/libhvd.so
+PYTHONPATH=$ROOT/core/python
+export HVD_LIBRARY PYTHONPATH PYTHONDONTWRITEBYTECODE=1 HVD_DOCTOR=off
+JOINER=tests/python/elastic_joiner.py
+HVDRUN_PID=0
+end_last() { kill -KILL "$HVDRUN_PID" 2>/dev/null; }
+at_end+=(end_last)
+
+# begun HOW OPTION...: hvdrun in the background, its lines in $TMP/log
+begun() {
+    local how=$1
+    shift
+    rm -rf "$TMP/diary"
+    mkdir "$TMP/diary"
+    : >"$TMP/log"
+    "$RUN" --name "$MARK" --no-prefix "$@" "$PY" "$JOINER" "$TMP/diary" "$how" >>"$TMP/log" 2>&1 &
+    HVDRUN_PID=$!
+}
+
+# line PATTERN: waits until the job has printed it
+line() {
+    local i
+    for i in $(seq 600); do
+        grep -q -- "$1" "$TMP/log" && return
+        sleep 0.1
+    done
+    echo "no \"$1\" in:"
+    cat "$TMP/log"
+    return 1
+}
+
+# ends CODE: with that code, and nothing that would frighten at night
+ends() {
+    local rc=0
+    wait "$HVDRUN_PID" || rc=$?
+    cat "$TMP/log"
+    if grep 'Traceback\|waiting for ranks to begin with\|left early\|lost touch' "$TMP/log"; then
+        return 1
+    fi
+    [ "$rc" -eq "$1" ]
+}
+
+# proved: the others went on meanwhile
+proved() {
+    "$PY" "$JOINER" check "$TMP/diary" | tee "$TMP/proof" && cat "$TMP/proof" >>"$TMP/shown"
+}
+
+slow() {
+    begun 3 -np 3 --min-np 2
+    line 'place 2 of 3, local rank 1' || return 1
+    "$RUN" status "$MARK" | tee "$TMP/status" | grep -q ' starting$' || { cat "$TMP/status" && return 1; }
+    ends 0 && proved && says 'epoch 3: 3 of 3 ranks after .*: 1 rank joined' "$TMP/log"
+}
+
+dies() {
+    begun die -np 3 --min-np 2
+    ends 0 && proved && says 'hvdrun: member 3 on localhost (pid [0-9]*) died' "$TMP/log" &&
+        says 'epoch 3: 3 of 3 ranks after .*: 1 rank joined' "$TMP/log"
+}
+
+# The target shrinks again while it starts up: it learns so when it wants to come in.
+shrinks() {
+    begun 3 -np 3 --min-np 2
+    line 'place 2 of 3' && "$RUN" scale "$MARK" 2 || return 1
+    line 'hvdrun: member 3 leaves: the job is to be smaller' || return 1
+    sleep 4 # longer than it starts up: it has come, was told, and is gone
+    "$RUN" status "$MARK" >"$TMP/status"
+    grep 'leaving' "$TMP/status" && return 1
+    "$RUN" scale "$MARK" 3 && ends 0
+}
+
+# hvdrun is killed while one starts up, and another one takes over.
+attached() {
+    begun 5 -np 3 --min-np 2
+    line 'place 2 of 3' || return 1
+    kill -KILL "$HVDRUN_PID" && { wait "$HVDRUN_PID" 2>/dev/null || true; }
+    "$RUN" attach "$MARK" >>"$TMP/log" 2>&1 &
+    HVDRUN_PID=$!
+    ends 0 && proved
+}
+
+# A program without a boundary: its replacement waits, and is told why it waited in vain.
+never() {
+    begun plain -np 3 --min-np 2
+    ends 0 && says 'the end after [0-9]* steps' "$TMP/log" &&
+        says 'hvdrun: member 3 leaves: the job has come to its end; it was ready to come in for .* no boundary' "$TMP/log"
+}
+
+# The job ends while one still starts up.
+too_late() {
+    begun 60 -np 3 --min-np 2
+    line 'place 2 of 3' && touch "$TMP/diary/enough" || return 1
+    ends 0 && says 'hvdrun: member 3 leaves: the job has come to its end before it was ready to come in' "$TMP/log"
+}
+
+check slow-joiner slow
+check dies-before-it-is-in dies
+check not-wanted-any-more shrinks
+check another-hvdrun attached
+check no-boundary never
+check the-end-comes-first too_late
+check nothing-left nothing_left
+cat "$TMP/shown" 2>/dev/null
+exit $failed

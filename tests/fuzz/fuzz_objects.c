@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_objects: any JSON as a Node, a Pod and an HvdJob, as an API server would send them; what can
+ * be read goes through the queue, reconcile() and the pods that are made of it.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/reconcile/newpod.h"
+#include "operator/reconcile/reconcile.h"
+
+#define NOW INT64_C(1700000000000)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, const char *api,
+                      const struct actions *a)
+{
+    for (int i = 0; i < a->n && i < 4; i++) {
+        if (a->all[i].kind == ACTION_CREATE_GROUP)
+            json_decref(gang_group(gang, job, api));
+        if (a->all[i].kind != ACTION_CREATE_POD)
+            continue;
+        json_t *pod = newpod(job, gang, a->all[i].worker, a->all[i].attempt, a->all[i].gated);
+        if (!pod)
+            abort();
+        json_decref(pod);
+    }
+}
+
+/* The status is written and read again until nothing is written: three times are enough. */
+static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
+{
+    const struct pod *list[] = {pod};
+    char api[128] = "";
+    struct queue_job q = {.job = job, .gates = true};
+    const struct gang_ops *gang = gang_choose(
+        job, "scheduling.k8s.io/v1alpha2 scheduling.volcano.sh/v1beta1", api, sizeof(api), NULL);
+    for (int i = 0; i < 3; i++) {
+        struct actions a;
+        queue_decide(&q, 1, c, NOW);
+        struct reconcile_input in = {.job = job,
+                                     .pods = list,
+                                     .npods = pod != NULL,
+                                     .admission = &q.ret,
+                                     .gang = gang,
+                                     .gang_missing = "none",
+                                     .now = NOW};
+        if (reconcile(&in, &a, NULL) == 0 && gang)
+            make_pods(job, gang, api, &a);
+        hvdjob_status_fini(&job->status);
+        job->status = a.status;
+        a.status = (struct hvdjob_status){0};
+        actions_fini(&a);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct resource_kinds kinds = {0};
+    struct hvdjob job;
+    struct pod pod;
+    struct node node;
+    struct resources used = {0};
+    struct err err = {0};
+    json_t *j = NULL;
+    if (json_read((const char *)data, size, "fuzz", &j, NULL) < 0)
+        return 0;
+    int have_node = node_parse(j, &kinds, &node, &err);
+    if (have_node < 0 && !err.msg[0])
+        abort();
+    int have_pod = pod_parse(j, &kinds, &pod, &err);
+    int have_job = hvdjob_parse(j, &kinds, &job, &err);
+    struct cluster c = {&kinds, have_node == 0, &node, &used};
+    /* Many workers only make this slow. */
+    if (have_job == 0 && job.workers <= 100)
+        walk(&job, have_pod == 0 ? &pod : NULL, &c);
+    if (have_job == 0)
+        hvdjob_fini(&job);
+    if (have_pod == 0)
+        pod_fini(&pod);
+    if (have_node == 0)
+        node_fini(&node);
+    json_decref(j);
+    return 0;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All-to-all among the ranks of one host, through staging: random rows of all types, many of them
+ * empty, some longer than all staging, beside other runs through the same cells; and in elastic
+ * worlds whose ranks are killed in the middle: what each rank gives is there as a whole or not at
+ * all.
+ *
+ * timeout: 300
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "core/base/cleanup.h"
+#include "core/transport/shm.h"
+#include "tests/harness/coll_rank.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define MAX_RANKS 8
+#define STEPS     40
+
+/* Sanitizers make everything slow: less of it then. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUNDS 20
+#define SEEDS  3
+#define BASE   5000 /* rows */
+#else
+#define ROUNDS 60
+#define SEEDS  9
+#define BASE   30000
+#endif
+
+/* ---- against a reference -------------------------------------------------------------------- */
+
+/* Elements of each rank for each other: the same table on all ranks. */
+struct table {
+    enum hvd_dtype dtype;
+    size_t rows[MAX_RANKS][MAX_RANKS];
+};
+
+static size_t row_length(uint64_t *random, int shape)
+{
+    switch (shape) {
+    case 0: /* everybody a little to everybody */
+        return rank_random(random) % 70;
+    case 1: /* mostly nothing */
+        return rank_random(random) % 5 ? 0 : rank_random(random) % 100000;
+    case 2: /* around the sizes of cells */
+        return (64u << 10) * (1 + rank_random(random) % 3) + rank_random(random) % 5 - 2;
+    default:
+        return rank_random(random) % 3 ? rank_random(random) % 3000 : 0;
+    }
+}
+
+static void make_table(struct table *t, int size, uint64_t *random)
+{
+    int shape = (int)(rank_random(random) % 5);
+    t->dtype = (enum hvd_dtype)(rank_random(random) % HVD_DTYPES);
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++)
+            t->rows[i][j] = row_length(random, shape);
+    /* One row that is longer than a rank's staging, all others empty. */
+    if (shape == 4) {
+        memset(t->rows, 0, sizeof(t->rows));
+        int from = (int)(rank_random(random) % (unsigned)size);
+        int to = (int)(rank_random(random) % (unsigned)size);
+        t->rows[from][to] = (4u << 20) / hvd_dtype_size(t->dtype) + rank_random(random) % 1000;
+    }
+}
+
+static uint8_t mark(int from, int to, size_t i, int round)
+{
+    return (uint8_t)((unsigned)from * 37 + (unsigned)to * 11 + (unsigned)round * 5 + i + i / 251);
+}
+
+static int check_rows(const struct table *t, int rank, int size, int round, const uint8_t *out)
+{
+    size_t elem = hvd_dtype_size(t->dtype);
+    for (int from = 0; from < size; from++)
+        for (size_t i = 0; i < t->rows[from][rank] * elem; i++)
+            if (*out++ != mark(from, rank, i, round)) {
+                printf("rank %d of %d, round %d: byte %zu from rank %d is wrong\n", rank, size,
+                       round, i, from);
+                return -EBADMSG;
+            }
+    return *out == 0xee ? 0 : -EOVERFLOW;
+}
+
+static int one_round(struct coll_rank *r, const struct table *t, int round)
+{
+    int rank = r->mesh->rank, size = r->mesh->size;
+    size_t to[MAX_RANKS], from[MAX_RANKS], sent = 0, received = 0;
+    size_t elem = hvd_dtype_size(t->dtype), at = 0;
+    for (int i = 0; i < size; i++) {
+        sent += to[i] = t->rows[rank][i];
+        received += from[i] = t->rows[i][rank];
+    }
+    auto_free uint8_t *in = malloc(sent * elem + 1), *out = malloc(received * elem + 1);
+    if (!in || !out)
+        return -ENOMEM;
+    memset(out, 0xee, received * elem + 1);
+    for (int i = 0; i < size; i++)
+        for (size_t k = 0; k < to[i] * elem; k++)
+            in[at++] = mark(rank, i, k, round);
+    struct coll_tensor tensor = {in, out, sent};
+    struct coll_op op = coll_rank_op(r, HVD_ALLTOALL, t->dtype, HVD_SUM, &tensor, 1);
+    op.send_counts = to;
+    op.recv_counts = from;
+    int rc = coll_rank_run(r, &op);
+    if (rc == 0 && size > 1 && strcmp(coll_algorithm(r->coll), "shm_alltoall") != 0)
+        rc = -ENOTSUP;
+    memset(in, 0x5a, sent * elem + 1);
+    return rc < 0 ? rc : check_rows(t, rank, size, round, out);
+}
+
+/* The same cells used by somebody else. */
+static int sum_between(struct coll_rank *r, int round)
+{
+    size_t count = round % 2 ? 20 : 300000;
+    auto_free float *x = calloc(count, sizeof(*x));
+    if (!x)
+        return -ENOMEM;
+    x[count - 1] = 1;
+    struct coll_tensor t = {x, x, count};
+    struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
+    int rc = coll_rank_run(r, &op);
+    return rc == 0 && x[count - 1] != (float)r->mesh->size ? -EBADMSG : rc;
+}
+
+static int reference_main(int rank, int size, void *arg)
+{
+    struct coll_rank r;
+    struct table t;
+    uint64_t random = (uint64_t)size;
+    if (coll_rank_open(&r, rank, arg) < 0)
+        return 10;
+    int rc = 0;
+    for (int round = 0; round < ROUNDS && rc == 0; round++) {
+        make_table(&t, size, &random);
+        rc = one_round(&r, &t, round);
+        if (rc == 0 && round % 4 == 0)
+            rc = sum_between(&r, round);
+    }
+    if (rc < 0)
+        printf("rank %d: %s\n", rank, strerror(-rc));
+    coll_rank_close(&r);
+    return rc < 0 ? 1 : 0;
+}
+
+static void test_reference(void **state)
+{
+    char hosts[] = "aaaaaaaa";
+    for (int size = 1; size <= MAX_RANKS; size++) {
+        char *layout = hosts + MAX_RANKS - size;
+        struct world_options o = {.size = size, .timeout_s = 150};
+        assert_int_equal(world_run_options(&o, reference_main, layout), 0);
+    }
+}
+
+/* A table that makes no sense ends the operation, and nothing is read outside the cell. */
+static int nonsense_main(int rank, int size, void *arg)
+{
+    struct coll_rank r;
+    size_t parts[2] = {70000, 70000};
+    static uint8_t in[140000], out[140000];
+    if (coll_rank_open(&r, rank, arg) < 0)
+        return 10;
+    r.quiet = true;
+    struct coll_tensor t = {in, out, 140000};
+    struct coll_op op = coll_rank_op(&r, HVD_ALLTOALL, HVD_UINT8, HVD_SUM, &t, 1);
+    op.send_counts = op.recv_counts = parts;
+    int rc = coll_start(r.coll, &op, NULL);
+    if (rank == 0)
+        shm_tables_of(r.mesh->shm, 0)[0].place[1] = 0xffff;
+    for (int i = 0; i < 20000 && rc == 0; i++) {
+        rc = coll_progress(r.coll);
+        usleep(rc == 1 ? 100 : 0);
+        rc = rc == 1 ? 0 : rc == 0 ? 1 : rc;
+    }
+    coll_destroy(r.coll);
+    r.coll = NULL;
+    coll_rank_close(&r);
+    return rank == 1 ? rc != -EPROTO : 0;
+}
+
+static void test_nonsense(void **state)
+{
+    char hosts[] = "aa";
+    struct world_options o = {.size = 2, .timeout_s = 60};
+    assert_int_equal(world_run_options(&o, nonsense_main, hosts), 0);
+}
+
+/* ---- deaths --------------------------------------------------------------------------------- */
+
+struct board {
+    _Atomic int at[ELASTIC_MAX];
+};
+
+/* Rows in step: to everybody, or one rank has much for one other as when it brings it the state. */
+static int64_t rows_of(int step, int size, int from, int to)
+{
+    if (step % 2 == 0)
+        return from == step / 2 % size && to == (step / 2 + 1) % size ? 24 * BASE + 1 : 0;
+    return BASE * (1 + (from + to + step) % 4);
+}
+
+/* Each element says from whom, to whom and when. */
+static int32_t word(int step, int from, int to)
+{
+    return step * 10000 + from * 100 + to;
+}
+
+static int check_exchange(const struct hvd_result *res, int step, int size)
+{
+    const int32_t *data = res->data;
+    for (int from = 0; from < size; from++) {
+        int64_t due = rows_of(step, size, from, hvd_rank());
+        if (res->splits[from] != 0 && res->splits[from] != due)
+            return FAIL("step %d: %d rows from rank %d", step, (int)res->splits[from], from);
+        for (int64_t i = 0; i < res->splits[from]; i++)
+            if (*data++ != word(step, from, hvd_rank()))
+                return FAIL("step %d: row %d from rank %d is wrong", step, (int)i, from);
+    }
+    return 0;
+}
+
+static int exchange(int step)
+{
+    int64_t to[ELASTIC_MAX], rows = 0, room = 0;
+    int size = hvd_size();
+    for (int i = 0; i < size; i++) {
+        rows += to[i] = rows_of(step, size, hvd_rank(), i);
+        room += rows_of(step, size, i, hvd_rank());
+    }
+    auto_free int32_t *in = malloc((size_t)rows * sizeof(*in) + 1);
+    auto_free int32_t *out = malloc((size_t)room * sizeof(*out) + 1);
+    for (int i = 0, at = 0; i < size; i++)
+        for (int64_t k = 0; k < to[i]; k++)
+            in[at++] = word(step, hvd_rank(), i);
+    struct hvd_request r = {.kind = HVD_ALLTOALL,
+                            .name = "exchange",
+                            .input = in,
+                            .output = step % 3 ? out : NULL,
+                            .output_rows = room,
+                            .dtype = HVD_INT32,
+                            .ndim = 1,
+                            .shape = &rows,
+                            .splits = to,
+                            .device = -1};
+    struct hvd_result res;
+    hvd_handle h;
+    int rc = hvd_submit(&r, 1, &h);
+    if (rc < 0 || (rc = hvd_wait(h)) < 0)
+        return FAIL("exchange %d: %s", step, hvd_error());
+    memset(in, 0x5a, (size_t)rows * sizeof(*in));
+    hvd_result(h, &res);
+    rc = check_exchange(&res, step, size);
+    hvd_release(h);
+    return rc;
+}
+
+static int death_main(int member, void *arg)
+{
+    struct board *b = arg;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = 0;
+    for (int step = 0; step < STEPS && rc == 0; step++) {
+        atomic_store(&b->at[member], step);
+        rc = exchange(step);
+        if (rc == 0 && step % 5 == 4 && (rc = hvd_commit()) < 0)
+            return FAIL("commit: %s", hvd_error());
+        rc = rc > 0 ? 0 : rc;
+    }
+    atomic_store(&b->at[member], STEPS);
+    hvd_shutdown();
+    return rc < 0 ? 99 : rc;
+}
+
+struct past {
+    struct board *board;
+    int step;
+};
+
+static bool past_step(struct elastic *job, void *arg)
+{
+    const struct past *p = arg;
+    return atomic_load(&p->board->at[0]) >= p->step;
+}
+
+static void test_deaths(void **state)
+{
+    struct board *b = world_shared(sizeof(*b));
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        struct elastic job;
+        uint64_t random = seed;
+        memset(b, 0, sizeof(*b));
+        elastic_init(&job);
+        for (int m = 0; m < 4; m++)
+            elastic_add(&job, death_main, b, NULL);
+        for (int i = 0; i < 2; i++) {
+            struct past p = {b, 4 + 16 * i + (int)(rank_random(&random) % 8)};
+            assert_true(elastic_run(&job, past_step, &p, 120000));
+            usleep((useconds_t)(rank_random(&random) % 3000));
+            kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
+        }
+        if (!elastic_run(&job, elastic_all_over, NULL, 120000))
+            fail_msg("seed %u: no end in two minutes", seed);
+        for (int m = 0; m < 4; m += 2)
+            if (job.members[m].status != 0)
+                fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);
+        elastic_fini(&job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_deaths),
+    };
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return cmocka_run_group_tests_name("multi/alltoall", tests, NULL, NULL);
+}

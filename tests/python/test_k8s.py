@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""k8s/: every file is YAML with a kind, kustomizations name files that are there, the schema of HvdJob has
+the fields that hvdrun knows, rights have no wildcards, and the examples run with hvdrun -f."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+K8S = os.path.join(ROOT, "k8s")
+
+
+def files():
+    for folder, _, names in os.walk(K8S):
+        for name in sorted(names):
+            if name.endswith(".yaml"):
+                yield os.path.join(folder, name)
+
+
+def documents(path):
+    with open(path, encoding="utf-8") as f:
+        return [d for d in yaml.safe_load_all(f) if d is not None]
+
+
+def test_files():
+    for path in files():
+        docs = documents(path)
+        assert docs, path
+        for doc in docs:
+            assert doc["kind"] and doc["apiVersion"], path
+            if os.path.basename(path) != "kustomization.yaml":
+                assert doc["metadata"]["name"], path
+                continue
+            for part in doc["resources"]:
+                there = os.path.join(os.path.dirname(path), part)
+                if os.path.isdir(there):
+                    there = os.path.join(there, "kustomization.yaml")
+                assert os.path.isfile(there), f"{path}: {part}"
+
+
+def schema():
+    (crd,) = documents(os.path.join(K8S, "crd", "hvdjobs.yaml"))
+    (version,) = crd["spec"]["versions"]
+    assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.workers"
+    assert "status" in version["subresources"]
+    return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+def test_fields():
+    """The schema and agent/jobfields.c are one."""
+    with open(os.path.join(ROOT, "agent", "jobfields.c"), encoding="utf-8") as f:
+        known = set(re.findall(r'\{"(spec[.\w]*)", "(\w+)"', f.read()))
+    spec = schema()["spec"]["properties"]
+    have = {("spec", name) for name in spec}
+    for name in ("gang", "doctor", "runPolicy"):
+        have |= {(f"spec.{name}", field) for field in spec[name]["properties"]}
+    assert have == known, have ^ known
+
+
+def test_status():
+    """What printer columns and scale read, the operator writes."""
+    with open(os.path.join(ROOT, "operator", "objects", "hvdjob_status.c"), encoding="utf-8") as f:
+        source = f.read()
+    for name in schema()["status"]["properties"]:
+        assert f'"{name}"' in source, name
+
+
+def test_rights():
+    for path in files():
+        for doc in documents(path):
+            for rule in doc.get("rules", []):
+                words = rule["verbs"] + rule["resources"] + rule["apiGroups"]
+                assert "*" not in words, path
+                assert "pods/exec" not in rule["resources"], path
+                if "secrets" in rule["resources"]:
+                    assert not {"list", "watch"} & set(rule["verbs"]), path
+
+
+def test_examples():
+    """hvdrun runs each of them, with another command in it."""
+    hvdrun = os.path.join(ROOT, os.environ.get("BUILD", "build"), "hvdrun")
+    folder = os.path.join(K8S, "examples")
+    for name in sorted(os.listdir(folder)):
+        (job,) = documents(os.path.join(folder, name))
+        job["spec"]["template"]["spec"]["containers"][0]["command"] = ["true"]
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as f:
+            yaml.safe_dump(job, f)
+            f.flush()
+            run = subprocess.run([hvdrun, "-f", f.name], capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == 0, name + run.stderr
+
+
+def main():
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_"):
+            test()
+            print(f"ok {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/api/informer against an API server of ours: lists in pages and streamed,
+ * watches cut after every byte, 410 both ways, objects made anew unseen, failures; and election
+ * against a lease there. After each trouble the cache says what the server has, and its owner has
+ * heard no nonsense.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "core/base/clock.h"
+#include "operator/api/election.h"
+#include "operator/api/informer.h"
+#include "tests/harness/kube_server.h"
+
+static struct loop loop;
+static struct access to;
+static struct api *api;
+static struct informer *inf;
+static int stream_ms;
+
+struct pod {
+    char name[32], uid[32], phase[16];
+};
+
+/* What the owner has heard: it must fit together. */
+static struct {
+    int syncs, news, changes, gones, live;
+    char said[256]; /* the last one */
+    int unreadable;
+} heard;
+
+static int pod_parse(json_t *object, void **ret, struct err *err)
+{
+    const char *name, *uid, *phase;
+    int rc = json_expect(object, "a pod", err, "{s:{s:s, s:s}, s:{s:s}}", "metadata", "name", &name,
+                         "uid", &uid, "status", "phase", &phase);
+    if (rc < 0)
+        return rc;
+    if (heard.unreadable > 0 && heard.unreadable--)
+        return err_set(err, EINVAL, "not this one");
+    struct pod *pod = calloc(1, sizeof(*pod));
+    if (!pod)
+        return -ENOMEM;
+    snprintf(pod->name, sizeof(pod->name), "%s", name);
+    snprintf(pod->uid, sizeof(pod->uid), "%s", uid);
+    snprintf(pod->phase, sizeof(pod->phase), "%s", phase);
+    *ret = pod;
+    return 0;
+}
+
+static void on_changed(void *arg, const char *key, const void *before, const void *after)
+{
+    const struct pod *a = before, *b = after;
+    (void)arg;
+    assert_true(a || b);
+    if (a && b)
+        assert_string_equal(a->uid, b->uid); /* another object is gone, then new */
+    heard.news += !a;
+    heard.changes += a && b;
+    heard.gones += !b;
+    heard.live += !a ? 1 : !b ? -1 : 0;
+    snprintf(heard.said, sizeof(heard.said), "%s %s %s", key, a ? a->phase : "-",
+             b ? b->phase : "-");
+}
+
+static void on_synced(void *arg)
+{
+    (void)arg;
+    heard.syncs++;
+}
+
+static void turn(void)
+{
+    assert_int_equal(loop_once(&loop, 20), 0);
+}
+
+#define UNTIL(condition)                                                                           \
+    do {                                                                                           \
+        uint64_t deadline_ = deadline_in_ms(60000);                                                \
+        while (!(condition) && !deadline_passed(deadline_))                                        \
+            turn();                                                                                \
+        assert_true(condition);                                                                    \
+        assert_int_equal(heard.live, (int)informer_size(inf));                                     \
+    } while (0)
+
+static void begin(bool paged, int page)
+{
+    struct err err = {0};
+    memset(&heard, 0, sizeof(heard));
+    struct informer_config config = {.api = api,
+                                     .resource = {"", "v1", "pods"},
+                                     .namespace = "default",
+                                     .labels = "app=x,y in (1)",
+                                     .page = page,
+                                     .paged = paged,
+                                     .stream_ms = stream_ms,
+                                     .parse = pod_parse,
+                                     .destroy = free,
+                                     .changed = on_changed,
+                                     .synced = on_synced};
+    assert_int_equal(informer_open(&inf, &config, &err), 0);
+}
+
+static const char *phase_of(const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "default/%s", name);
+    const struct pod *pod = informer_get(inf, key);
+    return pod ? pod->phase : "none";
+}
+
+static const struct informer_counts *counts(void)
+{
+    return informer_counts(inf);
+}
+
+static void end_quietly(void)
+{
+    informer_close(inf);
+    inf = NULL;
+    kube_server_do("cut 0");
+    kube_server_do("split 0");
+    kube_server_do("stream on");
+    kube_server_do("fail 500 0 0");
+    kube_server_do("drop 0");
+    kube_server_do("clear");
+}
+
+static int after_each(void **state)
+{
+    (void)state;
+    end_quietly();
+    return 0;
+}
+
+static bool is(const char *name, const char *phase)
+{
+    return strcmp(phase_of(name), phase) == 0;
+}
+
+/* Changes are heard of. */
+static void follow_some(void)
+{
+    kube_server_do("touch pod-00001");
+    bool was = is("pod-00001", "Pending");
+    UNTIL(is("pod-00001", was ? "Running" : "Pending"));
+    kube_server_do("delete pod-00002");
+    UNTIL(is("pod-00002", "none"));
+    kube_server_do("remake pod-00003");
+    int gones = heard.gones, news = heard.news;
+    UNTIL(heard.gones > gones || heard.news > news);
+    UNTIL(!is("pod-00003", "none"));
+    kube_server_do("remake pod-00002");
+    UNTIL(!is("pod-00002", "none"));
+}
+
+static void test_pages(void **state)
+{
+    (void)state;
+    kube_server_do("make 25 100");
+    kube_server_do("split 7");
+    begin(true, 10);
+    UNTIL(heard.syncs == 1);
+    assert_int_equal(informer_size(inf), 25);
+    assert_int_equal(heard.news, 25);
+    assert_int_equal(counts()->lists, 1);
+    assert_int_equal(counts()->streams, 0);
+    assert_int_equal(informer_state(inf), WATCH_FOLLOWING);
+    follow_some();
+    assert_int_equal(heard.syncs, 1);
+}
+
+static void test_streamed(void **state)
+{
+    (void)state;
+    kube_server_do("make 25 100");
+    begin(false, 10);
+    UNTIL(heard.syncs == 1);
+    assert_int_equal(informer_size(inf), 25);
+    assert_int_equal(counts()->lists, 0);
+    assert_int_equal(counts()->streams, 1);
+    follow_some();
+    assert_int_equal(counts()->follows, 0); /* the same request goes on */
+    kube_server_do("end");
+    UNTIL(counts()->follows == 1);
+    follow_some();
+    assert_int_equal(counts()->streams, 1);
+}
+
+static void test_no_streams(void **state)
+{
+    (void)state;
+    kube_server_do("make 25 100");
+    kube_server_do("stream off");
+    begin(false, 10);
+    UNTIL(heard.syncs == 1);
+    assert_int_equal(informer_size(inf), 25);
+    assert_int_equal(counts()->lists, 1);
+    follow_some();
+    kube_server_do("forget http");
+    UNTIL(heard.syncs == 2);
+    assert_int_equal(counts()->streams, 1); /* it was asked once */
+    end_quietly();
+}
+
+/* A server that takes the request for a plain watch: it never says that the list is whole. */
+static void test_streams_misunderstood(void **state)
+{
+    (void)state;
+    kube_server_do("make 25 100");
+    kube_server_do("stream mute");
+    stream_ms = 500;
+    begin(false, 10);
+    stream_ms = 0;
+    UNTIL(informer_size(inf) == 25);
+    assert_false(informer_synced(inf));
+    UNTIL(heard.syncs == 1);
+    assert_int_equal(heard.news, 25); /* what came meanwhile is not news again */
+    assert_int_equal(counts()->lists, 1);
+    follow_some();
+}
+
+/* The connection goes after one byte, after two, ... beyond the length of an event: none is lost,
+ * none comes twice. */
+static void test_cut_after_every_byte(void **state)
+{
+    (void)state;
+    kube_server_do("make 5 10");
+    begin(true, 10);
+    UNTIL(heard.syncs == 1);
+    int changes = heard.changes;
+    for (int n = 1; n < 320; n++) {
+        kube_server_do("cut %d", n);
+        kube_server_do("end");
+        kube_server_do("touch pod-00004");
+        UNTIL(heard.changes > changes);
+        assert_int_equal(heard.changes, ++changes);
+    }
+    assert_true(counts()->follows > 500);
+    assert_int_equal(counts()->lists, 1);
+    assert_int_equal(heard.syncs, 1);
+    end_quietly();
+}
+
+/* The same for a list that is streamed: it begins anew, and is whole once. */
+static void test_cut_streamed_list(void **state)
+{
+    (void)state;
+    for (int n = 1; n < 1500; n += 23) {
+        kube_server_do("make 3 10");
+        kube_server_do("cut %d", n);
+        begin(false, 10);
+        UNTIL(heard.syncs == 1);
+        assert_true(informer_size(inf) >= 3 && heard.news == heard.live);
+        end_quietly();
+    }
+}
+
+static void forget(const char *mode)
+{
+    int syncs = heard.syncs;
+    kube_server_do("make 10 10");
+    UNTIL(informer_size(inf) >= 10 && !is("pod-00009", "none"));
+    int gones = heard.gones;
+    /* Deleted and made anew while nobody looked. */
+    kube_server_do("forget %s remake pod-00005 delete pod-00006 touch pod-00007", mode);
+    UNTIL(heard.syncs > syncs);
+    assert_int_equal(heard.gones, gones + 2);
+    assert_true(is("pod-00006", "none"));
+    assert_false(is("pod-00005", "none"));
+    assert_true(counts()->gone > 0);
+    follow_some();
+}
+
+static void test_gone(void **state)
+{
+    (void)state;
+    kube_server_do("make 10 10");
+    for (int paged = 0; paged < 2; paged++) {
+        begin(paged, 4);
+        UNTIL(heard.syncs == 1);
+        forget("http");
+        forget("event");
+        assert_int_equal(counts()->gone, 2);
+        end_quietly();
+    }
+}
+
+/* A page's token is forgotten in the middle of a list: all of it in one piece then. */
+static void test_page_expires(void **state)
+{
+    (void)state;
+    kube_server_do("make 25 10");
+    kube_server_do("expire");
+    begin(true, 10);
+    UNTIL(heard.syncs == 1);
+    assert_int_equal(informer_size(inf), 25);
+    assert_int_equal(counts()->lists, 2);
+    assert_int_equal(heard.news, 25);
+}
+
+static void test_bookmarks(void **state)
+{
+    (void)state;
+    kube_server_do("make 5 10");
+    begin(true, 10);
+    UNTIL(heard.syncs == 1);
+    kube_server_do("forget http"); /* moves the version on */
+    UNTIL(heard.syncs == 2);
+    UNTIL((kube_server_do("bookmark"), counts()->bookmarks > 0)); /* once the watch is there */
+    assert_int_equal(heard.syncs, 2);
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    kube_server_do("make 25 10");
+    kube_server_do("fail 500 3 -1");
+    begin(true, 10);
+    UNTIL(*informer_problem(inf));
+    assert_non_null(strstr(informer_problem(inf), "500 Injected"));
+    UNTIL(heard.syncs == 1);
+    assert_string_equal(informer_problem(inf), "");
+    assert_int_equal(informer_size(inf), 25);
+    assert_int_equal(counts()->failures, 3);
+    /* While it follows: what we have is kept, no list. */
+    kube_server_do("fail 429 1 1");
+    kube_server_do("end");
+    uint64_t before = clock_ns();
+    UNTIL(counts()->failures == 4);
+    assert_int_equal(informer_size(inf), 25);
+    follow_some();
+    assert_true(clock_ns() - before >= CLOCK_S); /* Retry-After */
+    kube_server_do("drop 4");
+    kube_server_do("end");
+    follow_some();
+    assert_int_equal(counts()->lists + counts()->streams, 4);
+}
+
+static void test_unreadable(void **state)
+{
+    (void)state;
+    kube_server_do("make 5 10");
+    begin(true, 10);
+    UNTIL(heard.syncs == 1);
+    heard.unreadable = 1;
+    kube_server_do("touch pod-00004");
+    UNTIL(counts()->unread == 1);
+    assert_true(is("pod-00004", "none")); /* better none than an old one */
+    kube_server_do("touch pod-00004");
+    UNTIL(!is("pod-00004", "none"));
+}
+
+static void test_large_lists_are_packed(void **state)
+{
+    (void)state;
+    long before = kube_server_count("gzip");
+    kube_server_do("make 300 2000");
+    begin(true, 100);
+    UNTIL(heard.syncs == 1);
+    assert_int_equal(informer_size(inf), 300);
+    assert_int_equal(kube_server_count("gzip"), before + 3);
+    end_quietly();
+}
+
+/* ---- election
+ * --------------------------------------------------------------------------------------- */
+
+struct candidate {
+    struct election *election;
+    int started, stopped, left;
+    int64_t term;
+};
+
+static void on_started(void *arg, int64_t term)
+{
+    struct candidate *c = arg;
+    c->started++;
+    c->term = term;
+}
+
+static void on_stopped(void *arg)
+{
+    ((struct candidate *)arg)->stopped++;
+}
+
+static void on_left(void *arg)
+{
+    ((struct candidate *)arg)->left++;
+}
+
+static void stand(struct candidate *c, const char *identity)
+{
+    struct election_config config = {.api = api,
+                                     .namespace = "default",
+                                     .name = "operator",
+                                     .identity = identity,
+                                     .duration_ms = 3000,
+                                     .renew_ms = 2000,
+                                     .retry_ms = 200,
+                                     .started = on_started,
+                                     .stopped = on_stopped,
+                                     .arg = c};
+    struct err err = {0};
+    assert_int_equal(election_open(&c->election, &config, &err), 0);
+}
+
+static void wait_for(const int *counter, int n)
+{
+    uint64_t deadline = deadline_in_ms(60000);
+    while (*counter < n && !deadline_passed(deadline))
+        turn();
+    assert_true(*counter >= n);
+}
+
+static void test_election(void **state)
+{
+    struct candidate a = {0}, b = {0};
+    (void)state;
+    stand(&a, "a");
+    wait_for(&a.started, 1);
+    assert_int_equal(a.term, 0);
+    stand(&b, "b");
+    uint64_t deadline = deadline_in_ms(4000); /* longer than the lease: renewed, so not taken */
+    while (!deadline_passed(deadline))
+        turn();
+    assert_true(election_leads(a.election) || a.stopped);
+    /* It leaves in order: the next one takes over at once. */
+    election_leave(a.election, on_left);
+    assert_int_equal(a.stopped, a.started);
+    wait_for(&a.left, 1);
+    election_close(a.election);
+    uint64_t patience = deadline_in_ms(60000);
+    while (!(b.term > a.term && election_leads(b.election)) && !deadline_passed(patience))
+        turn();
+    assert_true(b.term > a.term && b.started > b.stopped);
+    /* The server refuses: it stops before the lease is over, and begins again later. */
+    int started = b.started;
+    kube_server_do("token nobody-has-it");
+    wait_for(&b.stopped, started);
+    assert_false(election_leads(b.election));
+    assert_non_null(strstr(election_problem(b.election), "401"));
+    kube_server_do("token -");
+    int64_t before = b.term;
+    wait_for(&b.started, started + 1);
+    assert_true(b.term > before);
+    election_close(b.election);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    if (loop_init(&loop) < 0 ||
+        asprintf(&to.server, "http://127.0.0.1:%d", kube_server_start(NULL, NULL)) < 0)
+        return -1;
+    return api_open(&api, &loop, &to, NULL);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    informer_close(inf);
+    api_close(api);
+    access_fini(&to);
+    loop_fini(&loop);
+    kube_server_stop();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_pages, after_each),
+        cmocka_unit_test_teardown(test_streamed, after_each),
+        cmocka_unit_test_teardown(test_no_streams, after_each),
+        cmocka_unit_test_teardown(test_streams_misunderstood, after_each),
+        cmocka_unit_test_teardown(test_cut_after_every_byte, after_each),
+        cmocka_unit_test_teardown(test_cut_streamed_list, after_each),
+        cmocka_unit_test_teardown(test_gone, after_each),
+        cmocka_unit_test_teardown(test_page_expires, after_each),
+        cmocka_unit_test_teardown(test_bookmarks, after_each),
+        cmocka_unit_test_teardown(test_failures, after_each),
+        cmocka_unit_test_teardown(test_unreadable, after_each),
+        cmocka_unit_test_teardown(test_large_lists_are_packed, after_each),
+        cmocka_unit_test_teardown(test_election, after_each),
+    };
+    return cmocka_run_group_tests_name("api/informer", tests, setup, teardown);
+}

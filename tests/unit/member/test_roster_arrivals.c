@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of member/roster_arrivals: members that come while others train, and those that are never
+ * let in.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/member/elastic.h"
+
+static void place_is(const struct note *n, int member, int rank, int local_size, int cross_rank,
+                     int cross_size)
+{
+    assert_non_null(n);
+    assert_int_equal(n->member, member);
+    assert_int_equal(n->place.rank, rank);
+    assert_int_equal(n->place.size, rank + 1);
+    assert_int_equal(n->place.local_size, local_size);
+    assert_int_equal(n->place.cross_rank, cross_rank);
+    assert_int_equal(n->place.cross_size, cross_size);
+}
+
+/* Members 0 1 on h0, 2 on h1; 3 comes on h1, 4 on h0, 5 on h1. */
+static void grow(struct roster *r, int np)
+{
+    uint32_t change;
+    make(r, 1, 6, 0);
+    form(r);
+    assert_int_equal(roster_scale(r, np, now, &change, NULL), 0);
+}
+
+static void boundary(struct roster *r)
+{
+    for (int i = 0, n = r->nmembers; i < n; i++)
+        if (r->members[i].rank >= 0 && r->members[i].state == RANK_ACTIVE)
+            hello(r, i, CARD_BOUNDARY);
+}
+
+static void test_places(void **state)
+{
+    struct roster r;
+    (void)state;
+    grow(&r, 6);
+    arrive(&r, 3);
+    place_is(next_note(&r, NOTE_PLACE), 3, 3, 2, 1, 2);
+    arrive(&r, 4);
+    place_is(next_note(&r, NOTE_PLACE), 4, 3, 3, 0, 1);
+    assert_int_equal(r.members[3].state, RANK_ARRIVED);
+    assert_string_equal(roster_state(&r), "changing");
+    /* Nothing waits for them: no boundary is asked for, whatever the time. */
+    after(&r, 100000);
+    assert_null(next_note(&r, NOTE_CHANGE));
+    boundary(&r);
+    world_is(&r, 2, "0 1 2");
+    roster_fini(&r);
+}
+
+/* At the beginning everybody waits for everybody. */
+static void test_no_place_at_the_beginning(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 6, 0);
+    arrive(&r, 0);
+    arrive(&r, 1);
+    assert_null(next_note(&r, NOTE_PLACE));
+    arrive(&r, 2);
+    world_is(&r, 1, "0 1 2");
+    /* Nor for one that was in a world and calls hvd_init again: it has started up long ago. */
+    tell(&r, REPORT_BYE, 1, -5);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 2, CARD_REVOKED);
+    world_is(&r, 2, "0 2");
+    hello(&r, 1, CARD_JOIN);
+    assert_null(next_note(&r, NOTE_PLACE));
+    boundary(&r);
+    world_is(&r, 3, "0 2 1*");
+    roster_fini(&r);
+}
+
+/* Those that are ready come in; one that is not ready holds nobody up. */
+static void test_ready_one_by_one(void **state)
+{
+    struct roster r;
+    (void)state;
+    grow(&r, 6);
+    for (int i = 3; i < 6; i++)
+        arrive(&r, i);
+    hello(&r, 4, CARD_ENTER);
+    assert_null(next_note(&r, NOTE_CHANGE));
+    after(&r, 600);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
+    boundary(&r);
+    world_is(&r, 2, "0 1 2 4*");
+    hello(&r, 3, CARD_ENTER);
+    hello(&r, 5, CARD_ENTER);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 2); /* nobody else is to come */
+    boundary(&r);
+    world_is(&r, 3, "0 1 2 4 3* 5*");
+    roster_fini(&r);
+}
+
+/* Whatever becomes of one that is not in yet, the world is as it was. */
+static void test_gone_before(void **state)
+{
+    static const int ends[] = {0, 3, -9};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct roster r;
+        uint32_t change;
+        grow(&r, 4);
+        arrive(&r, 3);
+        if (ends[i] == 0)
+            tell(&r, REPORT_BYE, 3, 0);
+        tell(&r, REPORT_EXITED, 3, ends[i]);
+        world_is(&r, 1, "0 1 2");
+        assert_string_equal(r.cause, "");
+        assert_int_equal(r.done, 0); /* the program has come to no end: the job may still change */
+        assert_int_equal(roster_scale(&r, 5, now, &change, NULL), 0);
+        assert_null(next_note(&r, NOTE_CHANGE));
+        after(&r, 1100);
+        /* One that fails is replaced. */
+        assert_int_equal(r.nmembers, 6);
+        roster_fini(&r);
+    }
+}
+
+/* It is known to be dead before it is known that it has ended by itself. */
+static void test_gone_in_silence(void **state)
+{
+    struct roster r;
+    char text[512];
+    (void)state;
+    grow(&r, 4);
+    arrive(&r, 3);
+    tell(&r, REPORT_DEAD, 3, 0);
+    tell(&r, REPORT_EXITED, 3, 0);
+    assert_int_equal(r.done, 0);
+    roster_describe_end(&r, 3, text, sizeof(text));
+    assert_null(strstr(text, "left early"));
+    after(&r, 100000);
+    assert_int_equal(r.nmembers, 4);
+    roster_fini(&r);
+}
+
+/* The job is to be smaller after all: it goes first, and is nobody's loss. */
+static void test_not_wanted_any_more(void **state)
+{
+    struct roster r;
+    uint32_t change;
+    (void)state;
+    grow(&r, 4);
+    arrive(&r, 3);
+    assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
+    assert_int_equal(r.applied, change);
+    hello(&r, 3, CARD_ENTER); /* it did not know yet */
+    assert_null(next_note(&r, NOTE_CHANGE));
+    tell(&r, REPORT_EXITED, 3, 0);
+    assert_int_equal(next_note(&r, NOTE_ENDED)->member, 3);
+    assert_string_equal(roster_state(&r), "running");
+    roster_fini(&r);
+}
+
+/* Below min only those count that are ready. */
+static void test_below_min(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 3, 4, 0);
+    form(&r);
+    tell(&r, REPORT_EXITED, 2, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 1, CARD_REVOKED);
+    after(&r, 1100);
+    arrive(&r, 3);
+    assert_int_equal(next_note(&r, NOTE_PLACE)->member, 3);
+    after(&r, 1000);
+    assert_int_equal(r.epoch, 1);
+    assert_string_equal(roster_state(&r), "waiting");
+    hello(&r, 3, CARD_ENTER);
+    world_is(&r, 2, "0 1");
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
+    boundary(&r);
+    world_is(&r, 3, "0 1 3*");
+    roster_fini(&r);
+}
+
+/* All that trained are dead: who starts up is one of those that begin anew. */
+static void test_nobody_is_left(void **state)
+{
+    struct roster r;
+    (void)state;
+    grow(&r, 4);
+    arrive(&r, 3);
+    for (int i = 0; i < 3; i++)
+        tell(&r, REPORT_EXITED, i, -9);
+    after(&r, 5000);
+    int fresh = r.nmembers - 1;
+    assert_int_equal(fresh, 6); /* 4, 5, 6 are started for 0, 1, 2 */
+    for (int i = 4; i <= fresh; i++) {
+        arrive(&r, i);
+        assert_int_equal(r.members[i].state, RANK_READY); /* nobody trains: it waits at once */
+    }
+    assert_int_equal(r.epoch, 1);
+    hello(&r, 3, CARD_ENTER);
+    world_is(&r, 2, "3* 4* 5* 6*");
+    roster_fini(&r);
+}
+
+static const char *leave_text(struct roster *r)
+{
+    const struct note *n = next_note(r, NOTE_LEAVE);
+    assert_non_null(n);
+    return n->text;
+}
+
+/* Each rank's program comes to its end. */
+static void finish(struct roster *r)
+{
+    char text[512];
+    for (int i = 0; i < 3; i++)
+        tell(r, REPORT_BYE, i, 0);
+    after(r, 100000); /* they may do something else before they end: nobody begins anew */
+    roster_waiting_for(r, now, text, sizeof(text));
+    assert_string_equal(text, "");
+    assert_int_equal(r->epoch, 1);
+    for (int i = 0; i < 3; i++)
+        tell(r, REPORT_EXITED, i, 0);
+    roster_waiting_for(r, now, text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
+static void test_the_job_ends(void **state)
+{
+    struct roster r;
+    (void)state;
+    grow(&r, 4);
+    arrive(&r, 3);
+    finish(&r);
+    assert_string_equal(leave_text(&r),
+                        "the job has come to its end before it was ready to come in");
+    tell(&r, REPORT_EXITED, 3, -15);
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 0);
+    roster_fini(&r);
+}
+
+/* A program that never comes to a boundary. */
+static void test_never_let_in(void **state)
+{
+    struct roster r;
+    (void)state;
+    grow(&r, 4);
+    start(&r, 3);
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
+    finish(&r);
+    const char *text = leave_text(&r);
+    assert_non_null(strstr(text, "it was ready to come in for 100.0 s"));
+    assert_non_null(strstr(text, "no boundary"));
+    assert_non_null(strstr(text, "hvd_commit()"));
+    tell(&r, REPORT_EXITED, 3, 1);
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 0);
+    roster_fini(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places),           cmocka_unit_test(test_no_place_at_the_beginning),
+        cmocka_unit_test(test_ready_one_by_one), cmocka_unit_test(test_gone_before),
+        cmocka_unit_test(test_gone_in_silence),  cmocka_unit_test(test_not_wanted_any_more),
+        cmocka_unit_test(test_below_min),        cmocka_unit_test(test_nobody_is_left),
+        cmocka_unit_test(test_the_job_ends),     cmocka_unit_test(test_never_let_in),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jobs: jobs, pods and nodes for tests, from JSON with single quotes, and a table of what
+ * reconcile() makes of them. One translation unit a test.
+ */
+#ifndef HVD_TESTS_OPERATOR_JOBS_H
+#define HVD_TESTS_OPERATOR_JOBS_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/objects/moment.h"
+#include "operator/objects/node.h"
+#include "operator/reconcile/reconcile.h"
+
+#define NOW INT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
+
+static struct resource_kinds kinds;
+
+static inline json_t *from_text(const char *text)
+{
+    char copy[4096];
+    json_t *j = NULL;
+    struct err err = {0};
+    snprintf(copy, sizeof(copy), "%s", text);
+    for (char *p = copy; *p; p++)
+        if (*p == '\'')
+            *p = '"';
+    if (json_read(copy, strlen(copy), "test", &j, &err) < 0)
+        fail_msg("%s: %s", err.msg, copy);
+    return j;
+}
+
+/* A job "digits" with this spec, but for its template, and this status. */
+static inline struct hvdjob make_job(const char *spec, const char *status)
+{
+    char text[4096];
+    struct hvdjob job;
+    struct err err = {0};
+    snprintf(text, sizeof(text),
+             "{'metadata':{'name':'digits','namespace':'ml','uid':'u1','generation':3,"
+             "'resourceVersion':'7','creationTimestamp':'2023-11-14T22:00:00Z'},'spec':{%s%s"
+             "'template':{'spec':{'containers':[{'name':'w','command':['x'],'resources':{"
+             "'requests':{'cpu':'2','memory':'1Gi'}}}]}}},'status':{%s}}",
+             spec, *spec ? "," : "", status);
+    auto_json json_t *j = from_text(text);
+    if (hvdjob_parse(j, &kinds, &job, &err) < 0)
+        fail_msg("%s", err.msg);
+    return job;
+}
+
+/* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G with a gate, R running,
+ * S succeeded, F failed, E evicted; small letters: and being deleted. X: another's, pending. */
+static inline struct pod make_pod(const char *text)
+{
+    struct pod p = {.owner = "u1", .created = NOW};
+    char name[64], kind = '\0';
+    if (sscanf(text, "%d-%d%c", &p.worker, &p.attempt, &kind) != 3)
+        fail_msg("%s: no pod", text);
+    snprintf(name, sizeof(name), "digits-%d-%d", p.worker, p.attempt);
+    snprintf(p.uid, sizeof(p.uid), "uid-%.40s", name);
+    p.name = strdup(name);
+    p.deleting = kind >= 'a';
+    kind = kind >= 'a' ? (char)(kind - 'a' + 'A') : kind;
+    p.gated = kind == 'G';
+    p.phase = kind == 'R'                  ? POD_RUNNING
+              : kind == 'S'                ? POD_SUCCEEDED
+              : kind == 'F' || kind == 'E' ? POD_FAILED
+                                           : POD_PENDING;
+    p.disrupted = kind == 'E';
+    p.exit_code = kind == 'F' ? 1 : 0;
+    if (kind == 'X')
+        snprintf(p.owner, sizeof(p.owner), "other");
+    if (strchr("BRSFE", kind))
+        p.node = strdup("n1");
+    return p;
+}
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/objects: what is read of API objects, and what of them is written again.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/operator/jobs.h"
+
+static void test_quantity(void **state)
+{
+    static const struct {
+        const char *text;
+        enum quantity_unit unit;
+        int64_t want; /* -1: no amount */
+        const char *shown;
+    } rows[] = {
+        {"4", QUANTITY_MILLI, 4000, "4"},
+        {"100m", QUANTITY_MILLI, 100, "100m"},
+        {"0.5", QUANTITY_MILLI, 500, "500m"},
+        {"1.0001", QUANTITY_MILLI, 1001, "1001m"},
+        {"1n", QUANTITY_MILLI, 1, "1m"},
+        {"8Gi", QUANTITY_BYTES, INT64_C(8) << 30, "8Gi"},
+        {"1.5Gi", QUANTITY_BYTES, INT64_C(3) << 29, "1.5Gi"},
+        {"2e3", QUANTITY_COUNT, 2000, "2000"},
+        {"2E3", QUANTITY_COUNT, 2000, "2000"},
+        {"2E", QUANTITY_BYTES,
+         INT64_C(2000000000000000000) > QUANTITY_MAX ? QUANTITY_MAX : INT64_C(2000000000000000000),
+         NULL},
+        {"1k", QUANTITY_COUNT, 1000, "1000"},
+        {"100m", QUANTITY_COUNT, 1, "1"},
+        {"+3", QUANTITY_COUNT, 3, "3"},
+        {"000000000000000000000000000007", QUANTITY_COUNT, 7, "7"},
+        {"0.00000000000000000000000000001", QUANTITY_COUNT, 1, "1"},
+        {"99999999999999999999999999Ei", QUANTITY_BYTES, QUANTITY_MAX, NULL},
+        {"1e99999999999", QUANTITY_COUNT, QUANTITY_MAX, NULL},
+        {"", QUANTITY_COUNT, -1, NULL},
+        {".", QUANTITY_COUNT, -1, NULL},
+        {"-1", QUANTITY_COUNT, -1, NULL},
+        {"1Q", QUANTITY_COUNT, -1, NULL},
+        {"1.2.3", QUANTITY_COUNT, -1, NULL},
+        {"1e", QUANTITY_COUNT, -1, NULL},
+        {"1e5x", QUANTITY_COUNT, -1, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int64_t have = -1;
+        char shown[32];
+        int rc = quantity_parse(rows[i].text, rows[i].unit, &have);
+        if (rc != (rows[i].want < 0 ? -EINVAL : 0) || have != rows[i].want)
+            fail_msg("%s: %d, %lld", rows[i].text, rc, (long long)have);
+        quantity_write(have, rows[i].unit, shown, sizeof(shown));
+        if (rows[i].shown)
+            assert_string_equal(shown, rows[i].shown);
+    }
+}
+
+static void test_moment(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t want; /* -1: no time */
+    } rows[] = {
+        {"2023-11-14T22:13:20Z", NOW},
+        {"2023-11-14T22:13:20.5Z", NOW + 500},
+        {"2023-11-14T22:13:20.123456Z", NOW + 123},
+        {"2023-11-15T00:13:20+02:00", NOW},
+        {"2023-11-14T20:43:20-01:30", NOW},
+        {"", MOMENT_NONE},
+        {NULL, MOMENT_NONE},
+        {"2023-11-14", -1},
+        {"2023-13-14T22:13:20Z", -1},
+        {"2023-11-14T22:13:20", -1},
+        {"2023-11-14T22:13:20.Z", -1},
+        {"2023-11-14T22:13:20Zx", -1},
+        {"1969-12-31T23:59:59Z", -1},
+        {"1970-01-01T00:00:00+01:00", -1},
+    };
+    char text[MOMENT_SIZE];
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int64_t have = -1;
+        int rc = moment_parse(rows[i].text, &have);
+        if (rc != (rows[i].want < 0 ? -EINVAL : 0) || have != rows[i].want)
+            fail_msg("%s: %d, %lld", rows[i].text, rc, (long long)have);
+    }
+    moment_write(NOW + 999, text);
+    assert_string_equal(text, "2023-11-14T22:13:20Z");
+}
+
+/* ---- pods ----------------------------------------------------------------------------------- */
+
+#define POD_HEAD                                                                                   \
+    "{'metadata':{'name':'digits-3-1','uid':'p','labels':{'hvd.dev/job':'digits',"                 \
+    "'hvd.dev/worker':'3','hvd.dev/attempt':'1'},'ownerReferences':[{'uid':'x'},"                  \
+    "{'uid':'u1','controller':true}]},"
+
+static struct pod read_pod(const char *text)
+{
+    struct pod p;
+    struct err err = {0};
+    auto_json json_t *j = from_text(text);
+    if (pod_parse(j, &kinds, &p, &err) < 0)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+static void test_pod_ends(void **state)
+{
+    static const struct {
+        const char *status;
+        bool disrupted;
+        int code;
+        const char *reason, *why;
+    } rows[] = {
+        {"'phase':'Failed','containerStatuses':[{'state':{'terminated':{'exitCode':0}}},"
+         "{'state':{'terminated':{'exitCode':137,'reason':'OOMKilled'}}}]",
+         false, 137, "OOMKilled", "OOMKilled"},
+        {"'phase':'Failed','containerStatuses':[{'state':{'terminated':{'exitCode':3,'reason':"
+         "'Error','message':'rank 2: no data'}}}]",
+         false, 3, "Error", "Error: rank 2: no data"},
+        {"'phase':'Failed','reason':'Evicted','message':'low on memory','containerStatuses':[{"
+         "'state':{'terminated':{'exitCode':137,'reason':'Error'}}}]",
+         true, 137, "Evicted", "Evicted: low on memory"},
+        {"'phase':'Failed','conditions':[{'type':'DisruptionTarget','status':'True'}],"
+         "'containerStatuses':[{'state':{'terminated':{'exitCode':143,'reason':'Error'}}}]",
+         true, 143, "Error", "Error"},
+        {"'phase':'Failed','reason':'DeadlineExceeded'", false, 0, "DeadlineExceeded",
+         "DeadlineExceeded"},
+        {"'phase':'Failed','reason':'OutOfcpu'", true, 0, "OutOfcpu", "OutOfcpu"},
+        {"'phase':'Failed'", true, 0, "", NULL},
+        {"'phase':'Pending','containerStatuses':[{'state':{'waiting':{'reason':"
+         "'ContainerCreating'}}}]",
+         false, 0, "", NULL},
+        {"'phase':'Pending','containerStatuses':[{'state':{'waiting':{'reason':'ErrImagePull',"
+         "'message':'no such image'}}}]",
+         false, 0, "", "ErrImagePull: no such image"},
+        {"'phase':'Pending','conditions':[{'type':'PodScheduled','status':'False','message':"
+         "'0/3 nodes are available'}]",
+         false, 0, "", "Unschedulable: 0/3 nodes are available"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[1024];
+        snprintf(text, sizeof(text), POD_HEAD "'status':{%s}}", rows[i].status);
+        struct pod p = read_pod(text);
+        if (p.disrupted != rows[i].disrupted || p.exit_code != rows[i].code ||
+            strcmp(p.reason, rows[i].reason) != 0 || !p.why != !rows[i].why ||
+            (p.why && strcmp(p.why, rows[i].why) != 0))
+            fail_msg("%s: %d %d %s %s", rows[i].status, p.disrupted, p.exit_code, p.reason,
+                     p.why ? p.why : "-");
+        assert_string_equal(p.owner, "u1");
+        assert_int_equal(p.worker, 3);
+        assert_int_equal(p.attempt, 1);
+        pod_fini(&p);
+    }
+}
+
+/* Containers together, init containers one after the other, sidecars beside all that follow. */
+static void test_requests(void **state)
+{
+    (void)state;
+    struct pod p = read_pod(
+        POD_HEAD
+        "'spec':{'nodeName':'n1','schedulingGates':[{'name':'other'}],'overhead':{'cpu':"
+        "'100m'},'initContainers':[{'resources':{'requests':{'cpu':'3'}}},{'restartPolicy':"
+        "'Always','resources':{'requests':{'cpu':'1'}}},{'resources':{'requests':{'cpu':"
+        "'2500m'}}}],'containers':[{'resources':{'limits':{'cpu':'2','memory':'1Gi'},"
+        "'requests':{'cpu':1}}},{}]}}");
+    assert_int_equal(p.requests.amount[RESOURCES_CPU], 3600); /* sidecar 1 + init 2.5, and 0.1 */
+    assert_int_equal(p.requests.amount[RESOURCES_MEMORY], 1 << 30);
+    assert_int_equal(p.requests.amount[RESOURCES_PODS], 1);
+    assert_string_equal(p.node, "n1");
+    assert_false(p.gated); /* another's gate is not ours to lift */
+    pod_fini(&p);
+    static const char *const bad[] = {"{'metadata':{'name':'x'}}", "{'metadata':{'uid':'x'}}", "[]",
+                                      "{'metadata':{'name':'','uid':''}}"};
+    for (size_t i = 0; i < 4; i++) {
+        struct err err = {0};
+        auto_json json_t *j = from_text(bad[i]);
+        assert_int_equal(pod_parse(j, &kinds, &p, &err), -EINVAL);
+        assert_true(err.msg[0]);
+    }
+}
+
+static void test_node(void **state)
+{
+    struct node n;
+    const char *missing;
+    struct labels want = {0};
+    struct taints tolerated = {0};
+    (void)state;
+    auto_json json_t *j = from_text(
+        "{'metadata':{'name':'n','labels':{'a':'1','b':''}},'spec':{'unschedulable':true,'taints':["
+        "{"
+        "'key':'soft','effect':'PreferNoSchedule'},{'key':'ml','value':'x','effect':'NoSchedule'}]}"
+        ","
+        "'status':{'allocatable':{'cpu':'3920m','memory':'64Gi','pods':'110','nvidia.com/gpu':'8'},"
+        "'conditions':[{'type':'Ready','status':'True'}]}}");
+    assert_int_equal(node_parse(j, &kinds, &n, NULL), 0);
+    assert_true(n.ready && n.cordoned);
+    assert_string_equal(labels_get(&n.labels, "b"), "");
+    assert_null(labels_get(&n.labels, "c"));
+    auto_json json_t *selector = from_text("{'a':'2'}");
+    assert_int_equal(labels_parse(selector, &want, NULL), 0);
+    assert_false(labels_match(&n.labels, &want, &missing));
+    assert_string_equal(missing, "a");
+    assert_string_equal(taints_refuse(&n.taints, &tolerated)->key, "ml");
+    static const struct {
+        const char *text;
+        bool fine;
+    } rows[] = {
+        {"[{'key':'ml','operator':'Exists'}]", true},
+        {"[{'operator':'Exists'}]", true},
+        {"[{'key':'ml','value':'x','effect':'NoSchedule'}]", true},
+        {"[{'key':'ml','value':'y'}]", false},
+        {"[{'key':'ml','operator':'Exists','effect':'NoExecute'}]", false},
+        {"[{'key':'soft','operator':'Exists'}]", false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_json json_t *list = from_text(rows[i].text);
+        assert_int_equal(tolerations_parse(list, &tolerated, NULL), 0);
+        assert_int_equal(!taints_refuse(&n.taints, &tolerated), rows[i].fine);
+        taints_fini(&tolerated);
+    }
+    labels_fini(&want);
+    node_fini(&n);
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *spec, *words;
+    } rows[] = {
+        {"'workers':0", "spec.workers: want an integer from 1 to 10000"},
+        {"'workers':'2'", "spec.workers: want an integer"},
+        {"'workers':2,'minWorkers':3", "spec.workers: 2 is less than minWorkers 3"},
+        {"'workers':4,'maxWorkers':3", "spec.workers: 4 is more than maxWorkers 3"},
+        {"'slotsPerWorker':0", "spec.slotsPerWorker: want an integer from 1 to 1024"},
+        {"'gang':{'backend':'kueue'}", "spec.gang.backend: want one of auto gates native"},
+        {"'gang':{'timeoutSeconds':0}", "spec.gang.timeoutSeconds"},
+        {"'gang':[]", "spec.gang: want a mapping"},
+        {"'runPolicy':{'cleanPodPolicy':'all'}", "want one of Running All None"},
+        {"'runPolicy':{'backoffLimit':-1}", "spec.runPolicy.backoffLimit"},
+        {"'runPolicy':{'suspend':'yes'}", "spec.runPolicy.suspend: want true or false"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvdjob job = make_job(rows[i].spec, "");
+        if (!strstr(job.refused, rows[i].words))
+            fail_msg("%s: \"%s\"", rows[i].spec, job.refused);
+        hvdjob_fini(&job);
+    }
+}
+
+static void test_template(void **state)
+{
+    static const struct {
+        const char *name, *spec, *words;
+    } rows[] = {
+        {"a", "{}", "spec.template.spec.containers: want a list"},
+        {"a", "{'template':3}", "spec.template: want a mapping"},
+        {"a", "{'template':{'spec':{'containers':[]}}}", "want a list with a container"},
+        {"a", "{'template':{'spec':{'containers':[7]}}}", "containers[0]: want a mapping"},
+        {"a", "{'template':{'spec':{'containers':[{'name':'x'}]}}}",
+         "containers[0].command: missing"},
+        {"a",
+         "{'template':{'spec':{'containers':[{'command':['x'],'resources':{'requests':{'cpu':'many'"
+         "}}}]}}}",
+         "spec.template.spec: containers[0]: resources: cpu: want an amount"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'restartPolicy':'Always'}}}",
+         "restartPolicy: want Never"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeSelector':{'a':1}}}}",
+         "nodeSelector: a: want a name with a text"},
+        {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", "metadata.name: a dot"},
+        {"a123456789012345678901234567890123456789012345678",
+         "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
+         "metadata.name: 49 characters"},
+        {"a", "3", "spec: missing"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[1024];
+        struct hvdjob job;
+        snprintf(text, sizeof(text), "{'metadata':{'name':'%s','uid':'u'},'spec':%s}", rows[i].name,
+                 rows[i].spec);
+        auto_json json_t *j = from_text(text);
+        assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
+        if (!strstr(job.refused, rows[i].words) || (!*rows[i].words && job.refused[0]))
+            fail_msg("%s: \"%s\"", rows[i].spec, job.refused);
+        hvdjob_fini(&job);
+    }
+}
+
+static void test_defaults(void **state)
+{
+    static const struct {
+        const char *spec;
+        int workers, min, max;
+        bool elastic;
+    } rows[] = {
+        {"", 1, 1, 1, false},
+        {"'workers':3", 3, 3, 3, false},
+        {"'minWorkers':2", 2, 2, 2, true},
+        {"'workers':3,'maxWorkers':5", 3, 3, 5, true},
+        {"'workers':3,'minWorkers':1,'maxWorkers':5", 3, 1, 5, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvdjob job = make_job(rows[i].spec, "");
+        assert_string_equal(job.refused, "");
+        assert_int_equal(job.workers, rows[i].workers);
+        assert_int_equal(job.min, rows[i].min);
+        assert_int_equal(job.max, rows[i].max);
+        assert_int_equal(job.elastic, rows[i].elastic);
+        assert_true(job.ours);
+        assert_int_equal(job.podspec.requests.amount[RESOURCES_CPU], 2000);
+        hvdjob_fini(&job);
+    }
+}
+
+/* What is written is read again as it was; what a hand wrote into it does no harm. */
+static void test_status(void **state)
+{
+    struct hvdjob_status s = {.phase = JOB_WAITING, .attempt = 2, .failures = 3, .spoilt = true}, t;
+    (void)state;
+    assert_int_equal(hvdjob_status_raise(&s, 7, 5, NULL), 0);
+    assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);
+    assert_int_equal(hvdjob_status_raise(&s, 7, 4, NULL), 0);
+    assert_int_equal(hvdjob_status_raise(&s, 9, 1, NULL), 0); /* all are further */
+    condition_set(&s.conditions[CONDITION_READY], true, "Running", "so it is", 3, NOW + 999);
+    condition_set(&s.conditions[CONDITION_READY], true, "Other", "still", 4, NOW + 5000);
+    assert_true(s.conditions[CONDITION_READY].since == NOW);
+    condition_set(&s.conditions[CONDITION_READY], false, "Other", "no", 4, NOW + 5000);
+    assert_true(s.conditions[CONDITION_READY].since == NOW + 5000);
+    auto_json json_t *once = hvdjob_status_write(&s, "sel");
+    assert_int_equal(hvdjob_status_parse(once, &t, NULL), 0);
+    auto_json json_t *twice = hvdjob_status_write(&t, "sel");
+    assert_true(json_equal(once, twice));
+    assert_int_equal(hvdjob_status_attempt(&t, 7), 5);
+    assert_int_equal(hvdjob_status_attempt(&t, 1), 3);
+    assert_int_equal(hvdjob_status_attempt(&t, 9), 2);
+    hvdjob_status_new_round(&t, 4);
+    assert_int_equal(hvdjob_status_attempt(&t, 7), 6);
+    assert_int_equal(hvdjob_status_attempt(&t, 0), 6);
+    hvdjob_status_fini(&s);
+    hvdjob_status_fini(&t);
+    auto_json json_t *bad = from_text("{'phase':7,'failures':-3,'attempts':{'x':1,'2':-1,'3':'y',"
+                                      "'99999999':1},'conditions':[3,{'type':'Ready'}],"
+                                      "'startTime':'soon','firstFailure':'no'}");
+    assert_int_equal(hvdjob_status_parse(bad, &t, NULL), 0);
+    assert_int_equal(t.phase, JOB_NEW);
+    assert_int_equal(t.failures, 0);
+    assert_int_equal(t.nretries, 0);
+    assert_true(t.started == MOMENT_NONE);
+    hvdjob_status_fini(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quantity), cmocka_unit_test(test_moment),
+        cmocka_unit_test(test_pod_ends), cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_node),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_template), cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/reconcile/fit and queue: what fits, what is said of what does not, who may go.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "operator/reconcile/backoff.h"
+#include "operator/reconcile/queue.h"
+#include "tests/unit/operator/jobs.h"
+
+#define NODES 4
+
+/* A worker of make_job() asks for 2 CPUs and 1 GiB. */
+struct world {
+    struct node nodes[NODES];
+    struct resources used[NODES];
+    struct cluster c;
+};
+
+static void add_node(struct world *w, const char *name, int cpu, const char *meta, const char *spec)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "{'metadata':{'name':'%s'%s},'spec':{%s},'status':{'allocatable':{'cpu':%d,'memory':"
+             "'8Gi','pods':10},'conditions':[{'type':'Ready','status':'True'}]}}",
+             name, meta, spec, cpu);
+    auto_json json_t *j = from_text(text);
+    assert_int_equal(node_parse(j, &kinds, &w->nodes[w->c.n], NULL), 0);
+    w->c.n++;
+}
+
+static void init(struct world *w)
+{
+    *w = (struct world){.c = {.kinds = &kinds, .nodes = w->nodes, .used = w->used}};
+}
+
+static void fini(struct world *w)
+{
+    for (int i = 0; i < w->c.n; i++)
+        node_fini(&w->nodes[i]);
+}
+
+static void test_fit(void **state)
+{
+    struct world w;
+    struct hvdjob job = make_job("'workers':4", "");
+    char text[1024];
+    (void)state;
+    init(&w);
+    fit_explain(&w.c, &job.podspec, 4, text, sizeof(text));
+    assert_non_null(strstr(text,
+                           "0 of 4 workers fit now; a worker asks for cpu 2, memory 1Gi; there "
+                           "are no nodes"));
+    add_node(&w, "a", 5, "", "");
+    add_node(&w, "b", 4, "", "'unschedulable':true");
+    add_node(&w, "c", 4, "", "'taints':[{'key':'ml','value':'x','effect':'NoSchedule'}]");
+    add_node(&w, "d", 3, "", "");
+    assert_int_equal(fit_count(&w.c, &job.podspec, 9), 3); /* 2 on a, 1 on d */
+    w.used[0].amount[RESOURCES_CPU] = 2000;
+    assert_int_equal(fit_count(&w.c, &job.podspec, 9), 2);
+    assert_int_equal(fit_count_empty(&w.c, &job.podspec, 9), 3);
+    fit_reserve(&w.c, &job.podspec, 1);
+    assert_int_equal(w.used[0].amount[RESOURCES_CPU], 4000);
+    fit_explain(&w.c, &job.podspec, 4, text, sizeof(text));
+    static const char *const words[] = {
+        "1 of 4 workers fit now; a worker asks for cpu 2, memory 1Gi",
+        "the whole cluster, empty, has room for 3",
+        "node a: cpu 2 asked, 1 of 5 free",
+        "node b: cordoned",
+        "node c: taint ml=x:NoSchedule is not tolerated",
+        "node d: room for 1",
+    };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strstr(text, words[i]))
+            fail_msg("\"%s\" is not in \"%s\"", words[i], text);
+    /* Too small a place cuts, it does not spill. */
+    char small[40];
+    fit_explain(&w.c, &job.podspec, 4, small, sizeof(small));
+    assert_int_equal(strlen(small), sizeof(small) - 1);
+    fini(&w);
+    hvdjob_fini(&job);
+}
+
+static void test_never(void **state)
+{
+    struct world w;
+    struct hvdjob job = make_job("'workers':2", "");
+    char text[1024];
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 1, "", "");
+    add_node(&w, "b", 1, ",'labels':{'x':'y'}", "");
+    fit_explain(&w.c, &job.podspec, 2, text, sizeof(text));
+    assert_non_null(
+        strstr(text, "no node for it has that much cpu even when empty (the largest has 1)"));
+    job.podspec.selector.text = malloc(5);
+    memcpy(job.podspec.selector.text, "x\0z\0", 5);
+    fit_explain(&w.c, &job.podspec, 2, text, sizeof(text));
+    assert_non_null(strstr(text, "node a: without the label x=z"));
+    fini(&w);
+    hvdjob_fini(&job);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------ */
+
+#define JOBS 3
+
+struct line {
+    struct hvdjob jobs[JOBS];
+    struct queue_job q[JOBS];
+    int n;
+};
+
+static void add_job(struct line *l, const char *name, const char *spec, const char *status)
+{
+    struct hvdjob *job = &l->jobs[l->n];
+    *job = make_job(spec, status);
+    free(job->name);
+    job->name = strdup(name);
+    snprintf(job->uid, sizeof(job->uid), "u-%s", name);
+    l->q[l->n] = (struct queue_job){.job = job, .gates = true};
+    l->n++;
+}
+
+static const struct admission *verdict(const struct line *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(l->q[i].job->name, name) == 0)
+            return &l->q[i].ret;
+    return NULL;
+}
+
+static void leave(struct line *l)
+{
+    for (int i = 0; i < l->n; i++)
+        hvdjob_fini(&l->jobs[i]);
+    l->n = 0;
+}
+
+#define QUEUED(s) "'phase':'Queued','queuedTime':'2023-11-14T22:" s "Z'"
+
+/* Two gangs that could take each other's half: the first goes, the second waits with a reason. */
+static void test_promises(void **state)
+{
+    struct world w;
+    struct line l = {.n = 0};
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 4, "", "");
+    add_node(&w, "b", 4, "", "");
+    add_job(&l, "late", "'workers':3", QUEUED("13:10"));
+    add_job(&l, "early", "'workers':3", QUEUED("13:05"));
+    add_job(&l, "small", "'workers':1", QUEUED("13:15"));
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_true(verdict(&l, "early")->go);
+    assert_false(verdict(&l, "late")->go);
+    assert_non_null(strstr(verdict(&l, "late")->why, "1 of 3 workers fit now"));
+    assert_true(verdict(&l, "small")->go); /* fits beside the first */
+    /* The same when the first was let go and has no pods yet. */
+    l.jobs[1].status.phase = JOB_STARTING;
+    l.jobs[2].status.phase = JOB_STARTING;
+    memset(w.used, 0, sizeof(w.used));
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_false(verdict(&l, "late")->go);
+    leave(&l);
+    fini(&w);
+}
+
+/* Who has waited long is passed by nobody, unless it never fits anyway. */
+static void test_patience(void **state)
+{
+    struct world w;
+    struct line l = {.n = 0};
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 4, "", "");
+    w.used[0].amount[RESOURCES_CPU] = 2000;
+    add_job(&l, "large", "'workers':2,'gang':{'probeSeconds':0}", QUEUED("00:00"));
+    add_job(&l, "small", "'workers':1", QUEUED("13:15"));
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_false(verdict(&l, "large")->go);
+    assert_false(verdict(&l, "small")->go);
+    assert_non_null(strstr(verdict(&l, "small")->why, "job ml/large goes first"));
+    leave(&l);
+    add_job(&l, "never", "'workers':9,'gang':{'probeSeconds':0}", QUEUED("00:00"));
+    add_job(&l, "small", "'workers':1", QUEUED("13:15"));
+    memset(w.used, 0, sizeof(w.used));
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_false(verdict(&l, "never")->go);
+    assert_true(verdict(&l, "small")->go);
+    leave(&l);
+    add_job(&l, "large", "'workers':2", QUEUED("13:00"));
+    w.used[0].amount[RESOURCES_CPU] = 2000;
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_true(verdict(&l, "large")->again == NOW - 20000 + QUEUE_PATIENCE);
+    leave(&l);
+    fini(&w);
+}
+
+/* Where it is not known what fits: one at a time, first come first served. */
+static void test_tries(void **state)
+{
+    struct line l = {.n = 0};
+    (void)state;
+    add_job(&l, "b", "'workers':2", QUEUED("13:10"));
+    add_job(&l, "a", "'workers':2", QUEUED("13:05"));
+    queue_decide(l.q, l.n, NULL, NOW);
+    assert_true(verdict(&l, "a")->go);
+    assert_false(verdict(&l, "b")->go);
+    assert_non_null(strstr(verdict(&l, "b")->why, "may not see nodes"));
+    l.jobs[1].status.phase = JOB_STARTING;
+    queue_decide(l.q, l.n, NULL, NOW);
+    assert_false(verdict(&l, "b")->go);
+    for (int i = 0; i < l.n; i++)
+        if (l.q[i].job == &l.jobs[1])
+            l.q[i].bound = 2; /* it has its nodes: the next one */
+    queue_decide(l.q, l.n, NULL, NOW);
+    assert_true(verdict(&l, "b")->go);
+    leave(&l);
+}
+
+/* A gang that was rolled back waits longer each time; one that fits nowhere is tried for an
+ * autoscaler after probeSeconds. */
+static void test_back(void **state)
+{
+    struct world w;
+    struct line l = {.n = 0};
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 4, "", "");
+    add_job(&l, "a", "'workers':1",
+            QUEUED("13:10") ",'rollbacks':2,'lastRollbackTime':'2023-11-14T22:13:15Z'");
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_false(verdict(&l, "a")->go);
+    assert_non_null(strstr(verdict(&l, "a")->why, "tried again 10 s after that"));
+    assert_true(verdict(&l, "a")->again == NOW + 5000);
+    queue_decide(l.q, l.n, &w.c, NOW + 5000);
+    assert_true(verdict(&l, "a")->go);
+    leave(&l);
+    memset(w.used, 0, sizeof(w.used));
+    add_job(&l, "a", "'workers':9,'gang':{'probeSeconds':30}", QUEUED("13:00"));
+    queue_decide(l.q, l.n, &w.c, NOW);
+    assert_false(verdict(&l, "a")->go);
+    assert_true(verdict(&l, "a")->again == NOW + 10000);
+    queue_decide(l.q, l.n, &w.c, NOW + 10000);
+    assert_true(verdict(&l, "a")->go);
+    leave(&l);
+    fini(&w);
+    assert_int_equal(backoff(0, 1, 60), 0);
+    assert_int_equal(backoff(1, 1, 60), 1);
+    assert_int_equal(backoff(4, 1, 60), 8);
+    assert_int_equal(backoff(1000000, 1, 60), 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fit),      cmocka_unit_test(test_never),
+        cmocka_unit_test(test_promises), cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_tries),    cmocka_unit_test(test_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

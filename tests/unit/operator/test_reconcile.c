@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/reconcile: a table of jobs and their pods, and what is to be done: every phase,
+ * and what can happen in it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "operator/reconcile/phases.h"
+#include "tests/unit/operator/jobs.h"
+
+/* Times in a status, in seconds from NOW. */
+#define AGO_1   "2023-11-14T22:13:19Z"
+#define AGO_100 "2023-11-14T22:11:40Z"
+#define AGO_700 "2023-11-14T22:01:40Z"
+
+#define ELASTIC "'workers':3,'minWorkers':2,'maxWorkers':4"
+#define FIXED   "'workers':2"
+#define SUSPEND ",'runPolicy':{'suspend':true}"
+
+struct row {
+    const char *what, *spec, *status, *pods;
+    int go;            /* the queue: 1 go, 0 wait */
+    const char *want;  /* "Phase: actions" as told() writes them */
+    const char *words; /* in the message; NULL: whatever */
+};
+
+static const struct row rows[] = {
+    {"new, fits: no gates", ELASTIC, "", "", 1, "Starting: status say +0-0 +1-0 +2-0", NULL},
+    {"new, does not fit: gates", ELASTIC, "", "", 0, "Queued: status say g0-0 g1-0 g2-0",
+     "no room"},
+    {"new and suspended", ELASTIC SUSPEND, "", "", 1, "Suspended: status say", NULL},
+    {"new and impossible", "'workers':1,'minWorkers':2", "", "", 1, "New: status",
+     "less than minW"},
+
+    {"queued, its gates are there", ELASTIC, "'phase':'Queued'", "0-0G 1-0G 2-0G", 0,
+     "Queued: status", NULL},
+    {"queued, one was deleted", ELASTIC, "'phase':'Queued'", "0-0G 1-0g 2-0G", 0,
+     "Queued: status g1-1", NULL},
+    {"queued, scaled down", "'workers':2,'minWorkers':2,'maxWorkers':4", "'phase':'Queued'",
+     "0-0G 1-0G 2-0G", 0, "Queued: status -2-0", NULL},
+    {"queued, suspended", ELASTIC SUSPEND, "'phase':'Queued'", "0-0G 1-0G", 0,
+     "Suspended: status say -0-0 -1-0", NULL},
+    {"queued, let go", ELASTIC, "'phase':'Queued'", "0-0G 1-0G", 1,
+     "Starting: status say ^0-0 ^1-0 +2-0", NULL},
+    {"queued with another template", ELASTIC, "'phase':'Queued','shape':'old'", "0-0G 1-0G", 0,
+     "Queued: status -0-0 -1-0 g0-1 g1-1 g2-1", NULL},
+
+    {"starting, killed while gates were lifted", ELASTIC,
+     "'phase':'Starting','admittedTime':'" AGO_1 "'", "0-0P 1-0G 2-0G", 0,
+     "Starting: status ^1-0 ^2-0", NULL},
+    {"starting, enough run", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_1 "'",
+     "0-0R 1-0R 2-0P", 0, "Running: status say", "2 of 3 workers run"},
+    {"starting, surplus never blocks", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_700 "'",
+     "0-0R 1-0B 2-0P", 0, "Starting: status", NULL},
+    {"starting, time is over", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_700 "'",
+     "0-0R 1-0P 2-0P", 0, "Restarting: status say -0-0 -1-0 -2-0",
+     "fewer than 2 workers had a node"},
+    {"starting, one failed", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_1 "'",
+     "0-0F 1-0B 2-0P", 0, "Starting: status", NULL},
+    {"starting, one failed and the pause is over", ELASTIC,
+     "'phase':'Starting','admittedTime':'" AGO_1
+     "','losses':1,'failures':1,'lastLossTime':'" AGO_100 "','attempts':{'0':1}",
+     "0-0F 1-0B 2-0P", 0, "Starting: status +0-1", NULL},
+    {"starting, suspended", ELASTIC SUSPEND, "'phase':'Starting'", "0-0R 1-0P", 0,
+     "Suspended: status say -0-0 -1-0", NULL},
+
+    {"running", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0R", 0, "Running: status", NULL},
+    {"running, one failed", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0F", 0, "Running: status",
+     NULL},
+    {"running, one evicted long after a loss", ELASTIC,
+     "'phase':'Running','losses':5,'failures':5,'lastLossTime':'" AGO_700 "'", "0-0R 1-0R 2-0E", 0,
+     "Running: status", NULL},
+    {"running, one deleted by somebody", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0r", 0,
+     "Running: status +2-1", NULL},
+    {"running, one vanished", ELASTIC, "'phase':'Running'", "0-0R 1-0R", 0, "Running: status +2-0",
+     NULL},
+    {"running, scaled up", "'workers':4,'minWorkers':2,'maxWorkers':4", "'phase':'Running'",
+     "0-0R 1-0R 2-0R", 0, "Running: status +3-0", NULL},
+    {"running, scaled down: who does not run goes", "'workers':2,'minWorkers':2,'maxWorkers':4",
+     "'phase':'Running'", "0-0R 1-0P 2-0R 3-0B", 0, "Running: status -1-0 -3-0", NULL},
+    {"running, scaled down: the last goes", "'workers':2,'minWorkers':2,'maxWorkers':4",
+     "'phase':'Running'", "0-0R 1-0R 2-0R", 0, "Running: status -2-0", NULL},
+    {"running, below min", ELASTIC, "'phase':'Running'", "0-0R 1-0r 2-0r", 0,
+     "Waiting: status say +1-1 +2-1", "1 workers run, minWorkers is 2"},
+    {"running, nobody left", ELASTIC, "'phase':'Running'", "0-0F 1-0F 2-0F", 0,
+     "Restarting: status say", "state in memory"},
+    {"running, not elastic, one lost", FIXED, "'phase':'Running'", "0-0R 1-0F", 0,
+     "Restarting: status say -0-0", "not elastic"},
+    {"running, too many failures", FIXED ",'runPolicy':{'backoffLimit':0}", "'phase':'Running'",
+     "0-0R 1-0F", 0, "Failed: status say -0-0", "1 failures of workers, backoffLimit is 0"},
+    {"running, an eviction is no failure", ELASTIC ",'runPolicy':{'backoffLimit':0}",
+     "'phase':'Running'", "0-0R 1-0R 2-0E", 0, "Running: status", NULL},
+    {"running, too long", ELASTIC ",'runPolicy':{'activeDeadlineSeconds':60}",
+     "'phase':'Running','startTime':'" AGO_100 "'", "0-0R 1-0R 2-0P", 0,
+     "Failed: status say -0-0 -1-0 -2-0", "activeDeadlineSeconds (60 s)"},
+    {"running, suspended", ELASTIC SUSPEND, "'phase':'Running'", "0-0R 1-0R", 0,
+     "Suspended: status say -0-0 -1-0", NULL},
+    {"running, another template: none is made", ELASTIC, "'phase':'Running','shape':'old'",
+     "0-0R 1-0R", 0, "Running: status", NULL},
+    {"running, a former one is still there", ELASTIC, "'phase':'Running','attempts':{'1':1}",
+     "0-0R 1-0R 1-1R 2-0R", 0, "Running: status -1-0", NULL},
+    {"running, logs of the last one stay", ELASTIC, "'phase':'Running','attempts':{'1':2}",
+     "0-0R 1-0F 1-1F 1-2R 2-0R", 0, "Running: status -1-0", NULL},
+    {"running, another's pod has the name", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0X", 0,
+     "Running: status", "pod digits-2-0 has the name of worker 2"},
+
+    {"waiting, enough again", ELASTIC, "'phase':'Waiting'", "0-0R 1-0R 2-0P", 0,
+     "Running: status say", NULL},
+    {"waiting, nobody left", ELASTIC, "'phase':'Waiting'", "0-0P 1-0P 2-0P", 0,
+     "Restarting: status say -0-0 -1-0 -2-0", NULL},
+    {"waiting, suspended", ELASTIC SUSPEND, "'phase':'Waiting'", "0-0R", 0,
+     "Suspended: status say -0-0", NULL},
+
+    {"restarting, some are there", FIXED, "'phase':'Restarting'", "0-0R 1-0F", 0,
+     "Restarting: status -0-0", NULL},
+    {"restarting, the pause", FIXED, "'phase':'Restarting','losses':3,'lastLossTime':'" AGO_1 "'",
+     "0-0r 1-0F", 0, "Restarting: status", NULL},
+    {"restarting, over", FIXED,
+     "'phase':'Restarting','attempts':{'1':1},'losses':3,'lastLossTime':'" AGO_100 "'", "0-0r 1-0F",
+     0, "Queued: status say", NULL},
+    {"restarting, suspended", FIXED SUSPEND, "'phase':'Restarting'", "0-0R", 0,
+     "Suspended: status say -0-0", NULL},
+
+    {"suspended, workers go", ELASTIC SUSPEND, "'phase':'Suspended'", "0-0R 1-0r 2-0S", 0,
+     "Suspended: status -0-0", NULL},
+    {"resumed: new names", ELASTIC, "'phase':'Suspended'", "0-2R 1-0r 2-0S", 0,
+     "Queued: status say -0-2", NULL},
+
+    {"one ended well", ELASTIC, "'phase':'Running'", "0-0S 1-0R 2-0P", 0,
+     "Completing: status say -2-0", "1 workers have ended, 2 have not yet"},
+    {"one left by a scale-down is no end", ELASTIC, "'phase':'Running'", "0-0s 1-0R 2-0R", 0,
+     "Running: status +0-1", NULL},
+    {"completing, no new ones", ELASTIC, "'phase':'Completing'", "0-0S 1-0R 2-0r", 0,
+     "Completing: status", NULL},
+    {"completing, all done", ELASTIC, "'phase':'Completing'", "0-0S 1-0S 2-0S", 0,
+     "Succeeded: status say", NULL},
+    {"completing, one fails", ELASTIC, "'phase':'Completing'", "0-0S 1-0R 2-0F", 0,
+     "Completing: status", NULL},
+    {"all ended, one failed", ELASTIC, "'phase':'Running'", "0-0S 1-0S 2-0F", 0,
+     "Failed: status say", "after another had ended well"},
+    {"completing, one evicted", ELASTIC, "'phase':'Completing'", "0-0S 1-0S 2-0E", 0,
+     "Succeeded: status say", NULL},
+    {"completing, resumed or suspended is the same", ELASTIC SUSPEND, "'phase':'Completing'",
+     "0-0S 1-0R", 0, "Completing: status", NULL},
+
+    {"succeeded, all is kept", ELASTIC, "'phase':'Succeeded','observedGeneration':3,'message':'x'",
+     "0-0S 1-0S", 0, "Succeeded: status", NULL},
+    {"succeeded, nothing is kept", ELASTIC ",'runPolicy':{'cleanPodPolicy':'All'}",
+     "'phase':'Succeeded'", "0-0S 1-0S", 0, "Succeeded: status -0-0 -1-0", NULL},
+    {"succeeded, scaled: nothing", "'workers':4,'minWorkers':2,'maxWorkers':4",
+     "'phase':'Succeeded'", "", 1, "Succeeded: status", NULL},
+    {"succeeded, suspended and resumed: nothing", ELASTIC SUSPEND, "'phase':'Succeeded'", "", 1,
+     "Succeeded: status", NULL},
+    {"failed, who still runs goes", ELASTIC, "'phase':'Failed'", "0-0R 1-0F", 0,
+     "Failed: status -0-0", NULL},
+    {"failed, all is to stay", ELASTIC ",'runPolicy':{'cleanPodPolicy':'None'}", "'phase':'Failed'",
+     "0-0R 1-0F", 0, "Failed: status", NULL},
+    {"failed, its time is over", ELASTIC ",'runPolicy':{'ttlSecondsAfterFinished':50}",
+     "'phase':'Failed','completionTime':'" AGO_100 "'", "", 0, "Failed: status delete", NULL},
+    {"failed, its time is not over", ELASTIC ",'runPolicy':{'ttlSecondsAfterFinished':200}",
+     "'phase':'Failed','completionTime':'" AGO_100 "'", "", 0, "Failed: status", NULL},
+};
+
+/* "Running: status say +3-0". */
+static void told(const struct actions *a, char *dst, size_t size)
+{
+    size_t n = (size_t)snprintf(dst, size, "%s:", job_phase_name(a->status.phase));
+    for (int i = 0; i < a->n && n < size; i++) {
+        const struct action *x = &a->all[i];
+        int worker = x->pod ? x->pod->worker : x->worker;
+        int attempt = x->pod ? x->pod->attempt : x->attempt;
+        static const char *const marks[] = {"status", "say", "group", "+", "^", "-", "delete"};
+        const char *mark = x->kind == ACTION_CREATE_POD && x->gated ? "g" : marks[x->kind];
+        if (strlen(mark) == 1)
+            n += (size_t)snprintf(dst + n, size - n, " %s%d-%d", mark, worker, attempt);
+        else
+            n += (size_t)snprintf(dst + n, size - n, " %s", mark);
+    }
+}
+
+static int make_pods(const char *text, struct pod *pods, const struct pod **list)
+{
+    int n = 0;
+    for (const char *p = text; *p; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ')) {
+        pods[n] = make_pod(p);
+        list[n] = &pods[n];
+        n++;
+    }
+    return n;
+}
+
+static struct reconcile_input input(const struct hvdjob *job, const struct pod *const *pods, int n,
+                                    const struct admission *admission)
+{
+    static char api[64];
+    return (struct reconcile_input){.job = job,
+                                    .pods = pods,
+                                    .npods = n,
+                                    .admission = admission,
+                                    .gang = gang_choose(job, "", api, sizeof(api), NULL),
+                                    .now = NOW};
+}
+
+static void test_table(void **state)
+{
+    int failed = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *row = &rows[i];
+        struct hvdjob job = make_job(row->spec, row->status);
+        struct pod pods[8];
+        const struct pod *list[8];
+        struct admission admission = {.go = row->go, .again = INT64_MAX};
+        struct actions a;
+        char text[512];
+        int n = make_pods(row->pods, pods, list);
+        snprintf(admission.why, sizeof(admission.why), "%s", row->go ? "" : "no room");
+        struct reconcile_input in = input(&job, list, n, &admission);
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        told(&a, text, sizeof(text));
+        if (strcmp(text, row->want) != 0 || (row->words && !strstr(a.status.message, row->words))) {
+            print_message("%s:\n  want %s (%s)\n  have %s (%s)\n", row->what, row->want,
+                          row->words ? row->words : "", text, a.status.message);
+            failed++;
+        }
+        actions_fini(&a);
+        for (int k = 0; k < n; k++)
+            pod_fini(&pods[k]);
+        hvdjob_fini(&job);
+    }
+    assert_int_equal(failed, 0);
+}
+
+/* In every phase: a job that is being deleted, or another controller's, is left alone. */
+static void test_hands_off(void **state)
+{
+    (void)state;
+    for (int phase = 0; phase < JOB_PHASES; phase++)
+        for (int deleting = 0; deleting < 2; deleting++) {
+            struct hvdjob job =
+                make_job(deleting ? ELASTIC : ELASTIC ",'runPolicy':{'managedBy':'kueue'}", "");
+            struct pod pod = make_pod("0-0F");
+            const struct pod *list[] = {&pod};
+            struct admission admission = {.go = true};
+            struct actions a;
+            job.deleting = deleting;
+            job.status.phase = (enum job_phase)phase;
+            struct reconcile_input in = input(&job, list, 1, &admission);
+            assert_int_equal(reconcile(&in, &a, NULL), 0);
+            assert_int_equal(a.n, 0);
+            actions_fini(&a);
+            pod_fini(&pod);
+            hvdjob_fini(&job);
+        }
+}
+
+/* Two calls in a row: after the status was written there is nothing to write. */
+static void test_settles(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    memcpy(job.status.shape, job.shape, sizeof(job.shape));
+    struct pod pods[4];
+    const struct pod *list[4];
+    struct actions a;
+    struct admission admission = {.again = INT64_MAX};
+    int n = make_pods("0-0R 1-0R 2-0F", pods, list);
+    struct reconcile_input in = input(&job, list, n, &admission);
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.failures, 1);
+    assert_int_equal(a.status.restarts, 1);
+    assert_int_equal(a.status.attempts_left, 5);
+    assert_int_equal(a.status.first.exit_code, 1);
+    assert_int_equal(a.again, NOW + 1000);
+    auto_json json_t *written = hvdjob_status_write(&a.status, "x");
+    hvdjob_status_fini(&job.status);
+    assert_int_equal(hvdjob_status_parse(written, &job.status, NULL), 0);
+    actions_fini(&a);
+    in.now += 500;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 0);
+    actions_fini(&a);
+    in.now += 500;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 1);
+    assert_int_equal(a.all[0].kind, ACTION_CREATE_POD);
+    assert_int_equal(a.all[0].attempt, 1);
+    actions_fini(&a);
+    for (int k = 0; k < n; k++)
+        pod_fini(&pods[k]);
+    hvdjob_fini(&job);
+}
+
+/* With a scheduler that knows gangs: its PodGroup comes first, there are no gates and no time-out.
+ */
+static void test_group(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC ",'gang':{'backend':'volcano'}",
+                                 "'phase':'Starting','admittedTime':'" AGO_700 "'");
+    struct actions a;
+    char text[512], api[64];
+    struct admission admission = {.go = true, .again = INT64_MAX};
+    struct reconcile_input in = input(&job, NULL, 0, &admission);
+    in.gang = gang_choose(&job, "scheduling.volcano.sh/v1beta1", api, sizeof(api), NULL);
+    in.group_waits = "2/3 tasks in gang unschedulable";
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_string_equal(text, "Starting: status group +0-0 +1-0 +2-0");
+    assert_non_null(strstr(a.status.message, "2/3 tasks in gang unschedulable"));
+    actions_fini(&a);
+    /* What is asked for is not there: it waits and says so. */
+    job.status.phase = JOB_QUEUED;
+    in.gang = NULL;
+    in.gang_missing = "gang backend volcano: this cluster does not serve scheduling.volcano.sh";
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_string_equal(text, "Queued: status");
+    assert_non_null(strstr(a.status.message, "does not serve"));
+    actions_fini(&a);
+    hvdjob_fini(&job);
+}
+
+/* Each phase but the last ones leads somewhere, each can be reached, each event has words. */
+static void test_phases(void **state)
+{
+    size_t n;
+    const struct phase_row *all = phase_rows(&n);
+    bool from[JOB_PHASES] = {0}, to[JOB_PHASES] = {0}, used[JOB_EVENTS] = {0};
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        from[all[i].phase] = to[all[i].next] = used[all[i].event] = true;
+        assert_non_null(job_action_name(all[i].action));
+        for (size_t k = 0; k < i; k++)
+            assert_false(all[k].phase == all[i].phase && all[k].event == all[i].event);
+    }
+    for (int p = 0; p < JOB_PHASES; p++) {
+        assert_int_equal(from[p], !job_phase_over((enum job_phase)p));
+        assert_true(to[p] || p == JOB_NEW);
+    }
+    for (int e = 0; e < JOB_EVENTS; e++)
+        assert_true(used[e] && job_event_name((enum job_event)e) &&
+                    *job_event_text((enum job_event)e));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),   cmocka_unit_test(test_hands_off),
+        cmocka_unit_test(test_settles), cmocka_unit_test(test_group),
+        cmocka_unit_test(test_phases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
