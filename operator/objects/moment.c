@@ -5,9 +5,7 @@
 #include "operator/objects/moment.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "operator/objects/stamp.h"
 
@@ -26,8 +24,7 @@ int moment_parse(const char *text, int64_t *ret)
 
 void moment_write(int64_t moment, char dst[MOMENT_SIZE])
 {
-    time_t seconds = (time_t)(moment / MOMENT_S);
-    struct tm tm;
-    if (!gmtime_r(&seconds, &tm) || !strftime(dst, MOMENT_SIZE, "%Y-%m-%dT%H:%M:%SZ", &tm))
-        snprintf(dst, MOMENT_SIZE, "1970-01-01T00:00:00Z");
+    _Static_assert(MOMENT_SIZE >= STAMP_MAX, "a stamp has room");
+    stamp_text(moment / MOMENT_S * STAMP_SECOND, dst);
+    memcpy(strchr(dst, '.'), "Z", 2);
 }

@@ -10,6 +10,10 @@
 #include <string.h>
 #include <time.h>
 
+/* 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z, in seconds since 1970 */
+#define FIRST_S INT64_C(-62135596800)
+#define LAST_S  INT64_C(253402300799)
+
 /* n digits at *p as a number within [min, max], then the byte after unless it is 0. */
 static bool number(const char **p, int n, int min, int max, char after, int *ret)
 {
@@ -68,19 +72,29 @@ int stamp_parse(const char *text, int64_t *ret_us)
         return -EINVAL;
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
-    *ret_us = ((int64_t)timegm(&tm) - east) * STAMP_SECOND + us;
+    int64_t s = (int64_t)timegm(&tm) - east;
+    if (s < FIRST_S || s > LAST_S)
+        return -EINVAL;
+    *ret_us = s * STAMP_SECOND + us;
     return 0;
 }
 
 const char *stamp_text(int64_t us, char dst[STAMP_MAX])
 {
     struct tm tm;
-    int64_t left = us % STAMP_SECOND;
-    time_t s = (time_t)(us / STAMP_SECOND - (left < 0));
-    char day[20];
-    left += left < 0 ? STAMP_SECOND : 0;
-    if (!gmtime_r(&s, &tm) || strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm) != 19)
-        snprintf(day, sizeof(day), "1970-01-01T00:00:00");
-    snprintf(dst, STAMP_MAX, "%s.%06dZ", day, (int)left);
+    int64_t s = us / STAMP_SECOND, left = us % STAMP_SECOND;
+    if (left < 0) {
+        s--;
+        left += STAMP_SECOND;
+    }
+    if (s < FIRST_S || s > LAST_S)
+        s = left = 0;
+    time_t t = (time_t)s;
+    gmtime_r(&t, &tm);
+    /* strftime's %Y has no leading zeros. */
+    snprintf(dst, STAMP_MAX, "%04u-%02u-%02uT%02u:%02u:%02u.%06uZ",
+             (unsigned)(tm.tm_year + 1900) % 10000, (unsigned)(tm.tm_mon + 1) % 100,
+             (unsigned)tm.tm_mday % 100, (unsigned)tm.tm_hour % 100, (unsigned)tm.tm_min % 100,
+             (unsigned)tm.tm_sec % 100, (unsigned)left % 1000000);
     return dst;
 }

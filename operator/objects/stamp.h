@@ -11,10 +11,12 @@
 #define STAMP_MAX    32
 #define STAMP_SECOND INT64_C(1000000)
 
-/* "2026-11-21T10:00:00Z", with a fraction and with an offset as well; -EINVAL. */
+/* "2026-11-21T10:00:00Z", with a fraction and with an offset as well. -EINVAL:
+ * no such text, or a time in UTC before the year 1 or after 9999. */
 int stamp_parse(const char *text, int64_t *ret_us);
 
-/* A MicroTime: "2026-11-21T10:00:00.000000Z". */
+/* A MicroTime: "2026-11-21T10:00:00.000000Z", which stamp_parse() reads back; 1970 for what it
+ * would refuse. */
 const char *stamp_text(int64_t us, char dst[STAMP_MAX]);
 
 #endif
