@@ -17,8 +17,9 @@ declare -A allowed=(
     [core/json]='core/base'
     [core/member]='core/base core/json'
     [agent]='core/base core/json core/member diagnostics diagnostics/report'
-    [operator]='core/base core/json core/member operator/api operator/objects operator/reconcile'
+    [operator]='core/base core/json core/member operator/api operator/coordinator operator/objects operator/reconcile'
     [operator/api]='core/base core/json operator/objects'
+    [operator/coordinator]='core/base core/json core/member operator/api operator/objects'
     [operator/objects]='core/base core/json'
     [operator/reconcile]='core/base core/json operator/objects'
     [diagnostics]='core/base core/json'
@@ -32,13 +33,13 @@ declare -A allowed=(
 )
 # who may see a foreign library's header; everybody else may not
 declare -A foreign=(
-    [jansson.h]='core/json core/member agent operator operator/api operator/objects operator/reconcile diagnostics diagnostics/report diagnostics/cli'
+    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/objects operator/reconcile diagnostics diagnostics/report diagnostics/cli'
     [curl/]='core/member agent operator/api'
     [microhttpd.h]='core/member agent operator diagnostics/cli'
     [gnutls/]='core/member agent operator'
     [yaml.h]='agent operator/api'
     [hwloc]='agent diagnostics'
-    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api diagnostics/probes'
+    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api operator/coordinator diagnostics/probes'
     [pmix.h]='core/boot'
 )
 bad=0
