@@ -180,6 +180,7 @@ $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_A) $(LIB_A)
 include tests/test.mk
 include tests/bench/bench.mk
 include examples/examples.mk
+include images/images.mk
 
 # ---- lint and format -----------------------------------------------------------------------
 C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null || find core agent operator diagnostics tests examples -name '*.[ch]')

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# The bundle that goes into every training image, and container images. Included by the Makefile;
+# images/README.md says what is in it and why.
+
+BUNDLE      := $(BUILD)/bundle
+BUNDLE_AT   := /hvd
+BUNDLE_OWN  := $(addprefix $(BUILD)/images/own/,hvd-agent hvd-doctor hvdrun)
+GLIBC_LEAST := 2.28
+GLIBC_STUBS := $(BUILD)/images/glibc$(GLIBC_LEAST)
+OLD_GLIBC   := $(BUILD)/images/bundle/glibc228.o
+OWN_LOADER  := $(shell uname -m | sed -e 's/x86_64/ld-linux-x86-64.so.2/' -e 's/aarch64/ld-linux-aarch64.so.1/')
+
+bundle: $(BUNDLE)/share  ## agent, doctor, library and Python package for any image with glibc 2.28
+	@:
+
+# Loaded by the image's loader, with the image's C library.
+OLD_LIBS := -L$(GLIBC_STUBS) -Wl,--no-as-needed -lpthread -ldl -Wl,--as-needed -lm
+$(GLIBC_STUBS)/libc.so: images/bundle/stubs.sh
+	$(call say,STUBS,$(@D))
+	$(Q)CC=$(CC) images/bundle/stubs.sh $(GLIBC_LEAST) $(abspath $(@D))
+
+$(BUILD)/images/old/libhvd.so: $(call objs,$(LIB_SRCS)) $(OLD_GLIBC) core/libhvd.map $(GLIBC_STUBS)/libc.so
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -o $@ $(filter %.o,$^) -L$(GLIBC_STUBS) $(LDFLAGS) -Wl,-soname,libhvd.so.0 \
+	    -Wl,--version-script=core/libhvd.map -Wl,-z,defs -l:libsodium.a $(OLD_LIBS)
+
+$(BUILD)/images/old/hvd-probe: $(call objs,$(PROBER_SRCS)) $(OLD_GLIBC) $(LIB_A) $(GLIBC_STUBS)/libc.so
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $(filter %.o %.a,$^) $(LDFLAGS) $(OLD_LIBS)
+
+# Loaded by the bundle's own loader, whose path the kernel wants to know; RPATH, not RUNPATH: it goes
+# before LD_LIBRARY_PATH, and is for the libraries' libraries too.
+OWN_FLAGS := -Wl,--dynamic-linker=$(BUNDLE_AT)/private/$(OWN_LOADER) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../private'
+$(BUILD)/images/own/hvd-agent $(BUILD)/images/own/hvdrun: $(BUILD)/images/own/%: $(BUILD)/agent/main_%.o \
+    $(BUILD)/images/bundle/environment.o $(AGENT_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
+$(BUILD)/images/own/hvd-agent: $(BUILD)/images/bundle/topology.o
+$(BUILD)/images/own/hvd-doctor: $(call objs,$(DOCTOR_SRCS)) $(BUILD)/images/bundle/environment.o $(DIAG_A) $(MEMBER_A) $(LIB_A)
+$(BUNDLE_OWN):
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(OWN_FLAGS) $(AGENT_LIBS)
+$(BUILD)/images/bundle/topology.o: CPPFLAGS += $(call pc,--cflags,hwloc)
+
+$(BUILD)/images/hvd-launch: $(call objs,images/bundle/launch.c images/bundle/install.c)
+	$(call say,LD,$@)
+	$(Q)$(CC) -static -o $@ $^ $(LDFLAGS)
+
+BUNDLE_PARTS := $(BUNDLE_OWN) $(BUILD)/images/old/libhvd.so $(BUILD)/images/old/hvd-probe $(BUILD)/images/hvd-launch
+$(BUNDLE)/share: $(BUNDLE_PARTS) $(PROGRAMS) $(shell find core/python/hvd -name '*.py') images/bundle/stage.sh
+	$(call say,BUNDLE,$(BUNDLE))
+	$(Q)CC=$(CC) images/bundle/stage.sh $(BUILD) $(BUNDLE)
+	$(Q)touch $@
+
+.PHONY: bundle
