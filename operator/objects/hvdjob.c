@@ -13,6 +13,7 @@
 #include "core/base/hash.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/template.h"
 
 #define SECONDS_MAX 31536000 /* a year */
 
@@ -111,8 +112,10 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     static const char *const backends[] = {"auto",         "gates",   "native",
                                            "coscheduling", "volcano", NULL};
     static const char *const cleans[] = {"Running", "All", "None", NULL};
+    static const char *const policies[] = {"warn", "fail", "off", NULL};
     json_t *gang = take_map(spec, "gang", err), *run = take_map(spec, "runPolicy", err);
-    int backend = GANG_AUTO, clean = CLEAN_RUNNING;
+    json_t *doctor = take_map(spec, "doctor", err);
+    int backend = GANG_AUTO, clean = CLEAN_RUNNING, policy = 0;
     job->gang_timeout = 300;
     job->probe = 600;
     job->ttl = job->deadline = -1;
@@ -125,6 +128,8 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(run, "spec.runPolicy.", "activeDeadlineSeconds", 1, SECONDS_MAX, &job->deadline, err);
     take_int(run, "spec.runPolicy.", "backoffLimit", 0, 1000000, &job->backoff_limit, err);
     take_bool(run, "spec.runPolicy.", "suspend", &job->suspend, err);
+    take_word(doctor, "spec.doctor.", "policy", policies, &policy, err);
+    job->doctor = policies[policy];
     job->backend = (enum gang_backend)backend;
     job->clean = (enum clean_policy)clean;
     const char *manager = json_string_value(json_object_get(run, "managedBy"));
@@ -146,35 +151,13 @@ static void check_name(const char *name, struct err *err)
         err_set(err, EINVAL, "metadata.name: a dot in it; workers' host names have none");
 }
 
-static void check_containers(json_t *spec, struct err *err)
-{
-    json_t *containers = json_object_get(spec, "containers"), *first;
-    const char *restart = json_string_value(json_object_get(spec, "restartPolicy"));
-    if (err->code)
-        return;
-    if (!json_is_array(containers) || json_array_size(containers) == 0) {
-        err_set(err, EINVAL, "spec.template.spec.containers: want a list with a container");
-        return;
-    }
-    first = json_array_get(containers, 0);
-    if (!json_is_object(first))
-        err_set(err, EINVAL, "spec.template.spec.containers[0]: want a mapping");
-    else if (json_array_size(json_object_get(first, "command")) == 0)
-        err_set(err, EINVAL,
-                "spec.template.spec.containers[0].command: missing (an image's own command cannot "
-                "be read)");
-    else if (restart && strcmp(restart, "Never") != 0)
-        err_set(err, EINVAL,
-                "spec.template.spec.restartPolicy: want Never: a worker that ended is "
-                "replaced by a new pod");
-}
-
 static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
                          struct err *bad, struct err *err)
 {
     json_t *template = take_map(spec, "template", bad);
     json_t *pod = json_object_get(template, "spec");
-    check_containers(pod, bad);
+    if (!bad->code)
+        template_check(template, bad);
     if (!bad->code && podspec_parse(pod, kinds, &job->podspec, bad) < 0)
         err_prefix(bad, "spec.template.spec");
     if (bad->code == -ENOMEM)

@@ -37,6 +37,7 @@ struct hvdjob {
     int ttl, deadline; /* seconds, -1: none */
     int backoff_limit;
     bool suspend;
+    const char *doctor; /* "fail", "warn", "off". Of the program */
 
     char *template_text; /* spec.template, compact */
     char shape[17];      /* of what cannot change while there are workers, in hexadecimal */

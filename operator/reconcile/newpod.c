@@ -9,6 +9,7 @@
 
 #include "core/json/json.h"
 #include "operator/reconcile/names.h"
+#include "operator/reconcile/parts.h"
 
 /* A node that does not answer: the usual five minutes are too long for those who wait. */
 #define LOST_NODE_SECONDS 30
@@ -22,33 +23,6 @@ json_t *newpod_owner(const struct hvdjob *job)
                      "blockOwnerDeletion", 1);
 }
 
-/* The map under key, made where there is none; NULL: no memory. */
-static json_t *map_in(json_t *j, const char *key)
-{
-    json_t *map = json_object_get(j, key);
-    if (json_is_object(map))
-        return map;
-    map = json_object();
-    return json_object_set_new(j, key, map) < 0 ? NULL : map;
-}
-
-static json_t *list_in(json_t *j, const char *key)
-{
-    json_t *list = json_object_get(j, key);
-    if (json_is_array(list))
-        return list;
-    list = json_array();
-    return json_object_set_new(j, key, list) < 0 ? NULL : list;
-}
-
-static bool set_missing(json_t *j, const char *key, json_t *value)
-{
-    if (!json_object_get(j, key))
-        return json_object_set_new(j, key, value) == 0;
-    json_decref(value);
-    return true;
-}
-
 static bool set_label(json_t *labels, const char *key, const char *value)
 {
     return json_object_set_new(labels, key, json_string(value)) == 0;
@@ -57,15 +31,15 @@ static bool set_label(json_t *labels, const char *key, const char *value)
 static bool add_labels(json_t *meta, const struct hvdjob *job, int worker, int attempt)
 {
     char worker_text[16], attempt_text[16];
-    json_t *labels = map_in(meta, "labels");
+    json_t *labels = parts_map(meta, "labels");
     snprintf(worker_text, sizeof(worker_text), "%d", worker);
     snprintf(attempt_text, sizeof(attempt_text), "%d", attempt);
     return labels && set_label(labels, POD_LABEL_JOB, job->name) &&
            set_label(labels, POD_LABEL_WORKER, worker_text) &&
            set_label(labels, POD_LABEL_ATTEMPT, attempt_text) &&
            set_label(labels, "app.kubernetes.io/managed-by", "hvd-operator") &&
-           set_missing(labels, "app.kubernetes.io/name", json_string("hvdjob")) &&
-           set_missing(labels, "app.kubernetes.io/instance", json_string(job->name));
+           parts_fill(labels, "app.kubernetes.io/name", json_string("hvdjob")) &&
+           parts_fill(labels, "app.kubernetes.io/instance", json_string(job->name));
 }
 
 /* Leaves a node that is lost after LOST_NODE_SECONDS, unless the template says when. */
@@ -87,19 +61,19 @@ static bool add_toleration(json_t *tolerations, const char *key)
 
 static bool fill_spec(json_t *spec, bool gated)
 {
-    json_t *tolerations = list_in(spec, "tolerations");
+    json_t *tolerations = parts_list(spec, "tolerations");
     if (!tolerations || !add_toleration(tolerations, "node.kubernetes.io/not-ready") ||
         !add_toleration(tolerations, "node.kubernetes.io/unreachable"))
         return false;
     if (gated) {
-        json_t *gates = list_in(spec, "schedulingGates");
+        json_t *gates = parts_list(spec, "schedulingGates");
         if (!gates || json_array_append_new(gates, json_pack("{s:s}", "name", POD_GATE)) < 0)
             return false;
     }
     return json_object_set_new(spec, "restartPolicy", json_string("Never")) == 0 &&
-           set_missing(spec, "enableServiceLinks", json_false()) &&
-           set_missing(spec, "automountServiceAccountToken", json_false()) &&
-           set_missing(spec, "terminationGracePeriodSeconds", json_integer(GRACE_SECONDS));
+           parts_fill(spec, "enableServiceLinks", json_false()) &&
+           parts_fill(spec, "automountServiceAccountToken", json_false()) &&
+           parts_fill(spec, "terminationGracePeriodSeconds", json_integer(GRACE_SECONDS));
 }
 
 json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
@@ -110,7 +84,7 @@ json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker
     if (json_read(job->template_text, strlen(job->template_text), "template", &pod, NULL) < 0)
         return NULL;
     names_pod(job, worker, attempt, name);
-    json_t *meta = map_in(pod, "metadata"), *spec = map_in(pod, "spec");
+    json_t *meta = parts_map(pod, "metadata"), *spec = parts_map(pod, "spec");
     bool ok =
         meta && spec && json_object_set_new(pod, "apiVersion", json_string("v1")) == 0 &&
         json_object_set_new(pod, "kind", json_string("Pod")) == 0 &&

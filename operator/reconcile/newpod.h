@@ -11,8 +11,8 @@
 #include "operator/reconcile/gang.h"
 
 /* What the template does not say is filled in; what it says stays, but for the name, our labels,
- * restartPolicy and, where gated, one scheduling gate more. The job is not refused. NULL: no
- * memory. */
+ * restartPolicy and, where gated, one scheduling gate more. What it takes for an image that has
+ * nothing of ours equipment_add() adds. The job is not refused. NULL: no memory. */
 json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
                bool gated);
 

@@ -9,12 +9,18 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/reconcile/equipment.h"
 #include "operator/reconcile/newpod.h"
 #include "operator/reconcile/reconcile.h"
 
 #define NOW INT64_C(1700000000000)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct equipment equipment = {.url = "https://operator:7443",
+                                           .ca = "-----BEGIN CERTIFICATE-----",
+                                           .audience = "hvd-operator",
+                                           .bundle = "hvd-bundle:1"};
 
 static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, const char *api,
                       const struct actions *a)
@@ -25,7 +31,7 @@ static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, con
         if (a->all[i].kind != ACTION_CREATE_POD)
             continue;
         json_t *pod = newpod(job, gang, a->all[i].worker, a->all[i].attempt, a->all[i].gated);
-        if (!pod)
+        if (!pod || equipment_add(&equipment, job, pod) < 0)
             abort();
         json_decref(pod);
     }

@@ -260,6 +260,12 @@ static void test_refused(void **state)
     }
 }
 
+/* A template with this size of /dev/shm and this memory limit. */
+#define SHM(size, limit)                                                                           \
+    "{'template':{'metadata':{'annotations':{'hvd.dev/shm-size':'" size                            \
+    "'}},'spec':{'containers':[{'command':['x'],'resources':{'limits':{'memory':'" limit           \
+    "'}}}]}}}"
+
 static void test_template(void **state)
 {
     static const struct {
@@ -285,6 +291,26 @@ static void test_template(void **state)
          "metadata.name: 49 characters"},
         {"a", "3", "spec: missing"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", ""},
+        {"a",
+         "{'template':{'spec':{'containers':[{'command':['x']}],'volumes':[{'name':'hvd-shm'}]}}}",
+         "volumes[0].name: names that begin with \"hvd-\" are the operator's"},
+        {"a",
+         "{'template':{'spec':{'containers':[{'command':['x'],'volumeMounts':[{'mountPath':'/"
+         "data'},"
+         "{'mountPath':'/hvd/x'}]}]}}}",
+         "containers[0].volumeMounts[1].mountPath: agent and library are at /hvd"},
+        {"a",
+         "{'template':{'spec':{'containers':[{'command':['x'],'volumeMounts':[{'mountPath':'/"
+         "hvdata'"
+         "}]}]}}}",
+         ""},
+        {"a", SHM("lots", "1Gi"), "hvd.dev/shm-size: want an amount such as 2Gi, got \"lots\""},
+        {"a", SHM("0", "1Gi"), "want an amount"},
+        {"a", SHM("2Gi", "1Gi"), "2Gi is more than the container's memory limit"},
+        {"a", SHM("1Gi", "1Gi"), ""},
+        {"a",
+         "{'doctor':{'policy':'maybe'},'template':{'spec':{'containers':[{'command':['x']}]}}}",
+         "spec.doctor.policy: want one of warn fail off"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

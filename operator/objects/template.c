@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * template: see template.h.
+ */
+#include "operator/objects/template.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/objects/resources.h"
+
+#define FIRST "spec.template.spec.containers[0]"
+
+static const char *text_of(json_t *map, const char *key)
+{
+    const char *text = json_string_value(json_object_get(map, key));
+    return text ? text : "";
+}
+
+static json_t *first_container(json_t *template)
+{
+    return json_array_get(json_object_get(json_object_get(template, "spec"), "containers"), 0);
+}
+
+const char *template_annotation(json_t *template, const char *name)
+{
+    json_t *all = json_object_get(json_object_get(template, "metadata"), "annotations");
+    return json_string_value(json_object_get(all, name));
+}
+
+static int check_first(json_t *spec, struct err *err)
+{
+    json_t *containers = json_object_get(spec, "containers"), *first;
+    const char *restart = text_of(spec, "restartPolicy");
+    if (!json_is_array(containers) || json_array_size(containers) == 0)
+        return err_set(err, EINVAL, "spec.template.spec.containers: want a list with a container");
+    first = json_array_get(containers, 0);
+    if (!json_is_object(first))
+        return err_set(err, EINVAL, FIRST ": want a mapping");
+    if (json_array_size(json_object_get(first, "command")) == 0)
+        return err_set(err, EINVAL,
+                       FIRST ".command: missing (an image's own command cannot be read)");
+    if (*restart && strcmp(restart, "Never") != 0)
+        return err_set(err, EINVAL,
+                       "spec.template.spec.restartPolicy: want Never: a worker that ended is "
+                       "replaced by a new pod");
+    return 0;
+}
+
+/* What we add must not be there already. */
+static int check_places(json_t *spec, struct err *err)
+{
+    size_t i, n = strlen(TEMPLATE_PLACE);
+    json_t *item, *first = json_array_get(json_object_get(spec, "containers"), 0);
+    json_array_foreach(json_object_get(spec, "volumes"), i, item)
+    {
+        if (strncmp(text_of(item, "name"), TEMPLATE_VOLUMES, strlen(TEMPLATE_VOLUMES)) == 0)
+            return err_set(err, EINVAL,
+                           "spec.template.spec.volumes[%zu].name: names that begin with "
+                           "\"" TEMPLATE_VOLUMES "\" are the operator's",
+                           i);
+    }
+    json_array_foreach(json_object_get(first, "volumeMounts"), i, item)
+    {
+        const char *path = text_of(item, "mountPath");
+        if (strncmp(path, TEMPLATE_PLACE, n) == 0 && (path[n] == '\0' || path[n] == '/'))
+            return err_set(err, EINVAL,
+                           FIRST ".volumeMounts[%zu].mountPath: agent and library are "
+                                 "at " TEMPLATE_PLACE,
+                           i);
+    }
+    return 0;
+}
+
+/* 0: it has none. */
+static int64_t memory_limit(json_t *template)
+{
+    struct resource_kinds kinds = {0};
+    struct resources limits = {0};
+    json_t *resources = json_object_get(first_container(template), "resources");
+    json_t *map = json_object_get(resources, "limits");
+    if (!json_is_object(map) || resources_parse(map, true, &kinds, &limits, NULL) < 0)
+        return 0;
+    return limits.amount[RESOURCES_MEMORY];
+}
+
+static int check_shm(json_t *template, struct err *err)
+{
+    const char *said = template_annotation(template, TEMPLATE_SHM_SIZE);
+    int64_t bytes, limit = memory_limit(template);
+    if (!said)
+        return 0;
+    if (quantity_parse(said, QUANTITY_BYTES, &bytes) < 0 || bytes == 0)
+        return err_set(err, EINVAL,
+                       "spec.template.metadata.annotations: " TEMPLATE_SHM_SIZE
+                       ": want an amount such as 2Gi, got \"%.40s\"",
+                       said);
+    if (limit > 0 && bytes > limit)
+        return err_set(err, EINVAL,
+                       "spec.template.metadata.annotations: " TEMPLATE_SHM_SIZE
+                       ": %.40s is more than the container's memory limit, in which it counts",
+                       said);
+    return 0;
+}
+
+int template_check(json_t *template, struct err *err)
+{
+    json_t *spec = json_object_get(template, "spec");
+    int rc = check_first(spec, err);
+    rc = rc < 0 ? rc : check_places(spec, err);
+    return rc < 0 ? rc : check_shm(template, err);
+}
+
+int64_t template_shm(json_t *template)
+{
+    size_t i;
+    json_t *mount;
+    const char *said = template_annotation(template, TEMPLATE_SHM_SIZE);
+    int64_t bytes = 0, limit = memory_limit(template);
+    json_array_foreach(json_object_get(first_container(template), "volumeMounts"), i, mount)
+    {
+        if (strcmp(text_of(mount, "mountPath"), "/dev/shm") == 0)
+            return 0;
+    }
+    if (said && quantity_parse(said, QUANTITY_BYTES, &bytes) == 0 && bytes > 0)
+        return bytes;
+    return limit > 1 ? limit / 2 : TEMPLATE_SHM_DEFAULT;
+}
