@@ -14,6 +14,10 @@ $(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_A
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(AGENT_LIBS)
 
+$(BUILD)/tests/bench/bench_pods: $(BUILD)/tests/bench/bench_pods.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
+
 bench-programs: $(BENCH_BINS)
 
 bench: all bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life bench-lifeline bench-elastic  ## ours beside the peers, in alternating rounds (an hour); figures under build/bench
@@ -41,7 +45,10 @@ bench-match: $(BUILD)/tests/bench/bench_match  ## the log matcher over 1 GiB in 
 bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes, what it costs (long)
 	$(Q)$(PY) tests/bench/elastic.py $(BUILD)
 
+bench-operator: all  ## jobs to running pods on a real API server and simulated nodes, beside bare pods (minutes)
+	$(Q)$(PY) tests/bench/operator.py $(BUILD)
+
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-lifeline bench-elastic bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life

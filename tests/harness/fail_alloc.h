@@ -26,6 +26,7 @@
 #endif
 
 static struct {
+    _Atomic long calls;   /* all that asked for memory */
     _Atomic long live;    /* blocks that were not freed */
     _Atomic long fail_at; /* the so many-th from now fails; -1: none */
     bool on;              /* and all after it */
@@ -46,6 +47,7 @@ void __libc_free(void *p);
 
 static bool fail_alloc_now(void)
 {
+    fail_alloc.calls++;
     if (fail_alloc.fail_at < 0 || fail_alloc.fail_at-- != 0)
         return false;
     if (fail_alloc.on)

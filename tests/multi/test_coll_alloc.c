@@ -2,9 +2,6 @@
  *
  * Memory of collectives: the second round of the same operations allocates nothing, and a creation
  * or a start that gets no memory says so, leaks nothing and breaks nothing.
- *
- * The allocation functions that core/coll uses are counted here, and fail on demand; not under
- * sanitizers, which have their own.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,63 +13,8 @@
 
 #include "core/base/cleanup.h"
 #include "tests/harness/coll_rank.h"
+#include "tests/harness/fail_alloc.h"
 #include "tests/harness/world.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNTED 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define COUNTED 0
-#endif
-#endif
-#ifndef COUNTED
-#define COUNTED 1
-#endif
-
-static long allocations, frees;
-static long fail_at = -1; /* the so many-th allocation from now fails */
-
-#if COUNTED
-/* glibc's own names for what is replaced here. NOLINTBEGIN(bugprone-reserved-identifier) */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t size);
-void *__libc_memalign(size_t alignment, size_t size);
-void __libc_free(void *p);
-/* NOLINTEND(bugprone-reserved-identifier) */
-
-static bool fails(void)
-{
-    allocations++;
-    return fail_at >= 0 && fail_at-- == 0;
-}
-
-void *malloc(size_t size)
-{
-    return fails() ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __libc_calloc(n, size);
-}
-
-void *realloc(void *p, size_t size)
-{
-    return fails() ? NULL : __libc_realloc(p, size);
-}
-
-void *aligned_alloc(size_t alignment, size_t size)
-{
-    return fails() ? NULL : __libc_memalign(alignment, size);
-}
-
-void free(void *p)
-{
-    frees += p != NULL;
-    __libc_free(p);
-}
-#endif
 
 #define COUNT 300000
 
@@ -104,16 +46,16 @@ static int steady(struct coll_rank *r)
     /* The first two rounds fill both work buffers and make all links. */
     for (int round = 0; round < 5 && rc == 0; round++) {
         if (round == 2)
-            before = allocations;
+            before = fail_alloc.calls;
         for (size_t i = 0; i < 3 && rc == 0; i++)
             rc = every_kind(r, in, out, counts[i]);
         /* An odd number of operations: each has the other work buffer next time. */
         struct coll_op op = coll_rank_op(r, HVD_BARRIER, HVD_UINT8, HVD_SUM, NULL, 0);
         rc = rc == 0 ? coll_rank_run(r, &op) : rc;
     }
-    if (rc == 0 && allocations != before) {
+    if (rc == 0 && fail_alloc.calls != before) {
         printf("rank %d: %ld allocations in the steady state\n", r->mesh->rank,
-               allocations - before);
+               fail_alloc.calls - before);
         rc = -EBADMSG;
     }
     return rc;
@@ -125,18 +67,19 @@ static int no_memory(struct coll_rank *r)
     for (long n = 0; n < 200; n++) {
         struct coll *coll = NULL;
         struct err err = {0};
-        long balance = allocations - frees;
-        fail_at = n;
+        long before = fail_alloc.live;
+        fail_alloc.failed = 0;
+        fail_alloc.fail_at = n;
         int rc = coll_create(r->mesh, &coll, &err);
-        bool failed = fail_at < 0;
-        fail_at = -1;
+        bool failed = fail_alloc.failed > 0;
+        fail_alloc.fail_at = -1;
         if (rc == 0)
             coll_destroy(coll);
         if (rc == 0 && !failed)
             return n > 0 ? 0 : -EBADMSG;
-        if (rc != -ENOMEM || !*err.msg || allocations - frees != balance + 1) {
-            printf("rank %d: allocation %ld of coll_create fails: %d, %s, balance %ld\n",
-                   r->mesh->rank, n, rc, err_text(&err), allocations - frees - balance);
+        if (rc != -ENOMEM || !*err.msg || fail_alloc.live != before) {
+            printf("rank %d: allocation %ld of coll_create fails: %d, %s, %ld blocks left\n",
+                   r->mesh->rank, n, rc, err_text(&err), fail_alloc.live - before);
             return -EBADMSG;
         }
     }
@@ -152,10 +95,10 @@ static int no_memory_to_start(struct coll_rank *r)
     struct err err = {0};
     op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
     if (r->mesh->hosts > 1) {
-        fail_at = 0;
+        fail_alloc.fail_at = 0;
         int rc = coll_start(r->coll, &op, &err);
         bool owner = r->mesh->local_rank < r->mesh->lanes;
-        fail_at = -1;
+        fail_alloc.fail_at = -1;
         if (rc != (owner ? -ENOMEM : 0))
             return -EBADMSG;
         coll_cancel(r->coll);
@@ -182,7 +125,7 @@ static int rank_main(int rank, int size, void *arg)
 static void test_memory(void **state)
 {
     char layouts[][8] = {"a", "aa", "ab", "abc", "aab", "aabb"};
-    if (!COUNTED) {
+    if (!FAIL_ALLOC) {
         printf("SKIP: multi/coll_alloc/memory: no sanitizer: it has its own malloc\n");
         skip();
     }

@@ -5,9 +5,6 @@
  * ENOMEM, the others name it in bounded time, no output is half written, nothing is leaked, and the
  * next life of the same processes is good.
  *
- * malloc() and its sisters are counted here, and fail on demand; not under sanitizers, which have
- * their own.
- *
  * timeout: 400
  */
 #include <errno.h>
@@ -28,85 +25,10 @@
 #include <hvd.h>
 
 #include "core/base/clock.h"
+#include "tests/harness/fail_alloc.h"
 #include "tests/harness/world.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNTED 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define COUNTED 0
-#endif
-#endif
-#ifndef COUNTED
-#define COUNTED 1
-#endif
-
-static _Atomic long allocations, frees;
-static _Atomic long fail_at = -1; /* the so many-th allocation from now fails */
-static _Atomic int last_injected; /* it has */
-
 static char trace_path[32]; /* a file that goes with its rank */
-
-#if COUNTED
-/* glibc's own names for what is replaced here. NOLINTBEGIN(bugprone-reserved-identifier) */
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t n, size_t size);
-void *__libc_realloc(void *p, size_t size);
-void *__libc_memalign(size_t alignment, size_t size);
-void __libc_free(void *p);
-/* NOLINTEND(bugprone-reserved-identifier) */
-
-/* Visible, so that the C library's own calls (strdup, getaddrinfo) are counted too. */
-#pragma GCC visibility push(default)
-
-static bool fails(void)
-{
-    if (atomic_load(&fail_at) < 0 || atomic_fetch_sub(&fail_at, 1) != 0)
-        return false;
-    atomic_store(&last_injected, 1);
-    errno = ENOMEM;
-    return true;
-}
-
-static void *counted(void *p)
-{
-    if (p)
-        atomic_fetch_add(&allocations, 1);
-    return p;
-}
-
-void *malloc(size_t size)
-{
-    return fails() ? NULL : counted(__libc_malloc(size));
-}
-
-void *calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : counted(__libc_calloc(n, size));
-}
-
-void *realloc(void *p, size_t size)
-{
-    if (fails())
-        return NULL;
-    void *q = __libc_realloc(p, size);
-    return p ? q : counted(q);
-}
-
-void *aligned_alloc(size_t alignment, size_t size)
-{
-    return fails() ? NULL : counted(__libc_memalign(alignment, size));
-}
-
-void free(void *p)
-{
-    if (p)
-        atomic_fetch_add(&frees, 1);
-    __libc_free(p);
-}
-
-#pragma GCC visibility pop
-#endif
 
 #define COUNT  12 /* elements: a multiple of all sizes of worlds here */
 #define GROUP  3
@@ -334,14 +256,14 @@ static int live(struct board *b, long n, int rank, int *ret_failed)
 /* A life with the n-th allocation failing here, or none (-1). */
 static int live_counted(struct board *b, long n, int rank, int *ret_failed)
 {
-    long balance = allocations - frees;
+    long before = fail_alloc.live;
     uint64_t start = clock_ns();
-    atomic_store(&last_injected, 0);
-    atomic_store(&fail_at, n);
+    fail_alloc.failed = 0;
+    fail_alloc.fail_at = n;
     int rc = live(b, n, rank, ret_failed);
-    atomic_store(&fail_at, -1);
-    if (rc == 0 && allocations - frees != balance) {
-        printf("%ld allocations were not freed\n", allocations - frees - balance);
+    fail_alloc.fail_at = -1;
+    if (rc == 0 && fail_alloc.live != before) {
+        printf("%ld allocations were not freed\n", fail_alloc.live - before);
         rc = say(b, n, "a leak");
     }
     /* It takes milliseconds, a second where a rank waits for one that does not come. */
@@ -362,7 +284,7 @@ static int attempt(struct board *b, long n, int rank, int size, const char *wait
     together(b, size);
     if (live_counted(b, here ? n : -1, rank, &failed) < 0)
         b->bad = 1;
-    b->injected += last_injected;
+    b->injected += fail_alloc.failed != 0;
     b->failed += failed != 0;
     together(b, size);
     if (b->bad)
@@ -418,9 +340,9 @@ static void life_start(struct life *l, const char *hosts, int victim)
 
 static bool counted_here(void)
 {
-    if (!COUNTED)
+    if (!FAIL_ALLOC)
         printf("SKIP: multi/engine_alloc: no sanitizer: its allocator is its own\n");
-    return COUNTED;
+    return FAIL_ALLOC;
 }
 
 static void test_alone(void **state)

@@ -414,7 +414,7 @@ static void test_server(void **state)
     checkup_expect("k8s-api-reachable", CHECK_SKIP, "(empty)");
 
     kill(pid, SIGSTOP); /* connects, and never answers */
-    ask_server(port, good.ca_pem, token, 400);
+    ask_server(port, good.ca_pem, token, 4000);
     checkup_expect("k8s-api-reachable", CHECK_FAIL, "imed out");
     stop_server(pid);
     ask_server(port, good.ca_pem, token, 20000);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_pods: creates objects on an API server, so many at a time, and tells how long it took until
+ * pods with a label were all there, and all Running. The floor of bench-operator creates the pods
+ * themselves, the measurement creates jobs: both wait the same way.
+ *
+ *   bench_pods --kubeconfig FILE --labels SELECTOR --running N [--parallel 16] [--seconds 300]
+ * OBJECTS
+ *
+ * OBJECTS: a line each, the path of the collection, a tab, the object in JSON. Prints one line of
+ * JSON, in seconds since the first create: created (the last one was answered), there (N pods),
+ * running (N pods), and the steps in which they came to run: [[seconds, pods], ...].
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/fd.h"
+#include "operator/api/informer.h"
+
+#define FILE_MAX_BYTES ((size_t)64 << 20)
+#define STEP_MS        10 /* between two steps that are printed */
+
+static struct loop loop;
+static struct api *api;
+static struct {
+    const char *kubeconfig, *labels, *objects;
+    int running, parallel, seconds;
+} want = {.parallel = 16, .seconds = 300};
+
+static char *todo;        /* the objects that are not sent yet */
+static int out, refusals; /* requests without an answer; answers that were no success */
+static int there, running;
+static uint64_t began, created_ns, there_ns, running_ns, step_ns;
+
+static void fail(const struct err *err)
+{
+    fprintf(stderr, "bench_pods: %s\n", err_text(err));
+    exit(1);
+}
+
+static double since(uint64_t ns)
+{
+    return ns ? (double)(ns - began) / (double)CLOCK_S : -1;
+}
+
+static void look(void)
+{
+    uint64_t now = clock_ns();
+    if (!created_ns && !*todo && out == 0)
+        created_ns = now;
+    if (!there_ns && there >= want.running)
+        there_ns = now;
+    if (!running_ns && running >= want.running)
+        running_ns = now;
+    if (created_ns && running_ns)
+        loop_stop(&loop);
+}
+
+static void send_next(void);
+
+static void on_answer(void *arg, const struct api_answer *answer)
+{
+    (void)arg;
+    out--;
+    if (answer->status < 200 || answer->status > 299) {
+        fprintf(stderr, "bench_pods: %ld %s %s\n", answer->status, answer->reason, answer->message);
+        refusals++;
+    }
+    send_next();
+    look();
+}
+
+static void send_next(void)
+{
+    struct err err = {0};
+    while (*todo && out < want.parallel) {
+        char *path = todo, *body = strchr(path, '\t'), *end = body ? strchr(body, '\n') : NULL;
+        if (!end) {
+            err_set(&err, EINVAL, "%s: want a path, a tab, an object and a newline", want.objects);
+            fail(&err);
+        }
+        *body++ = *end = '\0';
+        todo = end + 1;
+        struct api_request q = {
+            .method = "POST", .path = path, .body = body, .timeout_ms = want.seconds * 1000};
+        if (api_send(api, &q, on_answer, NULL, NULL, &err) < 0)
+            fail(&err);
+        out++;
+    }
+}
+
+/* ---- the pods: a bool each, Running ------------------------------------------------------------
+ */
+
+static int pod_parse(json_t *object, void **ret, struct err *err)
+{
+    const char *phase = "";
+    int rc = json_expect(object, "a pod", err, "{s?{s?s}}", "status", "phase", &phase);
+    bool *is_running = rc < 0 ? NULL : malloc(sizeof(*is_running));
+    if (!is_running)
+        return rc < 0 ? rc : -ENOMEM;
+    *is_running = strcmp(phase, "Running") == 0;
+    *ret = is_running;
+    return 0;
+}
+
+static void pod_changed(void *arg, const char *key, const void *before, const void *after)
+{
+    const bool *was = before, *is = after;
+    (void)arg, (void)key;
+    there += (is != NULL) - (was != NULL);
+    running += (is && *is) - (was && *was);
+    if (began && clock_ns() - step_ns > STEP_MS * CLOCK_MS) {
+        step_ns = clock_ns();
+        printf(", [%.3f, %d]", since(step_ns), running);
+    }
+    look();
+}
+
+static void pods_synced(void *arg)
+{
+    (void)arg;
+    if (began)
+        return;
+    if (there > 0) {
+        struct err err = {0};
+        err_set(&err, EEXIST, "there are %d pods with %s already", there, want.labels);
+        fail(&err);
+    }
+    began = step_ns = clock_ns();
+    send_next();
+    look();
+}
+
+static void on_time(void *arg)
+{
+    (void)arg;
+    fprintf(stderr, "bench_pods: after %d s: %d of %d pods there, %d Running, %d creates out\n",
+            want.seconds, there, want.running, running, out);
+    exit(1);
+}
+
+/* ---- the program
+ * --------------------------------------------------------------------------------- */
+
+static void read_arguments(char **argv)
+{
+    struct err err = {0};
+    for (; argv[0] && argv[1]; argv += 2) {
+        if (strcmp(argv[0], "--kubeconfig") == 0)
+            want.kubeconfig = argv[1];
+        else if (strcmp(argv[0], "--labels") == 0)
+            want.labels = argv[1];
+        else if (strcmp(argv[0], "--running") == 0)
+            want.running = atoi(argv[1]);
+        else if (strcmp(argv[0], "--parallel") == 0)
+            want.parallel = atoi(argv[1]);
+        else if (strcmp(argv[0], "--seconds") == 0)
+            want.seconds = atoi(argv[1]);
+        else
+            break;
+    }
+    want.objects = argv[0];
+    if (argv[0] && !argv[1] && want.labels && want.running > 0 && want.parallel > 0 &&
+        want.seconds > 0)
+        return;
+    err_set(&err, EINVAL, "want --kubeconfig FILE --labels SELECTOR --running N OBJECTS");
+    fail(&err);
+}
+
+int main(int argc, char **argv)
+{
+    struct access access_to = {0};
+    struct informer *pods = NULL;
+    struct loop_timer timer = {0};
+    struct err err = {0};
+    char *text = NULL;
+    size_t len;
+    (void)argc;
+    read_arguments(argv + 1);
+    int rc = fd_read_file(want.objects, FILE_MAX_BYTES, &text, &len);
+    if (rc < 0) {
+        err_sys(&err, -rc, "%s", want.objects);
+        fail(&err);
+    }
+    todo = text;
+    struct informer_config config = {.resource = {"", "v1", "pods"},
+                                     .labels = want.labels,
+                                     .parse = pod_parse,
+                                     .destroy = free,
+                                     .changed = pod_changed,
+                                     .synced = pods_synced};
+    printf("{\"steps\": [[0, 0]");
+    if (loop_init(&loop) < 0 || access_load(want.kubeconfig, NULL, &access_to, &err) < 0 ||
+        api_open(&api, &loop, &access_to, &err) < 0)
+        fail(&err);
+    config.api = api;
+    loop_timer_start(&loop, &timer, (uint64_t)want.seconds * 1000, on_time, NULL);
+    if (informer_open(&pods, &config, &err) < 0 || loop_run(&loop) < 0)
+        fail(&err);
+    printf("], \"created\": %.3f, \"there\": %.3f, \"running\": %.3f}\n", since(created_ns),
+           since(there_ns), since(running_ns));
+    informer_close(pods);
+    api_close(api);
+    access_fini(&access_to);
+    loop_fini(&loop);
+    free(text);
+    return refusals > 0;
+}

@@ -1,0 +1,252 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long hvd-operator takes from jobs to running pods, beside the same pods created bare; and what it costs.
+
+    operator.py BUILD [--rounds 3] [--nodes 20] [--loads 20x4,100x10,1x1000] [--pods 1000] [--idle 30]
+                      [--only loads,gated,memory,idle]
+
+loads   on simulated nodes (KWOK), limits of scheduler and controller manager at 5,000 a second: jobs x workers, from
+        the first create to all pods Running. In turn with the floor: the same pods, as the API server returned one,
+        created by bench_pods, 16 at a time
+gated   the same while no node takes pods: all of them are made with gates; when the last one is there the nodes
+        are opened. To all Running; beside the same floor
+memory  RssAnon of the operator before any job and with --pods pods (10000: some minutes)
+idle    processor time of the operator over --idle seconds with these pods
+Leaves BUILD/bench/operator.json and .png. See RESULTS.md for the targets."""
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "cluster"))
+from api import Refused, wait_until  # noqa: E402
+from cluster import Cluster  # noqa: E402
+
+CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "600"}
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
+TARGETS = {"loads": 1.25, "gated": 1.6, "20x4": 1.0, "idle": 0.5}
+PATIENCE = 300
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def job(name, workers):
+    container = {"name": "worker", "image": "example.invalid/train:1", "command": ["python3", "train.py"],
+                 "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}}}
+    return {"apiVersion": "hvd.dev/v1alpha1", "kind": "HvdJob", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"workers": workers, "template": {"spec": {"containers": [container]}}}}
+
+
+def bare(model, name):
+    """The pod that the operator made, as somebody would create it by hand."""
+    spec = {key: value for key, value in model["spec"].items()
+            if key not in ("nodeName", "schedulingGates", "serviceAccount", "serviceAccountName")}
+    labels = {key: value for key, value in model["metadata"]["labels"].items() if not key.startswith("hvd.dev/")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {**labels, "bench": "floor"}},
+            "spec": spec}
+
+
+class Operator:
+    """The program itself, with the admin's kubeconfig."""
+
+    def __init__(self, build, cluster):
+        self.log = open(os.path.join(cluster.folder, "log", "hvd-operator.log"), "wb")
+        self.process = subprocess.Popen([os.path.join(build, "hvd-operator"), "--kubeconfig", cluster.kubeconfig],
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+    def anonymous(self):
+        """RssAnon in bytes."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as f:
+            line = next(line for line in f if line.startswith("RssAnon"))
+        return int(line.split()[1]) * 1024
+
+    def seconds(self):
+        """Processor time."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Bench:
+    def __init__(self, build, cluster, operator):
+        self.build, self.cluster, self.operator = build, cluster, operator
+        self.model = None
+        self.round = 0
+
+    def run(self, objects, labels, pods, on_there=None):
+        """bench_pods; on_there is called when that many pods are there. Its figures."""
+        with tempfile.NamedTemporaryFile("w", suffix=".objects", dir=self.cluster.folder) as f:
+            f.writelines(f"{path}\t{json.dumps(thing)}\n" for path, thing in objects)
+            f.flush()
+            child = subprocess.Popen(
+                [os.path.join(self.build, "tests/bench/bench_pods"), "--kubeconfig", self.cluster.kubeconfig,
+                 "--labels", labels, "--running", str(pods), "--seconds", str(PATIENCE), f.name],
+                stdout=subprocess.PIPE, text=True)
+            if on_there:
+                self.wait_pods(pods, labels)
+                on_there()
+            out, _ = child.communicate(timeout=PATIENCE + 30)
+        if child.returncode != 0:
+            sys.exit(f"operator.py: bench_pods ended with {child.returncode}")
+        return json.loads(out)
+
+    def count(self, labels):
+        page = self.cluster.api.get(f"{PODS}?labelSelector={labels}&limit=1")
+        return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
+
+    def wait_pods(self, pods, labels):
+        wait_until(f"{pods} pods with {labels}", PATIENCE, lambda: self.count(labels) == pods, pause=0.05)
+
+    def clean(self):
+        """No job and no pod is left of what was measured before."""
+        for path in (JOBS, PODS):
+            self.cluster.api.delete(f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
+        wait_until("all jobs to be gone", PATIENCE, lambda: not self.cluster.api.get(f"{JOBS}?limit=1")["items"])
+        self.wait_pods(0, "app.kubernetes.io/name")
+        time.sleep(1)
+
+    def jobs(self, jobs, workers, on_there=None):
+        self.round += 1
+        figures = self.run([(JOBS, job(f"b{self.round}-{i}", workers)) for i in range(jobs)], "hvd.dev/job",
+                           jobs * workers, on_there)
+        if not self.model:
+            self.model = self.cluster.api.get(f"{PODS}?labelSelector=hvd.dev/job&limit=1")["items"][0]
+        self.clean()
+        return figures
+
+    def floor(self, pods):
+        self.round += 1
+        figures = self.run([(PODS, bare(self.model, f"f{self.round}-{i}")) for i in range(pods)], "bench=floor", pods)
+        self.clean()
+        return figures
+
+    def open_nodes(self, opened):
+        for node in self.cluster.api.get("/api/v1/nodes")["items"]:
+            self.cluster.api.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}",
+                                  {"spec": {"unschedulable": not opened}}, "application/merge-patch+json")
+
+    def gated(self, jobs, workers):
+        self.open_nodes(False)
+        try:
+            return self.jobs(jobs, workers, lambda: self.open_nodes(True))
+        finally:
+            self.open_nodes(True)
+
+
+def measure_loads(bench, arguments):
+    results = {}
+    bench.jobs(2, 2)   # what is made once
+    for load in arguments.loads.split(","):
+        jobs, workers = map(int, load.split("x"))
+        rounds = {"jobs": [], "gated": [], "floor": []}
+        for number in range(arguments.rounds):
+            if "loads" in arguments.only:
+                rounds["jobs"].append(bench.jobs(jobs, workers))
+            rounds["floor"].append(bench.floor(jobs * workers))
+            if "gated" in arguments.only:
+                rounds["gated"].append(bench.gated(jobs, workers))
+            say(f"{load}, round {number + 1}: " + ", ".join(
+                f"{name} {figures[-1]['running']:.2f} s" for name, figures in rounds.items() if figures)
+                + f", load {os.getloadavg()[0]:.1f}")
+        median = {name: statistics.median(f["running"] for f in figures) for name, figures in rounds.items() if figures}
+        ratio = {name: median[name] / median["floor"] for name in median}
+        results[load] = {"rounds": rounds, "median": median, "ratio": ratio}
+        say(f"{load}: " + ", ".join(f"{name} {median[name]:.2f} s ({ratio[name]:.2f} x the floor)" for name in median))
+    return results
+
+
+def measure_costs(bench, arguments):
+    """Memory with many pods, and what watching them costs when nothing happens."""
+    before, pods = bench.operator.anonymous(), arguments.pods
+    bench.round += 1
+    bench.run([(JOBS, job(f"b{bench.round}-{i}", 10)) for i in range(pods // 10)], "hvd.dev/job", pods // 10 * 10)
+    time.sleep(2)
+    after, start = bench.operator.anonymous(), bench.operator.seconds()
+    time.sleep(arguments.idle)
+    idle = 100 * (bench.operator.seconds() - start) / arguments.idle
+    say(f"memory: {before / 1e6:.2f} MB before, {after / 1e6:.2f} MB with {pods} pods; idle: {idle:.2f} % of a core")
+    bench.clean()
+    return {"before": before, "after": after, "pods": pods, "idle_percent": idle}
+
+
+def draw(results, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    loads = results.get("loads", {})
+    if not loads:
+        return
+    figure, axes = pyplot.subplots(1, len(loads), figsize=(5 * len(loads), 4), squeeze=False)
+    for axis, (load, result) in zip(axes[0], loads.items()):
+        for name, color in (("floor", "0.6"), ("jobs", "C0"), ("gated", "C1")):
+            for figures in result["rounds"][name]:
+                axis.step(*zip(*figures["steps"], (figures["running"], figures["steps"][-1][1])), where="post",
+                          color=color, label=name)
+        handles = dict(reversed(list(zip(*reversed(axis.get_legend_handles_labels())))))
+        axis.legend(handles.values(), handles.keys())
+        axis.set(title=f"{load} workers", xlabel="seconds since the first create", ylabel="pods Running")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=20)
+    parser.add_argument("--loads", default="20x4,100x10,1x1000")
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--idle", type=int, default=30)
+    parser.add_argument("--only", default="loads,gated,memory,idle", type=lambda text: text.split(","))
+    arguments = parser.parse_args()
+    results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+               "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
+    with Cluster(kwok=arguments.nodes, capacity=CAPACITY) as cluster:
+        cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "crd"))
+        wait_until("HvdJob to be served", 30, lambda: served(cluster.api))
+        operator = Operator(arguments.build, cluster)
+        try:
+            bench = Bench(arguments.build, cluster, operator)
+            if {"loads", "gated"} & set(arguments.only):
+                results["loads"] = measure_loads(bench, arguments)
+            if {"memory", "idle"} & set(arguments.only):
+                results["costs"] = measure_costs(bench, arguments)
+        finally:
+            operator.stop()
+    folder = os.path.join(arguments.build, "bench")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "operator.json"), "w", encoding="utf-8") as f:
+        json.dump(results, f, indent=1)
+    draw(results, os.path.join(folder, "operator.png"))
+    say(f"{folder}/operator.json")
+
+
+def served(api):
+    try:
+        return api.get(JOBS)
+    except Refused:
+        return None
+
+
+if __name__ == "__main__":
+    main()
