@@ -78,7 +78,7 @@ static void request(struct api *api, const char *path, const char *body)
     json_decref(TAKE(api->body));
     api->done = false;
     api->status = 0;
-    snprintf(api->text, sizeof(api->text), "no time left");
+    snprintf(api->text, sizeof(api->text), "no time left to ask");
     if (ms > REQUEST_MS)
         ms = REQUEST_MS;
     if (ms <= 0)
@@ -87,6 +87,8 @@ static void request(struct api *api, const char *path, const char *body)
         snprintf(api->text, sizeof(api->text), "%.255s", err.msg);
         return;
     }
+    /* The client's own time-out may come a little after the deadline. */
+    snprintf(api->text, sizeof(api->text), "timed out: no answer in %d ms", ms);
     while (!api->done && !deadline_passed(api->deadline))
         loop_once(&api->loop, deadline_poll_ms(api->deadline));
 }
