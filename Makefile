@@ -62,7 +62,8 @@ OPERATOR_A := $(BUILD)/libhvd_operator.a
 SIM_A    := $(BUILD)/libhvd_cluster_sim.a
 PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c)) \
             $(patsubst diagnostics/cli/main_%.c,$(BUILD)/%,$(wildcard diagnostics/cli/main_*.c)) \
-            $(patsubst diagnostics/prober/main_%.c,$(BUILD)/%,$(wildcard diagnostics/prober/main_*.c))
+            $(patsubst diagnostics/prober/main_%.c,$(BUILD)/%,$(wildcard diagnostics/prober/main_*.c)) \
+            $(patsubst operator/main_%.c,$(BUILD)/%,$(wildcard operator/main_*.c))
 LIB_LIBS    := -lsodium -ldl -lm
 AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
 DOCTOR_LIBS := $(call pc,--libs,$(PKGS_DOCTOR)) $(LIB_LIBS)
@@ -145,6 +146,10 @@ $(BUILD)/hvd-doctor: $(call objs,$(DOCTOR_SRCS)) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(DOCTOR_LIBS)
 
+$(BUILD)/hvd-operator: $(BUILD)/operator/main_hvd-operator.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
+
 # It opens an image's own libraries and needs libc alone.
 $(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS)) $(LIB_A)
 	$(call say,LD,$@)
@@ -202,7 +207,7 @@ LIBDIR := $(DESTDIR)$(PREFIX)/lib
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-MAN_PAGES := $(sort $(wildcard agent/*.1 diagnostics/*.1))
+MAN_PAGES := $(sort $(wildcard agent/*.1 diagnostics/*.1 operator/*.1))
 install: all  ## into DESTDIR PREFIX
 	$(Q)install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
 	$(Q)install -m 755 $(LIBHVD) $(LIBDIR)/libhvd.so.$(VERSION)

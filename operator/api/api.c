@@ -28,6 +28,8 @@ struct api {
     struct list calls;
     struct loop_timer ready; /* hands out what came of credentials */
     struct err problem;      /* why there are none */
+    api_observe_f *observe;
+    void *observe_arg;
 };
 
 struct api_call {
@@ -146,6 +148,8 @@ static void on_done(void *arg, const struct http_answer *from)
                                 .body = from->body,
                                 .len = from->len};
     call->http = NULL;
+    if (call->api->observe)
+        call->api->observe(call->api->observe_arg, call->request.method, from->status);
     call->api->counts.throttled += from->status == 429;
     call->api->counts.refused += from->status == 401;
     if (from->status >= 300)
@@ -167,6 +171,7 @@ static const char *content_type(enum api_body kind)
     static const char *const types[] = {
         [API_JSON] = "application/json",
         [API_MERGE_PATCH] = "application/merge-patch+json",
+        [API_STRATEGIC_PATCH] = "application/strategic-merge-patch+json",
         [API_APPLY] = "application/apply-patch+yaml", /* JSON is YAML */
     };
     return types[kind];
@@ -296,6 +301,12 @@ int api_open(struct api **ret, struct loop *loop, const struct access *access_to
     }
     *ret = api;
     return 0;
+}
+
+void api_observe(struct api *api, api_observe_f *observe, void *arg)
+{
+    api->observe = observe;
+    api->observe_arg = arg;
 }
 
 const struct api_counts *api_counts(const struct api *api)

@@ -25,6 +25,7 @@ struct api_call;
 enum api_body {
     API_JSON,
     API_MERGE_PATCH, /* RFC 7386 */
+    API_STRATEGIC_PATCH, /* lists of Kubernetes' own objects are merged by their keys */
     API_APPLY,       /* server-side apply; the path says fieldManager and force */
 };
 
@@ -71,6 +72,10 @@ int api_send(struct api *api, const struct api_request *request, api_done_f *don
 
 /* done is not called. Not after done; NULL is fine. */
 void api_cancel(struct api_call *call);
+
+/* Told of each attempt's end: status 0 is no answer. For metrics; NULL: nobody. */
+typedef void api_observe_f(void *arg, const char *method, long status);
+void api_observe(struct api *api, api_observe_f *observe, void *arg);
 
 const struct api_counts *api_counts(const struct api *api);
 

@@ -100,6 +100,7 @@ static void note_failure(struct informer *inf, const struct api_answer *answer)
 {
     const char *what = inf->config.resource.plural;
     inf->retry_after_s = answer->retry_after_s;
+    inf->refused = answer->status == 401 || answer->status == 403;
     if (inf->err.code != 0)
         return; /* our own reason is the better one */
     if (answer->status == 0)
@@ -263,6 +264,7 @@ static void do_sync(struct informer *inf)
 {
     informer_sweep(inf);
     inf->synced = true;
+    inf->refused = false;
     inf->no_pages = false;
     inf->failures = 0;
     inf->err = (struct err){0};
@@ -396,6 +398,16 @@ void informer_each(const struct informer *inf,
 bool informer_synced(const struct informer *inf)
 {
     return inf->synced;
+}
+
+const char *informer_version(const struct informer *inf)
+{
+    return inf->state == WATCH_FOLLOWING ? inf->page.version : "";
+}
+
+bool informer_refused(const struct informer *inf)
+{
+    return inf->refused;
 }
 
 const char *informer_problem(const struct informer *inf)

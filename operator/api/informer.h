@@ -31,7 +31,7 @@ struct informer_config {
     int stream_ms;               /* a streamed list is whole by then; 0: 60,000 */
     /* object into a fresh *ret_item, of the owner's making. Negative: it is counted in
      * informer_counts.unread and left out of the cache; but -ENOMEM is tried again. */
-    int (*parse)(json_t *object, void **ret_item, struct err *err);
+    int (*parse)(void *arg, json_t *object, void **ret_item, struct err *err);
     void (*destroy)(void *item);
     /* before NULL: new; after NULL: gone. Both are valid during the call; after stays in the cache.
      */
@@ -59,6 +59,12 @@ void informer_each(const struct informer *inf,
 
 /* True once it has been whole; it may lag behind when the server is away. */
 bool informer_synced(const struct informer *inf);
+
+/* The resourceVersion up to which the cache has everything; "" while it lists. */
+const char *informer_version(const struct informer *inf);
+
+/* The last request was refused for want of rights (401, 403). */
+bool informer_refused(const struct informer *inf);
 
 /* What went wrong last, "" when the last thing went well. */
 const char *informer_problem(const struct informer *inf);

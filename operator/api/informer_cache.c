@@ -66,7 +66,7 @@ int informer_put(struct informer *inf, json_t *object, struct err *err)
         e->round = inf->round;
         return 0;
     }
-    rc = inf->config.parse(object, &item, &why);
+    rc = inf->config.parse(inf->config.arg, object, &item, &why);
     if (rc == -ENOMEM)
         return err_set(err, ENOMEM, "%s", why.msg);
     if (rc < 0) {

@@ -21,6 +21,7 @@ struct reconcile_input {
     const char *gang_missing;          /* why it is NULL */
     bool has_group;                    /* its PodGroup is there */
     const char *group_waits;           /* what gang_waits() says */
+    const char *refused;               /* what the API server said to a new pod, NULL: nothing */
     int64_t now;                       /* milliseconds since 1970 */
 };
 

@@ -27,6 +27,9 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
     size_t n = strlen(dst);
     if (r->blocked[0])
         snprintf(dst + n, size - n, "; %s", r->blocked);
+    else if (r->in->refused)
+        snprintf(dst + n, size - n, "; the API server refuses a worker's pod: %.500s",
+                 r->in->refused);
     else if (r->in->group_waits)
         snprintf(dst + n, size - n, "; the scheduler says: %.500s", r->in->group_waits);
     else if (p)
@@ -107,6 +110,8 @@ static void say_phase(const struct reconciling *r, char *dst, size_t size)
         break;
     case JOB_QUEUED:
         say_queued(r, dst, size);
+        if (r->blocked[0] || r->in->refused)
+            add_stuck(r, dst, size);
         break;
     case JOB_STARTING:
         snprintf(dst, size, "%d of %d workers run, %d have a node; it starts with %d", w->running,

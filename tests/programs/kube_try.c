@@ -37,8 +37,9 @@ static void item_destroy(void *p)
     free(item);
 }
 
-static int item_parse(json_t *object, void **ret, struct err *err)
+static int item_parse(void *arg, json_t *object, void **ret, struct err *err)
 {
+    (void)arg;
     const char *name, *uid, *node = "", *phase = "";
     int rc = json_expect(object, "an object", err, "{s:{s:s, s:s}, s?{s?s}, s?{s?s}}", "metadata",
                          "name", &name, "uid", &uid, "spec", "nodeName", &node, "status", "phase",

@@ -38,8 +38,9 @@ static struct {
     int unreadable;
 } heard;
 
-static int pod_parse(json_t *object, void **ret, struct err *err)
+static int pod_parse(void *arg, json_t *object, void **ret, struct err *err)
 {
+    (void)arg;
     const char *name, *uid, *phase;
     int rc = json_expect(object, "a pod", err, "{s:{s:s, s:s}, s:{s:s}}", "metadata", "name", &name,
                          "uid", &uid, "status", "phase", &phase);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * apply: the actions of one job, sent to the API server in their order; it stops at the first that
+ * fails. Actions of one kind that stand side by side go at once, creates in waves that grow. What
+ * was written is added to the entry's waits. Called by driver.c, on its loop.
+ */
+#ifndef HVD_OPERATOR_DRIVER_APPLY_H
+#define HVD_OPERATOR_DRIVER_APPLY_H
+
+#include "operator/api/api.h"
+#include "operator/driver/entries.h"
+#include "operator/driver/said.h"
+#include "operator/reconcile/actions.h"
+
+enum apply_end {
+    APPLY_DONE,
+    APPLY_STALE,  /* somebody was faster: what was seen is old, look again */
+    APPLY_FAILED, /* err says why: again after a pause */
+};
+
+struct apply_config {
+    struct api *api;
+    struct said *said;
+    struct resource_kinds *kinds;
+    bool (*may_write)(void *arg); /* asked before each request */
+    /* The apply is gone when this is called; not from within apply_start(). */
+    void (*ended)(void *arg, struct entry *e, enum apply_end end, const struct err *err);
+    void (*wrote)(void *arg); /* one request more went through; may be NULL */
+    void *arg;
+};
+
+/* Takes what actions have; e->apply is it until ended() or apply_cancel(). */
+int apply_start(const struct apply_config *config, struct entry *e, struct actions *actions,
+                struct err *err);
+
+/* Requests that are under way are dropped: whether they were done is not known. ended() is not
+ * called. NULL is fine. */
+void apply_cancel(struct apply *a);
+
+#endif

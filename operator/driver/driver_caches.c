@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver_caches: the informers, and what follows from what they tell: which entry is due, what is
+ * used on which node, whether the queue has to be asked.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "operator/driver/driver_private.h"
+
+static void on_synced(void *arg)
+{
+    struct driver *d = arg;
+    d->ask_queue = true;
+    driver_touch_all(d);
+}
+
+/* "namespace/name" in two. */
+struct place {
+    char namespace[64];
+    const char *name;
+};
+
+static struct place place_of(const char *key)
+{
+    struct place p = {.name = key};
+    const char *slash = strchr(key, '/');
+    if (slash) {
+        snprintf(p.namespace, sizeof(p.namespace), "%.*s", (int)(slash - key), key);
+        p.name = slash + 1;
+    }
+    return p;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+static int parse_job(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct driver *d = arg;
+    struct job_item *item;
+    int rc = items_job(&d->kinds, object, &item, err);
+    if (rc == 0)
+        *ret = item;
+    return rc;
+}
+
+static void destroy_job(void *item)
+{
+    items_job_unref(item);
+}
+
+static void on_job(void *arg, const char *key, const void *before, const void *after)
+{
+    struct driver *d = arg;
+    struct job_item *was = (struct job_item *)before, *is = (struct job_item *)after;
+    struct place at = place_of(key);
+    struct entry *e = entries_make(&d->entries, at.namespace, at.name);
+    if (!e) {
+        log_warn("no memory for job %s: it waits for its next change", key);
+        return;
+    }
+    if (was)
+        was->entry = NULL;
+    if (is)
+        is->entry = e;
+    if (!is || !was) { /* another one: nothing of the former is true of it */
+        waits_fini(&e->waits);
+        e->let_go = false;
+        e->failures = 0;
+        e->not_before = 0;
+        entry_forget_admission(e);
+    }
+    e->job = is;
+    entry_forget_gang(e);
+    if (is && is->job.status.phase != e->phase) {
+        e->phase = is->job.status.phase;
+        entry_forget_admission(e);
+    }
+    d->ask_queue = true;
+    driver_touch(d, e);
+}
+
+/* ---- pods of jobs ---------------------------------------------------------------------------- */
+
+static int parse_pod(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct driver *d = arg;
+    struct pod_item *item;
+    int rc = items_pod(&d->kinds, object, &item, err);
+    if (rc == 0)
+        *ret = item;
+    return rc;
+}
+
+static void destroy_pod(void *item)
+{
+    items_pod_destroy(item);
+}
+
+static bool uses_node(const struct pod_item *p)
+{
+    return p && p->pod.node && !pod_over(&p->pod);
+}
+
+static void count_usage(struct driver *d, const struct pod_item *was, const struct pod_item *is)
+{
+    if (uses_node(was))
+        usage_remove(&d->usage, was->pod.node, &was->pod.requests);
+    if (uses_node(is) && usage_add(&d->usage, is->pod.node, &is->pod.requests) < 0)
+        log_warn("no memory: what pod %s uses is not counted", is->pod.name);
+    /* Room came, or was taken; a gate was lifted. */
+    if (!was || !is || uses_node(was) != uses_node(is) || was->pod.deleting != is->pod.deleting ||
+        was->pod.gated != is->pod.gated || was->pod.phase != is->pod.phase)
+        d->ask_queue = true;
+}
+
+static void take_pod(struct driver *d, const char *namespace, const struct pod_item *p)
+{
+    struct entry *e = entries_find(&d->entries, namespace, p->pod.job);
+    if (!e)
+        return;
+    entry_remove_pod(e, p);
+    driver_touch(d, e);
+}
+
+static void on_pod(void *arg, const char *key, const void *before, const void *after)
+{
+    struct driver *d = arg;
+    const struct pod_item *was = before;
+    struct pod_item *is = (struct pod_item *)after;
+    struct place at = place_of(key);
+    count_usage(d, was, is);
+    if (was && (!is || strcmp(was->pod.job, is->pod.job) != 0)) {
+        take_pod(d, at.namespace, was);
+        was = NULL;
+    }
+    if (!is)
+        return;
+    struct entry *e = entries_make(&d->entries, at.namespace, is->pod.job);
+    if (!e) {
+        log_warn("no memory for pod %s", key);
+        return;
+    }
+    if (was)
+        entry_replace_pod(e, was, is);
+    else if (entry_add_pod(e, is) < 0)
+        log_warn("no memory for pod %s", key);
+    driver_touch(d, e);
+}
+
+const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name)
+{
+    char key[512];
+    snprintf(key, sizeof(key), "%.*s/%s", (int)strcspn(e->key, "/"), e->key, name);
+    return informer_get(d->pods, key);
+}
+
+/* ---- what else is on the nodes --------------------------------------------------------------- */
+
+static int parse_node(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct driver *d = arg;
+    struct node *node = calloc(1, sizeof(*node));
+    if (!node)
+        return err_set(err, ENOMEM, "no memory for a node");
+    int rc = node_parse(object, &d->kinds, node, err);
+    if (rc < 0)
+        free(node);
+    else
+        *ret = node;
+    return rc;
+}
+
+static void destroy_node(void *item)
+{
+    node_fini(item);
+    free(item);
+}
+
+static void on_node(void *arg, const char *key, const void *before, const void *after)
+{
+    struct driver *d = arg;
+    (void)key, (void)before, (void)after;
+    d->ask_queue = true;
+    driver_wake(d);
+}
+
+static int parse_other(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct driver *d = arg;
+    struct foreign_item *item;
+    int rc = items_foreign(&d->kinds, object, &item, err);
+    if (rc == 0)
+        *ret = item;
+    return rc;
+}
+
+static void destroy_other(void *item)
+{
+    items_foreign_destroy(item);
+}
+
+static void on_other(void *arg, const char *key, const void *before, const void *after)
+{
+    struct driver *d = arg;
+    const struct foreign_item *was = before, *is = after;
+    struct resources r;
+    if (was && was->node) {
+        items_foreign_amounts(was, &r);
+        usage_remove(&d->usage, was->node, &r);
+    }
+    if (is && is->node) {
+        items_foreign_amounts(is, &r);
+        if (usage_add(&d->usage, is->node, &r) < 0)
+            log_warn("no memory: what pod %s uses is not counted", key);
+    }
+    if ((was && was->node) != (is && is->node)) {
+        d->ask_queue = true;
+        driver_wake(d);
+    }
+}
+
+/* ---- PodGroups ------------------------------------------------------------------------------- */
+
+static int parse_group(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct group_cache *g = arg;
+    struct group_item *item;
+    int rc = items_group(g->ops, object, &item, err);
+    if (rc == 0)
+        *ret = item;
+    return rc;
+}
+
+static void destroy_group(void *item)
+{
+    items_group_destroy(item);
+}
+
+static void on_group(void *arg, const char *key, const void *before, const void *after)
+{
+    struct group_cache *g = arg;
+    struct place at = place_of(key);
+    struct entry *e = entries_find(&g->d->entries, at.namespace, at.name);
+    (void)before;
+    if (!e)
+        return;
+    if (!after)
+        e->group_made[0] = '\0';
+    driver_touch(g->d, e);
+}
+
+static void on_groups_synced(void *arg)
+{
+    struct group_cache *g = arg;
+    on_synced(g->d);
+}
+
+struct group_cache *driver_groups(struct driver *d, struct entry *e)
+{
+    char group[64];
+    struct group_cache *g = d->groups, *end = d->groups + GROUP_CACHES;
+    if (!e->gang || !e->gang->group)
+        return NULL;
+    while (g < end && g->ops && (g->ops != e->gang || strcmp(g->api, e->gang_api) != 0))
+        g++;
+    if (g == end || g->ops)
+        return g == end ? NULL : g;
+    snprintf(group, sizeof(group), "%s", e->gang_api);
+    char *slash = strchr(group, '/');
+    if (slash)
+        *slash++ = '\0';
+    struct err err = {0};
+    struct informer_config config = {.api = d->config.api,
+                                     .resource = {group, slash ? slash : "", "podgroups"},
+                                     .namespace = d->config.namespace,
+                                     .labels = POD_LABEL_JOB,
+                                     .parse = parse_group,
+                                     .destroy = destroy_group,
+                                     .changed = on_group,
+                                     .synced = on_groups_synced,
+                                     .arg = g};
+    g->d = d;
+    g->ops = e->gang;
+    memcpy(g->api, e->gang_api, sizeof(g->api));
+    if (informer_open(&g->informer, &config, &err) < 0) {
+        log_warn("PodGroups: %s", err_text(&err));
+        g->ops = NULL;
+        return NULL;
+    }
+    return g;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int driver_caches_open(struct driver *d, struct err *err)
+{
+    struct informer_config base = {.api = d->config.api,
+                                   .namespace = d->config.namespace,
+                                   .synced = on_synced,
+                                   .arg = d};
+    struct informer_config jobs = base, pods = base, nodes = base, others = base;
+    jobs.resource = (struct resource){"hvd.dev", "v1alpha1", "hvdjobs"};
+    jobs.parse = parse_job, jobs.destroy = destroy_job, jobs.changed = on_job;
+    pods.resource = (struct resource){"", "v1", "pods"};
+    pods.labels = POD_LABEL_JOB;
+    pods.parse = parse_pod, pods.destroy = destroy_pod, pods.changed = on_pod;
+    nodes.resource = (struct resource){"", "v1", "nodes"};
+    nodes.parse = parse_node, nodes.destroy = destroy_node, nodes.changed = on_node;
+    others.resource = pods.resource;
+    others.labels = "!" POD_LABEL_JOB;
+    others.fields = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+    others.parse = parse_other, others.destroy = destroy_other, others.changed = on_other;
+    int rc = informer_open(&d->jobs, &jobs, err);
+    rc = rc < 0 ? rc : informer_open(&d->pods, &pods, err);
+    if (rc < 0 || d->config.namespace)
+        return rc;
+    rc = informer_open(&d->nodes, &nodes, err);
+    return rc < 0 ? rc : informer_open(&d->others, &others, err);
+}
+
+void driver_caches_close(struct driver *d)
+{
+    for (int i = 0; i < GROUP_CACHES; i++)
+        informer_close(d->groups[i].informer);
+    informer_close(d->others);
+    informer_close(d->nodes);
+    informer_close(d->pods);
+    informer_close(d->jobs);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver_metrics: what the driver counts, for Prometheus.
+ */
+#include <string.h>
+
+#include "operator/driver/driver_private.h"
+#include "operator/objects/moment.h"
+
+static const char *const verbs[STATS_VERBS] = {"GET", "POST", "PUT", "PATCH", "DELETE"};
+/* 0: no answer; the last two: other refusals, other failures of the server. */
+static const long codes[STATS_CODES] = {0, 200, 201, 400, 401, 403, 404, 409, 410, 429, 499, 500};
+
+void driver_observe(void *arg, const char *method, long status)
+{
+    struct driver *d = arg;
+    int verb = 0, code = 0;
+    while (verb < STATS_VERBS - 1 && strcmp(verbs[verb], method) != 0)
+        verb++;
+    while (code < STATS_CODES - 2 && codes[code] != status)
+        code++;
+    if (code == STATS_CODES - 2 && status >= 500)
+        code++;
+    d->stats.requests[verb][code]++;
+}
+
+void driver_note_phase(struct driver *d, const struct hvdjob *job,
+                       const struct hvdjob_status *after)
+{
+    const struct hvdjob_status *before = &job->status;
+    if (before->phase == after->phase)
+        return;
+    if (after->phase == JOB_STARTING && after->queued != MOMENT_NONE)
+        histogram_add(&d->stats.gang_wait, (double)(after->admitted - after->queued) / MOMENT_S);
+    if (after->phase == JOB_RUNNING && before->phase == JOB_STARTING)
+        histogram_add(&d->stats.start,
+                      (double)(driver_now() - before->admitted) / (double)MOMENT_S);
+}
+
+static void put_requests(const struct driver *d, struct buf *dst)
+{
+    static const char *const names[STATS_CODES] = {
+        "none", "200", "201", "400", "401", "403", "404", "409", "410", "429", "4xx", "5xx"};
+    metrics_head(dst, "hvd_api_requests_total", "counter",
+                 "Requests to the API server by method and answer.");
+    for (int verb = 0; verb < STATS_VERBS; verb++)
+        for (int code = 0; code < STATS_CODES; code++)
+            if (d->stats.requests[verb][code])
+                metrics_value2(dst, "hvd_api_requests_total", "method", verbs[verb], "code",
+                               names[code], (double)d->stats.requests[verb][code]);
+    const struct api_counts *c = api_counts(d->config.api);
+    metrics_head(dst, "hvd_api_retries_total", "counter", "Requests that were sent again.");
+    metrics_value(dst, "hvd_api_retries_total", NULL, NULL, (double)c->retries);
+    metrics_head(dst, "hvd_api_throttled_total", "counter", "Answers 429.");
+    metrics_value(dst, "hvd_api_throttled_total", NULL, NULL, (double)c->throttled);
+}
+
+static void put_jobs(const struct driver *d, struct buf *dst)
+{
+    uint64_t jobs[JOB_PHASES] = {0}, pods = 0;
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
+        pods += (uint64_t)e->npods;
+        if (e->job)
+            jobs[e->job->job.status.phase]++;
+    }
+    metrics_head(dst, "hvd_jobs", "gauge", "Jobs by phase.");
+    for (int i = 0; i < JOB_PHASES; i++)
+        metrics_value(dst, "hvd_jobs", "phase", job_phase_name((enum job_phase)i), (double)jobs[i]);
+    metrics_head(dst, "hvd_pods", "gauge", "Pods of jobs.");
+    metrics_value(dst, "hvd_pods", NULL, NULL, (double)pods);
+}
+
+struct cache {
+    const char *name;
+    const struct informer *informer;
+};
+
+static void put_caches(const struct driver *d, struct buf *dst)
+{
+    const struct cache all[] = {
+        {"hvdjobs", d->jobs}, {"pods", d->pods}, {"nodes", d->nodes}, {"others", d->others}};
+    static const struct {
+        const char *name, *help;
+        size_t at;
+    } counts[] = {
+        {"hvd_watch_lists_total", "Times that a cache was listed anew.",
+         offsetof(struct informer_counts, lists)},
+        {"hvd_watch_streams_total", "Times that a cache was streamed anew.",
+         offsetof(struct informer_counts, streams)},
+        {"hvd_watch_restarts_total", "Watches that were opened from where the last one ended.",
+         offsetof(struct informer_counts, follows)},
+        {"hvd_watch_failures_total", "Lists and watches that failed.",
+         offsetof(struct informer_counts, failures)},
+        {"hvd_watch_expired_total", "Answers 410: a version was forgotten.",
+         offsetof(struct informer_counts, gone)},
+        {"hvd_watch_unread_total", "Objects that could not be read.",
+         offsetof(struct informer_counts, unread)},
+    };
+    for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
+        metrics_head(dst, counts[k].name, "counter", counts[k].help);
+        for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+            if (!all[i].informer)
+                continue;
+            const char *base = (const char *)informer_counts(all[i].informer);
+            metrics_value(dst, counts[k].name, "cache", all[i].name,
+                          (double)*(const uint64_t *)(base + counts[k].at));
+        }
+    }
+}
+
+void driver_metrics(const struct driver *d, struct buf *dst)
+{
+    const struct driver_stats *s = &d->stats;
+    static const char *const names[] = {"hvd_looks_total", "hvd_writes_total",
+                                        "hvd_stale_writes_total", "hvd_failed_writes_total",
+                                        "hvd_late_caches_total"};
+    static const char *const helps[] = {
+        "Times that a job was looked at.", "Writes that went through.",
+        "Writes that were refused since somebody was faster.", "Actions that failed otherwise.",
+        "Times that a cache did not show what was written in time."};
+    const uint64_t values[] = {s->looks, s->writes, s->stale, s->failures, s->gave_up};
+    put_jobs(d, dst);
+    metrics_histogram(dst, "hvd_gang_wait_seconds", "From queued to let go.", &s->gang_wait);
+    metrics_histogram(dst, "hvd_gang_start_seconds", "From let go to minWorkers running.",
+                      &s->start);
+    metrics_histogram(dst, "hvd_reconcile_seconds", "What one look at a job takes.",
+                      &s->reconcile);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        metrics_head(dst, names[i], "counter", helps[i]);
+        metrics_value(dst, names[i], NULL, NULL, (double)values[i]);
+    }
+    metrics_head(dst, "hvd_leader", "gauge", "1: this operator leads.");
+    metrics_value(dst, "hvd_leader", NULL, NULL, d->leading);
+    put_requests(d, dst);
+    put_caches(d, dst);
+}

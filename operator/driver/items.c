@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * items: see items.h.
+ */
+#include "operator/driver/items.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+
+#define DIGITS_MAX 18 /* so many fit whatever they are */
+
+uint64_t items_version(const char *resource_version)
+{
+    size_t n = strspn(resource_version, "0123456789");
+    if (n == 0 || n > DIGITS_MAX || resource_version[n])
+        return 0;
+    return strtoull(resource_version, NULL, 10);
+}
+
+static uint64_t version_of(json_t *object)
+{
+    json_t *meta = json_object_get(object, "metadata");
+    const char *text = json_string_value(json_object_get(meta, "resourceVersion"));
+    return text ? items_version(text) : 0;
+}
+
+static int no_memory(struct err *err)
+{
+    return err_set(err, ENOMEM, "no memory for an object");
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+int items_job(struct resource_kinds *kinds, json_t *object, struct job_item **ret, struct err *err)
+{
+    struct job_item *item = calloc(1, sizeof(*item));
+    if (!item)
+        return no_memory(err);
+    int rc = hvdjob_parse(object, kinds, &item->job, err);
+    if (rc < 0) {
+        free(item);
+        return rc;
+    }
+    item->version = version_of(object);
+    item->refs = 1;
+    *ret = item;
+    return 0;
+}
+
+struct job_item *items_job_ref(struct job_item *item)
+{
+    item->refs++;
+    return item;
+}
+
+void items_job_unref(struct job_item *item)
+{
+    if (!item || --item->refs > 0)
+        return;
+    hvdjob_fini(&item->job);
+    free(item);
+}
+
+/* ---- pods ------------------------------------------------------------------------------------ */
+
+int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err)
+{
+    struct pod_item *item = calloc(1, sizeof(*item));
+    if (!item)
+        return no_memory(err);
+    int rc = pod_parse(object, kinds, &item->pod, err);
+    if (rc < 0) {
+        free(item);
+        return rc;
+    }
+    item->version = version_of(object);
+    *ret = item;
+    return 0;
+}
+
+void items_pod_destroy(struct pod_item *item)
+{
+    if (!item)
+        return;
+    pod_fini(&item->pod);
+    free(item);
+}
+
+int items_foreign(struct resource_kinds *kinds, json_t *object, struct foreign_item **ret,
+                  struct err *err)
+{
+    struct pod p;
+    int n = 0, rc = pod_parse(object, kinds, &p, err);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < RESOURCES_MAX; i++)
+        n += p.requests.amount[i] != 0;
+    struct foreign_item *item = calloc(1, sizeof(*item) + (size_t)n * sizeof(item->amount[0]));
+    if (!item) {
+        pod_fini(&p);
+        return no_memory(err);
+    }
+    n = 0;
+    for (int i = 0; i < RESOURCES_MAX; i++) {
+        if (p.requests.amount[i] == 0)
+            continue;
+        item->kinds |= (uint16_t)(1u << i);
+        item->amount[n++] = p.requests.amount[i];
+    }
+    if (!pod_over(&p))
+        item->node = TAKE(p.node);
+    pod_fini(&p);
+    *ret = item;
+    return 0;
+}
+
+void items_foreign_amounts(const struct foreign_item *item, struct resources *ret)
+{
+    int n = 0;
+    *ret = (struct resources){0};
+    for (int i = 0; i < RESOURCES_MAX; i++)
+        if (item->kinds & 1u << i)
+            ret->amount[i] = item->amount[n++];
+}
+
+void items_foreign_destroy(struct foreign_item *item)
+{
+    if (!item)
+        return;
+    free(item->node);
+    free(item);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static const char *controller(json_t *object)
+{
+    json_t *meta = json_object_get(object, "metadata"), *owner;
+    size_t i;
+    json_array_foreach(json_object_get(meta, "ownerReferences"), i, owner)
+    {
+        const char *uid = json_string_value(json_object_get(owner, "uid"));
+        if (uid && json_is_true(json_object_get(owner, "controller")))
+            return uid;
+    }
+    return "";
+}
+
+int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
+                struct err *err)
+{
+    const char *waits = gang_waits(ops, object);
+    struct group_item *item = calloc(1, sizeof(*item));
+    if (!item)
+        return no_memory(err);
+    snprintf(item->owner, sizeof(item->owner), "%s", controller(object));
+    item->waits = waits ? strdup(waits) : NULL;
+    if (waits && !item->waits) {
+        free(item);
+        return no_memory(err);
+    }
+    *ret = item;
+    return 0;
+}
+
+void items_group_destroy(struct group_item *item)
+{
+    if (!item)
+        return;
+    free(item->waits);
+    free(item);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * web: see web.h.
+ */
+#include "operator/metrics/web.h"
+
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/base/cleanup.h"
+
+#define CONNECTIONS_MAX 64u
+#define IDLE_S          30u
+#define MEMORY          4096u /* a connection's; its header has to fit */
+
+struct web {
+    struct web_config config;
+    struct MHD_Daemon *daemon;
+    struct loop_fd lfd;
+    struct loop_timer timer;
+    int port;
+};
+
+static void turn(struct web *w);
+
+static void on_ready(void *arg, uint32_t events)
+{
+    (void)events;
+    turn(arg);
+}
+
+static void on_timer(void *arg)
+{
+    turn(arg);
+}
+
+static void turn(struct web *w)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+    MHD_run(w->daemon);
+    if (MHD_get_timeout(w->daemon, &ms) == MHD_YES)
+        loop_timer_start(w->config.loop, &w->timer, ms, on_timer, w);
+    else
+        loop_timer_stop(w->config.loop, &w->timer);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer(struct MHD_Connection *conn, int status, const char *type,
+                              const void *body, size_t len)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, (void *)body, MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result rc = MHD_queue_response(conn, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return rc;
+}
+
+static enum MHD_Result answer_text(struct MHD_Connection *conn, int status, const char *text)
+{
+    return answer(conn, status, "text/plain", text, strlen(text));
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *size, void **state)
+{
+    struct web *w = arg;
+    (void)version, (void)data;
+    if (!*state) { /* the header alone: libmicrohttpd wants to be asked again */
+        *state = w;
+        return MHD_YES;
+    }
+    if (*size) {
+        *size = 0;
+        return MHD_YES;
+    }
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return answer_text(conn, MHD_HTTP_METHOD_NOT_ALLOWED, "GET or HEAD\n");
+    for (int i = 0; i < w->config.n; i++) {
+        const struct web_page *page = &w->config.pages[i];
+        struct buf body = {0};
+        if (strcmp(page->path, url) != 0)
+            continue;
+        int status = page->write(w->config.arg, &body);
+        enum MHD_Result rc = body.failed
+                                 ? answer_text(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n")
+                                 : answer(conn, status, page->type, body.data, body.len);
+        buf_fini(&body);
+        return rc;
+    }
+    return answer_text(conn, MHD_HTTP_NOT_FOUND, "no such page\n");
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* "address:port" into both; every address is IPv6's any, which takes IPv4 as well. */
+static int read_address(const char *text, struct sockaddr_storage *sa, socklen_t *len,
+                        struct err *err)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)sa;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)sa;
+    char host[64];
+    const char *colon = strrchr(text, ':');
+    char *end;
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    if (!colon || colon[1] < '0' || colon[1] > '9' || *end || port > 65535 || n >= sizeof(host))
+        return err_set(err, EINVAL, "%.100s: want ADDRESS:PORT", text);
+    bool brackets = n >= 2 && text[0] == '[' && text[n - 1] == ']';
+    snprintf(host, sizeof(host), "%.*s", (int)(brackets ? n - 2 : n), text + brackets);
+    *sa = (struct sockaddr_storage){0};
+    if (!brackets && inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons((uint16_t)port);
+        *len = sizeof(*v4);
+        return 0;
+    }
+    if (n > 0 && (!brackets || inet_pton(AF_INET6, host, &v6->sin6_addr) != 1))
+        return err_set(err, EINVAL, "%.100s: want the address as a number, IPv6 in brackets", text);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons((uint16_t)port);
+    *len = sizeof(*v6);
+    return 0;
+}
+
+/* Every address: IPv4's where this machine has no IPv6. */
+static int open_socket(struct sockaddr_storage *sa, socklen_t *len, bool any)
+{
+    int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 || !any)
+        return fd;
+    in_port_t port = ((struct sockaddr_in6 *)sa)->sin6_port;
+    struct sockaddr_in *v4 = (struct sockaddr_in *)sa;
+    *sa = (struct sockaddr_storage){0};
+    v4->sin_family = AF_INET;
+    v4->sin_port = port;
+    *len = sizeof(*v4);
+    return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int listen_at(struct web *w, struct err *err)
+{
+    struct sockaddr_storage sa;
+    socklen_t len;
+    const char *address = w->config.address;
+    bool any = address[0] == ':';
+    int one = 1, zero = 0, rc = read_address(address, &sa, &len, err);
+    if (rc < 0)
+        return rc;
+    auto_close int fd = open_socket(&sa, &len, any);
+    if (fd < 0)
+        return err_sys(err, errno, "socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (any && sa.ss_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+    if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 64) < 0)
+        return err_sys(err, errno, "listen on %s", address);
+    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+        return err_sys(err, errno, "%s", address);
+    /* The port has the same place in both. */
+    w->port = ntohs(((struct sockaddr_in *)&sa)->sin_port);
+    return take_fd(&fd);
+}
+
+int web_open(struct web **ret, const struct web_config *config, struct err *err)
+{
+    struct web *w = calloc(1, sizeof(*w));
+    if (!w)
+        return err_set(err, ENOMEM, "no memory for an HTTP server");
+    w->config = *config;
+    auto_close int fd = listen_at(w, err);
+    int rc = fd < 0 ? fd : 0;
+    if (rc < 0)
+        goto error;
+    w->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL, 0, NULL, NULL, on_request, w, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_END);
+    if (!w->daemon) {
+        rc = err_set(err, EIO, "the HTTP server did not start");
+        goto error;
+    }
+    take_fd(&fd); /* libmicrohttpd closes it */
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(w->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    rc = loop_fd_start(config->loop, &w->lfd, info->epoll_fd, EPOLLIN, on_ready, w);
+    if (rc < 0) {
+        err_sys(err, -rc, "the HTTP server's epoll descriptor");
+        goto error;
+    }
+    turn(w);
+    *ret = w;
+    return 0;
+error:
+    web_close(w);
+    return rc;
+}
+
+int web_port(const struct web *w)
+{
+    return w->port;
+}
+
+void web_close(struct web *w)
+{
+    if (!w)
+        return;
+    loop_fd_stop(w->config.loop, &w->lfd);
+    loop_timer_stop(w->config.loop, &w->timer);
+    if (w->daemon)
+        MHD_stop_daemon(w->daemon);
+    free(w);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * operator: see operator.h.
+ */
+#include "operator/operator.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/include/hvd.h"
+#include "operator/api/election.h"
+#include "operator/driver/driver.h"
+#include "operator/driver/label.h"
+#include "operator/metrics/metrics.h"
+#include "operator/metrics/web.h"
+
+#define LABEL_MS 1000 /* the label may take so long at the end */
+
+struct program {
+    const struct options *options;
+    struct loop loop;
+    struct loop_fd signals;
+    struct access access;
+    struct api *api;
+    struct election *election;
+    struct driver *driver;
+    struct label *label;
+    struct web *web;
+    struct loop_timer ending;
+    bool leaving;
+    char identity[256];
+};
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static void put_text(struct buf *dst, const char *text)
+{
+    buf_put(dst, text, strlen(text));
+}
+
+static int page_metrics(void *arg, struct buf *dst)
+{
+    const struct program *o = arg;
+    metrics_head(dst, "hvd_build_info", "gauge", "1, with the version.");
+    metrics_value(dst, "hvd_build_info", "version", HVD_VERSION, 1);
+    driver_metrics(o->driver, dst);
+    return 200;
+}
+
+/* Whoever answers is alive: there is one thread. */
+static int page_healthz(void *arg, struct buf *dst)
+{
+    (void)arg;
+    put_text(dst, "ok\n");
+    return 200;
+}
+
+static int page_readyz(void *arg, struct buf *dst)
+{
+    const struct program *o = arg;
+    const char *why = "ok";
+    bool ready = driver_ready(o->driver, &why);
+    put_text(dst, why);
+    put_text(dst, "\n");
+    return ready ? 200 : 503;
+}
+
+static const struct web_page pages[] = {
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", page_metrics},
+    {"/healthz", "text/plain", page_healthz},
+    {"/readyz", "text/plain", page_readyz},
+};
+
+/* ---- leading --------------------------------------------------------------------------------- */
+
+static bool may_write(void *arg)
+{
+    const struct program *o = arg;
+    return !o->leaving && (!o->election || election_leads(o->election));
+}
+
+static void on_started(void *arg, int64_t term)
+{
+    struct program *o = arg;
+    log_info("leads, term %" PRId64, term);
+    if (o->label)
+        label_set(o->label, true);
+    driver_lead(o->driver);
+}
+
+static void on_stopped(void *arg)
+{
+    struct program *o = arg;
+    log_info("leads no longer");
+    driver_rest(o->driver);
+    if (o->label)
+        label_set(o->label, false);
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+static void on_ending(void *arg)
+{
+    struct program *o = arg;
+    loop_stop(&o->loop);
+}
+
+static void on_left(void *arg)
+{
+    struct program *o = arg;
+    bool wait = o->label && !label_settled(o->label);
+    loop_timer_start(&o->loop, &o->ending, wait ? LABEL_MS : 0, on_ending, o);
+}
+
+static void on_signal(void *arg, uint32_t events)
+{
+    struct program *o = arg;
+    (void)events;
+    if (loop_signal_next(&o->signals) == 0)
+        return;
+    if (o->leaving) { /* somebody is in a hurry */
+        loop_stop(&o->loop);
+        return;
+    }
+    o->leaving = true;
+    if (o->election) {
+        election_leave(o->election, on_left);
+    } else {
+        driver_rest(o->driver);
+        on_left(o);
+    }
+}
+
+/* ---- its beginning --------------------------------------------------------------------------- */
+
+static void choose_identity(struct program *o)
+{
+    char host[128] = "hvd-operator";
+    const char *name = o->options->pod_name;
+    if (o->options->identity) {
+        snprintf(o->identity, sizeof(o->identity), "%s", o->options->identity);
+        return;
+    }
+    if (!name && gethostname(host, sizeof(host) - 1) == 0)
+        name = host;
+    /* Another process of the same pod is another one. */
+    snprintf(o->identity, sizeof(o->identity), "%.100s_%08" PRIx32 "%08" PRIx32,
+             name ? name : host, (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
+}
+
+static int open_election(struct program *o, struct err *err)
+{
+    const struct options *options = o->options;
+    const char *where = options->lease_namespace;
+    if (!options->elect) {
+        driver_lead(o->driver);
+        return 0;
+    }
+    where = where ? where : options->pod_namespace;
+    where = where ? where : o->access.namespace;
+    struct election_config config = {.api = o->api,
+                                     .namespace = where && *where ? where : "default",
+                                     .name = options->lease,
+                                     .identity = o->identity,
+                                     .duration_ms = 1000 * (uint64_t)options->lease_s,
+                                     .renew_ms = 1000 * (uint64_t)options->renew_s,
+                                     .retry_ms = 1000 * (uint64_t)options->retry_s,
+                                     .started = on_started,
+                                     .stopped = on_stopped,
+                                     .arg = o};
+    return election_open(&o->election, &config, err);
+}
+
+static int open_web(struct program *o, struct err *err)
+{
+    struct web_config config = {.loop = &o->loop,
+                                .address = o->options->metrics,
+                                .pages = pages,
+                                .n = sizeof(pages) / sizeof(pages[0]),
+                                .arg = o};
+    if (!*o->options->metrics)
+        return 0;
+    int rc = web_open(&o->web, &config, err);
+    if (rc == 0)
+        log_info("metrics at port %d", web_port(o->web));
+    return rc;
+}
+
+static int open_signals(struct program *o, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    int rc = loop_signals_start(&o->loop, &o->signals, &set, on_signal, o);
+    return rc < 0 ? err_sys(err, -rc, "signals") : 0;
+}
+
+static int open_all(struct program *o, struct err *err)
+{
+    const struct options *options = o->options;
+    int rc = access_load(options->kubeconfig, options->context, &o->access, err);
+    rc = rc < 0 ? rc : api_open(&o->api, &o->loop, &o->access, err);
+    if (rc < 0)
+        return rc;
+    struct driver_config config = {.api = o->api,
+                                   .namespace = options->namespace,
+                                   .instance = o->identity,
+                                   .may_write = may_write,
+                                   .arg = o};
+    log_info("%s as %s, jobs of %s", o->access.server, o->identity,
+             options->namespace ? options->namespace : "all namespaces");
+    rc = driver_open(&o->driver, &config, err);
+    rc = rc < 0 ? rc : open_web(o, err);
+    if (rc == 0 && options->pod_name && options->pod_namespace)
+        rc = label_open(&o->label, o->api, options->pod_namespace, options->pod_name, err);
+    return rc < 0 ? rc : open_election(o, err);
+}
+
+static void close_all(struct program *o)
+{
+    loop_timer_stop(&o->loop, &o->ending);
+    election_close(o->election);
+    label_close(o->label);
+    web_close(o->web);
+    driver_close(o->driver);
+    api_close(o->api);
+    access_fini(&o->access);
+    loop_fd_stop(&o->loop, &o->signals);
+    loop_fini(&o->loop);
+}
+
+int operator_run(const struct options *options, struct err *err)
+{
+    struct program o = {.options = options};
+    int rc = loop_init(&o.loop);
+    if (rc < 0)
+        return err_sys(err, -rc, "epoll");
+    choose_identity(&o);
+    rc = open_signals(&o, err);
+    rc = rc < 0 ? rc : open_all(&o, err);
+    if (rc == 0 && (rc = loop_run(&o.loop)) < 0)
+        err_sys(err, -rc, "epoll");
+    close_all(&o);
+    return rc;
+}

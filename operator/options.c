@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: see options.h.
+ */
+#include "operator/options.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: hvd-operator [option]...\n"
+    "\n"
+    "Runs HvdJobs (hvd.dev/v1alpha1) on a Kubernetes cluster: makes their pods, all of a gang or\n"
+    "none, replaces those that are lost, and says in each job's status what it waits for.\n"
+    "\n"
+    "  --kubeconfig FILE          how to reach the API server; without it KUBECONFIG, the service\n"
+    "                             account of the pod that it runs in, or ~/.kube/config\n"
+    "  --context NAME             of the kubeconfig, instead of its current one\n"
+    "  --namespace NAME           jobs of this namespace alone; nodes are not looked at\n"
+    "                             (HVD_WATCH_NAMESPACE)\n"
+    "  --metrics-addr ADDR:PORT   /metrics, /healthz and /readyz (:8080; \"off\": none)\n"
+    "  --no-leader-election       there is only this one\n"
+    "  --lease NAME               by which several decide who leads (hvd-operator)\n"
+    "  --lease-namespace NAME     where it is (POD_NAMESPACE, or that of the kubeconfig)\n"
+    "  --lease-duration SECONDS   after so long without a renewal another one leads (15)\n"
+    "  --lease-renew SECONDS      without a renewal for so long it stops (10)\n"
+    "  --lease-retry SECONDS      how often it renews, or tries to get it (2)\n"
+    "  --identity NAME            its name in the lease (POD_NAME and a random number)\n"
+    "  -v, --verbose              more in the log; twice: every write\n"
+    "  --explain-states           print the life of a job as a table, and that of a cache\n"
+    "  --version                  print the version\n"
+    "  -h, --help                 this text\n";
+
+const char *options_help(void)
+{
+    return help;
+}
+
+enum {
+    OPT_KUBECONFIG = 256,
+    OPT_CONTEXT,
+    OPT_NAMESPACE,
+    OPT_METRICS,
+    OPT_NO_ELECTION,
+    OPT_LEASE,
+    OPT_LEASE_NAMESPACE,
+    OPT_DURATION,
+    OPT_RENEW,
+    OPT_RETRY,
+    OPT_IDENTITY,
+    OPT_STATES,
+    OPT_VERSION,
+};
+
+static const struct option table[] = {
+    {"kubeconfig", required_argument, NULL, OPT_KUBECONFIG},
+    {"context", required_argument, NULL, OPT_CONTEXT},
+    {"namespace", required_argument, NULL, OPT_NAMESPACE},
+    {"metrics-addr", required_argument, NULL, OPT_METRICS},
+    {"no-leader-election", no_argument, NULL, OPT_NO_ELECTION},
+    {"lease", required_argument, NULL, OPT_LEASE},
+    {"lease-namespace", required_argument, NULL, OPT_LEASE_NAMESPACE},
+    {"lease-duration", required_argument, NULL, OPT_DURATION},
+    {"lease-renew", required_argument, NULL, OPT_RENEW},
+    {"lease-retry", required_argument, NULL, OPT_RETRY},
+    {"identity", required_argument, NULL, OPT_IDENTITY},
+    {"verbose", no_argument, NULL, 'v'},
+    {"explain-states", no_argument, NULL, OPT_STATES},
+    {"version", no_argument, NULL, OPT_VERSION},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static int take_seconds(const char *name, const char *text, int *ret, struct err *err)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || n < 1 || n > 3600)
+        return err_set(err, EINVAL, "--%s %.40s: want 1 to 3600 seconds", name, text);
+    *ret = (int)n;
+    return 0;
+}
+
+static int take_text(const char *name, const char *text, const char **ret, struct err *err)
+{
+    if (!*text)
+        return err_set(err, EINVAL, "--%s: want something behind it", name);
+    *ret = text;
+    return 0;
+}
+
+static int take(int opt, struct options *o, enum options_what *what, struct err *err)
+{
+    switch (opt) {
+    case OPT_KUBECONFIG:
+        return take_text("kubeconfig", optarg, &o->kubeconfig, err);
+    case OPT_CONTEXT:
+        return take_text("context", optarg, &o->context, err);
+    case OPT_NAMESPACE:
+        return take_text("namespace", optarg, &o->namespace, err);
+    case OPT_METRICS:
+        o->metrics = strcmp(optarg, "off") == 0 ? "" : optarg;
+        return 0;
+    case OPT_NO_ELECTION:
+        o->elect = false;
+        return 0;
+    case OPT_LEASE:
+        return take_text("lease", optarg, &o->lease, err);
+    case OPT_LEASE_NAMESPACE:
+        return take_text("lease-namespace", optarg, &o->lease_namespace, err);
+    case OPT_DURATION:
+        return take_seconds("lease-duration", optarg, &o->lease_s, err);
+    case OPT_RENEW:
+        return take_seconds("lease-renew", optarg, &o->renew_s, err);
+    case OPT_RETRY:
+        return take_seconds("lease-retry", optarg, &o->retry_s, err);
+    case OPT_IDENTITY:
+        return take_text("identity", optarg, &o->identity, err);
+    case 'v':
+        o->verbose++;
+        return 0;
+    case OPT_STATES:
+        *what = OPTIONS_STATES;
+        return 0;
+    case OPT_VERSION:
+        *what = OPTIONS_VERSION;
+        return 0;
+    case 'h':
+        *what = OPTIONS_HELP;
+        return 0;
+    default:
+        return -EINVAL;
+    }
+}
+
+static const char *from_environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+static int check(const struct options *o, struct err *err)
+{
+    if (o->retry_s >= o->renew_s || o->renew_s >= o->lease_s)
+        return err_set(err, EINVAL,
+                       "--lease-retry (%d) must be less than --lease-renew (%d), and that less "
+                       "than --lease-duration (%d)",
+                       o->retry_s, o->renew_s, o->lease_s);
+    return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *ret, enum options_what *ret_what,
+                  struct err *err)
+{
+    struct options o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
+                        .metrics = ":8080",
+                        .elect = true,
+                        .lease = "hvd-operator",
+                        .lease_s = 15,
+                        .renew_s = 10,
+                        .retry_s = 2,
+                        .pod_name = from_environment("POD_NAME"),
+                        .pod_namespace = from_environment("POD_NAMESPACE")};
+    enum options_what what = OPTIONS_RUN;
+    int opt, rc = 0;
+    opterr = 0;
+    optind = 1;
+    while (rc == 0 && (opt = getopt_long(argc, argv, "+hv", table, NULL)) != -1)
+        if (opt == '?')
+            rc = err_set(err, EINVAL, "%.60s: not known, or something is missing; see --help",
+                         argv[optind - 1]);
+        else
+            rc = take(opt, &o, &what, err);
+    if (rc == 0 && optind < argc)
+        rc = err_set(err, EINVAL, "%.60s: takes no such argument; see --help", argv[optind]);
+    rc = rc < 0 ? rc : check(&o, err);
+    if (rc < 0)
+        return rc;
+    *ret = o;
+    *ret_what = what;
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: hvd-operator's command line and environment. Called by main_hvd-operator.c. Texts are
+ * the command line's and the environment's.
+ */
+#ifndef HVD_OPERATOR_OPTIONS_H
+#define HVD_OPERATOR_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "core/base/err.h"
+
+struct options {
+    const char *kubeconfig, *context; /* NULL: found */
+    const char *namespace;            /* NULL: all */
+    const char *metrics;              /* ADDRESS:PORT, "": none */
+    bool elect;
+    const char *lease, *lease_namespace; /* lease_namespace NULL: the access's, "default" */
+    int lease_s, renew_s, retry_s;
+    const char *identity; /* NULL: made up */
+    const char *pod_name, *pod_namespace;
+    int verbose;
+};
+
+enum options_what { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_STATES };
+
+/* -EINVAL: err says what is wrong with it. */
+int options_parse(int argc, char **argv, struct options *ret, enum options_what *ret_what,
+                  struct err *err);
+
+const char *options_help(void);
+
+#endif
