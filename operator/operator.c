@@ -148,8 +148,8 @@ static void choose_identity(struct program *o)
     if (!name && gethostname(host, sizeof(host) - 1) == 0)
         name = host;
     /* Another process of the same pod is another one. */
-    snprintf(o->identity, sizeof(o->identity), "%.100s_%08" PRIx32 "%08" PRIx32,
-             name ? name : host, (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
+    snprintf(o->identity, sizeof(o->identity), "%.100s_%08" PRIx32 "%08" PRIx32, name ? name : host,
+             (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
 }
 
 static int open_election(struct program *o, struct err *err)

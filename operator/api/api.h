@@ -24,9 +24,9 @@ struct api_call;
 
 enum api_body {
     API_JSON,
-    API_MERGE_PATCH, /* RFC 7386 */
+    API_MERGE_PATCH,     /* RFC 7386 */
     API_STRATEGIC_PATCH, /* lists of Kubernetes' own objects are merged by their keys */
-    API_APPLY,       /* server-side apply; the path says fieldManager and force */
+    API_APPLY,           /* server-side apply; the path says fieldManager and force */
 };
 
 struct api_request {

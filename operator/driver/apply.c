@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/json/json.h"
 #include "operator/api/request.h"
@@ -158,10 +159,8 @@ static void ask_holder(struct step *s)
     struct apply *a = s->apply;
     struct buf path = {0};
     request_path(&path, &pods, a->job->job.namespace_, s->name, NULL);
-    struct api_request q = {.method = "GET",
-                            .path = request_text(&path),
-                            .idempotent = true,
-                            .timeout_ms = TIMEOUT_MS};
+    struct api_request q = {
+        .method = "GET", .path = request_text(&path), .idempotent = true, .timeout_ms = TIMEOUT_MS};
     if (!q.path || api_send(a->config.api, &q, on_holder, s, &s->call, &a->err) < 0) {
         fail(a, APPLY_FAILED, s->name, "no memory");
         step_done(s, false);
@@ -250,6 +249,8 @@ static void on_answer(void *arg, const struct api_answer *answer)
     struct step *s = arg;
     bool ok = false;
     s->call = NULL;
+    if (is_success(answer))
+        inject_point("operator-wrote");
     log_debug("%s: %s %s: %ld %s", s->apply->e->key, action_name(s->kind), s->name, answer->status,
               is_success(answer) ? "" : answer->message);
     switch (s->kind) {

@@ -36,9 +36,8 @@ char *bodies_group(const struct hvdjob *job, const struct gang_ops *gang, const 
 
 char *bodies_lift(const char *uid)
 {
-    auto_json json_t *j =
-        json_pack("{s:{s:s}, s:{s:[{s:s, s:s}]}}", "metadata", "uid", uid, "spec",
-                  "schedulingGates", "$patch", "delete", "name", POD_GATE);
+    auto_json json_t *j = json_pack("{s:{s:s}, s:{s:[{s:s, s:s}]}}", "metadata", "uid", uid, "spec",
+                                    "schedulingGates", "$patch", "delete", "name", POD_GATE);
     return json_write(j);
 }
 

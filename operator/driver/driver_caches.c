@@ -297,10 +297,8 @@ struct group_cache *driver_groups(struct driver *d, struct entry *e)
 
 int driver_caches_open(struct driver *d, struct err *err)
 {
-    struct informer_config base = {.api = d->config.api,
-                                   .namespace = d->config.namespace,
-                                   .synced = on_synced,
-                                   .arg = d};
+    struct informer_config base = {
+        .api = d->config.api, .namespace = d->config.namespace, .synced = on_synced, .arg = d};
     struct informer_config jobs = base, pods = base, nodes = base, others = base;
     jobs.resource = (struct resource){"hvd.dev", "v1alpha1", "hvdjobs"};
     jobs.parse = parse_job, jobs.destroy = destroy_job, jobs.changed = on_job;

@@ -39,8 +39,8 @@ void driver_note_phase(struct driver *d, const struct hvdjob *job,
 
 static void put_requests(const struct driver *d, struct buf *dst)
 {
-    static const char *const names[STATS_CODES] = {
-        "none", "200", "201", "400", "401", "403", "404", "409", "410", "429", "4xx", "5xx"};
+    static const char *const names[STATS_CODES] = {"none", "200", "201", "400", "401", "403",
+                                                   "404",  "409", "410", "429", "4xx", "5xx"};
     metrics_head(dst, "hvd_api_requests_total", "counter",
                  "Requests to the API server by method and answer.");
     for (int verb = 0; verb < STATS_VERBS; verb++)
@@ -123,8 +123,7 @@ void driver_metrics(const struct driver *d, struct buf *dst)
     metrics_histogram(dst, "hvd_gang_wait_seconds", "From queued to let go.", &s->gang_wait);
     metrics_histogram(dst, "hvd_gang_start_seconds", "From let go to minWorkers running.",
                       &s->start);
-    metrics_histogram(dst, "hvd_reconcile_seconds", "What one look at a job takes.",
-                      &s->reconcile);
+    metrics_histogram(dst, "hvd_reconcile_seconds", "What one look at a job takes.", &s->reconcile);
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         metrics_head(dst, names[i], "counter", helps[i]);
         metrics_value(dst, names[i], NULL, NULL, (double)values[i]);

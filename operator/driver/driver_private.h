@@ -55,7 +55,8 @@ struct driver {
 /* driver_caches.c */
 int driver_caches_open(struct driver *d, struct err *err);
 void driver_caches_close(struct driver *d);
-/* The cache of PodGroups of the entry's back end, opened if need be; NULL: no memory, or no need. */
+/* The cache of PodGroups of the entry's back end, opened if need be; NULL: no memory, or no need.
+ */
 struct group_cache *driver_groups(struct driver *d, struct entry *e);
 /* Its pods' cache has this one: NULL without. */
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name);

@@ -142,7 +142,8 @@ void entry_forget_admission(struct entry *e)
 
 void entries_fini(struct entries *all)
 {
-    for (struct store_entry *at = store_next(&all->table, NULL); at; at = store_next(&all->table, at))
+    for (struct store_entry *at = store_next(&all->table, NULL); at;
+         at = store_next(&all->table, at))
         entry_free(at->item);
     store_fini(&all->table);
 }

@@ -19,7 +19,7 @@ struct apply;
 #define ENTRY_NEVER UINT64_MAX
 
 struct entry {
-    char *key; /* "namespace/name" */
+    char *key;            /* "namespace/name" */
     struct job_item *job; /* of the cache; NULL: only its pods are there */
     struct pod_item **pods;
     int npods, cap;

@@ -13,8 +13,8 @@
 #include "operator/objects/pod.h"
 
 enum wait_kind {
-    WAIT_JOB, /* its status was written: version */
-    WAIT_POD, /* it was made or changed: name, uid, version */
+    WAIT_JOB,  /* its status was written: version */
+    WAIT_POD,  /* it was made or changed: name, uid, version */
     WAIT_GONE, /* it was deleted: name, uid */
 };
 

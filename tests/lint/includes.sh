@@ -17,9 +17,11 @@ declare -A allowed=(
     [core/json]='core/base'
     [core/member]='core/base core/json'
     [agent]='core/base core/json core/member diagnostics diagnostics/report'
-    [operator]='core/base core/json core/member operator/api operator/coordinator operator/objects operator/reconcile'
+    [operator]='core/base core/json core/member operator/api operator/coordinator operator/driver operator/metrics operator/objects operator/reconcile'
     [operator/api]='core/base core/json operator/objects'
     [operator/coordinator]='core/base core/json core/member operator/api operator/objects'
+    [operator/driver]='core/base core/json operator/api operator/metrics operator/objects operator/reconcile'
+    [operator/metrics]='core/base'
     [operator/objects]='core/base core/json'
     [operator/reconcile]='core/base core/json operator/objects'
     [diagnostics]='core/base core/json'
@@ -33,13 +35,13 @@ declare -A allowed=(
 )
 # who may see a foreign library's header; everybody else may not
 declare -A foreign=(
-    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/objects operator/reconcile diagnostics diagnostics/report diagnostics/cli'
+    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/objects operator/reconcile diagnostics diagnostics/report diagnostics/cli'
     [curl/]='core/member agent operator/api'
-    [microhttpd.h]='core/member agent operator diagnostics/cli'
+    [microhttpd.h]='core/member agent operator operator/metrics diagnostics/cli'
     [gnutls/]='core/member agent operator'
     [yaml.h]='agent operator/api'
     [hwloc]='agent diagnostics'
-    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api operator/coordinator diagnostics/probes'
+    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api operator/coordinator operator/driver diagnostics/probes'
     [pmix.h]='core/boot'
 )
 bad=0

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator in a test: with the rights of k8s/ and no others, as a process of its own; and jobs for it."""
+import base64
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+
+import cluster as clusters
+from api import Refused, wait_until
+from binaries import Missing
+
+ROOT = os.path.dirname(os.path.dirname(clusters.HERE))
+PROGRAM = os.environ.get("HVD_OPERATOR") or os.path.join(ROOT, os.environ.get("BUILD") or "build", "hvd-operator")
+SYSTEM = "hvd-system"
+ENDING = 20
+
+
+def check_program():
+    if not os.access(PROGRAM, os.X_OK):
+        raise Missing("operator", f"{PROGRAM} is not built (make)")
+
+
+def install(cluster, overlay="cluster"):
+    """CRD, account and rights as they are shipped; the Deployment without pods."""
+    if overlay != "cluster":
+        cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "crd"))
+        cluster.kubectl("create", "namespace", SYSTEM)
+    cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "overlays", overlay))
+    cluster.kubectl("-n", SYSTEM, "scale", "deployment/hvd-operator", "--replicas=0")
+    wait_until("the CRD", 60, lambda: served(cluster))
+
+
+def served(cluster):
+    try:
+        return cluster.api.get("/apis/hvd.dev/v1alpha1/hvdjobs") is not None
+    except Refused:
+        return False
+
+
+def kubeconfig_of(cluster, path, minutes=60):
+    """A kubeconfig with a token of the operator's service account."""
+    token = cluster.kubectl("-n", SYSTEM, "create", "token", "hvd-operator", f"--duration={minutes}m").strip()
+    with open(cluster.ca, "rb") as f:
+        ca = base64.b64encode(f.read()).decode()
+    config = {"apiVersion": "v1", "kind": "Config", "current-context": "x",
+              "clusters": [{"name": "x", "cluster": {"server": cluster.ready["server"],
+                                                     "certificate-authority-data": ca}}],
+              "users": [{"name": "x", "user": {"token": token}}],
+              "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as f:
+        json.dump(config, f)
+    return path
+
+
+class Operator:
+    """One process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: besides ours."""
+    number = 0
+
+    def __init__(self, cluster, *more, name=None, environment=None):
+        Operator.number += 1
+        self.cluster, self.more = cluster, more
+        self.name = name or f"operator-{Operator.number}"
+        self.environment = environment or {}
+        self.log = cluster.path("log", self.name + ".log")
+        self.port = clusters.free_port("127.0.0.1")
+        self.process = None
+
+    def start(self):
+        kubeconfig = self.cluster.path("operator.kubeconfig")
+        if not os.path.exists(kubeconfig):
+            kubeconfig_of(self.cluster, kubeconfig)
+        environment = {**os.environ, "POD_NAMESPACE": SYSTEM, **self.environment}
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", PROGRAM, "-v", "-v", "--kubeconfig", kubeconfig,
+                 "--metrics-addr", f"127.0.0.1:{self.port}", *self.more],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        return self
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        """As a kubelet does it; its exit code."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+        return self.wait()
+
+    def kill(self):
+        self.process.kill()
+        return self.wait()
+
+    def wait(self, seconds=ENDING):
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"{self.name} has not ended within {seconds} s") from None
+        assert code in (0, -signal.SIGKILL, -signal.SIGTERM), f"{self.name} ended with {code}:\n{self.tail()}"
+        return code
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def tail(self, lines=60):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return "".join(f.readlines()[-lines:])
+
+    def page(self, path):
+        """Its status and text; (0, why) without an answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    def metric(self, name):
+        """The sum of a name's values, whatever their labels."""
+        _, text = self.page("/metrics")
+        values = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                  if line.split("{")[0].split(" ")[0] == name]
+        return sum(values) if values else None
+
+    def wait_ready(self, seconds=60):
+        wait_until(f"{self.name} to be ready", seconds, lambda: self.page("/readyz")[0] == 200)
+        return self
+
+
+def manifest(name, workers, cpu="1", namespace="default", gang=None, run=None, template=None, **spec):
+    """An HvdJob; gates unless something else is said."""
+    container = {"name": "main", "image": "none", "command": ["train"], "resources": {"requests": {"cpu": cpu}}}
+    return {"apiVersion": "hvd.dev/v1alpha1", "kind": "HvdJob", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"workers": workers, "gang": {"backend": "gates", **(gang or {})}, "runPolicy": run or {},
+                     "template": template or {"spec": {"containers": [container],
+                                                       "terminationGracePeriodSeconds": 1}}, **spec}}
+
+
+class Job:
+    """An HvdJob on the API server."""
+
+    def __init__(self, cluster, name, workers=1, namespace="default", **more):
+        self.api, self.name, self.namespace = cluster.api, name, namespace
+        self.cluster = cluster
+        self.jobs = f"/apis/hvd.dev/v1alpha1/namespaces/{namespace}/hvdjobs"
+        self.path = f"{self.jobs}/{name}"
+        self.all_pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.api.create(self.jobs, manifest(name, workers, namespace=namespace, **more))
+
+    def get(self):
+        try:
+            return self.api.get(self.path)
+        except Refused as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def status(self):
+        return (self.get() or {}).get("status", {})
+
+    def condition(self, kind):
+        for one in self.status().get("conditions", []):
+            if one["type"] == kind:
+                return one
+        return {}
+
+    def patch(self, spec):
+        self.api.call("PATCH", self.path, {"spec": spec}, kind="application/merge-patch+json")
+
+    def delete(self):
+        self.api.delete(self.path)
+
+    def pods(self, alive=False):
+        """{name: pod}; alive: those that are neither over nor on their way out."""
+        items = self.api.get(f"{self.all_pods}?labelSelector=hvd.dev%2Fjob%3D{self.name}")["items"]
+        return {p["metadata"]["name"]: p for p in items
+                if not alive or (p["status"].get("phase") not in ("Succeeded", "Failed")
+                                 and "deletionTimestamp" not in p["metadata"])}
+
+    def running(self):
+        return [name for name, p in self.pods(alive=True).items() if p["status"].get("phase") == "Running"]
+
+    def wait_phase(self, phase, seconds=60):
+        try:
+            return wait_until(f"job {self.name} to be {phase}", seconds,
+                              lambda: self.status().get("phase") == phase and self.status())
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; it is {self.status().get('phase')}: {self.status().get('message')}; "
+                               f"pods {self.describe()}") from None
+
+    def describe(self):
+        return {name: (p["status"].get("phase"), p["spec"].get("nodeName")) for name, p in self.pods().items()}
+
+    def wait_running(self, count, seconds=60):
+        try:
+            return wait_until(f"{count} workers of {self.name} to run", seconds, lambda: len(self.running()) == count)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {self.status().get('message')}; pods {self.describe()}") from None
+
+    def end_pod(self, name, code=0, reason=None, uid=None):
+        """What a kubelet says of a pod whose program has ended."""
+        state = {"terminated": {"exitCode": code, "reason": reason or ("Error" if code else "Completed"),
+                                "finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+        status = {"phase": "Failed" if code else "Succeeded",
+                  "containerStatuses": [{"name": "main", "image": "none", "imageID": "", "ready": False,
+                                         "restartCount": 0, "state": state}]}
+        self.api.call("PATCH", f"{self.all_pods}/{name}/status", {"status": status},
+                      kind="application/merge-patch+json")
+
+    def end_all(self, code=0):
+        for name in self.running():
+            self.end_pod(name, code)
+
+    def wait_gone(self, seconds=60):
+        wait_until(f"job {self.name} and its pods to be gone", seconds, lambda: not self.get() and not self.pods())

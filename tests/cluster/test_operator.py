@@ -1,0 +1,375 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator on a real control plane, with exactly the rights of k8s/overlays/cluster: the life of a job.
+timeout: 3000"""
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import cluster as clusters  # noqa: E402
+import operators  # noqa: E402
+from api import wait_until  # noqa: E402
+from operators import SYSTEM, Job, Operator  # noqa: E402
+
+NODES = 4   # of 8 processors each
+
+
+class Life(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = clusters.Cluster(kwok=NODES, gates={"GenericWorkload": True, "GangScheduling": True},
+                                       runtime=["scheduling.k8s.io/v1alpha2=true"]).start()
+        try:
+            operators.install(cls.cluster)
+            cls.operator = Operator(cls.cluster, name="life").start().wait_ready()
+        except BaseException:
+            cls.cluster.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.operator.stop()
+        if os.environ.get("HVD_KEEP_LOG"):
+            print(cls.operator.tail(4000), file=sys.stderr)
+        cls.cluster.stop()
+        left = case.left_of(cls.cluster.folder)
+        assert not left, f"left behind: {left}"
+
+    def setUp(self):
+        self.jobs = []
+
+    def tearDown(self):
+        self.assertTrue(self.operator.alive(), self.operator.tail())
+        for job in self.jobs:
+            if job.get():
+                job.delete()
+        for job in self.jobs:
+            job.wait_gone()
+
+    def job(self, name, workers=1, **more):
+        job = Job(self.cluster, name, workers, **more)
+        self.jobs.append(job)
+        return job
+
+    # ---- ends
+
+    def test_succeeds(self):
+        job = self.job("succeeds", 3)
+        job.wait_phase("Running")
+        self.assertEqual(sorted(job.pods()), ["succeeds-0-0", "succeeds-1-0", "succeeds-2-0"])
+        for pod in job.pods().values():
+            owner = pod["metadata"]["ownerReferences"][0]
+            self.assertEqual((owner["kind"], owner["name"], owner["controller"]), ("HvdJob", "succeeds", True))
+            self.assertNotIn("schedulingGates", pod["spec"])   # it fitted at once
+        wait_until("ready 3", 30, lambda: job.status().get("ready") == 3)
+        self.assertEqual(job.condition("Ready")["status"], "True")
+        self.assertEqual(job.status()["observedGeneration"], job.get()["metadata"]["generation"])
+        job.end_all()
+        status = job.wait_phase("Succeeded")
+        self.assertEqual(job.condition("Complete")["status"], "True")
+        self.assertIn("completionTime", status)
+        self.assertEqual(len(job.pods()), 3)   # their logs stay
+
+    def test_fails_when_attempts_are_used_up(self):
+        job = self.job("fails", 2, run={"backoffLimit": 1})
+        job.wait_phase("Running")
+        job.end_pod("fails-1-0", code=3)
+        wait_until("the new workers", 60, lambda: len(job.running()) == 2 and "fails-1-0" not in job.running())
+        self.assertEqual(job.status()["failures"], 1)
+        self.assertEqual(job.status()["attemptsLeft"], 0)
+        job.wait_phase("Running")
+        job.end_pod(job.running()[0], code=4)
+        status = job.wait_phase("Failed")
+        first = status["firstFailure"]
+        self.assertEqual((first["pod"], first["worker"], first["exitCode"]), ("fails-1-0", 1, 3))
+        self.assertEqual(job.condition("Failed")["reason"], "BackoffLimitExceeded")
+        wait_until("nothing to run any more", 60, lambda: not job.pods(alive=True))
+
+    def test_out_of_memory_is_named(self):
+        job = self.job("oom", 1, run={"backoffLimit": 0})
+        job.wait_phase("Running")
+        job.end_pod("oom-0-0", code=137, reason="OOMKilled")
+        status = job.wait_phase("Failed")
+        self.assertEqual((status["firstFailure"]["reason"], status["firstFailure"]["exitCode"]), ("OOMKilled", 137))
+        self.assertIn("OOMKilled", status["message"])
+
+    def test_deadline(self):
+        job = self.job("deadline", 1, run={"activeDeadlineSeconds": 3})
+        job.wait_phase("Running")
+        job.wait_phase("Failed")
+        self.assertEqual(job.condition("Failed")["reason"], "DeadlineExceeded")
+        wait_until("its pod to be gone", 60, lambda: not job.pods(alive=True))
+
+    def test_deleted_after_its_time(self):
+        job = self.job("ttl", 1, run={"ttlSecondsAfterFinished": 2})
+        job.wait_phase("Running")
+        job.end_all()
+        job.wait_gone()
+
+    # ---- losses of an elastic job
+
+    def test_elastic_worker_is_replaced(self):
+        job = self.job("elastic", 3, minWorkers=2, maxWorkers=6)
+        job.wait_running(3)
+        before = {name: p["metadata"]["uid"] for name, p in job.pods().items()}
+        job.end_pod("elastic-1-0", code=1)
+        wait_until("worker 1 at its second attempt", 60, lambda: "elastic-1-1" in job.running())
+        after = {name: p["metadata"]["uid"] for name, p in job.pods(alive=True).items()}
+        for name in ("elastic-0-0", "elastic-2-0"):
+            self.assertEqual(before[name], after[name])
+        self.assertEqual(job.status()["restarts"], 1)
+
+    def test_evicted_worker_costs_no_attempt(self):
+        job = self.job("evicted", 2, minWorkers=1, maxWorkers=2)
+        job.wait_running(2)
+        self.cluster.api.create(f"{job.all_pods}/evicted-0-0/eviction", {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": "evicted-0-0", "namespace": "default"}})
+        wait_until("two workers again", 60, lambda: len(job.running()) == 2 and "evicted-0-0" not in job.pods(True))
+        wait_until("its status", 30, lambda: job.status().get("ready") == 2)
+        self.assertEqual(job.status().get("failures"), 0)
+        self.assertEqual(job.status()["attemptsLeft"], 6)
+
+    # ---- asked for
+
+    def test_suspended_and_resumed_twice(self):
+        job = self.job("pause", 2)
+        for _ in range(2):
+            job.wait_phase("Running")
+            job.patch({"runPolicy": {"suspend": True}})
+            job.wait_phase("Suspended")
+            self.assertEqual(job.condition("Suspended")["status"], "True")
+            wait_until("no workers", 60, lambda: not job.pods(alive=True))
+            job.patch({"runPolicy": {"suspend": False}})
+        job.wait_phase("Running")
+        job.wait_running(2)
+        self.assertEqual(job.condition("Suspended")["status"], "False")
+
+    def test_scaled_both_ways(self):
+        job = self.job("scale", 2, minWorkers=1, maxWorkers=6)
+        job.wait_running(2)
+        stay = {name: p["metadata"]["uid"] for name, p in job.pods().items()}
+        self.cluster.kubectl("scale", "hvdjob/scale", "--replicas=5")
+        job.wait_running(5)
+        wait_until("status.workers", 30, lambda: job.status().get("workers") == 5)
+        self.cluster.kubectl("scale", "hvdjob/scale", "--replicas=2")
+        job.wait_running(2)
+        self.assertEqual(stay, {name: p["metadata"]["uid"] for name, p in job.pods(alive=True).items()})
+        scale = self.cluster.api.get(job.path + "/scale")
+        self.assertEqual(scale["status"]["selector"], "hvd.dev/job=scale")
+        with self.assertRaises(subprocess.CalledProcessError):
+            self.cluster.kubectl("scale", "hvdjob/scale", "--replicas=7")
+
+    # ---- gangs
+
+    def add_node(self, name):
+        has = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        node = {"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": {"type": "kwok", "kubernetes.io/os": "linux"}}}
+        self.cluster.api.create("/api/v1/nodes", node)
+        self.cluster.api.call("PATCH", f"/api/v1/nodes/{name}/status",
+                              {"status": {"allocatable": has, "capacity": has}}, kind="application/merge-patch+json")
+        self.addCleanup(self.cluster.api.delete, f"/api/v1/nodes/{name}")
+
+    def test_gang_waits_until_it_fits(self):
+        job = self.job("toofew", NODES + 1, cpu="6", gang={"probeSeconds": 0})
+        status = job.wait_phase("Queued")
+        self.assertIn(f"{NODES} of {NODES + 1} workers fit", status["message"])
+        self.assertIn("cpu", status["message"])
+        wait_until("all pods, with gates", 60, lambda: len(job.pods()) == NODES + 1)
+        for pod in job.pods().values():
+            self.assertEqual(pod["spec"]["schedulingGates"], [{"name": "hvd.dev/gang"}])
+            self.assertNotIn("nodeName", pod["spec"])
+        self.add_node("one-more")
+        job.wait_phase("Running")
+        job.wait_running(NODES + 1)
+        self.assertEqual(job.condition("Admitted")["status"], "True")
+
+    def test_two_gangs_do_not_deadlock(self):
+        """Each fits alone, both do not fit. With half of each placed neither would ever run."""
+        pair = [self.job(name, 3, cpu="6") for name in ("left", "right")]
+        wait_until("one of them to run", 60, lambda: any(j.status().get("phase") == "Running" for j in pair))
+        first, second = sorted(pair, key=lambda j: j.status().get("phase") != "Running")
+        self.assertEqual(second.status()["phase"], "Queued")
+        self.assertEqual([], [p for p in second.pods().values() if p["spec"].get("nodeName")])
+        self.assertIn("1 of 3 workers fit", second.status()["message"])
+        first.wait_running(3)
+        first.end_all()
+        first.wait_phase("Succeeded")
+        second.wait_phase("Running")
+        second.wait_running(3)
+
+    def test_many_gangs_one_after_the_other(self):
+        """Room for one gang at a time, six come at once: all end, never two together."""
+        jobs = [self.job(f"turn{i}", 4, cpu="5", run={"cleanPodPolicy": "All"}) for i in range(6)]
+        done = set()
+        while len(done) < len(jobs):
+            wait_until("somebody's turn", 60, lambda: [j for j in jobs if j.status().get("phase") == "Running"])
+            on_nodes = {j.name for j in jobs if any(p["spec"].get("nodeName") for p in j.pods(alive=True).values())}
+            self.assertEqual(len(on_nodes), 1, on_nodes)
+            for job in jobs:
+                if job.status().get("phase") == "Running" and len(job.running()) == 4:
+                    job.end_all()
+                    job.wait_phase("Succeeded")
+                    done.add(job.name)
+
+    def test_never_feasible_says_why(self):
+        job = self.job("huge", 2, cpu="9", gang={"probeSeconds": 0})
+        status = job.wait_phase("Queued")
+        self.assertIn("0 of 2 workers fit", status["message"])
+        self.assertIn("cpu", status["message"])
+        self.assertEqual(job.condition("Admitted")["status"], "False")
+        self.assertIn("cpu", self.cluster.kubectl("describe", "hvdjob/huge"))
+
+    def test_rolled_back_when_nothing_comes(self):
+        """Let go for an autoscaler's sake; none comes."""
+        job = self.job("probe", 2, cpu="9", gang={"probeSeconds": 1, "timeoutSeconds": 3})
+        job.wait_phase("Starting")
+        wait_until("a roll-back", 60, lambda: job.status().get("rollbacks", 0) > 0)
+        job.wait_phase("Queued")
+        wait_until("no worker that could be placed", 60,
+                   lambda: all("schedulingGates" in p["spec"] for p in job.pods(alive=True).values()))
+
+    def test_native_pod_groups(self):
+        job = self.job("native", 3, gang={"backend": "native"})
+        job.wait_phase("Running")
+        group = self.cluster.api.get("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/native")
+        self.assertEqual(group["metadata"]["ownerReferences"][0]["name"], "native")
+        for pod in job.pods().values():
+            self.assertEqual(pod["spec"]["schedulingGroup"], {"podGroupName": "native"})
+
+    def test_backend_that_is_not_served(self):
+        job = self.job("volcano", 1, gang={"backend": "volcano"})
+        status = job.wait_phase("Queued")
+        self.assertIn("scheduling.volcano.sh", status["message"])
+        self.assertEqual(job.pods(), {})
+
+    # ---- what others do
+
+    def test_name_that_is_taken(self):
+        stranger = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0", "namespace": "default"},
+                    "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        self.cluster.api.create("/api/v1/namespaces/default/pods", stranger)
+        job = self.job("taken", 2)
+        wait_until("a word about the pod", 60, lambda: "taken-1-0" in job.status().get("message", ""))
+        self.assertIn("taken-0-0", job.pods())
+        self.cluster.api.delete("/api/v1/namespaces/default/pods/taken-1-0")
+        job.wait_phase("Running")
+        job.wait_running(2)
+
+    def test_quota(self):
+        self.cluster.kubectl("create", "namespace", "small")
+        self.cluster.kubectl("-n", "small", "create", "quota", "few", "--hard=pods=1")
+        job = self.job("quota", 2, namespace="small")
+        wait_until("the quota's word", 60, lambda: "exceeded quota" in job.status().get("message", ""))
+        self.cluster.kubectl("-n", "small", "delete", "quota", "few")
+        job.wait_phase("Running", 120)
+        self.assertNotIn("quota", job.status()["message"])
+
+    def test_template_that_the_server_refuses(self):
+        container = {"name": "main", "image": "none", "command": ["x"], "imagePullPolicy": "Sometimes"}
+        job = self.job("malformed", 1, template={"spec": {"containers": [container]}})
+        wait_until("the server's word", 60, lambda: "imagePullPolicy" in job.status().get("message", ""))
+
+    def test_managed_by_another(self):
+        job = self.job("theirs", 1, run={"managedBy": "kueue.x-k8s.io/multikueue"})
+        job2 = self.job("mine", 1)
+        job2.wait_phase("Running")
+        self.assertEqual((job.status(), job.pods()), ({}, {}))
+
+    def test_deletion_in_every_phase(self):
+        """Nothing is left, whatever it was doing."""
+        for phase, more in (("Queued", {"cpu": "9", "gang": {"probeSeconds": 0}}),
+                            ("Starting", {"cpu": "9", "gang": {"probeSeconds": 1}}),
+                            ("Running", {}), ("Suspended", {"run": {"suspend": True}}),
+                            ("Waiting", {"minWorkers": 2, "maxWorkers": 3}), ("Restarting", {}),
+                            ("Completing", {}), ("Succeeded", {}), ("Failed", {"run": {"backoffLimit": 0}})):
+            with self.subTest(phase):
+                job = self.job("gone-" + phase.lower(), 2, **more)
+                if phase in ("Waiting", "Restarting", "Completing", "Succeeded", "Failed"):
+                    job.wait_phase("Running")
+                    job.wait_running(2)
+                    name = sorted(job.running())[0]
+                    if phase in ("Completing", "Succeeded"):
+                        job.end_pod(name)
+                    else:
+                        job.end_pod(name, code=1)
+                    if phase == "Succeeded":
+                        job.end_all()
+                job.wait_phase(phase)
+                job.delete()
+                job.wait_gone()
+
+    # ---- what people and machines read
+
+    def test_events(self):
+        job = self.job("talks", 1, run={"backoffLimit": 0})
+        job.wait_phase("Running")
+        job.end_pod("talks-0-0", code=5)
+        job.wait_phase("Failed")
+        wait_until("an Event of its failure", 30, lambda: "Failed" in self.events("talks"))
+        reasons = self.events("talks")
+        self.assertIn("Running", reasons)
+        self.assertEqual(reasons["Failed"]["type"], "Warning")
+        self.assertIn("exit code 5", reasons["Failed"]["note"])
+        self.assertLessEqual(max(len(e["note"]) for e in reasons.values()), 1024)
+
+    def events(self, name):
+        items = self.cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return {e["reason"]: e for e in items if e["regarding"].get("name") == name
+                and e["regarding"]["kind"] == "HvdJob"}
+
+    def test_pages(self):
+        job = self.job("counted", 1)
+        job.wait_phase("Running")
+        self.assertEqual(self.operator.page("/healthz"), (200, "ok\n"))
+        self.assertEqual(self.operator.page("/readyz")[0], 200)
+        self.assertEqual(self.operator.page("/elsewhere")[0], 404)
+        status, text = self.operator.page("/metrics")
+        self.assertEqual(status, 200)
+        self.assertIn('hvd_jobs{phase="Running"} ', text)
+        self.assertIn('hvd_api_requests_total{method="POST",code="201"}', text)
+        self.assertIn("hvd_leader 1\n", text)
+        for name in ("hvd_gang_wait_seconds_count", "hvd_gang_start_seconds_count", "hvd_reconcile_seconds_count",
+                     "hvd_writes_total"):
+            self.assertGreater(self.operator.metric(name), 0, name)
+
+    def test_quiet_when_nothing_happens(self):
+        """No writes, no looks in circles."""
+        job = self.job("still", 2)
+        job.wait_phase("Running")
+        wait_until("ready 2", 30, lambda: job.status().get("ready") == 2)
+        before = job.get()["metadata"]["resourceVersion"], self.operator.metric("hvd_writes_total")
+        looks = self.operator.metric("hvd_looks_total")
+        with self.assertRaises(TimeoutError):
+            wait_until("a write", 3, lambda: self.operator.metric("hvd_writes_total") != before[1])
+        self.assertEqual(job.get()["metadata"]["resourceVersion"], before[0])
+        self.assertLess(self.operator.metric("hvd_looks_total") - looks, 20)
+
+    def test_rights(self):
+        """What the operator's account may do, and above all what not."""
+        account = f"--as=system:serviceaccount:{SYSTEM}:hvd-operator"
+
+        def may(*what):
+            try:
+                return self.cluster.kubectl("auth", "can-i", *what, account, "-n", "default").strip() == "yes"
+            except subprocess.CalledProcessError:   # "no" is exit code 1
+                return False
+
+        for what in (("create", "pods"), ("delete", "pods"), ("list", "nodes"), ("update", "hvdjobs/status")):
+            self.assertTrue(may(*what), what)
+        for what in (("create", "pods/exec"), ("list", "secrets"), ("watch", "secrets"), ("get", "secrets"),
+                     ("create", "clusterroles"), ("update", "hvdjobs"), ("create", "hvdjobs"), ("delete", "nodes"),
+                     ("update", "nodes"), ("*", "*"), ("escalate", "roles"), ("impersonate", "users")):
+            self.assertFalse(may(*what), what)
+
+
+def needs():
+    operators.check_program()
+
+
+if __name__ == "__main__":
+    case.main("test_operator", needs)

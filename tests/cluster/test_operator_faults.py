@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator when things go wrong around it: killed after each write, two of them, an API server that is away,
+rights for one namespace alone.
+timeout: 3000"""
+import os
+import signal
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import cluster as clusters  # noqa: E402
+import operators  # noqa: E402
+from api import Refused, wait_until  # noqa: E402
+from operators import SYSTEM, Job, Operator  # noqa: E402
+
+FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
+LIVES_MAX = 80
+
+
+class Faults(unittest.TestCase):
+    overlay = "cluster"
+    nodes = 4
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = clusters.Cluster(kwok=cls.nodes).start()
+        try:
+            operators.install(cls.cluster, cls.overlay)
+        except BaseException:
+            cls.cluster.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+        left = case.left_of(cls.cluster.folder)
+        assert not left, f"left behind: {left}"
+
+    def started(self, *more, **named):
+        operator = Operator(self.cluster, *more, **named).start()
+        self.addCleanup(lambda: operator.alive() and operator.kill())
+        return operator
+
+    def job(self, name, workers, **more):
+        job = Job(self.cluster, name, workers, **more)
+        self.addCleanup(lambda: job.get() and job.delete())
+        return job
+
+    def lease(self):
+        return self.cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/hvd-operator")["spec"]
+
+
+class Killed(Faults):
+    def live_until(self, what, done, *more):
+        """One operator after the other, each killed right after its first write that went through, until done()."""
+        lives = 0
+        while not done():
+            lives += 1
+            self.assertLess(lives, LIVES_MAX, f"{what} has not come in {lives} lives")
+            operator = self.started("--no-leader-election", *more, environment={"HVD_TEST_FAIL": "operator-wrote"})
+            wait_until("the end of an operator, or of the work", 60, lambda: not operator.alive() or done(), 0.02)
+            if operator.alive():
+                operator.stop()
+            else:
+                self.assertEqual(operator.wait(), -signal.SIGKILL, operator.tail())
+        return lives
+
+    def test_killed_after_each_write(self):
+        """A whole life: made, a worker fails, scaled up, scaled down, ended, deleted by its TTL. What was counted once
+        is counted once, and each pod was made once."""
+        made = {}
+        job = self.job("phoenix", 3, minWorkers=2, maxWorkers=5, run={"ttlSecondsAfterFinished": 1})
+
+        def look():
+            for name, pod in job.pods().items():
+                self.assertEqual(made.setdefault(name, pod["metadata"]["uid"]), pod["metadata"]["uid"], name)
+            return job.status()
+
+        lives = self.live_until("running", lambda: look().get("phase") == "Running" and len(job.running()) == 3
+                                and look().get("ready") == 3)
+        self.assertGreater(lives, 4)   # status, three pods, status
+        job.end_pod("phoenix-0-0", code=1)
+        self.live_until("a new worker", lambda: look().get("ready") == 3 and "phoenix-0-1" in job.running())
+        status = job.status()
+        self.assertEqual((status["failures"], status["restarts"]), (1, 1))
+        job.patch({"workers": 5})
+        self.live_until("five workers", lambda: look().get("ready") == 5)
+        job.patch({"workers": 2})
+        self.live_until("two workers", lambda: look().get("ready") == 2 and len(job.pods(alive=True)) == 2)
+        job.end_all()
+        self.live_until("success", lambda: look().get("phase") in ("Succeeded", None))
+        self.assertEqual(sorted(made), ["phoenix-0-0", "phoenix-0-1", "phoenix-1-0", "phoenix-2-0", "phoenix-3-0",
+                                        "phoenix-4-0"])
+        self.live_until("its end", lambda: not job.get())
+        job.wait_gone()
+
+    def test_killed_while_gangs_wait(self):
+        """Room for one: never two on nodes, whoever is killed when."""
+        pair = [self.job(name, 3, cpu="6") for name in ("castor", "pollux")]
+
+        def look():
+            placed = [j.name for j in pair if any(p["spec"].get("nodeName") for p in j.pods(alive=True).values())]
+            self.assertLess(len(placed), 2, placed)
+            return [j for j in pair if j.status().get("phase") == "Running" and j.status().get("ready") == 3]
+
+        self.live_until("one gang to run", look)
+        first = look()[0]
+        second = pair[1 - pair.index(first)]
+        self.live_until("the other to wait", lambda: len(second.pods()) == 3)
+        self.assertEqual(second.status()["phase"], "Queued")
+        first.end_all()
+        self.live_until("the other to run", lambda: second.status().get("phase") == "Running")
+
+
+class Two(Faults):
+    def test_failover(self):
+        """The leader is killed in the midst of its work: the other one takes over after the lease, and no pod is made
+        twice."""
+        jobs = [self.job(f"over{i}", 2) for i in range(4)]
+        pair = [self.started(*FAST, "--identity", name, name=name) for name in ("one", "two")]
+        wait_until("a leader", 60, lambda: any(o.metric("hvd_leader") == 1 for o in pair))
+        leader, other = sorted(pair, key=lambda o: o.metric("hvd_leader") != 1)
+        self.assertEqual(other.metric("hvd_leader"), 0)
+        self.assertEqual(self.lease()["holderIdentity"], leader.name)
+        jobs[0].wait_phase("Running")
+        uids = {n: p["metadata"]["uid"] for j in jobs for n, p in j.pods().items()}
+        term = self.lease()["leaseTransitions"]
+        leader.kill()
+        began = time.monotonic()
+        last = self.job("after", 2)
+        last.wait_phase("Running", 60)
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(self.lease()["holderIdentity"], other.name)
+        self.assertGreater(self.lease()["leaseTransitions"], term)
+        for job in jobs:
+            job.wait_phase("Running")
+            self.assertEqual(len(job.pods()), 2)
+            for name, pod in job.pods().items():
+                self.assertEqual(uids.get(name, pod["metadata"]["uid"]), pod["metadata"]["uid"])
+        self.assertEqual(other.metric("hvd_writes_total") > 0, True)
+
+    def test_released_at_its_end(self):
+        """SIGTERM: the other one leads within a moment, not after the lease's time."""
+        first = self.started("--identity", "first", name="first")   # 15 s
+        wait_until("it to lead", 60, lambda: first.metric("hvd_leader") == 1)
+        second = self.started("--identity", "second", name="second").wait_ready()
+        self.assertEqual(second.metric("hvd_leader"), 0)
+        began = time.monotonic()
+        self.assertEqual(first.stop(), 0)
+        wait_until("the other to lead", 10, lambda: second.metric("hvd_leader") == 1)
+        self.assertLess(time.monotonic() - began, 8)
+
+    def test_label_on_the_leaders_pod(self):
+        """By which agents find it."""
+        for name in ("pod-a", "pod-b"):
+            self.cluster.api.create(f"/api/v1/namespaces/{SYSTEM}/pods", {
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                "spec": {"securityContext": {"runAsNonRoot": True, "runAsUser": 65532,
+                                             "seccompProfile": {"type": "RuntimeDefault"}},
+                         "containers": [{"name": "main", "image": "none",
+                                         "securityContext": {"allowPrivilegeEscalation": False,
+                                                             "capabilities": {"drop": ["ALL"]}}}]}})
+
+        def label(name):
+            pod = self.cluster.api.get(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
+            return pod["metadata"].get("labels", {}).get("hvd.dev/leader")
+
+        a = self.started(*FAST, name="pod-a", environment={"POD_NAME": "pod-a"})
+        wait_until("its label", 60, lambda: label("pod-a") == "true")
+        b = self.started(*FAST, name="pod-b", environment={"POD_NAME": "pod-b"}).wait_ready()
+        self.assertIsNone(label("pod-b"))
+        a.stop()
+        wait_until("the other's label", 60, lambda: label("pod-b") == "true")
+        self.assertIsNone(label("pod-a"))
+        # killed, and started again in the same pod: the label of its former life goes
+        b.kill()
+        self.assertEqual(label("pod-b"), "true")
+        c = self.started(*FAST, name="pod-a2", environment={"POD_NAME": "pod-a"})
+        self.started("--lease", "hvd-operator", "--lease-duration", "60", "--lease-renew", "40", "--lease-retry", "20",
+                     name="pod-b2", environment={"POD_NAME": "pod-b"})
+        wait_until("the new leader's label", 60, lambda: label("pod-a") == "true")
+        wait_until("the former leader's pod without", 60, lambda: label("pod-b") is None)
+        self.assertEqual(c.metric("hvd_leader"), 1)
+
+
+class Away(Faults):
+    def test_api_server_is_away(self):
+        """It stops writing before its lease ends, lives on, and goes on where it was."""
+        operator = self.started(*FAST).wait_ready()
+        job = self.job("survives", 2, minWorkers=1, maxWorkers=4)
+        job.wait_phase("Running")
+        job.wait_running(2)
+        before = {name: p["metadata"]["uid"] for name, p in job.pods().items()}
+        self.cluster.ask("stop kube-apiserver")
+        wait_until("it to stop leading", 20, lambda: operator.metric("hvd_leader") == 0)
+        self.assertEqual(operator.page("/healthz")[0], 200)
+        time.sleep(5)
+        self.cluster.ask("start kube-apiserver")
+        wait_until("the API server", 120, lambda: self.answers("/readyz"))
+        wait_until("it to lead again", 60, lambda: operator.metric("hvd_leader") == 1)
+        job.wait_phase("Running")
+        job.patch({"workers": 4})
+        job.wait_running(4, 120)
+        after = {name: p["metadata"]["uid"] for name, p in job.pods().items()}
+        self.assertEqual(before, {name: uid for name, uid in after.items() if name in before})
+        self.assertTrue(operator.alive())
+
+    def answers(self, path):
+        try:
+            return self.cluster.api.get(path)
+        except (OSError, Refused):
+            return None
+
+
+class Alone(Faults):
+    """Rights for one namespace, none to see nodes."""
+    overlay = "namespaced"
+
+    def test_one_namespace(self):
+        operator = self.started("--namespace", SYSTEM).wait_ready()
+        other = self.job("elsewhere", 1)
+        job = self.job("here", 2, namespace=SYSTEM)
+        job.wait_phase("Running")
+        job.wait_running(2)
+        # It cannot see that this one does not fit: let go, and rolled back when its time is over.
+        big = self.job("big", 2, cpu="9", namespace=SYSTEM, gang={"timeoutSeconds": 3})
+        big.wait_phase("Starting")
+        wait_until("a roll-back", 60, lambda: big.status().get("rollbacks", 0) > 0)
+        self.assertEqual(other.status(), {})
+        for word in ("403", "401"):
+            self.assertEqual([line for line in operator.page("/metrics")[1].splitlines() if f'code="{word}"' in line],
+                             [])
+
+
+def needs():
+    operators.check_program()
+
+
+if __name__ == "__main__":
+    case.main("test_operator_faults", needs)
