@@ -13,6 +13,7 @@
 #include "operator/driver/driver_private.h"
 
 #define QUEUE_EVERY (20 * CLOCK_MS) /* the queue looks at all jobs and nodes */
+#define READY_EVERY (200 * CLOCK_MS)
 #define TURN        (5 * CLOCK_MS)  /* then others have the loop: the lease above all */
 #define POD_PACE    50000           /* ns: a job is looked at once in so long a pod ... */
 #define PACE_MAX    (50 * CLOCK_MS) /* ... but at least so often, when it changes */
@@ -98,8 +99,12 @@ static void look_at_due(struct driver *d)
 static void on_tick(void *arg)
 {
     struct driver *d = arg;
-    if (!d->leading || !driver_ready(d, NULL))
+    if (!d->leading)
         return;
+    if (!driver_ready(d, NULL)) { /* a cache that is refused tells nobody */
+        wind(d, clock_ns() + READY_EVERY);
+        return;
+    }
     ask_for_those_in_time(d);
     if (d->ask_queue && clock_ns() - d->queue_asked >= QUEUE_EVERY)
         driver_queue(d);

@@ -12,10 +12,23 @@
 
 #include "core/base/buf.h"
 #include "operator/api/api.h"
+#include "operator/objects/hvdjob.h"
+#include "operator/objects/pod.h"
 
 #define DRIVER_LEADER_LABEL "hvd.dev/leader"
 
 struct driver;
+
+/* Who else wants to know what there is: the coordinator. All may be NULL. Jobs are those that are
+ * ours; a pod is told after its job. */
+struct driver_ear {
+    void (*job)(void *arg, const struct hvdjob *job);
+    void (*job_gone)(void *arg, const char *uid);
+    void (*pod)(void *arg, const struct pod *pod, bool gone);
+    /* The roster's number, for the job's status; 0: not known. */
+    uint32_t (*epoch)(void *arg, const char *uid);
+    void *arg;
+};
 
 struct driver_config {
     struct api *api;
@@ -32,6 +45,12 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
 /* From now on, or not any more: requests under way are dropped. */
 void driver_lead(struct driver *d);
 void driver_rest(struct driver *d);
+
+/* From now on ear is told, of all there is at once; NULL: nobody. Copied. */
+void driver_listen(struct driver *d, const struct driver_ear *ear);
+
+/* The job's epoch() is another one. Unknown is fine. */
+void driver_changed(struct driver *d, const char *job_uid);
 
 /* Every cache has been whole once. *ret_why: what is not, and why; valid until the next call. */
 bool driver_ready(const struct driver *d, const char **ret_why);

@@ -79,6 +79,7 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         entry_forget_admission(e);
     }
     d->ask_queue = true;
+    driver_tell_job(d, e, was);
     driver_touch(d, e);
 }
 
@@ -122,6 +123,7 @@ static void take_pod(struct driver *d, const char *namespace, const struct pod_i
     if (!e)
         return;
     entry_remove_pod(e, p);
+    driver_tell_pod(d, e, p, true);
     driver_touch(d, e);
 }
 
@@ -147,6 +149,7 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
         entry_replace_pod(e, was, is);
     else if (entry_add_pod(e, is) < 0)
         log_warn("no memory for pod %s", key);
+    driver_tell_pod(d, e, is, false);
     driver_touch(d, e);
 }
 

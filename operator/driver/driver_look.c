@@ -168,6 +168,20 @@ static void ask_again(struct driver *d, struct entry *e, int64_t again)
     driver_due(d, e, clock_ns() + (uint64_t)ms * CLOCK_MS);
 }
 
+/* What was said to a pod that nobody wants any more is said no longer. */
+static void forget_problem(struct driver *d, struct entry *e, const struct actions *actions)
+{
+    if (!e->problem)
+        return;
+    for (int i = 0; i < actions->n; i++)
+        if (actions->all[i].kind == ACTION_CREATE_POD ||
+            actions->all[i].kind == ACTION_CREATE_GROUP)
+            return;
+    free(e->problem);
+    e->problem = NULL;
+    driver_touch(d, e);
+}
+
 /* ---- a look ---------------------------------------------------------------------------------- */
 
 /* What its PodGroup is, as far as it has one; false: that is not known yet. */
@@ -201,6 +215,8 @@ static int decide(struct driver *d, struct entry *e, struct actions *actions, st
                                  .refused = e->problem,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};
+    if (d->ear.epoch)
+        in.epoch = (int)d->ear.epoch(d->ear.arg, e->job->job.uid);
     if (!see_group(d, e, &in))
         return 0;
     const struct pod **pods = malloc(((size_t)e->npods + 2) * sizeof(*pods));
@@ -245,6 +261,7 @@ void driver_look(struct driver *d, struct entry *e)
         log_warn("job %s: %s", e->key, err_text(&err));
         driver_due(d, e, clock_ns() + FAILED_MS * CLOCK_MS);
     } else {
+        forget_problem(d, e, &actions);
         ask_again(d, e, actions.again);
         if (actions.n > 0)
             apply(d, e, &actions);

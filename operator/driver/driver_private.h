@@ -48,6 +48,7 @@ struct driver {
     bool ask_queue; /* something changed that the queue looks at */
     uint64_t queue_asked;
     struct loop_timer tick;
+    struct driver_ear ear;
     struct driver_stats stats;
     char why[320]; /* of driver_ready() */
 };
@@ -60,6 +61,11 @@ void driver_caches_close(struct driver *d);
 struct group_cache *driver_groups(struct driver *d, struct entry *e);
 /* Its pods' cache has this one: NULL without. */
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name);
+
+/* driver_ear.c: to whom it was told to listen. before and after as informers have them. */
+void driver_tell_job(struct driver *d, const struct entry *e, const struct job_item *before);
+void driver_tell_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
+                     bool gone);
 
 /* driver_queue.c: asks queue_decide() about all that wait; who has another answer than before is
  * due. */

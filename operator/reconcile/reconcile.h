@@ -22,6 +22,7 @@ struct reconcile_input {
     bool has_group;                    /* its PodGroup is there */
     const char *group_waits;           /* what gang_waits() says */
     const char *refused;               /* what the API server said to a new pod, NULL: nothing */
+    int epoch;                         /* of its roster, 0: not known */
     int64_t now;                       /* milliseconds since 1970 */
 };
 

@@ -18,6 +18,8 @@ static void count(struct reconciling *r)
     st->ready = r->w.running;
     st->pending = r->w.alive - r->w.running;
     st->attempts_left = left > 0 ? left : 0;
+    if (r->in->epoch > 0)
+        st->epoch = r->in->epoch;
 }
 
 /* "; worker 2 (pod x) waits: ..." behind what is there, if there is one to tell of. */

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_driver_parts: the parts of the driver that need no server: versions, waits, entries, what is
+ * used on nodes, bodies of requests, metrics, the command line.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/driver/bodies.h"
+#include "operator/driver/entries.h"
+#include "operator/driver/usage.h"
+#include "operator/metrics/metrics.h"
+#include "operator/options.h"
+
+static void test_versions(void **state)
+{
+    (void)state;
+    assert_int_equal(items_version("12"), 12);
+    assert_int_equal(items_version("123456789012345678"), 123456789012345678);
+    static const char *const none[] = {"", "x", "12x", "-1", " 1", "1234567890123456789"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+        assert_int_equal(items_version(none[i]), 0);
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+static bool is_older(void *arg, const struct wait *w)
+{
+    return w->version <= *(const uint64_t *)arg;
+}
+
+static void test_waits(void **state)
+{
+    (void)state;
+    struct waits w = {0};
+    uint64_t seen = 0;
+    assert_true(waits_over(&w, is_older, &seen));
+    for (uint64_t i = 1; i <= 100; i++)
+        assert_int_equal(waits_add(&w, &(struct wait){.kind = WAIT_POD, .version = i}), 0);
+    assert_false(waits_over(&w, is_older, &seen));
+    seen = 99;
+    assert_false(waits_over(&w, is_older, &seen));
+    assert_int_equal(w.n, 100); /* the last one stands first */
+    seen = 100;
+    assert_true(waits_over(&w, is_older, &seen));
+    assert_int_equal(w.n, 0);
+    /* what never comes is given up */
+    assert_int_equal(waits_add(&w, &(struct wait){.kind = WAIT_POD, .version = 200}), 0);
+    assert_false(waits_over(&w, is_older, &seen));
+    w.until = 1;
+    assert_true(waits_over(&w, is_older, &seen));
+    assert_null(w.all);
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static struct pod_item *new_pod(const char *name)
+{
+    struct pod_item *p = calloc(1, sizeof(*p));
+    assert_non_null(p);
+    p->pod.name = strdup(name);
+    return p;
+}
+
+static void test_entry_pods(void **state)
+{
+    (void)state;
+    struct entries all;
+    struct pod_item *pods[10];
+    entries_init(&all, NULL);
+    struct entry *e = entries_make(&all, "default", "digits");
+    assert_non_null(e);
+    assert_ptr_equal(entries_find(&all, "default", "digits"), e);
+    assert_null(entries_find(&all, "other", "digits"));
+    for (int i = 0; i < 10; i++) {
+        pods[i] = new_pod("p");
+        assert_int_equal(entry_add_pod(e, pods[i]), 0);
+    }
+    entry_remove_pod(e, pods[3]);
+    entry_remove_pod(e, pods[3]); /* it is in none */
+    assert_int_equal(e->npods, 9);
+    struct pod_item *other = new_pod("q");
+    entry_replace_pod(e, pods[9], other);
+    assert_int_equal(e->npods, 9);
+    for (int i = 0; i < e->npods; i++) {
+        assert_int_equal(e->pods[i]->place, i);
+        assert_ptr_not_equal(e->pods[i], pods[3]);
+        assert_ptr_not_equal(e->pods[i], pods[9]);
+    }
+    entries_drop(&all, e); /* it has pods: it stays */
+    assert_ptr_equal(entries_find(&all, "default", "digits"), e);
+    while (e->npods > 0)
+        entry_remove_pod(e, e->pods[0]);
+    entries_drop(&all, e);
+    assert_null(entries_find(&all, "default", "digits"));
+    for (int i = 0; i < 10; i++)
+        items_pod_destroy(pods[i]);
+    items_pod_destroy(other);
+    entries_fini(&all);
+}
+
+static void test_entry_due(void **state)
+{
+    (void)state;
+    struct entries all;
+    entries_init(&all, NULL);
+    struct entry *e = entries_make(&all, "a", "b");
+    entries_due(&all, e, 50);
+    entries_due(&all, e, 70); /* the earlier one stands */
+    assert_int_equal(e->due, 50);
+    entries_due(&all, e, 20);
+    assert_int_equal(e->due, 20);
+    assert_ptr_equal(list_first(&all.due, struct entry, node), e);
+    entries_not_due(e);
+    assert_true(list_empty(&all.due));
+    assert_true(e->due == ENTRY_NEVER);
+    entries_fini(&all);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static void test_usage(void **state)
+{
+    (void)state;
+    struct usage u = {0};
+    struct resources one = {.amount = {[RESOURCES_CPU] = 1000, [RESOURCES_PODS] = 1}}, got;
+    usage_get(&u, "n", &got);
+    assert_int_equal(got.amount[RESOURCES_CPU], 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(usage_add(&u, "n", &one), 0);
+    assert_int_equal(usage_add(&u, "m", &one), 0);
+    usage_remove(&u, "n", &one);
+    usage_get(&u, "n", &got);
+    assert_int_equal(got.amount[RESOURCES_CPU], 2000);
+    assert_int_equal(got.amount[RESOURCES_PODS], 2);
+    usage_remove(&u, "n", &one);
+    usage_remove(&u, "n", &one);
+    usage_remove(&u, "n", &one); /* nobody is there */
+    assert_int_equal(u.nodes.n, 1);
+    usage_fini(&u);
+}
+
+static void test_foreign(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"metadata\": {\"name\": \"x\", \"uid\": \"u\", \"resourceVersion\": \"7\"},"
+        " \"spec\": {\"nodeName\": \"n\", \"containers\": [{\"resources\": {\"requests\":"
+        " {\"cpu\": \"500m\", \"nvidia.com/gpu\": 2}}}]}, \"status\": {\"phase\": \"Running\"}}";
+    struct resource_kinds kinds = {0};
+    struct foreign_item *item;
+    struct resources r;
+    auto_json json_t *j = NULL;
+    assert_int_equal(json_read(text, strlen(text), "pod", &j, NULL), 0);
+    assert_int_equal(items_foreign(&kinds, j, &item, NULL), 0);
+    assert_string_equal(item->node, "n");
+    items_foreign_amounts(item, &r);
+    assert_int_equal(r.amount[RESOURCES_CPU], 500);
+    assert_int_equal(r.amount[RESOURCES_PODS], 1);
+    assert_int_equal(r.amount[RESOURCES_FIRST_OTHER], 2);
+    assert_int_equal(r.amount[RESOURCES_MEMORY], 0);
+    items_foreign_destroy(item);
+    /* one that is over uses nothing */
+    json_object_set_new(json_object_get(j, "status"), "phase", json_string("Succeeded"));
+    assert_int_equal(items_foreign(&kinds, j, &item, NULL), 0);
+    assert_null(item->node);
+    items_foreign_destroy(item);
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+static void expect_json(char *text, const char *want)
+{
+    auto_json json_t *a = NULL, *b = NULL;
+    assert_non_null(text);
+    assert_int_equal(json_read(text, strlen(text), "a body", &a, NULL), 0);
+    assert_int_equal(json_read(want, strlen(want), "what is wanted", &b, NULL), 0);
+    if (!json_equal(a, b))
+        fail_msg("%s\nwanted %s", text, want);
+    free(text);
+}
+
+static void test_bodies(void **state)
+{
+    (void)state;
+    expect_json(bodies_lift("u-1"), "{\"metadata\": {\"uid\": \"u-1\"}, \"spec\": "
+                                    "{\"schedulingGates\": [{\"$patch\": \"delete\", \"name\": "
+                                    "\"hvd.dev/gang\"}]}}");
+    expect_json(bodies_delete("u-2"),
+                "{\"apiVersion\": \"v1\", \"kind\": \"DeleteOptions\", \"propagationPolicy\": "
+                "\"Background\", \"preconditions\": {\"uid\": \"u-2\"}}");
+    expect_json(bodies_leader(true),
+                "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": \"true\"}}}");
+    expect_json(bodies_leader(false), "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": null}}}");
+    struct hvdjob job = {.name = "digits", .namespace_ = "default", .version = "41", .uid = "u-3"};
+    struct hvdjob_status status = {.phase = JOB_RUNNING, .ready = 2};
+    char *text = bodies_status(&job, &status);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "\"resourceVersion\":\"41\""));
+    assert_non_null(strstr(text, "\"phase\":\"Running\""));
+    assert_non_null(strstr(text, "\"selector\":\"hvd.dev/job=digits\""));
+    free(text);
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static void test_metrics_text(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct histogram h = {0};
+    metrics_head(&b, "hvd_x", "gauge", "Some.");
+    metrics_value(&b, "hvd_x", NULL, NULL, 3);
+    metrics_value(&b, "hvd_x", "name", "a\"b\\c\nd", 0.25);
+    metrics_value2(&b, "hvd_x", "a", "1", "b", "2", 1e20);
+    buf_put_u8(&b, 0);
+    assert_string_equal((char *)b.data, "# HELP hvd_x Some.\n# TYPE hvd_x gauge\nhvd_x 3\n"
+                                        "hvd_x{name=\"a\\\"b\\\\c\\nd\"} 0.25\n"
+                                        "hvd_x{a=\"1\",b=\"2\"} 1e+20\n");
+    buf_reset(&b);
+    histogram_add(&h, 0.001);
+    histogram_add(&h, 0.0011);
+    histogram_add(&h, 1e9);
+    metrics_histogram(&b, "hvd_s", "Time.", &h);
+    buf_put_u8(&b, 0);
+    assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"0.001\"} 1\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"0.004\"} 2\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"67108.864\"} 2\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"+Inf\"} 3\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_s_count 3\n"));
+    buf_fini(&b);
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int parse(struct options *o, enum options_what *what, struct err *err, const char *a,
+                 const char *b)
+{
+    char *argv[] = {(char *)"hvd-operator", (char *)a, (char *)b, NULL};
+    *err = (struct err){0};
+    return options_parse(b ? 3 : a ? 2 : 1, argv, o, what, err);
+}
+
+static void test_options(void **state)
+{
+    (void)state;
+    struct options o;
+    enum options_what what;
+    struct err err;
+    unsetenv("HVD_WATCH_NAMESPACE");
+    assert_int_equal(parse(&o, &what, &err, NULL, NULL), 0);
+    assert_true(what == OPTIONS_RUN && o.elect && !o.namespace);
+    assert_string_equal(o.metrics, ":8080");
+    assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
+    assert_string_equal(o.metrics, "");
+    assert_int_equal(parse(&o, &what, &err, "--namespace=team", NULL), 0);
+    assert_string_equal(o.namespace, "team");
+    setenv("HVD_WATCH_NAMESPACE", "given", 1);
+    assert_int_equal(parse(&o, &what, &err, "-vv", NULL), 0);
+    assert_string_equal(o.namespace, "given");
+    assert_int_equal(o.verbose, 2);
+    unsetenv("HVD_WATCH_NAMESPACE");
+    assert_int_equal(parse(&o, &what, &err, "--explain-states", NULL), 0);
+    assert_true(what == OPTIONS_STATES);
+    static const char *const wrong[][2] = {
+        {"--what", NULL},        {"extra", NULL},         {"--lease-duration", "0"},
+        {"--lease-renew", "1x"}, {"--lease-renew", "20"}, {"--lease-retry", "11"},
+        {"--kubeconfig", NULL},  {"--namespace", ""},     {"--lease-duration", "-3"},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_int_equal(parse(&o, &what, &err, wrong[i][0], wrong[i][1]), -EINVAL);
+        assert_true(err.msg[0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_versions),   cmocka_unit_test(test_waits),
+        cmocka_unit_test(test_entry_pods), cmocka_unit_test(test_entry_due),
+        cmocka_unit_test(test_usage),      cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_bodies),     cmocka_unit_test(test_metrics_text),
+        cmocka_unit_test(test_options),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
