@@ -66,7 +66,7 @@ test-unit: all tests-bin  ## unit and multi-rank tests of this build
 test-e2e: all  ## Python, launchers, whole programs
 	$(Q)$(RUN) $(PYTHON_TESTS) $(E2E_TESTS)
 
-test-cluster: deps  ## the cluster tests
+test-cluster: deps all  ## the cluster tests
 	$(Q)$(RUN) $(CLUSTER_TESTS)
 
 test-asan:  ## unit and multi-rank tests with ASan and UBSan
