@@ -53,7 +53,9 @@ class Faults(unittest.TestCase):
         return self.cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/hvd-operator")["spec"]
 
 
-class Killed(Faults):
+class Trouble(Faults):
+    # ---- killed
+
     def live_until(self, what, done, *more):
         """One operator after the other, each killed right after its first write that went through, until done()."""
         lives = 0
@@ -114,8 +116,8 @@ class Killed(Faults):
         first.end_all()
         self.live_until("the other to run", lambda: second.status().get("phase") == "Running")
 
+    # ---- two of them
 
-class Two(Faults):
     def test_failover(self):
         """The leader is killed in the midst of its work: the other one takes over after the lease, and no pod is made
         twice."""
@@ -185,8 +187,8 @@ class Two(Faults):
         wait_until("the former leader's pod without", 60, lambda: label("pod-b") is None)
         self.assertEqual(c.metric("hvd_leader"), 1)
 
+    # ---- an API server that is away
 
-class Away(Faults):
     def test_api_server_is_away(self):
         """It stops writing before its lease ends, lives on, and goes on where it was."""
         operator = self.started(*FAST).wait_ready()
