@@ -11,6 +11,7 @@
 #include "operator/driver/entries.h"
 #include "operator/driver/said.h"
 #include "operator/reconcile/actions.h"
+#include "operator/reconcile/equipment.h"
 
 enum apply_end {
     APPLY_DONE,
@@ -22,6 +23,8 @@ struct apply_config {
     struct api *api;
     struct said *said;
     struct resource_kinds *kinds;
+    /* Borrowed by each request alone; NULL: pods are as their template says. */
+    const struct equipment *equipment;
     bool (*may_write)(void *arg); /* asked before each request */
     /* The apply is gone when this is called; not from within apply_start(). */
     void (*ended)(void *arg, struct entry *e, enum apply_end end, const struct err *err);

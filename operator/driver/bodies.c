@@ -21,10 +21,12 @@ char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status
     return json_write(j);
 }
 
-char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
-                 bool gated)
+char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
+                 const struct equipment *equipment, int worker, int attempt, bool gated)
 {
     auto_json json_t *j = newpod(job, gang, worker, attempt, gated);
+    if (j && equipment && equipment_add(equipment, job, j) < 0)
+        return NULL;
     return json_write(j);
 }
 

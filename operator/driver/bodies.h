@@ -7,12 +7,14 @@
 #define HVD_OPERATOR_DRIVER_BODIES_H
 
 #include "operator/objects/hvdjob.h"
+#include "operator/reconcile/equipment.h"
 #include "operator/reconcile/gang.h"
 
 /* free() them; NULL: no memory. */
 char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status);
-char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
-                 bool gated);
+/* equipment: NULL: the pod is as its template says, without an agent. */
+char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
+                 const struct equipment *equipment, int worker, int attempt, bool gated);
 char *bodies_group(const struct hvdjob *job, const struct gang_ops *gang, const char *api);
 
 /* A strategic patch that takes our gate away and leaves others'. */

@@ -14,6 +14,7 @@
 #include "operator/api/api.h"
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/pod.h"
+#include "operator/reconcile/equipment.h"
 
 #define DRIVER_LEADER_LABEL "hvd.dev/leader"
 
@@ -48,6 +49,9 @@ void driver_rest(struct driver *d);
 
 /* From now on ear is told, of all there is at once; NULL: nobody. Copied. */
 void driver_listen(struct driver *d, const struct driver_ear *ear);
+
+/* What new pods get besides their template; borrowed until the next call. NULL: nothing. */
+void driver_equip(struct driver *d, const struct equipment *equipment);
 
 /* The job's epoch() is another one. Unknown is fine. */
 void driver_changed(struct driver *d, const char *job_uid);

@@ -43,6 +43,13 @@ void driver_listen(struct driver *d, const struct driver_ear *ear)
             tell_all(d, e);
 }
 
+void driver_equip(struct driver *d, const struct equipment *equipment)
+{
+    d->equipped = equipment != NULL;
+    if (equipment)
+        d->equipment = *equipment;
+}
+
 void driver_changed(struct driver *d, const char *job_uid)
 {
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))

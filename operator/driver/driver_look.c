@@ -144,6 +144,7 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
     struct apply_config config = {.api = d->config.api,
                                   .said = d->said,
                                   .kinds = &d->kinds,
+                                  .equipment = d->equipped ? &d->equipment : NULL,
                                   .may_write = may_write,
                                   .ended = on_ended,
                                   .wrote = on_wrote,

@@ -49,6 +49,8 @@ struct driver {
     uint64_t queue_asked;
     struct loop_timer tick;
     struct driver_ear ear;
+    struct equipment equipment;
+    bool equipped;
     struct driver_stats stats;
     char why[320]; /* of driver_ready() */
 };
