@@ -28,16 +28,16 @@ static void explain_states(void)
                watch_action_name(watch[i].action));
 }
 
-static int run(const struct options *options)
+static int run(const struct settings *settings)
 {
     struct err err = {0};
-    if (options->verbose)
-        log_set_level(options->verbose > 1 ? LOG_DEBUG : LOG_INFO);
+    if (settings->verbose)
+        log_set_level(settings->verbose > 1 ? LOG_DEBUG : LOG_INFO);
     if (sodium_init() < 0) {
         log_error("libsodium did not start");
         return 1;
     }
-    if (operator_run(options, &err) < 0) {
+    if (operator_run(settings, &err) < 0) {
         log_error("%s", err_text(&err));
         return 1;
     }
@@ -46,26 +46,26 @@ static int run(const struct options *options)
 
 int main(int argc, char **argv)
 {
-    struct options options;
-    enum options_what what;
+    struct settings settings;
+    enum settings_what what;
     struct err err = {0};
     log_set_tag("hvd-operator");
-    if (options_parse(argc, argv, &options, &what, &err) < 0) {
+    if (settings_parse(argc, argv, &settings, &what, &err) < 0) {
         fprintf(stderr, "hvd-operator: %s\n", err_text(&err));
         return 2;
     }
     switch (what) {
-    case OPTIONS_HELP:
-        fputs(options_help(), stdout);
+    case SETTINGS_HELP:
+        fputs(settings_help(), stdout);
         return 0;
-    case OPTIONS_VERSION:
+    case SETTINGS_VERSION:
         puts("hvd-operator " HVD_VERSION);
         return 0;
-    case OPTIONS_STATES:
+    case SETTINGS_STATES:
         explain_states();
         return 0;
-    case OPTIONS_RUN:
+    case SETTINGS_RUN:
         break;
     }
-    return run(&options);
+    return run(&settings);
 }

@@ -21,7 +21,7 @@
 #define LABEL_MS 1000 /* the label may take so long at the end */
 
 struct program {
-    const struct options *options;
+    const struct settings *settings;
     struct loop loop;
     struct loop_fd signals;
     struct access access;
@@ -140,9 +140,9 @@ static void on_signal(void *arg, uint32_t events)
 static void choose_identity(struct program *o)
 {
     char host[128] = "hvd-operator";
-    const char *name = o->options->pod_name;
-    if (o->options->identity) {
-        snprintf(o->identity, sizeof(o->identity), "%s", o->options->identity);
+    const char *name = o->settings->pod_name;
+    if (o->settings->identity) {
+        snprintf(o->identity, sizeof(o->identity), "%s", o->settings->identity);
         return;
     }
     if (!name && gethostname(host, sizeof(host) - 1) == 0)
@@ -154,21 +154,21 @@ static void choose_identity(struct program *o)
 
 static int open_election(struct program *o, struct err *err)
 {
-    const struct options *options = o->options;
-    const char *where = options->lease_namespace;
-    if (!options->elect) {
+    const struct settings *settings = o->settings;
+    const char *where = settings->lease_namespace;
+    if (!settings->elect) {
         driver_lead(o->driver);
         return 0;
     }
-    where = where ? where : options->pod_namespace;
+    where = where ? where : settings->pod_namespace;
     where = where ? where : o->access.namespace;
     struct election_config config = {.api = o->api,
                                      .namespace = where && *where ? where : "default",
-                                     .name = options->lease,
+                                     .name = settings->lease,
                                      .identity = o->identity,
-                                     .duration_ms = 1000 * (uint64_t)options->lease_s,
-                                     .renew_ms = 1000 * (uint64_t)options->renew_s,
-                                     .retry_ms = 1000 * (uint64_t)options->retry_s,
+                                     .duration_ms = 1000 * (uint64_t)settings->lease_s,
+                                     .renew_ms = 1000 * (uint64_t)settings->renew_s,
+                                     .retry_ms = 1000 * (uint64_t)settings->retry_s,
                                      .started = on_started,
                                      .stopped = on_stopped,
                                      .arg = o};
@@ -178,11 +178,11 @@ static int open_election(struct program *o, struct err *err)
 static int open_web(struct program *o, struct err *err)
 {
     struct web_config config = {.loop = &o->loop,
-                                .address = o->options->metrics,
+                                .address = o->settings->metrics,
                                 .pages = pages,
                                 .n = sizeof(pages) / sizeof(pages[0]),
                                 .arg = o};
-    if (!*o->options->metrics)
+    if (!*o->settings->metrics)
         return 0;
     int rc = web_open(&o->web, &config, err);
     if (rc == 0)
@@ -203,22 +203,22 @@ static int open_signals(struct program *o, struct err *err)
 
 static int open_all(struct program *o, struct err *err)
 {
-    const struct options *options = o->options;
-    int rc = access_load(options->kubeconfig, options->context, &o->access, err);
+    const struct settings *settings = o->settings;
+    int rc = access_load(settings->kubeconfig, settings->context, &o->access, err);
     rc = rc < 0 ? rc : api_open(&o->api, &o->loop, &o->access, err);
     if (rc < 0)
         return rc;
     struct driver_config config = {.api = o->api,
-                                   .namespace = options->namespace,
+                                   .namespace = settings->namespace,
                                    .instance = o->identity,
                                    .may_write = may_write,
                                    .arg = o};
     log_info("%s as %s, jobs of %s", o->access.server, o->identity,
-             options->namespace ? options->namespace : "all namespaces");
+             settings->namespace ? settings->namespace : "all namespaces");
     rc = driver_open(&o->driver, &config, err);
     rc = rc < 0 ? rc : open_web(o, err);
-    if (rc == 0 && options->pod_name && options->pod_namespace)
-        rc = label_open(&o->label, o->api, options->pod_namespace, options->pod_name, err);
+    if (rc == 0 && settings->pod_name && settings->pod_namespace)
+        rc = label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
     return rc < 0 ? rc : open_election(o, err);
 }
 
@@ -235,9 +235,9 @@ static void close_all(struct program *o)
     loop_fini(&o->loop);
 }
 
-int operator_run(const struct options *options, struct err *err)
+int operator_run(const struct settings *settings, struct err *err)
 {
-    struct program o = {.options = options};
+    struct program o = {.settings = settings};
     int rc = loop_init(&o.loop);
     if (rc < 0)
         return err_sys(err, -rc, "epoll");

@@ -6,9 +6,9 @@
 #ifndef HVD_OPERATOR_OPERATOR_H
 #define HVD_OPERATOR_OPERATOR_H
 
-#include "operator/options.h"
+#include "operator/settings.h"
 
 /* Until SIGTERM or SIGINT; then it frees the lease. */
-int operator_run(const struct options *options, struct err *err);
+int operator_run(const struct settings *settings, struct err *err);
 
 #endif

@@ -54,6 +54,10 @@ class Life(unittest.TestCase):
         self.jobs.append(job)
         return job
 
+    @staticmethod
+    def uids(job):
+        return [p["metadata"]["uid"] for p in job.pods().values()]
+
     # ---- ends
 
     def test_succeeds(self):
@@ -125,10 +129,11 @@ class Life(unittest.TestCase):
     def test_evicted_worker_costs_no_attempt(self):
         job = self.job("evicted", 2, minWorkers=1, maxWorkers=2)
         job.wait_running(2)
+        before = job.pods()["evicted-0-0"]["metadata"]["uid"]
         self.cluster.api.create(f"{job.all_pods}/evicted-0-0/eviction", {
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": "evicted-0-0", "namespace": "default"}})
-        wait_until("two workers again", 60, lambda: len(job.running()) == 2 and "evicted-0-0" not in job.pods(True))
+        wait_until("two workers again", 60, lambda: len(job.running()) == 2 and before not in self.uids(job))
         wait_until("its status", 30, lambda: job.status().get("ready") == 2)
         self.assertEqual(job.status().get("failures"), 0)
         self.assertEqual(job.status()["attemptsLeft"], 6)
@@ -359,9 +364,9 @@ class Life(unittest.TestCase):
             except subprocess.CalledProcessError:   # "no" is exit code 1
                 return False
 
-        for what in (("create", "pods"), ("delete", "pods"), ("list", "nodes"), ("update", "hvdjobs/status")):
+        for what in (("create", "pods"), ("delete", "pods"), ("list", "nodes"), ("update", "hvdjobs", "--subresource=status")):
             self.assertTrue(may(*what), what)
-        for what in (("create", "pods/exec"), ("list", "secrets"), ("watch", "secrets"), ("get", "secrets"),
+        for what in (("create", "pods", "--subresource=exec"), ("list", "secrets"), ("watch", "secrets"), ("get", "secrets"),
                      ("create", "clusterroles"), ("update", "hvdjobs"), ("create", "hvdjobs"), ("delete", "nodes"),
                      ("update", "nodes"), ("*", "*"), ("escalate", "roles"), ("impersonate", "users")):
             self.assertFalse(may(*what), what)

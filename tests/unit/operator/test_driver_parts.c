@@ -16,7 +16,7 @@
 #include "operator/driver/entries.h"
 #include "operator/driver/usage.h"
 #include "operator/metrics/metrics.h"
-#include "operator/options.h"
+#include "operator/settings.h"
 
 static void test_versions(void **state)
 {
@@ -239,23 +239,23 @@ static void test_metrics_text(void **state)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static int parse(struct options *o, enum options_what *what, struct err *err, const char *a,
+static int parse(struct settings *o, enum settings_what *what, struct err *err, const char *a,
                  const char *b)
 {
     char *argv[] = {(char *)"hvd-operator", (char *)a, (char *)b, NULL};
     *err = (struct err){0};
-    return options_parse(b ? 3 : a ? 2 : 1, argv, o, what, err);
+    return settings_parse(b ? 3 : a ? 2 : 1, argv, o, what, err);
 }
 
 static void test_options(void **state)
 {
     (void)state;
-    struct options o;
-    enum options_what what;
+    struct settings o;
+    enum settings_what what;
     struct err err;
     unsetenv("HVD_WATCH_NAMESPACE");
     assert_int_equal(parse(&o, &what, &err, NULL, NULL), 0);
-    assert_true(what == OPTIONS_RUN && o.elect && !o.namespace);
+    assert_true(what == SETTINGS_RUN && o.elect && !o.namespace);
     assert_string_equal(o.metrics, ":8080");
     assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
     assert_string_equal(o.metrics, "");
@@ -267,7 +267,7 @@ static void test_options(void **state)
     assert_int_equal(o.verbose, 2);
     unsetenv("HVD_WATCH_NAMESPACE");
     assert_int_equal(parse(&o, &what, &err, "--explain-states", NULL), 0);
-    assert_true(what == OPTIONS_STATES);
+    assert_true(what == SETTINGS_STATES);
     static const char *const wrong[][2] = {
         {"--what", NULL},        {"extra", NULL},         {"--lease-duration", "0"},
         {"--lease-renew", "1x"}, {"--lease-renew", "20"}, {"--lease-retry", "11"},

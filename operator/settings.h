@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options: hvd-operator's command line and environment. Called by main_hvd-operator.c. Texts are
+ * settings: hvd-operator's command line and environment. Called by main_hvd-operator.c. Texts are
  * the command line's and the environment's.
  */
-#ifndef HVD_OPERATOR_OPTIONS_H
-#define HVD_OPERATOR_OPTIONS_H
+#ifndef HVD_OPERATOR_SETTINGS_H
+#define HVD_OPERATOR_SETTINGS_H
 
 #include <stdbool.h>
 
 #include "core/base/err.h"
 
-struct options {
+struct settings {
     const char *kubeconfig, *context; /* NULL: found */
     const char *namespace;            /* NULL: all */
     const char *metrics;              /* ADDRESS:PORT, "": none */
@@ -22,12 +22,12 @@ struct options {
     int verbose;
 };
 
-enum options_what { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_STATES };
+enum settings_what { SETTINGS_RUN, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_STATES };
 
 /* -EINVAL: err says what is wrong with it. */
-int options_parse(int argc, char **argv, struct options *ret, enum options_what *ret_what,
-                  struct err *err);
+int settings_parse(int argc, char **argv, struct settings *ret, enum settings_what *ret_what,
+                   struct err *err);
 
-const char *options_help(void);
+const char *settings_help(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options: see options.h.
+ * settings: see settings.h.
  */
-#include "operator/options.h"
+#include "operator/settings.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static const char help[] =
     "  --version                  print the version\n"
     "  -h, --help                 this text\n";
 
-const char *options_help(void)
+const char *settings_help(void)
 {
     return help;
 }
@@ -90,7 +90,7 @@ static int take_text(const char *name, const char *text, const char **ret, struc
     return 0;
 }
 
-static int take(int opt, struct options *o, enum options_what *what, struct err *err)
+static int take(int opt, struct settings *o, enum settings_what *what, struct err *err)
 {
     switch (opt) {
     case OPT_KUBECONFIG:
@@ -121,13 +121,13 @@ static int take(int opt, struct options *o, enum options_what *what, struct err 
         o->verbose++;
         return 0;
     case OPT_STATES:
-        *what = OPTIONS_STATES;
+        *what = SETTINGS_STATES;
         return 0;
     case OPT_VERSION:
-        *what = OPTIONS_VERSION;
+        *what = SETTINGS_VERSION;
         return 0;
     case 'h':
-        *what = OPTIONS_HELP;
+        *what = SETTINGS_HELP;
         return 0;
     default:
         return -EINVAL;
@@ -140,7 +140,7 @@ static const char *from_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-static int check(const struct options *o, struct err *err)
+static int check(const struct settings *o, struct err *err)
 {
     if (o->retry_s >= o->renew_s || o->renew_s >= o->lease_s)
         return err_set(err, EINVAL,
@@ -150,19 +150,19 @@ static int check(const struct options *o, struct err *err)
     return 0;
 }
 
-int options_parse(int argc, char **argv, struct options *ret, enum options_what *ret_what,
-                  struct err *err)
+int settings_parse(int argc, char **argv, struct settings *ret, enum settings_what *ret_what,
+                   struct err *err)
 {
-    struct options o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
-                        .metrics = ":8080",
-                        .elect = true,
-                        .lease = "hvd-operator",
-                        .lease_s = 15,
-                        .renew_s = 10,
-                        .retry_s = 2,
-                        .pod_name = from_environment("POD_NAME"),
-                        .pod_namespace = from_environment("POD_NAMESPACE")};
-    enum options_what what = OPTIONS_RUN;
+    struct settings o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
+                         .metrics = ":8080",
+                         .elect = true,
+                         .lease = "hvd-operator",
+                         .lease_s = 15,
+                         .renew_s = 10,
+                         .retry_s = 2,
+                         .pod_name = from_environment("POD_NAME"),
+                         .pod_namespace = from_environment("POD_NAMESPACE")};
+    enum settings_what what = SETTINGS_RUN;
     int opt, rc = 0;
     opterr = 0;
     optind = 1;
