@@ -95,8 +95,9 @@ static void send_next(void)
 /* ---- the pods: a bool each, Running ------------------------------------------------------------
  */
 
-static int pod_parse(json_t *object, void **ret, struct err *err)
+static int pod_parse(void *arg, json_t *object, void **ret, struct err *err)
 {
+    (void)arg;
     const char *phase = "";
     int rc = json_expect(object, "a pod", err, "{s?{s?s}}", "status", "phase", &phase);
     bool *is_running = rc < 0 ? NULL : malloc(sizeof(*is_running));
