@@ -290,9 +290,8 @@ static struct resource group_resource(char *text)
     return (struct resource){text, slash ? slash + 1 : "", "podgroups"};
 }
 
-static char *body_of(const struct step *s)
+static char *body_of(const struct apply *a, const struct step *s)
 {
-    const struct apply *a = s->apply;
     const struct hvdjob *job = &a->job->job;
     switch (s->kind) {
     case ACTION_WRITE_STATUS:
@@ -313,17 +312,17 @@ static char *body_of(const struct step *s)
     return NULL;
 }
 
-static void path_of(const struct step *s, struct buf *path)
+static void path_of(const struct apply *a, const struct step *s, struct buf *path)
 {
-    const struct hvdjob *job = &s->apply->job->job;
-    char api[sizeof(s->apply->gang_api)];
+    const struct hvdjob *job = &a->job->job;
+    char api[sizeof(a->gang_api)];
     struct resource group;
     switch (s->kind) {
     case ACTION_WRITE_STATUS:
         request_path(path, &jobs, job->namespace_, job->name, "status");
         break;
     case ACTION_CREATE_GROUP:
-        memcpy(api, s->apply->gang_api, sizeof(api));
+        memcpy(api, a->gang_api, sizeof(api));
         group = group_resource(api);
         request_path(path, &group, job->namespace_, NULL, NULL);
         break;
@@ -342,17 +341,16 @@ static void path_of(const struct step *s, struct buf *path)
     }
 }
 
-static int send_step(struct step *s, struct err *err)
+static int send_step(struct apply *a, struct step *s, struct err *err)
 {
     static const char *const methods[] = {
         [ACTION_WRITE_STATUS] = "PUT",  [ACTION_CREATE_GROUP] = "POST",
         [ACTION_CREATE_POD] = "POST",   [ACTION_LIFT_GATE] = "PATCH",
         [ACTION_DELETE_POD] = "DELETE", [ACTION_DELETE_JOB] = "DELETE",
     };
-    struct apply *a = s->apply;
     struct buf path = {0};
-    auto_free char *body = body_of(s);
-    path_of(s, &path);
+    auto_free char *body = body_of(a, s);
+    path_of(a, s, &path);
     struct api_request q = {.method = methods[s->kind],
                             .path = request_text(&path),
                             .body = body,
@@ -390,7 +388,7 @@ static void send_wave(struct apply *a)
         if (a->end != APPLY_DONE || !a->config.may_write(a->config.arg)) {
             fail(a, APPLY_FAILED, a->e->key, "this operator does not lead any more");
             slowstart_done(&a->wave, false);
-        } else if (send_step(s, &err) < 0) {
+        } else if (send_step(a, s, &err) < 0) {
             fail(a, APPLY_FAILED, s->name, err_text(&err));
             slowstart_done(&a->wave, false);
         }
