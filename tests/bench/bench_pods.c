@@ -7,9 +7,9 @@
  *   bench_pods --kubeconfig FILE --labels SELECTOR --running N [--parallel 16] [--seconds 300]
  * OBJECTS
  *
- * OBJECTS: a line each, the path of the collection, a tab, the object in JSON. Prints one line of
- * JSON, in seconds since the first create: created (the last one was answered), there (N pods),
- * running (N pods), and the steps in which they came to run: [[seconds, pods], ...].
+ * OBJECTS: a line each, the path of the collection, a tab, the object in JSON. Prints lines of a
+ * word, seconds since the first create and a number of pods: "step" as they come to run, "there"
+ * when N are, "created" when the last create was answered, "running" when N run.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,8 @@ static struct {
 static char *todo;        /* the objects that are not sent yet */
 static int out, refusals; /* requests without an answer; answers that were no success */
 static int there, running;
-static uint64_t began, created_ns, there_ns, running_ns, step_ns;
+static bool all_there, all_created, all_running;
+static uint64_t began, step_ns;
 
 static void fail(const struct err *err)
 {
@@ -41,21 +42,24 @@ static void fail(const struct err *err)
     exit(1);
 }
 
-static double since(uint64_t ns)
+static void say(const char *what, int pods)
 {
-    return ns ? (double)(ns - began) / (double)CLOCK_S : -1;
+    printf("%s %.3f %d\n", what, (double)(clock_ns() - began) / (double)CLOCK_S, pods);
+}
+
+static void say_once(bool *said, bool now, const char *what)
+{
+    if (now && !*said)
+        say(what, want.running);
+    *said |= now;
 }
 
 static void look(void)
 {
-    uint64_t now = clock_ns();
-    if (!created_ns && !*todo && out == 0)
-        created_ns = now;
-    if (!there_ns && there >= want.running)
-        there_ns = now;
-    if (!running_ns && running >= want.running)
-        running_ns = now;
-    if (created_ns && running_ns)
+    say_once(&all_there, there >= want.running, "there");
+    say_once(&all_created, !*todo && out == 0, "created");
+    say_once(&all_running, running >= want.running, "running");
+    if (all_created && all_running)
         loop_stop(&loop);
 }
 
@@ -116,7 +120,7 @@ static void pod_changed(void *arg, const char *key, const void *before, const vo
     running += (is && *is) - (was && *was);
     if (began && clock_ns() - step_ns > STEP_MS * CLOCK_MS) {
         step_ns = clock_ns();
-        printf(", [%.3f, %d]", since(step_ns), running);
+        say("step", running);
     }
     look();
 }
@@ -194,7 +198,7 @@ int main(int argc, char **argv)
                                      .destroy = free,
                                      .changed = pod_changed,
                                      .synced = pods_synced};
-    printf("{\"steps\": [[0, 0]");
+    setlinebuf(stdout);
     if (loop_init(&loop) < 0 || access_load(want.kubeconfig, NULL, &access_to, &err) < 0 ||
         api_open(&api, &loop, &access_to, &err) < 0)
         fail(&err);
@@ -202,8 +206,6 @@ int main(int argc, char **argv)
     loop_timer_start(&loop, &timer, (uint64_t)want.seconds * 1000, on_time, NULL);
     if (informer_open(&pods, &config, &err) < 0 || loop_run(&loop) < 0)
         fail(&err);
-    printf("], \"created\": %.3f, \"there\": %.3f, \"running\": %.3f}\n", since(created_ns),
-           since(there_ns), since(running_ns));
     informer_close(pods);
     api_close(api);
     access_fini(&access_to);

@@ -16,6 +16,7 @@ Leaves BUILD/bench/operator.json and .png. See RESULTS.md for the targets."""
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
 import statistics
@@ -98,31 +99,29 @@ class Bench:
         with tempfile.NamedTemporaryFile("w", suffix=".objects", dir=self.cluster.folder) as f:
             f.writelines(f"{path}\t{json.dumps(thing)}\n" for path, thing in objects)
             f.flush()
-            child = subprocess.Popen(
-                [os.path.join(self.build, "tests/bench/bench_pods"), "--kubeconfig", self.cluster.kubeconfig,
-                 "--labels", labels, "--running", str(pods), "--seconds", str(PATIENCE), f.name],
-                stdout=subprocess.PIPE, text=True)
-            if on_there:
-                self.wait_pods(pods, labels)
-                on_there()
-            out, _ = child.communicate(timeout=PATIENCE + 30)
+            with subprocess.Popen(
+                    [os.path.join(self.build, "tests/bench/bench_pods"), "--kubeconfig", self.cluster.kubeconfig,
+                     "--labels", labels, "--running", str(pods), "--seconds", str(PATIENCE), f.name],
+                    stdout=subprocess.PIPE, text=True) as child:
+                figures = {"steps": [(0.0, 0)]}
+                for line in child.stdout:
+                    word, seconds, number = line.split()
+                    if word == "step":
+                        figures["steps"].append((float(seconds), int(number)))
+                        continue
+                    figures[word] = float(seconds)
+                    if word == "there" and on_there:
+                        on_there()
         if child.returncode != 0:
             sys.exit(f"operator.py: bench_pods ended with {child.returncode}")
-        return json.loads(out)
-
-    def count(self, labels):
-        page = self.cluster.api.get(f"{PODS}?labelSelector={labels}&limit=1")
-        return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
-
-    def wait_pods(self, pods, labels):
-        wait_until(f"{pods} pods with {labels}", PATIENCE, lambda: self.count(labels) == pods, pause=0.05)
+        return figures
 
     def clean(self):
         """No job and no pod is left of what was measured before."""
         for path in (JOBS, PODS):
             self.cluster.api.delete(f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
         wait_until("all jobs to be gone", PATIENCE, lambda: not self.cluster.api.get(f"{JOBS}?limit=1")["items"])
-        self.wait_pods(0, "app.kubernetes.io/name")
+        wait_until("all pods to be gone", PATIENCE, lambda: not self.cluster.api.get(f"{PODS}?limit=1")["items"])
         time.sleep(1)
 
     def jobs(self, jobs, workers, on_there=None):
@@ -153,11 +152,17 @@ class Bench:
             self.open_nodes(True)
 
 
+def sizes(load):
+    """"20x4": 20 jobs of 4 workers."""
+    jobs, workers = map(int, load.split("x"))
+    return jobs, workers
+
+
 def measure_loads(bench, arguments):
     results = {}
     bench.jobs(2, 2)   # what is made once
     for load in arguments.loads.split(","):
-        jobs, workers = map(int, load.split("x"))
+        jobs, workers = sizes(load)
         rounds = {"jobs": [], "gated": [], "floor": []}
         for number in range(arguments.rounds):
             if "loads" in arguments.only:
@@ -200,7 +205,7 @@ def draw(results, path):
     for axis, (load, result) in zip(axes[0], loads.items()):
         for name, color in (("floor", "0.6"), ("jobs", "C0"), ("gated", "C1")):
             for figures in result["rounds"][name]:
-                axis.step(*zip(*figures["steps"], (figures["running"], figures["steps"][-1][1])), where="post",
+                axis.step(*zip(*figures["steps"], (figures["running"], math.prod(sizes(load)))), where="post",
                           color=color, label=name)
         handles = dict(reversed(list(zip(*reversed(axis.get_legend_handles_labels())))))
         axis.legend(handles.values(), handles.keys())
