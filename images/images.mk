@@ -48,9 +48,24 @@ $(BUILD)/images/hvd-launch: $(call objs,images/bundle/launch.c images/bundle/ins
 	$(Q)$(CC) -static -o $@ $^ $(LDFLAGS)
 
 BUNDLE_PARTS := $(BUNDLE_OWN) $(BUILD)/images/old/libhvd.so $(BUILD)/images/old/hvd-probe $(BUILD)/images/hvd-launch
-$(BUNDLE)/share: $(BUNDLE_PARTS) $(PROGRAMS) $(shell find core/python/hvd -name '*.py') images/bundle/stage.sh
-	$(call say,BUNDLE,$(BUNDLE))
-	$(Q)CC=$(CC) images/bundle/stage.sh $(BUILD) $(BUNDLE)
+$(BUNDLE)/share: $(BUNDLE_PARTS) $(PROGRAMS) $(shell find core/python/hvd -name '*.py') images/stage.sh
+	$(call say,STAGE,$(BUNDLE))
+	$(Q)CC=$(CC) images/stage.sh bundle $(BUILD) $(BUNDLE)
 	$(Q)touch $@
 
-.PHONY: bundle
+# ---- container images ----------------------------------------------------------------------
+# IMAGES="bundle operator example"   REGISTRY=name/of/it in front of their names (localhost)
+IMAGES ?= bundle operator example
+ifneq ($(wildcard operator/main_hvd-operator.c),)
+OPERATOR_STAGE := $(BUILD)/images/operator/usr
+$(OPERATOR_STAGE): $(BUILD)/hvd-operator images/stage.sh
+	$(call say,STAGE,$(@D))
+	$(Q)CC=$(CC) images/stage.sh operator $(BUILD) $(@D)
+	$(Q)touch $@
+endif
+
+staged: bundle $(OPERATOR_STAGE)
+images: deps staged  ## container images by podman, without a registry: build/images/*.tar
+	$(Q)images/images.sh $(BUILD) $(VERSION) $(IMAGES)
+
+.PHONY: bundle staged images

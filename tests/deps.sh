@@ -14,7 +14,7 @@ demo=(python3-torch python3-sklearn python3-matplotlib)
 test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clang-tidy
     libclang-rt-14-dev iproute2 iptables curl shellcheck openssh-client openssh-server procps python3-torch
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
-    podman runc mmdebstrap spin openssl containerd containernetworking-plugins)
+    podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
 
 installed() {
     dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed

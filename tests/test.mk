@@ -18,9 +18,9 @@ E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
 PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
 # The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
-# comes last: its root file system may still be in the making.
-E2E_TESTS    := $(filter-out tests/e2e/test_clean% %/test_debian13.sh,$(E2E_TESTS)) \
-                $(filter %/test_debian13.sh,$(E2E_TESTS))
+# and 11 come last: their root file systems may still be in the making.
+E2E_LAST     := tests/e2e/test_debian13.sh tests/e2e/test_bundle.sh
+E2E_TESTS    := $(filter-out tests/e2e/test_clean% $(E2E_LAST),$(E2E_TESTS)) $(E2E_LAST)
 
 # ---- sanitizers: the same tests in builds of their own --------------------------------------
 ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS))
@@ -43,14 +43,14 @@ STEP_LINT  := lint=$(SUB) lint BUILD=$(BUILD)
 tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
 
 test: deps  ## every test there is
-	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
+	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin staged
 	$(Q)$(SUB) BUILD=$(BUILD) test-all
 
-# The Debian 13 that test_debian13 wants is made (or found) meanwhile: root, network; and so is the
+# The Debian 13 and 11 that two tests want are made (or found) meanwhile: root, network; and so is the
 # Kubernetes of the cluster tests, which therefore come last. Builds and lint run beside the scripts,
 # which mostly wait.
 test-all:
-	$(Q)tests/e2e/debian13_rootfs.sh >/dev/null 2>&1 & debian13=$$!; \
+	$(Q)tests/e2e/rootfs.sh debian13 debian11 >/dev/null 2>&1 & debian=$$!; \
 	nice -n 19 $(PY) tests/cluster/binaries.py >/dev/null 2>&1 & kube=$$!; \
 	$(SAN_ENV) $(RUN) $(UNIT_BINS) $(MULTI_BINS) \
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
@@ -58,12 +58,12 @@ test-all:
 	    then $(ASAN_TESTS) beside $(TSAN_TESTS) \
 	    then $(CLUSTER_TESTS) \
 	    then '$(STEP_FUZZ)'; \
-	code=$$?; kill $$debian13 $$kube 2>/dev/null; wait; exit $$code
+	code=$$?; kill $$debian $$kube 2>/dev/null; wait; exit $$code
 
 test-unit: all tests-bin  ## unit and multi-rank tests of this build
 	$(Q)$(RUN) $(UNIT_BINS) $(MULTI_BINS)
 
-test-e2e: all  ## Python, launchers, whole programs
+test-e2e: all staged  ## Python, launchers, whole programs
 	$(Q)$(RUN) $(PYTHON_TESTS) $(E2E_TESTS)
 
 test-cluster: deps all  ## the cluster tests
@@ -78,7 +78,7 @@ test-tsan:  ## engine and multi-rank tests with TSan
 model: deps  ## the protocol of repair in Promela, with spin (tests/model/README.md)
 	$(Q)$(RUN) tests/model/run.sh
 
-test-clean:  ## the README's commands in a bare Debian 12 container (podman, network; long)
+test-clean: staged  ## the README's commands in a bare Debian 12 container (podman, network; long)
 	$(Q)HVD_TEST_TIMEOUT=3600 $(RUN) $(sort $(wildcard tests/e2e/test_clean*.sh))
 
 # ---- fuzzers: clang's libFuzzer, all of core and agent instrumented --------------------------

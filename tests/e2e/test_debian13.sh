@@ -11,7 +11,7 @@
 [ "$(id -u)" -eq 0 ] || skip_all root 'chroot and mmdebstrap want to be root'
 command -v mmdebstrap >/dev/null || skip_all mmdebstrap 'it is not installed'
 unshare --mount --pid --fork true 2>/dev/null || skip_all namespaces 'no mount and pid namespaces here'
-if ! root=$(tests/e2e/debian13_rootfs.sh 2>"$TMP/mmdebstrap"); then
+if ! root=$(tests/e2e/rootfs.sh debian13 2>"$TMP/mmdebstrap"); then
     tail -n 20 "$TMP/mmdebstrap"
     skip_all network 'mmdebstrap could not make Debian 13'
 fi

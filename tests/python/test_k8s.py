@@ -81,6 +81,57 @@ def test_rights():
                     assert not {"list", "watch"} & set(rule["verbs"]), path
 
 
+def constant(path, name):
+    """The value of a #define."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return re.search(rf'#define {name}\s+"?([^"\s]+)', f.read()).group(1)
+
+
+def test_images():
+    """Every image is one of make images, of this version; none would be looked for in somebody's registry."""
+    version = constant("core/include/hvd.h", "HVD_VERSION")
+    names = {f"localhost/hvd-{name}:{version}" for name in ("bundle", "operator", "example")}
+    found = set()
+    for path in files():
+        with open(path, encoding="utf-8") as f:
+            here = set(re.findall(r"\S*hvd-(?:bundle|operator|example):\S+", f.read()))
+        assert here <= names, path
+        found |= here
+    assert found == names, names - found
+
+
+def test_ports():
+    """Deployment, services and policies name the port that agents dial."""
+    port = int(constant("operator/coordinator/plane.h", "PLANE_PORT"))
+    for name in ("deployment.yaml", "service.yaml"):
+        (number,) = {part[key] for doc in documents(os.path.join(K8S, "operator", name))
+                     for part in (doc["spec"]["template"]["spec"]["containers"][0]["ports"] if doc["kind"] == "Deployment"
+                                  else doc["spec"]["ports"]) if part["name"] == "agents"
+                     for key in ("containerPort", "port") if key in part}
+        assert number == port, name
+    for name in ("job-network.yaml", "operator-network.yaml"):
+        (policy,) = documents(os.path.join(K8S, "overlays", "restricted-network", name))
+        rules = policy["spec"]["egress" if name.startswith("job") else "ingress"]
+        assert port in {p["port"] for rule in rules for p in rule.get("ports", [])}, name
+
+
+def test_restricted():
+    """The operator, and the example that says so, pass pod security "restricted"."""
+    for path in ("operator/deployment.yaml", "examples/mnist.yaml"):
+        (doc,) = documents(os.path.join(K8S, path))
+        spec = doc["spec"]["template"]["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True and spec["securityContext"]["runAsUser"] > 0, path
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, path
+        for container in spec["containers"]:
+            rights = container["securityContext"]
+            assert rights["allowPrivilegeEscalation"] is False, path
+            assert rights["capabilities"] == {"drop": ["ALL"]}, path
+            assert rights["readOnlyRootFilesystem"] is True, path
+            assert container["resources"]["requests"] and container["resources"]["limits"]["memory"], path
+        for volume in spec.get("volumes", []):
+            assert set(volume) - {"name"} <= {"emptyDir", "configMap", "secret", "projected"}, path
+
+
 def test_examples():
     """hvdrun runs each of them, with another command in it."""
     hvdrun = os.path.join(ROOT, os.environ.get("BUILD", "build"), "hvdrun")

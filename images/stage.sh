@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# stage.sh bundle|operator BUILD FOLDER: puts together what an image holds.
+#
+#   bundle     programs and library as images/images.mk has linked them, the Python package, and what the
+#              programs load: this system's libraries, its C library and loader among them
+#   operator   hvd-operator, and what it loads in the places where it looks
+#
+# In both: name, version and licence of each package of this system that a library is of.
+set -eu
+export LC_ALL=C
+what=$1 build=$2 folder=$3
+own=$build/images/own old=$build/images/old
+new=$folder.new
+
+# libraries PROGRAM...: the files that they load, the loader among them
+libraries() {
+    ldd "$@" | sed -n -e 's/.* => \(\/[^ ]*\) .*/\1/p' -e 's/^\t\(\/[^ ]*\) (0x.*/\1/p' | sort -u
+    # A thread that ends early, or is cancelled, has libc load libgcc_s.
+    realpath "$("${CC:-gcc}" -print-file-name=libgcc_s.so.1)"
+}
+
+# copy_libraries FOLDER PROGRAM...: by the names under which they are asked for
+copy_libraries() {
+    local to=$1 file
+    shift
+    mkdir -p "$to"
+    libraries "$@" >"$new/files"
+    while read -r file; do
+        install -m 644 "$file" "$to/${file##*/}"
+    done <"$new/files"
+    chmod 755 "$to"/ld-linux*
+}
+
+# copy_licences FOLDER: what all of it is, and under which licences
+copy_licences() {
+    local to=$1 file package
+    install -D -m 644 LICENSE "$to/LICENSE"
+    command -v dpkg-query >/dev/null || return 0
+    while read -r file; do
+        # Where /lib is a link packages still name their files by it.
+        dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}" 2>/dev/null ||
+            dpkg-query -S "$(realpath "$file")" 2>/dev/null || echo "of no package: $file" >&2
+    done <"$new/files" | sed -n 's/: .*//p' | sort -u >"$new/names"
+    mkdir "$to/licences"
+    while read -r package; do
+        dpkg-query -W -f '${Package} ${Version}\n' "$package" >>"$to/packages"
+        install -m 644 "/usr/share/doc/${package%%:*}/copyright" "$to/licences/${package%%:*}"
+    done <"$new/names"
+    rm -f "$new/names" "$new/files"
+}
+
+stage_bundle() {
+    local program programs=()
+    mkdir -p "$new/bin" "$new/lib" "$new/python"
+    install -s -m 755 "$build/images/hvd-launch" "$old/hvd-probe" "$new/bin"
+    for program in hvd-agent hvd-doctor hvdrun; do
+        install -s -m 755 "$own/$program" "$new/bin/$program.real"
+        ln -s hvd-launch "$new/bin/$program"
+        programs+=("$build/$program")
+    done
+    install -s -m 755 "$old/libhvd.so" "$new/lib/libhvd.so.0"
+    ln -s libhvd.so.0 "$new/lib/libhvd.so"
+    cp -r core/python/hvd "$new/python/hvd"
+    find "$new/python" -name __pycache__ -prune -exec rm -rf {} +
+    ln -s ../../lib/libhvd.so.0 "$new/python/hvd/libhvd.so"
+    copy_libraries "$new/private" "${programs[@]}"
+    copy_licences "$new/share"
+}
+
+stage_operator() {
+    local loader
+    install -s -D -m 755 "$build/hvd-operator" "$new/usr/bin/hvd-operator"
+    # The loader's first default folder, and itself where the program names it.
+    copy_libraries "$new/lib/$(${CC:-gcc} -print-multiarch)" "$build/hvd-operator"
+    loader=$(readelf -l "$build/hvd-operator" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
+    mkdir -p "$new${loader%/*}"
+    mv "$new/lib/$(${CC:-gcc} -print-multiarch)/${loader##*/}" "$new$loader"
+    mkdir "$new/etc"
+    echo 'hosts: files dns' >"$new/etc/nsswitch.conf"
+    copy_licences "$new/usr/share/hvd"
+}
+
+rm -rf "$new"
+mkdir -p "$new"
+"stage_$what"
+chmod -R go=rX "$new"
+rm -rf "$folder"
+mv "$new" "$folder"
