@@ -279,13 +279,63 @@ static void test_kept(void **state)
     is(probed, "spec.containers.0.readinessProbe", "{'exec':{}}");
 }
 
+/* ---- no memory ------------------------------------------------------------------------------ */
+
+static long fail_at = -1, live;
+
+static void *counted(size_t size)
+{
+    if (fail_at >= 0 && fail_at-- == 0)
+        return NULL;
+    void *p = malloc(size);
+    live += p != NULL;
+    return p;
+}
+
+static void released(void *p)
+{
+    live -= p != NULL;
+    free(p);
+}
+
+/* Each allocation fails once: an error, or a pod that is whole, and nothing is left. */
+static void test_no_memory(void **state)
+{
+    struct hvdjob job = make_job("", "");
+    char api[8];
+    const struct gang_ops *gang = gang_choose(&job, "", api, sizeof(api), NULL);
+    int failed = 0, done = 0;
+    (void)state;
+    json_t *whole = newpod(&job, gang, 0, 0, true);
+    assert_int_equal(equipment_add(&usual, &job, whole), 0);
+    json_set_alloc_funcs(counted, released);
+    for (int i = 0; done == 0 && i < 10000; i++) {
+        live = 0;
+        fail_at = i;
+        json_t *pod = newpod(&job, gang, 0, 0, true);
+        bool ok = pod && equipment_add(&usual, &job, pod) == 0;
+        done += fail_at >= 0; /* nothing has failed any more */
+        fail_at = -1;
+        if (ok && !json_equal(pod, whole))
+            fail_msg("allocation %d: something is missing", i);
+        json_decref(pod);
+        assert_int_equal(live, 0);
+        failed += !ok;
+    }
+    json_set_alloc_funcs(malloc, free);
+    assert_true(failed > 100 && done == 1);
+    json_decref(whole);
+    hvdjob_fini(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_least),    cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_drain),    cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_bundle),
-        cmocka_unit_test(test_security), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_least),     cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_drain),     cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_requests),  cmocka_unit_test(test_bundle),
+        cmocka_unit_test(test_security),  cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
