@@ -32,6 +32,7 @@ declare -A allowed=(
     [diagnostics/cli]='core/base core/json core/member diagnostics diagnostics/report diagnostics/workers'
     [diagnostics/prober]='core/base'
     [examples]=''
+    [images/bundle]='core/base'
 )
 # who may see a foreign library's header; everybody else may not
 declare -A foreign=(
@@ -40,8 +41,8 @@ declare -A foreign=(
     [microhttpd.h]='core/member agent operator operator/metrics diagnostics/cli'
     [gnutls/]='core/member agent operator'
     [yaml.h]='agent operator/api'
-    [hwloc]='agent diagnostics'
     [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api operator/coordinator operator/driver diagnostics/probes'
+    [hwloc]='agent diagnostics images/bundle'
     [pmix.h]='core/boot'
 )
 bad=0
@@ -105,7 +106,7 @@ while IFS=: read -r file line text; do
         ;;
     esac
 done < <(git ls-files 'core/*.[ch]' 'agent/*.[ch]' 'operator/*.[ch]' 'diagnostics/*.[ch]' \
-    'examples/*.[ch]' | grep -v '^core/include/' | xargs -r grep -nH '^ *# *include')
+    'examples/*.[ch]' 'images/*.[ch]' | grep -v '^core/include/' | xargs -r grep -nH '^ *# *include')
 
 # One file a program speaks curl.
 for dir in core/member agent operator; do

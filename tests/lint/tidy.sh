@@ -12,7 +12,7 @@ out=$build/tidy
 nodes='--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=75000'
 mkdir -p "$out"
 sources=()
-mapfile -t sources < <(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' 'examples/*.c')
+mapfile -t sources < <(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' 'examples/*.c' 'images/*.c')
 [ ${#sources[@]} -gt 0 ] || exit 0
 
 one() {
