@@ -109,10 +109,10 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 .PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
-# kube_try is one of the operator's parts, for trying it on a real API server.
-KUBE_TRY     := $(BUILD)/tests/programs/kube_try
+# kube_try and pod_of are of the operator's parts, for trying them on a real API server.
+KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of)
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/programs/*.c)))
-$(KUBE_TRY): $(BUILD)/tests/programs/kube_try.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+$(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 $(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
