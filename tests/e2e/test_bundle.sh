@@ -135,10 +135,23 @@ probe() {
     in_root "$1" /hvd/bin/hvd-probe hvd /hvd/lib/libhvd.so.0 | grep -q 'version [0-9]'
 }
 
-# The example trains on two ranks, by the image's own Python.
+# The example trains on two ranks, by the image's own Python. Debian 11's torch 1.7 is ended by a signal when
+# a process that has called backward() ends, also without us: there it ends without cleaning up.
+cat >"$TMP/examples/then_exit.py" <<'END'
+import os
+import runpy
+import sys
+
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+sys.stdout.flush()
+os._exit(0)
+END
 trains() {
+    local script=(/examples/digits_torch.py)
+    [[ $1 == */debian11 ]] && script=(/examples/then_exit.py "${script[@]}")
     BUNDLE_ENV=OMP_NUM_THREADS=1 in_root "$1" /hvd/bin/hvdrun -np 2 --doctor=off /usr/bin/python3 \
-        /examples/digits_torch.py --epochs 3 >"$TMP/said" 2>&1 || {
+        "${script[@]}" --epochs 3 >"$TMP/said" 2>&1 || {
         cat "$TMP/said"
         return 1
     }
@@ -247,14 +260,27 @@ else
     skip_part musl musl-tools 'there is no musl-gcc'
 fi
 
-# A loader that says what an old one does.
+# A loader that says what an old one does. The kernel starts it in place of the program, and nobody has
+# prepared a C library for it.
+cat >"$TMP/old.c" <<'END'
+static const char text[] = "version `GLIBC_2.28' not found\n";
+void _start(void)
+{
+    long done;
+    __asm__ volatile("syscall" : "=a"(done) : "a"(1L), "D"(2L), "S"(text), "d"(sizeof(text) - 1) : "rcx", "r11", "memory");
+    __asm__ volatile("syscall" : "=a"(done) : "a"(60L), "D"(1L) : "rcx", "r11", "memory");
+    __builtin_trap();
+}
+END
 old_root() {
     local loader
     loader=$(readelf -l "$BUNDLE/bin/hvd-probe" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
-    mkdir -p "$TMP/old${loader%/*}" &&
-        printf '#include <stdio.h>\nint main(int n, char **v) { fprintf(stderr,\n"%%s: version %s not found\\n", v[n - n]); return 1; }\n' \
-            'GLIBC_2.28' >"$TMP/old.c" && gcc -static -o "$TMP/old$loader" "$TMP/old.c"
+    mkdir -p "$TMP/old${loader%/*}" && gcc -O1 -nostdlib -static -o "$TMP/old$loader" "$TMP/old.c"
 }
-check 'an old glibc: its loader' old_root
-check 'an old glibc: refused' one_line "$TMP/old" 'hvd needs glibc 2.28 or later; .* says: .*GLIBC_2.28 not found'
+if [ "$(uname -m)" = x86_64 ]; then
+    check 'an old glibc: its loader' old_root
+    check 'an old glibc: refused' one_line "$TMP/old" 'hvd needs glibc 2.28 or later; .* says: version .GLIBC_2.28. not found'
+else
+    skip_part old x86_64 'the stand-in for an old loader is for x86-64'
+fi
 exit "$failed"

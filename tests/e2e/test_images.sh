@@ -11,7 +11,7 @@
 unset LD_LIBRARY_PATH
 
 names=(bundle)
-[ -d "$BUILD/images/operator" ] && names+=(operator)
+[ -e operator/main_hvd-operator.c ] && names+=(operator)
 version=$(sed -n 's/^#define HVD_VERSION "\(.*\)"/\1/p' core/include/hvd.h)
 mkdir -p "$TMP/build/images" && ln -s "$BUILD/bundle" "$TMP/build/bundle" &&
     ln -s "$BUILD/images/operator" "$TMP/build/images/operator" || exit 1
@@ -56,9 +56,5 @@ operator_runs() {
 
 check 'an ordinary user by number' user
 check 'the bundle copies itself' installs
-if [ -d "$BUILD/images/operator" ]; then
-    check 'the operator starts' operator_runs
-else
-    skip_part operator hvd-operator 'this build has none'
-fi
+[ ${#names[@]} -eq 1 ] || check 'the operator starts' operator_runs
 exit "$failed"

@@ -29,9 +29,12 @@ def several(tensors):
     return tensors
 
 
+_is_inference = getattr(torch.Tensor, "is_inference", lambda tensor: False)  # torch 1.9 brought them
+
+
 def _touched(tensor):
     """Tells autograd that the tensor's values have changed behind its back."""
-    if not tensor.is_inference() and tensor.numel():
+    if not _is_inference(tensor) and tensor.numel():
         with torch.no_grad():
             tensor.view(-1)[:0].zero_()
 
