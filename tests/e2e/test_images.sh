@@ -17,10 +17,11 @@ mkdir -p "$TMP/build/images" && ln -s "$BUILD/bundle" "$TMP/build/bundle" &&
     ln -s "$BUILD/images/operator" "$TMP/build/images/operator" || exit 1
 
 builds() {
+    local image
     images/images.sh "$TMP/build" "$version" "${names[@]}" | tee "$TMP/built"
-    for name in "${names[@]}"; do
-        grep -q "^localhost/hvd-$name:$version .* MB.* MB as an archive" "$TMP/built" || return 1
-        podman load --quiet --input "$TMP/build/images/hvd-$name.tar" || return 1
+    for image in "${names[@]}"; do
+        grep -q "^localhost/hvd-$image:$version .* MB.* MB as an archive" "$TMP/built" || return 1
+        podman load --quiet --input "$TMP/build/images/hvd-$image.tar" || return 1
     done
     [ -z "$(find "$TMP/build/images" -name 'storage-*')" ]
 }
@@ -45,9 +46,9 @@ installs() {
         diff -r --no-dereference "$BUILD/bundle" "$TMP/hvd" && [ "$(stat -c %u "$TMP/hvd/bin")" = 65532 ]
 }
 user() {
-    local name
-    for name in "${names[@]}"; do
-        [ "$(podman image inspect --format '{{.User}}' "localhost/hvd-$name:$version")" = 65532:65532 ] || return 1
+    local image
+    for image in "${names[@]}"; do
+        [ "$(podman image inspect --format '{{.User}}' "localhost/hvd-$image:$version")" = 65532:65532 ] || return 1
     done
 }
 operator_runs() {
