@@ -23,6 +23,8 @@
 #define STOP_GRACE_MS   2000
 #define LEAVE_MS        3000 /* for the last report */
 #define REST_GRACE_MS   500
+#define POD_PROGRESS_MS 5000
+#define UNKNOWN_MS      1000
 
 static void send_join(struct agent *a);
 
@@ -66,7 +68,8 @@ static void on_drained(void *arg)
 /* Nothing more to do: all ranks are gone, and what is to be said is said. */
 static bool is_done(struct agent *a)
 {
-    if (!a->stopping && !a->draining && !a->refused && (!a->cwd || a->welcome.elastic))
+    bool to_come = !a->cwd || (a->welcome.elastic && !agent_pod_is_over(a));
+    if (!a->stopping && !a->draining && !a->refused && to_come)
         return false; /* ranks are still to come */
     for (int i = 0; i < a->nranks; i++)
         if (!a->ranks[i]->gone)
@@ -87,13 +90,17 @@ static void watch_coordinator(struct agent *a)
     if (a->orphan || silent < (uint64_t)a->config.lost_seconds * CLOCK_S)
         return;
     struct err err;
-    err_set(&err, ETIMEDOUT, "hvdrun has not answered for %d s: ending the ranks",
-            a->config.lost_seconds);
+    err_set(&err, ETIMEDOUT, "%s has not answered for %d s: ending the ranks",
+            a->config.pod ? "the operator" : "hvdrun", a->config.lost_seconds);
     agent_fail(a, &err);
 }
 
 static void post_progress(struct agent *a)
 {
+    /* An operator hears thousands. */
+    if (a->config.pod && clock_ns() - a->progress_at < POD_PROGRESS_MS * CLOCK_MS)
+        return;
+    a->progress_at = clock_ns();
     for (int i = 0; i < a->nranks; i++) {
         struct rank *rank = a->ranks[i];
         if (rank->progress_new && !rank->over)
@@ -137,6 +144,11 @@ static void on_joined(void *arg, const struct client_answer *answer)
         log_debug("join: %s", answer->text);
         if (!a->stopping)
             loop_timer_start(&a->loop, &a->retry, RETRY_MS, retry_join, a);
+        return;
+    }
+    if (answer->status == 404 && agent_pod_may_come(a) && !a->stopping) {
+        log_info("join: %s", answer->body);
+        loop_timer_start(&a->loop, &a->retry, UNKNOWN_MS, retry_join, a);
         return;
     }
     agent_heard(a);
@@ -184,6 +196,7 @@ static void on_signal(void *arg, uint32_t events)
             continue;
         }
         if (signo == SIGTERM) {
+            a->terminated = true;
             agent_drain(a);
             continue;
         }
@@ -207,11 +220,15 @@ static int open_all(struct agent *a, struct err *err)
                                    .url = a->config.url,
                                    .unix_path = a->config.unix_path,
                                    .ca_pem = a->config.ca_pem,
-                                   .token = a->config.token};
+                                   .token = a->config.token,
+                                   .token_file = a->config.token_file,
+                                   .jitter_ms = a->config.jitter_ms};
     rc = client_open(&a->client, &client, err);
     if (rc < 0)
         return rc;
     rc = agent_open_pages(a, err);
+    if (rc == 0)
+        rc = agent_pod_init(a, err);
     if (rc < 0)
         return rc;
     sink_init(&a->out, &a->loop, STDOUT_FILENO, on_drained, a);
@@ -247,11 +264,13 @@ static void close_all(struct agent *a)
     loop_timer_stop(&a->loop, &a->tick);
     loop_timer_stop(&a->loop, &a->cards_timer);
     loop_timer_stop(&a->loop, &a->drain_timer);
+    loop_timer_stop(&a->loop, &a->drain_retry);
     loop_timer_stop(&a->loop, &a->retry);
     loop_fd_stop(&a->loop, &a->signals);
     lifelines_fini(&a->lifelines);
     outbox_fini(&a->outbox);
     agent_output_fini(a);
+    agent_pod_fini(a);
     sink_fini(&a->out);
     client_close(a->client);
     loop_fini(&a->loop);
@@ -287,6 +306,8 @@ int agent_run(struct agent *a, struct agent_config *config, struct err *err)
         if (err)
             *err = a->err;
     }
+    if (rc == 0)
+        rc = agent_pod_code(a);
     close_all(a);
     return rc;
 }

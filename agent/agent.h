@@ -6,7 +6,7 @@
  * agent.c has its life, agent_ranks.c the ranks, agent_relay.c their control frames, agent_polls.c
  * what the coordinator says, agent_elastic.c ranks that come, go and die while others work on,
  * agent_rejoin.c what another coordinator is told, agent_output.c what ranks print, agent_doctor.c
- * what is wrong with the host.
+ * what is wrong with the host, agent_pod.c what is different in a pod.
  */
 #ifndef HVD_AGENT_AGENT_H
 #define HVD_AGENT_AGENT_H
@@ -18,6 +18,7 @@
 #include "agent/lifelines.h"
 #include "agent/outbox.h"
 #include "agent/preflight.h"
+#include "agent/printer.h"
 #include "agent/rank.h"
 #include "agent/sink.h"
 #include "core/base/loop.h"
@@ -94,14 +95,22 @@ struct agent {
     struct pages *pages; /* NULL: none are served */
     bool stopping;       /* ranks are being ended */
     bool draining;       /* they were asked to leave, and the agent ends with the last one */
-    struct loop_timer drain_timer;
-    bool orphan;       /* the coordinator is gone */
-    uint64_t leave_at; /* no longer than this for the last report and output; 0: not yet */
+    struct loop_timer drain_timer, drain_retry;
+    bool orphan; /* the coordinator is gone */
+    /* In a pod: */
+    struct printer printer;
+    bool printing;          /* it was made */
+    bool terminated;        /* SIGTERM has come */
+    uint64_t progress_at;   /* clock: when it was posted last */
+    int worker_code;        /* exit code by the first rank that failed, 0: none did */
+    uint64_t unknown_since; /* clock: the operator does not know this pod; 0: it did not say so */
+    uint64_t leave_at;      /* no longer than this for the last report and output; 0: not yet */
     int rc;
     struct err err;
 };
 
-/* Runs to the end; config is taken. 0, or -errno with err when the agent itself failed. */
+/* Runs to the end; config is taken. 0, or -errno with err when the agent itself failed. In a pod:
+ * the exit code. */
 int agent_run(struct agent *a, struct agent_config *config, struct err *err);
 
 /* Ends all ranks: SIGTERM, SIGKILL after grace_ms. */
@@ -193,6 +202,23 @@ bool agent_awaits_doctor(const struct agent *a);
 
 /* agent_pages.c: /metrics, /ready and /healthz, where the configuration asks for them. */
 int agent_open_pages(struct agent *a, struct err *err);
+
+/* agent_pod.c */
+int agent_pod_init(struct agent *a, struct err *err);
+void agent_pod_fini(struct agent *a);
+void agent_pod_print(struct agent *a, struct rank *rank, enum frame_stream stream, const void *data,
+                     size_t n);
+bool agent_pod_printed(struct agent *a, bool late);
+
+/* A rank has ended. The pod is what is replaced: with one that failed go the others. */
+void agent_pod_exited(struct agent *a, const struct rank *rank);
+
+/* All that it has are over (asked when they are): nothing more will come. */
+bool agent_pod_is_over(const struct agent *a);
+
+/* The operator does not know this pod: it may hear of it soon. */
+bool agent_pod_may_come(struct agent *a);
+int agent_pod_code(const struct agent *a);
 
 /* agent_lifelines.c: elastic jobs only. A lifeline is given when a rank says HELLO and has none. */
 int agent_open_lifelines(struct agent *a, struct err *err);

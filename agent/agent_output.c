@@ -33,7 +33,7 @@ void agent_cut_output(struct agent *a)
     struct output *o = &a->output;
     struct buf rest = {0};
     size_t pos = 0;
-    if (o->cut)
+    if (o->cut || a->config.pod)
         return;
     o->cut = true;
     sink_take(&a->out, &rest);
@@ -174,6 +174,8 @@ void agent_watch_output(struct agent *a)
 bool agent_output_told(struct agent *a, bool late)
 {
     struct output *o = &a->output;
+    if (a->config.pod)
+        return agent_pod_printed(a, late);
     if (!o->cut)
         return a->out.failed || sink_pending(&a->out) == 0;
     if (!o->ending) {

@@ -72,6 +72,15 @@ static int fill_metrics(void *arg, struct buf *out)
     return 200;
 }
 
+/* A pod is ready when its ranks work; under hvdrun, which watches them, when they may. */
+static bool trains(const struct agent *a)
+{
+    bool all = a->nranks > 0 || !a->config.pod;
+    for (int i = 0; i < a->nranks && a->config.pod; i++)
+        all &= !a->ranks[i]->over && agent_in_world(a->ranks[i]);
+    return all;
+}
+
 static int fill_ready(void *arg, struct buf *out)
 {
     const struct agent *a = arg;
@@ -79,6 +88,7 @@ static int fill_ready(void *arg, struct buf *out)
                       : a->refused               ? "the doctor found a failure\n"
                       : a->stopping || a->orphan ? "its ranks are being ended\n"
                       : !a->cwd                  ? "the preflight is not over\n"
+                      : !trains(a)               ? "its ranks do not train yet\n"
                                                  : NULL;
     text_put(out, "%s", why ? why : "ready\n");
     return why ? 503 : 200;

@@ -128,6 +128,10 @@ static void on_output(void *arg, struct rank *rank, enum frame_stream stream, co
 {
     struct agent *a = arg;
     struct buf frame = {0};
+    if (a->config.pod) {
+        agent_pod_print(a, rank, stream, data, n);
+        return;
+    }
     frame_put(&frame, (uint32_t)rank->seat.member, stream, data, n);
     if (!frame.failed)
         agent_print(a, &frame);
@@ -160,6 +164,7 @@ static void on_exited(void *arg, struct rank *rank)
     /* Its neighbours here need not wait for the coordinator's word. */
     agent_learn_fate(a, rank->seat.member, FATE_FINAL, early || rank->code != 0, rank->code, text);
     agent_consider_cards(a);
+    agent_pod_exited(a, rank);
 }
 
 static void on_closed(void *arg, struct rank *rank)

@@ -48,10 +48,31 @@ static void fill_member(const struct rank *rank, struct rejoin_member *m)
     m->card = rank->card;
 }
 
+static void count_one(int member, int *known)
+{
+    *known = member >= *known ? member + 1 : *known;
+}
+
+/* All members that were ever heard of here have numbers below this. */
+static int count_known(const struct agent *a)
+{
+    int known = 0;
+    for (int i = 0; i < a->nfates; i++)
+        if (a->fates[i].over)
+            count_one(i, &known);
+    for (int i = 0; i < a->roster.n; i++)
+        count_one(a->roster.cards[i].member, &known);
+    for (int i = 0; i < a->nranks; i++)
+        count_one(a->ranks[i]->seat.member, &known);
+    for (int i = 0; i < a->welcome.nseats; i++)
+        count_one(a->welcome.seats[i].member, &known);
+    return known;
+}
+
 /* Ranks that run or have, and those that wait for the preflight. NULL: no memory. */
 static char *write_rejoin(struct agent *a)
 {
-    struct rejoin rejoin = {.change = a->change, .world = a->roster};
+    struct rejoin rejoin = {.change = a->change, .known = count_known(a), .world = a->roster};
     struct join_body body = {.slots = cpus_usable(), .pid = (int)getpid(), .rejoin = &rejoin};
     size_t n = (size_t)a->nranks + (size_t)a->welcome.nseats;
     rejoin.members = calloc(n + 1, sizeof(*rejoin.members));
@@ -84,14 +105,14 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
         return;
     }
     if (answer->status != 200) {
-        err_set(&err, EPERM, "the new hvdrun refused this agent: HTTP %ld %.300s", answer->status,
-                answer->body);
+        err_set(&err, EPERM, "the new coordinator refused this agent: HTTP %ld %.300s",
+                answer->status, answer->body);
         agent_fail(a, &err);
         return;
     }
     free(a->rejoin_text);
     a->rejoin_text = NULL;
-    log_info("the new hvdrun knows what is known here");
+    log_info("the new coordinator knows what is known here");
     outbox_release(&a->outbox);
     for (int i = 0; i < a->findings.n; i++)
         outbox_finding(&a->outbox, &a->findings.list[i]);
@@ -121,7 +142,7 @@ bool agent_rejoin(struct agent *a)
     outbox_forget(&a->outbox);
     for (int i = 0; i < a->nranks; i++)
         a->ranks[i]->posted |= a->ranks[i]->waiting;
-    log_info("another hvdrun is there");
+    log_info("another coordinator is there");
     send_rejoin(a);
     return true;
 }

@@ -179,6 +179,7 @@ void config_fini(struct agent_config *c)
     free(c->unix_path);
     free(c->ca_pem);
     free(c->token);
+    free(c->token_file);
     free(c->metrics);
     free(c->cwd);
     strings_free(c->argv);

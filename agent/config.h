@@ -37,6 +37,11 @@ struct agent_config {
     int lost_seconds;  /* how long ranks outlive the coordinator */
     int beat_ms;       /* how long a poll for events waits: the agent's heartbeat; 0: 2 s */
     int verbose;
+    /* In a pod (podconfig.c), where nobody has started it who reads its output: */
+    bool pod;
+    char *token_file;  /* that token came from, to be read again; NULL: none */
+    int jitter_ms;     /* when the coordinator is back requests come within so long */
+    int drain_seconds; /* for ranks to come to a boundary; 0: 25 */
 };
 
 /* A fresh JSON text, NULL when memory is out. */

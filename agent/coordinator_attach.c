@@ -5,6 +5,7 @@
  * whose output comes over the network. See coordinator.h; keep.h has the file.
  */
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,8 +152,11 @@ static int make_roster(struct coordinator *c, const struct keep *k, struct err *
     for (int i = 0; i < k->nagents; i++)
         hosts[i] =
             (struct roster_host){k->agents[i].uid, job->hosts.list[i].name, 0, k->agents[i].room};
-    int rc = roster_begin_rebuild(&c->roster, job->name, hosts, k->nagents, &elastic, &former,
+    uint8_t key[MEMBER_KEY_SIZE];
+    randombytes_buf(key, sizeof(key));
+    int rc = roster_begin_rebuild(&c->roster, job->name, key, hosts, k->nagents, &elastic, &former,
                                   deadline_in_ms(GATHER_MS), err);
+    sodium_memzero(key, sizeof(key));
     for (int i = 0; i < k->nagents && rc == 0; i++) {
         c->roster.agents[i].nplaces = k->agents[i].slots;
         c->roster.agents[i].gone = k->agents[i].gone;

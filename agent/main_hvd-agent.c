@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hvd-agent: one a host; hvdrun starts it, here or over ssh, with its configuration on standard
- * input. Standard output carries the ranks' output in frames (frames.h).
+ * input. Standard output carries the ranks' output in frames (frames.h). In a pod: "hvd-agent pod",
+ * configured by the environment, and its output is the ranks'.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -11,18 +12,23 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/podconfig.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/include/hvd.h"
 
 #define CONFIG_MAX    (16u << 20)
 #define CONFIG_WAIT_S 30
+#define POD_FAILED    125
 
 static const char usage[] =
     "usage: hvd-agent < configuration\n"
+    "       hvd-agent pod -- COMMAND [ARGUMENT...]\n"
     "\n"
     "Starts and watches the ranks of one host. hvdrun runs it; it reads its configuration (JSON)\n"
     "from standard input and writes what its ranks print to standard output, in frames.\n"
+    "In a pod of an HvdJob its configuration is in the environment (hvd-agent(1)), what ranks\n"
+    "print goes to its own streams, and it ends with the exit code of the first that failed.\n"
     "\n"
     "  --help      this text\n"
     "  --version   the version\n";
@@ -65,7 +71,8 @@ int main(int argc, char **argv)
     struct agent_config config;
     struct agent agent;
     struct err err = {0};
-    if (argc > 1) {
+    bool pod = argc > 1 && strcmp(argv[1], "pod") == 0;
+    if (argc > 1 && !pod) {
         bool help = strcmp(argv[1], "--help") == 0, version = strcmp(argv[1], "--version") == 0;
         fputs(help ? usage : version ? "hvd-agent " HVD_VERSION "\n" : "", stdout);
         if (!help && !version)
@@ -77,7 +84,10 @@ int main(int argc, char **argv)
         log_error("libsodium did not start");
         return 1;
     }
-    int rc = read_config(&config, &err);
+    char **command = argv + 2;
+    if (pod && argc > 2 && strcmp(argv[2], "--") == 0)
+        command++;
+    int rc = pod ? podconfig_read(command, &config, &err) : read_config(&config, &err);
     if (rc == 0) {
         char tag[MEMBER_NAME_MAX + 16];
         snprintf(tag, sizeof(tag), "hvd-agent[%s]", config.host);
@@ -88,5 +98,5 @@ int main(int argc, char **argv)
     }
     if (rc < 0)
         log_error("%s", err_text(&err));
-    return rc < 0;
+    return rc >= 0 ? rc : pod ? POD_FAILED : 1;
 }

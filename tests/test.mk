@@ -109,8 +109,9 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 .PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
-# kube_try and pod_of are of the operator's parts, for trying them on a real API server.
-KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of)
+# kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is
+# another, with real agents, and agents_try plays thousands of them.
+KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try)
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/programs/*.c)))
 $(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)

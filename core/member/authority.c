@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * authority: see authority.h. The CA's own key never leaves this file.
+ * authority: see authority.h. The own key of a job's CA never leaves this file.
  */
 #include "core/member/authority.h"
 
@@ -9,11 +9,13 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <sodium.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define LIFE_S (365 * 24 * 3600L)
+#define KEPT_S (10 * LIFE_S)
 #define SKEW_S (24 * 3600L) /* clocks of other hosts may be behind */
 
 struct signer {
@@ -36,11 +38,13 @@ static int add_address(gnutls_x509_crt_t cert, const char *address)
                                                           : 0;
     return n ? gnutls_x509_crt_set_subject_alt_name(cert, GNUTLS_SAN_IPADDRESS, raw, n,
                                                     GNUTLS_FSAN_APPEND)
-             : GNUTLS_E_INVALID_REQUEST;
+             : gnutls_x509_crt_set_subject_alt_name(cert, GNUTLS_SAN_DNSNAME, address,
+                                                    (unsigned)strlen(address), GNUTLS_FSAN_APPEND);
 }
 
 /* Everything but what differs between a CA and a server. */
-static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const char *name)
+static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const char *name,
+                      time_t until)
 {
     unsigned char serial[16];
     time_t now = time(NULL);
@@ -62,14 +66,14 @@ static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const c
     if (rc >= 0)
         rc = gnutls_x509_crt_set_activation_time(cert, now - SKEW_S);
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_expiration_time(cert, now + LIFE_S);
+        rc = gnutls_x509_crt_set_expiration_time(cert, until);
     return rc < 0 ? rc : gnutls_x509_crt_set_key(cert, key);
 }
 
-static int make_ca(struct signer *ca, const char *job)
+static int make_ca(struct signer *ca, const char *job, time_t until)
 {
     int rc = make_key(&ca->key);
-    rc = rc < 0 ? rc : begin_cert(&ca->cert, ca->key, job);
+    rc = rc < 0 ? rc : begin_cert(&ca->cert, ca->key, job, until);
     rc = rc < 0 ? rc : gnutls_x509_crt_set_basic_constraints(ca->cert, 1, 0);
     rc = rc < 0 ? rc : gnutls_x509_crt_set_key_usage(ca->cert, GNUTLS_KEY_KEY_CERT_SIGN);
     return rc < 0 ? rc : gnutls_x509_crt_sign2(ca->cert, ca->cert, ca->key, GNUTLS_DIG_SHA256, 0);
@@ -79,7 +83,9 @@ static int make_server(struct signer *server, const struct signer *ca, const cha
                        int n)
 {
     int rc = make_key(&server->key);
-    rc = rc < 0 ? rc : begin_cert(&server->cert, server->key, "hvdrun");
+    rc = rc < 0 ? rc
+                : begin_cert(&server->cert, server->key, "hvd",
+                             gnutls_x509_crt_get_expiration_time(ca->cert));
     rc = rc < 0 ? rc : gnutls_x509_crt_set_basic_constraints(server->cert, 0, -1);
     rc = rc < 0 ? rc
                 : gnutls_x509_crt_set_key_purpose_oid(server->cert, GNUTLS_KP_TLS_WWW_SERVER, 0);
@@ -124,7 +130,7 @@ int authority_create(struct authority *ret, const char *job, const char *const *
 {
     struct signer ca = {0}, server = {0};
     struct authority a = {0};
-    int rc = make_ca(&ca, job);
+    int rc = make_ca(&ca, job, time(NULL) + LIFE_S);
     rc = rc < 0 ? rc : make_server(&server, &ca, addresses, n);
     rc = rc < 0 ? rc : export_all(&a, &ca, &server);
     signer_fini(&ca);
@@ -132,6 +138,73 @@ int authority_create(struct authority *ret, const char *job, const char *const *
     if (rc < 0) {
         authority_fini(&a);
         return err_set(err, EIO, "the job's certificates: %s", gnutls_strerror(rc));
+    }
+    *ret = a;
+    return 0;
+}
+
+int authority_make_ca(char **ret_pem, char **ret_key_pem, const char *name, struct err *err)
+{
+    struct signer ca = {0};
+    gnutls_datum_t pem = {0}, key = {0};
+    int rc = make_ca(&ca, name, time(NULL) + KEPT_S);
+    rc = rc < 0 ? rc : gnutls_x509_crt_export2(ca.cert, GNUTLS_X509_FMT_PEM, &pem);
+    rc = rc < 0 ? rc : gnutls_x509_privkey_export2(ca.key, GNUTLS_X509_FMT_PEM, &key);
+    signer_fini(&ca);
+    struct authority made = {.ca_pem = take_text(&pem), .key_pem = take_text(&key)};
+    if (rc >= 0 && (!made.ca_pem || !made.key_pem))
+        rc = GNUTLS_E_MEMORY_ERROR;
+    if (rc < 0) {
+        authority_fini(&made);
+        return err_set(err, EIO, "a certificate authority: %s", gnutls_strerror(rc));
+    }
+    *ret_pem = made.ca_pem;
+    *ret_key_pem = made.key_pem;
+    return 0;
+}
+
+static int import_ca(struct signer *ca, const char *pem, const char *key_pem)
+{
+    gnutls_datum_t cert = {(unsigned char *)pem, (unsigned)strlen(pem)};
+    gnutls_datum_t key = {(unsigned char *)key_pem, (unsigned)strlen(key_pem)};
+    int rc = gnutls_x509_crt_init(&ca->cert);
+    rc = rc < 0 ? rc : gnutls_x509_crt_import(ca->cert, &cert, GNUTLS_X509_FMT_PEM);
+    rc = rc < 0 ? rc : gnutls_x509_privkey_init(&ca->key);
+    return rc < 0 ? rc : gnutls_x509_privkey_import(ca->key, &key, GNUTLS_X509_FMT_PEM);
+}
+
+/* Is it the key of that certificate? */
+static bool belong_together(const struct signer *ca)
+{
+    unsigned char a[64], b[64];
+    size_t na = sizeof(a), nb = sizeof(b);
+    return gnutls_x509_crt_get_key_id(ca->cert, 0, a, &na) == 0 &&
+           gnutls_x509_privkey_get_key_id(ca->key, 0, b, &nb) == 0 && na == nb &&
+           memcmp(a, b, na) == 0;
+}
+
+int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_key_pem,
+                    const char *const *addresses, int n, struct err *err)
+{
+    struct signer ca = {0}, server = {0};
+    struct authority a = {0};
+    const char *odd = NULL;
+    int rc = import_ca(&ca, ca_pem, ca_key_pem);
+    if (rc < 0)
+        odd = gnutls_strerror(rc);
+    else if (!belong_together(&ca))
+        odd = "its key is another one's";
+    else if (gnutls_x509_crt_get_expiration_time(ca.cert) <= time(NULL))
+        odd = "it has expired";
+    rc = odd ? rc : make_server(&server, &ca, addresses, n);
+    rc = odd || rc < 0 ? rc : export_all(&a, &ca, &server);
+    signer_fini(&ca);
+    signer_fini(&server);
+    if (odd)
+        return err_set(err, EINVAL, "the certificate authority: %s", odd);
+    if (rc < 0) {
+        authority_fini(&a);
+        return err_set(err, EIO, "a server certificate: %s", gnutls_strerror(rc));
     }
     *ret = a;
     return 0;

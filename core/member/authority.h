@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * authority: a job's own certificate authority and its server certificate, made in memory at the
- * start of a job and gone with it (GnuTLS). Called once by the coordinator.
+ * authority: certificate authorities and server certificates (GnuTLS). A job's own is made in
+ * memory at its start and gone with it; an operator's outlives it, and issues a server certificate
+ * at each start. Called once by the coordinator.
  */
 #ifndef HVD_MEMBER_AUTHORITY_H
 #define HVD_MEMBER_AUTHORITY_H
@@ -14,9 +15,19 @@ struct authority {
     char *key_pem;  /* of the server; secret */
 };
 
-/* A certificate that is good for the given numeric addresses and for a year; job names it. */
+/* A certificate that is good for the given numeric addresses and DNS names and for a year; job
+ * names it. */
 int authority_create(struct authority *ret, const char *job, const char *const *addresses, int n,
                      struct err *err);
+
+/* An authority that is kept, for ten years: its certificate and its own key, both to free(), the
+ * key to be wiped. */
+int authority_make_ca(char **ret_pem, char **ret_key_pem, const char *name, struct err *err);
+
+/* A server certificate by such a one, as long as that lives. Foreign bytes: -EINVAL where they are
+ * no certificate with its key, or it has expired. */
+int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_key_pem,
+                    const char *const *addresses, int n, struct err *err);
 
 /* A copy; -ENOMEM. */
 int authority_copy(struct authority *ret, const struct authority *a);

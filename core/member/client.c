@@ -18,14 +18,22 @@
 #include "core/base/fd.h"
 
 #define ANSWER_MAX (64u << 20)
+#define TOKEN_MAX  16384
+#define TOKEN_S    60
+#define PATIENT_MS 1000
 
 struct client {
     struct loop *loop;
     CURLM *multi;
     struct loop_timer timer;
     struct list calls, sockets;
-    struct curl_slist *headers;
     char *url, *unix_path;
+    char *token, *token_file;
+    uint64_t token_read; /* clock */
+    int jitter_ms;
+    uint64_t failing;    /* clock: since when nothing is reached; 0: it is */
+    uint64_t hold_until; /* clock: requests wait; 0: they do not */
+    struct loop_timer hold;
     int ca_fd; /* a memfd: this curl's GnuTLS back end wants a file name */
 };
 
@@ -33,6 +41,8 @@ struct call {
     struct client *client;
     CURL *easy;
     struct buf body;
+    bool waits; /* for client.hold_until */
+    struct curl_slist *headers;
     char reason[CURL_ERROR_SIZE];
     char *post;
     client_done_f *done;
@@ -50,12 +60,96 @@ static void call_destroy(struct call *call)
 {
     list_remove(&call->node);
     if (call->easy) {
-        curl_multi_remove_handle(call->client->multi, call->easy);
+        if (!call->waits)
+            curl_multi_remove_handle(call->client->multi, call->easy);
         curl_easy_cleanup(call->easy);
     }
+    curl_slist_free_all(call->headers);
     buf_fini(&call->body);
     free(call->post);
     free(call);
+}
+
+/* ---- token ---------------------------------------------------------------------------------- */
+
+int client_read_token(const char *path, char **ret, struct err *err)
+{
+    size_t len = 0;
+    int rc = fd_read_file(path, TOKEN_MAX, ret, &len);
+    if (rc < 0)
+        return err_sys(err, -rc, "token file %s", path);
+    while (len > 0 && strchr(" \t\r\n", (*ret)[len - 1]))
+        (*ret)[--len] = '\0';
+    if (len > 0 && strcspn(*ret, "\r\n") == len)
+        return 0;
+    sodium_memzero(*ret, len);
+    free(*ret);
+    *ret = NULL;
+    return err_set(err, EINVAL, "token file %s: want one line", path);
+}
+
+static void forget_token(struct client *c)
+{
+    if (c->token)
+        sodium_memzero(c->token, strlen(c->token));
+    free(c->token);
+    c->token = NULL;
+}
+
+/* True: it is another one now. One that cannot be read stays what it was. */
+static bool renew_token(struct client *c)
+{
+    char *fresh = NULL;
+    c->token_read = clock_ns();
+    if (!c->token_file || client_read_token(c->token_file, &fresh, NULL) < 0)
+        return false;
+    bool other = strcmp(fresh, c->token) != 0;
+    forget_token(c);
+    c->token = fresh;
+    return other;
+}
+
+/* ---- patience ------------------------------------------------------------------------------- */
+
+static int begin(struct call *call)
+{
+    if (curl_multi_add_handle(call->client->multi, call->easy) != CURLM_OK)
+        return -ENOMEM;
+    call->waits = false;
+    return 0;
+}
+
+static void on_hold(void *arg)
+{
+    struct client *c = arg;
+    c->hold_until = 0;
+    list_for_each(pos, tmp, &c->calls)
+    {
+        struct call *call = list_entry(pos, struct call, node);
+        if (!call->waits || begin(call) == 0)
+            continue;
+        /* No memory: a little later. */
+        c->hold_until = deadline_in_ms(100);
+        loop_timer_start(c->loop, &c->hold, 100, on_hold, c);
+        return;
+    }
+}
+
+/* Whether the coordinator is there. */
+static void learn(struct client *c, bool reached)
+{
+    uint64_t now = clock_ns();
+    if (reached) {
+        c->failing = 0;
+        return;
+    }
+    if (!c->failing)
+        c->failing = now;
+    if (!c->jitter_ms || c->hold_until || now - c->failing < PATIENT_MS * CLOCK_MS)
+        return;
+    uint64_t ms = randombytes_uniform((uint32_t)c->jitter_ms) + 1;
+    c->hold_until = now + ms * CLOCK_MS;
+    loop_timer_start(c->loop, &c->hold, ms, on_hold, c);
 }
 
 /* Hands out what is done. A callback may send again. */
@@ -73,6 +167,12 @@ static void finish_calls(struct client *c)
         if (code == CURLE_OK)
             curl_easy_getinfo(msg->easy_handle, CURLINFO_RESPONSE_CODE, &answer.status);
         buf_put_u8(&call->body, 0);
+        learn(c, answer.status != 0);
+        bool renewed = answer.status == 401 && renew_token(c);
+        if (renewed) {
+            answer.status = 0;
+            snprintf(call->reason, sizeof(call->reason), "the token was renewed");
+        }
         answer.text = call->reason[0] ? call->reason : curl_easy_strerror(code);
         answer.body = call->body.failed ? "" : (const char *)call->body.data;
         answer.len = call->body.failed ? 0 : call->body.len - 1;
@@ -149,13 +249,28 @@ static int store_ca(struct client *c, const char *pem, struct err *err)
     return rc < 0 ? err_sys(err, -rc, "memfd for the CA") : 0;
 }
 
-static int add_header(struct client *c, const char *line)
+static int add_header(struct call *call, const char *line)
 {
-    struct curl_slist *longer = curl_slist_append(c->headers, line);
+    struct curl_slist *longer = curl_slist_append(call->headers, line);
     if (!longer)
         return -ENOMEM;
-    c->headers = longer;
+    call->headers = longer;
     return 0;
+}
+
+static int add_headers(struct call *call)
+{
+    struct client *c = call->client;
+    char *auth = NULL; /* tokens of Kubernetes have a kilobyte and more */
+    if (c->token_file && clock_ns() - c->token_read >= TOKEN_S * CLOCK_S)
+        renew_token(c);
+    if (asprintf(&auth, "Authorization: Bearer %s", c->token) < 0)
+        return -ENOMEM;
+    int rc = add_header(call, auth);
+    sodium_memzero(auth, strlen(auth));
+    free(auth);
+    rc = rc < 0 ? rc : add_header(call, "Content-Type: application/json");
+    return rc < 0 ? rc : add_header(call, "Expect:");
 }
 
 int client_open(struct client **ret, const struct client_config *config, struct err *err)
@@ -169,20 +284,17 @@ int client_open(struct client **ret, const struct client_config *config, struct 
     c->ca_fd = -1;
     list_init(&c->calls);
     list_init(&c->sockets);
-    char *auth = NULL; /* tokens of Kubernetes have a kilobyte and more */
-    if (asprintf(&auth, "Authorization: Bearer %s", config->token) < 0)
-        auth = NULL;
     int rc = 0;
+    c->jitter_ms = config->jitter_ms;
+    c->token_read = clock_ns();
+    c->token = strdup(config->token);
+    c->token_file = config->token_file ? strdup(config->token_file) : NULL;
     c->url = strdup(config->url);
     c->unix_path = config->unix_path ? strdup(config->unix_path) : NULL;
     c->multi = curl_multi_init();
-    if (!auth || !c->url || !c->multi || (config->unix_path && !c->unix_path) ||
-        add_header(c, auth) < 0 || add_header(c, "Content-Type: application/json") < 0 ||
-        add_header(c, "Expect:") < 0)
+    if (!c->token || !c->url || !c->multi || (config->unix_path && !c->unix_path) ||
+        (config->token_file && !c->token_file))
         rc = err_set(err, ENOMEM, "no memory for an HTTP client");
-    if (auth)
-        sodium_memzero(auth, strlen(auth));
-    free(auth);
     if (rc == 0 && config->ca_pem)
         rc = store_ca(c, config->ca_pem, err);
     if (rc < 0) {
@@ -231,7 +343,7 @@ static int set_options(struct call *call, const char *path, int timeout_ms)
     rc |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     rc |= curl_easy_setopt(e, CURLOPT_PROXY, ""); /* the coordinator is never behind one */
     rc |= curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-    rc |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers);
+    rc |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, call->headers);
     rc |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, call->reason);
     rc |= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
     rc |= curl_easy_setopt(e, CURLOPT_WRITEDATA, call);
@@ -250,8 +362,12 @@ int client_send(struct client *c, const char *path, const char *body, int timeou
     list_append(&c->calls, &call->node);
     call->post = body ? strdup(body) : NULL;
     call->easy = curl_easy_init();
-    if (!call->easy || (body && !call->post) || set_options(call, path, timeout_ms) < 0 ||
-        curl_multi_add_handle(c->multi, call->easy) != CURLM_OK) {
+    call->waits = true; /* curl does not have it yet */
+    int rc = !call->easy || (body && !call->post) ? -ENOMEM : add_headers(call);
+    rc = rc < 0 ? rc : set_options(call, path, timeout_ms);
+    if (rc == 0 && !c->hold_until)
+        rc = begin(call);
+    if (rc < 0) {
         call_destroy(call);
         return err_set(err, ENOMEM, "no memory for a request");
     }
@@ -276,7 +392,9 @@ void client_close(struct client *c)
         free(sock);
     }
     loop_timer_stop(c->loop, &c->timer);
-    curl_slist_free_all(c->headers);
+    loop_timer_stop(c->loop, &c->hold);
+    forget_token(c);
+    free(c->token_file);
     if (c->ca_fd >= 0)
         close(c->ca_fd);
     free(c->url);

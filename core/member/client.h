@@ -30,7 +30,15 @@ struct client_config {
     const char *unix_path; /* or NULL */
     const char *ca_pem;    /* or NULL: the system's */
     const char *token;
+    const char *token_file; /* that it came from: read again each minute and when it is refused; or
+                               NULL */
+    /* When nothing was reached for a second the next request waits a random time up to this, and so
+     * on: thousands of clients do not come at once. 0: they never wait. */
+    int jitter_ms;
 };
+
+/* What stands in a file, without white space at its end; to be wiped and freed. */
+int client_read_token(const char *path, char **ret, struct err *err);
 
 /* Everything in config is copied. */
 int client_open(struct client **ret, const struct client_config *config, struct err *err);

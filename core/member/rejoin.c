@@ -33,7 +33,8 @@ json_t *rejoin_pack(const struct rejoin *rejoin)
     json_t *list = json_array();
     for (int i = 0; i < rejoin->n; i++)
         json_append(&list, member_pack(&rejoin->members[i]));
-    json_t *j = json_pack("{s:I, s:o}", "change", (json_int_t)rejoin->change, "members", list);
+    json_t *j = json_pack("{s:I, s:i, s:o}", "change", (json_int_t)rejoin->change, "known",
+                          rejoin->known, "members", list);
     if (rejoin->world.n > 0)
         json_put(&j, "roster", roster_pack(&rejoin->world));
     return j;
@@ -115,10 +116,12 @@ int rejoin_unpack(json_t *j, struct rejoin *ret, struct err *err)
     struct rejoin body = {0};
     json_int_t change = 0;
     json_t *list = NULL, *world = NULL;
-    int rc = json_expect(j, "rejoin", err, "{s:I, s:o, s?o}", "change", &change, "members", &list,
-                         "roster", &world);
+    int rc = json_expect(j, "rejoin", err, "{s:I, s?i, s:o, s?o}", "change", &change, "known",
+                         &body.known, "members", &list, "roster", &world);
     if (rc == 0 && (change < 0 || change > UINT32_MAX))
         rc = err_set(err, EINVAL, "rejoin: change %lld", (long long)change);
+    if (rc == 0 && (body.known < 0 || body.known > MEMBER_NUMBER_MAX))
+        rc = err_set(err, EINVAL, "rejoin: known %d", body.known);
     if (rc == 0 && (!json_is_array(list) || json_array_size(list) > MEMBER_RANKS_MAX))
         rc = err_set(err, EINVAL, "rejoin: members: want a list of at most %d", MEMBER_RANKS_MAX);
     if (rc < 0)

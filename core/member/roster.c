@@ -89,6 +89,15 @@ int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
     return roster_make(r, job, key, hosts, nhosts, size, err);
 }
 
+int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
+                       int size, struct err *err)
+{
+    int rc = roster_make(r, job, key, NULL, 0, size, err);
+    if (rc == 0)
+        r->hosted = true;
+    return rc;
+}
+
 int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, int size, struct err *err)
 {
@@ -97,7 +106,7 @@ int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
         return err_set(err, EINVAL, "%d ranks: want 1 to %d", r->size, MEMBER_RANKS_MAX);
     r->target = r->members_cap = r->size;
     r->members = calloc((size_t)r->size, sizeof(*r->members));
-    r->agents = calloc((size_t)nhosts, sizeof(*r->agents));
+    r->agents = calloc((size_t)nhosts + 1, sizeof(*r->agents));
     r->notes_cap = r->size + NOTES_MORE;
     r->notes = calloc((size_t)r->notes_cap, sizeof(*r->notes));
     int rc = r->members && r->agents && r->notes ? 0 : -ENOMEM;
@@ -124,6 +133,8 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
         return err_set(err, ENOMEM, "no memory for %d ranks", elastic->max);
     r->is_elastic = true;
     r->elastic = *elastic;
+    for (int i = r->nmembers; i < r->size && r->hosted; i++) /* as soon as there is room */
+        r->starts[r->nstarts++] = (struct roster_start){.agent = -1};
     return 0;
 }
 
@@ -215,7 +226,8 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
     if (before == RANK_LEFT && !m->out) { /* its part of the training was over */
         if (r->spoilt < 0)
             r->spoilt = member;
-    } else if (r->epoch == 0 && m->code > 0) { /* a program that does not work: it says so itself */
+    } else if (r->epoch == 0 && m->code > 0 &&
+               !r->hosted) { /* a program that does not work: it says so itself */
         first_to_fail(r, member, now);
     } else {
         roster_replace(r, member, now);

@@ -62,6 +62,7 @@ struct roster_agent {
     struct roster_place *places;
     bool joined, gone;
     bool draining; /* nothing is started there any more */
+    int order;     /* when the job becomes smaller those with the highest go first */
     int pid, slots;
     char self[MEMBER_NAME_MAX]; /* as it calls itself */
     struct gaps gaps;           /* when it was heard last, and how often */
@@ -92,6 +93,7 @@ struct roster_last {
     char cause[512];
     uint64_t at;   /* clock */
     uint64_t took; /* ns from the loss or the announcement */
+    bool lost;     /* it is the answer to a loss */
 };
 
 #define ROSTER_SAMPLES 4 /* of the work done, a second apart */
@@ -117,6 +119,8 @@ struct roster_former {
     int target, nmembers, restarts;
     int nleaving;
     const int *leaving; /* members that were chosen to leave */
+    /* Nothing is written down but target: the agents tell how many members there were. */
+    bool unwritten;
 };
 
 struct roster {
@@ -144,6 +148,11 @@ struct roster {
     /* Elastic jobs. */
     bool is_elastic;
     bool closing; /* a signal ends the job: nobody comes any more, failures count */
+    /* Hosts come and go by somebody else's will, who also decides what a failure means for the job
+     * (a cluster): a target may be beyond the room there is, one that is to go may leave fewer than
+     * min, and a failed member is always replaced. */
+    bool hosted;
+    int arriving; /* hosted: ranks there will be room for on hosts that are on their way */
     struct roster_elastic elastic;
     int target;                          /* ranks there should be */
     uint32_t change, announced, applied; /* planned changes: numbers given, told, in the roster */
@@ -182,16 +191,22 @@ int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
                 const struct roster_host *hosts, int nhosts, struct err *err);
 void roster_fini(struct roster *r);
 
+/* No host yet: roster_add_host(). size ranks there should be; to be made elastic. */
+int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
+                       int size, struct err *err);
+
 /* Before any event. 1 <= min <= size <= max. */
 int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
 /* roster_rebuild.c: instead of both of the above, in a job that is elastic and runs already. Hosts
  * have no ranks here, slots says how many there may be. Until every agent that is not gone has
  * joined with what it knows, or until the clock is rebuild_by, the roster only gathers:
- * roster_join() is -EAGAIN. Then it goes on from there (in the last join, or in roster_tick()). */
-int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_host *hosts,
-                         int nhosts, const struct roster_elastic *elastic,
-                         const struct roster_former *former, uint64_t rebuild_by, struct err *err);
+ * roster_join() is -EAGAIN. Then it goes on from there (in the last join, or in roster_tick()). key
+ * is for a world to come where no agent has been in one. */
+int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
+                         const struct roster_host *hosts, int nhosts,
+                         const struct roster_elastic *elastic, const struct roster_former *former,
+                         uint64_t rebuild_by, struct err *err);
 
 /* The agent's index, -ENOENT. */
 int roster_find(const struct roster *r, const char *uid);
@@ -245,6 +260,14 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
                       struct err *err);
 int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
                       struct err *err);
+
+/* roster_hosted.c: of a hosted roster. min, max and target may all change; what cannot be is
+ * -ERANGE, and nothing has changed. */
+int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, struct err *err);
+
+/* The ranks of an agent are to leave at the next boundary, and none is started there any more. The
+ * target stays: others come elsewhere. */
+void roster_leave(struct roster *r, int agent, const char *text, uint64_t now);
 
 /* roster_hosts.c: hosts that come, and hosts whose slots change, while an elastic job runs. Nobody
  * is started by that: roster_scale() does it. A host that was drained is used again. -ENOENT: it is

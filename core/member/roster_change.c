@@ -142,6 +142,7 @@ void roster_replace(struct roster *r, int member, uint64_t now)
     uint64_t most = r->elastic.backoff_max ? r->elastic.backoff_max : BACKOFF_MAX;
     uint64_t twice = p->backoff * 2 < most ? p->backoff * 2 : most;
     p->backoff = healthy || !p->backoff ? first : twice;
+    a->draining |= r->hosted; /* its agent ends with it */
     if (have(r) >= r->target)
         return;
     if (roster_limit_reached(r))
@@ -160,7 +161,20 @@ void roster_send_away(struct roster *r, int member, const char *text)
         roster_note(r, NOTE_LEAVE, member, 0, text);
 }
 
-/* Those that are in no world go first, then the highest ranks. -1: nobody. */
+/* Those of the last host, where hosts have an order; those that are in no world; the highest ranks.
+ */
+static bool goes_before(const struct roster *r, const struct roster_member *m,
+                        const struct roster_member *b)
+{
+    int mine = r->agents[m->agent].order, other = r->agents[b->agent].order;
+    if (mine != other)
+        return mine > other;
+    if ((m->rank < 0) != (b->rank < 0))
+        return m->rank < 0;
+    return m->rank >= b->rank;
+}
+
+/* -1: nobody. */
 static int choose_victim(const struct roster *r)
 {
     int best = -1;
@@ -169,9 +183,7 @@ static int choose_victim(const struct roster *r)
         if (!is_wanted(m) || m->state == RANK_LEFT)
             continue;
         const struct roster_member *b = best < 0 ? NULL : &r->members[best];
-        bool first = b && m->rank < 0 && b->rank >= 0;
-        bool higher = b && (m->rank < 0) == (b->rank < 0) && m->rank >= b->rank;
-        if (!b || first || higher)
+        if (!b || goes_before(r, m, b))
             best = i;
     }
     return best;
@@ -229,7 +241,7 @@ static int check_size(const struct roster *r, int np, struct err *err)
     return 0;
 }
 
-static void add_plan(struct roster *r, const char *text)
+void roster_add_plan(struct roster *r, const char *text)
 {
     size_t n = strlen(r->plan);
     snprintf(r->plan + n, sizeof(r->plan) - n, "%s%s", n ? "; " : "", text);
@@ -249,8 +261,7 @@ void roster_fill(struct roster *r, uint64_t now)
     roster_consider(r, now);
 }
 
-/* The target has changed: a number for it, and on to it. */
-static uint32_t go(struct roster *r, uint64_t now)
+uint32_t roster_go(struct roster *r, uint64_t now)
 {
     r->change++;
     while (have(r) < r->target && r->nstarts < r->elastic.max)
@@ -275,9 +286,9 @@ int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, s
         return 0;
     }
     snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, np);
-    add_plan(r, text);
+    roster_add_plan(r, text);
     r->target = np;
-    *ret_change = go(r, now);
+    *ret_change = roster_go(r, now);
     return 0;
 }
 
@@ -301,10 +312,10 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
     if (rc < 0)
         return rc;
     snprintf(text, sizeof(text), "rank %d was drained", rank);
-    add_plan(r, text);
+    roster_add_plan(r, text);
     r->target--;
     roster_send_away(r, member, text);
-    *ret_change = go(r, now);
+    *ret_change = roster_go(r, now);
     return 0;
 }
 
@@ -348,18 +359,18 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
     list_hosts(r, list, sizeof(list));
     if (n < 0)
         return err_set(err, ENOENT, "no host \"%.100s\": the job's hosts are %s", host, list);
-    rc = check_size(r, r->target - n, err);
+    rc = r->hosted ? 0 : check_size(r, r->target - n, err);
     if (rc < 0)
         return rc;
     snprintf(text, sizeof(text), "host %s was drained", host);
-    add_plan(r, text);
-    r->target -= n;
+    roster_add_plan(r, text);
+    r->target -= r->hosted ? 0 : n;
     for (int i = 0; i < r->nmembers; i++)
         if (is_host(&r->agents[r->members[i].agent], host) && is_wanted(&r->members[i]))
             roster_send_away(r, i, text);
     for (int a = 0; a < r->nagents; a++)
         r->agents[a].draining |= is_host(&r->agents[a], host);
-    *ret_change = go(r, now);
+    *ret_change = roster_go(r, now);
     return 0;
 }
 

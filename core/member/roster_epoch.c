@@ -256,6 +256,7 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
             r->applied = r->announced;
         }
         publish(r, list, n, false, now);
+        r->last.lost = !boundary;
     } else if (n >= 0 && !r->waiting_since) {
         r->waiting_since = now ? now : 1;
     }
@@ -270,7 +271,7 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
 static void publish_fresh(struct roster *r, uint64_t now)
 {
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
-    int places = roster_free_places(r);
+    int places = roster_free_places(r) + r->arriving;
     coming += r->nstarts < places ? r->nstarts : places;
     if (r->epoch > 0 && roster_count(r, has_come_back) == 0 &&
         (roster_is_finished(r) || roster_count(r, is_left) > 0))
@@ -387,7 +388,7 @@ static void judge_loss(struct roster *r, uint64_t now)
     bool erred = count_both(r, was_placed, has_erred) == r->world.n;
     bool healthy = now - r->last.at >= HEALTHY;
     r->erred_worlds = !erred ? 0 : healthy ? 1 : r->erred_worlds + 1;
-    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0)
+    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted)
         r->first = r->last_failed;
 }
 

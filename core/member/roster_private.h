@@ -80,6 +80,12 @@ void roster_rebuild(struct roster *r, uint64_t now);
 
 /* ---- roster_change.c ---- */
 
+/* The target or who is wanted has changed: a number for it, and on to it. */
+uint32_t roster_go(struct roster *r, uint64_t now);
+
+/* Words for a change that is not announced yet. */
+void roster_add_plan(struct roster *r, const char *text);
+
 /* As many as there should be, after a rebuild: starts what is missing, sends away who is too many.
  */
 void roster_fill(struct roster *r, uint64_t now);

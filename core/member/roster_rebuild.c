@@ -15,13 +15,15 @@
 #include "core/base/cleanup.h"
 #include "core/member/roster_private.h"
 
-int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_host *hosts,
-                         int nhosts, const struct roster_elastic *elastic,
-                         const struct roster_former *former, uint64_t rebuild_by, struct err *err)
+#define UNWRITTEN_MAX MEMBER_RANKS_MAX /* members: an agent's word costs memory */
+
+int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
+                         const struct roster_host *hosts, int nhosts,
+                         const struct roster_elastic *elastic, const struct roster_former *former,
+                         uint64_t rebuild_by, struct err *err)
 {
-    const uint8_t none[MEMBER_KEY_SIZE] = {0}; /* the agents have the key */
     size_t n = (size_t)former->nleaving;
-    int rc = roster_make(r, job, none, hosts, nhosts, former->target, err);
+    int rc = roster_make(r, job, key, hosts, nhosts, former->target, err);
     if (rc == 0)
         rc = roster_make_elastic(r, elastic, err);
     int *leaving = rc == 0 ? calloc(n + 1, sizeof(*leaving)) : NULL;
@@ -34,6 +36,7 @@ int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_
     r->former = *former;
     r->former.leaving = leaving;
     r->term = former->term;
+    r->hosted = former->unwritten;
     r->rebuilding = true;
     r->rebuild_by = rebuild_by;
     return 0;
@@ -42,9 +45,11 @@ int roster_begin_rebuild(struct roster *r, const char *job, const struct roster_
 /* ---- gathering ------------------------------------------------------------------------------ */
 
 /* Members beyond this the former coordinator cannot have started: it writes down how many there
- * were before agents hear of more. */
+ * were before agents hear of more. Where nothing is written, an agent's word for it has a limit. */
 static int members_end(const struct roster *r)
 {
+    if (r->former.unwritten)
+        return UNWRITTEN_MAX;
     int64_t end = (int64_t)r->former.nmembers + r->elastic.max;
     return end < MEMBER_NUMBER_MAX ? (int)end : MEMBER_NUMBER_MAX;
 }
@@ -66,13 +71,15 @@ static int check_told(const struct roster *r, int agent, const struct rejoin *to
             twice = is_told(r->agents[a].told, m->member);
         for (int k = 0; k < i && !twice; k++)
             twice = told->members[k].member == m->member;
+        twice |= r->former.unwritten && told->known > UNWRITTEN_MAX;
         if (twice)
             return err_set(err, EINVAL, "agent \"%.64s\" cannot have member %d at place %d",
                            r->agents[agent].uid, m->member, m->local_rank);
     }
     for (int i = 0; i < told->world.n; i++) {
         const struct card *c = &told->world.cards[i];
-        if (c->member >= members_end(r) || roster_find(r, c->agent) < 0)
+        bool known = r->former.unwritten || roster_find(r, c->agent) >= 0;
+        if (c->member >= members_end(r) || !known)
             return err_set(err, EINVAL, "a roster with member %d of agent \"%.64s\"", c->member,
                            c->agent);
         for (int k = 0; k < i; k++)
@@ -93,6 +100,8 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
     }
     if (!a->told)
         a->told = TAKE(body->rejoin);
+    if (r->arriving > 0)
+        return err_set(err, EAGAIN, "waiting for the agents of %d more ranks", r->arriving);
     for (int i = 0; i < r->nagents; i++)
         if (!r->agents[i].joined && !r->agents[i].gone)
             return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents[i].host);
@@ -128,6 +137,19 @@ static void take_world(struct roster *r)
     r->change = r->former.change > r->announced ? r->former.change : r->announced;
 }
 
+/* Where hosts are not written down: those of the world whose agents have not come. They are lost.
+ */
+static int add_absent(struct roster *r)
+{
+    for (int i = 0; i < r->world.n; i++) {
+        const struct card *c = &r->world.cards[i];
+        struct roster_host host = {c->agent, c->host, 0, 1};
+        if (roster_find(r, c->agent) < 0 && roster_add_host(r, &host, NULL) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 /* Everybody whose number was given is over until somebody knows better. */
 static int make_members(struct roster *r)
 {
@@ -136,6 +158,8 @@ static int make_members(struct roster *r)
         const struct rejoin *told = r->agents[a].told;
         for (int i = 0; told && i < told->n; i++)
             n = told->members[i].member >= n ? told->members[i].member + 1 : n;
+        if (r->former.unwritten && told && told->known > n)
+            n = told->known;
     }
     for (int i = 0; i < r->world.n; i++)
         n = r->world.cards[i].member >= n ? r->world.cards[i].member + 1 : n;
@@ -275,7 +299,8 @@ static void apply_missing(struct roster *r, uint64_t now)
         const struct roster_agent *a = &r->agents[m->agent];
         if (!a->joined || is_told(a->told, member))
             continue;
-        snprintf(m->text, sizeof(m->text), "it ended while no hvdrun was there");
+        snprintf(m->text, sizeof(m->text), "it ended while no %s was there",
+                 r->hosted ? "operator" : "hvdrun");
         m->code = 1;
         m->reaped = true;
         roster_step(r, member, RANK_EXIT_BAD, now, NULL);
@@ -287,7 +312,7 @@ void roster_rebuild(struct roster *r, uint64_t now)
     r->target = r->former.target;
     r->restarts = r->former.restarts;
     take_world(r);
-    if (make_members(r) < 0) {
+    if (add_absent(r) < 0 || make_members(r) < 0) {
         r->rebuild_by = now + 1; /* the next tick tries again */
         return;
     }
@@ -301,11 +326,15 @@ void roster_rebuild(struct roster *r, uint64_t now)
     for (int a = 0; a < r->nagents; a++)
         if (!r->agents[a].joined) {
             r->agents[a].gone = false;
-            roster_agent_lost(r, a, "it did not come back to this hvdrun", now);
+            roster_agent_lost(r, a,
+                              r->hosted ? "it did not come back to this operator"
+                                        : "it did not come back to this hvdrun",
+                              now);
         }
     r->rebuilding = false;
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
-    snprintf(r->last.cause, sizeof(r->last.cause), "another hvdrun has taken over");
+    snprintf(r->last.cause, sizeof(r->last.cause), "another %s has taken over",
+             r->hosted ? "operator" : "hvdrun");
     if (r->announced > r->applied)
         roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
     for (int a = 0; a < r->nagents; a++) {

@@ -26,11 +26,12 @@ struct server {
     struct loop_fd lfd;
     struct loop_timer mhd_timer;  /* libmicrohttpd's own */
     struct loop_timer park_timer; /* the first parked request's end */
-    struct list parked;
-    struct sockaddr_un un; /* sun_path "" when TCP */
+    struct list parked;           /* by until */
+    struct sockaddr_un un;        /* sun_path "" when TCP */
     int port;
     bool closing;
-    uint64_t refused;
+    uint64_t refused, too_long, parks;
+    size_t bodies; /* bytes of requests under way */
     char *token;
 };
 
@@ -39,9 +40,12 @@ struct call {
     struct server *server;
     struct MHD_Connection *conn;
     struct buf body;
-    bool too_long;
+    bool too_long, too_many;
     bool parked;
-    uint64_t until; /* 0: this request was not parked yet */
+    bool closed;            /* at the other end, while it was parked */
+    uint64_t until;         /* 0: this request was not parked yet */
+    uint64_t group, number; /* number: of the parked ones */
+    struct loop_fd lfd;     /* while it is parked: is somebody still there? */
     struct list node;
 };
 
@@ -62,6 +66,7 @@ static void unpark(struct call *call)
 {
     call->parked = false;
     list_remove(&call->node);
+    loop_fd_stop(call->server->config.loop, &call->lfd);
     MHD_resume_connection(call->conn);
 }
 
@@ -73,8 +78,9 @@ static void on_park_timer(void *arg)
     list_for_each(pos, tmp, &s->parked)
     {
         struct call *call = list_entry(pos, struct call, node);
-        if (deadline_passed(call->until))
-            unpark(call);
+        if (!deadline_passed(call->until))
+            break;
+        unpark(call);
     }
     turn(s);
     arm_park_timer(s);
@@ -82,18 +88,13 @@ static void on_park_timer(void *arg)
 
 static void arm_park_timer(struct server *s)
 {
-    uint64_t first = UINT64_MAX;
-    list_for_each(pos, tmp, &s->parked)
-    {
-        struct call *call = list_entry(pos, struct call, node);
-        if (call->until < first)
-            first = call->until;
-    }
-    if (first == UINT64_MAX)
+    if (list_empty(&s->parked)) {
         loop_timer_stop(s->config.loop, &s->park_timer);
-    else
-        loop_timer_start(s->config.loop, &s->park_timer, (uint64_t)deadline_poll_ms(first),
-                         on_park_timer, s);
+        return;
+    }
+    uint64_t first = list_first(&s->parked, struct call, node)->until;
+    loop_timer_start(s->config.loop, &s->park_timer, (uint64_t)deadline_poll_ms(first),
+                     on_park_timer, s);
 }
 
 static void turn(struct server *s)
@@ -129,17 +130,44 @@ static enum MHD_Result answer_error(struct MHD_Connection *conn, int status, con
     return answer(conn, status, json_error_body(text));
 }
 
-/* In constant time for what an honest client sends. */
-static bool has_token(const struct server *s, struct MHD_Connection *conn)
+/* What stands behind "Bearer ", "" without. */
+static const char *bearer(struct MHD_Connection *conn)
 {
     const char *value =
         MHD_lookup_connection_value(conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
     const char *scheme = "Bearer ";
-    if (!value || strncmp(value, scheme, strlen(scheme)) != 0)
-        return false;
-    value += strlen(scheme);
+    return value && strncmp(value, scheme, strlen(scheme)) == 0 ? value + strlen(scheme) : "";
+}
+
+/* In constant time for what an honest client sends. */
+static int check_token(const struct server *s, const char *token, struct err *err)
+{
     size_t n = strlen(s->token);
-    return strlen(value) == n && sodium_memcmp(value, s->token, n) == 0;
+    return strlen(token) == n && sodium_memcmp(token, s->token, n) == 0
+               ? 0
+               : err_set(err, EACCES, "wrong or missing token");
+}
+
+/* 0, or the request was answered with a reason: *ret is what to return. */
+static bool admit(struct server *s, struct MHD_Connection *conn, const char *url,
+                  const char *method, enum MHD_Result *ret)
+{
+    struct err err = {0};
+    const char *agent = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "agent");
+    struct server_request request = {
+        .method = method, .path = url, .agent = agent ? agent : "", .body = ""};
+    int rc = s->config.admit ? s->config.admit(s->config.arg, &request, bearer(conn), &err)
+                             : check_token(s, bearer(conn), &err);
+    if (rc == 0)
+        return true;
+    s->refused += rc != -EAGAIN;
+    *ret = answer_error(conn,
+                        rc == -EACCES   ? MHD_HTTP_UNAUTHORIZED
+                        : rc == -EPERM  ? MHD_HTTP_FORBIDDEN
+                        : rc == -ENOENT ? MHD_HTTP_NOT_FOUND
+                                        : MHD_HTTP_SERVICE_UNAVAILABLE,
+                        err_text(&err));
+    return false;
 }
 
 /* A decimal argument; absent or odd: 0. */
@@ -154,15 +182,46 @@ static uint64_t shorter(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static void on_closed(void *arg, uint32_t events)
+{
+    struct call *call = arg;
+    struct server *s = call->server;
+    (void)events;
+    call->closed = true;
+    unpark(call);
+    turn(s);
+    arm_park_timer(s);
+}
+
+static void park(struct server *s, struct call *call, uint64_t group)
+{
+    const union MHD_ConnectionInfo *info =
+        s->config.closed ? MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD)
+                         : NULL;
+    call->parked = true;
+    call->group = group;
+    call->number = ++s->parks;
+    struct list *after = s->parked.prev;
+    while (after != &s->parked && list_entry(after, struct call, node)->until > call->until)
+        after = after->prev;
+    list_append(after->next, &call->node); /* before what follows */
+    if (info)
+        loop_fd_start(s->config.loop, &call->lfd, info->connect_fd, EPOLLRDHUP, on_closed, call);
+    MHD_suspend_connection(call->conn);
+    arm_park_timer(s);
+}
+
 static enum MHD_Result dispatch(struct server *s, struct call *call, const char *url,
                                 const char *method)
 {
     struct MHD_Connection *conn = call->conn;
     const char *agent = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "agent");
     uint64_t wait_ms = argument(conn, "wait_ms"), wait = 1000 * argument(conn, "wait");
-    buf_put_u8(&call->body, 0);
+    if (call->too_many)
+        return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "too many bodies at a time");
     if (call->too_long)
         return answer_error(conn, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+    buf_put_u8(&call->body, 0);
     if (call->body.failed)
         return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
     call->body.len--;
@@ -178,15 +237,36 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
         .last = deadline_passed(call->until) || s->closing,
     };
     struct server_reply reply = {0};
+    if (call->closed) {
+        s->config.closed(s->config.arg, &request);
+        return MHD_NO;
+    }
     if (s->closing)
         return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "the coordinator ends");
     if (s->config.handle(s->config.arg, &request, &reply) == 0)
         return answer(conn, reply.status, reply.body);
-    call->parked = true;
-    list_append(&s->parked, &call->node);
-    MHD_suspend_connection(conn);
-    arm_park_timer(s);
+    park(s, call, reply.group);
     return MHD_YES;
+}
+
+/* Bytes of a body. Those that are not kept are read all the same: only then its sender reads why.
+ */
+static void take_body(struct server *s, struct call *call, const char *data, size_t n)
+{
+    size_t max = s->config.body_max ? s->config.body_max : SERVER_BODY_MAX;
+    bool many = s->config.bodies_max && s->bodies + n > s->config.bodies_max;
+    if (call->too_long || call->too_many)
+        return;
+    if (call->body.len + n > max || many) {
+        call->too_long = !many;
+        call->too_many = many;
+        s->too_long += !many;
+        s->bodies -= call->body.len;
+        buf_fini(&call->body);
+        return;
+    }
+    buf_put(&call->body, data, n);
+    s->bodies += n;
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *url,
@@ -195,6 +275,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 {
     struct server *s = arg;
     struct call *call = *state;
+    enum MHD_Result rc;
     (void)version;
     if (!call) {
         call = calloc(1, sizeof(*call));
@@ -204,16 +285,10 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
         call->conn = conn;
         list_init(&call->node);
         *state = call;
-        if (has_token(s, conn))
-            return MHD_YES;
-        s->refused++;
-        return answer_error(conn, MHD_HTTP_UNAUTHORIZED, "wrong or missing token");
+        return admit(s, conn, url, method, &rc) ? MHD_YES : rc;
     }
     if (*size) {
-        if (call->body.len + *size > SERVER_BODY_MAX)
-            call->too_long = true;
-        else
-            buf_put(&call->body, data, *size);
+        take_body(s, call, data, *size);
         *size = 0;
         return MHD_YES;
     }
@@ -228,6 +303,8 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **state,
     if (!call)
         return;
     list_remove(&call->node);
+    loop_fd_stop(call->server->config.loop, &call->lfd);
+    call->server->bodies -= call->body.len;
     buf_fini(&call->body);
     free(call);
     *state = NULL;
@@ -301,10 +378,19 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
         {MHD_OPTION_END, 0, NULL},
     };
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem limits[3] = {{MHD_OPTION_END, 0, NULL}};
+    int n = 0;
+    if (s->config.memory)
+        limits[n++] =
+            (struct MHD_OptionItem){MHD_OPTION_CONNECTION_MEMORY_LIMIT, s->config.memory, NULL};
+    if (s->config.connections)
+        limits[n++] =
+            (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT, s->config.connections, NULL};
+    limits[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
                             MHD_OPTION_CONNECTION_TIMEOUT, 60u, MHD_OPTION_ARRAY,
-                            s->port ? tls : none, MHD_OPTION_END);
+                            s->port ? tls : none, MHD_OPTION_ARRAY, limits, MHD_OPTION_END);
 }
 
 int server_open(struct server **ret, const struct server_config *config, struct err *err)
@@ -314,7 +400,7 @@ int server_open(struct server **ret, const struct server_config *config, struct 
         return err_set(err, ENOMEM, "no memory for a server");
     s->config = *config;
     list_init(&s->parked);
-    s->token = strdup(config->token);
+    s->token = strdup(config->token ? config->token : "");
     auto_close int fd = config->unix_path ? listen_unix(s, err) : listen_tcp(s, err);
     int rc = fd < 0 ? fd : 0;
     if (rc == 0 && !s->token)
@@ -350,6 +436,35 @@ int server_port(const struct server *s)
 uint64_t server_refused(const struct server *s)
 {
     return s->refused;
+}
+
+uint64_t server_too_long(const struct server *s)
+{
+    return s->too_long;
+}
+
+uint64_t server_parks(const struct server *s)
+{
+    return s->parks;
+}
+
+bool server_wake_some(struct server *s, uint64_t group, uint64_t before, int max)
+{
+    bool more = false;
+    list_for_each(pos, tmp, &s->parked)
+    {
+        struct call *call = list_entry(pos, struct call, node);
+        if (call->group != group || call->number > before)
+            continue;
+        if (max-- == 0) {
+            more = true;
+            break;
+        }
+        unpark(call);
+    }
+    turn(s);
+    arm_park_timer(s);
+    return more;
 }
 
 void server_wake(struct server *s)

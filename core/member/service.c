@@ -23,6 +23,7 @@ static int reply_error(struct server_reply *reply, int rc, const struct err *err
     reply->status = rc == -ENOENT                    ? 404
                     : rc == -ENOMEM || rc == -EAGAIN ? 503
                     : rc == -EINVAL                  ? 400
+                    : rc == -EPERM                   ? 403
                                                      : 409; /* -EEXIST, -ESTALE, -EPROTO */
     reply->body = json_error_body(err_text(err));
     return 0;
@@ -50,11 +51,24 @@ static char *welcome_text(const struct roster *r, int agent)
     return text;
 }
 
+/* Nobody speaks for another one. */
+static int check_peer(const struct server_request *q, const char *agent, struct err *err)
+{
+    size_t n = q->peer ? strlen(q->peer) : 0;
+    if (!q->peer || (strncmp(q->peer, agent, n) == 0 && agent[n] == '.'))
+        return 0;
+    return err_set(err, EPERM, "agent \"%.100s\" is none of pod %.64s", agent, q->peer);
+}
+
 static int do_join(struct service *s, const struct server_request *q, struct server_reply *reply)
 {
     struct err err = {0};
     struct join_body body = {0};
     int rc = join_read(q->body, q->len, &body, &err);
+    if (rc == 0)
+        rc = check_peer(q, body.agent, &err);
+    if (rc == 0 && s->arrive)
+        rc = s->arrive(s->arg, &body, &err);
     if (rc == 0)
         rc = roster_join(s->roster, &body, clock_ns(), &err);
     join_fini(&body);
@@ -72,7 +86,9 @@ static int do_cards(struct service *s, const struct server_request *q, struct se
     int rc = cards_read(q->body, q->len, &body, &err);
     if (rc < 0)
         return reply_error(reply, rc, &err);
-    rc = roster_cards(s->roster, &body, clock_ns(), &err);
+    rc = check_peer(q, body.agent, &err);
+    if (rc == 0)
+        rc = roster_cards(s->roster, &body, clock_ns(), &err);
     cards_fini(&body);
     s->changed(s->arg);
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
@@ -85,7 +101,9 @@ static int do_report(struct service *s, const struct server_request *q, struct s
     int rc = report_read(q->body, q->len, &body, &err);
     if (rc < 0)
         return reply_error(reply, rc, &err);
-    rc = roster_report(s->roster, &body, clock_ns(), &err);
+    rc = check_peer(q, body.agent, &err);
+    if (rc == 0)
+        rc = roster_report(s->roster, &body, clock_ns(), &err);
     report_body_fini(&body);
     s->changed(s->arg);
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
@@ -99,7 +117,9 @@ static int do_findings(struct service *s, const struct server_request *q,
     int rc = findings_read(q->body, q->len, &body, &err);
     if (rc < 0)
         return reply_error(reply, rc, &err);
-    rc = roster_findings(s->roster, &body, clock_ns(), &err);
+    rc = check_peer(q, body.agent, &err);
+    if (rc == 0)
+        rc = roster_findings(s->roster, &body, clock_ns(), &err);
     findings_body_fini(&body);
     s->changed(s->arg);
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
@@ -110,7 +130,11 @@ static int check_agent(struct service *s, const struct server_request *q,
                        struct server_reply *reply)
 {
     struct err err = {0};
-    int index = roster_find(s->roster, q->agent);
+    int index = roster_find(s->roster, q->agent), rc = check_peer(q, q->agent, &err);
+    if (rc < 0) {
+        reply_error(reply, rc, &err);
+        return 1;
+    }
     if (index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone) {
         gaps_heard(&s->roster->agents[index].gaps, clock_ns());
         return 0;
@@ -169,9 +193,10 @@ static int do_output(struct service *s, const struct server_request *q, struct s
         return reply_error(reply, rc, &err);
     int index = roster_find(s->roster, body.agent);
     bool known = index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone;
-    if (!known || !s->output || s->roster->rebuilding)
+    rc = check_peer(q, body.agent, &err);
+    if (rc == 0 && (!known || !s->output || s->roster->rebuilding))
         rc = err_set(&err, ENOENT, "no output of agent \"%.64s\" is expected", body.agent);
-    else
+    else if (rc == 0)
         gaps_heard(&s->roster->agents[index].gaps, clock_ns());
     if (rc == 0 && s->output(s->arg, index, &body) < 0)
         rc = err_set(&err, EAGAIN, "whoever reads the output is slow");
@@ -190,7 +215,7 @@ static int reply_change(struct service *s, int rc, uint32_t change, const struct
                         struct server_reply *reply)
 {
     if (rc < 0) {
-        reply_error(reply, -EINVAL, err);
+        reply_error(reply, rc == -EPERM ? rc : -EINVAL, err);
         return 0;
     }
     if (s->keep)
@@ -208,9 +233,23 @@ static int do_scale(struct service *s, const struct server_request *q, struct se
     struct scale_body body;
     uint32_t change = 0;
     int rc = scale_read(q->body, q->len, &body, &err);
+    if (rc == 0 && q->peer)
+        rc = err_set(&err, EPERM, "a pod cannot scale its job: kubectl scale can");
     if (rc == 0)
         rc = roster_scale(s->roster, body.np, clock_ns(), &change, &err);
     return reply_change(s, rc, change, &err, reply);
+}
+
+/* A peer may only go itself. */
+static int check_drain(struct service *s, const struct server_request *q,
+                       const struct drain_body *body, struct err *err)
+{
+    for (int a = 0; q->peer && a < s->roster->nagents; a++)
+        if (strcmp(s->roster->agents[a].host, body->host) == 0 &&
+            check_peer(q, s->roster->agents[a].uid, NULL) == 0)
+            return 0;
+    return q->peer ? err_set(err, EPERM, "no host \"%.100s\" of pod %.64s", body->host, q->peer)
+                   : 0;
 }
 
 static int do_drain(struct service *s, const struct server_request *q, struct server_reply *reply)
@@ -219,6 +258,8 @@ static int do_drain(struct service *s, const struct server_request *q, struct se
     struct drain_body body;
     uint32_t change = 0;
     int rc = drain_read(q->body, q->len, &body, &err);
+    if (rc == 0)
+        rc = check_drain(s, q, &body, &err);
     if (rc == 0)
         rc = body.host[0] ? roster_drain_host(s->roster, body.host, clock_ns(), &change, &err)
                           : roster_drain_rank(s->roster, body.rank, clock_ns(), &change, &err);

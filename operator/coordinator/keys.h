@@ -15,6 +15,9 @@
 #define KEYS_AUDIENCE "hvd-operator" /* of projected service account tokens */
 #define KEYS_SIZE     32
 
+#define KEYS_JOB_PREFIX "hvd1." /* no service account token begins so */
+#define KEYS_JOB_MAX    80      /* of a job's key as text, with NUL */
+
 struct keys {
     char *ca_pem;     /* what pods trust; goes into their environment */
     char *ca_key_pem; /* secret */
@@ -36,7 +39,7 @@ int keys_copy(struct keys *ret, const struct keys *keys);
 /* Wipes them. */
 void keys_fini(struct keys *keys);
 
-/* The key of a job, as text: what stands in the token file of its pods. dst takes 80 bytes. */
-void keys_job(const struct keys *keys, const char *job_uid, char dst[80]);
+/* The key of a job, as text: what stands in the token file of its pods. */
+void keys_job(const struct keys *keys, const char *job_uid, char dst[KEYS_JOB_MAX]);
 
 #endif

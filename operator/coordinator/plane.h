@@ -83,8 +83,7 @@ struct plane_job {
 int plane_job(struct plane *p, const struct plane_job *job, struct err *err);
 
 /* The key file of its pods (their Secret), if they have no projected token: text, with NUL. */
-#define PLANE_KEY_MAX 80
-void plane_job_key(const struct plane *p, const char *job_uid, char dst[PLANE_KEY_MAX]);
+void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB_MAX]);
 
 struct plane_pod {
     const char *uid, *name;

@@ -14,6 +14,8 @@
 
 #include "tests/unit/member/elastic.h"
 
+static const uint8_t fresh_key[MEMBER_KEY_SIZE] = {9};
+
 #define TERM2(n) (1u << ROSTER_TERM_SHIFT | (n))
 
 /* The roster that agents have: members in order of ranks, h0 has the even ones. */
@@ -42,8 +44,9 @@ static void take_over(struct roster *r, int target, int nmembers, int nleaving, 
     seq = 0;
     seen = 0;
     now = 1000 * CLOCK_S;
-    assert_int_equal(
-        roster_begin_rebuild(r, "job", hosts, 2, &elastic, &former, now + 10 * CLOCK_S, NULL), 0);
+    assert_int_equal(roster_begin_rebuild(r, "job", fresh_key, hosts, 2, &elastic, &former,
+                                          now + 10 * CLOCK_S, NULL),
+                     0);
 }
 
 /* A member that works in the given epoch. */

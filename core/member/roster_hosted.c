@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_hosted: a roster whose hosts somebody else brings and takes away: pods of a cluster. See
+ * roster.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/member/roster_private.h"
+
+/* Room for so many starts that wait. -ENOMEM */
+static int reserve_starts(struct roster *r, int max)
+{
+    if (max <= r->elastic.max)
+        return 0;
+    struct roster_start *grown = realloc(r->starts, ((size_t)max + 1) * sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    r->starts = grown;
+    return 0;
+}
+
+int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, struct err *err)
+{
+    char text[96];
+    if (min < 1 || min > target || max < target || max > MEMBER_RANKS_MAX)
+        return err_set(err, ERANGE, "%d ranks: want at least 1 <= min (%d) and at most max (%d)",
+                       target, min, max);
+    if (reserve_starts(r, max) < 0)
+        return err_set(err, ENOMEM, "no memory for %d ranks", max);
+    r->elastic.min = min;
+    if (max > r->elastic.max || r->nstarts <= max)
+        r->elastic.max = max;
+    if (r->rebuilding) {
+        r->target = r->former.target = target;
+        return 0;
+    }
+    if (target == r->target) {
+        roster_consider(r, now); /* min may be less now */
+        return 0;
+    }
+    snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, target);
+    r->target = target;
+    if (r->stopping || r->closing || roster_is_finished(r))
+        return 0;
+    roster_add_plan(r, text);
+    roster_go(r, now);
+    return 0;
+}
+
+void roster_leave(struct roster *r, int agent, const char *text, uint64_t now)
+{
+    bool any = false;
+    if (r->agents[agent].draining || r->agents[agent].gone || r->rebuilding || r->stopping)
+        return;
+    r->agents[agent].draining = true;
+    for (int i = 0; i < r->nmembers; i++) {
+        const struct roster_member *m = &r->members[i];
+        if (m->agent != agent || rank_is_over(m->state) || m->leaving || m->out)
+            continue;
+        roster_send_away(r, i, text);
+        any = true;
+    }
+    if (!any)
+        return;
+    roster_add_plan(r, text);
+    roster_go(r, now);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plane: see plane.h. A loop of its own, whose epoll descriptor the owner waits for; the HTTP
+ * server of core/member on it. plane_requests.c has who may speak, crew.c what a job is.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "core/base/clock.h"
+#include "core/member/authority.h"
+#include "core/member/status.h"
+#include "operator/coordinator/plane_private.h"
+
+#define TICK_MS      100
+#define SOON_MS      10
+#define WAKE_MOST    64          /* parked requests a turn */
+#define BODY_MAX     (4u << 20)  /* an agent's knowledge of a thousand ranks */
+#define BODIES_MAX   (64u << 20) /* of all */
+#define AGENT_MEMORY 8192        /* a connection: room for a token in the headers */
+#define CONNECTIONS  60000
+#define LATE_MS      1000 /* who has not listened for so long has heard nobody */
+
+/* ---- what time and news bring --------------------------------------------------------------- */
+
+struct crew *plane_find(const struct plane *p, const char *job_uid)
+{
+    list_for_each(pos, tmp, &p->crews)
+    {
+        struct crew *c = list_entry(pos, struct crew, node);
+        if (strcmp(c->uid, job_uid) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+static void drop(struct plane *p, struct crew *c)
+{
+    struct plane_counts *sum = &p->counts;
+    sum->joins += c->joins;
+    sum->rejoins += c->rejoins;
+    sum->losses += c->losses;
+    sum->epochs_planned += c->planned;
+    sum->epochs_lost += c->unplanned;
+    /* What is parked is answered with 404. */
+    list_remove(&c->node);
+    uint64_t group = c->group;
+    crew_destroy(c);
+    while (server_wake_some(p->server, group, UINT64_MAX, WAKE_MOST))
+        continue;
+}
+
+/* Something that agents wait for. */
+static bool has_news(const struct crew *c)
+{
+    return c->seen_notes != c->roster.nnotes || c->seen_world != c->roster.epoch;
+}
+
+/* Those whose roster has news are woken in portions: thousands of answers take a while. True: there
+ * are more. */
+static bool wake(struct plane *p, struct crew *c)
+{
+    const struct roster *r = &c->roster;
+    if (has_news(c)) {
+        c->seen_notes = r->nnotes;
+        c->seen_world = r->epoch;
+        c->waking = true;
+        c->wake_before = server_parks(p->server);
+    }
+    if (c->waking)
+        c->waking = server_wake_some(p->server, c->group, c->wake_before, WAKE_MOST);
+    return c->waking;
+}
+
+static void on_news(void *arg);
+static void on_tick(void *arg);
+
+static struct crew *next_news(const struct plane *p)
+{
+    list_for_each(pos, tmp, &p->crews)
+    {
+        struct crew *c = list_entry(pos, struct crew, node);
+        if (c->news)
+            return c;
+    }
+    return NULL;
+}
+
+/* The owner may add and forget jobs meanwhile. */
+static void tell(struct plane *p)
+{
+    struct crew *c;
+    while ((c = next_news(p))) {
+        c->news = false;
+        c->sign = crew_sign(c);
+        if (p->config.changed)
+            p->config.changed(p->config.arg, c->uid);
+    }
+}
+
+static void look(struct plane *p, bool forgive)
+{
+    bool more = false, soon = false;
+    uint64_t now = clock_ns();
+    list_for_each(pos, tmp, &p->crews)
+    {
+        struct crew *c = list_entry(pos, struct crew, node);
+        soon |= crew_tick(c, forgive, now);
+        more |= wake(p, c);
+        if (c->ended && crew_end(c, now)) {
+            drop(p, c);
+            continue;
+        }
+        c->news = c->news || crew_sign(c) != c->sign;
+    }
+    if (more)
+        loop_timer_start(&p->loop, &p->news, 0, on_news, p);
+    if (list_empty(&p->crews))
+        loop_timer_stop(&p->loop, &p->tick);
+    else
+        loop_timer_start(&p->loop, &p->tick, soon ? SOON_MS : TICK_MS, on_tick, p);
+    tell(p);
+}
+
+static void on_news(void *arg)
+{
+    look(arg, false);
+}
+
+static void on_tick(void *arg)
+{
+    struct plane *p = arg;
+    uint64_t now = clock_ns();
+    bool late = p->ticked && now - p->ticked > LATE_MS * CLOCK_MS;
+    p->ticked = now;
+    look(p, late);
+}
+
+static void on_crew(void *arg, struct crew *c)
+{
+    struct plane *p = arg;
+    /* What only changes numbers waits for the next tick. */
+    if (!p->news.on && (has_news(c) || c->hurry))
+        loop_timer_start(&p->loop, &p->news, 0, on_news, p);
+    c->hurry = false;
+    if (!p->tick.on)
+        loop_timer_start(&p->loop, &p->tick, TICK_MS, on_tick, p);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* Thousands of agents are thousands of descriptors. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int open_server(struct plane *p, const struct plane_config *config, struct err *err)
+{
+    struct authority a = {0};
+    int rc =
+        authority_issue(&a, p->keys.ca_pem, p->keys.ca_key_pem, config->names, config->nnames, err);
+    if (rc < 0)
+        return rc;
+    struct server_config s = {
+        .loop = &p->loop,
+        .admit = plane_admit,
+        .handle = plane_handle,
+        .closed = plane_closed,
+        .arg = p,
+        .address = config->address ? config->address : "::",
+        .port = config->port,
+        .cert_pem = a.cert_pem,
+        .key_pem = a.key_pem,
+        .body_max = BODY_MAX,
+        .bodies_max = BODIES_MAX,
+        .memory = AGENT_MEMORY,
+        .connections = CONNECTIONS,
+    };
+    rc = server_open(&p->server, &s, err);
+    if (rc < 0 && !config->address) { /* no IPv6 here */
+        s.address = "0.0.0.0";
+        rc = server_open(&p->server, &s, err);
+    }
+    authority_fini(&a);
+    return rc;
+}
+
+int plane_create(struct plane **ret, const struct plane_config *config, struct err *err)
+{
+    struct plane *p = calloc(1, sizeof(*p));
+    if (!p)
+        return err_set(err, ENOMEM, "no memory for the coordinator plane");
+    list_init(&p->crews);
+    p->config = *config;
+    p->config.names = NULL;
+    p->config.keys = NULL;
+    p->config.address = NULL;
+    p->loop.epfd = -1;
+    int rc = loop_init(&p->loop);
+    if (rc < 0)
+        rc = err_sys(err, -rc, "epoll");
+    if (rc == 0 && keys_copy(&p->keys, config->keys) < 0)
+        rc = err_set(err, ENOMEM, "no memory for keys");
+    raise_descriptors();
+    if (rc == 0)
+        rc = open_server(p, config, err);
+    if (rc < 0) {
+        plane_destroy(p);
+        return rc;
+    }
+    *ret = p;
+    return 0;
+}
+
+void plane_destroy(struct plane *p)
+{
+    if (!p)
+        return;
+    server_close(p->server);
+    list_for_each(pos, tmp, &p->crews)
+    {
+        struct crew *c = list_entry(pos, struct crew, node);
+        list_remove(&c->node);
+        crew_destroy(c);
+    }
+    if (p->loop.epfd >= 0)
+        loop_fini(&p->loop);
+    keys_fini(&p->keys);
+    free(p);
+}
+
+int plane_port(const struct plane *p)
+{
+    return server_port(p->server);
+}
+
+int plane_fd(const struct plane *p)
+{
+    return p->loop.epfd;
+}
+
+int plane_timeout_ms(const struct plane *p)
+{
+    if (list_empty(&p->loop.timers))
+        return -1;
+    return deadline_poll_ms(list_first(&p->loop.timers, struct loop_timer, node)->due);
+}
+
+void plane_turn(struct plane *p)
+{
+    p->loop.stop = false;
+    loop_once(&p->loop, 0);
+}
+
+void plane_synced(struct plane *p)
+{
+    p->synced = true;
+}
+
+/* ---- jobs and pods -------------------------------------------------------------------------- */
+
+int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
+{
+    struct crew *c = plane_find(p, job->uid);
+    if (c && c->ended) { /* it begins again */
+        drop(p, c);
+        c = NULL;
+    }
+    if (c)
+        return crew_update(c, job, err);
+    int rc = crew_create(&c, job, p->config.term, p->config.gather_ms, on_crew, p, err);
+    if (rc < 0)
+        return rc;
+    c->group = ++p->groups;
+    list_append(&p->crews, &c->node);
+    on_crew(p, c);
+    return 0;
+}
+
+void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB_MAX])
+{
+    keys_job(&p->keys, job_uid, dst);
+}
+
+int plane_pod(struct plane *p, const char *job_uid, const struct plane_pod *pod, struct err *err)
+{
+    struct crew *c = plane_find(p, job_uid);
+    return c ? crew_pod(c, pod, err) : err_set(err, ENOENT, "no job %s", job_uid);
+}
+
+void plane_pod_gone(struct plane *p, const char *job_uid, const char *pod_uid)
+{
+    struct crew *c = plane_find(p, job_uid);
+    if (c)
+        crew_pod_gone(c, pod_uid);
+}
+
+void plane_forget(struct plane *p, const char *job_uid)
+{
+    struct crew *c = plane_find(p, job_uid);
+    if (c && crew_end(c, clock_ns()))
+        drop(p, c);
+}
+
+/* ---- what became of them -------------------------------------------------------------------- */
+
+int plane_facts(const struct plane *p, const char *job_uid, struct plane_facts *ret)
+{
+    const struct crew *c = plane_find(p, job_uid);
+    if (!c)
+        return -ENOENT;
+    crew_facts(c, ret);
+    return 0;
+}
+
+char *plane_status(const struct plane *p, const char *job_uid)
+{
+    const struct crew *c = plane_find(p, job_uid);
+    return c ? status_text(&c->roster, clock_ns()) : NULL;
+}
+
+void plane_findings(const struct plane *p, const char *job_uid,
+                    void (*each)(void *arg, const char *pod, const struct finding *f), void *arg)
+{
+    const struct crew *c = plane_find(p, job_uid);
+    for (int a = 0; c && a < c->roster.nagents; a++) {
+        const struct roster_agent *agent = &c->roster.agents[a];
+        for (int i = 0; i < agent->findings.n && !agent->gone; i++)
+            each(arg, agent->host, &agent->findings.list[i]);
+    }
+}
+
+void plane_counts(const struct plane *p, struct plane_counts *ret)
+{
+    *ret = p->counts;
+    ret->refused_body += server_too_long(p->server);
+    list_for_each(pos, tmp, &p->crews)
+    {
+        const struct crew *c = list_entry(pos, struct crew, node);
+        ret->jobs += !c->ended;
+        ret->agents += crew_count_agents(c);
+        ret->joins += c->joins;
+        ret->rejoins += c->rejoins;
+        ret->losses += c->losses;
+        ret->epochs_planned += c->planned;
+        ret->epochs_lost += c->unplanned;
+    }
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plane_requests: who may speak, and to which job a request goes. See plane.h.
+ *
+ * A job's key is checked before anything is said about the job. A service account token is only
+ * shown to the API server for a pod that there is, one at a time for each pod, so that strangers
+ * cannot make us ask.
+ */
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "operator/coordinator/plane_private.h"
+
+#define TOKEN_MAX  8192
+#define GOOD_FOR   (10 * 60 * CLOCK_S) /* then the API server is asked again, in the background */
+#define BAD_FOR    (10 * CLOCK_S)
+#define ASKED_FOR  (15 * CLOCK_S)        /* an answer that has not come by then does not come */
+#define KEEP_AFTER (24 * 3600 * CLOCK_S) /* a good one, while the API server cannot be asked */
+
+/* Copies up to the next slash; what follows, NULL: it does not fit. */
+static const char *take_part(const char *from, char dst[CREW_UID_MAX])
+{
+    size_t n = strcspn(from, "/");
+    if (n == 0 || n >= CREW_UID_MAX)
+        return NULL;
+    memcpy(dst, from, n);
+    dst[n] = '\0';
+    return from + n;
+}
+
+static const char *skip(const char *from, const char *word)
+{
+    size_t n = strlen(word);
+    return from && strncmp(from, word, n) == 0 ? from + n : NULL;
+}
+
+int plane_path(const char *path, struct plane_path *ret)
+{
+    const char *at = skip(path, "/jobs/");
+    at = at ? take_part(at, ret->job) : NULL;
+    at = skip(at, "/pods/");
+    at = at ? take_part(at, ret->pod) : NULL;
+    if (!at || strncmp(at, "/v1/", 4) != 0)
+        return -EINVAL;
+    ret->rest = at;
+    return 0;
+}
+
+/* ---- keys of jobs --------------------------------------------------------------------------- */
+
+static int check_key(struct plane *p, const char *job, const char *token, struct err *err)
+{
+    char key[KEYS_JOB_MAX];
+    keys_job(&p->keys, job, key);
+    size_t n = strlen(key);
+    bool same = strlen(token) == n && sodium_memcmp(token, key, n) == 0;
+    sodium_memzero(key, sizeof(key));
+    return same ? 0 : err_set(err, EACCES, "that is not the key of job %s", job);
+}
+
+/* ---- service account tokens ----------------------------------------------------------------- */
+
+static bool is_fresh(uint64_t at, uint64_t life, uint64_t now)
+{
+    return at && now - at < life;
+}
+
+/* Asks, unless that is under way. */
+static void ask(struct plane *p, struct crew_token *t, const uint8_t *hash, const char *token,
+                uint64_t now)
+{
+    if (t->id && is_fresh(t->asked_at, ASKED_FOR, now))
+        return;
+    memcpy(t->asked, hash, CREW_HASH_SIZE);
+    t->asked_at = now;
+    t->id = ++p->reviews;
+    p->counts.reviews++;
+    p->config.review(p->config.arg, t->id, token);
+}
+
+static int check_account(struct plane *p, struct crew_pod *pod, const char *token, struct err *err)
+{
+    uint8_t hash[CREW_HASH_SIZE];
+    uint64_t now = clock_ns();
+    struct crew_token *t = &pod->token;
+    if (!token[0] || strlen(token) > TOKEN_MAX || !p->config.review)
+        return err_set(err, EACCES, "wrong or missing token");
+    crypto_generichash(hash, sizeof(hash), (const uint8_t *)token, strlen(token), NULL, 0);
+    bool good = memcmp(hash, t->good, sizeof(hash)) == 0;
+    if (good && is_fresh(t->good_at, GOOD_FOR, now))
+        return 0;
+    if (memcmp(hash, t->bad, sizeof(hash)) == 0 && is_fresh(t->bad_at, BAD_FOR, now))
+        return err_set(err, EACCES,
+                       "the API server does not vouch for this token, for pod %s and audience %s",
+                       pod->name, KEYS_AUDIENCE);
+    ask(p, t, hash, token, now);
+    if (good && is_fresh(t->good_at, KEEP_AFTER, now))
+        return 0;
+    return err_set(err, EAGAIN, "the token of pod %s is being checked", pod->name);
+}
+
+static void settle(struct crew_pod *pod, const struct plane_review *review, uint64_t now)
+{
+    struct crew_token *t = &pod->token;
+    bool good = review->known && strcmp(review->pod_uid, pod->uid) == 0;
+    t->id = 0;
+    if (review->failed)
+        return;
+    memcpy(good ? t->good : t->bad, t->asked, CREW_HASH_SIZE);
+    if (good)
+        t->good_at = now;
+    else
+        t->bad_at = now;
+    if (!good && memcmp(t->good, t->asked, CREW_HASH_SIZE) == 0)
+        t->good_at = 0; /* it was good once */
+}
+
+void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *review)
+{
+    list_for_each(pos, tmp, &p->crews)
+    {
+        struct crew *c = list_entry(pos, struct crew, node);
+        for (int i = 0; i < c->npods; i++)
+            if (c->pods[i]->token.id == id)
+                settle(c->pods[i], review, clock_ns());
+    }
+}
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+/* What is not known may be told any moment, as long as not everything was. */
+static int unknown(struct plane *p, struct err *err, const char *what, const char *uid)
+{
+    if (!p->synced)
+        return err_set(err, EAGAIN, "%s %s is not known yet", what, uid);
+    p->counts.refused_pod++;
+    return err_set(err, ENOENT, "there is no %s %s that runs", what, uid);
+}
+
+static bool has_agent(const struct crew *c, const struct crew_pod *pod)
+{
+    return pod->agent >= 0 && !c->roster.agents[pod->agent].gone;
+}
+
+static int admit(struct plane *p, const struct plane_path *path, const char *token, struct err *err)
+{
+    bool key = strncmp(token, KEYS_JOB_PREFIX, strlen(KEYS_JOB_PREFIX)) == 0;
+    int rc = key ? check_key(p, path->job, token, err) : 0;
+    if (rc < 0)
+        return rc;
+    struct crew *c = plane_find(p, path->job);
+    if (!c)
+        return unknown(p, err, "job", path->job);
+    struct crew_pod *pod = crew_find_pod(c, path->pod);
+    if (!pod || ((pod->over || c->ended) && !has_agent(c, pod)))
+        return unknown(p, err, "pod", path->pod);
+    return key ? 0 : check_account(p, pod, token, err);
+}
+
+int plane_admit(void *arg, const struct server_request *q, const char *token, struct err *err)
+{
+    struct plane *p = arg;
+    struct plane_path path;
+    if (plane_path(q->path, &path) < 0)
+        return err_set(err, ENOENT, "no %.16s %.64s here: want /jobs/UID/pods/UID/v1/...",
+                       q->method, q->path);
+    int rc = admit(p, &path, token, err);
+    p->counts.refused_token += rc == -EACCES;
+    return rc;
+}
+
+int plane_handle(void *arg, const struct server_request *q, struct server_reply *reply)
+{
+    struct plane *p = arg;
+    struct plane_path path;
+    struct server_request inner = *q;
+    int rc = plane_path(q->path, &path);
+    struct crew *c = rc == 0 ? plane_find(p, path.job) : NULL;
+    struct crew_pod *pod = c ? crew_find_pod(c, path.pod) : NULL;
+    if (!pod) { /* it went while the body came, or while the request was parked */
+        reply->status = 404;
+        return 0;
+    }
+    crew_heard(pod);
+    inner.path = path.rest;
+    inner.peer = path.pod;
+    rc = service_handle(&c->service, &inner, reply);
+    reply->group = c->group;
+    p->counts.refused_body += rc == 0 && reply->status == 400;
+    return rc;
+}
+
+void plane_closed(void *arg, const struct server_request *q)
+{
+    struct plane *p = arg;
+    struct plane_path path;
+    struct crew *c = plane_path(q->path, &path) == 0 ? plane_find(p, path.job) : NULL;
+    struct crew_pod *pod = c ? crew_find_pod(c, path.pod) : NULL;
+    if (!pod || pod->agent < 0 || strcmp(c->roster.agents[pod->agent].uid, q->agent) != 0)
+        return;
+    crew_closed(c, pod, clock_ns());
+}
