@@ -298,7 +298,7 @@ static int verdict(struct coordinator *c)
     }
     if (c->absent[0])
         coordinator_say(c, 0, "before that, %s", c->absent);
-    if (r->members[culprit].tail[0]) {
+    if (r->members[culprit].tail) {
         coordinator_say(c, 0, "the last lines of its stderr:");
         char *save, *tail = r->members[culprit].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))

@@ -138,10 +138,23 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
     return 0;
 }
 
+static void member_fini(struct roster_member *m)
+{
+    buf_fini(&m->card);
+    free(m->tail);
+}
+
+/* Without memory they are not kept. */
+void roster_take_tail(struct roster_member *m, const char *tail)
+{
+    free(m->tail);
+    m->tail = tail[0] ? strdup(tail) : NULL;
+}
+
 void roster_fini(struct roster *r)
 {
     for (int i = 0; r->members && i < r->nmembers; i++)
-        buf_fini(&r->members[i].card);
+        member_fini(&r->members[i]);
     for (int a = 0; r->agents && a < r->nagents; a++) {
         findings_fini(&r->agents[a].findings);
         if (r->agents[a].told)

@@ -42,7 +42,7 @@ struct roster_member {
     uint64_t waits;    /* clock: since when it is ready */
     uint64_t ended;    /* clock, 0: not yet */
     char text[512];    /* why it could not start, how its agent was lost */
-    char tail[MEMBER_TEXT_MAX];
+    char *tail;        /* last lines of its stderr; owned, NULL: none */
     uint64_t batches, bytes;
     uint64_t moved; /* clock: when batches last grew, or it came into the world; 0: never */
     struct buf card;

@@ -165,7 +165,7 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     bool dead = it->type == REPORT_DEAD, was_over = rank_is_over(m->state);
     if (was_over && (dead || m->reaped))
         return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
-    snprintf(m->tail, sizeof(m->tail), "%s", it->tail);
+    roster_take_tail(m, it->tail);
     if (was_over) {
         learn_code(r, it);
         return 0;

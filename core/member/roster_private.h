@@ -18,6 +18,9 @@ int roster_reserve(struct roster *r, int n);
 
 void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text);
 
+/* The last lines of its stderr. */
+void roster_take_tail(struct roster_member *m, const char *tail);
+
 /* Applies one event to one member; -EPROTO where it is not legal. */
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err);
 

@@ -280,7 +280,7 @@ static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t 
     struct roster_member *m = &r->members[t->member];
     m->code = t->code;
     snprintf(m->text, sizeof(m->text), "%s", t->text);
-    snprintf(m->tail, sizeof(m->tail), "%s", t->tail);
+    roster_take_tail(m, t->tail);
     if (t->out && m->state == RANK_ACTIVE)
         roster_step(r, t->member, RANK_OUT, now, NULL);
     if (!t->over && !t->dead)

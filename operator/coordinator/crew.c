@@ -290,7 +290,8 @@ static struct crew_pod *add_pod(struct crew *c, const struct plane_pod *pod)
 
 int crew_pod(struct crew *c, const struct plane_pod *pod, struct err *err)
 {
-    if (!pod->uid[0] || strlen(pod->uid) >= CREW_UID_MAX || strpbrk(pod->uid, "./"))
+    if (!pod->uid[0] || strlen(pod->uid) >= CREW_UID_MAX || strpbrk(pod->uid, "./") ||
+        strlen(pod->name) >= CREW_UID_MAX)
         return err_set(err, EINVAL, "a pod with uid \"%.80s\"", pod->uid);
     struct crew_pod *p = crew_find_pod(c, pod->uid);
     if (!p)

@@ -11,7 +11,7 @@
 #include "core/member/service.h"
 #include "operator/coordinator/plane.h"
 
-#define CREW_UID_MAX   64 /* of a job or pod, with NUL */
+#define CREW_UID_MAX   64 /* of a job or pod, with NUL; names of pods too */
 #define CREW_HASH_SIZE 32
 
 /* Tokens of a pod that the API server was asked about. */
@@ -22,8 +22,7 @@ struct crew_token {
 };
 
 struct crew_pod {
-    char uid[CREW_UID_MAX];
-    char name[MEMBER_NAME_MAX];
+    char uid[CREW_UID_MAX], name[CREW_UID_MAX];
     int worker, attempt;
     bool bound, deleting, over;
     int agent;          /* of the roster, the last that has come from it; -1: none */

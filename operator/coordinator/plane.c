@@ -18,7 +18,7 @@
 #define WAKE_MOST    64          /* parked requests a turn */
 #define BODY_MAX     (4u << 20)  /* an agent's knowledge of a thousand ranks */
 #define BODIES_MAX   (64u << 20) /* of all */
-#define AGENT_MEMORY 8192        /* a connection: room for a token in the headers */
+#define AGENT_MEMORY 4096        /* a connection: room for a token in the headers */
 #define CONNECTIONS  60000
 #define LATE_MS      1000 /* who has not listened for so long has heard nobody */
 

@@ -1,0 +1,354 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# timeout: 400
+"""The coordinator plane of hvd-operator with real agents and ranks on this machine: who comes, trains, goes, is
+killed; an operator that is killed and replaced; and who is refused."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from plane import AGENT, PROGRAMS, STEPS, Case, wait_for  # noqa: E402
+
+LONG = (100000, 5)  # steps, milliseconds each: until it is ended
+
+
+class Trains(Case):
+    def test_from_first_pod_to_exit_codes(self):
+        self.start_job("a", 2, 1, 4)
+        pods = [self.start_pod("a", i, [STEPS, 200, 5]) for i in range(2)]
+        facts = self.wait_size("a", 2)
+        self.assertEqual((facts["ready"], facts["agents"], facts["epoch"]), (2, 2, 1))
+        for pod in pods:
+            self.assertEqual(pod.code(), 0, pod.text())
+            self.assertIn("done 200", pod.text())
+        for pod in pods:
+            pod.tell(over=True)
+        facts = wait_for("the end", 5, lambda: self.plane.facts("a")["over"] and self.plane.facts("a"))
+        self.assertEqual((facts["finished"], facts["code"], facts["failed"]), (True, 0, False))
+        self.assertEqual(self.plane.counts()["losses"], 0)
+
+    def test_ranks_see_nothing_of_the_operator(self):
+        self.start_job("a", 1, 1, 2)
+        pod = self.start_pod("a", 0, ["env"])
+        self.assertEqual(pod.code(), 0)
+        self.assertIsNone(re.search("HVD_(OPERATOR|TOKEN|POD|JOB_UID)", pod.text()), pod.text())
+        self.assertIn("HVD_AGENT_FD=", pod.text())
+
+    def test_two_slots_a_worker(self):
+        self.start_job("a", 2, 1, 2, slots=2)
+        pods = [self.start_pod("a", i, [STEPS, 100, 5]) for i in range(2)]
+        self.wait_size("a", 4)
+        self.assertEqual([pod.code() for pod in pods], [0, 0])
+        self.assertRegex(pods[0].text(), r"\[1\]<stdout>: ?pid \d+ done 100")
+
+    def test_a_job_that_is_not_elastic(self):
+        self.start_job("a", 2, 2, 2)
+        pods = [self.start_pod("a", i, [STEPS, 100, 5]) for i in range(2)]
+        self.assertEqual([pod.code() for pod in pods], [0, 0])
+
+    def test_pending_pods_do_not_hold_up_the_others(self):
+        self.start_job("a", 3, 1, 3)
+        self.start_pod("a", 0, [STEPS, *LONG])
+        self.start_pod("a", 1, [STEPS, *LONG])
+        self.plane.ask("pod", "a", "pending", "a-2", 2, False, False, False)
+        begun = time.monotonic()
+        wait_for("a world of 2", 20, lambda: self.plane.facts("a")["size"] == 2)
+        self.assertLess(time.monotonic() - begun, 10)
+
+    def test_the_program_fails(self):
+        self.start_job("a", 2, 1, 2)
+        mark = os.path.join(self.folder, "mark")
+        pod = self.start_pod("a", 0, [STEPS, *LONG])
+        bad = self.start_pod("a", 1, [STEPS, *LONG, mark])
+        self.wait_size("a", 2)
+        with open(mark, "w", encoding="ascii"):
+            pass
+        self.assertEqual(bad.code(), 7, bad.text())
+        facts = wait_for("the failure", 5, lambda: self.plane.facts("a")["failed"] and self.plane.facts("a"))
+        self.assertEqual((facts["first_code"], facts["first_worker"]), (7, 1))
+        self.assertIn("exit", facts["first_text"])
+        wait_for("the survivor", 5, lambda: self.plane.facts("a")["size"] == 1)
+        self.assertIsNone(pod.process.poll())
+
+    def test_no_such_program(self):
+        self.start_job("a", 1, 1, 2)
+        self.assertEqual(self.start_pod("a", 0, ["/nowhere/train"]).code(), 127)
+
+
+class Changes(Case):
+    def setUp(self):
+        super().setUp()
+        self.start_job("a", 2, 1, 4)
+        self.two = [self.start_pod("a", i, [STEPS, *LONG]) for i in range(2)]
+        self.wait_size("a", 2)
+
+    def test_grows_and_shrinks(self):
+        ranks = [pod.ranks() for pod in self.two]
+        self.start_job("a", 3, 1, 4)
+        third = self.start_pod("a", 2, [STEPS, *LONG])
+        self.wait_size("a", 3)
+        self.start_job("a", 2, 1, 4)  # the last worker's ranks leave, at a boundary
+        facts = self.wait_size("a", 2)
+        self.assertIn("scaled from 3 to 2", facts["cause"])
+        wait_for("its ranks' end", 15, lambda: not third.ranks())
+        time.sleep(0.3)
+        self.assertIsNone(third.process.poll(), "it waits for SIGTERM")
+        third.evict()
+        self.assertEqual(third.code(), 143, third.text())
+        third.tell(deleting=True, over=True)
+        self.assertEqual([pod.ranks() for pod in self.two], ranks, "nobody was started again")
+        self.assertEqual(self.plane.facts("a")["size"], 2)
+
+    def test_eviction_drains_and_is_replaced(self):
+        before = self.plane.facts("a")["epoch"]
+        self.two[1].evict()
+        self.assertEqual(self.two[1].code(), 143, self.two[1].text())
+        self.two[1].tell(deleting=True, over=True)
+        facts = self.plane.facts("a")
+        self.assertEqual((facts["size"], facts["epoch"], facts["failed"]), (1, before + 1, False))
+        self.assertEqual(self.plane.counts()["lost"], 0)
+        self.start_pod("a", 1, [STEPS, *LONG])
+        self.wait_size("a", 2)
+
+    def test_a_rank_is_killed(self):
+        os.kill(self.two[0].ranks()[0], signal.SIGKILL)
+        self.assertEqual(self.two[0].code(), 137)
+        facts = wait_for("the survivor", 5, lambda: self.plane.facts("a")["size"] == 1 and self.plane.facts("a"))
+        self.assertIn("signal 9", facts["cause"])
+        self.assertLess(facts["ms"], 500)
+
+    def test_a_pod_is_killed(self):
+        self.two[1].kill()
+        facts = wait_for("the survivor", 5, lambda: self.plane.facts("a")["size"] == 1 and self.plane.facts("a"))
+        print(f"a pod was killed: the next epoch after {facts['ms']:.1f} ms: {facts['cause']}")
+        self.assertLess(facts["ms"], 1000)
+        self.start_pod("a", 1, [STEPS, *LONG])
+        self.wait_size("a", 2)
+
+    def test_below_min_waits(self):
+        self.start_job("a", 2, 2, 4)
+        self.two[1].kill()
+        facts = wait_for("waiting", 10, lambda: self.plane.facts("a")["state"] == "waiting" and self.plane.facts("a"))
+        self.assertTrue(facts["waiting_for"])
+        self.assertIsNone(self.two[0].process.poll())
+        self.two[1].tell(over=True)
+        ranks = self.two[0].ranks()
+        self.start_pod("a", 1, [STEPS, *LONG])
+        self.wait_size("a", 2)
+        self.assertEqual(self.two[0].ranks(), ranks, "its state stayed in memory")
+
+    def test_the_job_is_over(self):
+        self.plane.ask("forget", "a")
+        for pod in self.two:
+            pod.code(10)
+            self.assertFalse(os.path.exists(f"/proc/{pod.process.pid}"))
+
+
+class Operator(Case):
+    def setUp(self):
+        super().setUp()
+        self.start_job("a", 3, 1, 4)
+        self.three = [self.start_pod("a", i, [STEPS, *LONG], HVD_COORDINATOR_LOST_SECONDS="20") for i in range(3)]
+        self.wait_size("a", 3)
+
+    def tell_all(self):
+        self.start_job("a", 3, 1, 4, began=True)
+        for pod in self.three:
+            pod.tell(over=pod.process.poll() is not None)
+        self.plane.ask("synced")
+
+    def rejoined(self, n):
+        wait_for("agents that come back", 20, lambda: self.plane.counts()["rejoins"] >= n
+                 and not self.plane.facts("a")["rebuilding"])
+
+    def test_is_killed_and_replaced(self):
+        ranks = [pod.ranks() for pod in self.three]
+        for _ in range(2):  # the second one has epochs of another term
+            before = self.plane.facts("a")["epoch"]
+            self.plane.kill()
+            time.sleep(2)
+            self.plane.start()
+            self.tell_all()
+            self.rejoined(3)
+            facts = self.plane.facts("a")
+            self.assertEqual((facts["size"], facts["epoch"]), (3, before))
+            self.assertEqual([pod.ranks() for pod in self.three], ranks)
+            os.kill(ranks.pop()[0], signal.SIGKILL)
+            lost = self.three.pop()
+            lost.code()
+            lost.tell(over=True)
+            wait_for("the survivors", 10, lambda: self.plane.facts("a")["size"] == len(self.three))
+            self.three.append(self.start_pod("a", 2, [STEPS, *LONG], HVD_COORDINATOR_LOST_SECONDS="20"))
+            self.wait_size("a", 3)
+            ranks.append(self.three[2].ranks())
+
+    def test_a_pod_dies_while_it_is_away(self):
+        self.plane.kill()
+        self.three[2].kill()
+        time.sleep(1)
+        self.plane.start()
+        self.tell_all()
+        self.rejoined(2)
+        facts = wait_for("the survivors", 10, lambda: self.plane.facts("a")["size"] == 2 and self.plane.facts("a"))
+        self.assertIn("operator", facts["cause"])
+
+    def test_does_not_know_yet(self):
+        """Agents that come before it has heard of jobs and pods are not refused."""
+        self.plane.kill()
+        self.plane.start()
+        time.sleep(2)
+        self.assertEqual([pod.process.poll() for pod in self.three], [None] * 3)
+        self.tell_all()
+        self.rejoined(3)
+        self.wait_size("a", 3)
+
+    def test_never_comes_back(self):
+        short = self.start_pod("a", 3, ["sleep", "1000"], HVD_COORDINATOR_LOST_SECONDS="2")
+        self.start_job("a", 4, 1, 4)
+        rank = wait_for("a rank", 10, short.ranks)[0]
+        self.plane.kill()
+        self.assertEqual(short.code(), 125)
+        self.assertIn("has not answered for 2 s", short.text())
+        self.assertFalse(os.path.exists(f"/proc/{rank}"), "no rank outlives its agent")
+        self.assertIsNone(self.three[0].process.poll())
+
+    def test_sigterm_while_it_is_away(self):
+        self.plane.kill()
+        self.three[2].process.send_signal(signal.SIGTERM)
+        time.sleep(1)
+        self.assertIsNone(self.three[2].process.poll())
+        self.plane.start()
+        self.tell_all()
+        self.assertEqual(self.three[2].code(), 143, self.three[2].text())
+        wait_for("the others", 10, lambda: self.plane.facts("a")["size"] == 2)
+        self.assertEqual(self.plane.counts()["lost"], 0)
+
+
+class Refused(Case):
+    def setUp(self):
+        super().setUp()
+        self.start_job("a", 2, 1, 4)
+        self.start_job("b", 1, 1, 2)
+        self.two = [self.start_pod("a", i, [STEPS, *LONG]) for i in range(2)]
+        self.before = self.wait_size("a", 2)
+        self.key = self.plane.ask("key", "a")
+        self.pod = self.two[0].uid
+        self.path = f"/jobs/a/pods/{self.pod}/v1"
+
+    def tearDown(self):
+        facts = self.plane.facts("a")
+        for name in ("epoch", "size", "agents", "failed"):
+            self.assertEqual(facts[name], self.before[name], "nothing else is disturbed")
+        self.assertEqual([pod.process.poll() for pod in self.two], [None, None])
+
+    def check(self, want, words, *request):
+        status, text = self.request(*request)
+        self.assertEqual(status, want, text)
+        self.assertIn(words, json.loads(text)["error"])
+
+    def test_tokens(self):
+        status = f"{self.path}/status"
+        self.assertEqual(self.request("GET", status, self.key)[0], 200)
+        self.check(401, "wrong or missing token", "GET", status, None)
+        self.check(401, "not the key of job a", "GET", status, self.plane.ask("key", "b"))
+        self.check(401, "not the key of job a", "GET", status, self.key[:-1])
+        self.assertEqual(self.plane.counts()["token"], 3)
+
+    def test_pods(self):
+        self.check(404, "no pod nobody", "GET", "/jobs/a/pods/nobody/v1/status", self.key)
+        self.check(404, "no job c", "GET", "/jobs/c/pods/x/v1/status", self.plane.ask("key", "c"))
+        self.check(404, "want /jobs/UID/pods/UID/v1/", "GET", "/v1/status", self.key)
+        join = {"agent": "somebody.1", "host": "h", "version": "0", "slots": 1, "pid": 1}
+        self.check(403, "none of pod", "POST", f"{self.path}/join", self.key, json.dumps(join))
+        other = self.two[1].uid
+        self.check(403, "none of pod", "GET", f"{self.path}/events?agent={other}.1&wait=1", self.key)
+        self.check(403, "none of pod", "POST", f"{self.path}/report", self.key,
+                   json.dumps({"agent": other + ".1", "seq": 99, "ranks": []}))
+        self.check(403, "cannot scale", "POST", f"{self.path}/scale", self.key, '{"np": 1}')
+        self.check(403, "no host", "POST", f"{self.path}/drain", self.key, json.dumps({"host": self.two[1].name}))
+        self.assertEqual(self.plane.counts()["pod"], 2)
+
+    def test_bodies(self):
+        self.check(413, "too long", "POST", f"{self.path}/report", self.key, "x" * (10 << 20))
+        self.check(400, "report", "POST", f"{self.path}/report", self.key, '{"agent": 1}')
+        self.check(400, "", "POST", f"{self.path}/join", self.key, "\xff{")
+        self.assertEqual(self.plane.counts()["body"], 3)
+        self.assertLess(int(self.plane.ask("memory")), 64 << 10)
+
+    def test_key_of_a_finished_job(self):
+        key = self.plane.ask("key", "b")
+        pod = self.start_pod("b", 0, ["sleep", "1000"])
+        wait_for("a rank", 10, pod.ranks)
+        self.plane.ask("forget", "b")
+        pod.code()
+        wait_for("its end", 15, lambda: self.plane.counts()["jobs"] == 1)
+        time.sleep(0.5)
+        join = {"agent": pod.uid + ".2", "host": "h", "version": "0", "slots": 1, "pid": 1}
+        status, text = self.request("POST", f"/jobs/b/pods/{pod.uid}/v1/join", key, json.dumps(join))
+        self.assertIn(status, (404, 409), text)
+
+    def test_service_account_tokens(self):
+        self.start_job("b", 2, 1, 2)
+        self.plane.ask("token", "sa-one", "b-one")
+        self.plane.ask("token", "sa-two", "b-two")
+        one = self.start_pod("b", 0, ["sleep", "1000"], uid="b-one", token="sa-one")
+        wait_for("a rank", 10, one.ranks)
+        self.assertEqual(self.plane.counts()["reviews"], 1, "it is asked once")
+        thief = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-one")
+        self.assertEqual(thief.code(), 125)
+        self.assertIn("does not vouch", thief.text())
+        two = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-two")
+        wait_for("a rank", 10, two.ranks)
+        self.plane.ask("token", "sa-two-next", "b-two")
+        two.set_token("sa-two-next")
+
+    def test_the_pod_lies_about_itself(self):
+        for change in ({"HVD_POD_UID": "a/b"}, {"HVD_JOB_UID": ""}, {"HVD_OPERATOR": "http://localhost:1"},
+                       {"HVD_TOKEN_FILE": "/nowhere"}, {"HVD_DOCTOR": "perhaps"}, {"HVD_DRAIN_SECONDS": "x"}):
+            env = dict(os.environ, HVD_OPERATOR="https://localhost:1", HVD_OPERATOR_CA="x", HVD_JOB_UID="j",
+                       HVD_POD_UID="p", HVD_TOKEN_FILE=self.two[0].tokens, **change)
+            done = subprocess.run([AGENT, "pod", "--", "true"], env=env, capture_output=True, text=True, timeout=20)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn(next(iter(change)).replace("TOKEN_FILE", ""), done.stderr.replace("token file", "HVD_"))
+        done = subprocess.run([AGENT, "pod", "--"], capture_output=True, text=True, timeout=20)
+        self.assertEqual((done.returncode, "no command" in done.stderr), (125, True))
+
+
+class Crowd(Case):
+    def test_agents_that_connect_at_once(self):
+        """What a connected agent costs: TLS, its long poll, its places in the roster."""
+        n = int(os.environ.get("HVD_TEST_CROWD", "200"))
+        self.start_job("a", n, 1, n)
+        for i in range(n):
+            self.plane.ask("pod", "a", f"a-pod-{i}", f"a-{i}", i, True, False, False)
+        before = int(self.plane.ask("memory"))
+        for name, text in (("ca", json.loads(self.plane.ask("ca"))), ("key", self.plane.ask("key", "a"))):
+            with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+                file.write(text)
+        crowd = subprocess.Popen([os.path.join(PROGRAMS, "agents_try"), f"https://localhost:{self.plane.port}",
+                                  os.path.join(self.folder, "ca"), os.path.join(self.folder, "key"), "a", str(n), "8"],
+                                 stdout=subprocess.PIPE, text=True)
+        self.addCleanup(crowd.stdout.close)
+        try:
+            self.assertIn(f"joined {n} ", said := crowd.stdout.readline())
+            time.sleep(1)
+            each = (int(self.plane.ask("memory")) - before) / n
+            counts = self.plane.counts()
+            print(f"{said.strip()}; {each:.1f} KiB each; the slowest turn {counts['slowest_ms']:.1f} ms")
+            self.assertEqual(counts["agents"], n)
+            self.assertLess(each, 40)
+            self.assertLess(counts["slowest_ms"], 1000)
+            self.assertRegex(crowd.stdout.readline(), r"answers \d+ failures 0")
+        finally:
+            crowd.kill()
+            crowd.wait()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/coordinator without a network: paths, keys, what an API server says of tokens,
+ * and a crew: its pods' agents come, go, and are lost for good reasons only.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sodium.h>
+
+#include "core/base/clock.h"
+#include "core/json/json.h"
+#include "core/member/authority.h"
+#include "operator/coordinator/plane_private.h"
+#include "operator/coordinator/review.h"
+
+static void test_paths(void **state)
+{
+    static const char *const wrong[] = {"",
+                                        "/v1/join",
+                                        "/jobs/a",
+                                        "/jobs//pods/b/v1/join",
+                                        "/jobs/a/pods//v1/join",
+                                        "/jobs/a/pods/b/v2/join",
+                                        "/jobs/a/pods/b",
+                                        "/jobs/0123456789012345678901234567890123456789012345678901"
+                                        "23456789abcd/pods/b/v1/join"};
+    struct plane_path p;
+    (void)state;
+    assert_int_equal(plane_path("/jobs/a-1/pods/b-2/v1/events", &p), 0);
+    assert_string_equal(p.job, "a-1");
+    assert_string_equal(p.pod, "b-2");
+    assert_string_equal(p.rest, "/v1/events");
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_int_equal(plane_path(wrong[i], &p), -EINVAL);
+}
+
+static void test_keys(void **state)
+{
+    struct keys a, b, c;
+    struct err err = {0};
+    char one[KEYS_JOB_MAX], two[KEYS_JOB_MAX];
+    (void)state;
+    assert_int_equal(keys_make(&a, &err), 0);
+    auto_json json_t *data = keys_pack(&a);
+    assert_non_null(data);
+    assert_int_equal(keys_unpack(data, &b, &err), 0);
+    keys_job(&a, "job-1", one);
+    keys_job(&b, "job-1", two);
+    assert_string_equal(one, two);
+    keys_job(&a, "job-2", two);
+    assert_string_not_equal(one, two);
+    assert_int_equal(strncmp(one, KEYS_JOB_PREFIX, strlen(KEYS_JOB_PREFIX)), 0);
+
+    assert_int_equal(keys_make(&c, &err), 0);
+    json_object_set_new(data, "ca.key", json_bytes(c.ca_key_pem, strlen(c.ca_key_pem)));
+    keys_fini(&b);
+    assert_int_equal(keys_unpack(data, &b, &err), -EINVAL);
+    assert_non_null(strstr(err_text(&err), "another one's"));
+    json_object_set_new(data, "ca.key", json_string("!"));
+    assert_int_equal(keys_unpack(data, &b, &err), -EINVAL);
+    assert_non_null(strstr(err_text(&err), "ca.key"));
+    json_object_del(data, "secret");
+    assert_int_equal(keys_unpack(data, &b, &err), -EINVAL);
+    keys_fini(&a);
+    keys_fini(&c);
+}
+
+static void test_reviews(void **state)
+{
+    static const struct {
+        const char *text;
+        bool known;
+        const char *pod;
+    } cases[] = {
+        {"{\"status\":{\"authenticated\":true,\"audiences\":[\"hvd-operator\"],\"user\":{\"extra\":"
+         "{\"authentication.kubernetes.io/pod-uid\":[\"u\"]}}}}",
+         true, "u"},
+        {"{\"status\":{\"authenticated\":true,\"audiences\":[\"other\"],\"user\":{\"extra\":"
+         "{\"authentication.kubernetes.io/pod-uid\":[\"u\"]}}}}",
+         false, "u"},
+        {"{\"status\":{\"authenticated\":false,\"error\":\"expired\"}}", false, ""},
+        {"{\"status\":{\"authenticated\":true,\"audiences\":[\"hvd-operator\"],\"user\":{}}}", true,
+         ""},
+        {"{\"status\":{}}", false, ""},
+    };
+    struct plane_review r;
+    struct err err = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(review_read(cases[i].text, strlen(cases[i].text), &r, &err), 0);
+        assert_int_equal(r.known, cases[i].known);
+        assert_string_equal(r.pod_uid, cases[i].pod);
+    }
+    assert_int_equal(review_read("[]", 2, &r, &err), -EINVAL);
+    assert_int_equal(review_read("{\"status\":1}", 12, &r, &err), -EINVAL);
+    char *text = review_write("a\"b");
+    assert_non_null(strstr(text, "\"token\":\"a\\\"b\""));
+    free(text);
+}
+
+/* ---- a crew --------------------------------------------------------------------------------- */
+
+static uint64_t now;
+static uint64_t seq;
+
+static void on_changed(void *arg, struct crew *crew)
+{
+    (void)arg, (void)crew;
+}
+
+static struct plane_job job_of(int workers, int min, int max)
+{
+    return (struct plane_job){.uid = "job",
+                              .namespace_ = "default",
+                              .name = "job",
+                              .workers = workers,
+                              .min = min,
+                              .max = max,
+                              .slots = 1,
+                              .elastic = true};
+}
+
+static struct plane_pod pod_of(int i, bool deleting, bool over)
+{
+    static char uid[8][8], name[8][16];
+    snprintf(uid[i], sizeof(uid[i]), "p%d", i);
+    snprintf(name[i], sizeof(name[i]), "job-%d-0", i);
+    return (struct plane_pod){.uid = uid[i],
+                              .name = name[i],
+                              .worker = i,
+                              .bound = true,
+                              .deleting = deleting,
+                              .over = over};
+}
+
+static int post(struct crew *c, int pod, const char *path, char *body)
+{
+    char peer[8];
+    struct server_reply reply = {0};
+    struct server_request q = {.method = "POST",
+                               .path = path,
+                               .agent = "",
+                               .body = body,
+                               .len = strlen(body),
+                               .peer = peer};
+    snprintf(peer, sizeof(peer), "p%d", pod);
+    assert_int_equal(service_handle(&c->service, &q, &reply), 0);
+    free(reply.body);
+    free(body);
+    return reply.status;
+}
+
+static int join(struct crew *c, int pod)
+{
+    struct join_body body = {.slots = 1, .pid = 1};
+    snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
+    snprintf(body.host, sizeof(body.host), "h");
+    int status = post(c, pod, "/v1/join", join_write(&body));
+    now = clock_ns();
+    crew_tick(c, false, now);
+    return status;
+}
+
+/* Its only member has started, and gives a card. */
+static void card(struct crew *c, int pod, enum card_why why)
+{
+    struct roster *r = &c->roster;
+    struct card one = {.why = why, .epoch = r->epoch};
+    struct cards_body body = {.seq = ++seq, .epoch = r->epoch + 1, .n = 1, .cards = &one};
+    while (strncmp(r->agents[r->members[one.member].agent].uid, (char[]){'p', (char)('0' + pod), 0},
+                   2) != 0)
+        one.member++;
+    snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
+    buf_put_u32(&one.bytes, (uint32_t)one.member);
+    assert_int_equal(post(c, pod, "/v1/cards", cards_write(&body)), 204);
+    buf_fini(&one.bytes);
+}
+
+static void started(struct crew *c, int pod)
+{
+    struct report_item item = {.type = REPORT_STARTED, .pid = 5};
+    struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
+    const struct roster *r = &c->roster;
+    while (strncmp(r->agents[r->members[item.member].agent].uid,
+                   (char[]){'p', (char)('0' + pod), 0}, 2) != 0)
+        item.member++;
+    snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
+    assert_int_equal(post(c, pod, "/v1/report", report_write(&body)), 204);
+}
+
+static struct crew *make(int workers, int min, int max)
+{
+    struct crew *c;
+    struct plane_job job = job_of(workers, min, max);
+    seq = 0;
+    now = clock_ns();
+    assert_int_equal(crew_create(&c, &job, 3, 0, on_changed, NULL, NULL), 0);
+    for (int i = 0; i < workers; i++) {
+        struct plane_pod pod = pod_of(i, false, false);
+        assert_int_equal(crew_pod(c, &pod, NULL), 0);
+    }
+    crew_tick(c, false, now);
+    return c;
+}
+
+static struct crew *train(int workers, int min, int max)
+{
+    struct crew *c = make(workers, min, max);
+    for (int i = 0; i < workers; i++)
+        assert_int_equal(join(c, i), 200);
+    for (int i = 0; i < workers; i++) {
+        started(c, i);
+        card(c, i, CARD_JOIN);
+    }
+    assert_int_equal(roster_epoch_number(c->roster.epoch), 1);
+    assert_int_equal(c->roster.epoch >> ROSTER_TERM_SHIFT, 3);
+    assert_int_equal(c->roster.size, workers);
+    return c;
+}
+
+static void test_first_world_waits_for_bound_pods(void **state)
+{
+    struct crew *c = make(2, 1, 4);
+    struct plane_pod late = pod_of(1, false, true);
+    (void)state;
+    assert_int_equal(join(c, 0), 200);
+    started(c, 0);
+    card(c, 0, CARD_JOIN);
+    crew_tick(c, false, clock_ns());
+    assert_int_equal(c->roster.epoch, 0);
+    assert_int_equal(crew_pod(c, &late, NULL), 0); /* it will not come */
+    crew_tick(c, false, clock_ns());
+    assert_int_equal(c->roster.size, 1);
+    assert_int_equal(roster_epoch_number(c->roster.epoch), 1);
+    crew_destroy(c);
+}
+
+static void test_who_is_not_lost(void **state)
+{
+    struct crew *c = train(3, 1, 4);
+    (void)state;
+    now = clock_ns();
+    crew_closed(c, c->pods[1], now);
+    crew_tick(c, false, now + 5 * CLOCK_S);
+    assert_int_equal(crew_count_agents(c), 3); /* a closed connection alone says nothing */
+    card(c, 0, CARD_REVOKED);                  /* somebody has seen a loss */
+    assert_int_not_equal(c->roster.answering_since, 0);
+    crew_tick(c, false, now + 1 * CLOCK_MS);
+    assert_int_equal(crew_count_agents(c), 3);
+    crew_tick(c, false, now + 25 * CLOCK_MS);
+    assert_int_equal(crew_count_agents(c), 2);
+    assert_int_equal(c->losses, 1);
+    card(c, 2, CARD_REVOKED);
+    assert_int_equal(c->roster.size, 2);
+    crew_tick(c, true, clock_ns() + 100 * CLOCK_S); /* nobody has listened */
+    assert_int_equal(crew_count_agents(c), 2);
+    crew_tick(c, false, clock_ns() + 200 * CLOCK_S);
+    assert_int_equal(crew_count_agents(c), 0);
+    crew_destroy(c);
+}
+
+/* The last worker goes; eviction leaves the target as it is. */
+static void test_who_leaves(void **state)
+{
+    struct crew *c = train(3, 1, 4);
+    struct plane_job two = job_of(2, 1, 4);
+    struct plane_pod evicted = pod_of(0, true, false);
+    (void)state;
+    assert_int_equal(crew_update(c, &two, NULL), 0);
+    for (int i = 0; i < c->roster.nmembers; i++)
+        assert_int_equal(c->roster.members[i].leaving,
+                         c->roster.agents[c->roster.members[i].agent].order == 2);
+    for (int i = 0; i < 3; i++)
+        card(c, i, CARD_BOUNDARY);
+    assert_int_equal(c->roster.size, 2);
+    assert_int_equal(crew_pod(c, &evicted, NULL), 0);
+    crew_tick(c, false, clock_ns());
+    for (int i = 0; i < 2; i++)
+        card(c, i, CARD_BOUNDARY);
+    /* Its replacement is started at once on the idle agent of worker 2. */
+    assert_int_equal(c->roster.target, 2);
+    assert_int_equal(c->roster.size, 1);
+    crew_destroy(c);
+}
+
+static void test_refused(void **state)
+{
+    struct crew *c = make(2, 1, 4);
+    struct join_body body = {.slots = 1, .pid = 1, .agent = "p1.x", .host = "h"};
+    struct plane_job odd = job_of(2, 3, 4);
+    struct plane_pod over = pod_of(0, false, true);
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(post(c, 0, "/v1/join", join_write(&body)), 403);
+    assert_int_equal(crew_update(c, &odd, &err), -EINVAL);
+    assert_int_equal(crew_pod(c, &over, NULL), 0);
+    assert_int_equal(join(c, 0), 409);
+    assert_int_equal(join(c, 1), 200);
+    crew_end(c, clock_ns());
+    snprintf(body.agent, sizeof(body.agent), "p1.y");
+    assert_int_equal(post(c, 1, "/v1/join", join_write(&body)), 409);
+    crew_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_reviews),
+        cmocka_unit_test(test_first_world_waits_for_bound_pods),
+        cmocka_unit_test(test_who_is_not_lost),
+        cmocka_unit_test(test_who_leaves),
+        cmocka_unit_test(test_refused),
+    };
+    if (sodium_init() < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
