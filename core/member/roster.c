@@ -171,6 +171,13 @@ void roster_fini(struct roster *r)
     explicit_bzero(r, sizeof(*r));
 }
 
+int roster_note_agent(const struct roster *r, const struct note *n)
+{
+    bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT ||
+                   n->type == NOTE_PLACE;
+    return special ? r->members[n->member].agent : -1;
+}
+
 int roster_find(const struct roster *r, const char *uid)
 {
     for (int a = 0; a < r->nagents; a++)

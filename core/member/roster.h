@@ -208,6 +208,9 @@ int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[ME
                          const struct roster_elastic *elastic, const struct roster_former *former,
                          uint64_t rebuild_by, struct err *err);
 
+/* Some notes are only for the agent that has the member: its index; -1: for all. */
+int roster_note_agent(const struct roster *r, const struct note *n);
+
 /* The agent's index, -ENOENT. */
 int roster_find(const struct roster *r, const char *uid);
 

@@ -349,6 +349,14 @@ static int count_on_host(const struct roster *r, const char *host)
     return n;
 }
 
+static bool is_drained(const struct roster *r, const char *host)
+{
+    for (int a = 0; a < r->nagents; a++)
+        if (is_host(&r->agents[a], host) && !r->agents[a].gone && !r->agents[a].draining)
+            return false;
+    return true;
+}
+
 int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
                       struct err *err)
 {
@@ -362,6 +370,10 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
     rc = r->hosted ? 0 : check_size(r, r->target - n, err);
     if (rc < 0)
         return rc;
+    if (r->hosted && is_drained(r, host)) { /* its pod was seen to go before it said so */
+        *ret_change = r->change;
+        return 0;
+    }
     snprintf(text, sizeof(text), "host %s was drained", host);
     roster_add_plan(r, text);
     r->target -= r->hosted ? 0 : n;

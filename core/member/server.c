@@ -6,6 +6,7 @@
 #include "core/member/server.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <microhttpd.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -24,10 +25,13 @@ struct server {
     struct server_config config;
     struct MHD_Daemon *daemon;
     struct loop_fd lfd;
-    struct loop_timer mhd_timer;  /* libmicrohttpd's own */
-    struct loop_timer park_timer; /* the first parked request's end */
-    struct list parked;           /* by until */
-    struct sockaddr_un un;        /* sun_path "" when TCP */
+    int listen_fd; /* where we accept and not libmicrohttpd; -1 */
+    struct loop_fd listen_lfd;
+    struct loop_timer listen_timer; /* no descriptors: a pause */
+    struct loop_timer mhd_timer;    /* libmicrohttpd's own */
+    struct loop_timer park_timer;   /* the first parked request's end */
+    struct list parked;             /* by until */
+    struct sockaddr_un un;          /* sun_path "" when TCP */
     int port;
     bool closing;
     uint64_t refused, too_long, parks;
@@ -45,11 +49,15 @@ struct call {
     bool closed;            /* at the other end, while it was parked */
     uint64_t until;         /* 0: this request was not parked yet */
     uint64_t group, number; /* number: of the parked ones */
-    struct loop_fd lfd;     /* while it is parked: is somebody still there? */
+    int who;
+    struct loop_fd lfd; /* while it is parked: is somebody still there? */
     struct list node;
 };
 
+#define LISTEN_PAUSE_MS 100
+
 static void turn(struct server *s);
+static void on_listen_timer(void *arg);
 
 static void on_mhd(void *arg, uint32_t events)
 {
@@ -186,20 +194,24 @@ static void on_closed(void *arg, uint32_t events)
 {
     struct call *call = arg;
     struct server *s = call->server;
+    const char *agent = MHD_lookup_connection_value(call->conn, MHD_GET_ARGUMENT_KIND, "agent");
     (void)events;
     call->closed = true;
+    if (agent)
+        s->config.closed(s->config.arg, call->group, agent);
     unpark(call);
     turn(s);
     arm_park_timer(s);
 }
 
-static void park(struct server *s, struct call *call, uint64_t group)
+static void park(struct server *s, struct call *call, uint64_t group, int who)
 {
     const union MHD_ConnectionInfo *info =
         s->config.closed ? MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD)
                          : NULL;
     call->parked = true;
     call->group = group;
+    call->who = who;
     call->number = ++s->parks;
     struct list *after = s->parked.prev;
     while (after != &s->parked && list_entry(after, struct call, node)->until > call->until)
@@ -237,15 +249,13 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
         .last = deadline_passed(call->until) || s->closing,
     };
     struct server_reply reply = {0};
-    if (call->closed) {
-        s->config.closed(s->config.arg, &request);
+    if (call->closed)
         return MHD_NO;
-    }
     if (s->closing)
         return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "the coordinator ends");
     if (s->config.handle(s->config.arg, &request, &reply) == 0)
         return answer(conn, reply.status, reply.body);
-    park(s, call, reply.group);
+    park(s, call, reply.group, reply.who);
     return MHD_YES;
 }
 
@@ -368,9 +378,37 @@ static int listen_tcp(struct server *s, struct err *err)
     return take_fd(&fd);
 }
 
+/* libmicrohttpd would take all that wait: a handshake is half a millisecond of work. */
+static void on_listen(void *arg, uint32_t events)
+{
+    struct server *s = arg;
+    (void)events;
+    for (int i = 0; i < s->config.accepts; i++) {
+        struct sockaddr_storage sa;
+        socklen_t len = sizeof(sa);
+        int fd = accept4(s->listen_fd, (struct sockaddr *)&sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR))
+            break;
+        if (fd < 0) {
+            loop_fd_set(s->config.loop, &s->listen_lfd, 0);
+            loop_timer_start(s->config.loop, &s->listen_timer, LISTEN_PAUSE_MS, on_listen_timer, s);
+            break;
+        }
+        MHD_add_connection(s->daemon, fd, (struct sockaddr *)&sa, len); /* takes fd in any case */
+    }
+    turn(s);
+}
+
+static void on_listen_timer(void *arg)
+{
+    struct server *s = arg;
+    loop_fd_set(s->config.loop, &s->listen_lfd, EPOLLIN);
+}
+
 static struct MHD_Daemon *start_daemon(struct server *s, int fd)
 {
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (s->port ? MHD_USE_TLS : 0);
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (s->port ? MHD_USE_TLS : 0) |
+                     (s->config.accepts ? MHD_USE_NO_LISTEN_SOCKET : 0);
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)s->config.cert_pem},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)s->config.key_pem},
@@ -378,7 +416,7 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
         {MHD_OPTION_END, 0, NULL},
     };
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
-    struct MHD_OptionItem limits[3] = {{MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem limits[4] = {{MHD_OPTION_END, 0, NULL}};
     int n = 0;
     if (s->config.memory)
         limits[n++] =
@@ -386,10 +424,11 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
     if (s->config.connections)
         limits[n++] =
             (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT, s->config.connections, NULL};
+    if (!s->config.accepts)
+        limits[n++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL};
     limits[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
-    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
-                            MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
-                            MHD_OPTION_CONNECTION_TIMEOUT, 60u, MHD_OPTION_ARRAY,
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_NOTIFY_COMPLETED,
+                            on_completed, s, MHD_OPTION_CONNECTION_TIMEOUT, 60u, MHD_OPTION_ARRAY,
                             s->port ? tls : none, MHD_OPTION_ARRAY, limits, MHD_OPTION_END);
 }
 
@@ -399,6 +438,7 @@ int server_open(struct server **ret, const struct server_config *config, struct 
     if (!s)
         return err_set(err, ENOMEM, "no memory for a server");
     s->config = *config;
+    s->listen_fd = -1;
     list_init(&s->parked);
     s->token = strdup(config->token ? config->token : "");
     auto_close int fd = config->unix_path ? listen_unix(s, err) : listen_tcp(s, err);
@@ -412,9 +452,12 @@ int server_open(struct server **ret, const struct server_config *config, struct 
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;
     }
-    take_fd(&fd); /* libmicrohttpd closes it */
+    s->listen_fd = config->accepts ? fd : -1;
+    take_fd(&fd); /* else libmicrohttpd closes it */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &s->lfd, info->epoll_fd, EPOLLIN, on_mhd, s);
+    if (rc == 0 && s->listen_fd >= 0)
+        rc = loop_fd_start(config->loop, &s->listen_lfd, s->listen_fd, EPOLLIN, on_listen, s);
     if (rc < 0) {
         err_sys(err, -rc, "the HTTP server's epoll descriptor");
         goto error;
@@ -448,13 +491,13 @@ uint64_t server_parks(const struct server *s)
     return s->parks;
 }
 
-bool server_wake_some(struct server *s, uint64_t group, uint64_t before, int max)
+bool server_wake_some(struct server *s, uint64_t group, int who, uint64_t before, int max)
 {
     bool more = false;
     list_for_each(pos, tmp, &s->parked)
     {
         struct call *call = list_entry(pos, struct call, node);
-        if (call->group != group || call->number > before)
+        if (call->group != group || call->number > before || (who && call->who != who))
             continue;
         if (max-- == 0) {
             more = true;
@@ -485,11 +528,15 @@ void server_close(struct server *s)
         s->closing = true;
         server_wake(s);
         turn(s);
+        loop_fd_stop(s->config.loop, &s->listen_lfd);
+        loop_timer_stop(s->config.loop, &s->listen_timer);
         loop_fd_stop(s->config.loop, &s->lfd);
         loop_timer_stop(s->config.loop, &s->mhd_timer);
         loop_timer_stop(s->config.loop, &s->park_timer);
         MHD_stop_daemon(s->daemon);
     }
+    if (s->listen_fd >= 0)
+        close(s->listen_fd);
     if (s->un.sun_path[0])
         unlink(s->un.sun_path);
     if (s->token)

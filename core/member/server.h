@@ -36,6 +36,7 @@ struct server_reply {
     int status;
     char *body;     /* JSON, malloc'd; NULL: none. The server frees it. */
     uint64_t group; /* of a request that is parked: for server_wake_some() */
+    int who;        /* in that group; > 0 */
 };
 
 /* 0: ret_reply is filled. 1: nothing to say yet, park it (GET with ?wait= only). */
@@ -58,13 +59,14 @@ struct server_config {
     const char *address;   /* numeric, with TLS; port 0 chooses one */
     int port;
     const char *cert_pem, *key_pem; /* copied by the TLS library; with address */
-    /* A parked request whose connection was closed at the other end: it died, or will ask again.
-     * From within the loop; NULL: nobody wants to know. */
-    void (*closed)(void *arg, const struct server_request *request);
+    /* The connection of a parked request of this group and ?agent= was closed at the other end: it
+     * died, or will ask again. From within the loop; NULL: nobody wants to know. */
+    void (*closed)(void *arg, uint64_t group, const char *agent);
     size_t body_max;      /* 0: SERVER_BODY_MAX */
     size_t bodies_max;    /* of all requests under way, 503 beyond it; 0: any */
     unsigned memory;      /* of libmicrohttpd a connection; 0: its own 32 KiB */
     unsigned connections; /* 0: its own, about a thousand */
+    int accepts;          /* with address: connections at most that are begun a turn; 0: any */
 };
 
 int server_open(struct server **ret, const struct server_config *config, struct err *err);
@@ -84,9 +86,9 @@ void server_wake(struct server *s);
 /* How many requests were parked so far. */
 uint64_t server_parks(const struct server *s);
 
-/* The same as server_wake() for those of a group that were parked when server_parks() was before,
- * at most max of them: true when there are more. */
-bool server_wake_some(struct server *s, uint64_t group, uint64_t before, int max);
+/* The same as server_wake() for those of a group (who 0: all of it) that were parked when
+ * server_parks() was before, at most max of them: true when there are more. */
+bool server_wake_some(struct server *s, uint64_t group, int who, uint64_t before, int max);
 
 /* Answers what is parked with 503, removes the Unix socket. NULL is fine. */
 void server_close(struct server *s);

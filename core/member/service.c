@@ -154,12 +154,10 @@ static int do_roster(struct service *s, const struct server_request *q, struct s
     return reply_text(reply, roster_write(&r->world));
 }
 
-/* Some are only for the agent that has the member. */
 static bool is_for(const struct roster *r, const struct note *n, int agent)
 {
-    bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT ||
-                   n->type == NOTE_PLACE;
-    return !special || r->members[n->member].agent == agent;
+    int only = roster_note_agent(r, n);
+    return only < 0 || only == agent;
 }
 
 static int do_events(struct service *s, const struct server_request *q, struct server_reply *reply)
@@ -215,7 +213,7 @@ static int reply_change(struct service *s, int rc, uint32_t change, const struct
                         struct server_reply *reply)
 {
     if (rc < 0) {
-        reply_error(reply, rc == -EPERM ? rc : -EINVAL, err);
+        reply_error(reply, rc == -EPERM || rc == -EAGAIN ? rc : -EINVAL, err);
         return 0;
     }
     if (s->keep)
@@ -244,12 +242,19 @@ static int do_scale(struct service *s, const struct server_request *q, struct se
 static int check_drain(struct service *s, const struct server_request *q,
                        const struct drain_body *body, struct err *err)
 {
-    for (int a = 0; q->peer && a < s->roster->nagents; a++)
-        if (strcmp(s->roster->agents[a].host, body->host) == 0 &&
-            check_peer(q, s->roster->agents[a].uid, NULL) == 0)
+    bool there = false;
+    for (int a = 0; q->peer && a < s->roster->nagents; a++) {
+        const struct roster_agent *agent = &s->roster->agents[a];
+        bool mine = check_peer(q, agent->uid, NULL) == 0 && agent->joined && !agent->gone;
+        if (mine && !s->roster->rebuilding && strcmp(agent->host, body->host) == 0)
             return 0;
-    return q->peer ? err_set(err, EPERM, "no host \"%.100s\" of pod %.64s", body->host, q->peer)
-                   : 0;
+        there |= mine;
+    }
+    if (!q->peer)
+        return 0;
+    return there && !s->roster->rebuilding
+               ? err_set(err, EPERM, "no host \"%.100s\" of pod %.64s", body->host, q->peer)
+               : err_set(err, EAGAIN, "no agent of pod %.64s has joined", q->peer);
 }
 
 static int do_drain(struct service *s, const struct server_request *q, struct server_reply *reply)

@@ -3,8 +3,9 @@
  * crew: see crew.h.
  *
  * When is an agent lost? When its pod has ended; or when the ranks of others have seen a loss and
- * its connection is closed, or it has been silent for longer than a poll takes; or when it was
- * silent for as long as it would train on without us. A closed connection alone says nothing.
+ * its connection is closed, or it has been silent for longer than a poll takes; when its connection
+ * was closed and it does not come back; or when it was silent for as long as it would train on
+ * without us.
  */
 #include "operator/coordinator/crew.h"
 
@@ -19,6 +20,7 @@
 #define GATHER_MS       20000 /* agents come back within 10 s, as a rule */
 #define CLOSED_MS       20    /* an agent that lives has asked again by then */
 #define SUSPECT_MS      3500  /* silence, where others have seen a loss: a poll takes 2 s */
+#define ABSENT_S        10    /* one that could, would come back in a second */
 #define SILENT_S        60
 #define FAREWELL_S      10 /* for the news that the job has ended */
 #define END_GRACE_MS    2000
@@ -97,7 +99,13 @@ static void lose(struct crew *c, int agent, const char *text, uint64_t now)
 {
     if (!is_live(c, agent))
         return;
-    c->losses++;
+    for (int i = 0; i < c->roster.nmembers; i++) {
+        const struct roster_member *m = &c->roster.members[i];
+        if (m->agent != agent || rank_is_over(m->state))
+            continue;
+        c->losses++;
+        break;
+    }
     roster_agent_lost(&c->roster, agent, text, now);
 }
 
@@ -328,18 +336,31 @@ void crew_heard(struct crew_pod *pod)
     pod->closed_at = 0;
 }
 
-void crew_closed(struct crew *c, struct crew_pod *pod, uint64_t now)
+void crew_closed(struct crew *c, const char *agent, uint64_t now)
 {
+    struct crew_pod *pod = pod_of(c, agent);
+    if (!pod || pod->agent < 0 || strcmp(c->roster.agents[pod->agent].uid, agent) != 0)
+        return;
     if (!pod->closed_at)
         pod->closed_at = now;
     hurry(c);
 }
 
+/* Who has been in a world and waits for the next one has lost somebody, or waits for others that
+ * come to the same boundary, which takes milliseconds. */
+static bool has_seen_loss(const struct roster *r)
+{
+    for (int i = 0; i < r->nmembers; i++)
+        if (r->members[i].state == RANK_READY && r->members[i].was_in)
+            return true;
+    return false;
+}
+
 /* True: look again very soon. */
-static bool watch_agent(struct crew *c, struct crew_pod *pod, bool forgive, uint64_t now)
+static bool watch_agent(struct crew *c, struct crew_pod *pod, bool seen_loss, bool forgive,
+                        uint64_t now)
 {
     struct gaps *gaps = &c->roster.agents[pod->agent].gaps;
-    bool seen_loss = c->roster.answering_since != 0;
     if (forgive)
         gaps_forgive(gaps, now);
     uint64_t silent = now - gaps->heard;
@@ -349,6 +370,8 @@ static bool watch_agent(struct crew *c, struct crew_pod *pod, bool forgive, uint
         lose(c, pod->agent, "its agent has gone", now);
     else if (seen_loss && silent >= SUSPECT_MS * CLOCK_MS)
         lose(c, pod->agent, "its agent is silent", now);
+    else if (pod->closed_at && now - pod->closed_at >= ABSENT_S * CLOCK_S)
+        lose(c, pod->agent, "its agent has gone and not come back", now);
     else if (silent >= SILENT_S * CLOCK_S)
         lose(c, pod->agent, "its agent was silent for too long", now);
     else if (pod->deleting)
@@ -387,10 +410,10 @@ static void count_epochs(struct crew *c)
 bool crew_tick(struct crew *c, bool forgive, uint64_t now)
 {
     struct roster *r = &c->roster;
-    bool soon = false;
+    bool soon = false, seen_loss = has_seen_loss(r);
     for (int i = 0; i < c->npods; i++)
         if (is_live(c, c->pods[i]->agent))
-            soon |= watch_agent(c, c->pods[i], forgive, now);
+            soon |= watch_agent(c, c->pods[i], seen_loss, forgive, now);
     count_arriving(c);
     roster_tick(r, now);
     if (roster_done(r) && r->nmembers > 0 && !r->stopping)

@@ -72,9 +72,9 @@ struct crew_pod *crew_find_pod(const struct crew *c, const char *uid);
 int crew_pod(struct crew *c, const struct plane_pod *pod, struct err *err);
 void crew_pod_gone(struct crew *c, const char *uid);
 
-/* The agent of that pod was heard; its connection was closed. */
+/* The agent of that pod was heard; the connection of an agent was closed. */
 void crew_heard(struct crew_pod *pod);
-void crew_closed(struct crew *c, struct crew_pod *pod, uint64_t now);
+void crew_closed(struct crew *c, const char *agent, uint64_t now);
 
 /* What time brings. forgive: nobody was heard for a while because nobody has listened. True: look
  * again very soon. */

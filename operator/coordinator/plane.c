@@ -20,6 +20,7 @@
 #define BODIES_MAX   (64u << 20) /* of all */
 #define AGENT_MEMORY 4096        /* a connection: room for a token in the headers */
 #define CONNECTIONS  60000
+#define HANDSHAKES   8    /* begun a turn */
 #define LATE_MS      1000 /* who has not listened for so long has heard nobody */
 
 /* ---- what time and news bring --------------------------------------------------------------- */
@@ -47,7 +48,7 @@ static void drop(struct plane *p, struct crew *c)
     list_remove(&c->node);
     uint64_t group = c->group;
     crew_destroy(c);
-    while (server_wake_some(p->server, group, UINT64_MAX, WAKE_MOST))
+    while (server_wake_some(p->server, group, 0, UINT64_MAX, WAKE_MOST))
         continue;
 }
 
@@ -62,14 +63,21 @@ static bool has_news(const struct crew *c)
 static bool wake(struct plane *p, struct crew *c)
 {
     const struct roster *r = &c->roster;
-    if (has_news(c)) {
-        c->seen_notes = r->nnotes;
-        c->seen_world = r->epoch;
+    uint64_t parks = server_parks(p->server);
+    bool all = c->seen_world != r->epoch;
+    for (; c->seen_notes < r->nnotes; c->seen_notes++) {
+        int agent = roster_note_agent(r, &r->notes[c->seen_notes]);
+        all |= agent < 0;
+        if (agent >= 0)
+            server_wake_some(p->server, c->group, agent + 1, parks, WAKE_MOST);
+    }
+    c->seen_world = r->epoch;
+    if (all) {
         c->waking = true;
-        c->wake_before = server_parks(p->server);
+        c->wake_before = parks;
     }
     if (c->waking)
-        c->waking = server_wake_some(p->server, c->group, c->wake_before, WAKE_MOST);
+        c->waking = server_wake_some(p->server, c->group, 0, c->wake_before, WAKE_MOST);
     return c->waking;
 }
 
@@ -181,6 +189,7 @@ static int open_server(struct plane *p, const struct plane_config *config, struc
         .bodies_max = BODIES_MAX,
         .memory = AGENT_MEMORY,
         .connections = CONNECTIONS,
+        .accepts = HANDSHAKES,
     };
     rc = server_open(&p->server, &s, err);
     if (rc < 0 && !config->address) { /* no IPv6 here */

@@ -37,7 +37,7 @@ int plane_path(const char *path, struct plane_path *ret);
 int plane_admit(void *arg, const struct server_request *request, const char *token,
                 struct err *err);
 int plane_handle(void *arg, const struct server_request *request, struct server_reply *ret_reply);
-void plane_closed(void *arg, const struct server_request *request);
+void plane_closed(void *arg, uint64_t group, const char *agent);
 
 struct crew *plane_find(const struct plane *p, const char *job_uid);
 

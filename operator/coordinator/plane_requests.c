@@ -188,17 +188,18 @@ int plane_handle(void *arg, const struct server_request *q, struct server_reply 
     inner.peer = path.pod;
     rc = service_handle(&c->service, &inner, reply);
     reply->group = c->group;
+    reply->who = pod->agent + 1;
     p->counts.refused_body += rc == 0 && reply->status == 400;
     return rc;
 }
 
-void plane_closed(void *arg, const struct server_request *q)
+void plane_closed(void *arg, uint64_t group, const char *agent)
 {
     struct plane *p = arg;
-    struct plane_path path;
-    struct crew *c = plane_path(q->path, &path) == 0 ? plane_find(p, path.job) : NULL;
-    struct crew_pod *pod = c ? crew_find_pod(c, path.pod) : NULL;
-    if (!pod || pod->agent < 0 || strcmp(c->roster.agents[pod->agent].uid, q->agent) != 0)
-        return;
-    crew_closed(c, pod, clock_ns());
+    list_for_each(pos, tmp, &p->crews)
+    {
+        struct crew *c = list_entry(pos, struct crew, node);
+        if (c->group == group)
+            crew_closed(c, agent, clock_ns());
+    }
 }

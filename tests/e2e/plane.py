@@ -70,10 +70,10 @@ class Plane:
 class Pod:
     """The one container of a pod."""
 
-    def __init__(self, case, job, worker, command, uid=None, token=None, **env):
+    def __init__(self, case, job, worker, command, uid=None, name=None, token=None, **env):
         self.case, self.job, self.worker = case, job, worker
         self.uid = uid or f"{job}-pod-{worker}-{len(case.pods)}"
-        self.name = f"{job}-{worker}-{len(case.pods)}"
+        self.name = name or f"{job}-{worker}-{len(case.pods)}"
         self.tokens = os.path.join(case.folder, f"token-{self.uid}")
         self.set_token(token or case.plane.ask("key", job))
         self.log = os.path.join(case.folder, f"log-{self.name}")
@@ -124,6 +124,10 @@ class Pod:
 
 
 class Case(unittest.TestCase):
+    def run(self, result=None):
+        self.result = result
+        return super().run(result)
+
     def setUp(self):
         self.tmp = tempfile.TemporaryDirectory(prefix="hvd-plane-")
         self.folder = self.tmp.name
@@ -133,7 +137,7 @@ class Case(unittest.TestCase):
         self.addCleanup(self.finish)
 
     def finish(self):
-        failed = any(error for _, error in self._outcome.errors if error) if hasattr(self._outcome, "errors") else True
+        failed = any(case is self for case, _ in self.result.failures + self.result.errors)
         for pod in self.pods:
             if pod.process.poll() is None:
                 pids = pod.ranks()
@@ -154,6 +158,12 @@ class Case(unittest.TestCase):
         pod = Pod(self, job, worker, command, **kwargs)
         pod.tell()
         return pod
+
+    def start_pods(self, job, n, command, **kwargs):
+        """All are known and have a node before the first one comes."""
+        for i in range(n):
+            self.plane.ask("pod", job, f"{job}-{i}", f"{job}-{i}", i, True, False, False)
+        return [self.start_pod(job, i, command, uid=f"{job}-{i}", name=f"{job}-{i}", **kwargs) for i in range(n)]
 
     def wait_size(self, job, size, seconds=20):
         def look():

@@ -128,7 +128,7 @@ static struct plane_job job_of(int workers, int min, int max)
 
 static struct plane_pod pod_of(int i, bool deleting, bool over)
 {
-    static char uid[8][8], name[8][16];
+    static char uid[8][16], name[8][32];
     snprintf(uid[i], sizeof(uid[i]), "p%d", i);
     snprintf(name[i], sizeof(name[i]), "job-%d-0", i);
     return (struct plane_pod){.uid = uid[i],
@@ -141,7 +141,7 @@ static struct plane_pod pod_of(int i, bool deleting, bool over)
 
 static int post(struct crew *c, int pod, const char *path, char *body)
 {
-    char peer[8];
+    char peer[16];
     struct server_reply reply = {0};
     struct server_request q = {.method = "POST",
                                .path = path,
@@ -246,9 +246,9 @@ static void test_who_is_not_lost(void **state)
     struct crew *c = train(3, 1, 4);
     (void)state;
     now = clock_ns();
-    crew_closed(c, c->pods[1], now);
+    crew_closed(c, "p1.x", now);
     crew_tick(c, false, now + 5 * CLOCK_S);
-    assert_int_equal(crew_count_agents(c), 3); /* a closed connection alone says nothing */
+    assert_int_equal(crew_count_agents(c), 3); /* a closed connection alone says little */
     card(c, 0, CARD_REVOKED);                  /* somebody has seen a loss */
     assert_int_not_equal(c->roster.answering_since, 0);
     crew_tick(c, false, now + 1 * CLOCK_MS);
