@@ -5,7 +5,6 @@
  */
 #include "core/member/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <sodium.h>
@@ -13,13 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "core/base/buf.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/json/json.h"
+#include "core/member/listen.h"
 
 struct server {
     struct server_config config;
@@ -31,7 +29,7 @@ struct server {
     struct loop_timer mhd_timer;    /* libmicrohttpd's own */
     struct loop_timer park_timer;   /* the first parked request's end */
     struct list parked;             /* by until */
-    struct sockaddr_un un;          /* sun_path "" when TCP */
+    char *unix_path;                /* to remove; NULL when TCP */
     int port;
     bool closing;
     uint64_t refused, too_long, parks;
@@ -322,62 +320,6 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **state,
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static int listen_unix(struct server *s, struct err *err)
-{
-    const char *path = s->config.unix_path;
-    if (strlen(path) >= sizeof(s->un.sun_path))
-        return err_set(err, ENAMETOOLONG, "%s: too long for a Unix socket", path);
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return err_sys(err, errno, "Unix socket");
-    s->un.sun_family = AF_UNIX;
-    memcpy(s->un.sun_path, path, strlen(path) + 1);
-    mode_t mask = umask(0177);
-    int rc = bind(fd, (struct sockaddr *)&s->un, sizeof(s->un));
-    int bind_errno = errno;
-    umask(mask);
-    if (rc < 0) {
-        s->un.sun_path[0] = '\0';
-        return err_sys(err, bind_errno, "%s", path);
-    }
-    if (listen(fd, 64) < 0)
-        return err_sys(err, errno, "%s", path);
-    return take_fd(&fd);
-}
-
-static int listen_tcp(struct server *s, struct err *err)
-{
-    struct sockaddr_storage sa = {0};
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&sa;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&sa;
-    const char *address = s->config.address;
-    socklen_t len;
-    if (inet_pton(AF_INET, address, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons((uint16_t)s->config.port);
-        len = sizeof(*v4);
-    } else if (inet_pton(AF_INET6, address, &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons((uint16_t)s->config.port);
-        len = sizeof(*v6);
-    } else {
-        return err_set(err, EINVAL, "%s: not an address", address);
-    }
-    auto_close int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return err_sys(err, errno, "socket");
-    /* The port of an hvdrun that was killed, whose connections are not quite gone. */
-    int one = 1;
-    if (s->config.port)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 1024) < 0)
-        return err_sys(err, errno, "listen on %s port %d", address, s->config.port);
-    if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
-        return err_sys(err, errno, "%s", address);
-    s->port = ntohs(sa.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
-    return take_fd(&fd);
-}
-
 /* libmicrohttpd would take all that wait: a handshake is half a millisecond of work. */
 static void on_listen(void *arg, uint32_t events)
 {
@@ -441,9 +383,13 @@ int server_open(struct server **ret, const struct server_config *config, struct 
     s->listen_fd = -1;
     list_init(&s->parked);
     s->token = strdup(config->token ? config->token : "");
-    auto_close int fd = config->unix_path ? listen_unix(s, err) : listen_tcp(s, err);
+    auto_close int fd = config->unix_path
+                            ? listen_unix(config->unix_path, err)
+                            : listen_tcp(config->address, config->port, &s->port, err);
+    if (fd >= 0 && config->unix_path)
+        s->unix_path = strdup(config->unix_path);
     int rc = fd < 0 ? fd : 0;
-    if (rc == 0 && !s->token)
+    if (rc == 0 && (!s->token || (config->unix_path && !s->unix_path)))
         rc = err_set(err, ENOMEM, "no memory for a server");
     if (rc < 0)
         goto error;
@@ -537,8 +483,9 @@ void server_close(struct server *s)
     }
     if (s->listen_fd >= 0)
         close(s->listen_fd);
-    if (s->un.sun_path[0])
-        unlink(s->un.sun_path);
+    if (s->unix_path)
+        unlink(s->unix_path);
+    free(s->unix_path);
     if (s->token)
         sodium_memzero(s->token, strlen(s->token));
     free(s->token);

@@ -39,7 +39,8 @@ struct plane_config {
     int64_t term;  /* leaseTransitions: higher than that of every operator before this one */
     int gather_ms; /* how long a job that runs already waits for its agents; 0: 20 s */
 
-    /* Something about the job changed that plane_facts() tells. Later, from plane_turn(). */
+    /* Something about the job changed that plane_facts() tells. From plane_turn(); it may call
+     * anything here but plane_destroy() and plane_turn(). */
     void (*changed)(void *arg, const char *job_uid);
     /* Asks the API server about a token (TokenReview, audience KEYS_AUDIENCE) and calls
      * plane_reviewed() with the same id, not from within this call. NULL: only job keys are
@@ -57,8 +58,8 @@ int plane_port(const struct plane *p);
 int plane_fd(const struct plane *p);
 int plane_timeout_ms(const struct plane *p);
 
-/* Does what can be done now, at most a few milliseconds of it (ten TLS handshakes). Call it when
- * plane_fd() is readable or the time is over; more often does not matter. */
+/* Does what can be done now, a few milliseconds of it: eight TLS handshakes are begun at most. Call
+ * it when plane_fd() is readable or the time is over; more often does not matter. */
 void plane_turn(struct plane *p);
 
 void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *review);

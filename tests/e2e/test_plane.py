@@ -76,6 +76,15 @@ class Trains(Case):
         wait_for("the survivor", 5, lambda: self.plane.facts("a")["size"] == 1)
         self.assertIsNone(pod.process.poll())
 
+    def test_the_doctor_looks_first(self):
+        """What it says of this machine is its own matter: with a failure no rank is started."""
+        self.start_job("a", 1, 1, 2)
+        pod = self.start_pod("a", 0, [STEPS, 10, 5], HVD_DOCTOR="fail")
+        code = pod.code(60)
+        failures = self.plane.facts("a")["failures"]
+        self.assertEqual(code, 126 if failures else 0, pod.text())
+        self.assertEqual("done 10" in pod.text(), not failures)
+
     def test_no_such_program(self):
         self.start_job("a", 1, 1, 2)
         self.assertEqual(self.start_pod("a", 0, ["/nowhere/train"]).code(), 127)
@@ -297,12 +306,13 @@ class Refused(Case):
 
     def test_service_account_tokens(self):
         self.start_job("b", 2, 1, 2)
-        self.plane.ask("token", "sa-one", "b-one")
+        long = "sa-one." + "x" * 1500  # as long as those of Kubernetes
+        self.plane.ask("token", long, "b-one")
         self.plane.ask("token", "sa-two", "b-two")
-        one = self.start_pod("b", 0, ["sleep", "1000"], uid="b-one", token="sa-one")
+        one = self.start_pod("b", 0, ["sleep", "1000"], uid="b-one", token=long)
         wait_for("a rank", 10, one.ranks)
         self.assertEqual(self.plane.counts()["reviews"], 1, "it is asked once")
-        thief = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-one")
+        thief = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token=long)
         self.assertEqual(thief.code(), 125)
         self.assertIn("does not vouch", thief.text())
         two = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-two")

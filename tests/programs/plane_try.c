@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/cleanup.h"
@@ -29,11 +30,12 @@
 
 #define WORDS     10
 #define TOKENS    64
+#define TOKEN     2048
 #define QUESTIONS 256
 
 /* What the API server would say. */
 struct token {
-    char text[256], pod[64];
+    char text[TOKEN], pod[64];
 };
 
 struct
@@ -44,10 +46,10 @@ try {
     int ntokens;
     struct {
         uint64_t id;
-        char token[256];
+        char token[TOKEN];
     } asked[QUESTIONS];
     int nasked;
-    uint64_t slowest; /* turn, ns */
+    uint64_t slowest; /* turn, ns of processor time: others want it, too */
 };
 
 static void ok(int rc, const struct err *err)
@@ -243,6 +245,13 @@ static void answer_reviews(struct try *t)
     }
 }
 
+static uint64_t cpu_ns(void)
+{
+    struct timespec ts = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * CLOCK_S + (uint64_t)ts.tv_nsec;
+}
+
 static int serve(struct try *t)
 {
     struct buf in = {0};
@@ -250,15 +259,15 @@ static int serve(struct try *t)
         struct pollfd fds[2] = {{.fd = plane_fd(t->plane), .events = POLLIN},
                                 {.fd = STDIN_FILENO, .events = POLLIN}};
         poll(fds, 2, plane_timeout_ms(t->plane));
-        uint64_t before = clock_ns();
+        uint64_t before = cpu_ns();
         plane_turn(t->plane);
-        uint64_t took = clock_ns() - before;
+        uint64_t took = cpu_ns() - before;
         t->slowest = took > t->slowest ? took : t->slowest;
         answer_reviews(t);
         if (!fds[1].revents)
             continue;
-        uint8_t *room = buf_reserve(&in, 4096);
-        ssize_t got = room ? read(STDIN_FILENO, room, 4096) : 0;
+        uint8_t *room = buf_reserve(&in, 65536);
+        ssize_t got = room ? read(STDIN_FILENO, room, 65536) : 0;
         if (got <= 0)
             break;
         in.len += (size_t)got;
