@@ -35,10 +35,10 @@ struct rejoin_member {
 
 struct rejoin {
     uint32_t change;          /* the last planned one that was announced here */
-    int known;                /* all members that were ever heard of here have lower numbers */
     struct roster_body world; /* the newest roster that came here; n 0: none */
     int n;
     struct rejoin_member *members;
+    int known; /* all members that were ever heard of here have lower numbers */
 };
 
 json_t *rejoin_pack(const struct rejoin *rejoin);

@@ -55,7 +55,7 @@ static void test_rejoin(void **state)
                                  .bytes = 6},
                                 {.member = 5, .pid = 78}};
     struct rejoin in = {
-        7, {.epoch = 9, .change = 3, .left_done = 12, .n = 1, .cards = cards}, 2, m};
+        7, {.epoch = 9, .change = 3, .left_done = 12, .n = 1, .cards = cards}, 2, m, 11};
     struct join_body body = {"a", "h", "1", 2, 3, &in}, out = {0};
     struct err err;
     (void)state;
@@ -64,6 +64,7 @@ static void test_rejoin(void **state)
     buf_fini(&m[0].card);
     assert_int_equal(join_read(text, strlen(text), &out, &err), 0);
     const struct rejoin *r = out.rejoin;
+    assert_int_equal(r->known, 11);
     assert_non_null(r);
     assert_int_equal(r->change, 7);
     assert_int_equal(r->world.epoch, 9);
