@@ -345,7 +345,7 @@ class Crowd(Case):
             with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
                 file.write(text)
         crowd = subprocess.Popen([os.path.join(PROGRAMS, "agents_try"), f"https://localhost:{self.plane.port}",
-                                  os.path.join(self.folder, "ca"), os.path.join(self.folder, "key"), "a", str(n), "8"],
+                                  os.path.join(self.folder, "ca"), os.path.join(self.folder, "key"), "a", str(n), "6"],
                                  stdout=subprocess.PIPE, text=True)
         self.addCleanup(crowd.stdout.close)
         try:

@@ -3,7 +3,7 @@
  * agents_try URL CA TOKEN JOB N SECONDS: N agents in one process, without ranks: each joins as pod
  * "JOB-pod-I" with a TLS connection of its own, then asks for events again and again. CA and TOKEN
  * are files. Prints "joined N after MS ms, SENT requests" once, and at the end "answers A failures
- * F". For measuring what connected agents cost a coordinator.
+ * F", SECONDS later. For measuring what connected agents cost a coordinator.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -17,6 +17,8 @@
 #include "core/base/loop.h"
 #include "core/member/client.h"
 #include "core/member/protocol.h"
+
+#define JOIN_S 120 /* for all of them */
 
 struct crowd;
 
@@ -32,12 +34,13 @@ struct crowd {
     struct loop loop;
     struct loop_timer end;
     uint64_t begun;
-    int n, joined;
+    int n, joined, seconds;
     long sent, answers, failures;
     struct one *list;
 };
 
 static void join(void *arg);
+static void on_end(void *arg);
 
 static void poll_events(struct one *o);
 
@@ -77,6 +80,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
                (unsigned long long)((clock_ns() - c->begun) / CLOCK_MS), c->sent);
         fflush(stdout);
         c->joined++; /* said */
+        loop_timer_start(&c->loop, &c->end, (uint64_t)c->seconds * 1000, on_end, c);
     }
     poll_events(o);
 }
@@ -131,12 +135,13 @@ int main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &limit);
     }
     c.n = atoi(argv[5]);
+    c.seconds = atoi(argv[6]);
     c.list = calloc((size_t)c.n, sizeof(*c.list));
     c.begun = clock_ns();
     for (int i = 0; c.list && i < c.n; i++)
         if (start(&c, i, argv, ca, token) < 0)
             return 1;
-    loop_timer_start(&c.loop, &c.end, (uint64_t)atoi(argv[6]) * 1000, on_end, &c);
+    loop_timer_start(&c.loop, &c.end, JOIN_S * 1000, on_end, &c);
     loop_run(&c.loop);
     printf("answers %ld failures %ld\n", c.answers, c.failures);
     for (int i = 0; i < c.n; i++)
