@@ -1,0 +1,121 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's pods on a real kubelet, in a namespace that enforces pod security "restricted": the bundle is copied
+into an image that has a C library and nothing of ours, its programs run there, /dev/shm has its size; and an image
+without glibc is refused, with the reason in the pod's status.
+timeout: 3000"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import cluster as clusters  # noqa: E402
+import image  # noqa: E402
+from api import wait_until  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+PROGRAMS = os.path.join(BUILD, "tests", "programs")
+USERS = "hvd.test/user:1"
+SPACE = "/api/v1/namespaces/training"
+
+
+def version():
+    with open(os.path.join(ROOT, "core", "include", "hvd.h"), encoding="utf-8") as f:
+        return f.read().split('#define HVD_VERSION "')[1].split('"')[0]
+
+
+def loaded(*programs):
+    """{path: path} of what they load, and of the libraries that are empty in newer glibcs; without libhvd.so."""
+    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True, timeout=30).stdout
+    lines = said.splitlines()
+    words = {word for line in lines for word in line.split() if word.startswith("/") and not word.endswith(":")}
+    files = {word for word in words if "libhvd" not in word}
+    folder = os.path.dirname(next(word for word in files if word.endswith("/libc.so.6")))
+    files |= {os.path.join(folder, name) for name in ("libpthread.so.0", "libdl.so.2", "libm.so.6")}
+    return {name: name for name in files}
+
+
+def bundle():
+    """{path in the image: file} of build/bundle."""
+    top = os.path.join(BUILD, "bundle")
+    return {os.path.join(folder, name)[len(top):]: os.path.join(folder, name)
+            for folder, _, names in os.walk(top) for name in names}
+
+
+class Bundle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = clusters.Cluster(real=True).start()
+        cls.api = cls.cluster.api
+        sum_ = os.path.join(PROGRAMS, "sum")
+        cls.load(f"localhost/hvd-bundle:{version()}", bundle())
+        cls.load(USERS, {"/sum": sum_, "/bin/df": "/bin/df", **loaded(sum_, "/bin/df")})
+        cls.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": "training", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+        wait_until("the account", 60, lambda: cls.api.get(f"{SPACE}/serviceaccounts")["items"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+        left = case.left_of(cls.cluster.folder)
+        assert not left, f"left behind: {left}"
+
+    @classmethod
+    def load(cls, name, files):
+        """Makes an image of files and gives it to the node, whose /run is its own."""
+        path = os.path.join(cls.cluster.folder, "image.tar")
+        image.write_image(path, name, files, ["/none"])
+        (kubelet, *_) = [pid for pid, line in case.processes(cls.cluster.folder).items() if "kubelet" in line]
+        subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "ctr", "--address",
+                        "/run/containerd/containerd.sock", "--namespace", "k8s.io", "images", "import", path],
+                       check=True, timeout=120, capture_output=True)
+        os.unlink(path)
+
+    def run_pod(self, name, image_name, command=None):
+        """The pod that the operator would make, with another command where there is no operator to dial."""
+        container = {"name": "worker", "image": image_name, "imagePullPolicy": "Never", "command": ["/sum"],
+                     "env": [{"name": "LD_LIBRARY_PATH", "value": "/hvd/lib"}],
+                     "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "256Mi"}},
+                     "securityContext": {"readOnlyRootFilesystem": True}}
+        job = {"metadata": {"name": name, "uid": "f9a2f5c2-5df4-4b4b-9d6a-3c1c2b7b0c11", "namespace": "training"},
+               "spec": {"template": {"spec": {"containers": [container], "securityContext": {
+                   "runAsUser": 1000, "runAsNonRoot": True}}}}}
+        pod = json.loads(subprocess.run([os.path.join(PROGRAMS, "pod_of")], input=json.dumps(job), capture_output=True,
+                                        text=True, timeout=30, check=True).stdout)
+        del pod["metadata"]["ownerReferences"]   # there is no such job: it would be collected
+        if command:
+            pod["spec"]["containers"][0]["command"] = command
+        path = f"{SPACE}/pods/{pod['metadata']['name']}"
+        self.api.create(f"{SPACE}/pods", pod)
+        wait_until(f"pod {name} to end", 120,
+                   lambda: self.api.get(path)["status"].get("phase") in ("Succeeded", "Failed"), 0.2)
+        return self.api.get(path)["status"], self.api.get(f"{path}/log?container=worker")
+
+    def test_ranks(self):
+        status, log = self.run_pod("ranks", USERS, ["/hvd/bin/hvdrun", "-np", "2", "--doctor=off", "/sum", "3"])
+        self.assertEqual(status["phase"], "Succeeded", log)
+        for rank in (0, 1):
+            self.assertIn(f"[{rank}]<stdout>", log)
+        self.assertEqual(status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"], 0)
+
+    def test_shm(self):
+        status, log = self.run_pod("shm", USERS, ["/hvd/bin/hvdrun", "-np", "1", "--doctor=off", "/bin/df", "-B1",
+                                                  "--output=size", "/dev/shm"])
+        self.assertEqual(status["phase"], "Succeeded", log)
+        self.assertIn(str(128 << 20), log)   # half of the container's memory limit
+
+    def test_no_glibc(self):
+        status, log = self.run_pod("static", image.PAUSE)
+        self.assertEqual(status["phase"], "Failed", log)
+        ended = status["containerStatuses"][0]["state"]["terminated"]
+        self.assertEqual(ended["exitCode"], 2)
+        self.assertRegex(ended["message"], r"^hvd-agent: this image has no glibc \(.* is missing\): hvd needs an image "
+                                           "with glibc 2.28 or later\n$")
+
+
+if __name__ == "__main__":
+    case.main("test_bundle", clusters.check_real)
