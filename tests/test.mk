@@ -66,7 +66,7 @@ test-unit: all tests-bin  ## unit and multi-rank tests of this build
 test-e2e: all staged  ## Python, launchers, whole programs
 	$(Q)$(RUN) $(PYTHON_TESTS) $(E2E_TESTS)
 
-test-cluster: deps all  ## the cluster tests
+test-cluster: deps all staged  ## the cluster tests
 	$(Q)$(RUN) $(CLUSTER_TESTS)
 
 test-asan:  ## unit and multi-rank tests with ASan and UBSan
@@ -119,7 +119,7 @@ $(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 $(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
-tests-bin test-e2e: $(PROGRAM_BINS)
+tests-bin test-e2e test-cluster: $(PROGRAM_BINS)
 
 # ---- hvd-probe, and libraries of ours that play a driver's (tests/fake) ------------------------
 FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
