@@ -12,24 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/buf.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/json/json.h"
 #include "core/member/listen.h"
+#include "core/member/porter.h"
 
 struct server {
     struct server_config config;
     struct MHD_Daemon *daemon;
     struct loop_fd lfd;
-    int listen_fd; /* where we accept and not libmicrohttpd; -1 */
-    struct loop_fd listen_lfd;
-    struct loop_timer listen_timer; /* no descriptors: a pause */
-    struct loop_timer mhd_timer;    /* libmicrohttpd's own */
-    struct loop_timer park_timer;   /* the first parked request's end */
-    struct list parked;             /* by until */
-    char *unix_path;                /* to remove; NULL when TCP */
+    struct porter porter;         /* where we accept and not libmicrohttpd */
+    struct loop_timer mhd_timer;  /* libmicrohttpd's own */
+    struct loop_timer park_timer; /* the first parked request's end */
+    struct list parked;           /* by until */
+    char *unix_path;              /* to remove; NULL when TCP */
     int port;
     bool closing;
     uint64_t refused, too_long, parks;
@@ -52,10 +52,7 @@ struct call {
     struct list node;
 };
 
-#define LISTEN_PAUSE_MS 100
-
 static void turn(struct server *s);
-static void on_listen_timer(void *arg);
 
 static void on_mhd(void *arg, uint32_t events)
 {
@@ -293,6 +290,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
         call->conn = conn;
         list_init(&call->node);
         *state = call;
+        porter_welcome(&s->porter, conn);
         return admit(s, conn, url, method, &rc) ? MHD_YES : rc;
     }
     if (*size) {
@@ -320,31 +318,9 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **state,
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* libmicrohttpd would take all that wait: a handshake is half a millisecond of work. */
-static void on_listen(void *arg, uint32_t events)
+static void on_guests(void *arg)
 {
-    struct server *s = arg;
-    (void)events;
-    for (int i = 0; i < s->config.accepts; i++) {
-        struct sockaddr_storage sa;
-        socklen_t len = sizeof(sa);
-        int fd = accept4(s->listen_fd, (struct sockaddr *)&sa, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR))
-            break;
-        if (fd < 0) {
-            loop_fd_set(s->config.loop, &s->listen_lfd, 0);
-            loop_timer_start(s->config.loop, &s->listen_timer, LISTEN_PAUSE_MS, on_listen_timer, s);
-            break;
-        }
-        MHD_add_connection(s->daemon, fd, (struct sockaddr *)&sa, len); /* takes fd in any case */
-    }
-    turn(s);
-}
-
-static void on_listen_timer(void *arg)
-{
-    struct server *s = arg;
-    loop_fd_set(s->config.loop, &s->listen_lfd, EPOLLIN);
+    turn(arg);
 }
 
 static struct MHD_Daemon *start_daemon(struct server *s, int fd)
@@ -358,7 +334,7 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
         {MHD_OPTION_END, 0, NULL},
     };
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
-    struct MHD_OptionItem limits[4] = {{MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem limits[5] = {{MHD_OPTION_END, 0, NULL}};
     int n = 0;
     if (s->config.memory)
         limits[n++] =
@@ -366,7 +342,10 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
     if (s->config.connections)
         limits[n++] =
             (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT, s->config.connections, NULL};
-    if (!s->config.accepts)
+    if (s->config.accepts)
+        limits[n++] = (struct MHD_OptionItem){MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)porter_notify,
+                                              &s->porter};
+    else
         limits[n++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL};
     limits[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_NOTIFY_COMPLETED,
@@ -380,7 +359,6 @@ int server_open(struct server **ret, const struct server_config *config, struct 
     if (!s)
         return err_set(err, ENOMEM, "no memory for a server");
     s->config = *config;
-    s->listen_fd = -1;
     list_init(&s->parked);
     s->token = strdup(config->token ? config->token : "");
     auto_close int fd = config->unix_path
@@ -398,12 +376,14 @@ int server_open(struct server **ret, const struct server_config *config, struct 
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;
     }
-    s->listen_fd = config->accepts ? fd : -1;
-    take_fd(&fd); /* else libmicrohttpd closes it */
+    int listening = take_fd(&fd); /* without a porter libmicrohttpd closes it */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &s->lfd, info->epoll_fd, EPOLLIN, on_mhd, s);
-    if (rc == 0 && s->listen_fd >= 0)
-        rc = loop_fd_start(config->loop, &s->listen_lfd, s->listen_fd, EPOLLIN, on_listen, s);
+    if (rc < 0 && config->accepts)
+        close(listening);
+    if (rc == 0 && config->accepts)
+        rc = porter_open(&s->porter, config->loop, listening, config->accepts, s->daemon, on_guests,
+                         s);
     if (rc < 0) {
         err_sys(err, -rc, "the HTTP server's epoll descriptor");
         goto error;
@@ -474,15 +454,12 @@ void server_close(struct server *s)
         s->closing = true;
         server_wake(s);
         turn(s);
-        loop_fd_stop(s->config.loop, &s->listen_lfd);
-        loop_timer_stop(s->config.loop, &s->listen_timer);
+        porter_close(&s->porter);
         loop_fd_stop(s->config.loop, &s->lfd);
         loop_timer_stop(s->config.loop, &s->mhd_timer);
         loop_timer_stop(s->config.loop, &s->park_timer);
         MHD_stop_daemon(s->daemon);
     }
-    if (s->listen_fd >= 0)
-        close(s->listen_fd);
     if (s->unix_path)
         unlink(s->unix_path);
     free(s->unix_path);

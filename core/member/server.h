@@ -66,7 +66,7 @@ struct server_config {
     size_t bodies_max;    /* of all requests under way, 503 beyond it; 0: any */
     unsigned memory;      /* of libmicrohttpd a connection; 0: its own 32 KiB */
     unsigned connections; /* 0: its own, about a thousand */
-    int accepts;          /* with address: connections at most that are begun a turn; 0: any */
+    int accepts;          /* with address: handshakes at most that are under way; 0: any */
 };
 
 int server_open(struct server **ret, const struct server_config *config, struct err *err);

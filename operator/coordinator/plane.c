@@ -20,7 +20,7 @@
 #define BODIES_MAX   (64u << 20) /* of all */
 #define AGENT_MEMORY 4096        /* a connection: room for a token in the headers */
 #define CONNECTIONS  60000
-#define HANDSHAKES   8    /* begun a turn */
+#define HANDSHAKES   16   /* under way at a time */
 #define LATE_MS      1000 /* who has not listened for so long has heard nobody */
 
 /* ---- what time and news bring --------------------------------------------------------------- */

@@ -58,8 +58,8 @@ int plane_port(const struct plane *p);
 int plane_fd(const struct plane *p);
 int plane_timeout_ms(const struct plane *p);
 
-/* Does what can be done now, a few milliseconds of it: eight TLS handshakes are begun at most. Call
- * it when plane_fd() is readable or the time is over; more often does not matter. */
+/* Does what can be done now, a few milliseconds of it: sixteen TLS handshakes are under way at
+ * most. Call it when plane_fd() is readable or the time is over; more often does not matter. */
 void plane_turn(struct plane *p);
 
 void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *review);
