@@ -10,9 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/include/hvd.h"
 #include "operator/api/election.h"
+#include "operator/coordination.h"
 #include "operator/driver/driver.h"
 #include "operator/driver/label.h"
 #include "operator/metrics/metrics.h"
@@ -30,8 +32,11 @@ struct program {
     struct driver *driver;
     struct label *label;
     struct web *web;
+    struct coordination *coordination; /* NULL: pods have no agents */
+    char agents_url[320];
     struct loop_timer ending;
     bool leaving;
+    struct err failure; /* why it stopped by itself */
     char identity[256];
 };
 
@@ -48,6 +53,8 @@ static int page_metrics(void *arg, struct buf *dst)
     metrics_head(dst, "hvd_build_info", "gauge", "1, with the version.");
     metrics_value(dst, "hvd_build_info", "version", HVD_VERSION, 1);
     driver_metrics(o->driver, dst);
+    if (o->coordination)
+        coordination_metrics(o->coordination, dst);
     return 200;
 }
 
@@ -83,20 +90,36 @@ static bool may_write(void *arg)
     return !o->leaving && (!o->election || election_leads(o->election));
 }
 
+static void lead(struct program *o, int64_t term)
+{
+    if (o->coordination)
+        coordination_lead(o->coordination, term);
+    else
+        driver_lead(o->driver);
+}
+
+static void rest(struct program *o)
+{
+    if (o->coordination)
+        coordination_rest(o->coordination);
+    else
+        driver_rest(o->driver);
+}
+
 static void on_started(void *arg, int64_t term)
 {
     struct program *o = arg;
     log_info("leads, term %" PRId64, term);
     if (o->label)
         label_set(o->label, true);
-    driver_lead(o->driver);
+    lead(o, term);
 }
 
 static void on_stopped(void *arg)
 {
     struct program *o = arg;
     log_info("leads no longer");
-    driver_rest(o->driver);
+    rest(o);
     if (o->label)
         label_set(o->label, false);
 }
@@ -130,7 +153,7 @@ static void on_signal(void *arg, uint32_t events)
     if (o->election) {
         election_leave(o->election, on_left);
     } else {
-        driver_rest(o->driver);
+        rest(o);
         on_left(o);
     }
 }
@@ -152,18 +175,24 @@ static void choose_identity(struct program *o)
              (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
 }
 
+/* Where the lease is, and the keys. */
+static const char *lease_namespace(const struct program *o)
+{
+    const char *where = o->settings->lease_namespace;
+    where = where ? where : o->settings->pod_namespace;
+    where = where ? where : o->access.namespace;
+    return where && *where ? where : "default";
+}
+
 static int open_election(struct program *o, struct err *err)
 {
     const struct settings *settings = o->settings;
-    const char *where = settings->lease_namespace;
-    if (!settings->elect) {
-        driver_lead(o->driver);
+    if (!settings->elect) { /* the wall clock stands for the lease's count of terms */
+        lead(o, (int64_t)(clock_wall_us() / 1000000));
         return 0;
     }
-    where = where ? where : settings->pod_namespace;
-    where = where ? where : o->access.namespace;
     struct election_config config = {.api = o->api,
-                                     .namespace = where && *where ? where : "default",
+                                     .namespace = lease_namespace(o),
                                      .name = settings->lease,
                                      .identity = o->identity,
                                      .duration_ms = 1000 * (uint64_t)settings->lease_s,
@@ -188,6 +217,36 @@ static int open_web(struct program *o, struct err *err)
     if (rc == 0)
         log_info("metrics at port %d", web_port(o->web));
     return rc;
+}
+
+static void on_coordination_failed(void *arg, const struct err *err)
+{
+    struct program *o = arg;
+    o->failure = *err;
+    loop_stop(&o->loop);
+}
+
+static int open_coordination(struct program *o, struct err *err)
+{
+    const struct settings *settings = o->settings;
+    const char *namespace = settings->pod_namespace;
+    if (!*settings->agents || (!settings->agents_url && !namespace))
+        return 0;
+    if (settings->agents_url)
+        snprintf(o->agents_url, sizeof(o->agents_url), "%s", settings->agents_url);
+    else
+        snprintf(o->agents_url, sizeof(o->agents_url), "https://hvd-operator.%s.svc:%d", namespace,
+                 PLANE_PORT);
+    struct coordination_config config = {.api = o->api,
+                                         .driver = o->driver,
+                                         .namespace = lease_namespace(o),
+                                         .address = settings->agents,
+                                         .url = o->agents_url,
+                                         .bundle = settings->bundle,
+                                         .mount = settings->mount,
+                                         .failed = on_coordination_failed,
+                                         .arg = o};
+    return coordination_open(&o->coordination, &config, err);
 }
 
 static int open_signals(struct program *o, struct err *err)
@@ -216,6 +275,7 @@ static int open_all(struct program *o, struct err *err)
     log_info("%s as %s, jobs of %s", o->access.server, o->identity,
              settings->namespace ? settings->namespace : "all namespaces");
     rc = driver_open(&o->driver, &config, err);
+    rc = rc < 0 ? rc : open_coordination(o, err);
     rc = rc < 0 ? rc : open_web(o, err);
     if (rc == 0 && settings->pod_name && settings->pod_namespace)
         rc = label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
@@ -228,6 +288,7 @@ static void close_all(struct program *o)
     election_close(o->election);
     label_close(o->label);
     web_close(o->web);
+    coordination_close(o->coordination);
     driver_close(o->driver);
     api_close(o->api);
     access_fini(&o->access);
@@ -246,6 +307,8 @@ int operator_run(const struct settings *settings, struct err *err)
     rc = rc < 0 ? rc : open_all(&o, err);
     if (rc == 0 && (rc = loop_run(&o.loop)) < 0)
         err_sys(err, -rc, "epoll");
+    if (rc == 0 && o.failure.code)
+        rc = err_set(err, -o.failure.code, "%s", o.failure.msg);
     close_all(&o);
     return rc;
 }

@@ -20,6 +20,16 @@ static const char help[] =
     "  --namespace NAME           jobs of this namespace alone; nodes are not looked at\n"
     "                             (HVD_WATCH_NAMESPACE)\n"
     "  --metrics-addr ADDR:PORT   /metrics, /healthz and /readyz (:8080; \"off\": none)\n"
+    "  --agents-addr ADDR:PORT    where the agents in pods dial it (:7443; \"off\": pods are as "
+    "their\n"
+    "                             template says, without agents)\n"
+    "  --agents-url URL           by which they do (https://hvd-operator.POD_NAMESPACE.svc:7443;\n"
+    "                             outside a pod, without this: no agents)\n"
+    "  --bundle IMAGE             from which pods get agent, library and Python package; without "
+    "it\n"
+    "                             each image has them at /hvd (HVD_BUNDLE_IMAGE)\n"
+    "  --bundle-mount             as an image volume, which every node's runtime must know\n"
+    "                             (HVD_BUNDLE_MOUNT=1)\n"
     "  --no-leader-election       there is only this one\n"
     "  --lease NAME               by which several decide who leads (hvd-operator)\n"
     "  --lease-namespace NAME     where it is (POD_NAMESPACE, or that of the kubeconfig)\n"
@@ -42,6 +52,10 @@ enum {
     OPT_CONTEXT,
     OPT_NAMESPACE,
     OPT_METRICS,
+    OPT_AGENTS,
+    OPT_URL,
+    OPT_BUNDLE,
+    OPT_MOUNT,
     OPT_NO_ELECTION,
     OPT_LEASE,
     OPT_LEASE_NAMESPACE,
@@ -58,6 +72,10 @@ static const struct option table[] = {
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"namespace", required_argument, NULL, OPT_NAMESPACE},
     {"metrics-addr", required_argument, NULL, OPT_METRICS},
+    {"agents-addr", required_argument, NULL, OPT_AGENTS},
+    {"agents-url", required_argument, NULL, OPT_URL},
+    {"bundle", required_argument, NULL, OPT_BUNDLE},
+    {"bundle-mount", no_argument, NULL, OPT_MOUNT},
     {"no-leader-election", no_argument, NULL, OPT_NO_ELECTION},
     {"lease", required_argument, NULL, OPT_LEASE},
     {"lease-namespace", required_argument, NULL, OPT_LEASE_NAMESPACE},
@@ -101,6 +119,16 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
         return take_text("namespace", optarg, &o->namespace, err);
     case OPT_METRICS:
         o->metrics = strcmp(optarg, "off") == 0 ? "" : optarg;
+        return 0;
+    case OPT_AGENTS:
+        o->agents = strcmp(optarg, "off") == 0 ? "" : optarg;
+        return 0;
+    case OPT_URL:
+        return take_text("agents-url", optarg, &o->agents_url, err);
+    case OPT_BUNDLE:
+        return take_text("bundle", optarg, &o->bundle, err);
+    case OPT_MOUNT:
+        o->mount = true;
         return 0;
     case OPT_NO_ELECTION:
         o->elect = false;
@@ -155,6 +183,9 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
 {
     struct settings o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
                          .metrics = ":8080",
+                         .agents = ":7443",
+                         .bundle = from_environment("HVD_BUNDLE_IMAGE"),
+                         .mount = from_environment("HVD_BUNDLE_MOUNT") != NULL,
                          .elect = true,
                          .lease = "hvd-operator",
                          .lease_s = 15,

@@ -14,6 +14,10 @@ struct settings {
     const char *kubeconfig, *context; /* NULL: found */
     const char *namespace;            /* NULL: all */
     const char *metrics;              /* ADDRESS:PORT, "": none */
+    const char *agents;               /* ADDRESS:PORT where agents dial, "": pods get no agent */
+    const char *agents_url; /* by which they do; NULL: by the Service, or no agents outside a pod */
+    const char *bundle;     /* image, NULL: users' images have it */
+    bool mount;             /* as an image volume */
     bool elect;
     const char *lease, *lease_namespace; /* lease_namespace NULL: the access's, "default" */
     int lease_s, renew_s, retry_s;

@@ -61,7 +61,8 @@ class Operator:
 
     def __init__(self, cluster, *more, name=None, environment=None):
         Operator.number += 1
-        self.cluster, self.more = cluster, more
+        # Without agents, unless it is told where they dial: its port would be everybody's.
+        self.cluster, self.more = cluster, more if "--agents-addr" in more else (*more, "--agents-addr", "off")
         self.name = name or f"operator-{Operator.number}"
         self.environment = environment or {}
         self.log = cluster.path("log", self.name + ".log")

@@ -259,6 +259,10 @@ static void test_options(void **state)
     assert_string_equal(o.metrics, ":8080");
     assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
     assert_string_equal(o.metrics, "");
+    assert_string_equal(o.agents, ":7443");
+    assert_int_equal(parse(&o, &what, &err, "--agents-addr=off", "--bundle-mount"), 0);
+    assert_string_equal(o.agents, "");
+    assert_true(o.mount);
     assert_int_equal(parse(&o, &what, &err, "--namespace=team", NULL), 0);
     assert_string_equal(o.namespace, "team");
     setenv("HVD_WATCH_NAMESPACE", "given", 1);

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordination: see coordination.h.
+ */
+#include "operator/coordination.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "operator/keystore.h"
+#include "operator/metrics/metrics.h"
+#include "operator/coordinator/review.h"
+
+#define READY_MS 200 /* how often it is asked whether the driver's caches are whole */
+#define TURN_MS  200 /* at least so often: answers of the API server wind nothing */
+
+struct coordination {
+    struct coordination_config config;
+    struct loop *loop;
+    struct keystore *keystore;
+    struct reviewer *reviewer;
+    struct plane *plane; /* while it leads */
+    bool leads, synced;
+    int64_t term;
+    char host[256];   /* of the url */
+    char address[64]; /* "": every one */
+    int port;
+    struct loop_fd lfd;
+    struct loop_timer timer, ready;
+};
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+static void wind(struct coordination *c);
+
+static void turn(struct coordination *c)
+{
+    if (c->plane)
+        plane_turn(c->plane);
+    wind(c);
+}
+
+static void on_readable(void *arg, uint32_t events)
+{
+    (void)events;
+    turn(arg);
+}
+
+static void on_timer(void *arg)
+{
+    turn(arg);
+}
+
+/* After whatever may have changed when it is due. */
+static void wind(struct coordination *c)
+{
+    int ms = c->plane ? plane_timeout_ms(c->plane) : -1;
+    if (!c->plane)
+        return;
+    loop_timer_start(c->loop, &c->timer, ms < 0 || ms > TURN_MS ? TURN_MS : (uint64_t)ms, on_timer,
+                     c);
+}
+
+/* ---- what the driver tells ------------------------------------------------------------------- */
+
+static void on_job(void *arg, const struct hvdjob *job)
+{
+    struct coordination *c = arg;
+    struct err err = {0};
+    const struct plane_job told = {.uid = job->uid,
+                                   .namespace_ = job->namespace_,
+                                   .name = job->name,
+                                   .workers = job->workers,
+                                   .min = job->elastic ? job->min : job->workers,
+                                   .max = job->elastic ? job->max : job->workers,
+                                   .slots = job->slots,
+                                   .elastic = job->elastic,
+                                   .began = job->status.epoch > 0};
+    if (!c->plane)
+        return;
+    if (job_phase_over(job->status.phase))
+        plane_forget(c->plane, job->uid);
+    else if (!job->refused[0] && plane_job(c->plane, &told, &err) < 0)
+        log_warn("job %s/%s: %s", job->namespace_, job->name, err_text(&err));
+    wind(c);
+}
+
+static void on_job_gone(void *arg, const char *uid)
+{
+    struct coordination *c = arg;
+    if (c->plane)
+        plane_forget(c->plane, uid);
+    wind(c);
+}
+
+static void on_pod(void *arg, const struct pod *pod, bool gone)
+{
+    struct coordination *c = arg;
+    const struct plane_pod told = {.uid = pod->uid,
+                                   .name = pod->name,
+                                   .worker = pod->worker,
+                                   .attempt = pod->attempt,
+                                   .bound = pod->node != NULL,
+                                   .deleting = pod->deleting,
+                                   .over = pod_over(pod)};
+    if (!c->plane)
+        return;
+    if (gone)
+        plane_pod_gone(c->plane, pod->owner, pod->uid);
+    else
+        plane_pod(c->plane, pod->owner, &told, NULL); /* of a job that is over it wants none */
+    wind(c);
+}
+
+static uint32_t on_epoch(void *arg, const char *uid)
+{
+    const struct coordination *c = arg;
+    struct plane_facts facts;
+    if (!c->plane || plane_facts(c->plane, uid, &facts) < 0)
+        return 0;
+    return facts.there ? facts.epoch : 0;
+}
+
+/* ---- what the plane asks --------------------------------------------------------------------- */
+
+static void on_changed(void *arg, const char *job_uid)
+{
+    struct coordination *c = arg;
+    driver_changed(c->config.driver, job_uid);
+}
+
+/* plane_config has one argument for both. */
+static void on_review(void *arg, uint64_t id, const char *token)
+{
+    struct coordination *c = arg;
+    reviewer_ask(c->reviewer, id, token);
+}
+
+/* ---- leading --------------------------------------------------------------------------------- */
+
+static void on_ready(void *arg)
+{
+    struct coordination *c = arg;
+    if (!driver_ready(c->config.driver, NULL)) {
+        loop_timer_start(c->loop, &c->ready, READY_MS, on_ready, c);
+        return;
+    }
+    plane_synced(c->plane);
+    turn(c);
+}
+
+static int listen_for_agents(struct coordination *c, struct err *err)
+{
+    const char *names[] = {c->host};
+    struct plane_config config = {.address = c->address[0] ? c->address : NULL,
+                                  .port = c->port,
+                                  .keys = keystore_keys(c->keystore),
+                                  .names = names,
+                                  .nnames = 1,
+                                  .term = c->term,
+                                  .changed = on_changed,
+                                  .review = on_review,
+                                  .arg = c};
+    int rc = reviewer_open(&c->reviewer, c->config.api, err);
+    rc = rc < 0 ? rc : plane_create(&c->plane, &config, err);
+    if (rc < 0)
+        return rc;
+    reviewer_serve(c->reviewer, c->plane);
+    rc = loop_fd_start(c->loop, &c->lfd, plane_fd(c->plane), EPOLLIN, on_readable, c);
+    return rc < 0 ? err_sys(err, -rc, "the coordinator's descriptor") : 0;
+}
+
+static void begin(struct coordination *c)
+{
+    const struct driver_ear ear = {
+        .job = on_job, .job_gone = on_job_gone, .pod = on_pod, .epoch = on_epoch, .arg = c};
+    const struct equipment equipment = {.url = c->config.url,
+                                        .ca = keystore_keys(c->keystore)->ca_pem,
+                                        .audience = KEYS_AUDIENCE,
+                                        .bundle = c->config.bundle,
+                                        .mount = c->config.mount};
+    struct err err = {0};
+    if (listen_for_agents(c, &err) < 0) {
+        c->config.failed(c->config.arg, &err);
+        return;
+    }
+    log_info("agents at port %d, for %s", plane_port(c->plane), c->config.url);
+    driver_equip(c->config.driver, &equipment);
+    driver_listen(c->config.driver, &ear);
+    driver_lead(c->config.driver);
+    on_ready(c);
+}
+
+static void on_keys(void *arg, const struct keys *keys)
+{
+    struct coordination *c = arg;
+    (void)keys;
+    if (c->leads)
+        begin(c);
+}
+
+void coordination_lead(struct coordination *c, int64_t term)
+{
+    c->leads = true;
+    c->term = term;
+    if (keystore_keys(c->keystore))
+        begin(c);
+}
+
+void coordination_rest(struct coordination *c)
+{
+    c->leads = false;
+    driver_rest(c->config.driver);
+    driver_listen(c->config.driver, NULL);
+    loop_fd_stop(c->loop, &c->lfd);
+    loop_timer_stop(c->loop, &c->timer);
+    loop_timer_stop(c->loop, &c->ready);
+    /* It holds questions of the plane. */
+    reviewer_close(c->reviewer);
+    c->reviewer = NULL;
+    plane_destroy(c->plane);
+    c->plane = NULL;
+}
+
+static void put(struct buf *dst, const char *name, const char *kind, const char *help,
+                double number)
+{
+    metrics_head(dst, name, kind, help);
+    metrics_value(dst, name, NULL, NULL, number);
+}
+
+void coordination_metrics(const struct coordination *c, struct buf *dst)
+{
+    struct plane_counts n = {0};
+    if (c->plane)
+        plane_counts(c->plane, &n);
+    put(dst, "hvd_agents", "gauge", "Agents that are connected.", n.agents);
+    put(dst, "hvd_agent_joins_total", "counter", "Agents that joined.", (double)n.joins);
+    put(dst, "hvd_agent_rejoins_total", "counter", "Agents that came back.", (double)n.rejoins);
+    put(dst, "hvd_agent_losses_total", "counter", "Agents that were given up.", (double)n.losses);
+    put(dst, "hvd_token_reviews_total", "counter", "Tokens that the API server was asked about.",
+        (double)n.reviews);
+    metrics_head(dst, "hvd_agents_refused_total", "counter", "Requests of agents, refused.");
+    metrics_value(dst, "hvd_agents_refused_total", "cause", "token", (double)n.refused_token);
+    metrics_value(dst, "hvd_agents_refused_total", "cause", "pod", (double)n.refused_pod);
+    metrics_value(dst, "hvd_agents_refused_total", "cause", "body", (double)n.refused_body);
+    metrics_head(dst, "hvd_epochs_total", "counter", "Changes of rosters, by cause.");
+    metrics_value(dst, "hvd_epochs_total", "cause", "planned", (double)n.epochs_planned);
+    metrics_value(dst, "hvd_epochs_total", "cause", "lost", (double)n.epochs_lost);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* "https://name:port" or "https://[::1]:port": the name. */
+static int read_url(struct coordination *c, struct err *err)
+{
+    const char *url = c->config.url, *begin = url + strlen("https://");
+    const char *colon = strrchr(url, ':');
+    if (strncmp(url, "https://", strlen("https://")) != 0 || !colon || colon <= begin ||
+        strchr(begin, '/'))
+        return err_set(err, EINVAL, "%.100s: want https://NAME:PORT", url);
+    bool brackets = *begin == '[' && colon[-1] == ']';
+    snprintf(c->host, sizeof(c->host), "%.*s", (int)(colon - begin - 2 * brackets),
+             begin + brackets);
+    return 0;
+}
+
+/* ":7443", "10.0.0.1:7443", "[::1]:7443". The plane says what is wrong with the number. */
+static int read_address(struct coordination *c, struct err *err)
+{
+    const char *text = c->config.address, *colon = strrchr(text, ':');
+    char *end;
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    if (!colon || colon[1] < '0' || colon[1] > '9' || *end || port > 65535 ||
+        n >= sizeof(c->address))
+        return err_set(err, EINVAL, "%.100s: want ADDRESS:PORT", text);
+    bool brackets = n >= 2 && text[0] == '[' && text[n - 1] == ']';
+    snprintf(c->address, sizeof(c->address), "%.*s", (int)(n - 2 * brackets), text + brackets);
+    c->port = (int)port;
+    return 0;
+}
+
+int coordination_open(struct coordination **ret, const struct coordination_config *config,
+                      struct err *err)
+{
+    struct coordination *c = calloc(1, sizeof(*c));
+    if (!c)
+        return err_set(err, ENOMEM, "no memory for the coordinator");
+    c->config = *config;
+    c->loop = api_loop(config->api);
+    int rc = read_url(c, err);
+    rc = rc < 0 ? rc : read_address(c, err);
+    rc = rc < 0 ? rc : keystore_open(&c->keystore, config->api, config->namespace, on_keys, c, err);
+    if (rc < 0) {
+        coordination_close(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void coordination_close(struct coordination *c)
+{
+    if (!c)
+        return;
+    coordination_rest(c);
+    keystore_close(c->keystore);
+    free(c);
+}

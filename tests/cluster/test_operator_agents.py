@@ -1,0 +1,236 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator as the coordinator: real agents, which dial it over TLS with tokens that the API server vouches for, and
+real ranks that train. The nodes are simulated; the test plays their kubelets and runs each pod's command itself.
+timeout: 3000"""
+import base64
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import binaries  # noqa: E402
+import case  # noqa: E402
+import cluster as clusters  # noqa: E402
+import operators  # noqa: E402
+from api import wait_until  # noqa: E402
+from operators import ROOT, Job, Operator  # noqa: E402
+
+BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
+AGENT = os.path.join(BUILD, "hvd-agent")
+STEPS = os.path.join(BUILD, "tests/programs/steps")
+FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
+
+
+class Kubelet:
+    """Runs the first container's command of each pod of a job that has a node, with its environment, and says how it
+    ended. What it does not do: images, volumes; the token comes from where a kubelet gets it."""
+
+    def __init__(self, job):
+        self.job, self.processes, self.said = job, {}, set()
+        self.folder = job.cluster.path(f"pods-{job.name}")
+        os.makedirs(self.folder, exist_ok=True)
+
+    def token(self, pod):
+        meta = pod["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token"
+        audience = next(source["serviceAccountToken"]["audience"] for volume in pod["spec"]["volumes"]
+                        if "projected" in volume and volume["name"].startswith("hvd")
+                        for source in volume["projected"]["sources"])
+        answer = self.job.api.create(path, {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": [audience], "expirationSeconds": 3600,
+                     "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}}})
+        name = os.path.join(self.folder, f"token-{meta['name']}")
+        with open(name, "w", encoding="ascii") as f:
+            f.write(answer["status"]["token"])
+        return name
+
+    def environment(self, pod):
+        meta = pod["metadata"]
+        fields = {"metadata.uid": meta["uid"], "metadata.name": meta["name"]}
+        own = {e["name"]: e["value"] if "value" in e else fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
+               for e in pod["spec"]["containers"][0]["env"]}
+        own["HVD_TOKEN_FILE"] = self.token(pod)
+        own.pop("HVD_METRICS", None)    # one machine is all nodes: its port is taken
+        return {**{k: v for k, v in os.environ.items() if not k.startswith("HVD_")}, "HVD_REJOIN_JITTER_MS": "500", **own}
+
+    def start(self, pod):
+        command = pod["spec"]["containers"][0]["command"]
+        assert command[:3] == ["/hvd/bin/hvd-agent", "pod", "--"], command
+        with open(os.path.join(self.folder, f"{pod['metadata']['name']}.log"), "ab") as log:
+            return subprocess.Popen([AGENT, *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log, start_new_session=True)
+
+    def turn(self):
+        """One look; true, so that it can stand in a question."""
+        pods = {p["metadata"]["uid"]: p for p in self.job.pods(alive=True).values()}
+        for uid, pod in pods.items():
+            if uid not in self.processes and pod["status"].get("phase") == "Running":
+                self.processes[uid] = self.start(pod)
+        for uid, process in self.processes.items():
+            if uid not in pods and process.poll() is None and uid not in self.said:
+                process.send_signal(signal.SIGTERM)
+                self.said.add(uid)
+            if uid in pods and process.poll() is not None and uid not in self.said:
+                code = process.returncode
+                self.said.add(uid)
+                self.job.end_pod(pods[uid]["metadata"]["name"], code if code >= 0 else 128 - code)
+        return True
+
+    def of(self, name):
+        return self.processes[self.job.pods()[name]["metadata"]["uid"]]
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            process.wait()
+
+    def logs(self):
+        text = ""
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".log"):
+                with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as f:
+                    text += f"---- {name}\n{f.read()[-3000:]}"
+        return text
+
+
+class Agents(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = clusters.Cluster(kwok=3).start()
+        try:
+            operators.install(cls.cluster)
+        except BaseException:
+            cls.cluster.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+        left = case.left_of(cls.cluster.folder)
+        assert not left, f"left behind: {left}"
+
+    def setUp(self):
+        self.port = clusters.free_port("127.0.0.1")
+        self.operator = self.start_operator("agents-" + self._testMethodName)
+
+    def start_operator(self, name):
+        operator = Operator(self.cluster, *FAST, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
+                            f"https://127.0.0.1:{self.port}", name=name).start()
+        self.addCleanup(lambda: operator.alive() and operator.stop())
+        return operator
+
+    def start_job(self, name, workers, *arguments, **more):
+        container = {"name": "main", "image": "none", "command": [STEPS, *map(str, arguments)],
+                     "resources": {"requests": {"cpu": "1"}}}
+        job = Job(self.cluster, name, workers, doctor={"policy": "off"},
+                  template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
+        kubelet = Kubelet(job)
+        self.addCleanup(kubelet.stop)
+        self.addCleanup(lambda: job.get() and job.delete())
+        return job, kubelet
+
+    def wait(self, what, seconds, job, kubelet, question):
+        try:
+            return wait_until(what, seconds, lambda: kubelet.turn() and question(), 0.1)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {json.dumps(job.status(), indent=1)}\n{kubelet.logs()}\n"
+                               f"{self.operator.tail()}") from None
+
+    def worlds(self, kubelet):
+        """Sizes of worlds, in the order in which somebody came into them."""
+        return [int(line.split(" world ")[1].split()[0]) for line in kubelet.logs().splitlines() if " world " in line]
+
+    def test_trains(self):
+        """To its end, by itself: every agent joined, and the status tells the epoch."""
+        job, kubelet = self.start_job("trains", 3, 20, 100)
+        self.wait("an epoch", 60, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
+        self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        self.assertEqual(self.operator.metric("hvd_agents"), 3)
+        self.wait("success", 120, job, kubelet, lambda: job.status().get("phase") == "Succeeded")
+        self.assertEqual(self.operator.metric("hvd_agents_refused_total"), 0)
+
+    def test_grows_and_survives(self):
+        job, kubelet = self.start_job("grows", 2, 100000, 20, minWorkers=1, maxWorkers=4)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        epoch = job.status().get("epoch", 0)
+        self.cluster.kubectl("scale", "hvdjob/grows", "--replicas=3")
+        self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        self.wait("another epoch", 30, job, kubelet, lambda: job.status().get("epoch", 0) > epoch)
+        # one is killed with all that belongs to it: the others go on, and it is replaced
+        name = sorted(job.running())[1]
+        before = len(self.worlds(kubelet))
+        os.killpg(kubelet.of(name).pid, signal.SIGKILL)
+        self.wait("its replacement in a world of three", 90, job, kubelet,
+                  lambda: 3 in self.worlds(kubelet)[before:] and len(job.running()) == 3)
+        self.assertEqual(job.status()["restarts"], 1)
+
+    def test_operator_is_killed(self):
+        """The ranks train on, and the next operator's agents are the same."""
+        job, kubelet = self.start_job("calm", 2, 100000, 20, minWorkers=1, maxWorkers=3)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        pids = {name: kubelet.of(name).pid for name in job.running()}
+        self.operator.kill()
+        time.sleep(1)
+        self.operator = self.start_operator("agents-next")
+        self.wait("its agents", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+        self.assertTrue(all(kubelet.of(name).poll() is None for name in pids))
+        self.cluster.kubectl("scale", "hvdjob/calm", "--replicas=3")
+        self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
+
+    def test_strangers_are_refused(self):
+        """Without a token, with one for another audience, with another pod's."""
+        job, kubelet = self.start_job("private", 1, 100000, 20)
+        self.wait("its agent", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 1)
+        uid, pod = job.get()["metadata"]["uid"], job.pods()["private-0-0"]["metadata"]["uid"]
+        path = f"/jobs/{uid}/pods/{pod}/v1/status"
+        account = "/api/v1/namespaces/default/serviceaccounts/default/token"
+
+        def token(audience):
+            return self.cluster.api.create(account, {
+                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                "spec": {"audiences": [audience], "expirationSeconds": 600}})["status"]["token"]
+
+        secret = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")
+        for words in (None, "guessed", token("elsewhere"), token("hvd-operator")):
+            self.assertIn(self.ask(secret, path, words), (401, 403), words)
+        self.assertGreater(self.operator.metric("hvd_agents_refused_total"), 0)
+        self.assertEqual(self.operator.metric("hvd_agents"), 1)
+
+    def ask(self, secret, path, token):
+        """The status of a GET; the CA is what pods are told."""
+        context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        for _ in range(20):    # "come again" while the token is asked after
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 503:
+                break
+            time.sleep(0.2)
+        connection.close()
+        return answer.status
+
+
+def needs():
+    operators.check_program()
+    for program in (AGENT, STEPS):
+        if not os.access(program, os.X_OK):
+            raise binaries.Missing("programs", f"{program} is not built (make all tests-bin)")
+
+
+if __name__ == "__main__":
+    case.main("test_operator_agents", needs)
