@@ -22,7 +22,8 @@ struct coordination {
     struct keystore *keystore;
     struct reviewer *reviewer;
     struct plane *plane; /* while it leads */
-    bool leads, synced;
+    bool leads;
+    char key[KEYS_JOB_MAX]; /* of the job that was asked for last */
     int64_t term;
     char host[256];   /* of the url */
     char address[64]; /* "": every one */
@@ -123,6 +124,13 @@ static uint32_t on_epoch(void *arg, const char *uid)
     return facts.there ? facts.epoch : 0;
 }
 
+static const char *on_key(void *arg, const char *uid)
+{
+    struct coordination *c = arg;
+    keys_job(keystore_keys(c->keystore), uid, c->key);
+    return c->key;
+}
+
 /* ---- what the plane asks --------------------------------------------------------------------- */
 
 static void on_changed(void *arg, const char *job_uid)
@@ -174,8 +182,12 @@ static int listen_for_agents(struct coordination *c, struct err *err)
 
 static void begin(struct coordination *c)
 {
-    const struct driver_ear ear = {
-        .job = on_job, .job_gone = on_job_gone, .pod = on_pod, .epoch = on_epoch, .arg = c};
+    const struct driver_ear ear = {.job = on_job,
+                                   .job_gone = on_job_gone,
+                                   .pod = on_pod,
+                                   .epoch = on_epoch,
+                                   .key = c->config.by_key ? on_key : NULL,
+                                   .arg = c};
     const struct equipment equipment = {.url = c->config.url,
                                         .ca = keystore_keys(c->keystore)->ca_pem,
                                         .audience = KEYS_AUDIENCE,

@@ -20,6 +20,7 @@ struct coordination_config {
     const char *url;       /* by which agents dial it: "https://NAME:PORT" */
     const char *bundle;    /* the image with the bundle, NULL: users' images have it */
     bool mount;            /* as an image volume */
+    bool by_key;           /* tokens cannot be reviewed: agents show their job's key */
     void (*failed)(void *arg, const struct err *err); /* it cannot listen */
     void *arg;
 };

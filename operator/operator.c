@@ -244,6 +244,7 @@ static int open_coordination(struct program *o, struct err *err)
                                          .url = o->agents_url,
                                          .bundle = settings->bundle,
                                          .mount = settings->mount,
+                                         .by_key = settings->namespace != NULL,
                                          .failed = on_coordination_failed,
                                          .arg = o};
     return coordination_open(&o->coordination, &config, err);

@@ -25,6 +25,7 @@ struct apply_config {
     struct resource_kinds *kinds;
     /* Borrowed by each request alone; NULL: pods are as their template says. */
     const struct equipment *equipment;
+    bool by_key;                  /* agents show the job's key, which is in a Secret by now */
     bool (*may_write)(void *arg); /* asked before each request */
     /* The apply is gone when this is called; not from within apply_start(). */
     void (*ended)(void *arg, struct entry *e, enum apply_end end, const struct err *err);

@@ -4,9 +4,13 @@
  */
 #include "operator/driver/bodies.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "core/json/json.h"
 #include "operator/driver/driver.h"
 #include "operator/objects/pod.h"
+#include "operator/objects/template.h"
 #include "operator/reconcile/names.h"
 #include "operator/reconcile/newpod.h"
 
@@ -21,11 +25,51 @@ char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status
     return json_write(j);
 }
 
+static void key_name(const struct hvdjob *job, char dst[NAMES_MAX])
+{
+    snprintf(dst, NAMES_MAX, "hvd-key-%.200s", job->uid);
+}
+
+/* The Secret in the place of the service account's token. */
+static int use_key(const struct hvdjob *job, json_t *pod)
+{
+    char name[NAMES_MAX];
+    json_t *volume;
+    size_t i;
+    key_name(job, name);
+    json_array_foreach(json_object_get(json_object_get(pod, "spec"), "volumes"), i, volume)
+    {
+        const char *have = json_string_value(json_object_get(volume, "name"));
+        if (!have || strcmp(have, TEMPLATE_VOLUMES "token") != 0)
+            continue;
+        json_object_del(volume, "projected");
+        return json_object_set_new(volume, "secret", json_pack("{s:s}", "secretName", name)) < 0
+                   ? -ENOMEM
+                   : 0;
+    }
+    return -ENOMEM;
+}
+
+char *bodies_key(const struct hvdjob *job, const char *key)
+{
+    char name[NAMES_MAX];
+    key_name(job, name);
+    auto_json json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:b, s:{s:s, s:s, s:{s:s, s:s}, s:[o]}, s:{s:s}}", "apiVersion", "v1",
+        "kind", "Secret", "type", "Opaque", "immutable", 1, "metadata", "name", name, "namespace",
+        job->namespace_, "labels", POD_LABEL_JOB, job->name, "app.kubernetes.io/managed-by",
+        "hvd-operator", "ownerReferences", newpod_owner(job), "stringData", "token", key);
+    return json_write(j);
+}
+
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
-                 const struct equipment *equipment, int worker, int attempt, bool gated)
+                 const struct equipment *equipment, bool by_key, int worker, int attempt,
+                 bool gated)
 {
     auto_json json_t *j = newpod(job, gang, worker, attempt, gated);
     if (j && equipment && equipment_add(equipment, job, j) < 0)
+        return NULL;
+    if (j && equipment && by_key && use_key(job, j) < 0)
         return NULL;
     return json_write(j);
 }

@@ -14,7 +14,11 @@
 char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status);
 /* equipment: NULL: the pod is as its template says, without an agent. */
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
-                 const struct equipment *equipment, int worker, int attempt, bool gated);
+                 const struct equipment *equipment, bool by_key, int worker, int attempt,
+                 bool gated);
+
+/* by_key: the agent's token is the job's key, of the Secret that this is. */
+char *bodies_key(const struct hvdjob *job, const char *key);
 char *bodies_group(const struct hvdjob *job, const struct gang_ops *gang, const char *api);
 
 /* A strategic patch that takes our gate away and leaves others'. */

@@ -137,6 +137,8 @@ void driver_rest(struct driver *d)
     loop_timer_stop(d->loop, &d->tick);
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
         apply_cancel(e->apply);
+        api_cancel(e->keying);
+        e->keying = NULL;
         waits_fini(&e->waits);
         entry_forget_admission(e);
         e->let_go = false;

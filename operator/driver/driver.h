@@ -28,6 +28,9 @@ struct driver_ear {
     void (*pod)(void *arg, const struct pod *pod, bool gone);
     /* The roster's number, for the job's status; 0: not known. */
     uint32_t (*epoch)(void *arg, const char *uid);
+    /* The key that agents of the job show, valid until the next call. NULL: they show a token of
+     * their service account. With it each job has a Secret, made before its pods. */
+    const char *(*key)(void *arg, const char *uid);
     void *arg;
 };
 

@@ -145,6 +145,7 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
                                   .said = d->said,
                                   .kinds = &d->kinds,
                                   .equipment = d->equipped ? &d->equipment : NULL,
+                                  .by_key = d->ear.key != NULL,
                                   .may_write = may_write,
                                   .ended = on_ended,
                                   .wrote = on_wrote,
@@ -169,15 +170,19 @@ static void ask_again(struct driver *d, struct entry *e, int64_t again)
     driver_due(d, e, clock_ns() + (uint64_t)ms * CLOCK_MS);
 }
 
+static bool makes(const struct actions *actions, enum action_kind kind)
+{
+    for (int i = 0; i < actions->n; i++)
+        if (actions->all[i].kind == kind)
+            return true;
+    return false;
+}
+
 /* What was said to a pod that nobody wants any more is said no longer. */
 static void forget_problem(struct driver *d, struct entry *e, const struct actions *actions)
 {
-    if (!e->problem)
+    if (!e->problem || makes(actions, ACTION_CREATE_POD) || makes(actions, ACTION_CREATE_GROUP))
         return;
-    for (int i = 0; i < actions->n; i++)
-        if (actions->all[i].kind == ACTION_CREATE_POD ||
-            actions->all[i].kind == ACTION_CREATE_GROUP)
-            return;
     free(e->problem);
     e->problem = NULL;
     driver_touch(d, e);
@@ -264,7 +269,8 @@ void driver_look(struct driver *d, struct entry *e)
     } else {
         forget_problem(d, e, &actions);
         ask_again(d, e, actions.again);
-        if (actions.n > 0)
+        bool keyed = !makes(&actions, ACTION_CREATE_POD) || driver_has_key(d, e);
+        if (actions.n > 0 && keyed)
             apply(d, e, &actions);
     }
     actions_fini(&actions);

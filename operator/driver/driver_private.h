@@ -69,6 +69,10 @@ void driver_tell_job(struct driver *d, const struct entry *e, const struct job_i
 void driver_tell_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
                      bool gone);
 
+/* driver_key.c: is the Secret with the job's key there? If not it is being made, and the entry is
+ * due when it is. */
+bool driver_has_key(struct driver *d, struct entry *e);
+
 /* driver_queue.c: asks queue_decide() about all that wait; who has another answer than before is
  * due. */
 void driver_queue(struct driver *d);

@@ -55,6 +55,7 @@ static void entry_free(struct entry *e)
 {
     list_remove(&e->node);
     api_cancel(e->asking);
+    api_cancel(e->keying);
     entry_forget_gang(e);
     entry_forget_admission(e);
     waits_fini(&e->waits);

@@ -34,13 +34,15 @@ struct entry {
     struct admission *admission; /* what the queue said; NULL: it was not asked */
     bool let_go;                 /* its gang is let go; the cache may not know it yet */
     struct waits waits;
-    struct apply *apply;       /* actions under way */
-    struct pod_item *stranger; /* a pod under a name of ours that no cache has */
-    uint64_t stranger_at;      /* when to look after it again */
-    struct api_call *asking;   /* about it; its argument is the entry */
-    void *owner;               /* the driver */
-    char *problem;             /* what the API server says to a new pod, NULL: nothing */
-    enum job_phase phase;      /* in which it was seen last */
+    struct apply *apply;        /* actions under way */
+    struct pod_item *stranger;  /* a pod under a name of ours that no cache has */
+    uint64_t stranger_at;       /* when to look after it again */
+    struct api_call *asking;    /* about it; its argument is the entry */
+    struct api_call *keying;    /* makes the Secret with its key; the same */
+    char key_made[POD_UID_MAX]; /* uid of the job for which it was made */
+    void *owner;                /* the driver */
+    char *problem;              /* what the API server says to a new pod, NULL: nothing */
+    enum job_phase phase;       /* in which it was seen last */
 
     uint64_t due;        /* when to look at it, clock_ns(); ENTRY_NEVER */
     uint64_t looked;     /* when it was looked at last */

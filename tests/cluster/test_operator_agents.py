@@ -38,18 +38,23 @@ class Kubelet:
         os.makedirs(self.folder, exist_ok=True)
 
     def token(self, pod):
+        """What a kubelet would put into the volume."""
         meta = pod["metadata"]
-        path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token"
-        audience = next(source["serviceAccountToken"]["audience"] for volume in pod["spec"]["volumes"]
-                        if "projected" in volume and volume["name"].startswith("hvd")
-                        for source in volume["projected"]["sources"])
-        answer = self.job.api.create(path, {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"audiences": [audience], "expirationSeconds": 3600,
-                     "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}}})
+        volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "hvd-token")
+        if "secret" in volume:
+            path = f"/api/v1/namespaces/{meta['namespace']}/secrets/{volume['secret']['secretName']}"
+            text = base64.b64decode(self.job.api.get(path)["data"]["token"]).decode()
+        else:
+            audience = volume["projected"]["sources"][0]["serviceAccountToken"]["audience"]
+            path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token"
+            text = self.job.api.create(path, {
+                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                "spec": {"audiences": [audience], "expirationSeconds": 3600,
+                         "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"],
+                                            "uid": meta["uid"]}}})["status"]["token"]
         name = os.path.join(self.folder, f"token-{meta['name']}")
         with open(name, "w", encoding="ascii") as f:
-            f.write(answer["status"]["token"])
+            f.write(text)
         return name
 
     def environment(self, pod):
@@ -105,12 +110,14 @@ class Kubelet:
         return text
 
 
-class Agents(unittest.TestCase):
+class Case(unittest.TestCase):
+    overlay, options = "cluster", ()
+
     @classmethod
     def setUpClass(cls):
         cls.cluster = clusters.Cluster(kwok=3).start()
         try:
-            operators.install(cls.cluster)
+            operators.install(cls.cluster, cls.overlay)
         except BaseException:
             cls.cluster.stop()
             raise
@@ -126,7 +133,7 @@ class Agents(unittest.TestCase):
         self.operator = self.start_operator("agents-" + self._testMethodName)
 
     def start_operator(self, name):
-        operator = Operator(self.cluster, *FAST, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
+        operator = Operator(self.cluster, *FAST, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
                             f"https://127.0.0.1:{self.port}", name=name).start()
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator
@@ -152,6 +159,23 @@ class Agents(unittest.TestCase):
         """Sizes of worlds, in the order in which somebody came into them."""
         return [int(line.split(" world ")[1].split()[0]) for line in kubelet.logs().splitlines() if " world " in line]
 
+
+class Alone(Case):
+    """Rights for one namespace: nobody reviews tokens, each job has a key of its own."""
+    overlay, options = "namespaced", ("--namespace", operators.SYSTEM)
+
+    def test_trains_with_a_key(self):
+        job, kubelet = self.start_job("keyed", 2, 20, 100, namespace=operators.SYSTEM)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("success", 120, job, kubelet, lambda: job.status().get("phase") == "Succeeded")
+        secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets?labelSelector=hvd.dev%2Fjob%3Dkeyed"
+        self.assertEqual(len(self.cluster.api.get(secrets)["items"]), 1)
+        job.delete()
+        job.wait_gone()
+        wait_until("its key to be gone", 30, lambda: not self.cluster.api.get(secrets)["items"])
+
+
+class Agents(Case):
     def test_trains(self):
         """To its end, by itself: every agent joined, and the status tells the epoch."""
         job, kubelet = self.start_job("trains", 3, 20, 100)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver_key: the Secret with a job's key, where agents cannot show a token that the API server
+ * vouches for. It is made once and never read: its name has the job's uid, so that one that is
+ * there is ours; it belongs to the job and goes with it.
+ */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "operator/api/request.h"
+#include "operator/api/retry.h"
+#include "operator/driver/bodies.h"
+#include "operator/driver/driver_private.h"
+
+#define TIMEOUT_MS 15000
+
+static void on_made(void *arg, const struct api_answer *answer)
+{
+    struct entry *e = arg;
+    struct driver *d = e->owner;
+    e->keying = NULL;
+    bool there = answer->status == 201 || answer->status == 409;
+    if (there && e->job)
+        memcpy(e->key_made, e->job->job.uid, sizeof(e->key_made));
+    if (!there) {
+        free(e->problem);
+        e->problem = strdup(answer->message);
+        e->failures++;
+        e->not_before = clock_ns() + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
+    }
+    driver_touch(d, e);
+}
+
+bool driver_has_key(struct driver *d, struct entry *e)
+{
+    static const struct resource secrets = {"", "v1", "secrets"};
+    const struct hvdjob *job = &e->job->job;
+    struct buf path = {0};
+    if (!d->ear.key || strcmp(e->key_made, job->uid) == 0)
+        return true;
+    if (e->keying || !d->leading || !d->config.may_write(d->config.arg))
+        return false;
+    auto_free char *body = bodies_key(job, d->ear.key(d->ear.arg, job->uid));
+    request_path(&path, &secrets, job->namespace_, NULL, NULL);
+    struct api_request q = {.method = "POST",
+                            .path = request_text(&path),
+                            .body = body,
+                            .idempotent = true,
+                            .timeout_ms = TIMEOUT_MS};
+    if (!body || !q.path || api_send(d->config.api, &q, on_made, e, &e->keying, NULL) < 0)
+        driver_due(d, e, clock_ns() + CLOCK_S);
+    if (body)
+        sodium_memzero(body, strlen(body));
+    buf_fini(&path);
+    return false;
+}
