@@ -5,6 +5,7 @@
 #include "operator/operator.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include "operator/metrics/web.h"
 
 #define LABEL_MS 1000 /* the label may take so long at the end */
+#define TRIM_MS  20000
 
 struct program {
     const struct settings *settings;
@@ -34,7 +36,7 @@ struct program {
     struct web *web;
     struct coordination *coordination; /* NULL: pods have no agents */
     char agents_url[320];
-    struct loop_timer ending;
+    struct loop_timer ending, trimming;
     bool leaving;
     struct err failure; /* why it stopped by itself */
     char identity[256];
@@ -122,6 +124,14 @@ static void on_stopped(void *arg)
     rest(o);
     if (o->label)
         label_set(o->label, false);
+}
+
+/* What a burst of objects took goes back to the system. */
+static void on_trimming(void *arg)
+{
+    struct program *o = arg;
+    malloc_trim(0);
+    loop_timer_start(&o->loop, &o->trimming, TRIM_MS, on_trimming, o);
 }
 
 /* ---- its end --------------------------------------------------------------------------------- */
@@ -286,6 +296,7 @@ static int open_all(struct program *o, struct err *err)
 static void close_all(struct program *o)
 {
     loop_timer_stop(&o->loop, &o->ending);
+    loop_timer_stop(&o->loop, &o->trimming);
     election_close(o->election);
     label_close(o->label);
     web_close(o->web);
@@ -306,6 +317,7 @@ int operator_run(const struct settings *settings, struct err *err)
     choose_identity(&o);
     rc = open_signals(&o, err);
     rc = rc < 0 ? rc : open_all(&o, err);
+    on_trimming(&o);
     if (rc == 0 && (rc = loop_run(&o.loop)) < 0)
         err_sys(err, -rc, "epoll");
     if (rc == 0 && o.failure.code)
