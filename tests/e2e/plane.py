@@ -66,6 +66,13 @@ class Plane:
         self.process.stdin.close()
         self.process.stdout.close()
 
+    def end(self):
+        """As it should, with all that it holds given back."""
+        self.process.stdin.close()
+        code = self.process.wait(20)
+        self.process.stdout.close()
+        return code
+
 
 class Pod:
     """The one container of a pod."""
@@ -147,9 +154,9 @@ class Case(unittest.TestCase):
             pod.process.wait()
             if failed:
                 print(f"---- {pod.name}: code {pod.process.returncode}\n{pod.text()}")
-        if self.plane.process.poll() is None:
-            self.plane.kill()
+        code = self.plane.end() if self.plane.process.poll() is None else 0
         self.tmp.cleanup()
+        self.assertEqual(code, 0, "the plane's own end")
 
     def start_job(self, job, workers, least, most, slots=1, began=False):
         self.plane.ask("job", job, job, workers, least, most, slots, began)

@@ -355,7 +355,7 @@ class Crowd(Case):
             counts = self.plane.counts()
             print(f"{said.strip()}; {each:.1f} KiB each; the slowest turn {counts['slowest_ms']:.1f} ms")
             self.assertEqual(counts["agents"], n)
-            self.assertLess(each, 40)
+            self.assertLess(each, 24)
             self.assertLess(counts["slowest_ms"], 1000)
             self.assertRegex(crowd.stdout.readline(), r"answers \d+ failures 0")
         finally:
