@@ -19,5 +19,6 @@ extern const struct algorithm hier_allreduce_algorithm;
 extern const struct algorithm shm_sums_algorithm;
 extern const struct algorithm shm_gather_algorithm;
 extern const struct algorithm shm_alltoall_algorithm;
+extern const struct algorithm shm_scatter_algorithm;
 
 #endif

@@ -10,6 +10,7 @@ const struct algorithm *const coll_algorithms[] = {
     &shm_sums_algorithm,
     &shm_gather_algorithm,
     &shm_alltoall_algorithm,
+    &shm_scatter_algorithm,
     /* no elements: nothing to send, yet nobody may be done before all have started */
     &barrier_algorithm,
     &direct_allreduce_algorithm,

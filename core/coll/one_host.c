@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * one_host: the collectives of ranks that all share one memory: allreduce and barrier of
- * shm_allreduce.h, allgather and broadcast of shm_pieces.h, alltoall of shm_exchange.h.
+ * shm_allreduce.h, allgather, broadcast and reduce-scatter of shm_pieces.h, alltoall of
+ * shm_exchange.h.
  */
+#include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/coll/algorithms.h"
 #include "core/coll/shm_allreduce.h"
@@ -256,4 +260,97 @@ const struct algorithm shm_alltoall_algorithm = {
     .cancel = alltoall_cancel,
     .standing = alltoall_standing,
     .settle = alltoall_settle,
+};
+
+/* Where each seat's part of the sums begins. */
+struct shm_scatter {
+    size_t *begins; /* [size + 1] elements */
+    struct layout layout;
+    uint8_t *sums; /* the own part, when it cannot go to the output at once; else NULL */
+    size_t bytes;  /* of the own part */
+};
+
+static void scatter_fini(void *state)
+{
+    free(((struct shm_scatter *)state)->begins);
+}
+
+static int scatter_init(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_scatter *s = state;
+    s->begins = calloc((size_t)coll->mesh->size + 1, sizeof(*s->begins));
+    return s->begins ? 0 : err_set(err, ENOMEM, "no memory for collectives");
+}
+
+static bool scatter_applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return one_host(mesh) && op->kind == HVD_REDUCESCATTER;
+}
+
+/* The output lies in the input: what is read must stay until nobody can begin anew. */
+static bool overlaps(const struct coll_tensor *t, size_t in_bytes, size_t out_bytes)
+{
+    uintptr_t in = (uintptr_t)t->in, out = (uintptr_t)t->out;
+    return out < in + in_bytes && in < out + out_bytes;
+}
+
+static int scatter_start(struct coll *coll, void *state, struct err *err)
+{
+    struct shm_scatter *s = state;
+    const struct coll_op *op = coll->op;
+    const struct coll_tensor *t = &op->tensors[0];
+    int me = coll->mesh->rank, size = coll->mesh->size;
+    size_t elem = hvd_dtype_size(op->dtype);
+    for (int r = 0; r < size; r++)
+        s->begins[r + 1] = s->begins[r] + op->recv_counts[r];
+    s->bytes = op->recv_counts[me] * elem;
+    s->layout = (struct layout){.tensors = t, .n = 1, .elem = elem, .pieces = 1};
+    s->sums = NULL;
+    if (s->bytes > 0 && overlaps(t, t->count * elem, s->bytes)) {
+        s->sums = coll_work(coll, s->bytes);
+        if (!s->sums)
+            return err_set(err, ENOMEM, "no memory for a reducescatter of %zu bytes", s->bytes);
+    }
+    const struct reduce_plan plan = coll_reduce_plan(op);
+    shm_pieces_scatter_sums(coll->pieces, &s->layout, s->begins, &plan,
+                            s->bytes == 0 ? NULL
+                            : s->sums     ? s->sums
+                                          : t->out);
+    return 0;
+}
+
+static void place_sums(struct coll *coll, struct shm_scatter *s)
+{
+    if (s->sums)
+        memcpy(coll->op->tensors[0].out, s->sums, s->bytes);
+}
+
+static int scatter_progress(struct coll *coll, void *state)
+{
+    int rc = shm_pieces_progress(coll->pieces);
+    if (rc == 0)
+        place_sums(coll, state);
+    return rc;
+}
+
+static int scatter_settle(struct coll *coll, void *state, const uint32_t *final,
+                          struct coll_rest *rest)
+{
+    int rc = shm_pieces_settle(coll->pieces, final, rest);
+    if (rc == 0 && (!final || final[0]))
+        place_sums(coll, state);
+    return rc;
+}
+
+const struct algorithm shm_scatter_algorithm = {
+    .name = "shm_scatter",
+    .state_size = sizeof(struct shm_scatter),
+    .applies = scatter_applies,
+    .init = scatter_init,
+    .fini = scatter_fini,
+    .start = scatter_start,
+    .progress = scatter_progress,
+    .cancel = gather_cancel,
+    .standing = gather_standing,
+    .settle = scatter_settle,
 };

@@ -27,6 +27,19 @@ void shm_cut_flat(struct shm_cut *cut, const struct layout *layout, int owners)
                             .part = (part + line - 1) / line * line};
 }
 
+void shm_cut_parts(struct shm_cut *cut, const struct layout *layout, int owners,
+                   const size_t *begins)
+{
+    *cut = (struct shm_cut){.layout = layout,
+                            .owners = owners,
+                            .flat = true,
+                            .total = begins[owners],
+                            .begins = begins};
+    for (int o = 0; o < owners; o++)
+        if (begins[o + 1] - begins[o] > cut->part)
+            cut->part = begins[o + 1] - begins[o];
+}
+
 size_t shm_cut_longest(const struct shm_cut *cut)
 {
     if (cut->flat)
@@ -44,13 +57,14 @@ void shm_cut_walks(const struct shm_cut *cut, struct shm_walk *ret_walks)
             walk->at = layout_walk(cut->first + (size_t)o * cut->stride);
             continue;
         }
-        size_t begin = (size_t)o * cut->part;
+        size_t begin = cut->begins ? cut->begins[o] : (size_t)o * cut->part;
         if (begin > cut->total)
             begin = cut->total;
+        size_t end = cut->begins ? cut->begins[o + 1] : begin + cut->part;
         while (tensor < cut->layout->n && before + cut->layout->tensors[tensor].count <= begin)
             before += cut->layout->tensors[tensor++].count;
         walk->at = (struct layout_walk){.tensor = tensor, .done = begin - before};
-        walk->left = cut->total - begin < cut->part ? cut->total - begin : cut->part;
+        walk->left = (end < cut->total ? end : cut->total) - begin;
     }
 }
 

@@ -5,7 +5,8 @@
  *
  * By shape: owner o has piece first + o * stride of every tensor (layout.h). Flat: the tensors one
  * after the other are one long vector, and owner o has its o-th even part; the parts begin at
- * multiples of a cache line, so the last ones may be shorter or empty.
+ * multiples of a cache line, so the last ones may be shorter or empty. In parts: the same, but who
+ * asks says where each part begins.
  */
 #ifndef HVD_COLL_SHM_CUT_H
 #define HVD_COLL_SHM_CUT_H
@@ -20,7 +21,8 @@ struct shm_cut {
     int owners;
     size_t first, stride; /* by shape */
     bool flat;
-    size_t total, part; /* flat: elements of all, of each but the last owners */
+    size_t total, part;   /* flat: elements of all, of each but the last owners */
+    const size_t *begins; /* in parts: [owners + 1] */
 };
 
 /* A walk along one owner's vector, from its begin on. */
@@ -32,6 +34,10 @@ struct shm_walk {
 void shm_cut_shape(struct shm_cut *cut, const struct layout *layout, size_t first, size_t stride,
                    int owners);
 void shm_cut_flat(struct shm_cut *cut, const struct layout *layout, int owners);
+
+/* begins: [owners + 1] elements, rising from 0 to all of them; stays as long as cut is used. */
+void shm_cut_parts(struct shm_cut *cut, const struct layout *layout, int owners,
+                   const size_t *begins);
 
 /* Elements of the longest vector. */
 size_t shm_cut_longest(const struct shm_cut *cut);

@@ -81,12 +81,12 @@ static void copy_out(struct shm_pieces *s, struct shm_walk *walk, const uint8_t 
 
 /* Sums a run: everybody's staged input, the own one from where it is. */
 static void reduce_run(struct shm_pieces *s, const struct layout_run *run, int owner, uint64_t step,
-                       size_t at, void *dst)
+                       size_t at, void *dst, bool stream)
 {
     for (int i = 0; i < s->seats; i++)
         s->src[i] = slice_of(s, i, owner, step) + at;
     s->src[s->seat] = run->in;
-    reduce(&s->plan, dst, s->src, s->seats, run->count, NULL, s->finish, false);
+    reduce(&s->plan, dst, s->src, s->seats, run->count, NULL, s->finish, stream);
 }
 
 /* The next slice of an owner's vector into dst or, when that is NULL, to the outputs. */
@@ -96,7 +96,7 @@ static void reduce_slice(struct shm_pieces *s, struct shm_walk *walk, int owner,
     struct layout_run run;
     size_t at = 0;
     while (shm_cut_next(&s->cut, walk, (s->slice - at) / elem(s), &run)) {
-        reduce_run(s, &run, owner, step, at, dst ? dst + at : run.out);
+        reduce_run(s, &run, owner, step, at, dst ? dst + at : run.out, s->stream);
         at += run.count * elem(s);
     }
 }
@@ -127,7 +127,7 @@ static void reduce_to_cell(struct shm_pieces *s, uint64_t step)
         if (!shm_cut_next(&s->cut, &s->in_walk[s->seat], most / elem(s), &run))
             break;
         n = run.count * elem(s);
-        reduce_run(s, &run, s->seat, step, at, block);
+        reduce_run(s, &run, s->seat, step, at, block, false);
         reduce_copy(cell + at, block, n, s->far);
         reduce_copy(run.out, block, n, s->stream && run.out != run.in);
     }
@@ -135,7 +135,8 @@ static void reduce_to_cell(struct shm_pieces *s, uint64_t step)
 
 static void reduce_to_work(struct shm_pieces *s, uint64_t step)
 {
-    reduce_slice(s, &s->in_walk[s->seat], s->seat, step, s->work + step * s->slice);
+    uint8_t *dst = s->work ? s->work + step * s->slice : NULL;
+    reduce_slice(s, &s->in_walk[s->seat], s->seat, step, dst);
     size_t done = (step + 1) * s->slice;
     s->ready = done < s->work_size ? done : s->work_size;
 }
@@ -181,7 +182,7 @@ static void stage_mine(struct shm_pieces *s, uint64_t step)
         reduce_copy(slice_of(s, s->seat, 0, step), s->mine + step * s->slice, n, s->far);
 }
 
-void shm_pieces_take_all(struct shm_pieces *s, uint64_t step)
+static void take_all(struct shm_pieces *s, uint64_t step)
 {
     for (int i = 0; i < s->seats; i++) {
         int from = (s->seat + i) % s->seats;
@@ -210,7 +211,7 @@ static const struct run_ops allreduce_run = {.kind = SHM_SLICES,
 static const struct run_ops symmetric_run = {
     .kind = SHM_STEPS_WHOLE, .in = stage_all, .out = reduce_to_outputs, .out_needs = SHM_IN};
 static const struct run_ops gather_run = {
-    .kind = SHM_ALL, .in = stage_mine, .out = shm_pieces_take_all, .out_needs = SHM_IN};
+    .kind = SHM_ALL, .in = stage_mine, .out = take_all, .out_needs = SHM_IN};
 
 /* ---- starts --------------------------------------------------------------------------------- */
 
@@ -286,6 +287,19 @@ void shm_pieces_reduce_scatter(struct shm_pieces *s, const struct shm_share *sha
     s->plan = *plan;
     s->finish = finish;
     s->takes = s->seat < share->owners;
+}
+
+void shm_pieces_scatter_sums(struct shm_pieces *s, const struct layout *layout,
+                             const size_t *begins, const struct reduce_plan *plan, void *out)
+{
+    shm_cut_parts(&s->cut, layout, s->seats, begins);
+    start_vectors(s, &reduce_scatter_run, SHM_SLICE_MAX);
+    s->work = out;
+    s->ready = 0;
+    s->work_size = (begins[s->seat + 1] - begins[s->seat]) * elem(s);
+    s->plan = *plan;
+    s->finish = true;
+    s->stream = leaves_cache(s, s->cut.total * elem(s));
 }
 
 void shm_pieces_allgather(struct shm_pieces *s, const struct shm_share *share, const void *work)

@@ -56,6 +56,12 @@ void shm_pieces_reduce_scatter(struct shm_pieces *s, const struct shm_share *sha
 /* How many bytes at the front of work are valid already; rises while a reduce-scatter runs. */
 size_t shm_pieces_ready(const struct shm_pieces *s);
 
+/* For one tensor of which seat i gets the elements begins[i] .. begins[i + 1] of the sums: its own
+ * go to out, which does not overlap the tensor; NULL where it gets none. begins: [seats + 1] from 0
+ * to all of them; it, layout and out stay until the run is done. Survivors can finish it. */
+void shm_pieces_scatter_sums(struct shm_pieces *s, const struct layout *layout,
+                             const size_t *begins, const struct reduce_plan *plan, void *out);
+
 /* The owners' work to the outputs of all seats. The owner says with shm_pieces_set_ready() how many
  * bytes at the front of work are valid by now (0 at the start). work is needed until the run is
  * done. */

@@ -72,7 +72,4 @@ static inline size_t gather_part(const struct shm_pieces *s, int seat, uint64_t 
     return left < s->slice ? left : s->slice;
 }
 
-/* The out stage of a gather: one step of everybody's bytes to the outputs. */
-void shm_pieces_take_all(struct shm_pieces *s, uint64_t step);
-
 #endif

@@ -117,7 +117,12 @@ int shm_pieces_settle(struct shm_pieces *s, const uint32_t *final, struct coll_r
         return 0;
     if (s->run->kind != SHM_ALL)
         return settle_vectors(s, final, rest);
-    for (uint64_t step = s->out; step < s->n && (!final || final[0]); step++)
-        shm_pieces_take_all(s, step);
+    if (final && !final[0])
+        return 0;
+    /* Counted: a walk goes forward only, and this may be asked for again. */
+    for (; s->out < s->n; s->out++)
+        s->run->out(s, s->out);
+    if (s->stream)
+        reduce_fence();
     return 0;
 }
