@@ -10,4 +10,7 @@ cluster: deps  ## a Kubernetes cluster that stays: KWOK=n simulated nodes (10), 
 cluster-down:  ## ends it and leaves nothing
 	$(Q)$(PY) tests/cluster/cluster.py down
 
-.PHONY: cluster cluster-down
+cluster-demo: images  ## k8s/examples/mnist.yaml on a real node: scaled 2, 4, 3, one worker killed, to its end (root)
+	$(Q)$(PY) tests/cluster/demo.py $(BUILD)
+
+.PHONY: cluster cluster-down cluster-demo

@@ -21,15 +21,16 @@
 
 static void test_paths(void **state)
 {
-    static const char *const wrong[] = {"",
-                                        "/v1/join",
-                                        "/jobs/a",
-                                        "/jobs//pods/b/v1/join",
-                                        "/jobs/a/pods//v1/join",
-                                        "/jobs/a/pods/b/v2/join",
-                                        "/jobs/a/pods/b",
-                                        "/jobs/0123456789012345678901234567890123456789012345678901"
-                                        "23456789abcd/pods/b/v1/join"};
+    static const char long_uid[] = "/jobs/0123456789012345678901234567890123456789012345678901"
+                                   "23456789abcd/pods/b/v1/join";
+    const char *const wrong[] = {"",
+                                 "/v1/join",
+                                 "/jobs/a",
+                                 "/jobs//pods/b/v1/join",
+                                 "/jobs/a/pods//v1/join",
+                                 "/jobs/a/pods/b/v2/join",
+                                 "/jobs/a/pods/b",
+                                 long_uid};
     struct plane_path p;
     (void)state;
     assert_int_equal(plane_path("/jobs/a-1/pods/b-2/v1/events", &p), 0);
