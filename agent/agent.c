@@ -25,12 +25,32 @@
 #define REST_GRACE_MS   500
 #define POD_PROGRESS_MS 5000
 #define UNKNOWN_MS      1000
+#define SILENT_MS       10000 /* of the coordinator, until that is said */
 
 static void send_join(struct agent *a);
 
+static const char *coordinator_name(const struct agent *a)
+{
+    return a->config.pod ? "the operator" : "hvdrun";
+}
+
 void agent_heard(struct agent *a)
 {
+    if (a->silence_reported)
+        log_info("%s answers again", coordinator_name(a));
     a->last_answer = clock_ns();
+    a->unanswered[0] = '\0';
+    a->silence_reported = false;
+}
+
+void agent_unheard(struct agent *a, const struct client_answer *answer)
+{
+    if (answer->status == 0)
+        snprintf(a->unanswered, sizeof(a->unanswered), "%s", answer->text);
+    else
+        snprintf(a->unanswered, sizeof(a->unanswered), "HTTP %ld %.200s", answer->status,
+                 answer->body);
+    log_debug("no answer from %s: %s", coordinator_name(a), a->unanswered);
 }
 
 void agent_fail(struct agent *a, const struct err *err)
@@ -87,11 +107,21 @@ static bool is_done(struct agent *a)
 static void watch_coordinator(struct agent *a)
 {
     uint64_t silent = clock_ns() - a->last_answer;
-    if (a->orphan || silent < (uint64_t)a->config.lost_seconds * CLOCK_S)
+    uint64_t limit = (uint64_t)a->config.lost_seconds * CLOCK_S;
+    const char *why = *a->unanswered ? a->unanswered : "not a word";
+    if (a->orphan)
         return;
+    if (silent < limit) {
+        if (silent >= SILENT_MS * CLOCK_MS && !a->silence_reported) {
+            log_warn("%s has not answered for %d s (%s); after %d s the ranks are ended",
+                     coordinator_name(a), SILENT_MS / 1000, why, a->config.lost_seconds);
+            a->silence_reported = true;
+        }
+        return;
+    }
     struct err err;
-    err_set(&err, ETIMEDOUT, "%s has not answered for %d s: ending the ranks",
-            a->config.pod ? "the operator" : "hvdrun", a->config.lost_seconds);
+    err_set(&err, ETIMEDOUT, "%s has not answered for %d s (%s): ending the ranks",
+            coordinator_name(a), a->config.lost_seconds, why);
     agent_fail(a, &err);
 }
 
@@ -141,7 +171,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
     struct agent *a = arg;
     struct err err = {0};
     if (answer->status == 0 || answer->status == 503) {
-        log_debug("join: %s", answer->text);
+        agent_unheard(a, answer);
         if (!a->stopping)
             loop_timer_start(&a->loop, &a->retry, RETRY_MS, retry_join, a);
         return;

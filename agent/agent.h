@@ -84,6 +84,8 @@ struct agent {
     char *rejoin_text;            /* what another coordinator is being told; NULL: nothing */
     uint64_t notes_seq;
     uint64_t last_answer; /* clock: when the coordinator was last heard */
+    char unanswered[256]; /* why not since */
+    bool silence_reported;
     bool joined;
     bool refused; /* by the doctor: no rank is started */
     struct preflight preflight;
@@ -124,6 +126,9 @@ void agent_wake(struct agent *a);
 
 /* The coordinator has answered. */
 void agent_heard(struct agent *a);
+
+/* No answer, or "not now" (503). */
+void agent_unheard(struct agent *a, const struct client_answer *answer);
 
 /* agent_ranks.c */
 int agent_start_ranks(struct agent *a, struct err *err);

@@ -53,7 +53,7 @@ static bool usable(struct agent *a, const struct client_answer *answer)
 {
     struct err err;
     if (answer->status == 0 || answer->status == 503) {
-        log_debug("no answer from the coordinator: %s", answer->text);
+        agent_unheard(a, answer);
         return false;
     }
     agent_heard(a);

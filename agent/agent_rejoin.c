@@ -101,6 +101,7 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
     if (a->orphan)
         return;
     if (answer->status == 0 || answer->status == 503) {
+        agent_unheard(a, answer);
         loop_timer_start(&a->loop, &a->retry, RETRY_MS, send_rejoin, a);
         return;
     }

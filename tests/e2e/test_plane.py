@@ -225,7 +225,7 @@ class Operator(Case):
         rank = wait_for("a rank", 10, short.ranks)[0]
         self.plane.kill()
         self.assertEqual(short.code(), 125)
-        self.assertIn("has not answered for 2 s", short.text())
+        self.assertIn("the operator has not answered for 2 s (", short.text())
         self.assertFalse(os.path.exists(f"/proc/{rank}"), "no rank outlives its agent")
         self.assertIsNone(self.three[0].process.poll())
 
