@@ -36,6 +36,14 @@ class Case(unittest.TestCase):
             print(f"---- hvdrun of {self.id()}:\n{self.said()[-6000:]}", file=sys.stderr)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def clear(self):
+        """For another job in the same folder."""
+        if self.job:
+            self.job.end()
+        shutil.rmtree(self.folder)
+        os.mkdir(self.folder, 0o700)
+        self.events = []
+
     def start(self, np, least, most, *more, worker=()):
         argv = [os.path.join(BUILD, "hvdrun"), "-np", str(np), "--min-np", str(least), "--max-np", str(most), *more,
                 os.path.join(BUILD, "tests", "chaos", "worker"), os.path.join(self.folder, "records"), "--pace", "1",
@@ -209,7 +217,7 @@ class Gloo(Case):
     def sizes(self, place):
         for count in (1, 4, 10, 64, 100, 1000, 10000, 1000000):
             with self.subTest(count=count):
-                self.setUp()
+                self.clear()
                 self.start(4, 2, 4, worker=("--only", f"allreduce:float32:{place}:{count}:1"))
                 for milliseconds in (5, 50):
                     time.sleep(milliseconds / 1000)
@@ -217,8 +225,6 @@ class Gloo(Case):
                     self.job.look()
                 self.moves()
                 self.end()
-                self.job.end()
-                shutil.rmtree(self.folder)
 
     def test_in_place(self):
         self.sizes("in")
