@@ -376,6 +376,24 @@ bool elastic_run(struct elastic *job, bool (*done)(struct elastic *job, void *ar
     return true;
 }
 
+struct step_to_come {
+    const _Atomic int *at;
+    int step;
+};
+
+static bool step_has_come(struct elastic *job, void *arg)
+{
+    const struct step_to_come *to = arg;
+    (void)job;
+    return atomic_load(to->at) >= to->step;
+}
+
+bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms)
+{
+    struct step_to_come to = {at, step};
+    return elastic_run(job, step_has_come, &to, ms);
+}
+
 void elastic_fini(struct elastic *job)
 {
     for (int i = 0; i < job->n; i++) {

@@ -7,6 +7,7 @@
 #ifndef HVD_TESTS_HARNESS_ELASTIC_H
 #define HVD_TESTS_HARNESS_ELASTIC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -68,6 +69,9 @@ void elastic_dismiss(struct elastic *job, int member, const char *text);
 /* Works until done() says so or the time is over: false. */
 bool elastic_run(struct elastic *job, bool (*done)(struct elastic *job, void *arg), void *arg,
                  int ms);
+
+/* The same until *at, where a member notes its step, is step or more. */
+bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms);
 
 /* All members have ended. */
 bool elastic_all_over(struct elastic *job, void *arg);

@@ -204,21 +204,9 @@ static struct board *fresh_board(int steps, bool in_place)
     return board;
 }
 
-struct past {
-    int member, step;
-    struct board *board;
-};
-
-static bool past_step(struct elastic *job, void *arg)
-{
-    const struct past *p = arg;
-    return atomic_load(&p->board->at[p->member]) >= p->step;
-}
-
 static bool reached(struct elastic *job, struct board *b, int member, int step)
 {
-    struct past p = {member, step, b};
-    return elastic_run(job, past_step, &p, 60000);
+    return elastic_run_to(job, &b->at[member], step, 60000);
 }
 
 static void nap_us(unsigned us)
@@ -367,8 +355,7 @@ static void test_grow_and_shrink(void **state)
     for (int m = 0; m < 2; m++)
         elastic_add(&job, train, b, NULL);
     for (int waiting = 0; waiting < 2;) {
-        struct past p = {0, atomic_load(&b->at[0]) + 1, b};
-        assert_true(elastic_run(&job, past_step, &p, 60000));
+        assert_true(reached(&job, b, 0, atomic_load(&b->at[0]) + 1));
         waiting = job.members[2].waiting + job.members[3].waiting;
     }
     elastic_announce(&job);
@@ -407,9 +394,9 @@ static void test_kill_in_change(void **state)
         for (int m = 3; m < 5; m++)
             elastic_add(&job, train, b, NULL);
         while (!job.members[3].waiting || !job.members[4].waiting) {
-            struct past p = {0, atomic_load(&b->at[0]) + 1, b};
-            assert_true(elastic_run(&job, past_step, &p, 60000));
-            assert_true(p.step < 40);
+            int next = atomic_load(&b->at[0]) + 1;
+            assert_true(reached(&job, b, 0, next));
+            assert_true(next < 40);
         }
         elastic_announce(&job);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))

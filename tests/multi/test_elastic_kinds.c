@@ -218,17 +218,6 @@ static int work(int member, void *arg)
     return rc < 0 ? 99 : rc;
 }
 
-struct past {
-    struct board *board;
-    int step;
-};
-
-static bool past_step(struct elastic *job, void *arg)
-{
-    const struct past *p = arg;
-    return atomic_load(&p->board->at[0]) >= p->step;
-}
-
 static void check(const struct board *b, const struct elastic *job, unsigned seed)
 {
     for (int step = 0; step < STEPS; step++) {
@@ -266,8 +255,8 @@ static void test_kinds(void **state)
             elastic_add(&job, work, b, env);
         }
         for (int i = 0; i < 2; i++) {
-            struct past p = {b, 20 + 40 * i + (int)(rank_random(&random) % 20)};
-            assert_true(elastic_run(&job, past_step, &p, 60000));
+            int step = 20 + 40 * i + (int)(rank_random(&random) % 20);
+            assert_true(elastic_run_to(&job, &b->at[0], step, 60000));
             kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
         }
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))

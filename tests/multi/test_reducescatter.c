@@ -448,17 +448,6 @@ static int death_main(int member, void *arg)
     return rc < 0 ? 99 : rc;
 }
 
-struct past {
-    struct board *board;
-    int step;
-};
-
-static bool past_step(struct elastic *job, void *arg)
-{
-    const struct past *p = arg;
-    return atomic_load(&p->board->at[0]) >= p->step;
-}
-
 /* Everybody who lives has the same contributors, itself among them, and nobody comes back. */
 static void check_sums(const struct board *b, const struct elastic *job, unsigned seed)
 {
@@ -487,8 +476,8 @@ static void test_deaths(void **state)
         for (int m = 0; m < 4; m++)
             elastic_add(&job, death_main, b, NULL);
         for (int i = 0; i < 2; i++) {
-            struct past p = {b, 4 + 16 * i + (int)(rank_random(&random) % 8)};
-            assert_true(elastic_run(&job, past_step, &p, 120000));
+            int step = 4 + 16 * i + (int)(rank_random(&random) % 8);
+            assert_true(elastic_run_to(&job, &b->at[0], step, 120000));
             usleep((useconds_t)(rank_random(&random) % 3000));
             kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
         }
