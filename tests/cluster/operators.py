@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import time
+import unittest
 import urllib.request
 
+import case
 import cluster as clusters
 from api import Refused, wait_until
 from binaries import Missing
@@ -31,6 +33,26 @@ def install(cluster, overlay="cluster"):
     cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "overlays", overlay))
     cluster.kubectl("-n", SYSTEM, "scale", "deployment/hvd-operator", "--replicas=0")
     wait_until("the CRD", 60, lambda: served(cluster))
+
+
+class Installed(unittest.TestCase):
+    """A cluster of simulated nodes with what `overlay` has, the operator itself excepted."""
+    overlay, nodes = "cluster", 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = clusters.Cluster(kwok=cls.nodes).start()
+        try:
+            install(cls.cluster, cls.overlay)
+        except BaseException:
+            cls.cluster.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+        left = case.left_of(cls.cluster.folder)
+        assert not left, f"left behind: {left}"
 
 
 def served(cluster):

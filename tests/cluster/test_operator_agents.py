@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import binaries  # noqa: E402
@@ -110,23 +109,8 @@ class Kubelet:
         return text
 
 
-class Case(unittest.TestCase):
-    overlay, options = "cluster", ()
-
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = clusters.Cluster(kwok=3).start()
-        try:
-            operators.install(cls.cluster, cls.overlay)
-        except BaseException:
-            cls.cluster.stop()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.stop()
-        left = case.left_of(cls.cluster.folder)
-        assert not left, f"left behind: {left}"
+class Case(operators.Installed):
+    nodes, options = 3, ()
 
     def setUp(self):
         self.port = clusters.free_port("127.0.0.1")

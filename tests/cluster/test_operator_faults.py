@@ -7,11 +7,9 @@ import os
 import signal
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
-import cluster as clusters  # noqa: E402
 import operators  # noqa: E402
 from api import Refused, wait_until  # noqa: E402
 from operators import SYSTEM, Job, Operator  # noqa: E402
@@ -20,24 +18,8 @@ FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
 LIVES_MAX = 80
 
 
-class Faults(unittest.TestCase):
-    overlay = "cluster"
+class Faults(operators.Installed):
     nodes = 4
-
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = clusters.Cluster(kwok=cls.nodes).start()
-        try:
-            operators.install(cls.cluster, cls.overlay)
-        except BaseException:
-            cls.cluster.stop()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.stop()
-        left = case.left_of(cls.cluster.folder)
-        assert not left, f"left behind: {left}"
 
     def started(self, *more, **named):
         operator = Operator(self.cluster, *more, **named).start()
