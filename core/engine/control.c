@@ -71,6 +71,20 @@ static int peer_at(const struct control *c, int i)
     return i < c->nchildren ? c->children[i] : c->parent;
 }
 
+/* i: index into links, whose connection has ended. True: in peace, and nothing more is expected of
+ * it. */
+static bool ended_in_peace(struct engine *e, int i)
+{
+    struct control *c = &e->control;
+    int peer = peer_at(c, i);
+    bool parted = e->boot.elastic && !c->left[peer] && mesh_has_left(e->mesh, peer);
+    if (!parted && !c->left[peer])
+        return false;
+    c->parted |= parted;
+    c->links[i] = NULL;
+    return true;
+}
+
 /* i: index into links. */
 static int post(struct engine *e, int i, const struct buf *msg)
 {
@@ -78,11 +92,7 @@ static int post(struct engine *e, int i, const struct buf *msg)
     if (!c->links[i])
         return 0;
     int rc = link_post(c->links[i], msg->data, msg->len);
-    if (rc < 0 && c->left[peer_at(c, i)]) {
-        c->links[i] = NULL;
-        rc = 0;
-    }
-    return rc;
+    return rc < 0 && ended_in_peace(e, i) ? 0 : rc;
 }
 
 int control_send(void *ctx, int to, const struct buf *msg)
@@ -176,9 +186,7 @@ bool control_progress(struct engine *e)
                 return true;
             }
         }
-        if (rc < 0 && c->left[peer_at(c, i)]) {
-            c->links[i] = NULL;
-        } else if (rc < 0 && !e->broken) {
+        if (rc < 0 && !e->broken && !ended_in_peace(e, i)) {
             engine_lost(e, "control link", rc);
             return true; /* these may be other links now */
         }

@@ -24,6 +24,7 @@ struct control {
     int *children; /* ranks */
     int nchildren;
     struct link **links; /* the children's, then the parent's; NULL: gone in peace */
+    bool parted;         /* one of them is in the next epoch already (mesh_part) */
     struct buf in, out;
     bool *left; /* [size] has said farewell */
     int nleft;

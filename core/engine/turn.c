@@ -234,6 +234,19 @@ static void check_farewell(struct engine *e, uint64_t now)
         engine_fail(e, &err);
 }
 
+/* Who has parted for the next epoch was done with everything that had begun in this one: what has
+ * not begun here never will, so this rank follows. */
+static void check_parted(struct engine *e)
+{
+    struct err err;
+    bool pending = atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0;
+    if (!pending || !batches_idle(&e->batches))
+        return;
+    err_set(&err, ECONNRESET, "rank %d: others have gone on to the next epoch", e->rank);
+    mesh_abort(e->mesh, err.msg); /* ranks of this host see no connection end */
+    engine_recover(e, &err);
+}
+
 static void report_progress(struct engine *e, uint64_t now)
 {
     uint64_t batches = atomic_load_explicit(&e->counters.batches, memory_order_relaxed);
@@ -331,5 +344,7 @@ bool turn(struct engine *e, enum turn_depth depth)
     check_trouble(e);
     if (e->control.nleft > 0 && !e->failed)
         check_farewell(e, now);
+    if (e->control.parted && !e->failed)
+        check_parted(e);
     return moved;
 }

@@ -158,6 +158,11 @@ void mesh_goodbye(struct mesh *mesh)
     tell_peers(mesh);
 }
 
+bool mesh_has_left(const struct mesh *mesh, int rank)
+{
+    return mesh->net->left[rank];
+}
+
 bool mesh_all_left(const struct mesh *mesh)
 {
     const struct mesh_net *net = mesh->net;

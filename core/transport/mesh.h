@@ -116,6 +116,9 @@ uint64_t mesh_refused(const struct mesh *mesh);
  * (boot_bye). */
 void mesh_goodbye(struct mesh *mesh);
 
+/* This peer has said goodbye, or parted. */
+bool mesh_has_left(const struct mesh *mesh, int rank);
+
 /* True when every such peer has said goodbye too: nobody will miss us. Keep calling
  * mesh_progress() until then, bounded. */
 bool mesh_all_left(const struct mesh *mesh);
