@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reduce-scatter on one host when a rank is lost: a run that is brought to its end by one that has
+ * not read yet, or only some of it; elastic worlds whose ranks are killed in the middle.
+ *
+ * timeout: 300
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "tests/harness/coll_rank.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/pattern.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define STEPS 40
+
+/* Sanitizers make everything slow: less of it then. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SEEDS 2
+#define BASE  5000 /* rows */
+#else
+#define SEEDS 6
+#define BASE  40000
+#endif
+
+/* ---- what survivors make of it --------------------------------------------------------------- */
+
+enum { SETTLERS = 3, SLOW = 1, TURNS = 12 };
+
+#define ONE_HOST "aaa"
+
+/* Of one try; the ranks meet at many places, each once. */
+struct shared {
+    _Atomic int arrived[2 + 2 * TURNS];
+    _Atomic int done; /* of the quick ones */
+};
+
+static void meet(struct shared *s, int which)
+{
+    uint64_t deadline = deadline_in_ms(20000);
+    atomic_fetch_add(&s->arrived[which], 1);
+    while (atomic_load(&s->arrived[which]) < SETTLERS && !deadline_passed(deadline))
+        usleep(100);
+}
+
+/* Each rank gets n elements; the slow one's place is the begin of its input. */
+static struct coll_op settle_op(struct coll_rank *r, struct coll_tensor *t, const size_t *counts)
+{
+    struct coll_op op = coll_rank_op(r, HVD_REDUCESCATTER, HVD_INT64, HVD_SUM, t, 1);
+    op.recv_counts = counts;
+    return op;
+}
+
+/* Not all have started: nothing is final, and nothing was written. */
+static int check_nothing(struct coll_rank *r, const struct coll_op *op)
+{
+    struct coll_standing st;
+    struct coll_rest rest = {0};
+    const struct coll_tensor *t = op->tensors;
+    int rc = coll_start(r->coll, op, NULL);
+    rc = rc < 0 ? rc : coll_progress(r->coll);
+    if (rc != 1)
+        return rc < 0 ? rc : -EBADMSG;
+    coll_standing(r->coll, &st);
+    if (!st.started || st.whole || st.pieces != 1 || st.final[0] != 0)
+        return -EBADMSG;
+    rc = coll_settle(r->coll, st.final, &rest);
+    return rc < 0 || rest.n > 0 ? -EBADMSG
+           : pattern_check(HVD_INT64, HVD_SUM, 1, 0, t->count, (unsigned)r->mesh->rank, t->in) <
+                   t->count
+               ? -EINVAL
+               : 0;
+}
+
+/* All have staged, the others are done and have overwritten theirs: from the cells, twice. */
+static int check_final(struct coll_rank *r, const struct coll_op *op)
+{
+    struct coll_standing st;
+    struct coll_rest rest = {0};
+    size_t n = op->recv_counts[0];
+    coll_standing(r->coll, &st);
+    if (!st.started || st.pieces != 1 || st.final[0] != 1)
+        return -EBADMSG;
+    for (int i = 0; i < 2; i++) {
+        int rc = coll_settle(r->coll, i ? NULL : st.final, &rest);
+        if (rc < 0 || rest.n > 0)
+            return -EBADMSG;
+        for (size_t k = 0; k < n; k++) {
+            int64_t due = 0;
+            for (unsigned from = 0; from < SETTLERS; from++)
+                due += pattern_result(HVD_INT64, HVD_SUM, 1, n * SLOW + k, from);
+            if (((const int64_t *)op->tensors[0].out)[k] != due)
+                return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int settle_main(int rank, int size, void *arg)
+{
+    struct shared *shared = arg;
+    enum { EACH = 9000 }; /* all of it fits into the cells that there are */
+    static int64_t in[SETTLERS * EACH], out[EACH];
+    const size_t counts[SETTLERS] = {EACH, EACH, EACH};
+    struct coll_rank r;
+    if (coll_rank_open(&r, rank, ONE_HOST) < 0)
+        return 10;
+    pattern_fill(HVD_INT64, HVD_SUM, 0, 1, 0, SETTLERS * EACH, (unsigned)rank, in);
+    struct coll_tensor t = {in, rank == SLOW ? in : out, SETTLERS * EACH};
+    struct coll_op op = settle_op(&r, &t, counts);
+    /* Once before, so that nobody has to be waited for before anything can be staged. */
+    struct coll_tensor first = {in, out, SETTLERS * EACH};
+    struct coll_op before = settle_op(&r, &first, counts);
+    if (coll_rank_run(&r, &before) < 0)
+        return 11;
+    int rc = rank == SLOW ? check_nothing(&r, &op) : 0;
+    meet(shared, 0);
+    if (rank != SLOW)
+        rc = coll_rank_run(&r, &op);
+    memset(rank == SLOW ? (void *)out : in, 0x5a, rank == SLOW ? sizeof(out) : sizeof(in));
+    meet(shared, 1);
+    if (rank == SLOW && rc == 0)
+        rc = check_final(&r, &op);
+    if (rc < 0)
+        printf("rank %d: %s\n", rank, strerror(-rc));
+    coll_cancel(r.coll);
+    coll_rank_close(&r);
+    return rc < 0 ? 1 : 0;
+}
+
+/* Progress for a moment: as far as the slow one lets them. */
+static int run_a_while(struct coll_rank *r)
+{
+    uint64_t until = deadline_in_ms(20);
+    int rc;
+    do
+        rc = coll_progress(r->coll);
+    while (rc == 1 && !deadline_passed(until));
+    return rc;
+}
+
+/* More steps than there are cells, so the others wait for the slow one, which brings some of them
+ * out: nothing is final before all of all is staged, and then the steps that are missing are added.
+ */
+static int settle_steps(struct coll_rank *r, struct shared *s, const struct coll_op *op)
+{
+    bool slow = r->mesh->rank == SLOW;
+    int rc = coll_start(r->coll, op, NULL), turn = 0;
+    for (rc = rc < 0 ? rc : 1; turn < TURNS && atomic_load(&s->done) < SETTLERS - 1; turn++) {
+        struct coll_standing st;
+        if (slow && rc == 1)
+            rc = coll_progress(r->coll);
+        meet(s, 2 + 2 * turn);
+        if (!slow && rc == 1 && (rc = run_a_while(r)) == 0)
+            atomic_fetch_add(&s->done, 1);
+        meet(s, 3 + 2 * turn);
+        coll_standing(r->coll, &st);
+        if (slow && (rc != 1 || st.final[0] != (atomic_load(&s->done) == SETTLERS - 1)))
+            return -EBADMSG;
+    }
+    if (turn < 2 || rc != slow)
+        return -EBADMSG;
+    return slow ? check_final(r, op) : 0;
+}
+
+static int settle_steps_main(int rank, int size, void *arg)
+{
+    struct shared *shared = arg;
+    enum { EACH = 76800 }; /* 5 steps, there are 3 cells */
+    static int64_t in[SETTLERS * EACH], out[EACH];
+    const size_t counts[SETTLERS] = {EACH, EACH, EACH};
+    struct coll_rank r;
+    if (coll_rank_open(&r, rank, ONE_HOST) < 0)
+        return 10;
+    pattern_fill(HVD_INT64, HVD_SUM, 0, 1, 0, SETTLERS * EACH, (unsigned)rank, in);
+    struct coll_tensor t = {in, rank == SLOW ? in : out, SETTLERS * EACH};
+    struct coll_op op = settle_op(&r, &t, counts);
+    int rc = settle_steps(&r, shared, &op);
+    if (rc < 0)
+        printf("rank %d: %s\n", rank, strerror(-rc));
+    meet(shared, 0);
+    coll_cancel(r.coll);
+    coll_rank_close(&r);
+    return rc < 0 ? 1 : 0;
+}
+
+static void settle_with(world_rank_f rank_main)
+{
+    struct shared *shared = world_shared(sizeof(*shared));
+    struct world_options o = {.size = SETTLERS, .timeout_s = 60};
+    assert_non_null(shared);
+    assert_int_equal(world_run_options(&o, rank_main, shared), 0);
+}
+
+static void test_settle(void **state)
+{
+    settle_with(settle_main);
+}
+
+static void test_settle_between_steps(void **state)
+{
+    settle_with(settle_steps_main);
+}
+
+/* ---- deaths ---------------------------------------------------------------------------------- */
+
+struct board {
+    _Atomic int at[ELASTIC_MAX];
+    int64_t summed[ELASTIC_MAX][STEPS]; /* whose parts a sum had, a bit each */
+};
+
+static int64_t word(int step, int64_t i)
+{
+    return 1 + (i + step) % 97;
+}
+
+static int scatter(struct board *b, int member, int step)
+{
+    int size = hvd_size(), rank = hvd_rank();
+    int64_t each = step % 4 == 0 ? 11 : BASE, rows = each * size;
+    auto_free int64_t *in = malloc((size_t)rows * sizeof(*in));
+    auto_free int64_t *out = malloc((size_t)each * sizeof(*out));
+    for (int64_t i = 0; i < rows; i++)
+        in[i] = word(step, i) << member;
+    struct hvd_request r = {.kind = HVD_REDUCESCATTER,
+                            .name = "scatter",
+                            .input = in,
+                            .output = step % 3 ? in : out,
+                            .dtype = HVD_INT64,
+                            .ndim = 1,
+                            .shape = &rows,
+                            .op = HVD_SUM,
+                            .device = -1};
+    hvd_handle h;
+    int rc = hvd_submit(&r, 1, &h);
+    if (rc < 0 || (rc = hvd_wait(h)) < 0)
+        return FAIL("scatter %d: %s", step, hvd_error());
+    const int64_t *got = r.output;
+    int64_t who = got[0] / word(step, rank * each);
+    for (int64_t i = 0; i < each; i++)
+        if (got[i] != who * word(step, rank * each + i))
+            return FAIL("step %d: element %d is not the sum of %llx", step, (int)i,
+                        (unsigned long long)who);
+    b->summed[member][step] = who;
+    return 0;
+}
+
+static int death_main(int member, void *arg)
+{
+    struct board *b = arg;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = 0;
+    for (int step = 0; step < STEPS && rc == 0; step++) {
+        atomic_store(&b->at[member], step);
+        rc = scatter(b, member, step);
+        if (rc == 0 && step % 5 == 4 && (rc = hvd_commit()) < 0)
+            return FAIL("commit: %s", hvd_error());
+        rc = rc > 0 ? 0 : rc;
+    }
+    atomic_store(&b->at[member], STEPS);
+    hvd_shutdown();
+    return rc < 0 ? 99 : rc;
+}
+
+/* Everybody who lives has the same contributors, itself among them, and nobody comes back. */
+static void check_sums(const struct board *b, const struct elastic *job, unsigned seed)
+{
+    for (int step = 0; step < STEPS; step++)
+        for (int m = 0; m < 4; m += 2) {
+            if (job->members[m].status != 0)
+                fail_msg("seed %u: member %d ended with status %x", seed, m,
+                         job->members[m].status);
+            if (b->summed[m][step] != b->summed[0][step] || !(b->summed[m][step] >> m & 1))
+                fail_msg("seed %u, step %d: member %d has the sum of %llx, member 0 of %llx", seed,
+                         step, m, (unsigned long long)b->summed[m][step],
+                         (unsigned long long)b->summed[0][step]);
+            if (step > 0 && (b->summed[m][step] & ~b->summed[m][step - 1]))
+                fail_msg("seed %u, step %d: somebody has come back", seed, step);
+        }
+}
+
+static void test_deaths(void **state)
+{
+    struct board *b = world_shared(sizeof(*b));
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        struct elastic job;
+        uint64_t random = seed;
+        memset(b, 0, sizeof(*b));
+        elastic_init(&job);
+        for (int m = 0; m < 4; m++)
+            elastic_add(&job, death_main, b, NULL);
+        for (int i = 0; i < 2; i++) {
+            int step = 4 + 16 * i + (int)(rank_random(&random) % 8);
+            assert_true(elastic_run_to(&job, &b->at[0], step, 120000));
+            usleep((useconds_t)(rank_random(&random) % 3000));
+            kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
+        }
+        if (!elastic_run(&job, elastic_all_over, NULL, 120000))
+            fail_msg("seed %u: no end in two minutes", seed);
+        check_sums(b, &job, seed);
+        elastic_fini(&job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_settle_between_steps),
+        cmocka_unit_test(test_deaths),
+    };
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return cmocka_run_group_tests_name("multi/scatter_loss", tests, NULL, NULL);
+}
