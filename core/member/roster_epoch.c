@@ -33,10 +33,11 @@ bool roster_is_joiner(const struct roster_member *m)
     return m->state == RANK_READY && !m->leaving && (m->rank < 0 || says_join(m));
 }
 
-/* It has been in a world, and has called hvd_init again. */
+/* It has been in a world, and has called hvd_init again. One that wants to come in ("enter") has had
+ * a roster at most. */
 static bool has_come_back(const struct roster_member *m)
 {
-    return roster_is_joiner(m) && m->was_in;
+    return roster_is_joiner(m) && m->was_in && m->why == CARD_JOIN;
 }
 
 /* It may still call hvd_init. */

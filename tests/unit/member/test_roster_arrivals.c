@@ -253,6 +253,41 @@ static void test_the_job_ends(void **state)
     roster_fini(&r);
 }
 
+/* A loss while it meets the others: it wants to come in again, and they end. It begins nothing
+ * anew. */
+static void test_ends_before_it_is_in(void **state)
+{
+    struct roster r;
+    char text[512];
+    (void)state;
+    grow(&r, 4);
+    start(&r, 3);
+    boundary(&r);
+    world_is(&r, 2, "0 1 2 3*");
+    tell(&r, REPORT_EXITED, 1, -9);
+    hello(&r, 3, CARD_ENTER);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 2, CARD_REVOKED);
+    world_is(&r, 3, "0 2");
+    tell(&r, REPORT_BYE, 0, 0);
+    tell(&r, REPORT_BYE, 2, 0);
+    after(&r, 100000);
+    roster_waiting_for(&r, now, text, sizeof(text));
+    assert_string_equal(text, "");
+    tell(&r, REPORT_EXITED, 0, 0);
+    tell(&r, REPORT_EXITED, 2, 0);
+    assert_int_equal(r.epoch, 3);
+    /* It, and the one that was started for the dead one. */
+    for (int m = 4; m >= 3; m--) {
+        const struct note *n = next_note(&r, NOTE_LEAVE);
+        assert_non_null(n);
+        tell(&r, REPORT_EXITED, n->member, 0);
+    }
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 0);
+    roster_fini(&r);
+}
+
 /* A program that never comes to a boundary. */
 static void test_never_let_in(void **state)
 {
@@ -279,7 +314,8 @@ int main(void)
         cmocka_unit_test(test_ready_one_by_one), cmocka_unit_test(test_gone_before),
         cmocka_unit_test(test_gone_in_silence),  cmocka_unit_test(test_not_wanted_any_more),
         cmocka_unit_test(test_below_min),        cmocka_unit_test(test_nobody_is_left),
-        cmocka_unit_test(test_the_job_ends),     cmocka_unit_test(test_never_let_in),
+        cmocka_unit_test(test_the_job_ends),     cmocka_unit_test(test_ends_before_it_is_in),
+        cmocka_unit_test(test_never_let_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
