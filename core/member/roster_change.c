@@ -205,7 +205,8 @@ void roster_wind_down(struct roster *r, uint64_t now)
     char text[256];
     r->nstarts = 0;
     for (int i = 0; i < r->nmembers && !r->stopping; i++) {
-        if (!is_wanted(&r->members[i]) || r->members[i].was_in)
+        const struct roster_member *m = &r->members[i];
+        if (!is_wanted(m) || (m->was_in && !roster_wants_in(m)))
             continue;
         roster_describe_outsider(r, i, now, text, sizeof(text));
         roster_send_away(r, i, text);

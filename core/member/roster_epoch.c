@@ -33,11 +33,15 @@ bool roster_is_joiner(const struct roster_member *m)
     return m->state == RANK_READY && !m->leaving && (m->rank < 0 || says_join(m));
 }
 
-/* It has been in a world, and has called hvd_init again. One that wants to come in ("enter") has had
- * a roster at most. */
+bool roster_wants_in(const struct roster_member *m)
+{
+    return roster_is_joiner(m) && m->why == CARD_ENTER;
+}
+
+/* It has been in a world, and has called hvd_init again. */
 static bool has_come_back(const struct roster_member *m)
 {
-    return roster_is_joiner(m) && m->was_in && m->why == CARD_JOIN;
+    return roster_is_joiner(m) && m->was_in && !roster_wants_in(m);
 }
 
 /* It may still call hvd_init. */

@@ -48,6 +48,10 @@ bool roster_survives(const struct roster_member *m);
 /* Waits for a world to let it in. */
 bool roster_is_joiner(const struct roster_member *m);
 
+/* A joiner that waits to be let in at a boundary; it may have had a roster that did not come to be.
+ */
+bool roster_wants_in(const struct roster_member *m);
+
 int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m));
 
 /* The world must not be smaller than this now: those whose program has ended are not missed. */

@@ -281,7 +281,7 @@ static void test_ends_before_it_is_in(void **state)
     for (int m = 4; m >= 3; m--) {
         const struct note *n = next_note(&r, NOTE_LEAVE);
         assert_non_null(n);
-        tell(&r, REPORT_EXITED, n->member, 0);
+        tell(&r, REPORT_EXITED, n->member, -15);
     }
     assert_true(roster_done(&r));
     assert_int_equal(roster_exit_code(&r), 0);
