@@ -208,6 +208,7 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
         .allocations =
             allocations + atomic_load(&c->allocations) + atomic_load(&e->queue->allocations),
         .stalls = atomic_load(&c->stalls),
+        .submitted = atomic_load(&e->queue->submitted),
     };
     if (locked)
         drive_leave(e);

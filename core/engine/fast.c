@@ -51,6 +51,7 @@ static int run_planned(struct engine *e, const struct hvd_request *r, struct err
     if (rc != 0)
         return rc;
     e->fast_busy = true;
+    atomic_fetch_add_explicit(&e->queue->submitted, 1, memory_order_relaxed);
     if (!batches_run_fast(e, id)) {
         /* Its peers take their time: from here on it is a batch like any other. */
         drive_until(e, s);

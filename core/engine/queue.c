@@ -240,6 +240,7 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     *q->inbox_end = first;
     q->inbox_end = end;
     atomic_fetch_add_explicit(&q->under_way, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&q->submitted, n, memory_order_relaxed);
     atomic_fetch_add(&q->inbox_count, n);
 }
 

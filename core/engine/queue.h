@@ -68,6 +68,7 @@ struct queue {
     _Atomic size_t inbox_count;
     struct slot *names[QUEUE_NAMES]; /* of operations under way */
     _Atomic size_t under_way;        /* submitted and not done */
+    _Atomic uint64_t submitted;      /* so far, also past the queue (engine/fast) */
     uint64_t seq;                    /* the last one in a handle */
     uint64_t unnamed[HVD_KINDS];
     const struct slot *last_slot; /* the last one submitted; its name stays there for a while */

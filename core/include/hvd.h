@@ -267,6 +267,7 @@ struct hvd_stats {
     uint64_t refused;     /* connections refused: wrong key, garbage, strangers */
     uint64_t allocations; /* heap allocations of the engine on the data path */
     uint64_t stalls;      /* stall reports */
+    uint64_t submitted;   /* tensors that were handed over, done or not */
 };
 HVD_API int hvd_stats(struct hvd_stats *ret_stats);
 

@@ -3,7 +3,7 @@
 """How long an elastic job stands still when its world changes, and what elasticity costs while it does not.
 
     elastic.py BUILD [--kills 200] [--stops 20] [--changes 20] [--rounds 5] [--mib 1024] [--bytes 1048576]
-                     [--only kill,stop,change,many,cost,state]
+                     [--only kill,stop,change,many,cost,state,join]
 
 kill    4 ranks with --mib touched each: SIGKILL to the first finished allreduce without the dead one, of the
         slowest survivor
@@ -14,6 +14,8 @@ many    16 ranks, SIGKILL: as kill, without the memory
 cost    --rounds of a fixed and an elastic world in turn in the same 2 processes: allreduce of 1 and 64 MiB
 state   4 ranks, 64 MiB from the first to the last, as one block and as blocks of 1 kB to 8 MiB, beside memcpy just
         before each (bench_state.py; between hosts: network.py --only raw,state)
+join    3 ranks of PyTorch with 384 MiB of state each (128 of it parameters) and steps of 200 ms, a fourth comes in:
+        what that costs the others, with all of the state at the boundary and with the moments behind it (bench_join.py)
 Leaves BUILD/bench/elastic.json and .png. See RESULTS.md for the targets."""
 import argparse
 import collections
@@ -265,16 +267,30 @@ def cost(args):
             for (place, size), (fixed, elastic) in sorted(times.items())]
 
 
+def lines_of(args, options, script, *words):
+    """What the ranks of a benchmark in Python print."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
+    build = os.path.abspath(args.build)
+    env = dict(os.environ, HVD_DOCTOR="off", HVD_LIBRARY=os.path.join(build, "libhvd.so"), OMP_NUM_THREADS="1",
+               HVDRUN=os.path.join(build, "hvdrun"))
+    argv = [os.path.join(build, "hvdrun"), *options, "--no-prefix", sys.executable, script, *words]
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600, check=True).stdout.splitlines()
+
+
+def join(args):
+    """Rows of bench_join.py."""
+    name = f"bench-join-{os.getpid()}"
+    lines = lines_of(args, ["--name", name, "-np", "3", "--min-np", "3", "--max-np", "4"], "bench_join.py", name, "128",
+                     "200", str(args.rounds))
+    rows = [line.split() for line in lines if line.startswith(("together ", "apart "))]
+    return [{"way": way, "n": int(n), "boundary_ms": float(boundary), "step_ms": float(step)}
+            for way, n, boundary, step in rows]
+
+
 def state(args):
     """Rows of bench_state.py."""
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_state.py")
-    library = os.path.abspath(os.path.join(args.build, "libhvd.so"))
-    argv = [os.path.join(args.build, "hvdrun"), "-np", "4", "--min-np", "2", "--no-prefix", sys.executable, script, "64",
-            str(4 * args.rounds)]
-    done = subprocess.run(argv, env=dict(os.environ, HVD_DOCTOR="off", HVD_LIBRARY=library), capture_output=True,
-                          text=True, timeout=600, check=True)
     rows = {}
-    for line in done.stdout.splitlines():
+    for line in lines_of(args, ["-np", "4", "--min-np", "2"], "bench_state.py", "64", str(4 * args.rounds)):
         size, place, _, p50, _ = line.split()
         rows[place] = int(p50) if place.endswith("percent") else int(size) / int(p50)
     return [{"place": place, "GBps": rows[place], "copy_GBps": rows[place + "-copy"],
@@ -301,6 +317,8 @@ def measure(args):
         results["cost"] = cost(args)
     if "state" in args.only:
         results["state"] = state(args)
+    if "join" in args.only:
+        results["join"] = join(args)
     return results
 
 
@@ -316,6 +334,11 @@ def show(results):
                 print(f"state   {r['place']:>5}  {r['GBps']:6.2f} GB/s, memcpy {r['copy_GBps']:6.2f}, a transfer to the memcpy "
                       f"before it {r['percent']} %  target 70")
             continue
+        if name == "join":
+            for r in row:
+                print(f"join    {r['way']:<9} n {r['n']:>3}  boundary {r['boundary_ms']:6.1f} ms, the step behind it "
+                      f"{r['step_ms']:6.1f} ms longer than others")
+            continue
         target = ", ".join(f"{k} <= {v}" for k, v in TARGETS.get(name, {}).items())
         print(f"{name:<7} n {row['n']:>4}  p50 {row['p50']:8.2f}  p90 {row['p90']:8.2f}  p99 {row['p99']:8.2f}  "
               f"max {row['max']:8.2f} ms  {target}")
@@ -327,7 +350,7 @@ def draw(results, path):
     import matplotlib.pyplot as plt
     figure, axis = plt.subplots(figsize=(9, 5))
     for name, row in results.items():
-        if name not in ("cost", "state") and row["n"] > 1:
+        if name not in ("cost", "state", "join") and row["n"] > 1:
             share = [(i + 1) / row["n"] for i in range(row["n"])]
             axis.step([max(v, 0.01) for v in row["ms"]], share, where="post", label=f"{name} ({row['n']})")
     if not axis.lines:
@@ -348,7 +371,8 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--mib", type=int, default=1024)
     p.add_argument("--bytes", type=int, default=1 << 20)
-    p.add_argument("--only", type=lambda t: t.split(","), default=["kill", "stop", "many", "change", "cost", "state"])
+    p.add_argument("--only", type=lambda t: t.split(","), default=["kill", "stop", "many", "change", "cost", "state",
+                                                                          "join"])
     args = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     jobs.adopt_orphans()

@@ -78,6 +78,17 @@ if ! "$PY" -c 'import torch, sklearn' 2>/dev/null; then
     exit $failed
 fi
 
+# moments RANKS GIVER: what the optimizer remembers follows a rank that has joined
+moments() {
+    export HVD_TEST_JOB=$MARK-moments
+    timeout -k 5 120 "$RUN" --name "$HVD_TEST_JOB" -np 3 --min-np 1 --max-np 4 \
+        "$PY" tests/python/elastic_moments.py "$2" >"$TMP/log" 2>&1 || { cat "$TMP/log" && return 1; }
+    cat "$TMP/log"
+    [ "$(grep -c 'proved, [34] ranks' "$TMP/log")" -ge "$1" ]
+}
+check moments-follow moments 4 lives
+check who-gives-the-moments-dies moments 3 dies
+
 # line_of PATTERN: waits until the job has printed it
 line_of() {
     local i

@@ -210,3 +210,121 @@ def test_fixed_job():
     assert (world.rank, world.size) == (hvd.rank(), hvd.size()) and not world.is_new
     if "HVD_ELASTIC" not in os.environ:
         assert not world.elastic and not hvd.elastic.commit()
+
+
+def trained(kind, **options):
+    """A model and its DistributedOptimizer, trained by two steps; each rank's has seen other data."""
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.BatchNorm1d(40), torch.nn.Linear(40, 3))
+    optimizer = hvd.DistributedOptimizer(kind(model.parameters(), lr=0.1, **options), model.named_parameters())
+    state = hvd.elastic.TorchState(model, optimizer, steps=0)
+    for _ in range(2):
+        step(state)
+    return state
+
+
+def step(state):
+    def backward():
+        state.optimizer.zero_grad()
+        loss = state.model(torch.ones(4, 30) * (1 + state.steps)).square().mean()
+        loss.backward()
+        return loss
+
+    if isinstance(state.optimizer, torch.optim.LBFGS):
+        state.optimizer.step(backward)
+    else:
+        backward()
+        state.optimizer.step()
+    state.steps += 1
+
+
+def numbers(state):
+    moments = state.optimizer.state_dict()["state"].values()
+    tensors = list(state.model.state_dict().values()) + [v for m in moments for v in m.values()]
+    return [t.double().sum().item() for t in tensors if torch.is_tensor(t)]
+
+
+def join_last(state):
+    """The last rank has joined the others, who train on."""
+    state.sync()  # all begin alike
+    last = hvd.size() - 1
+    if hvd.rank() == last:
+        for tensor in state.model.state_dict().values():
+            tensor.zero_()
+        state.optimizer.state.clear()
+        state._version = 0
+    state.sync()
+    return hvd.rank() == last
+
+
+def test_moments_follow():
+    """They travel while the others train on, and step() waits for them."""
+    if hvd.size() < 3:
+        return
+    for kind, options in ((torch.optim.Adam, {}), (torch.optim.SGD, {"momentum": 0.9})):
+        state = trained(kind, **options)
+        new = join_last(state)
+        assert state._delivery and state.optimizer._hvd_awaits is state
+        assert bool(state.optimizer.state) != new
+        step(state)
+        assert not state._delivery and not state.optimizer._hvd_awaits
+        assert all_equal(repr(numbers(state))), numbers(state)
+        step(state)
+        state.commit()
+        assert all_equal(repr(numbers(state)))
+
+
+def test_moments_that_are_asked_for():
+    """Before step(): by a commit, by who joins alone, by a step with a closure, by the next who joins."""
+    if hvd.size() < 3:
+        return
+    for how in ("commit", "dict", "save", "sync"):
+        state = trained(torch.optim.Adam)
+        new = join_last(state)
+        if how == "dict":
+            assert len(state.optimizer.state_dict()["state"]) == 6
+        elif new or how != "save":
+            {"commit": state.check_host_updates, "save": state.save, "sync": state.sync}[how]()
+            assert len(state.optimizer.state) == 6
+        if how == "save" and new:
+            assert len(state._handlers["optimizer"].saved["state"]) == 6
+        before = numbers(state)
+        assert all_equal(repr(before)), (how, before)
+        step(state)
+        assert not state._delivery and all_equal(repr(numbers(state)))
+    state = trained(torch.optim.LBFGS, max_iter=2)
+    join_last(state)
+    step(state)
+    assert not state._delivery and all_equal(repr(numbers(state)))
+
+
+def test_gradients_while_moments_come():
+    """Gradients under way when a rank that joins is asked for its moments stay what they are."""
+    if hvd.size() < 3:
+        return
+    state = trained(torch.optim.Adam)
+    join_last(state)
+    state.optimizer.zero_grad()
+    state.model(torch.ones(4, 30)).square().mean().backward()
+    assert len(state.optimizer.state_dict()["state"]) == 6
+    state.optimizer.synchronize()
+    with state.optimizer.skip_synchronize():
+        state.optimizer.step()
+    assert all_equal(repr(numbers(state)))
+
+
+def test_nothing_follows():
+    """An optimizer that does not wait, one that has nothing to remember."""
+    if hvd.size() < 3:
+        return
+    state = trained(torch.optim.SGD)
+    join_last(state)
+    assert not state._delivery
+    torch.manual_seed(1)
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    state = hvd.elastic.TorchState(model, optimizer)
+    new = join_last(state)
+    assert not state._delivery and len(optimizer.state) == 2, new

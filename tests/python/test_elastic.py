@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 import types
+import zlib
 from array import array
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "core", "python"))
@@ -109,7 +110,7 @@ def play():
     _transfer.lib = types.SimpleNamespace(hvd_wait=lambda _: 0)
     _transfer.CHUNK, _transfer.LARGE = 100, 50
     elastic._begin_again = lambda: post("again", "")
-    elastic.stats = lambda: {"ops": here.me.ops}
+    elastic.stats = lambda: {"submitted": here.me.ops}
     elastic.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
     elastic.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
     _lib.error = lambda code: HvdError("asked to leave", -code)
@@ -131,6 +132,7 @@ class Style:
         self.top = not self.whole and dice.random() < 0.4
         self.interrupt = dice.random() < 0.25
         self.blocks = dice.choice([0, 1, 3])  # of memory, in the state
+        self.moments = dice.choice([0, 2, 2])  # such that may come later
         self.trouble = dice.choice([0.01, 0.04, 0.1])
 
     def __str__(self):
@@ -140,37 +142,54 @@ class Style:
 class BlockState(elastic.ObjectState):
     """Memory beside the attributes, as TorchState has."""
 
-    def __init__(self, blocks, **kwargs):
-        self.blocks = blocks
+    def __init__(self, blocks, moments, **kwargs):
+        self.blocks, self.moments = blocks, moments
         super().__init__(**kwargs)
 
     def save(self):
         super().save()
         self.saved_blocks = [bytes(b) for b in self.blocks]
+        self.saved_moments = [bytes(b) for b in self.moments]
         self.mark = len(here.me.history.used)  # what of it this state has in it
 
-    def restore(self):
-        super().restore()
-        self.blocks[:] = [bytearray(b) for b in self.saved_blocks]
+    def whole(self):
+        return self._version and not (self._delivery and self._delivery.takes)
 
-    def _pack(self):
-        thing, _ = super()._pack()
-        return (thing, [len(b) for b in self.blocks]), [memoryview(b) for b in self.blocks]
+    def _restore(self):
+        super()._restore()
+        self.blocks[:] = [bytearray(b) for b in self.saved_blocks]
+        self.moments[:] = [bytearray(b) for b in self.saved_moments]
+
+    def _pack(self, apart):
+        thing, _ = super()._pack(apart)
+        lengths = [len(b) for b in self.blocks], [len(b) for b in self.moments]
+        return (thing, lengths, apart), self._divide(self.blocks, self.moments, apart)
+
+    def _divide(self, blocks, moments, apart):
+        self._later = [memoryview(b) for b in moments if apart]
+        return [memoryview(b) for b in blocks] + [memoryview(b) for b in moments if not apart]
 
     def _unpack(self, thing):
-        super()._unpack(thing[0])
-        self.fresh = [bytearray(length) for length in thing[1]]
-        return [memoryview(b) for b in self.fresh]
+        inner, lengths, self.apart = thing
+        super()._unpack(inner)
+        self.fresh = [[bytearray(length) for length in kind] for kind in lengths]
+        return self._divide(*self.fresh, self.apart)
 
     def _take(self, thing):
-        self.blocks[:] = self.fresh
+        self.blocks[:] = self.fresh[0]
+        if not self.apart:
+            self.moments[:] = self.fresh[1]
         super()._take(thing)
+
+    def _take_later(self):
+        self.moments[:] = self.fresh[1]
 
 
 def program(me, style):
     indices = sampler.ElasticSampler(range(style.samples), seed=1)
     blocks = [bytearray(os.urandom(60 * i + 1)) for i in range(style.blocks)]
-    state = BlockState(blocks, epoch=0, step=0, total=me.number, indices=indices)
+    moments = [bytearray(os.urandom(80 * i + 1)) for i in range(style.moments)]
+    state = BlockState(blocks, moments, epoch=0, step=0, total=me.number, indices=indices)
     me.sampler, me.state = indices, state
     state.register_resize_callbacks([lambda old, new: me.resized.append((old, new))])
 
@@ -178,7 +197,13 @@ def program(me, style):
         assert state._version
         content = (state.epoch, state.step, state.total, [bytes(b) for b in state.blocks])
         state.total += me.post("step", "", (content, sum(batch)))
-        for block in state.blocks:
+        under_way = state._delivery
+        state.settle()
+        if under_way or state.step % 5 == 0:
+            told = allgather(array("q", [zlib.crc32(b"".join(state.moments))]), "moments")
+            assert len(set(told)) == 1, f"not the same moments: {told}"
+            me.history.counts["later"] += under_way is not None
+        for block in state.blocks + state.moments:
             block[0] = state.total % 256
         state.step += 1
         spots = indices._sequence[indices._recorded :][: len(batch)]
@@ -210,7 +235,7 @@ class History:
     def __init__(self, seed):
         self.dice = random.Random(seed)
         self.style = Style(self.dice)
-        size = self.numbers = self.dice.randint(1, 4)
+        size = self.numbers = self.dice.randint(1, 6)
         self.view = [Process(self, i, i, size) for i in range(size)]
         self.calm = False  # nobody dies
         self.dead, self.used, self.counts = set(), [], collections.Counter()
@@ -221,10 +246,12 @@ class History:
 
     def kill(self, when, call):
         """Some die; never all that have the state."""
-        have = [p for p in self.alive() if p.state and p.state._version] or self.alive()
-        spare = self.dice.choice(have)
+        whole = [p for p in self.alive() if p.state and p.state.whole()]
+        spare = self.dice.choice([p for p in whole if p.state._is_saved] or whole or self.alive())
+        # Who gives the rest of the state dies often: that is rare by itself.
+        trouble = self.style.trouble * (8 if "elastic.la" in call[1] else 1)
         for p in self.alive():
-            if p is not spare and not self.calm and self.dice.random() < self.style.trouble:
+            if p is not spare and not self.calm and self.dice.random() < trouble:
                 tell(p.number, "dies", when, call)
                 self.dead.add(p)
                 p.answer = Dead()
@@ -273,8 +300,7 @@ class History:
         tell("repair is impossible")
         self.calm = True  # until they are at it again: who dies now may take what others go back to along
         self.counts["failed"] += 1
-        newest = max(p.state._saved_version for p in self.alive())
-        source = next(p for p in self.alive() if p.state._saved_version == newest)
+        source = max(self.alive(), key=lambda p: (p.state._saved_version, p.state._is_saved, -p.rank))
         del self.used[source.state.mark :]
         for p in self.alive():
             p.log = []
@@ -321,7 +347,7 @@ class History:
         stay, leave, new = self.alive(), [], 0
         if self.dice.random() < 2 * self.style.trouble:
             leave = [p for p in stay if p is not spare and self.dice.random() < 0.3]
-        if self.dice.random() < 2 * self.style.trouble:
+        if self.dice.random() < 5 * self.style.trouble:
             new = self.dice.randint(1, 3)
         stay = [p for p in stay if p not in leave]
         for p in leave:

@@ -80,7 +80,7 @@ class Stats(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint64)
         for name in (
-            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls".split()
+            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted".split()
         )
     ]
 

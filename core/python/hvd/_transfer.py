@@ -6,6 +6,8 @@ A large block is read and written where it lies; small ones are packed together.
 
 The rank that gives may die on the way: then bring() says so on those that lack something, and they take
 from another one.
+
+A Delivery is the same for blocks that are not needed at once: it goes on beside whatever the ranks do.
 """
 import collections
 import ctypes
@@ -77,8 +79,8 @@ def arrive(started, take):
 class _Road:
     """From one rank to the receivers, a chunk at a time."""
 
-    def __init__(self, source, receivers):
-        self.source, self.receivers = source, receivers
+    def __init__(self, source, receivers, name="elastic.state"):
+        self.source, self.receivers, self.name = source, receivers, name
         self.gives, self.takes = rank() == source, rank() in receivers
         self.all = len(receivers) == size() - 1
         self.complete = True  # everything has come so far
@@ -93,10 +95,23 @@ class _Road:
                 if self.all:
                     self._broadcast(blocks, pieces)
                 else:
-                    self._one_by_one(blocks, pieces)
+                    self._one_by_one(blocks, pieces, AHEAD)
+        finally:
+            self.arrive()
+
+    def send(self, blocks, chunks):
+        """The same, without waiting; arrive() is to follow."""
+        for pieces in chunks:
+            self.count += 1
+            self._one_by_one(blocks, pieces, None)
+
+    def arrive(self):
+        """Waits for all that is under way, also after a failure: the engine must not work on memory that
+        is no more."""
+        try:
             while self.started:
                 arrive(*self.started.popleft())
-        finally:  # after a failure: the engine must not work on memory that is no more
+        finally:
             for started, _ in self.started:
                 lib.hvd_wait(started[0])
             self.started.clear()
@@ -119,7 +134,7 @@ class _Road:
         else:
             data = bytearray(sum(end - begin for _, begin, end in pieces))
         try:
-            buffers.broadcast_(data, self.source, f"elastic.state.{self.count}")
+            buffers.broadcast_(data, self.source, f"{self.name}.{self.count}")
         except HvdError as reason:
             if reason.errno != errno.EOWNERDEAD:
                 raise
@@ -128,7 +143,7 @@ class _Road:
         if not self.gives and len(pieces) > 1:
             self._scatter(blocks, pieces, data)
 
-    def _one_by_one(self, blocks, pieces):
+    def _one_by_one(self, blocks, pieces, ahead):
         data = memoryview(self._gather(blocks, pieces) if self.gives else bytearray())
         for receiver in self.receivers:
             rows = [0] * size()
@@ -137,8 +152,8 @@ class _Road:
             if receiver == rank():
                 into = self._gather(blocks, pieces) if len(pieces) == 1 else None
                 take = functools.partial(self._take, blocks, pieces, into)
-            self.started.append((exchange(f"elastic.state.{self.count}.{receiver}", data, rows, into), take))
-            if len(self.started) > AHEAD:
+            self.started.append((exchange(f"{self.name}.{self.count}.{receiver}", data, rows, into), take))
+            if ahead is not None and len(self.started) > ahead:
                 arrive(*self.started.popleft())
 
     def _take(self, blocks, pieces, into, data):
@@ -187,3 +202,41 @@ def bring(source, receivers, pack, unpack):
     thing, lengths = pickle.loads(data)
     road.carry(unpack(thing), _cut(lengths))
     return road.complete
+
+
+def rounds_of(blocks):
+    """How many rounds a Delivery of these blocks takes."""
+    return len(_cut([len(block) for block in blocks]))
+
+
+class Delivery:
+    """Blocks from source to receivers, while all ranks go on. Collective: every rank starts it, and has it
+    arrive before the next boundary. blocks: of the source and the receivers, as many and as long; they stay
+    as they are until it has arrived. rounds: rounds_of() them, known to all. What the engine is given
+    after start() comes after it. Small blocks are copied on the way, all of them at once."""
+
+    def __init__(self, source, receivers, blocks, rounds):
+        self._road = _Road(source, receivers, "elastic.later")
+        takes_part = self._road.gives or self._road.takes
+        self._blocks = blocks if takes_part else None
+        self._chunks = _cut([len(block) for block in blocks]) if takes_part else [[]] * rounds
+        self.ops = 0  # submitted by start()
+        self.takes = self._road.takes
+        self.arrived = None  # has all come that this rank should have; None: not waited for yet
+
+    def start(self):
+        self.ops = len(self._chunks) * len(self._road.receivers)
+        self._road.send(self._blocks, self._chunks)
+
+    def arrive(self):
+        """Waits for this rank's part. Returns arrived."""
+        self._road.arrive()
+        self.arrived = self._road.complete
+        return self.arrived
+
+    def drop(self):
+        """Waits, whatever comes of it: the blocks are the caller's again."""
+        try:
+            self._road.arrive()
+        except HvdError:
+            pass  # the world is broken, as the caller knows

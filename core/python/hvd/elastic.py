@@ -195,6 +195,8 @@ class ObjectState(State):
         self._changed = False  # the world has, and the samplers do not know yet
         self._place = 0  # where the program was when it did
         self._arrived = None  # where the others were when this rank joined them, until its first commit
+        self._later = []  # blocks of the state that travel while the ranks go on, and the Delivery of them
+        self._delivery = None
         ObjectState.save(self)
 
     def _values(self):
@@ -203,14 +205,22 @@ class ObjectState(State):
     def save(self):
         self._saved = copy.deepcopy(self._values())
         self._saved_samplers = {n: s.shared() for n, s in self._samplers.items()}
+        self._is_saved = True
 
     def restore(self):
+        """Goes back to the copy. A rank that has joined and not saved since stays as it is: the others
+        give it the state again, those of them that have it."""
+        if self._is_saved:
+            self._restore()
+        self._version = self._saved_version
+        self._changed, self._place, self._arrived = False, 0, None
+        self._end_delivery()
+
+    def _restore(self):
         for name, value in copy.deepcopy(self._saved).items():
             setattr(self, name, value)
         for name, sampler in self._samplers.items():
             sampler.adopt(self._saved_samplers[name], sampler.hand()[0])
-        self._version = self._saved_version
-        self._changed, self._place, self._arrived = False, 0, None
 
     def reset(self):
         for sampler in self._samplers.values():
@@ -227,6 +237,7 @@ class ObjectState(State):
             if save:
                 self.save()
             return
+        self.settle()
         self._agree()
         self._version = max(self._version, 1)
         if save:
@@ -266,7 +277,8 @@ class ObjectState(State):
     def _mark(self):
         """What changes when this rank does something."""
         done = [(s.epoch, s.tell()) for s in self._samplers.values()]
-        return stats()["ops"], done, zlib.crc32(pickle.dumps(self._values()))
+        ops = stats()["submitted"] - (self._delivery.ops if self._delivery else 0)
+        return ops, done, zlib.crc32(pickle.dumps(self._values()))
 
     def _just_arrived(self):
         """A rank that joins comes from a boundary. When its program commits at that same place, before
@@ -278,18 +290,22 @@ class ObjectState(State):
 
     def sync(self):
         self._enter()
+        self.settle()
         for _ in range(_TRIES):
             rows = self._meet()
             versions = {r: row[1] for r, row in rows.items()}
             newest = max(versions.values())
             source = min(r for r in rows if versions[r] == newest)
+            newest = max(newest, 0)
             lacking = [r for r in rows if r != source and (newest == 0 or versions[r] < newest)]
             if not newest:
                 self.reset()  # the world may have changed since the samplers were made
             elif self._changed and self._version:
                 self._redeal(rows)
-            if self._hand_over(source, lacking):
+            if self._hand_over(source, lacking, apart=0 < len(lacking) < len(rows) - 1):
                 self._settled(newest, rows[source][2] if rank() in lacking or self._interrupt else 0)
+                if self._delivery:
+                    self._delivery.start()
                 return
             if commit():  # the source has died: this boundary shows it
                 self._changed = True
@@ -298,7 +314,8 @@ class ObjectState(State):
 
     def _meet(self):
         """{rank: [rank, version, place, and of each sampler: seat, drawn, ended]} of the living."""
-        mine = [rank(), self._version, self._place]
+        # Last comes one that joined, and could not go back to anything when repair was impossible.
+        mine = [rank(), self._version if self._version or self._is_saved else -1, self._place]
         for sampler in self._samplers.values():
             mine.extend(sampler.hand())
         words = buffers.allgather(array("q", mine), "elastic.meet").tolist()
@@ -308,21 +325,61 @@ class ObjectState(State):
     def _redeal(self, rows):
         self._changed = False
         for i, sampler in enumerate(self._samplers.values()):
-            hands = {r: tuple(row[3 + 3 * i : 6 + 3 * i]) for r, row in rows.items() if row[1]}
+            hands = {r: tuple(row[3 + 3 * i : 6 + 3 * i]) for r, row in rows.items() if row[1] > 0}
             sampler.move(rank(), size(), hands)
 
-    def _hand_over(self, source, lacking):
-        """From source to those that lack the state. False, on all ranks, when source has died."""
+    def _hand_over(self, source, lacking, apart):
+        """From source to those that lack the state. False, on all ranks, when source has died. apart: what
+        is not needed at once may follow while those who have it go on."""
         if not lacking:
             return True
-        lost = array("q", [0])
-        self._finish = None
-        if not _transfer.bring(source, lacking, self._pack, self._unpack):
-            lost[0] = 1
-        buffers.allreduce_(lost, "elastic.lost", _lib.MAX)
-        if not lost[0] and rank() in lacking:
+        self._finish, self._later = None, []
+        pack = functools.partial(self._pack, apart)
+        lost = not _transfer.bring(source, lacking, pack, self._unpack)
+        words = array("q", [lost, 0 if lost else _transfer.rounds_of(self._later)])
+        buffers.allreduce_(words, "elastic.lost", _lib.MAX)
+        lost, rounds = words
+        if not lost and rank() in lacking:
             self._finish()
-        return not lost[0]
+        if not lost and rounds:
+            self._delivery = _transfer.Delivery(source, lacking, self._later, rounds)
+        return not lost
+
+    def settle(self):
+        """Waits until ranks that have joined have all of the state: what is not needed at once travels
+        while the others train on. Collective, where something is under way. Every boundary calls it, and
+        step() of hvd.torch.DistributedOptimizer."""
+        delivery = self._delivery
+        if not delivery:
+            return
+        lacks = not self._arrive()
+        for _ in range(_TRIES):
+            words = buffers.allgather(array("q", [rank(), lacks]), "elastic.lacks").tolist()
+            lacking = [r for r, lacking in zip(words[::2], words[1::2]) if lacking]
+            if not lacking:
+                self._end_delivery()
+                return
+            if len(lacking) == len(words) // 2:
+                raise HvdError("elastic: all ranks that had the whole state have died")
+            source = min(set(words[::2]) - set(lacking))  # the one before has died
+            lacks = not _transfer.bring(source, lacking, self._pack_later, self._unpack_later)
+            if not lacks and rank() in lacking:
+                self._take_later()
+        raise HvdError("elastic: the state has not reached the ranks that joined")
+
+    def _arrive(self):
+        """This rank's part of the Delivery; what it brings is taken over. True when it is all there."""
+        delivery = self._delivery
+        if not delivery or delivery.arrived is not None:
+            return not delivery or delivery.arrived
+        if delivery.arrive() and delivery.takes:
+            self._take_later()
+        return delivery.arrived
+
+    def _end_delivery(self):
+        delivery, self._delivery, self._later = self._delivery, None, []
+        if delivery:
+            delivery.drop()
 
     def _settled(self, version, place):
         """Everybody has the state."""
@@ -335,13 +392,28 @@ class ObjectState(State):
         if joined or self._interrupt:
             self._arrived = (place, self._mark()) if place else None
 
-    def _pack(self):
-        """The state as an object and blocks of memory, for _transfer."""
+    def _pack(self, apart):
+        """The state as an object and blocks of memory, for _transfer. apart: blocks that are not needed at
+        once may be put into _later instead."""
         samplers = {name: sampler.shared() for name, sampler in self._samplers.items()}
         return (self._values(), samplers), []
 
+    def _pack_later(self):
+        """_later anew, on a rank that had the whole state before."""
+        self._pack(True)
+        return [len(block) for block in self._later], self._later
+
+    def _unpack_later(self, lengths):
+        if lengths != [len(block) for block in self._later]:
+            raise HvdError("elastic: the ranks' states differ in what is in them")
+        return self._later
+
+    def _take_later(self):
+        """_later has been filled."""
+
     def _unpack(self, thing):
-        """The blocks to be filled. When they are, _finish() takes the state over."""
+        """The blocks to be filled; others into _later, as _pack() has. When they are, _finish() takes the
+        state over."""
         self._finish = functools.partial(self._take, thing)
         return []
 
@@ -351,7 +423,7 @@ class ObjectState(State):
             setattr(self, name, value)
         for name, shared in samplers.items():
             self._samplers[name].adopt(shared, rank())
-        self.save()
+        self._is_saved = False  # that is older; a copy takes time, and the others wait
 
 
 def scale_lr(optimizer, rule="linear", schedulers=()):

@@ -67,15 +67,16 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 class _Slot:
     """Stands for a tensor in an optimizer's state while the rest of it travels as an object."""
 
-    def __init__(self, index, shape, dtype):
-        self.index, self.shape, self.dtype = index, tuple(shape), dtype
+    def __init__(self, index, tensor):
+        self.index, self.shape, self.dtype = index, tuple(tensor.shape), tensor.dtype
+        self.device = tensor.device.type
 
 
 def _take_out(value, tensors):
     """A copy of nested dicts and lists with a _Slot for every tensor; the tensors go to the list."""
     if torch.is_tensor(value):
         tensors.append(value)
-        return _Slot(len(tensors) - 1, value.shape, value.dtype)
+        return _Slot(len(tensors) - 1, value)
     if isinstance(value, dict):
         return {key: _take_out(item, tensors) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -94,13 +95,15 @@ def _slots(value):
             yield from _slots(item)
 
 
-def _put_in(value, tensors):
+def _put_in(value, tensors, device=None):
+    """With the tensors in the place of their slots. device: where those go that were not on the host."""
     if isinstance(value, _Slot):
-        return tensors[value.index]
+        tensor = tensors[value.index]
+        return tensor if device is None or value.device == "cpu" else tensor.to(device)
     if isinstance(value, dict):
-        return {key: _put_in(item, tensors) for key, item in value.items()}
+        return {key: _put_in(item, tensors, device) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_put_in(item, tensors) for item in value)
+        return type(value)(_put_in(item, tensors, device) for item in value)
     return value
 
 

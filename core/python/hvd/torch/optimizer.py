@@ -66,6 +66,7 @@ class _DistributedMixin:
         self._hvd_nodes = []  # autograd's: a hook of torch < 2.1 lives as long as its node
         self._hvd_synchronized = False
         self._hvd_should_synchronize = True
+        self._hvd_awaits = None  # a TorchState of which a part is still on its way
         names = self._hvd_names(named)
         params = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
         for group in self._hvd_split(params):
@@ -340,11 +341,23 @@ class _DistributedMixin:
     def step(self, closure=None):
         """Waits for the combined gradients, then does the wrapped optimizer's step."""
         if closure is not None:
+            self._hvd_settle()
             return super().step(self._hvd_closure(closure))
         if self._hvd_should_synchronize and (self._hvd_flight or not self._hvd_synchronized):
             self.synchronize()
         self._hvd_synchronized = False
+        self._hvd_settle()
         return super().step()
+
+    def _hvd_settle(self):
+        if self._hvd_awaits is not None:
+            self._hvd_awaits.settle()
+
+    def state_dict(self):
+        """The wrapped optimizer's. On a rank that has just joined: when it has come."""
+        if self._hvd_awaits is not None:
+            self._hvd_awaits._arrive()
+        return super().state_dict()
 
     def _hvd_closure(self, closure):
         def synchronized():
