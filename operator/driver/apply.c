@@ -132,11 +132,10 @@ static void on_holder(void *arg, const struct api_answer *answer)
 {
     struct step *s = arg;
     struct apply *a = s->apply;
-    auto_json json_t *j = NULL;
     struct pod_item *pod = NULL;
     s->call = NULL;
-    if (answer->status != 200 || json_read(answer->body, answer->len, "a pod", &j, NULL) < 0 ||
-        items_pod(a->config.kinds, j, &pod, NULL) < 0) {
+    if (answer->status != 200 ||
+        items_pod_read(a->config.kinds, answer->body, answer->len, &pod, NULL) < 0) {
         fail(a, APPLY_FAILED, s->name, "its name is taken, and by whom cannot be read");
         step_done(s, false);
         return;

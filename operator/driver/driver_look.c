@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "core/json/json.h"
 #include "operator/api/request.h"
 #include "operator/api/retry.h"
 #include "operator/driver/driver_private.h"
@@ -62,12 +61,10 @@ static void on_stranger(void *arg, const struct api_answer *answer)
 {
     struct entry *e = arg;
     struct driver *d = e->owner;
-    auto_json json_t *j = NULL;
     struct pod_item *pod = NULL;
     e->asking = NULL;
     bool there = answer->status == 200 &&
-                 json_read(answer->body, answer->len, "a pod", &j, NULL) == 0 &&
-                 items_pod(&d->kinds, j, &pod, NULL) == 0;
+                 items_pod_read(&d->kinds, answer->body, answer->len, &pod, NULL) == 0;
     if (there || answer->status == 404) {
         items_pod_destroy(e->stranger);
         e->stranger = pod;

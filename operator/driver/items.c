@@ -81,6 +81,14 @@ int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **re
     return 0;
 }
 
+int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
+                   struct pod_item **ret, struct err *err)
+{
+    auto_json json_t *j = NULL;
+    int rc = json_read(text, len, "a pod", &j, err);
+    return rc < 0 ? rc : items_pod(kinds, j, ret, err);
+}
+
 void items_pod_destroy(struct pod_item *item)
 {
     if (!item)

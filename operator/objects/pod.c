@@ -11,6 +11,7 @@
 #include "core/json/json.h"
 #include "operator/objects/conditions.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/parts.h"
 #include "operator/objects/podspec.h"
 
 void pod_fini(struct pod *p)
@@ -129,10 +130,7 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
 static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, struct err *err)
 {
     const char *node = text_of(spec, "nodeName");
-    size_t i;
-    json_t *gate;
-    json_array_foreach(json_object_get(spec, "schedulingGates"), i, gate) p->gated |=
-        strcmp(text_of(gate, "name"), POD_GATE) == 0;
+    p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
     if (*node && !(p->node = strdup(node)))
         return err_set(err, ENOMEM, "no memory");
     /* Foreign amounts that are no amounts are the API server's affair. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/objects/parts.h"
 #include "operator/objects/resources.h"
 
 #define FIRST "spec.template.spec.containers[0]"
@@ -113,15 +114,11 @@ int template_check(json_t *template, struct err *err)
 
 int64_t template_shm(json_t *template)
 {
-    size_t i;
-    json_t *mount;
+    json_t *mounts = json_object_get(first_container(template), "volumeMounts");
     const char *said = template_annotation(template, TEMPLATE_SHM_SIZE);
     int64_t bytes = 0, limit = memory_limit(template);
-    json_array_foreach(json_object_get(first_container(template), "volumeMounts"), i, mount)
-    {
-        if (strcmp(text_of(mount, "mountPath"), "/dev/shm") == 0)
-            return 0;
-    }
+    if (parts_find(mounts, "mountPath", "/dev/shm"))
+        return 0;
     if (said && quantity_parse(said, QUANTITY_BYTES, &bytes) == 0 && bytes > 0)
         return bytes;
     return limit > 1 ? limit / 2 : TEMPLATE_SHM_DEFAULT;

@@ -11,7 +11,7 @@
 
 #include "core/json/json.h"
 #include "operator/objects/template.h"
-#include "operator/reconcile/parts.h"
+#include "operator/objects/parts.h"
 
 #define VOLUME_BUNDLE TEMPLATE_VOLUMES "bundle"
 #define VOLUME_SHM    TEMPLATE_VOLUMES "shm"
@@ -149,19 +149,6 @@ static bool drop_env(json_t *list, const char *name)
     return had;
 }
 
-static bool has_env(json_t *list, const char *name)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item)
-    {
-        const char *have = json_string_value(json_object_get(item, "name"));
-        if (have && strcmp(have, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* In front of the template's, so that those may refer to it. Takes the reference. */
 static bool put_env(struct equipping *q, const char *name, json_t *entry)
 {
@@ -182,7 +169,7 @@ static bool fill_number(struct equipping *q, const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof(text), "%d", value);
-    return has_env(json_object_get(q->first, "env"), name) || put_value(q, name, text);
+    return parts_find(json_object_get(q->first, "env"), "name", name) || put_value(q, name, text);
 }
 
 static bool put_field(struct equipping *q, const char *name, const char *path)

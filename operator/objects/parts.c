@@ -2,7 +2,22 @@
  *
  * parts: see parts.h.
  */
-#include "operator/reconcile/parts.h"
+#include "operator/objects/parts.h"
+
+#include <string.h>
+
+json_t *parts_find(json_t *list, const char *field, const char *text)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item)
+    {
+        const char *have = json_string_value(json_object_get(item, field));
+        if (have && strcmp(have, text) == 0)
+            return item;
+    }
+    return NULL;
+}
 
 json_t *parts_map(json_t *j, const char *key)
 {
