@@ -27,6 +27,7 @@ struct step {
     enum action_kind kind;
     int worker, attempt;
     bool gated;
+    enum action_say say;
     char name[NAMES_MAX], uid[POD_UID_MAX]; /* of the pod */
     struct api_call *call;
 };
@@ -38,8 +39,7 @@ struct apply {
     struct hvdjob_status status;
     struct gang_ops gang; /* a copy: what is served may change meanwhile */
     char gang_api[64];
-    bool say_warning;
-    char say_reason[64], say[1024];
+    struct saying says[ACTION_SAYS];
 
     struct step *steps;
     int n, next, run_end; /* the run: from where next was, to run_end */
@@ -381,7 +381,8 @@ static void send_wave(struct apply *a)
     for (unsigned more = slowstart_take(&a->wave); more > 0; more--) {
         struct step *s = &a->steps[a->next++];
         if (s->kind == ACTION_SAY) {
-            said_event(a->config.said, &a->job->job, a->say_warning, a->say_reason, a->say);
+            const struct saying *say = &a->says[s->say];
+            said_event(a->config.said, &a->job->job, say->warning, say->reason, say->text);
             slowstart_done(&a->wave, true);
             continue;
         }
@@ -427,7 +428,8 @@ static void copy_steps(struct apply *a, const struct actions *actions)
                            .kind = from->kind,
                            .worker = from->worker,
                            .attempt = from->attempt,
-                           .gated = from->gated};
+                           .gated = from->gated,
+                           .say = from->say};
         if (from->pod) {
             snprintf(s->name, sizeof(s->name), "%s", from->pod->name);
             snprintf(s->uid, sizeof(s->uid), "%s", from->pod->uid);
@@ -456,9 +458,7 @@ int apply_start(const struct apply_config *config, struct entry *e, struct actio
     if (e->gang)
         a->gang = *e->gang;
     memcpy(a->gang_api, e->gang_api, sizeof(a->gang_api));
-    a->say_warning = actions->say_warning;
-    memcpy(a->say_reason, actions->say_reason, sizeof(a->say_reason));
-    memcpy(a->say, actions->say, sizeof(a->say));
+    memcpy(a->says, actions->says, sizeof(a->says));
     copy_steps(a, actions);
     e->apply = a;
     advance(a);

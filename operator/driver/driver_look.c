@@ -209,17 +209,17 @@ static bool is_cached(const struct driver *d, const struct entry *e, const struc
     return p && strcmp(p->pod.job, strchr(e->key, '/') + 1) == 0;
 }
 
-static int decide(struct driver *d, struct entry *e, struct actions *actions, struct err *err)
+static int decide(struct driver *d, struct entry *e, const struct job_facts *facts,
+                  struct actions *actions, struct err *err)
 {
     struct reconcile_input in = {.job = &e->job->job,
                                  .admission = e->admission,
                                  .gang = e->gang,
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,
+                                 .facts = facts,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};
-    if (d->ear.epoch)
-        in.epoch = (int)d->ear.epoch(d->ear.arg, e->job->job.uid);
     if (!see_group(d, e, &in))
         return 0;
     const struct pod **pods = malloc(((size_t)e->npods + 2) * sizeof(*pods));
@@ -259,7 +259,11 @@ void driver_look(struct driver *d, struct entry *e)
     if (!e->gang_known || waits_for_queue(e))
         return;
     look_after_stranger(d, e);
-    int rc = decide(d, e, &actions, &err);
+    struct job_facts facts = {0};
+    if (d->ear.facts)
+        d->ear.facts(d->ear.arg, e->job->job.uid, &facts);
+    int rc = decide(d, e, &facts, &actions, &err);
+    job_facts_fini(&facts);
     if (rc < 0) {
         log_warn("job %s: %s", e->key, err_text(&err));
         driver_due(d, e, clock_ns() + FAILED_MS * CLOCK_MS);

@@ -115,7 +115,7 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     static const char *const policies[] = {"warn", "fail", "off", NULL};
     json_t *gang = take_map(spec, "gang", err), *run = take_map(spec, "runPolicy", err);
     json_t *doctor = take_map(spec, "doctor", err);
-    int backend = GANG_AUTO, clean = CLEAN_RUNNING, policy = 0;
+    int backend = GANG_AUTO, clean = CLEAN_RUNNING, policy = 0, level = 1;
     job->gang_timeout = 300;
     job->probe = 600;
     job->ttl = job->deadline = -1;
@@ -129,7 +129,9 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(run, "spec.runPolicy.", "backoffLimit", 0, 1000000, &job->backoff_limit, err);
     take_bool(run, "spec.runPolicy.", "suspend", &job->suspend, err);
     take_word(doctor, "spec.doctor.", "policy", policies, &policy, err);
-    job->doctor = policies[policy];
+    take_int(doctor, "spec.doctor.", "level", 0, 2, &level, err);
+    job->doctor = level == 0 ? "off" : policies[policy];
+    job->doctor_level = level;
     job->backend = (enum gang_backend)backend;
     job->clean = (enum clean_policy)clean;
     const char *manager = json_string_value(json_object_get(run, "managedBy"));

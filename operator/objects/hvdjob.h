@@ -38,6 +38,7 @@ struct hvdjob {
     int backoff_limit;
     bool suspend;
     const char *doctor; /* "fail", "warn", "off". Of the program */
+    int doctor_level;   /* how much it looks at: 1, 2 */
 
     char *template_text; /* spec.template, compact */
     char shape[17];      /* of what cannot change while there are workers, in hexadecimal */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cleanup.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 
@@ -26,20 +27,26 @@ const char *job_phase_name(enum job_phase phase)
 void hvdjob_status_fini(struct hvdjob_status *s)
 {
     free(s->retries);
+    job_findings_fini(&s->findings);
     *s = (struct hvdjob_status){0};
 }
 
 int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret, struct err *err)
 {
-    struct job_retry *retries = NULL;
+    struct job_findings findings = {0};
+    auto_free struct job_retry *retries = NULL;
     if (s->nretries > 0) {
         retries = malloc((size_t)s->nretries * sizeof(*retries));
         if (!retries)
             return err_set(err, ENOMEM, "no memory");
         memcpy(retries, s->retries, (size_t)s->nretries * sizeof(*retries));
     }
+    int rc = job_findings_copy(&s->findings, &findings, err);
+    if (rc < 0)
+        return rc;
     *ret = *s;
-    ret->retries = retries;
+    ret->findings = findings;
+    ret->retries = TAKE(retries);
     return 0;
 }
 
@@ -128,6 +135,7 @@ static void get_first(json_t *j, struct job_first_failure *f)
     f->known = true;
     f->worker = get_count(j, "worker");
     f->exit_code = get_count(j, "exitCode");
+    f->rank = json_object_get(j, "rank") ? get_count(j, "rank") : -1;
     f->at = get_moment(j, "time");
     get_text(j, "pod", f->pod, sizeof(f->pod));
     get_text(j, "node", f->node, sizeof(f->node));
@@ -191,6 +199,8 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
     conditions_parse(json_object_get(j, "conditions"), s.conditions);
     s.attempt = get_count(j, "attempt");
     int rc = get_retries(json_object_get(j, "attempts"), &s, err);
+    rc = rc < 0 ? rc : job_findings_parse(json_object_get(j, "findings"), &s.findings, err);
+    s.findings.more = get_count(j, "findingsLeftOut");
     if (rc < 0) {
         hvdjob_status_fini(&s);
         return rc;
@@ -225,6 +235,8 @@ static json_t *first_object(const struct job_first_failure *f)
 {
     json_t *j = json_object();
     put_count(&j, "worker", f->worker);
+    if (f->rank >= 0)
+        put_count(&j, "rank", f->rank);
     put_count(&j, "exitCode", f->exit_code);
     put_text(&j, "pod", f->pod);
     put_text(&j, "node", f->node);
@@ -280,6 +292,10 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
     put_count(&j, "attempt", s->attempt);
     if (s->nretries > 0)
         json_put(&j, "attempts", retries_object(s));
+    if (s->findings.n > 0)
+        json_put(&j, "findings", job_findings_write(&s->findings));
+    if (s->findings.more > 0)
+        put_count(&j, "findingsLeftOut", s->findings.more);
     json_put(&j, "conditions", conditions_write(s->conditions));
     return j;
 }

@@ -187,6 +187,14 @@ static int drain_seconds(json_t *spec)
     return grace > 86400 ? 86400 : (int)grace - DRAIN_LESS;
 }
 
+/* The job's, whatever the template says. Without a doctor there is nothing to say. */
+static bool put_level(struct equipping *q)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", q->job->doctor_level);
+    return q->job->doctor_level == 0 || put_value(q, "HVD_DOCTOR_LEVEL", text);
+}
+
 static bool add_environment(struct equipping *q)
 {
     const struct hvdjob *job = q->job;
@@ -196,7 +204,7 @@ static bool add_environment(struct equipping *q)
            put_value(q, "HVD_JOB_NAMESPACE", job->namespace_) &&
            put_field(q, "HVD_POD_UID", "metadata.uid") &&
            put_field(q, "HVD_POD_NAME", "metadata.name") &&
-           put_value(q, "HVD_DOCTOR", job->doctor) &&
+           put_value(q, "HVD_DOCTOR", job->doctor) && put_level(q) &&
            fill_number(q, "HVD_DRAIN_SECONDS", drain_seconds(q->spec));
 }
 

@@ -238,6 +238,12 @@ class Job:
         self.api.call("PATCH", f"{self.all_pods}/{name}/status", {"status": status},
                       kind="application/merge-patch+json")
 
+    def events(self):
+        """{reason: Event} that name this job; of one reason the last."""
+        items = self.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]
+        return {e["reason"]: e for e in items if e["regarding"].get("name") == self.name
+                and e["regarding"]["kind"] == "HvdJob"}
+
     def end_all(self, code=0):
         for name in self.running():
             self.end_pod(name, code)

@@ -315,17 +315,12 @@ class Life(unittest.TestCase):
         job.wait_phase("Running")
         job.end_pod("talks-0-0", code=5)
         job.wait_phase("Failed")
-        wait_until("an Event of its failure", 30, lambda: "Failed" in self.events("talks"))
-        reasons = self.events("talks")
+        wait_until("an Event of its failure", 30, lambda: "Failed" in job.events())
+        reasons = job.events()
         self.assertIn("Running", reasons)
         self.assertEqual(reasons["Failed"]["type"], "Warning")
         self.assertIn("exit code 5", reasons["Failed"]["note"])
         self.assertLessEqual(max(len(e["note"]) for e in reasons.values()), 1024)
-
-    def events(self, name):
-        items = self.cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return {e["reason"]: e for e in items if e["regarding"].get("name") == name
-                and e["regarding"]["kind"] == "HvdJob"}
 
     def test_pages(self):
         job = self.job("counted", 1)

@@ -33,6 +33,7 @@ class Kubelet:
 
     def __init__(self, job):
         self.job, self.processes, self.said = job, {}, set()
+        self.through, self.held = (), set()    # a command that becomes the agent; pods that are not started
         self.folder = job.cluster.path(f"pods-{job.name}")
         os.makedirs(self.folder, exist_ok=True)
 
@@ -69,13 +70,15 @@ class Kubelet:
         command = pod["spec"]["containers"][0]["command"]
         assert command[:3] == ["/hvd/bin/hvd-agent", "pod", "--"], command
         with open(os.path.join(self.folder, f"{pod['metadata']['name']}.log"), "ab") as log:
-            return subprocess.Popen([AGENT, *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*self.through, AGENT, *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, start_new_session=True)
 
     def turn(self):
         """One look; true, so that it can stand in a question."""
         pods = {p["metadata"]["uid"]: p for p in self.job.pods(alive=True).values()}
         for uid, pod in pods.items():
+            if pod["metadata"]["name"] in self.held:
+                continue
             if uid not in self.processes and pod["status"].get("phase") == "Running":
                 self.processes[uid] = self.start(pod)
         for uid, process in self.processes.items():
@@ -122,10 +125,10 @@ class Case(operators.Installed):
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator
 
-    def start_job(self, name, workers, *arguments, **more):
+    def start_job(self, name, workers, *arguments, doctor=None, **more):
         container = {"name": "main", "image": "none", "command": [STEPS, *map(str, arguments)],
                      "resources": {"requests": {"cpu": "1"}}}
-        job = Job(self.cluster, name, workers, doctor={"policy": "off"},
+        job = Job(self.cluster, name, workers, doctor=doctor or {"policy": "off"},
                   template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
         kubelet = Kubelet(job)
         self.addCleanup(kubelet.stop)
@@ -183,6 +186,55 @@ class Agents(Case):
         self.wait("its replacement in a world of three", 90, job, kubelet,
                   lambda: 3 in self.worlds(kubelet)[before:] and len(job.running()) == 3)
         self.assertEqual(job.status()["restarts"], 1)
+        # each epoch is a line in the log, none is left out
+        lines = [line.split("epoch ")[1] for line in self.operator.tail(100000).splitlines()
+                 if "job default/grows: epoch " in line]
+        self.assertEqual([int(line.split(",")[0]) for line in lines], list(range(1, len(lines) + 1)))
+        self.assertRegex(lines[0], r"^1, 2 members: grows-0-0 grows-1-0")
+        self.assertRegex(lines[1], r"^2, 3 members: .*; scaled from 2 to 3 ranks")
+
+    def test_waits_for_ranks(self):
+        """A pod runs and its agent does not come: kubectl describe says for what the others wait."""
+        job, kubelet = self.start_job("waits", 2, 20, 100)
+        kubelet.held.add("waits-1-0")
+        self.wait("the roster's words", 60, job, kubelet,
+                  lambda: "waiting for ranks to begin with: 1 of 2 ready" in job.condition("Ready").get("message", ""))
+        self.assertIn("waiting for ranks to begin with: 1 of 2 ready", self.cluster.kubectl("describe", "hvdjob/waits"))
+        kubelet.held.clear()
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("no word of it", 30, job, kubelet, lambda: "waiting for" not in job.status().get("message", ""))
+
+    def test_doctor_refuses(self):
+        """Each pod has 512 open files: none starts a rank, and the job says why, and what to do."""
+        job, kubelet = self.start_job("sick", 1, 20, 100, doctor={"policy": "fail", "level": 1}, run={"backoffLimit": 0})
+        kubelet.through = ("prlimit", "--nofile=512", "--")
+        self.wait("its end", 90, job, kubelet, lambda: job.status().get("phase") == "Failed")
+        status = job.status()
+        found = {f["id"]: f for f in status["findings"]}
+        self.assertEqual((found["nofile-low"]["status"], found["nofile-low"]["pods"], found["nofile-low"]["podCount"]),
+                         ("fail", ["sick-0-0"], 1))
+        self.assertTrue(found["nofile-low"]["fix"])
+        self.assertEqual((status["firstFailure"]["reason"], status["firstFailure"]["exitCode"], status["attemptsLeft"]),
+                         ("DoctorRefused", 126, 0))
+        self.assertIn("fix: ", status["firstFailure"]["message"])
+        told = self.cluster.kubectl("describe", "hvdjob/sick")
+        for word in ("nofile-low", "DoctorRefused", "BackoffLimitExceeded"):
+            self.assertIn(word, told)
+        wait_until("an Event", 30, lambda: "DoctorRefused" in job.events())
+        event = job.events()["DoctorRefused"]
+        self.assertEqual(event["type"], "Warning")
+        self.assertIn("sick-0-0", event["note"])
+        self.assertNotIn("step", kubelet.logs())
+
+    def test_doctor_warns(self):
+        """The same, and the job trains: what was found stands in its status."""
+        job, kubelet = self.start_job("warned", 2, 100000, 20, doctor={"policy": "warn"}, minWorkers=1, maxWorkers=2)
+        kubelet.through = ("prlimit", "--nofile=512", "--")
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("what was found in both", 60, job, kubelet,
+                  lambda: any(f["id"] == "nofile-low" and f["podCount"] == 2 for f in job.status().get("findings", [])))
+        self.assertNotIn("refuses", job.status()["message"])
+        self.assertEqual(job.status()["phase"], "Running")
 
     def test_operator_is_killed(self):
         """The ranks train on, and the next operator's agents are the same."""

@@ -311,6 +311,8 @@ static void test_template(void **state)
         {"a",
          "{'doctor':{'policy':'maybe'},'template':{'spec':{'containers':[{'command':['x']}]}}}",
          "spec.doctor.policy: want one of warn fail off"},
+        {"a", "{'doctor':{'level':3},'template':{'spec':{'containers':[{'command':['x']}]}}}",
+         "spec.doctor.level: want an integer from 0 to 2"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
