@@ -217,6 +217,7 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .gang = e->gang,
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,
+                                 .budget_problem = e->budget_problem,
                                  .facts = facts,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};
@@ -273,6 +274,7 @@ void driver_look(struct driver *d, struct entry *e)
         bool keyed = !makes(&actions, ACTION_CREATE_POD) || driver_has_key(d, e);
         if (actions.n > 0 && keyed)
             apply(d, e, &actions);
+        driver_keep_budget(d, e);
     }
     actions_fini(&actions);
 }

@@ -77,8 +77,11 @@ struct cache {
 
 static void put_caches(const struct driver *d, struct buf *dst)
 {
-    const struct cache all[] = {
-        {"hvdjobs", d->jobs}, {"pods", d->pods}, {"nodes", d->nodes}, {"others", d->others}};
+    const struct cache all[] = {{"hvdjobs", d->jobs},
+                                {"pods", d->pods},
+                                {"nodes", d->nodes},
+                                {"others", d->others},
+                                {"budgets", d->budgets}};
     static const struct {
         const char *name, *help;
         size_t at;

@@ -6,6 +6,7 @@
 #ifndef HVD_OPERATOR_DRIVER_ITEMS_H
 #define HVD_OPERATOR_DRIVER_ITEMS_H
 
+#include "operator/objects/budget.h"
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/node.h"
 #include "operator/objects/pod.h"
@@ -32,6 +33,11 @@ struct foreign_item {
     char *node;
     uint16_t kinds; /* bit i: amount of kind i follows */
     int64_t amount[];
+};
+
+struct budget_item {
+    struct budget budget;
+    uint64_t version;
 };
 
 struct group_item {
@@ -63,5 +69,8 @@ void items_foreign_destroy(struct foreign_item *item);
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
                 struct err *err);
 void items_group_destroy(struct group_item *item);
+
+int items_budget(json_t *object, struct budget_item **ret, struct err *err);
+void items_budget_destroy(struct budget_item *item);
 
 #endif

@@ -96,6 +96,7 @@ static void take_sizes(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(spec, "spec.", "maxWorkers", 1, HVDJOB_WORKERS_MAX, &max, err);
     take_int(spec, "spec.", "slotsPerWorker", 1, 1024, &job->slots, err);
     job->elastic = min || max;
+    job->says_workers = workers > 0;
     job->workers = workers ? workers : min ? min : 1;
     job->min = min ? min : job->workers;
     job->max = max ? max : job->workers;

@@ -30,6 +30,7 @@ struct hvdjob {
     /* Without minWorkers and maxWorkers a job is not elastic: all workers or none. */
     bool elastic;
     int workers, min, max, slots;
+    bool says_workers; /* spec.workers is there: what the scale subresource shows */
 
     enum gang_backend backend;
     int gang_timeout, probe; /* seconds; probe 0: never */

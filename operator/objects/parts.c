@@ -19,6 +19,19 @@ json_t *parts_find(json_t *list, const char *field, const char *text)
     return NULL;
 }
 
+const char *parts_controller(json_t *meta)
+{
+    size_t i;
+    json_t *owner;
+    json_array_foreach(json_object_get(meta, "ownerReferences"), i, owner)
+    {
+        const char *uid = json_string_value(json_object_get(owner, "uid"));
+        if (uid && json_is_true(json_object_get(owner, "controller")))
+            return uid;
+    }
+    return "";
+}
+
 json_t *parts_map(json_t *j, const char *key)
 {
     json_t *map = json_object_get(j, key);

@@ -11,6 +11,9 @@
 /* The first of a list's maps whose field is this text. Borrowed; NULL: none has it. */
 json_t *parts_find(json_t *list, const char *field, const char *text);
 
+/* The uid of the controller that owns the object whose metadata this is, "": none. Borrowed. */
+const char *parts_controller(json_t *meta);
+
 /* Under key, made where there is none. Borrowed; NULL: no memory. */
 json_t *parts_map(json_t *j, const char *key);
 json_t *parts_list(json_t *j, const char *key);

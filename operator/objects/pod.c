@@ -40,16 +40,6 @@ static int number_of(json_t *labels, const char *key)
     return *text < '0' || *text > '9' || *end || errno || n > INT32_MAX ? -1 : (int)n;
 }
 
-static const char *controller_uid(json_t *owners)
-{
-    size_t i;
-    json_t *owner;
-    json_array_foreach(
-        owners, i,
-        owner) if (json_is_true(json_object_get(owner, "controller"))) return text_of(owner, "uid");
-    return "";
-}
-
 /* "reason: message" to *dst; false: no memory. */
 static bool say(char **dst, const char *reason, const char *message)
 {
@@ -156,8 +146,7 @@ int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct e
     p.worker = number_of(labels, POD_LABEL_WORKER);
     p.attempt = number_of(labels, POD_LABEL_ATTEMPT);
     snprintf(p.uid, sizeof(p.uid), "%s", uid);
-    snprintf(p.owner, sizeof(p.owner), "%s",
-             controller_uid(json_object_get(meta, "ownerReferences")));
+    snprintf(p.owner, sizeof(p.owner), "%s", parts_controller(meta));
     p.deleting = *text_of(meta, "deletionTimestamp");
     moment_parse(text_of(meta, "creationTimestamp"), &p.created);
     rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");

@@ -23,6 +23,7 @@ struct reconcile_input {
     bool has_group;                    /* its PodGroup is there */
     const char *group_waits;           /* what gang_waits() says */
     const char *refused;               /* what the API server said to a new pod, NULL: nothing */
+    const char *budget_problem;        /* and to its PodDisruptionBudget */
     const struct job_facts *facts;     /* of its agents, NULL: nobody knows */
     int64_t now;                       /* milliseconds since 1970 */
 };

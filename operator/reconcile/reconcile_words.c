@@ -60,12 +60,23 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
                  p->why);
 }
 
+static void add_budget(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->in->budget_problem)
+        snprintf(
+            dst + n, size - n,
+            "; evictions are not limited: the API server refuses its PodDisruptionBudget: %.300s",
+            r->in->budget_problem);
+}
+
 /* All of it: for whoever asks why it does not train. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
     add_stuck(r, dst, size);
     add_roster(r, dst, size);
     add_refused(r, dst, size);
+    add_budget(r, dst, size);
 }
 
 /* "; first failure: rank 1 of worker 1 (pod p, node n): OOMKilled, exit code 137". */

@@ -176,15 +176,20 @@ class Job:
         self.jobs = f"/apis/hvd.dev/v1alpha1/namespaces/{namespace}/hvdjobs"
         self.path = f"{self.jobs}/{name}"
         self.all_pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.budget_path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
         self.api.create(self.jobs, manifest(name, workers, namespace=namespace, **more))
 
-    def get(self):
+    def look(self, path):
+        """None where there is nothing."""
         try:
-            return self.api.get(self.path)
+            return self.api.get(path)
         except Refused as error:
             if error.code == 404:
                 return None
             raise
+
+    def get(self):
+        return self.look(self.path)
 
     def status(self):
         return (self.get() or {}).get("status", {})
@@ -237,6 +242,23 @@ class Job:
                                          "restartCount": 0, "state": state}]}
         self.api.call("PATCH", f"{self.all_pods}/{name}/status", {"status": status},
                       kind="application/merge-patch+json")
+
+    def budget(self):
+        return self.look(self.budget_path)
+
+    def wait_evictions(self, allowed, seconds=60):
+        """Until the disruption controller has counted: it allows so many."""
+        def counted():
+            budget = self.budget() or {}
+            status = budget.get("status", {})
+            return (status.get("observedGeneration") == budget.get("metadata", {}).get("generation")
+                    and status.get("disruptionsAllowed") == allowed)
+        wait_until(f"{allowed} evictions of {self.name} to be allowed", seconds, counted)
+
+    def evict(self, name):
+        self.api.create(f"{self.all_pods}/{name}/eviction", {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": name, "namespace": self.namespace}})
 
     def events(self):
         """{reason: Event} that name this job; of one reason the last."""
