@@ -259,6 +259,11 @@ void coordination_rest(struct coordination *c)
     c->plane = NULL;
 }
 
+const char *coordination_problem(const struct coordination *c)
+{
+    return keystore_problem(c->keystore);
+}
+
 static void put(struct buf *dst, const char *name, const char *kind, const char *help,
                 double number)
 {

@@ -10,6 +10,7 @@
 
 #include "core/json/json.h"
 #include "operator/objects/parts.h"
+#include "operator/objects/tame.h"
 
 #define DIGITS_MAX 18 /* so many fit whatever they are */
 
@@ -86,7 +87,8 @@ int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
                    struct pod_item **ret, struct err *err)
 {
     auto_json json_t *j = NULL;
-    int rc = json_read(text, len, "a pod", &j, err);
+    const char *tamed;
+    int rc = tame_read(text, len, "a pod", &j, &tamed, err);
     return rc < 0 ? rc : items_pod(kinds, j, ret, err);
 }
 

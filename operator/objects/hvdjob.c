@@ -13,6 +13,7 @@
 #include "core/base/hash.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/tame.h"
 #include "operator/objects/template.h"
 
 #define SECONDS_MAX 31536000 /* a year */
@@ -175,10 +176,13 @@ static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds
     return 0;
 }
 
-static int take_spec(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
+static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *kinds,
                      struct err *err)
 {
     struct err bad = {0};
+    json_t *spec = json_object_get(object, "spec");
+    if (tame_why(object)) /* its pods would be others than it says */
+        err_set(&bad, EINVAL, "somewhere in it is what cannot be read: %s", tame_why(object));
     check_name(job->name, &bad);
     if (!bad.code && !json_is_object(spec))
         err_set(&bad, EINVAL, "spec: missing");
@@ -212,7 +216,7 @@ int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, st
     job.generation = generation;
     job.deleting = !absent(deleted);
     rc = job.name && job.namespace_ && job.version ? 0 : err_set(err, ENOMEM, "no memory");
-    rc = rc < 0 ? rc : take_spec(&job, json_object_get(j, "spec"), kinds, err);
+    rc = rc < 0 ? rc : take_spec(&job, j, kinds, err);
     rc = rc < 0 ? rc : hvdjob_status_parse(json_object_get(j, "status"), &job.status, err);
     if (rc < 0) {
         hvdjob_fini(&job);

@@ -48,6 +48,45 @@ static int check_first(json_t *spec, struct err *err)
     return 0;
 }
 
+/* Where we add something: what is there of another type would be gone without a word. */
+static const struct place {
+    enum { IN_TEMPLATE, IN_METADATA, IN_SPEC, IN_FIRST } in;
+    const char *key;
+    bool list; /* else a mapping */
+} places[] = {
+    {IN_TEMPLATE, "metadata", false},
+    {IN_METADATA, "labels", false},
+    {IN_METADATA, "annotations", false},
+    {IN_SPEC, "volumes", true},
+    {IN_SPEC, "initContainers", true},
+    {IN_SPEC, "tolerations", true},
+    {IN_SPEC, "schedulingGates", true},
+    {IN_SPEC, "securityContext", false},
+    {IN_FIRST, "args", true},
+    {IN_FIRST, "env", true},
+    {IN_FIRST, "volumeMounts", true},
+    {IN_FIRST, "resources", false},
+    {IN_FIRST, "securityContext", false},
+    {IN_FIRST, "readinessProbe", false},
+};
+
+static int check_types(json_t *template, struct err *err)
+{
+    static const char *const names[] = {"spec.template.", "spec.template.metadata.",
+                                        "spec.template.spec.", FIRST "."};
+    json_t *const maps[] = {template, json_object_get(template, "metadata"),
+                            json_object_get(template, "spec"), first_container(template)};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        const struct place *p = &places[i];
+        json_t *j = json_object_get(maps[p->in], p->key);
+        if (!j || json_is_null(j) || (p->list ? json_is_array(j) : json_is_object(j)))
+            continue;
+        return err_set(err, EINVAL, "%s%s: want a %s", names[p->in], p->key,
+                       p->list ? "list" : "mapping");
+    }
+    return 0;
+}
+
 /* What we add must not be there already. */
 static int check_places(json_t *spec, struct err *err)
 {
@@ -108,6 +147,7 @@ int template_check(json_t *template, struct err *err)
 {
     json_t *spec = json_object_get(template, "spec");
     int rc = check_first(spec, err);
+    rc = rc < 0 ? rc : check_types(template, err);
     rc = rc < 0 ? rc : check_places(spec, err);
     return rc < 0 ? rc : check_shm(template, err);
 }

@@ -233,10 +233,12 @@ class Job:
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self.status().get('message')}; pods {self.describe()}") from None
 
-    def end_pod(self, name, code=0, reason=None, uid=None):
+    def end_pod(self, name, code=0, reason=None, message=None):
         """What a kubelet says of a pod whose program has ended."""
         state = {"terminated": {"exitCode": code, "reason": reason or ("Error" if code else "Completed"),
                                 "finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+        if message:
+            state["terminated"]["message"] = message
         status = {"phase": "Failed" if code else "Succeeded",
                   "containerStatuses": [{"name": "main", "image": "none", "imageID": "", "ready": False,
                                          "restartCount": 0, "state": state}]}

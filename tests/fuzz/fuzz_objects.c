@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/objects/tame.h"
 #include "operator/reconcile/budget.h"
 #include "operator/reconcile/equipment.h"
 #include "operator/reconcile/newpod.h"
@@ -75,7 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct resources used = {0};
     struct err err = {0};
     json_t *j = NULL;
-    if (json_read((const char *)data, size, "fuzz", &j, NULL) < 0)
+    const char *tamed;
+    if (tame_read((const char *)data, size, "fuzz", &j, &tamed, NULL) < 0)
         return 0;
     struct budget budget;
     bool have_budget = budget_parse(j, &budget, NULL) == 0;
