@@ -73,7 +73,8 @@ static void refuse(struct agent *a, const char *trouble)
     a->refused = true;
 }
 
-/* Ranks come after it: since it decides, or since it measures, which they would be in the way of. */
+/* Ranks come after it: since it decides, or since it measures, which they would be in the way of.
+ */
 static bool looks_first(const struct agent *a)
 {
     return a->config.doctor == DOCTOR_FAIL ||

@@ -192,7 +192,7 @@ static int listen_for_agents(struct coordination *c, struct err *err)
                                   .nnames = 1,
                                   .term = c->term,
                                   .changed = on_changed,
-                                  .review = on_review,
+                                  .review = c->config.by_key ? NULL : on_review,
                                   .arg = c};
     int rc = reviewer_open(&c->reviewer, c->config.api, err);
     rc = rc < 0 ? rc : plane_create(&c->plane, &config, err);

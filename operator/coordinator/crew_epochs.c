@@ -12,26 +12,34 @@
 
 #define PODS_LOGGED 16
 
+static int by_worker(const void *a, const void *b)
+{
+    const struct roster_agent *x = *(const struct roster_agent *const *)a;
+    const struct roster_agent *y = *(const struct roster_agent *const *)b;
+    return x->order - y->order;
+}
+
 /* " digits-0-0 digits-1-0", with how many where it becomes long. */
 static void list_pods(const struct crew *c, char *dst, size_t size)
 {
     const struct roster *r = &c->roster;
-    int said = 0, all = 0;
-    size_t n = 0;
     auto_free bool *in = calloc((size_t)r->nagents + 1, sizeof(*in));
+    auto_free const struct roster_agent **all = calloc((size_t)r->nagents + 1, sizeof(*all));
+    int count = 0;
+    size_t n = 0;
     dst[0] = '\0';
-    for (int i = 0; in && i < r->nmembers; i++)
-        if (r->members[i].rank >= 0 && !rank_is_over(r->members[i].state))
-            in[r->members[i].agent] = true;
-    for (int a = 0; in && a < r->nagents; a++) {
-        all += in[a];
-        if (!in[a] || said == PODS_LOGGED)
-            continue;
-        n += (size_t)snprintf(dst + n, size - n, " %s", r->agents[a].host);
-        said++;
-    }
-    if (all > said)
-        snprintf(dst + n, size - n, " and %d more", all - said);
+    if (!in || !all)
+        return;
+    for (int i = 0; i < r->nmembers; i++)
+        in[r->members[i].agent] |= r->members[i].rank >= 0 && !rank_is_over(r->members[i].state);
+    for (int a = 0; a < r->nagents; a++)
+        if (in[a])
+            all[count++] = &r->agents[a];
+    qsort(all, (size_t)count, sizeof(*all), by_worker);
+    for (int i = 0; i < count && i < PODS_LOGGED; i++)
+        n += (size_t)snprintf(dst + n, size - n, " %s", all[i]->host);
+    if (count > PODS_LOGGED)
+        snprintf(dst + n, size - n, " and %d more", count - PODS_LOGGED);
 }
 
 static void log_epoch(const struct crew *c)

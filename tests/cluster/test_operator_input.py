@@ -81,6 +81,7 @@ class Input(agents.Case):
         except TimeoutError:
             self.fail(json.dumps(silent(), indent=1))
         self.assertEqual(self.operator.metric("hvd_watch_unread_total"), 0)
+        self.assertEqual(self.operator.metric("hvd_jobs_refused"), counts[manifests.CONDITION])
         # one that is well comes through at once among them
         late = Job(self.cluster, "late", 1, cpu="100m")
         began = time.monotonic()

@@ -128,8 +128,8 @@ static void test_of_others(void **state)
 {
     static const char *const rows[] = {
         "{'metadata':{'uid':'b'}}", "{'metadata':{'uid':'b'},'spec':7}",
-        "{'metadata':{'uid':'b','ownerReferences':'x'},'spec':{'minAvailable':-1,"
-        "'maxUnavailable':99999999999,'selector':[]}}"};
+        ("{'metadata':{'uid':'b','ownerReferences':'x'},'spec':{'minAvailable':-1,"
+         "'maxUnavailable':99999999999,'selector':[]}}")};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct budget b = read_budget(rows[i]);
