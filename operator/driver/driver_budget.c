@@ -75,8 +75,13 @@ void driver_keep_budget(struct driver *d, struct entry *e)
     bool seen = item && e->budget_version && item->version >= e->budget_version;
     bool ours = item && strcmp(item->budget.owner, e->job->job.uid) == 0;
     const struct budget *have = ours ? &item->budget : NULL;
-    if (budget_decide(&e->job->job, have) == BUDGET_LEAVE)
+    if (budget_decide(&e->job->job, have) == BUDGET_LEAVE) {
+        if (have && e->budget_problem) { /* it went through, and we did not hear of it */
+            entry_forget_budget(e);
+            driver_touch(d, e);
+        }
         return;
+    }
     if (!seen && clock_ns() < e->budget_at)
         driver_due(d, e, e->budget_at);
     else

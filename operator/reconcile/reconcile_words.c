@@ -55,7 +55,7 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
                  r->in->refused);
     else if (r->in->group_waits)
         snprintf(dst + n, size - n, "; the scheduler says: %.500s", r->in->group_waits);
-    else if (p && r->w.running < r->job->workers)
+    else if (p)
         snprintf(dst + n, size - n, "; worker %d (pod %.80s) waits: %.500s", p->worker, p->name,
                  p->why);
 }
@@ -73,7 +73,8 @@ static void add_budget(const struct reconciling *r, char *dst, size_t size)
 /* All of it: for whoever asks why it does not train. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
-    add_stuck(r, dst, size);
+    if (r->w.running < r->job->workers)
+        add_stuck(r, dst, size);
     add_roster(r, dst, size);
     add_refused(r, dst, size);
     add_budget(r, dst, size);
