@@ -36,12 +36,12 @@ def install(cluster, overlay="cluster"):
 
 
 class Installed(unittest.TestCase):
-    """A cluster of simulated nodes with what `overlay` has, the operator itself excepted."""
-    overlay, nodes = "cluster", 1
+    """A cluster of simulated nodes, and a real one, with what `overlay` has, the operator itself excepted."""
+    overlay, nodes, real = "cluster", 1, False
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = clusters.Cluster(kwok=cls.nodes).start()
+        cls.cluster = clusters.Cluster(kwok=cls.nodes, real=cls.real).start()
         try:
             install(cls.cluster, cls.overlay)
         except BaseException:
