@@ -91,7 +91,10 @@ void job_findings_keep_worst(struct job_findings *f)
 
 const struct job_finding *job_findings_failure(const struct job_findings *f)
 {
-    return f->n > 0 && f->list[0].failure ? &f->list[0] : NULL;
+    for (int i = 0; i < f->n; i++)
+        if (f->list[i].failure && strcmp(f->list[i].source, "preflight") == 0)
+            return &f->list[i];
+    return NULL;
 }
 
 void job_finding_say(const struct job_finding *f, char *dst, size_t size)

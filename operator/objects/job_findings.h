@@ -35,7 +35,8 @@ int job_findings_add(struct job_findings *f, const struct job_finding *one);
 /* Failures first, then what most pods have; the rest is only counted. */
 void job_findings_keep_worst(struct job_findings *f);
 
-/* The first failure, NULL: there is none. After _keep_worst(). */
+/* The worst that keeps ranks from being started: a failure of the preflight. NULL: there is none.
+ */
 const struct job_finding *job_findings_failure(const struct job_findings *f);
 
 /* -ENOMEM; ret is untouched then. */

@@ -36,7 +36,7 @@ static void add_refused(const struct reconciling *r, char *dst, size_t size)
     const struct job_finding *f = job_findings_failure(&r->st->findings);
     size_t n = strlen(dst);
     char text[700];
-    if (!f || strcmp(r->job->doctor, "fail") != 0 || strcmp(f->source, "preflight") != 0)
+    if (!f || strcmp(r->job->doctor, "fail") != 0)
         return;
     job_finding_say(f, text, sizeof(text));
     snprintf(dst + n, size - n, "; the doctor refuses %d pod%s (%s%s): %s", f->npods,

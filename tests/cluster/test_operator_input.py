@@ -217,6 +217,7 @@ class Keys(agents.Case):
     def test_keys(self):
         job, kubelet = self.start_job("good", 2, 1000000, 20, namespace=SYSTEM)
         self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("its budget, with these rights", 30, job, kubelet, job.budget)
         short, kubelet2 = self.start_job("short", 1, 20, 20, namespace=SYSTEM)
         self.wait("its pod", 60, short, kubelet2, lambda: short.pods())
         key, uid = self.key_of(short), short.get()["metadata"]["uid"]
