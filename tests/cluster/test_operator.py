@@ -155,8 +155,9 @@ class Life(unittest.TestCase):
         job.patch({"workers": 3})
         job.wait_running(3)
         job.wait_evictions(1)
+        before = job.pods()["bears-0-0"]["metadata"]["uid"]
         job.evict("bears-0-0")
-        wait_until("its replacement", 60, lambda: len(job.running()) == 3 and "bears-0-0" not in job.running())
+        wait_until("its replacement", 60, lambda: len(job.running()) == 3 and before not in self.uids(job))
         self.assertEqual(job.status()["failures"], 0)
 
     def test_budget_of_a_fixed_job(self):
