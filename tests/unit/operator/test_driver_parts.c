@@ -234,6 +234,14 @@ static void test_metrics_text(void **state)
     assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"67108.864\"} 2\n"));
     assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"+Inf\"} 3\n"));
     assert_non_null(strstr((char *)b.data, "hvd_s_count 3\n"));
+    buf_reset(&b);
+    static const char *const causes[] = {"planned", "lost"};
+    const struct histogram two[2] = {[1] = h};
+    metrics_histograms(&b, "hvd_r", "Time.", "cause", causes, two, 2);
+    buf_put_u8(&b, 0);
+    assert_non_null(strstr((char *)b.data, "hvd_r_bucket{cause=\"lost\",le=\"+Inf\"} 3\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_r_count{cause=\"planned\"} 0\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_r_sum{cause=\"planned\"} 0\n"));
     buf_fini(&b);
 }
 
