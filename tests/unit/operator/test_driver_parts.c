@@ -265,6 +265,10 @@ static void test_options(void **state)
     assert_int_equal(parse(&o, &what, &err, NULL, NULL), 0);
     assert_true(what == SETTINGS_RUN && o.elect && !o.namespace);
     assert_string_equal(o.metrics, ":8080");
+    assert_true(o.page == PAGE_LOCAL);
+    assert_int_equal(parse(&o, &what, &err, "--page", "all"), 0);
+    assert_true(o.page == PAGE_ALL);
+    assert_int_equal(parse(&o, &what, &err, "--page", "some"), -EINVAL);
     assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
     assert_string_equal(o.metrics, "");
     assert_string_equal(o.agents, ":7443");

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * page_job: all there is to say about one job as JSON, from its object, its pods, and the plane:
+ * {"leads", "job", "conditions", "firstFailure", "members", "roster", "epochs", "findings"}; null
+ * where there is nothing.
+ */
+#include <stdlib.h>
+
+#include "operator/page/page_private.h"
+
+#define TEXT_MAX 1024
+
+static json_t *summary_of(const struct hvdjob *job)
+{
+    const struct hvdjob_status *s = &job->status;
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "namespace",
+        job->namespace_, "name", job->name, "phase", job_phase_name(s->phase), "elastic",
+        job->elastic, "suspend", job->suspend, "deleting", job->deleting, "workers", job->workers,
+        "min", job->elastic ? job->min : job->workers, "max",
+        job->elastic ? job->max : job->workers, "slots", job->slots, "ready", s->ready, "pending",
+        s->pending, "epoch", s->epoch, "restarts", s->restarts, "attemptsLeft", s->attempts_left);
+    const struct {
+        const char *name;
+        int64_t at;
+    } moments[] = {{"created", job->created},
+                   {"queued", s->queued},
+                   {"admitted", s->admitted},
+                   {"started", s->started},
+                   {"completed", s->completed}};
+    for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
+        json_put(&j, moments[i].name, json_integer((json_int_t)moments[i].at));
+    json_put(&j, "message", page_text(s->message, TEXT_MAX));
+    json_put(&j, "refused", page_text(job->refused, TEXT_MAX));
+    return j;
+}
+
+static json_t *conditions_of(const struct hvdjob_status *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < CONDITIONS; i++) {
+        const struct condition *c = &s->conditions[i];
+        if (c->status == CONDITION_ABSENT)
+            continue;
+        json_append(&list,
+                    json_pack("{s:s, s:b, s:o, s:o, s:I}", "type",
+                              condition_name((enum condition_type)i), "status",
+                              c->status == CONDITION_TRUE, "reason",
+                              page_text(c->reason, sizeof(c->reason)), "message",
+                              page_text(c->message, TEXT_MAX), "since", (json_int_t)c->since));
+    }
+    return list;
+}
+
+static json_t *failure_of(const struct job_first_failure *f)
+{
+    if (!f->known)
+        return json_null();
+    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:i, s:I}", "worker", f->worker, "pod",
+                     page_text(f->pod, TEXT_MAX), "node", page_text(f->node, TEXT_MAX), "reason",
+                     page_text(f->reason, TEXT_MAX), "message", page_text(f->message, TEXT_MAX),
+                     "exitCode", f->exit_code, "at", (json_int_t)f->at);
+}
+
+/* ---- what the plane knows -------------------------------------------------------------------- */
+
+static json_t *roster_of(const struct plane *plane, const char *uid)
+{
+    struct plane_facts f;
+    if (!plane || plane_facts(plane, uid, &f) < 0 || !f.there)
+        return json_null();
+    json_t *j =
+        json_pack("{s:b, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "rebuilding", f.rebuilding,
+                  "state", f.state, "epoch", (int)f.epoch, "size", f.size, "target", f.target,
+                  "agents", f.agents, "readyWorkers", f.ready_workers, "restarts", f.restarts,
+                  "batchesPerS", f.batches_per_s, "bytesPerS", f.bytes_per_s);
+    json_put(&j, "waitingFor", page_text(f.waiting_for, TEXT_MAX));
+    return j;
+}
+
+static void add_epoch(void *arg, const struct plane_epoch *e)
+{
+    json_t **list = arg;
+    json_append(list, json_pack("{s:i, s:I, s:i, s:b, s:b, s:f, s:f, s:o}", "epoch", (int)e->number,
+                                "at", (json_int_t)e->unix_ms, "size", e->size, "first", e->first,
+                                "lost", e->lost, "ms", e->ms, "costMs", e->cost, "cause",
+                                page_text(e->cause, TEXT_MAX)));
+}
+
+static json_t *epochs_of(const struct plane *plane, const char *uid)
+{
+    json_t *list = json_array();
+    if (plane)
+        plane_epochs(plane, uid, add_epoch, &list);
+    return list;
+}
+
+struct gathering {
+    json_t *list;
+    int rows, failures, warnings;
+    enum finding_status wanted;
+};
+
+static void add_finding(void *arg, const char *pod, const struct finding *f)
+{
+    struct gathering *g = arg;
+    if (f->status != g->wanted)
+        return;
+    g->failures += f->status == FINDING_FAIL;
+    g->warnings += f->status == FINDING_WARN;
+    if (g->rows++ >= PAGE_FINDINGS_MAX)
+        return;
+    json_append(&g->list,
+                json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "pod", page_text(pod, TEXT_MAX),
+                          "status", finding_status_name(f->status), "source",
+                          page_text(f->source, sizeof(f->source)), "id",
+                          page_text(f->id, sizeof(f->id)), "code",
+                          page_text(f->code, sizeof(f->code)), "summary",
+                          page_text(f->summary, TEXT_MAX), "fix", page_text(f->fix, TEXT_MAX)));
+}
+
+/* Failures first. */
+static json_t *findings_of(const struct plane *plane, const char *uid)
+{
+    struct gathering g = {.list = json_array()};
+    for (int round = 0; plane && round < 2; round++) {
+        g.wanted = round == 0 ? FINDING_FAIL : FINDING_WARN;
+        plane_findings(plane, uid, add_finding, &g);
+    }
+    return json_pack("{s:i, s:i, s:o}", "failures", g.failures, "warnings", g.warnings, "list",
+                     g.list);
+}
+
+void page_put_job(const struct driver *d, const struct plane *plane, const struct hvdjob *job,
+                  struct buf *dst)
+{
+    json_t *j = json_pack("{s:b}", "leads", driver_leads(d));
+    json_put(&j, "job", summary_of(job));
+    json_put(&j, "conditions", conditions_of(&job->status));
+    json_put(&j, "firstFailure", failure_of(&job->status.first));
+    json_put(&j, "members", page_members(d, plane, job));
+    json_put(&j, "roster", roster_of(plane, job->uid));
+    json_put(&j, "epochs", epochs_of(plane, job->uid));
+    json_put(&j, "findings", findings_of(plane, job->uid));
+    page_put(j, dst);
+}
