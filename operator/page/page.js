@@ -197,12 +197,14 @@ function drawJob(data, now) {
   put(at("phase"), j.deleting ? j.phase + ", being deleted" : j.phase);
   style(at("phase"), "phase " + levelOf(j.phase));
   put(at("message"), j.refused || j.message);
-  show(at("waits"), !!(r && r.waitingFor));
-  put(at("waits"), r && r.waitingFor ? "Its ranks wait for " + r.waitingFor : "");
-  show(at("first"), !!f);
+  const waits = r && r.waitingFor && !j.message.includes(r.waitingFor);   // the message has it a moment later
+  show(at("waits"), !!waits);
+  put(at("waits"), waits ? "Its ranks wait for " + r.waitingFor : "");
+  show(at("first"), !!f && !j.message.includes("first failure"));   // else it is said above
   style(at("first"), j.phase === "Failed" ? "bad" : "busy");
-  if (f) put(at("first"), "First failure " + moment(f.at) + ": worker " + f.worker + " (" + f.pod + " on " + f.node +
-             "), " + (f.reason || "ended") + ", exit code " + f.exitCode + (f.message ? ": " + f.message : ""));
+  if (f) put(at("first"), "First failure " + moment(f.at) + ": " + (f.rank >= 0 ? "rank " + f.rank + " of " : "") +
+             "worker " + f.worker + " (" + f.pod + " on " + f.node + "), " +
+             (f.reason || "ended") + ", exit code " + f.exitCode + (f.message ? ": " + f.message : ""));
   facts(at("facts"), [
     ["Workers ready", j.ready + " of " + j.workers],
     ["Min to max", j.elastic ? j.min + " to " + j.max : j.min + ", all or none"],
@@ -218,7 +220,7 @@ function drawJob(data, now) {
   drawMembers(data.members, now);
   drawEpochs(data);
   fill(at("conditions"), data.conditions.map(c => ({key: c.type, cells: [
-    [c.type], [c.status ? "true" : "false"], [moment(c.since), "where"], [c.reason, "where"], [c.message, "words"]]})));
+    [c.type, "where"], [c.status ? "true" : "false"], [moment(c.since), "where"], [c.reason, "where"], [c.message, "words"]]})));
   document.title = j.name + ": " + j.phase;
 }
 

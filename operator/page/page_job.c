@@ -4,6 +4,7 @@
  * {"leads", "job", "conditions", "firstFailure", "members", "roster", "epochs", "findings"}; null
  * where there is nothing.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "operator/page/page_private.h"
@@ -56,13 +57,20 @@ static json_t *failure_of(const struct job_first_failure *f)
 {
     if (!f->known)
         return json_null();
-    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:i, s:I}", "worker", f->worker, "pod",
-                     page_text(f->pod, TEXT_MAX), "node", page_text(f->node, TEXT_MAX), "reason",
-                     page_text(f->reason, TEXT_MAX), "message", page_text(f->message, TEXT_MAX),
-                     "exitCode", f->exit_code, "at", (json_int_t)f->at);
+    return json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:i, s:I}", "worker", f->worker, "rank",
+                     f->rank, "pod", page_text(f->pod, TEXT_MAX), "node",
+                     page_text(f->node, TEXT_MAX), "reason", page_text(f->reason, TEXT_MAX),
+                     "message", page_text(f->message, TEXT_MAX), "exitCode", f->exit_code, "at",
+                     (json_int_t)f->at);
 }
 
 /* ---- what the plane knows -------------------------------------------------------------------- */
+
+static bool is_heard(const struct plane *plane, const char *uid)
+{
+    struct plane_facts f;
+    return plane && plane_facts(plane, uid, &f) == 0 && f.there;
+}
 
 static json_t *roster_of(const struct plane *plane, const char *uid)
 {
@@ -119,14 +127,36 @@ static void add_finding(void *arg, const char *pod, const struct finding *f)
                           page_text(f->summary, TEXT_MAX), "fix", page_text(f->fix, TEXT_MAX)));
 }
 
-/* Failures first. */
-static json_t *findings_of(const struct plane *plane, const char *uid)
+/* What a status keeps: the worst, each with the first of the pods that have it. */
+static void add_written(struct gathering *g, const struct job_finding *f)
 {
+    char pod[128];
+    if (f->npods > 1)
+        snprintf(pod, sizeof(pod), "%s and %d more", f->pods[0], f->npods - 1);
+    else
+        snprintf(pod, sizeof(pod), "%s", f->pods[0]);
+    struct finding told = {.status = f->failure ? FINDING_FAIL : FINDING_WARN};
+    snprintf(told.id, sizeof(told.id), "%s", f->id);
+    snprintf(told.code, sizeof(told.code), "%s", f->code);
+    snprintf(told.source, sizeof(told.source), "%s", f->source);
+    snprintf(told.summary, sizeof(told.summary), "%s", f->summary);
+    snprintf(told.fix, sizeof(told.fix), "%s", f->fix);
+    g->wanted = told.status;
+    add_finding(g, pod, &told);
+}
+
+/* Failures first. Where no agent is heard, those that the status has. */
+static json_t *findings_of(const struct plane *plane, const struct hvdjob *job)
+{
+    const struct job_findings *written = &job->status.findings;
     struct gathering g = {.list = json_array()};
     for (int round = 0; plane && round < 2; round++) {
         g.wanted = round == 0 ? FINDING_FAIL : FINDING_WARN;
-        plane_findings(plane, uid, add_finding, &g);
+        plane_findings(plane, job->uid, add_finding, &g);
     }
+    bool heard = is_heard(plane, job->uid);
+    for (int i = 0; !heard && i < written->n; i++)
+        add_written(&g, &written->list[i]);
     return json_pack("{s:i, s:i, s:o}", "failures", g.failures, "warnings", g.warnings, "list",
                      g.list);
 }
@@ -141,6 +171,6 @@ void page_put_job(const struct driver *d, const struct plane *plane, const struc
     json_put(&j, "members", page_members(d, plane, job));
     json_put(&j, "roster", roster_of(plane, job->uid));
     json_put(&j, "epochs", epochs_of(plane, job->uid));
-    json_put(&j, "findings", findings_of(plane, job->uid));
+    json_put(&j, "findings", findings_of(plane, job));
     page_put(j, dst);
 }

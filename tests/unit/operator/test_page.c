@@ -242,6 +242,26 @@ static void test_members(void **state)
     free_driver(d);
 }
 
+/* No agent is heard: what the status kept. */
+static void test_written_findings(void **state)
+{
+    struct driver *d = new_driver();
+    struct entry *e = add_job(d, 1, JOB_FAILED, "");
+    struct job_finding one = {.failure = true, .id = "shm-size", .code = "HVD3001"};
+    (void)state;
+    snprintf(one.pods[0], sizeof(one.pods[0]), "job-1-0-0");
+    assert_int_equal(job_findings_add(&e->job->job.status.findings, &one), 0);
+    snprintf(one.pods[0], sizeof(one.pods[0]), "job-1-1-0");
+    assert_int_equal(job_findings_add(&e->job->job.status.findings, &one), 0);
+    auto_json json_t *j = job_of(d, "job-1");
+    json_t *findings = json_object_get(j, "findings"), *list = json_object_get(findings, "list");
+    assert_int_equal(number(findings, "failures"), 1);
+    assert_int_equal(json_array_size(list), 1);
+    assert_string_equal(text_of(json_array_get(list, 0), "pod"), "job-1-0-0 and 1 more");
+    assert_string_equal(text_of(json_array_get(list, 0), "id"), "shm-size");
+    free_driver(d);
+}
+
 /* ---- how much of it there can be --------------------------------------------------------------
  */
 
@@ -432,17 +452,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_jobs),
-        cmocka_unit_test(test_text_is_cut_between_letters),
-        cmocka_unit_test(test_members),
-        cmocka_unit_test(test_thousands),
-        cmocka_unit_test(test_ten_thousand_pods),
-        cmocka_unit_test(test_access),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_routes),    cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_jobs),      cmocka_unit_test(test_text_is_cut_between_letters),
+        cmocka_unit_test(test_members),   cmocka_unit_test(test_written_findings),
+        cmocka_unit_test(test_thousands), cmocka_unit_test(test_ten_thousand_pods),
+        cmocka_unit_test(test_access),    cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_busy),      cmocka_unit_test(test_no_memory),
     };
     if (!FAIL_ALLOC)
         printf("SKIP: operator/page/memory: no sanitizer: it has its own malloc\n");
