@@ -143,6 +143,21 @@ class Page(Case):
         self.wait_text("the reason", "#message", "cpu")
         self.assertIn("Queued", self.browser.text("#phase"))
 
+    def test_findings(self):
+        """What the doctor found in a pod, and what to do; when it has ended what its status kept."""
+        job, kubelet = self.start_job("sick", 1, 20, 100, doctor={"policy": "fail", "level": 1}, run={"backoffLimit": 0})
+        kubelet.through = ("prlimit", "--nofile=512", "--")
+        self.open(job)
+        self.wait("a finding", 90, job, kubelet, lambda: "nofile-low" in self.browser.text("#findings"))
+        self.wait("its end", 90, job, kubelet, lambda: job.status().get("phase") == "Failed")
+        self.browser.wait("that", "document.querySelector('#phase').innerText.startsWith('Failed')")
+        found = next(f for f in job.status()["findings"] if f["id"] == "nofile-low")
+        text = self.browser.text("#findings")
+        for word in (found["id"], found["code"], found["summary"], found["fix"], "sick-0-0"):
+            self.assertIn(word, text)
+        self.assertIn("failure", self.browser.text("#findingcount"))
+        self.shot("findings")
+
     def test_strangers_words(self):
         """What pods and their programs say is text, whatever it looks like."""
         job = Job(self.cluster, "words", 2, minWorkers=1, maxWorkers=2, run={"backoffLimit": 5})
