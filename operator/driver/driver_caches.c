@@ -75,6 +75,8 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
     }
     e->job = is;
     entry_forget_gang(e);
+    if (is && was && d->leading)
+        driver_note_change(d, &was->job.status, &is->job.status);
     if (is && is->job.status.phase != e->phase) {
         e->phase = is->job.status.phase;
         entry_forget_admission(e);

@@ -28,6 +28,8 @@ static bool wait_is_over(void *arg, const struct wait *w)
 {
     const struct asking *q = arg;
     const struct entry *e = q->e;
+    if (w->kind == WAIT_END)
+        return !e->job || strcmp(e->job->job.uid, w->uid) != 0 || e->job->job.deleting;
     if (w->kind == WAIT_JOB)
         return !e->job || strcmp(e->job->job.uid, w->uid) != 0 || e->job->version >= w->version;
     const struct pod_item *p = driver_pod(q->d, e, w->name);
@@ -150,7 +152,6 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
     struct err err = {0};
     enum job_phase before = e->job->job.status.phase;
     e->let_go = actions->status.phase == JOB_STARTING && before != JOB_STARTING;
-    driver_note_phase(d, &e->job->job, &actions->status);
     if (apply_start(&config, e, actions, &err) == 0)
         return;
     log_warn("job %s: %s", e->key, err_text(&err));

@@ -95,6 +95,7 @@ static void send_event(struct said *s, const struct hvdjob *job, const char *nam
                             .path = request_text(&path),
                             .body = text,
                             .kind = name ? API_MERGE_PATCH : API_JSON,
+                            .idempotent = true, /* it has a name of its own */
                             .timeout_ms = TIMEOUT_MS};
     if (!q.path || api_send(s->api, &q, on_done, w, &w->call, NULL) < 0)
         writing_free(w);
