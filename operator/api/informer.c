@@ -21,7 +21,7 @@
  */
 #define WATCH_MIN_S    300
 #define WATCH_MORE_S   300
-#define WATCH_SILENT_S 150
+#define WATCH_SILENT_S 100
 #define WATCH_LATE_S   30    /* over its time: the server is not well */
 #define STREAM_MS      60000 /* a streamed list is whole by then, or the server does not know them */
 #define SHORT          CLOCK_S /* a watch that ended so soon and brought nothing has failed */
@@ -70,6 +70,7 @@ static int take_event(struct informer *inf, const struct event *e, struct err *e
      * would be opened again without a pause. */
     inf->progress |= strcmp(e->version, inf->page.version) != 0;
     inf->counts.events++;
+    inf->refused = false;
     if (e->type == EVENT_DELETED)
         rc = informer_drop(inf, e->object, err);
     else if (e->type != EVENT_BOOKMARK)
@@ -133,6 +134,13 @@ static void on_list_done(void *arg, const struct api_answer *answer)
     happen(inf, answer->status == 410 ? WATCH_GONE : WATCH_FAILED);
 }
 
+/* Whatever its end: it was a watch, and was worth opening. */
+static bool was_good(const struct informer *inf, const struct api_answer *answer)
+{
+    bool lived = clock_ns() - inf->opened_at >= SHORT;
+    return (answer->status == 200 || answer->cut) && (inf->progress || lived);
+}
+
 static enum watch_event watch_end(struct informer *inf, const struct api_answer *answer)
 {
     bool refused = answer->status == 400 || answer->status == 422;
@@ -140,26 +148,25 @@ static enum watch_event watch_end(struct informer *inf, const struct api_answer 
         return WATCH_GONE;
     if (inf->state == WATCH_STREAMING && refused)
         return WATCH_UNSUPPORTED;
-    if (inf->err.code != 0)
-        return WATCH_FAILED;
-    if (inf->progress && (answer->status == 200 || answer->cut))
-        return WATCH_ENDED;
-    bool lived = clock_ns() - inf->opened_at >= SHORT;
-    return answer->status == 200 && lived ? WATCH_ENDED : WATCH_FAILED;
+    if (inf->state == WATCH_FOLLOWING && answer->late)
+        return WATCH_SILENT;
+    return inf->err.code == 0 && was_good(inf, answer) ? WATCH_ENDED : WATCH_FAILED;
 }
 
+/* Failures in a row end with a watch that brings something beyond a list: a server that gives lists
+ * and then fails is asked for them at a growing pace. */
 static void on_watch_done(void *arg, const struct api_answer *answer)
 {
     struct informer *inf = arg;
     inf->call = NULL;
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     lines_fini(&inf->lines);
-    if (inf->progress)
+    if (inf->state == WATCH_FOLLOWING && was_good(inf, answer))
         inf->failures = 0;
     enum watch_event event = watch_end(inf, answer);
     if (event == WATCH_UNSUPPORTED)
         inf->no_streams = true;
-    if (event == WATCH_FAILED || event == WATCH_GONE)
+    if (event == WATCH_FAILED || event == WATCH_GONE || event == WATCH_SILENT)
         note_failure(inf, answer);
     happen(inf, event);
 }
@@ -270,7 +277,6 @@ static void do_sync(struct informer *inf)
     inf->synced = true;
     inf->refused = false;
     inf->no_pages = false;
-    inf->failures = 0;
     inf->err = (struct err){0};
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     if (inf->config.synced)
