@@ -125,14 +125,14 @@ class Kubelet:
 
 
 class Case(operators.Installed):
-    nodes, options = 3, ()
+    nodes, options, lease = 3, (), FAST
 
     def setUp(self):
         self.port = clusters.free_port("127.0.0.1")
         self.operator = self.start_operator("agents-" + self._testMethodName)
 
     def start_operator(self, name):
-        operator = Operator(self.cluster, *FAST, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
+        operator = Operator(self.cluster, *self.lease, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
                             f"https://127.0.0.1:{self.port}", name=name).start()
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator

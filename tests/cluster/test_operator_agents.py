@@ -13,7 +13,9 @@ import agents  # noqa: E402
 import case  # noqa: E402
 import operators  # noqa: E402
 from agents import Case  # noqa: E402
-from api import wait_until  # noqa: E402
+from api import Refused, wait_until  # noqa: E402
+
+AWAY_S = 60
 
 
 class Alone(Case):
@@ -29,6 +31,43 @@ class Alone(Case):
         job.delete()
         job.wait_gone()
         wait_until("its key to be gone", 30, lambda: not self.cluster.api.get(secrets)["items"])
+
+
+class Away(Case):
+    """With the lease's own times."""
+    lease = ()
+
+    def test_api_server_is_away_for_a_minute(self):
+        """Ranks train on, from its first second to its last; afterwards there is nothing twice, and the job can be
+        scaled."""
+        job, kubelet = self.start_job("minute", 2, 1000000, 20, minWorkers=1, maxWorkers=3)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("its epoch", 30, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
+        pids = {name: kubelet.of(name).pid for name in job.running()}
+        uids = {name: pod["metadata"]["uid"] for name, pod in job.pods().items()}
+        before, status = self.worlds(kubelet), job.status()
+        self.cluster.ask("stop kube-apiserver")
+        time.sleep(AWAY_S)
+        self.assertEqual({pid for pid in pids.values() if os.path.exists(f"/proc/{pid}")}, set(pids.values()), kubelet.logs())
+        self.assertEqual(self.operator.metric("hvd_leader"), 0)
+        self.cluster.ask("start kube-apiserver")
+        wait_until("the API server", 120, self.is_there)
+        wait_until("it to lead again", 60, lambda: self.operator.metric("hvd_leader") == 1)
+        self.wait("its agents", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        self.assertEqual(self.worlds(kubelet), before, kubelet.logs())
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+        self.assertEqual({name: pod["metadata"]["uid"] for name, pod in job.pods().items()}, uids)
+        self.cluster.kubectl("scale", "hvdjob/minute", "--replicas=3")
+        self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        after = job.status()
+        self.assertEqual((after["restarts"], after["failures"]), (status["restarts"], status["failures"]))
+        self.assertEqual(len(job.pods()), 3)
+
+    def is_there(self):
+        try:
+            return self.cluster.api.get("/readyz")
+        except (OSError, Refused):
+            return None
 
 
 class Agents(Case):
