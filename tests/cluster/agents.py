@@ -19,12 +19,13 @@ from operators import ROOT, Job, Operator
 BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
 AGENT = os.path.join(BUILD, "hvd-agent")
 STEPS = os.path.join(BUILD, "tests/programs/steps")
+CROWD = os.path.join(BUILD, "tests/programs/agents_try")
 FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
 
 
 def needs():
     operators.check_program()
-    for program in (AGENT, STEPS):
+    for program in (AGENT, CROWD, STEPS):
         if not os.access(program, os.X_OK):
             raise binaries.Missing("programs", f"{program} is not built (make all tests-bin)")
 

@@ -5,6 +5,7 @@ real ranks that train (agents.py).
 timeout: 3000"""
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -14,8 +15,10 @@ import case  # noqa: E402
 import operators  # noqa: E402
 from agents import Case  # noqa: E402
 from api import Refused, wait_until  # noqa: E402
+from witness import Witness  # noqa: E402
 
 AWAY_S = 60
+PAUSE_S = 2.4    # between renewals: 2 s, a fifth more or less
 
 
 class Alone(Case):
@@ -31,6 +34,49 @@ class Alone(Case):
         job.delete()
         job.wait_gone()
         wait_until("its key to be gone", 30, lambda: not self.cluster.api.get(secrets)["items"])
+
+
+class Crowd(Case):
+    """Agents by the thousand, without ranks, whose pods' key they all have. HVD_TEST_CROWD=n."""
+    crowd = int(os.environ.get("HVD_TEST_CROWD") or "200")
+    overlay, options, lease = "namespaced", ("--namespace", operators.SYSTEM), ()
+    nodes = crowd // 100 + 1
+
+    def test_lease_beside_a_crowd(self):
+        """They connect at once, lose their operator and come to the next one at once: no renewal of the lease is late by
+        a second."""
+        job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
+                  maxWorkers=self.crowd, doctor={"policy": "off"})
+        self.addCleanup(job.delete)
+        wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
+        with Witness(self.cluster, operators.SYSTEM) as witness:
+            with subprocess.Popen(self.arguments(job), stdout=subprocess.PIPE, text=True) as crowd:
+                self.addCleanup(crowd.kill)
+                self.assertIn(f"joined {self.crowd} ", said := crowd.stdout.readline(), self.operator.tail())
+                wait_until("renewals", 30, lambda: len(witness.renewals) >= 3)
+                self.operator.kill()
+                self.operator = self.start_operator("crowd-next")
+                wait_until("all of them again", 120, lambda: self.operator.metric("hvd_agents") == self.crowd, 0.5)
+                time.sleep(3)
+                crowd.terminate()
+            pause = witness.longest_pause_of_renewals()
+            self.assertGreater(witness.renewals[-1][1], witness.renewals[0][1])
+            print(f"{said.strip()}; the longest pause of renewals {pause:.2f} s, of {len(witness.renewals)}")
+            self.assertLess(pause, PAUSE_S + 1)
+
+    def arguments(self, job):
+        """Of agents_try; all that it reads is in files."""
+        secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets"
+        ca = self.cluster.api.get(f"{secrets}/hvd-operator-ca")["data"]["ca.crt"]
+        key = self.cluster.api.get(f"{secrets}?labelSelector=hvd.dev%2Fjob%3Dcrowd")["items"][0]["data"]["token"]
+        pods = "\n".join(pod["metadata"]["uid"] for pod in job.pods().values())
+        paths = []
+        for name, text in (("ca", base64.b64decode(ca)), ("key", base64.b64decode(key)), ("pods", pods.encode())):
+            paths.append(self.cluster.path(f"crowd-{name}"))
+            with open(paths[-1], "wb") as f:
+                f.write(text)
+        return [agents.CROWD, f"https://127.0.0.1:{self.port}", paths[0], paths[1], job.get()["metadata"]["uid"],
+                f"@{paths[2]}", "300"]
 
 
 class Away(Case):

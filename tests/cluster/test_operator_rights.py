@@ -32,10 +32,10 @@ OWN = {
     ("", "secrets", "hvd-operator-ca"): "get",
 }
 OVERLAYS = {
-    "cluster": {"default": {**JOBS, **CLUSTER}, "kube-system": {**JOBS, **CLUSTER}, SYSTEM: {**JOBS, **CLUSTER, **OWN}},
-    "restricted-network": {"default": {**JOBS, **CLUSTER}, SYSTEM: {**JOBS, **CLUSTER, **OWN}},
-    "namespaced": {"default": {}, "kube-system": {}, SYSTEM: {**JOBS, **OWN}},
-}
+    "cluster": {namespace: {**JOBS, **CLUSTER} for namespace in ("default", "kube-system", SYSTEM)},
+    "restricted-network": {namespace: {**JOBS, **CLUSTER} for namespace in ("default", SYSTEM)},
+    "namespaced": {"default": {}, "kube-system": {}, SYSTEM: JOBS},
+}    # and OWN in the operator's namespace
 # Asked one by one, since they are what must never be: (method, path, body).
 NEVER = (
     ("GET", "/api/v1/secrets", None),

@@ -14,6 +14,7 @@ import sys
 import time
 
 SYSTEM, ACCOUNT = "hvd-system", "hvd-operator"
+LEEWAY_S = 60    # the API server takes a token so long after its end
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -22,9 +23,10 @@ def encoded(data):
 
 
 def sign(folder, uid, seconds):
-    """A token of the operator's service account, whose uid that is."""
+    """A token of the operator's service account, whose uid that is, that is taken for so long."""
     now = int(time.time())
-    claims = {"iss": ISSUER, "aud": [ISSUER], "iat": now, "nbf": now - 1, "exp": now + seconds,
+    claims = {"iss": ISSUER, "aud": [ISSUER], "iat": now - 2 * LEEWAY_S, "nbf": now - 2 * LEEWAY_S,
+              "exp": now + seconds - LEEWAY_S,
               "sub": f"system:serviceaccount:{SYSTEM}:{ACCOUNT}",
               "kubernetes.io": {"namespace": SYSTEM, "serviceaccount": {"name": ACCOUNT, "uid": uid}}}
     text = ".".join(encoded(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))

@@ -2,6 +2,7 @@
 """Who sees everything that happens to jobs and their pods, on the API server itself: a watch of its own on each.
 
 What it holds against an operator: a pod of one name is made once, a job's counts never go back, an epoch neither."""
+import datetime
 import http.client
 import json
 import threading
@@ -19,7 +20,7 @@ class Witness:
         self.wrong = []       # sentences
         self.counts = {}      # {job name: {field: value}}
         self.phases = {}      # {job name: [phases, in order]}
-        self.renewals = []    # (when, leaseTransitions)
+        self.renewals = []    # (when, leaseTransitions, renewTime in seconds)
         self.threads, self.connections = [], []
 
     def __enter__(self):
@@ -76,15 +77,21 @@ class Witness:
 
     def see_lease(self, _, lease):
         if lease["spec"].get("holderIdentity"):
-            self.renewals.append((time.monotonic(), lease["spec"].get("leaseTransitions", 0)))
+            sent = datetime.datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp()
+            self.renewals.append((time.monotonic(), lease["spec"].get("leaseTransitions", 0), sent))
 
     def transitions(self):
         return self.renewals[-1][1] if self.renewals else None
 
     def longest_lease_gap(self):
         """Seconds between two renewals, or since the last one."""
-        times = [at for at, _ in self.renewals] + [time.monotonic()]
+        times = [at for at, _, _ in self.renewals] + [time.monotonic()]
         return max((after - before for before, after in zip(times, times[1:])), default=0)
+
+    def longest_pause_of_renewals(self):
+        """Seconds from one to the next of the same term, by the operator's own clock: when it sent them."""
+        return max((after[2] - before[2] for before, after in zip(self.renewals, self.renewals[1:])
+                    if before[1] == after[1]), default=0)
 
     def pods_of(self, job):
         return sorted(name for name in self.made if name.startswith(job + "-"))
