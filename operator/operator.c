@@ -57,6 +57,12 @@ static int page_metrics(void *arg, struct buf *dst)
     metrics_head(dst, "hvd_build_info", "gauge", "1, with the version.");
     metrics_value(dst, "hvd_build_info", "version", HVD_VERSION, 1);
     driver_metrics(o->driver, dst);
+    if (o->election) {
+        metrics_head(dst, "hvd_lease_late_seconds", "gauge",
+                     "The longest that a renewal of the lease has waited for its turn.");
+        metrics_value(dst, "hvd_lease_late_seconds", NULL, NULL,
+                      (double)election_late(o->election) / (double)CLOCK_S);
+    }
     if (o->coordination)
         coordination_metrics(o->coordination, dst);
     return 200;

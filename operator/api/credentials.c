@@ -15,9 +15,8 @@
 #include "core/base/log.h"
 #include "operator/api/exec.h"
 
-#define READ_EVERY (60 * CLOCK_S)
-#define EARLY_US   (30 * 1000000LL) /* a new one is fetched so long before the end, or at half time \
-                                     */
+#define READ_EVERY  (60 * CLOCK_S)
+#define EARLY_US    (30 * 1000000LL) /* before its end, or at half time: a new one */
 #define TOKEN_MAX   (64u << 10)
 #define RERUN_AFTER (5 * CLOCK_S) /* a plugin whose tokens are refused is not run in a circle */
 

@@ -24,6 +24,7 @@ struct election {
     struct api_call *call;
     struct loop_timer turn, until;
     uint64_t turn_at; /* when the last one began */
+    uint64_t late;    /* the longest time from when one was due until it began */
     bool told;        /* started() was called last */
     void (*left)(void *arg);
     struct err err;
@@ -65,7 +66,10 @@ static void settle(struct election *e)
 static void on_turn(void *arg)
 {
     struct election *e = arg;
+    uint64_t due = e->turn.due;
     e->turn_at = clock_ns();
+    if (e->turn_at - due > e->late && e->turn_at > due)
+        e->late = e->turn_at - due;
     enum leader_action action = leader_turn(&e->leader, e->turn_at);
     settle(e);
     act(e, action);
@@ -243,6 +247,11 @@ void election_leave(struct election *e, void (*left)(void *arg))
         send_wish(e, false, on_left);
     else
         left(e->config.arg);
+}
+
+uint64_t election_late(const struct election *e)
+{
+    return e->late;
 }
 
 const char *election_problem(const struct election *e)

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/json/json.h"
 #include "operator/api/request.h"
+#include "operator/api/retry.h"
 #include "operator/api/slowstart.h"
 #include "operator/driver/bodies.h"
 #include "operator/reconcile/names.h"
@@ -265,11 +267,22 @@ static bool on_job_deleted(struct step *s, const struct api_answer *answer)
     return true;
 }
 
+/* Longer than a call has time: the job rests meanwhile. */
+static void note_rest(struct entry *e, long seconds)
+{
+    uint64_t ms = seconds < RETRY_MAX_MS / 1000 ? (uint64_t)seconds * 1000 : RETRY_MAX_MS;
+    uint64_t until = deadline_in_ms(ms);
+    if (e->not_before < until)
+        e->not_before = until;
+}
+
 static void on_answer(void *arg, const struct api_answer *answer)
 {
     struct step *s = arg;
     bool ok = false;
     s->call = NULL;
+    if (answer->retry_after_s > 0)
+        note_rest(s->apply->e, answer->retry_after_s);
     if (is_success(answer))
         inject_point("operator-wrote");
     log_debug("%s: %s %s: %ld %s", s->apply->e->key, action_name(s->kind), s->name, answer->status,

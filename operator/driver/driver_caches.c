@@ -68,10 +68,14 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
     if (!is || !was) { /* another one: nothing of the former is true of it */
         waits_fini(&e->waits);
         e->let_go = false;
-        e->failures = 0;
-        e->not_before = 0;
+        e->stale = true;
         entry_forget_admission(e);
         entry_forget_budget(e);
+    }
+    if (e->stale) { /* here is the newer one */
+        e->stale = false;
+        e->failures = 0;
+        e->not_before = 0;
     }
     e->job = is;
     entry_forget_gang(e);

@@ -121,15 +121,19 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     if (end == APPLY_DONE) {
         e->failures = 0;
         e->not_before = 0;
+        e->stale = false;
         driver_due(d, e, now);
         return;
     }
+    e->stale = end == APPLY_STALE;
     e->let_go = false;
     d->ask_queue = true;
     d->stats.stale += end == APPLY_STALE;
     d->stats.failures += end == APPLY_FAILED;
     e->failures++;
-    e->not_before = now + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
+    uint64_t at = now + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
+    if (e->not_before < at) /* the server may have asked for longer */
+        e->not_before = at;
     if (end == APPLY_FAILED && (e->failures == 5 || e->failures % 20 == 0))
         log_warn("job %s, %u failures in a row: %s", e->key, e->failures, err_text(err));
     else

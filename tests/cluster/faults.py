@@ -8,13 +8,15 @@ import random
 from urllib.parse import parse_qs, urlsplit
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-PIECE = 7    # bytes: what is split comes in such pieces
+PIECE = 7      # bytes: what is split comes in such pieces
+LONG_S = 40    # longer than a request has time
 
 # Answers of the proxy's own: status, reason, headers.
 REFUSALS = {
     "conflict": (409, "Conflict", {}),
     "expired": (410, "Expired", {}),
     "throttled": (429, "TooManyRequests", {"Retry-After": "1"}),
+    "throttled_long": (429, "TooManyRequests", {"Retry-After": str(LONG_S)}),
     "error": (500, "InternalError", {}),
     "unavailable": (503, "ServiceUnavailable", {}),
     "not_found": (404, "NotFound", {}),
@@ -72,6 +74,16 @@ class Storm:
         return dice.choice(kinds) if dice.random() < chance else None
 
 
+class Several:
+    """The first of these plans that says something."""
+
+    def __init__(self, *plans):
+        self.plans = plans
+
+    def choose(self, asked, number):
+        return next((fault for plan in self.plans if (fault := plan.choose(asked, number))), None)
+
+
 class Only:
     """One fault, for the first `times` requests that `meant` says."""
 
@@ -79,7 +91,8 @@ class Only:
         self.kind, self.left, self.meant = kind, times, meant
 
     def choose(self, asked, _):
-        if self.left > 0 and self.kind in asked.faults and self.meant(asked):
+        kinds = (*asked.faults, "throttled_long")
+        if self.left > 0 and self.kind in kinds and self.meant(asked):
             self.left -= 1
             return self.kind
         return None

@@ -206,12 +206,13 @@ class Connection:
 
 
 class Proxy:
-    """met: {fault: how often}; requests: {(method, resource): how often the API server was asked}; watches: those that
-    are open."""
+    """met: {fault: how often}; requests: {(method, resource): how often the API server was asked}; last: {the same:
+    when}."""
 
     def __init__(self, cluster, plan=None):
         self.cluster, self.plan = cluster, plan
         self.met, self.requests, self.numbers = (collections.Counter() for _ in range(3))
+        self.last = {}
         self.what = []                 # of Met, in order
         self.seed = getattr(plan, "seed", 0)
         parts = urlsplit(cluster.ready["server"])
@@ -241,6 +242,7 @@ class Proxy:
 
     def passed(self, asked, _status):
         self.requests[asked.method, asked.resource] += 1
+        self.last[asked.method, asked.resource] = time.monotonic()
 
     # ---- life
 

@@ -59,7 +59,7 @@ class Connections(operators.Installed):
     def test_goaway(self):
         """Connections come and go; no request is lost, no watch ends for long."""
         before = self.relay.accepted
-        jobs = [self.job(f"away{i}", 3, run={"ttlSecondsAfterFinished": 0}) for i in range(12)]
+        jobs = [self.job(f"away{i}", 3, cpu="500m", run={"ttlSecondsAfterFinished": 0}) for i in range(12)]
         for job in jobs:
             job.wait_running(3, 120)
         for job in jobs:

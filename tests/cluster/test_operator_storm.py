@@ -11,14 +11,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import operators  # noqa: E402
 from api import wait_until  # noqa: E402
-from faults import Only, Storm  # noqa: E402
+from faults import LONG_S, Only, Several, Storm  # noqa: E402
 from operators import Job, Operator  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from witness import Witness  # noqa: E402
 
 FAST = ("--lease-duration", "6", "--lease-renew", "4", "--lease-retry", "1")
 SEEDS = [int(word) for word in (os.environ.get("HVD_SEED") or "1,2").split(",")]
-PATIENCE = 120
+PATIENCE = 150    # a silent watch is noticed after 100 s
 # Characters of two, three and four bytes: somewhere a watch is cut within one.
 NOTE = "größer, 訓練 und 🚂"
 
@@ -183,6 +183,28 @@ class Each(Case):
 
     def test_twice(self):
         self.meet("twice", 1000, self.watches("pods", "hvdjobs", "nodes"))
+
+
+    def test_what_takes_long(self):
+        """A pod for which the server asks to wait longer than a request has time; a watch of jobs that brings nothing any
+        more; nodes without bookmarks: caches follow again when they were silent for too long."""
+        self.proxy.plan = Several(
+            Only("throttled_long", 1, lambda asked: asked.write and asked.resource == "pods"),
+            Only("silent", 1, lambda asked: asked.resource == "hvdjobs" and "sendInitialEvents" in asked.query),
+            Only("no_bookmarks", 1, self.watches("nodes")))
+        self.start()
+        job = self.job("long", 1, minWorkers=1, maxWorkers=2)
+        self.until_running(job, 1)
+        asked_for = next(met.at for met in self.proxy.what if met.fault == "throttled_long")
+        self.assertGreater(self.proxy.last["POST", "pods"] - asked_for, LONG_S - 1)
+        job.patch({"workers": 2})
+        self.until_running(job, 2)
+        self.until("the silence to be noticed", lambda: self.counted("hvd_watch_failures_total", 'cache="hvdjobs"') > 0)
+        self.until("nodes to have missed a bookmark", lambda: self.proxy.met["no_bookmarks"] > 0)
+        self.assertEqual((self.proxy.met["silent"], self.proxy.met["throttled_long"]), (1, 1))
+        job.delete()
+        job.wait_gone()
+        self.check_story()
 
 
 class Storms(Case):
