@@ -105,7 +105,7 @@ static void note_failure(struct informer *inf, const struct api_answer *answer)
 {
     const char *what = inf->config.resource.plural;
     inf->retry_after_s = answer->retry_after_s;
-    inf->refused = answer->status == 401 || answer->status == 403;
+    inf->refused = answer->status == 403; /* 401 is about who we are, and passes */
     if (inf->err.code != 0)
         return; /* our own reason is the better one */
     if (answer->status == 0)

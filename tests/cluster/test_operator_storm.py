@@ -9,6 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
+import cluster as clusters  # noqa: E402
 import operators  # noqa: E402
 from api import wait_until  # noqa: E402
 from faults import LONG_S, Only, Several, Storm  # noqa: E402
@@ -204,6 +205,26 @@ class Each(Case):
         self.assertEqual((self.proxy.met["silent"], self.proxy.met["throttled_long"]), (1, 1))
         job.delete()
         job.wait_gone()
+        self.check_story()
+
+
+class Keys(Case):
+    """Rights for one namespace: Secrets of the operator and of a job."""
+    overlay = "namespaced"
+
+    def test_conflicts_of_secrets(self):
+        """A conflict is not a Secret that is there: no pod comes before its job's key."""
+        self.proxy.plan = Only("conflict", 6, lambda asked: asked.write and asked.resource == "secrets")
+        port = clusters.free_port("127.0.0.1")
+        self.start("--namespace", operators.SYSTEM, "--agents-addr", f"127.0.0.1:{port}", "--agents-url",
+                   f"https://127.0.0.1:{port}")
+        self.until("the operator's own", lambda: self.proxy.met["conflict"] == 6)
+        self.proxy.plan = Only("conflict", 4, lambda asked: asked.write and asked.resource == "secrets")
+        job = self.job("keyed", 1, namespace=operators.SYSTEM)
+        self.until("a pod", job.pods)
+        secrets = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets?labelSelector=hvd.dev%2Fjob%3Dkeyed")
+        self.assertEqual(len(secrets["items"]), 1)
+        self.assertEqual(self.proxy.met["conflict"], 10)
         self.check_story()
 
 
