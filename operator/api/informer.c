@@ -26,6 +26,8 @@
 #define STREAM_MS      60000 /* a streamed list is whole by then, or the server does not know them */
 #define SHORT          CLOCK_S /* a watch that ended so soon and brought nothing has failed */
 #define JITTER_MS      1000u
+/* Where nothing came, the next try costs the server nothing, and it may be back. */
+#define PAUSE_MAX_MS 10000u
 
 static void happen(struct informer *inf, enum watch_event event);
 
@@ -37,6 +39,7 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
     auto_json json_t *j = NULL;
     const char *tamed;
     int rc = tame_read(text, len, "an item of a list", &j, &tamed, err);
+    inf->progress = true;
     if (rc == 0 && tame_mark(j, tamed) < 0)
         rc = err_set(err, ENOMEM, "an item of a list: no memory");
     return rc < 0 ? rc : informer_put(inf, j, err);
@@ -257,11 +260,14 @@ static void do_watch(struct informer *inf, bool stream)
     buf_fini(&path);
 }
 
-static void do_pause(struct informer *inf, uint64_t more_ms)
+static void do_pause(struct informer *inf, uint64_t most_ms, uint64_t more_ms)
 {
     inf->failures++;
     inf->counts.failures++;
-    uint64_t ms = retry_backoff_ms(inf->failures, randombytes_random()) + more_ms;
+    uint64_t ms = retry_backoff_ms(inf->failures, randombytes_random());
+    if (ms > most_ms)
+        ms = most_ms / 2 + randombytes_uniform((uint32_t)most_ms / 2);
+    ms += more_ms;
     uint64_t asked = inf->retry_after_s > 0 ? (uint64_t)inf->retry_after_s * 1000 : 0;
     if (asked > RETRY_MAX_MS)
         asked = RETRY_MAX_MS;
@@ -307,10 +313,10 @@ static void act(struct informer *inf, enum watch_action action)
         break;
     case WATCH_DO_JITTER:
         inf->counts.gone++;
-        do_pause(inf, randombytes_uniform(JITTER_MS));
+        do_pause(inf, RETRY_MAX_MS, randombytes_uniform(JITTER_MS));
         break;
     case WATCH_DO_PAUSE:
-        do_pause(inf, 0);
+        do_pause(inf, inf->progress ? RETRY_MAX_MS : PAUSE_MAX_MS, 0);
         break;
     case WATCH_NOTHING:
     case WATCH_DO_END:

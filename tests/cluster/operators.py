@@ -20,6 +20,7 @@ PROGRAM = os.environ.get("HVD_OPERATOR") or os.path.join(ROOT, os.environ.get("B
 SYSTEM = "hvd-system"
 ENDING = 20
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"    # /var/run is a link to /run
+UNSHARE = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount"]
 # In a mount namespace of its own: the folder where a pod has it.
 IN_A_POD = f'mount -t tmpfs none /run; mkdir -p {ACCOUNT}; mount --bind "$1" {ACCOUNT}; shift; exec "$@"'
 
@@ -101,8 +102,7 @@ class Operator:
         """How it finds the API server: a command in front of it, arguments, environment."""
         if self.account:
             server = urlsplit(self.cluster.ready["server"])
-            mapped = [] if os.getuid() == 0 else ["--map-root-user"]
-            return (["unshare", *mapped, "--mount", "sh", "-ec", IN_A_POD, "sh", self.account], [],
+            return ([*UNSHARE, "sh", "-ec", IN_A_POD, "sh", self.account], [],
                     {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port)})
         kubeconfig = self.kubeconfig or self.cluster.path("operator.kubeconfig")
         if not os.path.exists(kubeconfig):

@@ -107,7 +107,8 @@ class Away(Case):
         self.cluster.kubectl("scale", "hvdjob/minute", "--replicas=3")
         self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
         after = job.status()
-        self.assertEqual((after["restarts"], after["failures"]), (status["restarts"], status["failures"]))
+        self.assertEqual((after["restarts"], after["failures"]), (status["restarts"], status["failures"]),
+                         f"{after}\n{kubelet.logs()}\n{self.operator.tail(200)}")
         self.assertEqual(len(job.pods()), 3)
 
     def is_there(self):

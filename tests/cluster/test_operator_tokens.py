@@ -5,15 +5,17 @@ whose tokens expire. Jobs and the lease go on without a gap.
 timeout: 1500"""
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import binaries  # noqa: E402
 import case  # noqa: E402
 import operators  # noqa: E402
 import tokens  # noqa: E402
-from api import Refused, wait_until  # noqa: E402
+from api import wait_until  # noqa: E402
 from operators import SYSTEM, Job, Operator  # noqa: E402
 from witness import Witness  # noqa: E402
 
@@ -100,14 +102,9 @@ class Tokens(operators.Installed):
     def check_refused(self, token):
         """The API server itself does not take it any more."""
         def is_refused():
-            try:
-                self.cluster.api.create("/apis/authentication.k8s.io/v1/tokenreviews", {
-                    "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})["status"]
-            except Refused:
-                return False
-            status = self.cluster.api.create("/apis/authentication.k8s.io/v1/tokenreviews", {
-                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})["status"]
-            return not status.get("authenticated")
+            review = self.cluster.api.create("/apis/authentication.k8s.io/v1/tokenreviews", {
+                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})
+            return not review["status"].get("authenticated")
         wait_until("the old token to be refused", 60, is_refused, 0.5)
 
     # ---- a pod's file
@@ -185,6 +182,10 @@ class Tokens(operators.Installed):
 
 def needs():
     operators.check_program()
+    probe = subprocess.run([*operators.UNSHARE, "sh", "-c", "mount -t tmpfs none /run"], capture_output=True, text=True,
+                           timeout=30, check=False)
+    if probe.returncode != 0:
+        raise binaries.Missing("namespaces", f"no mount namespaces here: {probe.stderr.strip()[:200]}")
 
 
 if __name__ == "__main__":
