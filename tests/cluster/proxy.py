@@ -180,15 +180,17 @@ class Connection:
         flow = asyncio.ensure_future(self.flow(asked, Watch(fault, self.proxy.dice(asked))))
         try:
             await asyncio.wait({gone, flow}, return_when=asyncio.FIRST_COMPLETED)
-            if not flow.done() or not await flow:
+            if not flow.done() or not flow.result():
                 raise Cut
+            self.hang_up()
+            self.writer.write(b"0\r\n\r\n")
+            await self.writer.drain()
+            await gone    # a connection that had a watch has no second request: simpler than to give the byte back
+            raise Cut
         finally:
+            gone.cancel()
             flow.cancel()
-        self.hang_up()
-        self.writer.write(b"0\r\n\r\n")
-        await self.writer.drain()
-        await gone    # a connection that had a watch has no second request: simpler than to give the byte back
-        raise Cut
+            await asyncio.gather(gone, flow, return_exceptions=True)
 
     async def flow(self, asked, watch):
         """False: it is to be cut."""
