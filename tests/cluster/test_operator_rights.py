@@ -20,6 +20,7 @@ JOBS = {
     ("hvd.dev", "hvdjobs/finalizers", ""): "update",
     ("", "pods", ""): "create delete get list patch watch",
     ("events.k8s.io", "events", ""): "create patch",
+    ("policy", "poddisruptionbudgets", ""): "create list patch watch",
     **{(group, "podgroups", ""): "create get list watch"
        for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")},
 }
