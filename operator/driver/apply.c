@@ -42,8 +42,9 @@ struct apply {
     char say_reason[64], say[1024];
 
     struct step *steps;
-    int n, next, run_end; /* the run: from where next was, to run_end */
-    struct slowstart wave;
+    int n, next;
+    struct slowstart run; /* of the steps of one kind that go now */
+    struct turn turn;
     struct loop_timer later; /* ended() is not called from within apply_start() */
     enum apply_end end;
     struct err err;
@@ -56,8 +57,12 @@ static void advance(struct apply *a);
 static void apply_free(struct apply *a)
 {
     loop_timer_stop(api_loop(a->config.api), &a->later);
+    turn_step_aside(&a->turn);
     for (int i = 0; i < a->n; i++)
-        api_cancel(a->steps[i].call);
+        if (a->steps[i].call) {
+            api_cancel(a->steps[i].call);
+            turnstile_leave(a->config.turnstile);
+        }
     if (a->e->apply == a)
         a->e->apply = NULL;
     hvdjob_status_fini(&a->status);
@@ -121,10 +126,12 @@ static void wait_for(struct step *s, enum wait_kind kind, const struct api_answe
 static void step_done(struct step *s, bool ok)
 {
     struct apply *a = s->apply;
-    slowstart_done(&a->wave, ok);
+    struct turnstile *turnstile = a->config.turnstile;
+    slowstart_done(&a->run, ok);
     if (ok && a->config.wrote)
         a->config.wrote(a->config.arg);
     advance(a);
+    turnstile_leave(turnstile);
 }
 
 /* The pod that has the name of one that we wanted to make. */
@@ -367,33 +374,28 @@ static int send_step(struct apply *a, struct step *s, struct err *err)
 static void begin_run(struct apply *a)
 {
     enum action_kind kind = a->steps[a->next].kind;
-    a->run_end = a->next;
-    while (a->run_end < a->n && a->steps[a->run_end].kind == kind)
-        a->run_end++;
-    slowstart_init(&a->wave, (unsigned)(a->run_end - a->next), AT_ONCE);
-    if (kind != ACTION_CREATE_POD)
-        a->wave.window = AT_ONCE;
+    unsigned n = 0;
+    while (a->next + (int)n < a->n && a->steps[a->next + (int)n].kind == kind)
+        n++;
+    slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
 }
 
-/* Sends what may go now of the run. */
-static void send_wave(struct apply *a)
+/* True: it is under way. */
+static bool begin_step(struct apply *a, struct step *s)
 {
     struct err err = {0};
-    for (unsigned more = slowstart_take(&a->wave); more > 0; more--) {
-        struct step *s = &a->steps[a->next++];
-        if (s->kind == ACTION_SAY) {
-            said_event(a->config.said, &a->job->job, a->say_warning, a->say_reason, a->say);
-            slowstart_done(&a->wave, true);
-            continue;
-        }
-        if (a->end != APPLY_DONE || !a->config.may_write(a->config.arg)) {
-            fail(a, APPLY_FAILED, a->e->key, "this operator does not lead any more");
-            slowstart_done(&a->wave, false);
-        } else if (send_step(a, s, &err) < 0) {
-            fail(a, APPLY_FAILED, s->name, err_text(&err));
-            slowstart_done(&a->wave, false);
-        }
+    if (s->kind == ACTION_SAY) {
+        said_event(a->config.said, &a->job->job, a->say_warning, a->say_reason, a->say);
+        slowstart_done(&a->run, true);
+        return false;
     }
+    bool may = a->config.may_write(a->config.arg);
+    if (may && send_step(a, s, &err) == 0)
+        return true;
+    fail(a, APPLY_FAILED, may ? s->name : a->e->key,
+         may ? err_text(&err) : "this operator does not lead any more");
+    slowstart_done(&a->run, false);
+    return false;
 }
 
 static void on_later(void *arg)
@@ -401,20 +403,28 @@ static void on_later(void *arg)
     finish(arg);
 }
 
-/* Sends what can be sent; at the end of all, or after a failure when nothing is out, it ends. */
+/* Sends what may go now; at the end of all, or after a failure when nothing is out, it ends. */
 static void advance(struct apply *a)
 {
-    for (;;) {
-        if (a->wave.out > 0)
-            return;
-        if (a->end != APPLY_DONE || (a->next == a->n && slowstart_over(&a->wave))) {
-            loop_timer_start(api_loop(a->config.api), &a->later, 0, on_later, a);
-            return;
-        }
-        if (slowstart_over(&a->wave))
+    while (a->end == APPLY_DONE) {
+        if (a->next < a->n && slowstart_over(&a->run))
             begin_run(a);
-        send_wave(a);
+        if (!slowstart_may(&a->run))
+            break;
+        if (!turnstile_pass(a->config.turnstile, &a->turn))
+            return;
+        slowstart_sent(&a->run);
+        if (!begin_step(a, &a->steps[a->next++]))
+            turnstile_leave(a->config.turnstile);
     }
+    turn_step_aside(&a->turn);
+    if (a->run.out == 0)
+        loop_timer_start(api_loop(a->config.api), &a->later, 0, on_later, a);
+}
+
+static void on_turn(void *arg)
+{
+    advance(arg);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -461,6 +471,7 @@ int apply_start(const struct apply_config *config, struct entry *e, struct actio
     memcpy(a->say_reason, actions->say_reason, sizeof(a->say_reason));
     memcpy(a->say, actions->say, sizeof(a->say));
     copy_steps(a, actions);
+    turnstile_begin(config->turnstile, &a->turn, on_turn, a);
     e->apply = a;
     advance(a);
     return 0;

@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
+#include "operator/objects/moment.h"
 
 static void on_synced(void *arg)
 {
@@ -68,6 +69,7 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
     if (!is || !was) { /* another one: nothing of the former is true of it */
         waits_fini(&e->waits);
         e->let_go = false;
+        e->told = MOMENT_NONE;
         e->failures = 0;
         e->not_before = 0;
         entry_forget_admission(e);

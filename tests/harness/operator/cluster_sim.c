@@ -383,6 +383,7 @@ static void operate(struct cluster_sim *s, int job)
                                  .npods = v.n,
                                  .admission = &admission,
                                  .gang = gates(),
+                                 .told = j->told,
                                  .now = s->now};
     if (reconcile(&in, &a, &err) < 0)
         cluster_sim_wrong(s, "%s: %s", j->job.name, err.msg);
@@ -397,6 +398,8 @@ static void operate(struct cluster_sim *s, int job)
             send_late(s, job, version, &a, &a.all[i]); /* killed */
             break;
         }
+        if (a.all[i].kind == ACTION_WRITE_STATUS)
+            j->told = s->now;
         if (apply(s, job, version, wanted, &a, &a.all[i]) < 0)
             break;
         if (!s->calm && cluster_sim_random(s, 5) == 0)

@@ -297,6 +297,58 @@ static void test_settles(void **state)
     hvdjob_fini(&job);
 }
 
+/* What only changes numbers is written once a second; what matters, at once. */
+static void test_words_wait(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    memcpy(job.status.shape, job.shape, sizeof(job.shape));
+    struct pod pods[4];
+    const struct pod *list[4];
+    struct actions a;
+    struct admission admission = {.again = INT64_MAX};
+    int n = make_pods("0-0R 1-0R 2-0P", pods, list);
+    struct reconcile_input in = input(&job, list, n, &admission);
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    auto_json json_t *written = hvdjob_status_write(&a.status, "x");
+    hvdjob_status_fini(&job.status);
+    assert_int_equal(hvdjob_status_parse(written, &job.status, NULL), 0);
+    actions_fini(&a);
+
+    static const struct {
+        int64_t ago; /* ms since it was written */
+        int writes;
+        int64_t again;
+    } rows_of_time[] = {
+        {0, 0, NOW + 1000}, {999, 0, NOW + 1},   {1000, 1, INT64_MAX},
+        {-5, 1, INT64_MAX}, {NOW, 1, INT64_MAX}, /* not known */
+    };
+    pods[2].phase = POD_RUNNING;
+    for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
+        in.told = NOW - rows_of_time[i].ago;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_int_equal(a.n, rows_of_time[i].writes);
+        assert_int_equal(a.again, rows_of_time[i].again);
+        assert_int_equal(a.status.ready, 3);
+        actions_fini(&a);
+    }
+    in.told = NOW;
+    in.epoch = 7;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 1);
+    actions_fini(&a);
+    in.epoch = 0;
+    pods[1].phase = POD_FAILED;
+    pods[2].phase = POD_FAILED;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.phase, JOB_WAITING);
+    assert_int_equal(a.all[0].kind, ACTION_WRITE_STATUS);
+    actions_fini(&a);
+    for (int k = 0; k < n; k++)
+        pod_fini(&pods[k]);
+    hvdjob_fini(&job);
+}
+
 /* With a scheduler that knows gangs: its PodGroup comes first, there are no gates and no time-out.
  */
 static void test_group(void **state)
@@ -353,8 +405,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),   cmocka_unit_test(test_hands_off),
-        cmocka_unit_test(test_settles), cmocka_unit_test(test_group),
-        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_settles), cmocka_unit_test(test_words_wait),
+        cmocka_unit_test(test_group),   cmocka_unit_test(test_phases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
