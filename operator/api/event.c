@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "operator/api/object.h"
+
 static const char *const types[] = {
     [EVENT_ADDED] = "ADDED",       [EVENT_MODIFIED] = "MODIFIED", [EVENT_DELETED] = "DELETED",
     [EVENT_BOOKMARK] = "BOOKMARK", [EVENT_ERROR] = "ERROR",
@@ -52,7 +54,7 @@ int event_parse(const char *line, size_t len, struct event *ret, struct err *err
     auto_json json_t *j = NULL;
     struct event e = {.version = "", .message = ""};
     const char *type;
-    int rc = json_read(line, len, "a watch", &j, err);
+    int rc = object_read(line, len, "a watch", &j, err);
     if (rc == 0)
         rc = json_expect(j, "a watch", err, "{s:s, s:o}", "type", &type, "object", &e.object);
     if (rc == 0)

@@ -25,6 +25,9 @@
     20000u /* what was sent and is not acknowledged: the connection is given up                    \
             */
 #define KEEPALIVE_S 15L
+/* Of each request that is under way; objects of some KB fit. */
+#define RECEIVE_BYTES (8L << 10)
+#define SEND_BYTES    (16L << 10)
 
 /* A file that curl may read: a path of somebody's, or a memfd with a text. */
 struct file {
@@ -434,6 +437,8 @@ static int set_options(struct http_call *call, const struct http_order *o)
         rc |= curl_easy_setopt(e, CURLOPT_PROXY, h->proxy);
     if (o->compress)
         rc |= curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
+    rc |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+    rc |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BYTES);
     rc |= curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     rc |= curl_easy_setopt(e, CURLOPT_USERAGENT, "hvd-operator");
     rc |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, call->headers);

@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "operator/api/informer_private.h"
+#include "operator/api/object.h"
 #include "operator/api/retry.h"
 
 #define PAGE          500
@@ -34,7 +35,7 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
 {
     struct informer *inf = arg;
     auto_json json_t *j = NULL;
-    int rc = json_read(text, len, "an item of a list", &j, err);
+    int rc = object_read(text, len, "an item of a list", &j, err);
     return rc < 0 ? rc : informer_put(inf, j, err);
 }
 

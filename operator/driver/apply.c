@@ -10,7 +10,7 @@
 
 #include "core/base/inject.h"
 #include "core/base/log.h"
-#include "core/json/json.h"
+#include "operator/api/object.h"
 #include "operator/api/request.h"
 #include "operator/api/slowstart.h"
 #include "operator/driver/bodies.h"
@@ -113,7 +113,7 @@ static void wait_for(struct step *s, enum wait_kind kind, const struct api_answe
     if (kind == WAIT_GONE) {
         snprintf(one.uid, sizeof(one.uid), "%s", s->uid);
     } else {
-        if (json_read(answer->body, answer->len, "an object", &j, NULL) < 0 ||
+        if (object_read(answer->body, answer->len, "an object", &j, NULL) < 0 ||
             json_expect(j, "an object", NULL, "{s:{s:s, s:s}}", "metadata", "uid", &uid,
                         "resourceVersion", &version) < 0)
             return;
@@ -142,7 +142,7 @@ static void on_holder(void *arg, const struct api_answer *answer)
     auto_json json_t *j = NULL;
     struct pod_item *pod = NULL;
     s->call = NULL;
-    if (answer->status != 200 || json_read(answer->body, answer->len, "a pod", &j, NULL) < 0 ||
+    if (answer->status != 200 || object_read(answer->body, answer->len, "a pod", &j, NULL) < 0 ||
         items_pod(a->config.kinds, j, &pod, NULL) < 0) {
         fail(a, APPLY_FAILED, s->name, "its name is taken, and by whom cannot be read");
         step_done(s, false);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "core/json/json.h"
+#include "operator/api/object.h"
 #include "operator/api/request.h"
 #include "operator/api/retry.h"
 #include "operator/driver/driver_private.h"
@@ -66,7 +66,7 @@ static void on_stranger(void *arg, const struct api_answer *answer)
     struct pod_item *pod = NULL;
     e->asking = NULL;
     bool there = answer->status == 200 &&
-                 json_read(answer->body, answer->len, "a pod", &j, NULL) == 0 &&
+                 object_read(answer->body, answer->len, "a pod", &j, NULL) == 0 &&
                  items_pod(&d->kinds, j, &pod, NULL) == 0;
     if (there || answer->status == 404) {
         items_pod_destroy(e->stranger);
