@@ -27,7 +27,8 @@ struct step {
     enum action_kind kind;
     int worker, attempt;
     bool gated;
-    char name[NAMES_MAX], uid[POD_UID_MAX]; /* of the pod */
+    char *name; /* of the pod; owned */
+    char uid[POD_UID_MAX];
     struct api_call *call;
 };
 
@@ -58,11 +59,13 @@ static void apply_free(struct apply *a)
 {
     loop_timer_stop(api_loop(a->config.api), &a->later);
     turn_step_aside(&a->turn);
-    for (int i = 0; i < a->n; i++)
-        if (a->steps[i].call) {
-            api_cancel(a->steps[i].call);
-            turnstile_leave(a->config.turnstile);
-        }
+    for (int i = 0; i < a->n; i++) {
+        free(a->steps[i].name);
+        if (!a->steps[i].call)
+            continue;
+        api_cancel(a->steps[i].call);
+        turnstile_leave(a->config.turnstile);
+    }
     if (a->e->apply == a)
         a->e->apply = NULL;
     hvdjob_status_fini(&a->status);
@@ -429,39 +432,45 @@ static void on_turn(void *arg)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static void copy_steps(struct apply *a, const struct actions *actions)
+static int copy_step(struct apply *a, const struct action *from, struct step *s)
 {
-    for (int i = 0; i < actions->n; i++) {
-        const struct action *from = &actions->all[i];
-        struct step *s = &a->steps[i];
-        *s = (struct step){.apply = a,
-                           .kind = from->kind,
-                           .worker = from->worker,
-                           .attempt = from->attempt,
-                           .gated = from->gated};
-        if (from->pod) {
-            snprintf(s->name, sizeof(s->name), "%s", from->pod->name);
-            snprintf(s->uid, sizeof(s->uid), "%s", from->pod->uid);
-        } else if (from->kind == ACTION_CREATE_POD) {
-            names_pod(&a->job->job, from->worker, from->attempt, s->name);
-        }
-    }
-    a->n = actions->n;
+    char made[NAMES_MAX] = "";
+    *s = (struct step){.apply = a,
+                       .kind = from->kind,
+                       .worker = from->worker,
+                       .attempt = from->attempt,
+                       .gated = from->gated};
+    if (from->kind == ACTION_CREATE_POD)
+        names_pod(&a->job->job, from->worker, from->attempt, made);
+    if (from->pod)
+        snprintf(s->uid, sizeof(s->uid), "%s", from->pod->uid);
+    s->name = strdup(from->pod ? from->pod->name : made);
+    return s->name ? 0 : -ENOMEM;
+}
+
+static int copy_steps(struct apply *a, const struct actions *actions)
+{
+    int rc = 0;
+    a->steps = calloc((size_t)actions->n + 1, sizeof(*a->steps));
+    for (; a->steps && a->n < actions->n && rc == 0; a->n++)
+        rc = copy_step(a, &actions->all[a->n], &a->steps[a->n]);
+    return a->steps ? rc : -ENOMEM;
 }
 
 int apply_start(const struct apply_config *config, struct entry *e, struct actions *actions,
                 struct err *err)
 {
     struct apply *a = calloc(1, sizeof(*a));
-    if (a)
-        a->steps = calloc((size_t)actions->n + 1, sizeof(*a->steps));
-    if (!a || !a->steps) {
-        free(a);
+    if (!a)
         return err_set(err, ENOMEM, "no memory for actions");
-    }
     a->config = *config;
     a->e = e;
     a->job = items_job_ref(e->job);
+    turnstile_begin(config->turnstile, &a->turn, on_turn, a);
+    if (copy_steps(a, actions) < 0) {
+        apply_free(a);
+        return err_set(err, ENOMEM, "no memory for actions");
+    }
     a->status = actions->status;
     actions->status = (struct hvdjob_status){0};
     if (e->gang)
@@ -470,8 +479,6 @@ int apply_start(const struct apply_config *config, struct entry *e, struct actio
     a->say_warning = actions->say_warning;
     memcpy(a->say_reason, actions->say_reason, sizeof(a->say_reason));
     memcpy(a->say, actions->say, sizeof(a->say));
-    copy_steps(a, actions);
-    turnstile_begin(config->turnstile, &a->turn, on_turn, a);
     e->apply = a;
     advance(a);
     return 0;

@@ -17,7 +17,7 @@
 #define TURN        (5 * CLOCK_MS)  /* then others have the loop: the lease above all */
 #define POD_PACE    50000           /* ns: a job is looked at once in so long a pod ... */
 #define PACE_MAX    (50 * CLOCK_MS) /* ... but at least so often, when it changes */
-#define UNDER_WAY   64              /* writes of all jobs at a time */
+#define UNDER_WAY   32              /* writes of all jobs at a time */
 
 static void on_tick(void *arg);
 

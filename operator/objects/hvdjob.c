@@ -14,6 +14,7 @@
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/template.h"
+#include "operator/objects/words.h"
 
 #define SECONDS_MAX 31536000 /* a year */
 
@@ -23,6 +24,7 @@ void hvdjob_fini(struct hvdjob *job)
     free(job->name);
     free(job->version);
     free(job->template_text);
+    free(job->refused);
     podspec_fini(&job->podspec);
     hvdjob_status_fini(&job->status);
     *job = (struct hvdjob){0};
@@ -182,8 +184,8 @@ static int take_spec(struct hvdjob *job, json_t *spec, struct resource_kinds *ki
     take_sizes(job, spec, &bad);
     take_policies(job, spec, &bad);
     int rc = take_template(job, spec, kinds, &bad, err);
-    if (bad.code)
-        snprintf(job->refused, sizeof(job->refused), "%.500s", bad.msg);
+    if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
+        rc = err_set(err, ENOMEM, "no memory");
     return rc;
 }
 

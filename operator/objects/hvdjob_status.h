@@ -34,7 +34,6 @@ struct job_retry {
 };
 
 struct job_first_failure {
-    bool known;
     int worker, exit_code;
     char pod[256], node[256], reason[32], message[512];
     int64_t at;
@@ -54,15 +53,15 @@ struct hvdjob_status {
     int restarts;  /* workers replaced since the job was made */
     int rollbacks; /* gangs in a row that were admitted and did not fit */
     int64_t last_loss, last_rollback;
-    bool spoilt; /* a worker failed after another had ended well */
-    struct job_first_failure first;
+    bool spoilt;                     /* a worker failed after another had ended well */
+    struct job_first_failure *first; /* owned, NULL: there was none */
 
     int64_t queued, admitted; /* since when it waits; when its gang was let go */
     int64_t started, completed;
 
     /* For people. */
     int workers, ready, pending, epoch, attempts_left;
-    char message[1024];
+    char *message; /* owned, NULL: none */
     struct condition conditions[CONDITIONS];
 };
 

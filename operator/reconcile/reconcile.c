@@ -83,8 +83,8 @@ static int whole(struct reconciling *r)
     rc = reconcile_pods(r);
     if (rc < 0)
         return rc;
-    reconcile_words(r);
-    rc = changed(r, &write);
+    rc = reconcile_words(r);
+    rc = rc < 0 ? rc : changed(r, &write);
     return rc < 0 ? rc : put_status_first(r, write, r->ret->say_reason[0]);
 }
 

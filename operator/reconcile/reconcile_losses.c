@@ -8,18 +8,20 @@
  * loss forget both.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/objects/moment.h"
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/reconcile_private.h"
 
-static void note_first(struct reconciling *r, const struct pod *p)
+static int note_first(struct reconciling *r, const struct pod *p)
 {
-    struct job_first_failure *f = &r->st->first;
-    if (f->known)
-        return;
-    f->known = true;
+    if (r->st->first)
+        return 0;
+    struct job_first_failure *f = r->st->first = calloc(1, sizeof(*f));
+    if (!f)
+        return err_set(r->err, ENOMEM, "no memory");
     f->worker = p->worker;
     f->exit_code = p->exit_code > 0 ? p->exit_code : 0;
     f->at = moment_whole(p->ended ? p->ended : r->in->now);
@@ -27,6 +29,7 @@ static void note_first(struct reconciling *r, const struct pod *p)
     snprintf(f->node, sizeof(f->node), "%s", p->node ? p->node : "");
     snprintf(f->reason, sizeof(f->reason), "%s", p->reason);
     snprintf(f->message, sizeof(f->message), "%s", p->why ? p->why : "");
+    return 0;
 }
 
 static int count_loss(struct reconciling *r, const struct pod *p, bool at_end)
@@ -35,8 +38,9 @@ static int count_loss(struct reconciling *r, const struct pod *p, bool at_end)
     int64_t now = moment_whole(r->in->now);
     if (st->last_loss != MOMENT_NONE && now >= st->last_loss + BACKOFF_FORGET)
         st->failures = st->losses = 0;
-    if (!p->disrupted)
-        note_first(r, p);
+    int rc = p->disrupted ? 0 : note_first(r, p);
+    if (rc < 0)
+        return rc;
     if (at_end) {
         st->spoilt |= !p->disrupted;
     } else {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "operator/objects/words.h"
 #include "operator/reconcile/phases.h"
 #include "tests/unit/operator/jobs.h"
 
@@ -224,9 +225,10 @@ static void test_table(void **state)
         struct reconcile_input in = input(&job, list, n, &admission);
         assert_int_equal(reconcile(&in, &a, NULL), 0);
         told(&a, text, sizeof(text));
-        if (strcmp(text, row->want) != 0 || (row->words && !strstr(a.status.message, row->words))) {
+        if (strcmp(text, row->want) != 0 ||
+            (row->words && !strstr(words(a.status.message), row->words))) {
             print_message("%s:\n  want %s (%s)\n  have %s (%s)\n", row->what, row->want,
-                          row->words ? row->words : "", text, a.status.message);
+                          row->words ? row->words : "", text, words(a.status.message));
             failed++;
         }
         actions_fini(&a);
@@ -276,7 +278,7 @@ static void test_settles(void **state)
     assert_int_equal(a.status.failures, 1);
     assert_int_equal(a.status.restarts, 1);
     assert_int_equal(a.status.attempts_left, 5);
-    assert_int_equal(a.status.first.exit_code, 1);
+    assert_int_equal(a.status.first->exit_code, 1);
     assert_int_equal(a.again, NOW + 1000);
     auto_json json_t *written = hvdjob_status_write(&a.status, "x");
     hvdjob_status_fini(&job.status);
