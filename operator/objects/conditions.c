@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
-#include "operator/objects/words.h"
 
 static const char *const names[CONDITIONS] = {"Valid",     "Admitted", "Ready",
                                               "Suspended", "Complete", "Failed"};

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/template.h"
-#include "operator/objects/words.h"
 
 #define SECONDS_MAX 31536000 /* a year */
 

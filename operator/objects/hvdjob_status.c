@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
-#include "operator/objects/words.h"
 
 #define RETRIES_MAX 65536
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "operator/objects/moment.h"
-#include "operator/objects/words.h"
 #include "operator/reconcile/reconcile_private.h"
 
 static void count(struct reconciling *r)

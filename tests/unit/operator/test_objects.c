@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "operator/objects/words.h"
+#include "core/base/words.h"
 #include "tests/unit/operator/jobs.h"
 
 static void test_quantity(void **state)

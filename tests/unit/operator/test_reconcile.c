@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "operator/objects/words.h"
+#include "core/base/words.h"
 #include "operator/reconcile/phases.h"
 #include "tests/unit/operator/jobs.h"
 

@@ -3,8 +3,8 @@
  * words: a text that is owned, NULL where there is none: most objects have nothing to say, and are
  * many.
  */
-#ifndef HVD_OPERATOR_OBJECTS_WORDS_H
-#define HVD_OPERATOR_OBJECTS_WORDS_H
+#ifndef HVD_BASE_WORDS_H
+#define HVD_BASE_WORDS_H
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,9 +16,16 @@
  */
 static inline int words_set(char **dst, const char *text)
 {
-    char *copy = text && *text ? strndup(text, WORDS_MAX) : NULL;
-    if (text && *text && !copy)
+    size_t n = text ? strlen(text) : 0;
+    char *copy = NULL;
+    if (n > WORDS_MAX)
+        n = WORDS_MAX;
+    if (n > 0 && !(copy = malloc(n + 1)))
         return -ENOMEM;
+    if (copy) {
+        memcpy(copy, text, n);
+        copy[n] = '\0';
+    }
     free(*dst);
     *dst = copy;
     return 0;
