@@ -45,7 +45,7 @@ bench-match: $(BUILD)/tests/bench/bench_match  ## the log matcher over 1 GiB in 
 bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes, what it costs (long)
 	$(Q)$(PY) tests/bench/elastic.py $(BUILD)
 
-bench-operator: all  ## jobs to running pods on a real API server and simulated nodes, beside bare pods (minutes)
+bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods (minutes)
 	$(Q)$(PY) tests/bench/operator.py $(BUILD)
 
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
