@@ -41,6 +41,7 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
 TARGETS = {"loads": 1.25, "gated": 1.6, "20x4": 1.0, "idle": 0.5, "memory": 4e6, "pod": 1024, "agent": 16 * 1024,
            "turn": 1000}
+CLOSED = [{"key": "bench", "value": "closed", "effect": "NoSchedule"}]
 PATIENCE = 300
 
 
@@ -73,6 +74,14 @@ class Operator:
         self.process = subprocess.Popen([os.path.join(build, "hvd-operator"), "--kubeconfig", cluster.kubeconfig,
                                          "--metrics-addr", self.address],
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        wait_until("the operator to be ready", 30, self.ready)
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/readyz", timeout=10):
+                return True
+        except OSError:
+            return False
 
     def stop(self):
         self.process.terminate()
@@ -131,6 +140,7 @@ class Bench:
         self.build, self.cluster, self.operator = build, cluster, operator
         self.model = None
         self.round = 0
+        self.doors = {}   # of nodes: a connection each
 
     def run(self, objects, labels, pods, on_there=None):
         """bench_pods; on_there is called when that many pods are there. Its figures."""
@@ -180,15 +190,17 @@ class Bench:
         return figures
 
     def open_nodes(self, opened):
+        """By a taint of our own: that of a cordon is taken away by the controller manager, later. All at once, on
+        connections that are there."""
         def patch(name):
-            api = Api.from_kubeconfig(self.cluster.kubeconfig, self.cluster.ca)
-            api.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": not opened}},
-                     "application/merge-patch+json")
-            api.close()
+            self.doors[name].call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": [] if opened else CLOSED}},
+                                  "application/merge-patch+json")
 
-        names = [node["metadata"]["name"] for node in self.cluster.api.get("/api/v1/nodes")["items"]]
-        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-            list(pool.map(patch, names))
+        if not self.doors:
+            for node in self.cluster.api.get("/api/v1/nodes")["items"]:
+                self.doors[node["metadata"]["name"]] = Api.from_kubeconfig(self.cluster.kubeconfig, self.cluster.ca)
+        with concurrent.futures.ThreadPoolExecutor(len(self.doors)) as pool:
+            list(pool.map(patch, self.doors))
 
     def gated(self, jobs, workers):
         self.open_nodes(False)
