@@ -13,7 +13,7 @@
 #include "operator/reconcile/queue.h"
 
 /* Counts and messages alone, which are for people, are written once in so long. */
-#define RECONCILE_TELL_EVERY INT64_C(1000) /* ms */
+#define RECONCILE_TELL_EVERY INT64_C(2000) /* ms */
 
 struct reconcile_input {
     const struct hvdjob *job;

@@ -322,8 +322,11 @@ static void test_words_wait(void **state)
         int writes;
         int64_t again;
     } rows_of_time[] = {
-        {0, 0, NOW + 1000}, {999, 0, NOW + 1},   {1000, 1, INT64_MAX},
-        {-5, 1, INT64_MAX}, {NOW, 1, INT64_MAX}, /* not known */
+        {0, 0, NOW + RECONCILE_TELL_EVERY},
+        {RECONCILE_TELL_EVERY - 1, 0, NOW + 1},
+        {RECONCILE_TELL_EVERY, 1, INT64_MAX},
+        {-5, 1, INT64_MAX},
+        {NOW, 1, INT64_MAX}, /* not known */
     };
     pods[2].phase = POD_RUNNING;
     for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
