@@ -250,8 +250,7 @@ def measure_costs(bench, arguments):
     time.sleep(arguments.idle)
     idle = 100 * (bench.operator.seconds() - start) / arguments.idle
     say(f"memory: {before / 1e6:.2f} MB before, {after / 1e6:.2f} MB with {pods} pods, {peak.most / 1e6:.2f} MB while "
-        f"they came; idle: {idle:.2f} % of a core; load {os.getloadavg()[0]:.1f}")
-    bench.clean()
+        f"they came; idle: {idle:.2f} % of a core; load {os.getloadavg()[0]:.1f}")   # the cluster ends with them
     return {"before": before, "after": after, "peak": peak.most, "pods": pods, "idle_percent": idle}
 
 
