@@ -13,6 +13,8 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
+#define SAID_MAX 5 /* failures in a pod's log */
+
 static void tell(struct agent *a, const struct finding *f)
 {
     if (findings_apply(&a->findings, f) < 0)
@@ -34,23 +36,49 @@ static int count_failures(const struct agent *a)
     return n;
 }
 
+/* The end of a pod's log is what the API server shows of it. */
+static void log_failures(const struct agent *a)
+{
+    int said = 0;
+    for (int i = 0; i < a->findings.n && said < SAID_MAX; i++) {
+        const struct finding *f = &a->findings.list[i];
+        if (f->status != FINDING_FAIL)
+            continue;
+        log_error("hvd-doctor: %s (%s)%s%s", f->summary, f->id, f->fix[0] ? "; fix: " : "", f->fix);
+        said++;
+    }
+}
+
 /* Under the policy "fail": no rank is started here. */
 static void refuse(struct agent *a, const char *trouble)
 {
+    const char *policy = a->config.pod ? "spec.doctor.policy fail" : "--doctor fail";
     int n = count_failures(a);
+    if (a->config.pod && trouble)
+        log_error("hvd-doctor: %s; no rank is started (%s)", trouble, policy);
+    else if (a->config.pod)
+        log_failures(a);
     for (int i = 0; i < a->welcome.nseats; i++) {
         struct report_item item = {
             .type = REPORT_EXITED, .member = a->welcome.seats[i].member, .code = 1};
         if (trouble)
-            snprintf(item.text, sizeof(item.text), "not started: %s (--doctor fail)", trouble);
+            snprintf(item.text, sizeof(item.text), "not started: %s (%s)", trouble, policy);
         else
             snprintf(item.text, sizeof(item.text),
-                     "not started: hvd-doctor found %d failure%s there (--doctor warn starts it "
-                     "all the same)",
-                     n, n == 1 ? "" : "s");
+                     "not started: hvd-doctor found %d failure%s there (%s warn starts it all the "
+                     "same)",
+                     n, n == 1 ? "" : "s", a->config.pod ? "spec.doctor.policy" : "--doctor");
         outbox_report(&a->outbox, &item);
     }
     a->refused = true;
+}
+
+/* Ranks come after it: since it decides, or since it measures, which they would be in the way of.
+ */
+static bool looks_first(const struct agent *a)
+{
+    return a->config.doctor == DOCTOR_FAIL ||
+           (a->config.doctor == DOCTOR_WARN && a->config.doctor_level > 1);
 }
 
 static void on_done(void *arg, const char *trouble)
@@ -59,8 +87,8 @@ static void on_done(void *arg, const char *trouble)
     struct err err;
     if (trouble)
         log_info("preflight: %s", trouble);
-    if (a->config.doctor == DOCTOR_FAIL && !a->stopping) {
-        if (trouble || count_failures(a) > 0)
+    if (looks_first(a) && !a->stopping) {
+        if (a->config.doctor == DOCTOR_FAIL && (trouble || count_failures(a) > 0))
             refuse(a, trouble);
         else if (agent_start_ranks(a, &err) < 0)
             agent_fail(a, &err);
@@ -113,14 +141,15 @@ static void start_watch(struct agent *a)
 
 int agent_begin(struct agent *a, struct err *err)
 {
-    int rc = a->config.doctor == DOCTOR_FAIL ? 0 : agent_start_ranks(a, err);
+    int rc = looks_first(a) ? 0 : agent_start_ranks(a, err);
     if (rc < 0 || a->config.doctor == DOCTOR_OFF)
         return rc;
     start_watch(a);
     a->preflight.found = on_found;
     a->preflight.done = on_done;
     a->preflight.arg = a;
-    preflight_start(&a->preflight, &a->loop, a->welcome.size, a->welcome.slots);
+    preflight_start(&a->preflight, &a->loop, a->config.doctor_level, a->welcome.size,
+                    a->welcome.slots);
     return 0;
 }
 

@@ -39,6 +39,7 @@ struct agent_config {
     int verbose;
     /* In a pod (podconfig.c), where nobody has started it who reads its output: */
     bool pod;
+    int doctor_level;  /* how much the doctor looks at; 0: its default */
     char *token_file;  /* that token came from, to be read again; NULL: none */
     int jitter_ms;     /* when the coordinator is back requests come within so long */
     int drain_seconds; /* for ranks to come to a boundary; 0: 25 */

@@ -21,11 +21,11 @@
 #define JITTER_MS       10000
 #define UID_MAX         63
 
-static const char *const ours[] = {
-    "HVD_OPERATOR",      "HVD_OPERATOR_CA",      "HVD_TOKEN_FILE", "HVD_JOB_UID",
-    "HVD_JOB_NAME",      "HVD_JOB_NAMESPACE",    "HVD_POD_UID",    "HVD_POD_NAME",
-    "HVD_DRAIN_SECONDS", "HVD_REJOIN_JITTER_MS", "HVD_BIND",       "HVD_METRICS",
-    "HVD_DOCTOR"};
+static const char *const ours[] = {"HVD_OPERATOR",         "HVD_OPERATOR_CA", "HVD_TOKEN_FILE",
+                                   "HVD_JOB_UID",          "HVD_JOB_NAME",    "HVD_JOB_NAMESPACE",
+                                   "HVD_POD_UID",          "HVD_POD_NAME",    "HVD_DRAIN_SECONDS",
+                                   "HVD_REJOIN_JITTER_MS", "HVD_BIND",        "HVD_METRICS",
+                                   "HVD_DOCTOR",           "HVD_DOCTOR_LEVEL"};
 
 /* A uid of the API server: part of a path. */
 static int get_uid(const char *variable, const char **ret, struct err *err)
@@ -114,7 +114,9 @@ static int read_number(const char *name, int def, int min, int max, int *ret, st
 
 static int read_numbers(struct agent_config *c, struct err *err)
 {
-    int rc = read_number("START_TIMEOUT", START_TIMEOUT_S, 1, 86400, &c->start_timeout, err);
+    int rc = read_number("DOCTOR_LEVEL", 1, 1, 3, &c->doctor_level, err);
+    if (rc == 0)
+        rc = read_number("START_TIMEOUT", START_TIMEOUT_S, 1, 86400, &c->start_timeout, err);
     if (rc == 0)
         rc = read_number("COORDINATOR_LOST_SECONDS", LOST_S, 1, 86400, &c->lost_seconds, err);
     if (rc == 0)

@@ -23,6 +23,7 @@
 #define LIMIT_MS       15000 /* the doctor bounds itself at 10 s */
 #define LINE_MAX_BYTES (64u << 10)
 #define NICE           10
+#define LEVEL          1 /* it looks only */
 
 /* ---- what it says --------------------------------------------------------------------------- */
 
@@ -190,15 +191,19 @@ static _Noreturn void child_run(const char *path, char *const *words, int out, p
     _exit(127);
 }
 
-static int start_process(struct preflight *p, const char *path, int ranks, int local_ranks)
+static int start_process(struct preflight *p, const char *path, int level, int ranks,
+                         int local_ranks)
 {
-    char nranks[16], nlocal[16];
+    char nranks[16], nlocal[16], nlevel[16];
     int ends[2];
+    snprintf(nlevel, sizeof(nlevel), "%d", level > 0 ? level : LEVEL);
     snprintf(nranks, sizeof(nranks), "%d", ranks);
     snprintf(nlocal, sizeof(nlocal), "%d", local_ranks);
     char *words[] = {(char *)"hvd-doctor",
                      (char *)"check",
                      (char *)"--jsonl",
+                     (char *)"--level",
+                     nlevel,
                      (char *)"--ranks",
                      nranks,
                      (char *)"--local-ranks",
@@ -218,7 +223,7 @@ static int start_process(struct preflight *p, const char *path, int ranks, int l
     return loop_fd_start(p->loop, &p->lfd, p->fd, EPOLLIN, on_output, p);
 }
 
-void preflight_start(struct preflight *p, struct loop *loop, int ranks, int local_ranks)
+void preflight_start(struct preflight *p, struct loop *loop, int level, int ranks, int local_ranks)
 {
     char path[4096];
     struct err err;
@@ -227,7 +232,7 @@ void preflight_start(struct preflight *p, struct loop *loop, int ranks, int loca
     p->running = true;
     int rc = program_beside(path, sizeof(path), "hvd-doctor", &err);
     if (rc == 0)
-        rc = start_process(p, path, ranks, local_ranks);
+        rc = start_process(p, path, level, ranks, local_ranks);
     if (rc < 0)
         loop_timer_start(loop, &p->limit, 0, on_absent, p);
     else

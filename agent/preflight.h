@@ -39,8 +39,8 @@ struct preflight {
 };
 
 /* found, done and arg are set by the caller before. done is called from the loop, never from here.
- */
-void preflight_start(struct preflight *p, struct loop *loop, int ranks, int local_ranks);
+ * level: how much it looks at (hvd-doctor --level); 0: its default. */
+void preflight_start(struct preflight *p, struct loop *loop, int level, int ranks, int local_ranks);
 
 /* Ends it without a call. The process is left to whoever reaps. */
 void preflight_fini(struct preflight *p);

@@ -115,13 +115,36 @@ static void on_pod(void *arg, const struct pod *pod, bool gone)
     wind(c);
 }
 
-static uint32_t on_epoch(void *arg, const char *uid)
+static void add_finding(void *arg, const char *pod, const struct finding *f)
+{
+    struct job_findings *all = arg;
+    struct job_finding one = {.failure = f->status == FINDING_FAIL};
+    snprintf(one.id, sizeof(one.id), "%s", f->id);
+    snprintf(one.code, sizeof(one.code), "%s", f->code);
+    snprintf(one.source, sizeof(one.source), "%s", f->source);
+    snprintf(one.summary, sizeof(one.summary), "%.319s", f->summary);
+    snprintf(one.fix, sizeof(one.fix), "%.319s", f->fix);
+    snprintf(one.pods[0], sizeof(one.pods[0]), "%.63s", pod);
+    if (job_findings_add(all, &one) < 0)
+        log_debug("no memory for finding %s of %s", f->id, pod);
+}
+
+static void on_facts(void *arg, const char *uid, struct job_facts *ret)
 {
     const struct coordination *c = arg;
     struct plane_facts facts;
-    if (!c->plane || plane_facts(c->plane, uid, &facts) < 0)
-        return 0;
-    return facts.there ? facts.epoch : 0;
+    *ret = (struct job_facts){0};
+    if (!c->plane || plane_facts(c->plane, uid, &facts) < 0 || !facts.there)
+        return;
+    ret->known = !facts.rebuilding;
+    ret->epoch = (int)facts.epoch;
+    snprintf(ret->waiting_for, sizeof(ret->waiting_for), "%s", facts.waiting_for);
+    ret->first.known = facts.first_failure.known;
+    ret->first.rank = facts.first_failure.rank;
+    ret->first.worker = facts.first_failure.worker;
+    snprintf(ret->first.text, sizeof(ret->first.text), "%.319s", facts.first_failure.text);
+    plane_findings(c->plane, uid, add_finding, &ret->findings);
+    job_findings_keep_worst(&ret->findings);
 }
 
 static const char *on_key(void *arg, const char *uid)
@@ -169,7 +192,7 @@ static int listen_for_agents(struct coordination *c, struct err *err)
                                   .nnames = 1,
                                   .term = c->term,
                                   .changed = on_changed,
-                                  .review = on_review,
+                                  .review = c->config.by_key ? NULL : on_review,
                                   .arg = c};
     int rc = reviewer_open(&c->reviewer, c->config.api, err);
     rc = rc < 0 ? rc : plane_create(&c->plane, &config, err);
@@ -185,7 +208,7 @@ static void begin(struct coordination *c)
     const struct driver_ear ear = {.job = on_job,
                                    .job_gone = on_job_gone,
                                    .pod = on_pod,
-                                   .epoch = on_epoch,
+                                   .facts = on_facts,
                                    .key = c->config.by_key ? on_key : NULL,
                                    .arg = c};
     const struct equipment equipment = {.url = c->config.url,
@@ -234,6 +257,11 @@ void coordination_rest(struct coordination *c)
     c->reviewer = NULL;
     plane_destroy(c->plane);
     c->plane = NULL;
+}
+
+const char *coordination_problem(const struct coordination *c)
+{
+    return keystore_problem(c->keystore);
 }
 
 static void put(struct buf *dst, const char *name, const char *kind, const char *help,

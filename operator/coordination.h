@@ -33,6 +33,9 @@ int coordination_open(struct coordination **ret, const struct coordination_confi
 void coordination_lead(struct coordination *c, int64_t term);
 void coordination_rest(struct coordination *c);
 
+/* Why agents cannot be served, "": they can be. */
+const char *coordination_problem(const struct coordination *c);
+
 void coordination_metrics(const struct coordination *c, struct buf *dst);
 
 /* NULL is fine. */

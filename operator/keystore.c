@@ -6,6 +6,7 @@
 #include "operator/keystore.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct keystore {
     struct keys keys;
     bool there;
     unsigned failures;
+    char problem[384]; /* "": none */
     struct api_call *call;
     struct loop_timer pause;
     void (*ready)(void *arg, const struct keys *keys);
@@ -40,8 +42,10 @@ static void on_pause(void *arg)
 static void again(struct keystore *k, const char *what, const char *why)
 {
     uint64_t ms = retry_backoff_ms(++k->failures, randombytes_random());
+    snprintf(k->problem, sizeof(k->problem), "Secret %.64s/%s, %s: %.200s", k->namespace,
+             KEYSTORE_SECRET, what, why);
     if (k->failures == 8)
-        log_warn("Secret %s/%s, %s: %s", k->namespace, KEYSTORE_SECRET, what, why);
+        log_warn("%s", k->problem);
     loop_timer_start(api_loop(k->api), &k->pause, ms, on_pause, k);
 }
 
@@ -49,6 +53,7 @@ static void take(struct keystore *k, const struct keys *keys)
 {
     k->keys = *keys;
     k->there = true;
+    k->problem[0] = '\0';
     k->ready(k->arg, &k->keys);
 }
 
@@ -146,6 +151,11 @@ int keystore_open(struct keystore **ret, struct api *api, const char *namespace,
     *ret = k;
     read_it(k);
     return 0;
+}
+
+const char *keystore_problem(const struct keystore *k)
+{
+    return k->problem;
 }
 
 const struct keys *keystore_keys(const struct keystore *k)

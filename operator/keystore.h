@@ -17,6 +17,9 @@ struct keystore;
 int keystore_open(struct keystore **ret, struct api *api, const char *namespace,
                   void (*ready)(void *arg, const struct keys *keys), void *arg, struct err *err);
 
+/* Why they are not there yet, "" when nothing went wrong. */
+const char *keystore_problem(const struct keystore *k);
+
 /* NULL before they are there. */
 const struct keys *keystore_keys(const struct keystore *k);
 

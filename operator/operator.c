@@ -74,6 +74,11 @@ static int page_readyz(void *arg, struct buf *dst)
     const struct program *o = arg;
     const char *why = "ok";
     bool ready = driver_ready(o->driver, &why);
+    const char *problem = o->coordination ? coordination_problem(o->coordination) : "";
+    if (ready && *problem) {
+        why = problem;
+        ready = false;
+    }
     put_text(dst, why);
     put_text(dst, "\n");
     return ready ? 200 : 503;

@@ -37,7 +37,7 @@ static const char help[] =
     "  --lease-renew SECONDS      without a renewal for so long it stops (10)\n"
     "  --lease-retry SECONDS      how often it renews, or tries to get it (2)\n"
     "  --identity NAME            its name in the lease (POD_NAME and a random number)\n"
-    "  -v, --verbose              more in the log; twice: every write\n"
+    "  -v, --verbose              more in the log, each epoch of each job; twice: every write\n"
     "  --explain-states           print the life of a job as a table, and that of a cache\n"
     "  --version                  print the version\n"
     "  -h, --help                 this text\n";

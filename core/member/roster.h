@@ -284,7 +284,8 @@ int roster_rank_without_slot(const struct roster *r, int agent);
 /* Of the world of the last epoch somebody goes on, or its program has come to its end. */
 bool roster_state_is_there(const struct roster *r);
 
-/* "starting", "running", "waiting", "changing", "ending"; what it waits for, "" for nothing. */
+/* "starting", "running", "waiting", "changing", "ending"; what it waits for, "" for nothing. now 0:
+ * without seconds that are other ones each time. */
 const char *roster_state(const struct roster *r);
 void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t size);
 

@@ -145,6 +145,8 @@ static void say_starts(const struct roster *r, uint64_t now, char *dst, size_t s
         return;
     if (roster_free_places(r) == 0)
         snprintf(text, sizeof(text), "; %d to be started when a host has room", r->nstarts);
+    else if (now == 0)
+        snprintf(text, sizeof(text), "; %d to be started", r->nstarts);
     else
         snprintf(text, sizeof(text), "; %d to be started, the next in %llu s", r->nstarts,
                  (unsigned long long)(due > now ? (due - now + CLOCK_S - 1) / CLOCK_S : 0));

@@ -13,6 +13,7 @@
 #include "operator/api/informer_private.h"
 #include "operator/api/object.h"
 #include "operator/api/retry.h"
+#include "operator/objects/tame.h"
 
 #define PAGE          500
 #define LIST_MS       120000 /* one page, or all of it */
@@ -35,7 +36,10 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
 {
     struct informer *inf = arg;
     auto_json json_t *j = NULL;
-    int rc = object_read(text, len, "an item of a list", &j, err);
+    const char *tamed;
+    int rc = object_read(text, len, "an item of a list", &j, &tamed, err);
+    if (rc == 0 && tame_mark(j, tamed) < 0)
+        rc = err_set(err, ENOMEM, "an item of a list: no memory");
     return rc < 0 ? rc : informer_put(inf, j, err);
 }
 

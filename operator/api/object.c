@@ -100,10 +100,11 @@ size_t object_prune(const char *text, size_t len, char *dst)
     return n + len - from;
 }
 
-int object_read(const char *text, size_t len, const char *what, json_t **ret, struct err *err)
+int object_read(const char *text, size_t len, const char *what, json_t **ret, const char **ret_why,
+                struct err *err)
 {
     auto_free char *pruned = malloc(len + 1);
     if (!pruned)
         return err_set(err, ENOMEM, "%s: no memory", what);
-    return json_read(pruned, object_prune(text, len, pruned), what, ret, err);
+    return tame_read(pruned, object_prune(text, len, pruned), what, ret, ret_why, err);
 }

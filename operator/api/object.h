@@ -10,9 +10,11 @@
 #include <stddef.h>
 
 #include "core/json/json.h"
+#include "operator/objects/tame.h"
 
-/* As json_read(). Of members of that name that are lists only the brackets are looked at. */
-int object_read(const char *text, size_t len, const char *what, json_t **ret, struct err *err);
+/* As tame_read(). Of members of that name that are lists only the brackets are looked at. */
+int object_read(const char *text, size_t len, const char *what, json_t **ret, const char **ret_why,
+                struct err *err);
 
 /* text without them into dst, which has room for len bytes; how many it has then. For tests. */
 size_t object_prune(const char *text, size_t len, char *dst);

@@ -179,6 +179,7 @@ static int on_arrive(void *arg, const struct join_body *body, struct err *err)
 static void on_changed(void *arg)
 {
     struct crew *c = arg;
+    crew_count_epochs(c); /* the next request may bring another one */
     c->changed(c->arg, c);
 }
 
@@ -395,18 +396,6 @@ static void note_failures(struct crew *c)
     }
 }
 
-static void count_epochs(struct crew *c)
-{
-    const struct roster *r = &c->roster;
-    if (r->epoch == c->seen_epoch)
-        return;
-    if (c->seen_epoch > 0) {
-        c->planned += !r->last.lost;
-        c->unplanned += r->last.lost;
-    }
-    c->seen_epoch = r->epoch;
-}
-
 bool crew_tick(struct crew *c, bool forgive, uint64_t now)
 {
     struct roster *r = &c->roster;
@@ -419,7 +408,7 @@ bool crew_tick(struct crew *c, bool forgive, uint64_t now)
     if (roster_done(r) && r->nmembers > 0 && !r->stopping)
         roster_stop(r, "all ranks have ended", 0);
     note_failures(c);
-    count_epochs(c);
+    crew_count_epochs(c);
     return soon;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * crew: one job in the plane: its pods, their agents, its roster. Owned by the plane, on its
- * thread. crew.c has who comes and who is lost, crew_facts.c what became of it.
+ * thread. crew.c has who comes and who is lost, crew_facts.c and crew_findings.c what became of it.
  */
 #ifndef HVD_OPERATOR_COORDINATOR_CREW_H
 #define HVD_OPERATOR_COORDINATOR_CREW_H
@@ -80,11 +80,18 @@ void crew_closed(struct crew *c, const char *agent, uint64_t now);
  * again very soon. */
 bool crew_tick(struct crew *c, bool forgive, uint64_t now);
 
+/* crew_epochs.c: after whatever may have brought another epoch. */
+void crew_count_epochs(struct crew *c);
+
 /* Its agents are told to end their ranks. True when none is left to be told. */
 bool crew_end(struct crew *c, uint64_t now);
 
 /* Another number when something has changed that is worth telling. */
 uint64_t crew_sign(const struct crew *c);
+
+/* crew_findings.c: calls back with each finding that stands, and the name of its pod. */
+void crew_findings(const struct crew *c,
+                   void (*each)(void *arg, const char *pod, const struct finding *f), void *arg);
 
 void crew_facts(const struct crew *c, struct plane_facts *ret);
 int crew_count_agents(const struct crew *c);

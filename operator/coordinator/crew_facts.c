@@ -9,6 +9,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/hash.h"
 #include "operator/coordinator/crew.h"
 
 /* The time of day of a clock value; 0 for 0. */
@@ -33,17 +34,30 @@ static int count_ready(const struct crew *c)
     return n;
 }
 
+static void sign_finding(void *arg, const char *pod, const struct finding *f)
+{
+    uint64_t *sum = arg;
+    *sum += hash_mix(hash_str(pod) ^ hash_mix(hash_str(f->id) ^ hash_str(f->summary)));
+}
+
 uint64_t crew_sign(const struct crew *c)
 {
     const struct roster *r = &c->roster;
-    int failures = 0;
-    for (int a = 0; a < r->nagents; a++)
-        failures += r->agents[a].findings.n;
-    uint64_t parts[] = {(uint64_t)r->epoch,       (uint64_t)r->over,
-                        (uint64_t)r->target,      (uint64_t)r->restarts,
-                        (uint64_t)r->done,        (uint64_t)r->rebuilding,
-                        (uint64_t)c->first_known, (uint64_t)crew_count_agents(c),
-                        (uint64_t)failures,       (uint64_t)roster_state(r)[0]};
+    char waiting_for[512];
+    uint64_t findings = 0;
+    roster_waiting_for(r, 0, waiting_for, sizeof(waiting_for));
+    crew_findings(c, sign_finding, &findings);
+    uint64_t parts[] = {(uint64_t)r->epoch,
+                        (uint64_t)r->over,
+                        (uint64_t)r->target,
+                        (uint64_t)r->restarts,
+                        (uint64_t)r->done,
+                        (uint64_t)r->rebuilding,
+                        (uint64_t)c->first_known,
+                        (uint64_t)crew_count_agents(c),
+                        findings,
+                        (uint64_t)roster_state(r)[0],
+                        hash_str(waiting_for)};
     uint64_t sum = 1469598103934665603ULL;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         sum = (sum ^ parts[i]) * 1099511628211ULL;
@@ -67,15 +81,12 @@ static void take_first(const struct crew *c, struct plane_facts *ret)
     snprintf(ret->first_failure.text, sizeof(ret->first_failure.text), "%s", c->first_text);
 }
 
-static void take_findings(const struct roster *r, struct plane_facts *ret)
+static void count_finding(void *arg, const char *pod, const struct finding *f)
 {
-    for (int a = 0; a < r->nagents; a++) {
-        const struct findings *f = &r->agents[a].findings;
-        for (int i = 0; i < f->n && !r->agents[a].gone; i++) {
-            ret->nfindings++;
-            ret->nfailures += f->list[i].status == FINDING_FAIL;
-        }
-    }
+    struct plane_facts *ret = arg;
+    (void)pod;
+    ret->nfindings++;
+    ret->nfailures += f->status == FINDING_FAIL;
 }
 
 void crew_facts(const struct crew *c, struct plane_facts *ret)
@@ -95,10 +106,10 @@ void crew_facts(const struct crew *c, struct plane_facts *ret)
         .finished = r->done > 0,
         .over = r->nmembers > 0 && roster_done(r),
     };
-    roster_waiting_for(r, now, ret->waiting_for, sizeof(ret->waiting_for));
+    roster_waiting_for(r, 0, ret->waiting_for, sizeof(ret->waiting_for));
     take_last(r, now, ret);
     take_first(c, ret);
-    take_findings(r, ret);
+    crew_findings(c, count_finding, ret);
     roster_throughput(r, now, &ret->batches_per_s, &ret->bytes_per_s);
     ret->exit_code = ret->over ? roster_exit_code(r) : 0;
 }

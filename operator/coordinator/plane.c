@@ -338,11 +338,8 @@ void plane_findings(const struct plane *p, const char *job_uid,
                     void (*each)(void *arg, const char *pod, const struct finding *f), void *arg)
 {
     const struct crew *c = plane_find(p, job_uid);
-    for (int a = 0; c && a < c->roster.nagents; a++) {
-        const struct roster_agent *agent = &c->roster.agents[a];
-        for (int i = 0; i < agent->findings.n && !agent->gone; i++)
-            each(arg, agent->host, &agent->findings.list[i]);
-    }
+    if (c)
+        crew_findings(c, each, arg);
 }
 
 void plane_counts(const struct plane *p, struct plane_counts *ret)

@@ -107,16 +107,16 @@ void plane_forget(struct plane *p, const char *job_uid);
 /* ---- what became of them -------------------------------------------------------------------- */
 
 struct plane_facts {
-    bool there;        /* an agent has joined; else nothing below says anything */
-    bool rebuilding;   /* agents are asked what they know */
-    const char *state; /* roster_state() */
-    uint32_t epoch;    /* its number, 0: none yet */
-    int size;          /* ranks of it */
-    int target;        /* ranks there should be */
-    int agents;        /* connected */
-    int ready_workers; /* of which all ranks train */
-    int restarts;      /* ranks that were replaced */
-    char waiting_for[512];
+    bool there;            /* an agent has joined; else nothing below says anything */
+    bool rebuilding;       /* agents are asked what they know */
+    const char *state;     /* roster_state() */
+    uint32_t epoch;        /* its number, 0: none yet */
+    int size;              /* ranks of it */
+    int target;            /* ranks there should be */
+    int agents;            /* connected */
+    int ready_workers;     /* of which all ranks train */
+    int restarts;          /* ranks that were replaced */
+    char waiting_for[512]; /* the roster's words, which change only with what they tell of */
     struct {
         char cause[512];
         int64_t unix_ms; /* 0: none yet */

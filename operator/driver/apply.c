@@ -27,6 +27,7 @@ struct step {
     enum action_kind kind;
     int worker, attempt;
     bool gated;
+    enum action_say say;
     char *name; /* of the pod; owned */
     char uid[POD_UID_MAX];
     struct api_call *call;
@@ -39,8 +40,7 @@ struct apply {
     struct hvdjob_status status;
     struct gang_ops gang; /* a copy: what is served may change meanwhile */
     char gang_api[64];
-    bool say_warning;
-    char say_reason[64], say[1024];
+    struct saying says[ACTION_SAYS];
 
     struct step *steps;
     int n, next;
@@ -110,13 +110,13 @@ static void note_problem(struct entry *e, const char *text)
 static void wait_for(struct step *s, enum wait_kind kind, const struct api_answer *answer)
 {
     auto_json json_t *j = NULL;
-    const char *uid = "", *version = "";
+    const char *uid = "", *version = "", *tamed;
     struct wait one = {.kind = kind};
     snprintf(one.name, sizeof(one.name), "%.63s", s->name);
     if (kind == WAIT_GONE) {
         snprintf(one.uid, sizeof(one.uid), "%s", s->uid);
     } else {
-        if (object_read(answer->body, answer->len, "an object", &j, NULL) < 0 ||
+        if (object_read(answer->body, answer->len, "an object", &j, &tamed, NULL) < 0 ||
             json_expect(j, "an object", NULL, "{s:{s:s, s:s}}", "metadata", "uid", &uid,
                         "resourceVersion", &version) < 0)
             return;
@@ -142,11 +142,10 @@ static void on_holder(void *arg, const struct api_answer *answer)
 {
     struct step *s = arg;
     struct apply *a = s->apply;
-    auto_json json_t *j = NULL;
     struct pod_item *pod = NULL;
     s->call = NULL;
-    if (answer->status != 200 || object_read(answer->body, answer->len, "a pod", &j, NULL) < 0 ||
-        items_pod(a->config.kinds, j, &pod, NULL) < 0) {
+    if (answer->status != 200 ||
+        items_pod_read(a->config.kinds, answer->body, answer->len, &pod, NULL) < 0) {
         fail(a, APPLY_FAILED, s->name, "its name is taken, and by whom cannot be read");
         step_done(s, false);
         return;
@@ -388,7 +387,8 @@ static bool begin_step(struct apply *a, struct step *s)
 {
     struct err err = {0};
     if (s->kind == ACTION_SAY) {
-        said_event(a->config.said, &a->job->job, a->say_warning, a->say_reason, a->say);
+        const struct saying *say = &a->says[s->say];
+        said_event(a->config.said, &a->job->job, say->warning, say->reason, say->text);
         slowstart_done(&a->run, true);
         return false;
     }
@@ -439,7 +439,8 @@ static int copy_step(struct apply *a, const struct action *from, struct step *s)
                        .kind = from->kind,
                        .worker = from->worker,
                        .attempt = from->attempt,
-                       .gated = from->gated};
+                       .gated = from->gated,
+                       .say = from->say};
     if (from->kind == ACTION_CREATE_POD)
         names_pod(&a->job->job, from->worker, from->attempt, made);
     if (from->pod)
@@ -476,9 +477,7 @@ int apply_start(const struct apply_config *config, struct entry *e, struct actio
     if (e->gang)
         a->gang = *e->gang;
     memcpy(a->gang_api, e->gang_api, sizeof(a->gang_api));
-    a->say_warning = actions->say_warning;
-    memcpy(a->say_reason, actions->say_reason, sizeof(a->say_reason));
-    memcpy(a->say, actions->say, sizeof(a->say));
+    memcpy(a->says, actions->says, sizeof(a->says));
     e->apply = a;
     advance(a);
     return 0;

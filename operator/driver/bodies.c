@@ -9,6 +9,7 @@
 
 #include "core/json/json.h"
 #include "operator/driver/driver.h"
+#include "operator/objects/parts.h"
 #include "operator/objects/pod.h"
 #include "operator/objects/template.h"
 #include "operator/reconcile/names.h"
@@ -34,20 +35,13 @@ static void key_name(const struct hvdjob *job, char dst[NAMES_MAX])
 static int use_key(const struct hvdjob *job, json_t *pod)
 {
     char name[NAMES_MAX];
-    json_t *volume;
-    size_t i;
+    json_t *volumes = json_object_get(json_object_get(pod, "spec"), "volumes");
+    json_t *volume = parts_find(volumes, "name", TEMPLATE_VOLUMES "token");
     key_name(job, name);
-    json_array_foreach(json_object_get(json_object_get(pod, "spec"), "volumes"), i, volume)
-    {
-        const char *have = json_string_value(json_object_get(volume, "name"));
-        if (!have || strcmp(have, TEMPLATE_VOLUMES "token") != 0)
-            continue;
-        json_object_del(volume, "projected");
-        return json_object_set_new(volume, "secret", json_pack("{s:s}", "secretName", name)) < 0
-                   ? -ENOMEM
-                   : 0;
-    }
-    return -ENOMEM;
+    json_object_del(volume, "projected");
+    return json_object_set_new(volume, "secret", json_pack("{s:s}", "secretName", name)) < 0
+               ? -ENOMEM
+               : 0;
 }
 
 char *bodies_key(const struct hvdjob *job, const char *key)

@@ -140,6 +140,7 @@ void driver_rest(struct driver *d)
         apply_cancel(e->apply);
         api_cancel(e->keying);
         e->keying = NULL;
+        entry_forget_budget(e);
         waits_fini(&e->waits);
         entry_forget_admission(e);
         e->let_go = false;

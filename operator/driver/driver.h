@@ -13,6 +13,7 @@
 #include "core/base/buf.h"
 #include "operator/api/api.h"
 #include "operator/objects/hvdjob.h"
+#include "operator/objects/job_facts.h"
 #include "operator/objects/pod.h"
 #include "operator/reconcile/equipment.h"
 
@@ -26,8 +27,8 @@ struct driver_ear {
     void (*job)(void *arg, const struct hvdjob *job);
     void (*job_gone)(void *arg, const char *uid);
     void (*pod)(void *arg, const struct pod *pod, bool gone);
-    /* The roster's number, for the job's status; 0: not known. */
-    uint32_t (*epoch)(void *arg, const char *uid);
+    /* What its agents have told, for the job's status; goes to job_facts_fini(). */
+    void (*facts)(void *arg, const char *uid, struct job_facts *ret);
     /* The key that agents of the job show, valid until the next call. NULL: they show a token of
      * their service account. With it each job has a Secret, made before its pods. */
     const char *(*key)(void *arg, const char *uid);
@@ -56,7 +57,7 @@ void driver_listen(struct driver *d, const struct driver_ear *ear);
 /* What new pods get besides their template; borrowed until the next call. NULL: nothing. */
 void driver_equip(struct driver *d, const struct equipment *equipment);
 
-/* The job's epoch() is another one. Unknown is fine. */
+/* The job's facts() are others. Unknown is fine. */
 void driver_changed(struct driver *d, const char *job_uid);
 
 /* Every cache has been whole once. *ret_why: what is not, and why; valid until the next call. */

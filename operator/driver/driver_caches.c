@@ -73,6 +73,7 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         e->failures = 0;
         e->not_before = 0;
         entry_forget_admission(e);
+        entry_forget_budget(e);
     }
     e->job = is;
     entry_forget_gang(e);
@@ -227,6 +228,36 @@ static void on_other(void *arg, const char *key, const void *before, const void 
     }
 }
 
+/* ---- PodDisruptionBudgets -------------------------------------------------------------------- */
+
+static int parse_budget(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct budget_item *item;
+    (void)arg;
+    int rc = items_budget(object, &item, err);
+    if (rc == 0)
+        *ret = item;
+    return rc;
+}
+
+static void destroy_budget(void *item)
+{
+    items_budget_destroy(item);
+}
+
+static void on_budget(void *arg, const char *key, const void *before, const void *after)
+{
+    struct driver *d = arg;
+    struct place at = place_of(key);
+    struct entry *e = entries_find(&d->entries, at.namespace, at.name);
+    (void)before;
+    if (!e)
+        return;
+    if (!after)
+        e->budget_at = 0; /* somebody has deleted it */
+    driver_touch(d, e);
+}
+
 /* ---- PodGroups ------------------------------------------------------------------------------- */
 
 static int parse_group(void *arg, json_t *object, void **ret, struct err *err)
@@ -304,7 +335,7 @@ int driver_caches_open(struct driver *d, struct err *err)
 {
     struct informer_config base = {
         .api = d->config.api, .namespace = d->config.namespace, .synced = on_synced, .arg = d};
-    struct informer_config jobs = base, pods = base, nodes = base, others = base;
+    struct informer_config jobs = base, pods = base, nodes = base, others = base, budgets = base;
     jobs.resource = (struct resource){"hvd.dev", "v1alpha1", "hvdjobs"};
     jobs.parse = parse_job, jobs.destroy = destroy_job, jobs.changed = on_job;
     pods.resource = (struct resource){"", "v1", "pods"};
@@ -312,12 +343,16 @@ int driver_caches_open(struct driver *d, struct err *err)
     pods.parse = parse_pod, pods.destroy = destroy_pod, pods.changed = on_pod;
     nodes.resource = (struct resource){"", "v1", "nodes"};
     nodes.parse = parse_node, nodes.destroy = destroy_node, nodes.changed = on_node;
+    budgets.resource = (struct resource){"policy", "v1", "poddisruptionbudgets"};
+    budgets.labels = POD_LABEL_JOB;
+    budgets.parse = parse_budget, budgets.destroy = destroy_budget, budgets.changed = on_budget;
     others.resource = pods.resource;
     others.labels = "!" POD_LABEL_JOB;
     others.fields = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
     others.parse = parse_other, others.destroy = destroy_other, others.changed = on_other;
     int rc = informer_open(&d->jobs, &jobs, err);
     rc = rc < 0 ? rc : informer_open(&d->pods, &pods, err);
+    rc = rc < 0 ? rc : informer_open(&d->budgets, &budgets, err);
     if (rc < 0 || d->config.namespace)
         return rc;
     rc = informer_open(&d->nodes, &nodes, err);
@@ -330,6 +365,7 @@ void driver_caches_close(struct driver *d)
         informer_close(d->groups[i].informer);
     informer_close(d->others);
     informer_close(d->nodes);
+    informer_close(d->budgets);
     informer_close(d->pods);
     informer_close(d->jobs);
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "operator/api/object.h"
 #include "operator/api/request.h"
 #include "operator/api/retry.h"
 #include "operator/driver/driver_private.h"
@@ -62,12 +61,10 @@ static void on_stranger(void *arg, const struct api_answer *answer)
 {
     struct entry *e = arg;
     struct driver *d = e->owner;
-    auto_json json_t *j = NULL;
     struct pod_item *pod = NULL;
     e->asking = NULL;
     bool there = answer->status == 200 &&
-                 object_read(answer->body, answer->len, "a pod", &j, NULL) == 0 &&
-                 items_pod(&d->kinds, j, &pod, NULL) == 0;
+                 items_pod_read(&d->kinds, answer->body, answer->len, &pod, NULL) == 0;
     if (there || answer->status == 404) {
         items_pod_destroy(e->stranger);
         e->stranger = pod;
@@ -215,18 +212,19 @@ static bool is_cached(const struct driver *d, const struct entry *e, const struc
     return p && strcmp(p->pod.job, strchr(e->key, '/') + 1) == 0;
 }
 
-static int decide(struct driver *d, struct entry *e, struct actions *actions, struct err *err)
+static int decide(struct driver *d, struct entry *e, const struct job_facts *facts,
+                  struct actions *actions, struct err *err)
 {
     struct reconcile_input in = {.job = &e->job->job,
                                  .admission = e->admission,
                                  .gang = e->gang,
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,
+                                 .budget_problem = e->budget_problem,
+                                 .facts = facts,
                                  .told = e->told,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};
-    if (d->ear.epoch)
-        in.epoch = (int)d->ear.epoch(d->ear.arg, e->job->job.uid);
     if (!see_group(d, e, &in))
         return 0;
     const struct pod **pods = malloc(((size_t)e->npods + 2) * sizeof(*pods));
@@ -266,7 +264,11 @@ void driver_look(struct driver *d, struct entry *e)
     if (!e->gang_known || waits_for_queue(e))
         return;
     look_after_stranger(d, e);
-    int rc = decide(d, e, &actions, &err);
+    struct job_facts facts = {0};
+    if (d->ear.facts)
+        d->ear.facts(d->ear.arg, e->job->job.uid, &facts);
+    int rc = decide(d, e, &facts, &actions, &err);
+    job_facts_fini(&facts);
     if (rc < 0) {
         log_warn("job %s: %s", e->key, err_text(&err));
         driver_due(d, e, clock_ns() + FAILED_MS * CLOCK_MS);
@@ -276,6 +278,7 @@ void driver_look(struct driver *d, struct entry *e)
         bool keyed = !makes(&actions, ACTION_CREATE_POD) || driver_has_key(d, e);
         if (actions.n > 0 && keyed)
             apply(d, e, &actions);
+        driver_keep_budget(d, e);
     }
     actions_fini(&actions);
 }

@@ -57,15 +57,18 @@ static void put_requests(const struct driver *d, struct buf *dst)
 
 static void put_jobs(const struct driver *d, struct buf *dst)
 {
-    uint64_t jobs[JOB_PHASES] = {0}, pods = 0;
+    uint64_t jobs[JOB_PHASES] = {0}, pods = 0, refused = 0;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
         pods += (uint64_t)e->npods;
         if (e->job)
             jobs[e->job->job.status.phase]++;
+        refused += e->job && e->job->job.refused;
     }
     metrics_head(dst, "hvd_jobs", "gauge", "Jobs by phase.");
     for (int i = 0; i < JOB_PHASES; i++)
         metrics_value(dst, "hvd_jobs", "phase", job_phase_name((enum job_phase)i), (double)jobs[i]);
+    metrics_head(dst, "hvd_jobs_refused", "gauge", "Jobs whose spec cannot be run.");
+    metrics_value(dst, "hvd_jobs_refused", NULL, NULL, (double)refused);
     metrics_head(dst, "hvd_pods", "gauge", "Pods of jobs.");
     metrics_value(dst, "hvd_pods", NULL, NULL, (double)pods);
 }
@@ -77,8 +80,11 @@ struct cache {
 
 static void put_caches(const struct driver *d, struct buf *dst)
 {
-    const struct cache all[] = {
-        {"hvdjobs", d->jobs}, {"pods", d->pods}, {"nodes", d->nodes}, {"others", d->others}};
+    const struct cache all[] = {{"hvdjobs", d->jobs},
+                                {"pods", d->pods},
+                                {"nodes", d->nodes},
+                                {"others", d->others},
+                                {"budgets", d->budgets}};
     static const struct {
         const char *name, *help;
         size_t at;

@@ -39,6 +39,7 @@ struct driver {
     struct loop *loop;
     struct resource_kinds kinds;
     struct informer *jobs, *pods, *nodes, *others; /* nodes, others: NULL without a sight of them */
+    struct informer *budgets;
     struct group_cache groups[GROUP_CACHES];
     struct served *served;
     struct said *said;
@@ -73,6 +74,9 @@ void driver_tell_pod(struct driver *d, const struct entry *e, const struct pod_i
 /* driver_key.c: is the Secret with the job's key there? If not it is being made, and the entry is
  * due when it is. */
 bool driver_has_key(struct driver *d, struct entry *e);
+
+/* driver_budget.c: writes its PodDisruptionBudget if it is not there, or not as it should be. */
+void driver_keep_budget(struct driver *d, struct entry *e);
 
 /* driver_queue.c: asks queue_decide() about all that wait; who has another answer than before is
  * due. */

@@ -56,6 +56,7 @@ static void entry_free(struct entry *e)
     list_remove(&e->node);
     api_cancel(e->asking);
     api_cancel(e->keying);
+    entry_forget_budget(e);
     entry_forget_gang(e);
     entry_forget_admission(e);
     waits_fini(&e->waits);
@@ -139,6 +140,15 @@ void entry_forget_admission(struct entry *e)
 {
     free(e->admission);
     e->admission = NULL;
+}
+
+void entry_forget_budget(struct entry *e)
+{
+    api_cancel(e->budgeting);
+    free(e->budget_problem);
+    e->budgeting = NULL;
+    e->budget_problem = NULL;
+    e->budget_at = e->budget_version = 0;
 }
 
 void entries_fini(struct entries *all)

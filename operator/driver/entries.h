@@ -40,6 +40,10 @@ struct entry {
     struct api_call *asking;    /* about it; its argument is the entry */
     struct api_call *keying;    /* makes the Secret with its key; the same */
     char key_made[POD_UID_MAX]; /* uid of the job for which it was made */
+    struct api_call *budgeting; /* writes its PodDisruptionBudget; the same */
+    uint64_t budget_version;    /* that was written last, 0: that went wrong */
+    uint64_t budget_at;         /* not before, unless the cache has that version; clock_ns() */
+    char *budget_problem;       /* what the API server says to it, NULL: nothing */
     void *owner;                /* the driver */
     char *problem;              /* what the API server says to a new pod, NULL: nothing */
     enum job_phase phase;       /* in which it was seen last */
@@ -82,6 +86,7 @@ void entry_replace_pod(struct entry *e, const struct pod_item *before, struct po
 /* What was found out about the job is to be found out anew. */
 void entry_forget_gang(struct entry *e);
 void entry_forget_admission(struct entry *e);
+void entry_forget_budget(struct entry *e);
 
 void entries_fini(struct entries *all);
 

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/api/object.h"
+#include "operator/objects/parts.h"
 
 #define DIGITS_MAX 18 /* so many fit whatever they are */
 
@@ -81,6 +83,15 @@ int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **re
     return 0;
 }
 
+int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
+                   struct pod_item **ret, struct err *err)
+{
+    auto_json json_t *j = NULL;
+    const char *tamed;
+    int rc = object_read(text, len, "a pod", &j, &tamed, err);
+    return rc < 0 ? rc : items_pod(kinds, j, ret, err);
+}
+
 void items_pod_destroy(struct pod_item *item)
 {
     if (!item)
@@ -136,19 +147,6 @@ void items_foreign_destroy(struct foreign_item *item)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-static const char *controller(json_t *object)
-{
-    json_t *meta = json_object_get(object, "metadata"), *owner;
-    size_t i;
-    json_array_foreach(json_object_get(meta, "ownerReferences"), i, owner)
-    {
-        const char *uid = json_string_value(json_object_get(owner, "uid"));
-        if (uid && json_is_true(json_object_get(owner, "controller")))
-            return uid;
-    }
-    return "";
-}
-
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
                 struct err *err)
 {
@@ -156,7 +154,8 @@ int items_group(const struct gang_ops *ops, json_t *object, struct group_item **
     struct group_item *item = calloc(1, sizeof(*item));
     if (!item)
         return no_memory(err);
-    snprintf(item->owner, sizeof(item->owner), "%s", controller(object));
+    snprintf(item->owner, sizeof(item->owner), "%s",
+             parts_controller(json_object_get(object, "metadata")));
     item->waits = waits ? strdup(waits) : NULL;
     if (waits && !item->waits) {
         free(item);
@@ -171,5 +170,26 @@ void items_group_destroy(struct group_item *item)
     if (!item)
         return;
     free(item->waits);
+    free(item);
+}
+
+/* ---- budgets --------------------------------------------------------------------------------- */
+
+int items_budget(json_t *object, struct budget_item **ret, struct err *err)
+{
+    struct budget budget;
+    int rc = budget_parse(object, &budget, err);
+    struct budget_item *item = rc == 0 ? malloc(sizeof(*item)) : NULL;
+    if (rc < 0)
+        return rc;
+    if (!item)
+        return no_memory(err);
+    *item = (struct budget_item){.budget = budget, .version = version_of(object)};
+    *ret = item;
+    return 0;
+}
+
+void items_budget_destroy(struct budget_item *item)
+{
     free(item);
 }

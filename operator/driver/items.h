@@ -6,6 +6,7 @@
 #ifndef HVD_OPERATOR_DRIVER_ITEMS_H
 #define HVD_OPERATOR_DRIVER_ITEMS_H
 
+#include "operator/objects/budget.h"
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/node.h"
 #include "operator/objects/pod.h"
@@ -34,6 +35,11 @@ struct foreign_item {
     int64_t amount[];
 };
 
+struct budget_item {
+    struct budget budget;
+    uint64_t version;
+};
+
 struct group_item {
     char owner[POD_UID_MAX];
     char *waits; /* what gang_waits() says, NULL: it does not */
@@ -50,6 +56,9 @@ struct job_item *items_job_ref(struct job_item *item);
 void items_job_unref(struct job_item *item);
 
 int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err);
+/* Of an answer's text. */
+int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
+                   struct pod_item **ret, struct err *err);
 void items_pod_destroy(struct pod_item *item);
 
 int items_foreign(struct resource_kinds *kinds, json_t *object, struct foreign_item **ret,
@@ -60,5 +69,8 @@ void items_foreign_destroy(struct foreign_item *item);
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
                 struct err *err);
 void items_group_destroy(struct group_item *item);
+
+int items_budget(json_t *object, struct budget_item **ret, struct err *err);
+void items_budget_destroy(struct budget_item *item);
 
 #endif

@@ -10,6 +10,7 @@
 #include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/parts.h"
 
 static const char *const names[CONDITIONS] = {"Valid",     "Admitted", "Ready",
                                               "Suspended", "Complete", "Failed"};
@@ -26,22 +27,14 @@ static const char *text_of(json_t *j, const char *key)
     return text ? text : "";
 }
 
-static json_t *find(json_t *list, const char *type)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) if (strcmp(text_of(item, "type"), type) == 0) return item;
-    return NULL;
-}
-
 bool conditions_true(json_t *list, const char *type)
 {
-    return strcmp(text_of(find(list, type), "status"), "True") == 0;
+    return strcmp(text_of(parts_find(list, "type", type), "status"), "True") == 0;
 }
 
 const char *conditions_message(json_t *list, const char *type)
 {
-    const char *text = text_of(find(list, type), "message");
+    const char *text = text_of(parts_find(list, "type", type), "message");
     return *text ? text : NULL;
 }
 
@@ -51,7 +44,7 @@ int conditions_parse(json_t *list, struct condition ret[CONDITIONS])
     memset(ret, 0, CONDITIONS * sizeof(*ret));
     for (int i = 0; i < CONDITIONS; i++) {
         struct condition *c = &ret[i];
-        json_t *j = find(list, names[i]);
+        json_t *j = parts_find(list, "type", names[i]);
         const char *status = text_of(j, "status");
         if (strcmp(status, "True") != 0 && strcmp(status, "False") != 0)
             continue;

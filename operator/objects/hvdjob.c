@@ -14,6 +14,7 @@
 #include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/tame.h"
 #include "operator/objects/template.h"
 
 #define SECONDS_MAX 31536000 /* a year */
@@ -98,6 +99,7 @@ static void take_sizes(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(spec, "spec.", "maxWorkers", 1, HVDJOB_WORKERS_MAX, &max, err);
     take_int(spec, "spec.", "slotsPerWorker", 1, 1024, &job->slots, err);
     job->elastic = min || max;
+    job->says_workers = workers > 0;
     job->workers = workers ? workers : min ? min : 1;
     job->min = min ? min : job->workers;
     job->max = max ? max : job->workers;
@@ -117,7 +119,7 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     static const char *const policies[] = {"warn", "fail", "off", NULL};
     json_t *gang = take_map(spec, "gang", err), *run = take_map(spec, "runPolicy", err);
     json_t *doctor = take_map(spec, "doctor", err);
-    int backend = GANG_AUTO, clean = CLEAN_RUNNING, policy = 0;
+    int backend = GANG_AUTO, clean = CLEAN_RUNNING, policy = 0, level = 1;
     job->gang_timeout = 300;
     job->probe = 600;
     job->ttl = job->deadline = -1;
@@ -131,7 +133,9 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(run, "spec.runPolicy.", "backoffLimit", 0, 1000000, &job->backoff_limit, err);
     take_bool(run, "spec.runPolicy.", "suspend", &job->suspend, err);
     take_word(doctor, "spec.doctor.", "policy", policies, &policy, err);
-    job->doctor = policies[policy];
+    take_int(doctor, "spec.doctor.", "level", 0, 2, &level, err);
+    job->doctor = level == 0 ? "off" : policies[policy];
+    job->doctor_level = level;
     job->backend = (enum gang_backend)backend;
     job->clean = (enum clean_policy)clean;
     const char *manager = json_string_value(json_object_get(run, "managedBy"));
@@ -174,10 +178,13 @@ static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds
     return 0;
 }
 
-static int take_spec(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
+static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *kinds,
                      struct err *err)
 {
     struct err bad = {0};
+    json_t *spec = json_object_get(object, "spec");
+    if (tame_why(object)) /* its pods would be others than it says */
+        err_set(&bad, EINVAL, "somewhere in it is what cannot be read: %s", tame_why(object));
     check_name(job->name, &bad);
     if (!bad.code && !json_is_object(spec))
         err_set(&bad, EINVAL, "spec: missing");
@@ -211,7 +218,7 @@ int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, st
     job.generation = generation;
     job.deleting = !absent(deleted);
     rc = job.name && job.namespace_ && job.version ? 0 : err_set(err, ENOMEM, "no memory");
-    rc = rc < 0 ? rc : take_spec(&job, json_object_get(j, "spec"), kinds, err);
+    rc = rc < 0 ? rc : take_spec(&job, j, kinds, err);
     rc = rc < 0 ? rc : hvdjob_status_parse(json_object_get(j, "status"), &job.status, err);
     if (rc < 0) {
         hvdjob_fini(&job);

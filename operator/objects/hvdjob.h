@@ -30,6 +30,7 @@ struct hvdjob {
     /* Without minWorkers and maxWorkers a job is not elastic: all workers or none. */
     bool elastic;
     int workers, min, max, slots;
+    bool says_workers; /* spec.workers is there: what the scale subresource shows */
 
     enum gang_backend backend;
     int gang_timeout, probe; /* seconds; probe 0: never */
@@ -38,6 +39,7 @@ struct hvdjob {
     int backoff_limit;
     bool suspend;
     const char *doctor; /* "fail", "warn", "off". Of the program */
+    int doctor_level;   /* how much it looks at: 1, 2 */
 
     char *template_text; /* spec.template, compact */
     char shape[17];      /* of what cannot change while there are workers, in hexadecimal */

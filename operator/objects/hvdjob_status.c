@@ -30,6 +30,7 @@ void hvdjob_status_fini(struct hvdjob_status *s)
     free(s->first);
     free(s->message);
     conditions_fini(s->conditions);
+    job_findings_fini(&s->findings);
     *s = (struct hvdjob_status){0};
 }
 
@@ -50,7 +51,10 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
     to.retries = copy(s->retries, (size_t)s->nretries * sizeof(*s->retries), &ok);
     to.first = copy(s->first, sizeof(*s->first), &ok);
     to.message = copy(s->message, s->message ? strlen(s->message) + 1 : 0, &ok);
-    if (conditions_copy(s->conditions, to.conditions) < 0 || !ok) {
+    to.findings = (struct job_findings){0};
+    ok &= conditions_copy(s->conditions, to.conditions) == 0;
+    ok &= job_findings_copy(&s->findings, &to.findings, NULL) == 0;
+    if (!ok) {
         hvdjob_status_fini(&to);
         return err_set(err, ENOMEM, "no memory");
     }
@@ -145,6 +149,7 @@ static int get_first(json_t *j, struct job_first_failure **ret)
         return -ENOMEM;
     f->worker = get_count(j, "worker");
     f->exit_code = get_count(j, "exitCode");
+    f->rank = json_object_get(j, "rank") ? get_count(j, "rank") : -1;
     f->at = get_moment(j, "time");
     get_text(j, "pod", f->pod, sizeof(f->pod));
     get_text(j, "node", f->node, sizeof(f->node));
@@ -208,7 +213,9 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
     bool ok = conditions_parse(json_object_get(j, "conditions"), s.conditions) == 0 &&
               words_set(&s.message, json_string_value(json_object_get(j, "message"))) == 0 &&
               get_first(json_object_get(j, "firstFailure"), &s.first) == 0 &&
-              get_retries(json_object_get(j, "attempts"), &s, NULL) == 0;
+              get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
+              job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0;
+    s.findings.more = get_count(j, "findingsLeftOut");
     if (!ok) {
         hvdjob_status_fini(&s);
         return err_set(err, ENOMEM, "no memory");
@@ -243,6 +250,8 @@ static json_t *first_object(const struct job_first_failure *f)
 {
     json_t *j = json_object();
     put_count(&j, "worker", f->worker);
+    if (f->rank >= 0)
+        put_count(&j, "rank", f->rank);
     put_count(&j, "exitCode", f->exit_code);
     put_text(&j, "pod", f->pod);
     put_text(&j, "node", f->node);
@@ -298,6 +307,10 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
     put_count(&j, "attempt", s->attempt);
     if (s->nretries > 0)
         json_put(&j, "attempts", retries_object(s));
+    if (s->findings.n > 0)
+        json_put(&j, "findings", job_findings_write(&s->findings));
+    if (s->findings.more > 0)
+        put_count(&j, "findingsLeftOut", s->findings.more);
     json_put(&j, "conditions", conditions_write(s->conditions));
     return j;
 }

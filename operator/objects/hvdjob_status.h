@@ -13,6 +13,7 @@
 
 #include "core/base/err.h"
 #include "operator/objects/conditions.h"
+#include "operator/objects/job_findings.h"
 
 enum job_phase {
     JOB_NEW,        /* not looked at yet, or its spec cannot be run */
@@ -35,6 +36,7 @@ struct job_retry {
 
 struct job_first_failure {
     int worker, exit_code;
+    int rank; /* of the job, -1: not known */
     char pod[256], node[256], reason[32], message[512];
     int64_t at;
 };
@@ -61,7 +63,8 @@ struct hvdjob_status {
 
     /* For people. */
     int workers, ready, pending, epoch, attempts_left;
-    char *message; /* owned, NULL: none */
+    struct job_findings findings; /* of the doctor, the worst */
+    char *message;                /* owned, NULL: none */
     struct condition conditions[CONDITIONS];
 };
 

@@ -11,6 +11,7 @@
 #include "core/json/json.h"
 #include "operator/objects/conditions.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/parts.h"
 #include "operator/objects/podspec.h"
 
 void pod_fini(struct pod *p)
@@ -37,16 +38,6 @@ static int number_of(json_t *labels, const char *key)
     errno = 0;
     long n = strtol(text, &end, 10);
     return *text < '0' || *text > '9' || *end || errno || n > INT32_MAX ? -1 : (int)n;
-}
-
-static const char *controller_uid(json_t *owners)
-{
-    size_t i;
-    json_t *owner;
-    json_array_foreach(
-        owners, i,
-        owner) if (json_is_true(json_object_get(owner, "controller"))) return text_of(owner, "uid");
-    return "";
 }
 
 /* "reason: message" to *dst; false: no memory. */
@@ -129,10 +120,7 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
 static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, struct err *err)
 {
     const char *node = text_of(spec, "nodeName");
-    size_t i;
-    json_t *gate;
-    json_array_foreach(json_object_get(spec, "schedulingGates"), i, gate) p->gated |=
-        strcmp(text_of(gate, "name"), POD_GATE) == 0;
+    p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
     if (*node && !(p->node = strdup(node)))
         return err_set(err, ENOMEM, "no memory");
     /* Foreign amounts that are no amounts are the API server's affair. */
@@ -158,8 +146,7 @@ int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct e
     p.worker = number_of(labels, POD_LABEL_WORKER);
     p.attempt = number_of(labels, POD_LABEL_ATTEMPT);
     snprintf(p.uid, sizeof(p.uid), "%s", uid);
-    snprintf(p.owner, sizeof(p.owner), "%s",
-             controller_uid(json_object_get(meta, "ownerReferences")));
+    snprintf(p.owner, sizeof(p.owner), "%s", parts_controller(meta));
     p.deleting = *text_of(meta, "deletionTimestamp");
     moment_parse(text_of(meta, "creationTimestamp"), &p.created);
     rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/objects/parts.h"
 #include "operator/objects/resources.h"
 
 #define FIRST "spec.template.spec.containers[0]"
@@ -44,6 +45,45 @@ static int check_first(json_t *spec, struct err *err)
         return err_set(err, EINVAL,
                        "spec.template.spec.restartPolicy: want Never: a worker that ended is "
                        "replaced by a new pod");
+    return 0;
+}
+
+/* Where we add something: what is there of another type would be gone without a word. */
+static const struct place {
+    enum { IN_TEMPLATE, IN_METADATA, IN_SPEC, IN_FIRST } in;
+    const char *key;
+    bool list; /* else a mapping */
+} places[] = {
+    {IN_TEMPLATE, "metadata", false},
+    {IN_METADATA, "labels", false},
+    {IN_METADATA, "annotations", false},
+    {IN_SPEC, "volumes", true},
+    {IN_SPEC, "initContainers", true},
+    {IN_SPEC, "tolerations", true},
+    {IN_SPEC, "schedulingGates", true},
+    {IN_SPEC, "securityContext", false},
+    {IN_FIRST, "args", true},
+    {IN_FIRST, "env", true},
+    {IN_FIRST, "volumeMounts", true},
+    {IN_FIRST, "resources", false},
+    {IN_FIRST, "securityContext", false},
+    {IN_FIRST, "readinessProbe", false},
+};
+
+static int check_types(json_t *template, struct err *err)
+{
+    static const char *const names[] = {"spec.template.", "spec.template.metadata.",
+                                        "spec.template.spec.", FIRST "."};
+    json_t *const maps[] = {template, json_object_get(template, "metadata"),
+                            json_object_get(template, "spec"), first_container(template)};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        const struct place *p = &places[i];
+        json_t *j = json_object_get(maps[p->in], p->key);
+        if (!j || json_is_null(j) || (p->list ? json_is_array(j) : json_is_object(j)))
+            continue;
+        return err_set(err, EINVAL, "%s%s: want a %s", names[p->in], p->key,
+                       p->list ? "list" : "mapping");
+    }
     return 0;
 }
 
@@ -107,21 +147,18 @@ int template_check(json_t *template, struct err *err)
 {
     json_t *spec = json_object_get(template, "spec");
     int rc = check_first(spec, err);
+    rc = rc < 0 ? rc : check_types(template, err);
     rc = rc < 0 ? rc : check_places(spec, err);
     return rc < 0 ? rc : check_shm(template, err);
 }
 
 int64_t template_shm(json_t *template)
 {
-    size_t i;
-    json_t *mount;
+    json_t *mounts = json_object_get(first_container(template), "volumeMounts");
     const char *said = template_annotation(template, TEMPLATE_SHM_SIZE);
     int64_t bytes = 0, limit = memory_limit(template);
-    json_array_foreach(json_object_get(first_container(template), "volumeMounts"), i, mount)
-    {
-        if (strcmp(text_of(mount, "mountPath"), "/dev/shm") == 0)
-            return 0;
-    }
+    if (parts_find(mounts, "mountPath", "/dev/shm"))
+        return 0;
     if (said && quantity_parse(said, QUANTITY_BYTES, &bytes) == 0 && bytes > 0)
         return bytes;
     return limit > 1 ? limit / 2 : TEMPLATE_SHM_DEFAULT;

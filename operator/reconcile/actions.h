@@ -12,7 +12,7 @@
 
 enum action_kind {
     ACTION_WRITE_STATUS, /* actions.status, if the job is still at its resourceVersion */
-    ACTION_SAY,          /* an Event on the job */
+    ACTION_SAY,          /* an Event on the job: says[say] */
     ACTION_CREATE_GROUP, /* the gang's PodGroup */
     ACTION_CREATE_POD,   /* worker, attempt, gated */
     ACTION_LIFT_GATE,    /* pod */
@@ -20,20 +20,31 @@ enum action_kind {
     ACTION_DELETE_JOB,   /* if it still has that uid */
 };
 
+enum action_say {
+    SAY_PHASE,   /* it came into another phase */
+    SAY_REFUSED, /* the doctor has refused a pod */
+    ACTION_SAYS,
+};
+
 struct action {
     enum action_kind kind;
     const struct pod *pod; /* borrowed from what reconcile() was given */
     int worker, attempt;
     bool gated;
+    enum action_say say;
     const char *why; /* for logs; of the program */
+};
+
+struct saying {
+    bool warning;
+    char reason[64], text[1024]; /* reason "": there is nothing to say */
 };
 
 struct actions {
     int n, cap;
     struct action *all;
     struct hvdjob_status status; /* as it is to be */
-    bool say_warning;
-    char say_reason[64], say[1024];
+    struct saying says[ACTION_SAYS];
     int64_t again; /* moment at which to ask again though nothing has happened; INT64_MAX: never */
 };
 

@@ -11,7 +11,7 @@
 
 #include "core/json/json.h"
 #include "operator/objects/template.h"
-#include "operator/reconcile/parts.h"
+#include "operator/objects/parts.h"
 
 #define VOLUME_BUNDLE TEMPLATE_VOLUMES "bundle"
 #define VOLUME_SHM    TEMPLATE_VOLUMES "shm"
@@ -149,19 +149,6 @@ static bool drop_env(json_t *list, const char *name)
     return had;
 }
 
-static bool has_env(json_t *list, const char *name)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item)
-    {
-        const char *have = json_string_value(json_object_get(item, "name"));
-        if (have && strcmp(have, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* In front of the template's, so that those may refer to it. Takes the reference. */
 static bool put_env(struct equipping *q, const char *name, json_t *entry)
 {
@@ -182,7 +169,7 @@ static bool fill_number(struct equipping *q, const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof(text), "%d", value);
-    return has_env(json_object_get(q->first, "env"), name) || put_value(q, name, text);
+    return parts_find(json_object_get(q->first, "env"), "name", name) || put_value(q, name, text);
 }
 
 static bool put_field(struct equipping *q, const char *name, const char *path)
@@ -200,6 +187,14 @@ static int drain_seconds(json_t *spec)
     return grace > 86400 ? 86400 : (int)grace - DRAIN_LESS;
 }
 
+/* The job's, whatever the template says. Without a doctor there is nothing to say. */
+static bool put_level(struct equipping *q)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", q->job->doctor_level);
+    return q->job->doctor_level == 0 || put_value(q, "HVD_DOCTOR_LEVEL", text);
+}
+
 static bool add_environment(struct equipping *q)
 {
     const struct hvdjob *job = q->job;
@@ -209,7 +204,7 @@ static bool add_environment(struct equipping *q)
            put_value(q, "HVD_JOB_NAMESPACE", job->namespace_) &&
            put_field(q, "HVD_POD_UID", "metadata.uid") &&
            put_field(q, "HVD_POD_NAME", "metadata.name") &&
-           put_value(q, "HVD_DOCTOR", job->doctor) &&
+           put_value(q, "HVD_DOCTOR", job->doctor) && put_level(q) &&
            fill_number(q, "HVD_DRAIN_SECONDS", drain_seconds(q->spec));
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/json/json.h"
 #include "operator/reconcile/names.h"
-#include "operator/reconcile/parts.h"
+#include "operator/objects/parts.h"
 
 /* A node that does not answer: the usual five minutes are too long for those who wait. */
 #define LOST_NODE_SECONDS 30
@@ -45,14 +45,8 @@ static bool add_labels(json_t *meta, const struct hvdjob *job, int worker, int a
 /* Leaves a node that is lost after LOST_NODE_SECONDS, unless the template says when. */
 static bool add_toleration(json_t *tolerations, const char *key)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach(tolerations, i, item)
-    {
-        const char *have = json_string_value(json_object_get(item, "key"));
-        if (have && strcmp(have, key) == 0)
-            return true;
-    }
+    if (parts_find(tolerations, "key", key))
+        return true;
     return json_array_append_new(tolerations, json_pack("{s:s, s:s, s:s, s:i}", "key", key,
                                                         "operator", "Exists", "effect", "NoExecute",
                                                         "tolerationSeconds", LOST_NODE_SECONDS)) ==

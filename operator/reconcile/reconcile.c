@@ -55,27 +55,46 @@ static int changed(struct reconciling *r, bool *ret)
 
 /* The status goes first: a name is noted as used up, and a failure as counted, before anything
  * follows from it. Actions for pods were added in the meantime. */
-static int put_status_first(struct reconciling *r, bool write, bool say)
+static int put_status_first(struct reconciling *r, bool write)
 {
     struct actions *a = r->ret;
-    int rc, n = write + say;
+    struct action first[1 + ACTION_SAYS];
+    int rc, n = 0;
+    if (write)
+        first[n++] = (struct action){.kind = ACTION_WRITE_STATUS};
+    for (int i = 0; i < ACTION_SAYS; i++)
+        if (a->says[i].reason[0])
+            first[n++] = (struct action){.kind = ACTION_SAY, .say = (enum action_say)i};
     for (int i = 0; i < n; i++)
-        if ((rc = actions_add(a, (struct action){.kind = ACTION_SAY}, r->err)) < 0)
+        if ((rc = actions_add(a, first[i], r->err)) < 0)
             return rc;
     if (n == 0)
         return 0;
     memmove(a->all + n, a->all, (size_t)(a->n - n) * sizeof(*a->all));
-    if (write)
-        a->all[0] = (struct action){.kind = ACTION_WRITE_STATUS};
-    if (say)
-        a->all[write] = (struct action){.kind = ACTION_SAY};
+    memcpy(a->all, first, (size_t)n * sizeof(*first));
+    return 0;
+}
+
+/* What the doctor found stays as it is until agents tell something else, and when the job is over.
+ */
+static int take_findings(struct reconciling *r)
+{
+    struct job_findings now;
+    if (!r->in->facts || !r->in->facts->known || job_phase_over(r->job->status.phase))
+        return 0;
+    int rc = job_findings_copy(&r->in->facts->findings, &now, r->err);
+    if (rc < 0)
+        return rc;
+    job_findings_fini(&r->st->findings);
+    r->st->findings = now;
     return 0;
 }
 
 static int whole(struct reconciling *r)
 {
     bool write = false;
-    int rc = reconcile_losses(r);
+    int rc = take_findings(r);
+    rc = rc < 0 ? rc : reconcile_losses(r);
     rc = rc < 0 ? rc : reconcile_phase(r);
     if (rc < 0)
         return rc;
@@ -85,7 +104,7 @@ static int whole(struct reconciling *r)
         return rc;
     rc = reconcile_words(r);
     rc = rc < 0 ? rc : changed(r, &write);
-    return rc < 0 ? rc : put_status_first(r, write, r->ret->say_reason[0]);
+    return rc < 0 ? rc : put_status_first(r, write);
 }
 
 int reconcile(const struct reconcile_input *in, struct actions *ret, struct err *err)

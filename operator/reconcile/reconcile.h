@@ -8,6 +8,7 @@
 #ifndef HVD_OPERATOR_RECONCILE_RECONCILE_H
 #define HVD_OPERATOR_RECONCILE_RECONCILE_H
 
+#include "operator/objects/job_facts.h"
 #include "operator/reconcile/actions.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/queue.h"
@@ -25,7 +26,8 @@ struct reconcile_input {
     bool has_group;                    /* its PodGroup is there */
     const char *group_waits;           /* what gang_waits() says */
     const char *refused;               /* what the API server said to a new pod, NULL: nothing */
-    int epoch;                         /* of its roster, 0: not known */
+    const char *budget_problem;        /* and to its PodDisruptionBudget */
+    const struct job_facts *facts;     /* of its agents, NULL: nobody knows */
     int64_t told; /* when its status was written last, as far as is known; MOMENT_NONE */
     int64_t now;  /* milliseconds since 1970 */
 };

@@ -162,8 +162,9 @@ int reconcile_phase(struct reconciling *r)
         int rc = act(r, row->action);
         if (rc < 0)
             return rc;
-        snprintf(a->say_reason, sizeof(a->say_reason), "%s", job_phase_name(row->next));
-        a->say_warning =
+        struct saying *say = &a->says[SAY_PHASE];
+        snprintf(say->reason, sizeof(say->reason), "%s", job_phase_name(row->next));
+        say->warning =
             row->next == JOB_FAILED || row->next == JOB_RESTARTING || row->next == JOB_WAITING;
         if (unjudged) {
             actions_again(a, r->in->now);

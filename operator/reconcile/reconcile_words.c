@@ -19,8 +19,29 @@ static void count(struct reconciling *r)
     st->ready = r->w.running;
     st->pending = r->w.alive - r->w.running;
     st->attempts_left = left > 0 ? left : 0;
-    if (r->in->epoch > 0)
-        st->epoch = r->in->epoch;
+    if (r->in->facts && r->in->facts->epoch > 0)
+        st->epoch = r->in->facts->epoch;
+}
+
+/* "; waiting for ranks to begin with: 1 of 3 ready": the roster's own words. */
+static void add_roster(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->in->facts && r->in->facts->known && r->in->facts->waiting_for[0])
+        snprintf(dst + n, size - n, "; waiting for %s", r->in->facts->waiting_for);
+}
+
+/* Under the policy "fail" no rank of such a pod is started. */
+static void add_refused(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct job_finding *f = job_findings_failure(&r->st->findings);
+    size_t n = strlen(dst);
+    char text[700];
+    if (!f || strcmp(r->job->doctor, "fail") != 0)
+        return;
+    job_finding_say(f, text, sizeof(text));
+    snprintf(dst + n, size - n, "; the doctor refuses %d pod%s (%s%s): %s", f->npods,
+             f->npods == 1 ? "" : "s", f->pods[0], f->npods == 1 ? "" : " ...", text);
 }
 
 /* "; worker 2 (pod x) waits: ..." behind what is there, if there is one to tell of. */
@@ -40,15 +61,38 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
                  p->why);
 }
 
-/* ", first failure: worker 1 (pod p, node n): OOMKilled, exit code 137". */
+static void add_budget(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->in->budget_problem)
+        snprintf(
+            dst + n, size - n,
+            "; evictions are not limited: the API server refuses its PodDisruptionBudget: %.300s",
+            r->in->budget_problem);
+}
+
+/* All of it: for whoever asks why it does not train. */
+static void add_waits(const struct reconciling *r, char *dst, size_t size)
+{
+    if (r->w.running < r->job->workers)
+        add_stuck(r, dst, size);
+    add_roster(r, dst, size);
+    add_refused(r, dst, size);
+    add_budget(r, dst, size);
+}
+
+/* "; first failure: rank 1 of worker 1 (pod p, node n): OOMKilled, exit code 137". */
 static void add_first(const struct reconciling *r, char *dst, size_t size)
 {
     const struct job_first_failure *f = r->st->first;
     size_t n = strlen(dst);
+    char rank[32] = "";
+    if (f && f->rank >= 0)
+        snprintf(rank, sizeof(rank), "rank %d of ", f->rank);
     if (f)
         snprintf(dst + n, size - n,
-                 "; first failure: worker %d (pod %.80s, node %.80s): %s, exit code %d", f->worker,
-                 f->pod, f->node,
+                 "; first failure: %sworker %d (pod %.80s, node %.80s): %s, exit code %d", rank,
+                 f->worker, f->pod, f->node,
                  f->message[0]  ? f->message
                  : f->reason[0] ? f->reason
                                 : "ended",
@@ -119,18 +163,17 @@ static void say_phase(const struct reconciling *r, char *dst, size_t size)
     case JOB_STARTING:
         snprintf(dst, size, "%d of %d workers run, %d have a node; it starts with %d", w->running,
                  job->workers, w->bound, job->min);
-        add_stuck(r, dst, size);
+        add_waits(r, dst, size);
         break;
     case JOB_RUNNING:
         snprintf(dst, size, "%d of %d workers run", w->running, job->workers);
-        if (w->running < job->workers)
-            add_stuck(r, dst, size);
+        add_waits(r, dst, size);
         break;
     case JOB_WAITING:
         snprintf(dst, size,
                  "%d workers run, minWorkers is %d; those that run wait with their state in memory",
                  w->running, job->min);
-        add_stuck(r, dst, size);
+        add_waits(r, dst, size);
         break;
     case JOB_RESTARTING:
         say_restarting(r, dst, size);
@@ -202,8 +245,9 @@ int reconcile_words(struct reconciling *r)
     if (said)
         return 0;
     say_phase(r, text, sizeof(text));
-    if (r->ret->say_reason[0])
-        snprintf(r->ret->say, sizeof(r->ret->say), "%s", text);
+    struct saying *say = &r->ret->says[SAY_PHASE];
+    if (say->reason[0])
+        snprintf(say->text, sizeof(say->text), "%s", text);
     return words_set(&r->st->message, text) < 0 ? err_set(r->err, ENOMEM, "no memory")
                                                 : set_conditions(r, text);
 }

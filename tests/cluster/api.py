@@ -54,7 +54,7 @@ class Api:
             self.close()
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
         if status >= 400:
-            raise Refused(status, text[:500])
+            raise Refused(status, text[:4000])
         try:
             return json.loads(text)
         except ValueError:

@@ -8,6 +8,8 @@ import os
 import subprocess
 import tarfile
 
+import case
+
 PAUSE = "hvd.test/pause:1"   # not "latest": that would be pulled
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -44,3 +46,10 @@ def write_pause(folder):
     subprocess.run([os.environ.get("CC", "gcc"), "-static", "-Os", "-o", program, os.path.join(HERE, "pause.c")],
                    check=True, timeout=60)
     write_image(os.path.join(folder, "pause.tar"), PAUSE, {"/pause": program}, ["/pause"])
+
+
+def load(cluster, path):
+    """Gives it to the cluster's real node, whose /run is its own."""
+    (kubelet, *_) = [pid for pid, line in case.processes(cluster.folder).items() if "kubelet" in line]
+    subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "ctr", "--address", "/run/containerd/containerd.sock",
+                    "--namespace", "k8s.io", "images", "import", path], check=True, timeout=120, capture_output=True)

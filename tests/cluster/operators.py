@@ -36,12 +36,12 @@ def install(cluster, overlay="cluster"):
 
 
 class Installed(unittest.TestCase):
-    """A cluster of simulated nodes with what `overlay` has, the operator itself excepted."""
-    overlay, nodes = "cluster", 1
+    """A cluster of simulated nodes, and a real one, with what `overlay` has, the operator itself excepted."""
+    overlay, nodes, real = "cluster", 1, False
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = clusters.Cluster(kwok=cls.nodes).start()
+        cls.cluster = clusters.Cluster(kwok=cls.nodes, real=cls.real).start()
         try:
             install(cls.cluster, cls.overlay)
         except BaseException:
@@ -176,15 +176,20 @@ class Job:
         self.jobs = f"/apis/hvd.dev/v1alpha1/namespaces/{namespace}/hvdjobs"
         self.path = f"{self.jobs}/{name}"
         self.all_pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.budget_path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"
         self.api.create(self.jobs, manifest(name, workers, namespace=namespace, **more))
 
-    def get(self):
+    def look(self, path):
+        """None where there is nothing."""
         try:
-            return self.api.get(self.path)
+            return self.api.get(path)
         except Refused as error:
             if error.code == 404:
                 return None
             raise
+
+    def get(self):
+        return self.look(self.path)
 
     def status(self):
         return (self.get() or {}).get("status", {})
@@ -228,15 +233,40 @@ class Job:
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self.status().get('message')}; pods {self.describe()}") from None
 
-    def end_pod(self, name, code=0, reason=None, uid=None):
+    def end_pod(self, name, code=0, reason=None, message=None):
         """What a kubelet says of a pod whose program has ended."""
         state = {"terminated": {"exitCode": code, "reason": reason or ("Error" if code else "Completed"),
                                 "finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+        if message:
+            state["terminated"]["message"] = message
         status = {"phase": "Failed" if code else "Succeeded",
                   "containerStatuses": [{"name": "main", "image": "none", "imageID": "", "ready": False,
                                          "restartCount": 0, "state": state}]}
         self.api.call("PATCH", f"{self.all_pods}/{name}/status", {"status": status},
                       kind="application/merge-patch+json")
+
+    def budget(self):
+        return self.look(self.budget_path)
+
+    def wait_evictions(self, allowed, seconds=60):
+        """Until the disruption controller has counted: it allows so many."""
+        def counted():
+            budget = self.budget() or {}
+            status = budget.get("status", {})
+            return (status.get("observedGeneration") == budget.get("metadata", {}).get("generation")
+                    and status.get("disruptionsAllowed") == allowed)
+        wait_until(f"{allowed} evictions of {self.name} to be allowed", seconds, counted)
+
+    def evict(self, name):
+        self.api.create(f"{self.all_pods}/{name}/eviction", {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": name, "namespace": self.namespace}})
+
+    def events(self):
+        """{reason: Event} that name this job; of one reason the last."""
+        items = self.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]
+        return {e["reason"]: e for e in items if e["regarding"].get("name") == self.name
+                and e["regarding"]["kind"] == "HvdJob"}
 
     def end_all(self, code=0):
         for name in self.running():

@@ -69,10 +69,7 @@ class Bundle(unittest.TestCase):
         """Makes an image of files and gives it to the node, whose /run is its own."""
         path = os.path.join(cls.cluster.folder, "image.tar")
         image.write_image(path, name, files, ["/none"])
-        (kubelet, *_) = [pid for pid, line in case.processes(cls.cluster.folder).items() if "kubelet" in line]
-        subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "ctr", "--address",
-                        "/run/containerd/containerd.sock", "--namespace", "k8s.io", "images", "import", path],
-                       check=True, timeout=120, capture_output=True)
+        image.load(cls.cluster, path)
         os.unlink(path)
 
     def run_pod(self, name, image_name, command=None):

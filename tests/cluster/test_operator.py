@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
 import operators  # noqa: E402
-from api import wait_until  # noqa: E402
+from api import Refused, wait_until  # noqa: E402
 from operators import SYSTEM, Job, Operator  # noqa: E402
 
 NODES = 4   # of 8 processors each
@@ -129,14 +129,84 @@ class Life(unittest.TestCase):
     def test_evicted_worker_costs_no_attempt(self):
         job = self.job("evicted", 2, minWorkers=1, maxWorkers=2)
         job.wait_running(2)
+        job.wait_evictions(1)
         before = job.pods()["evicted-0-0"]["metadata"]["uid"]
-        self.cluster.api.create(f"{job.all_pods}/evicted-0-0/eviction", {
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": "evicted-0-0", "namespace": "default"}})
+        job.evict("evicted-0-0")
         wait_until("two workers again", 60, lambda: len(job.running()) == 2 and before not in self.uids(job))
         wait_until("its status", 30, lambda: job.status().get("ready") == 2)
         self.assertEqual(job.status().get("failures"), 0)
         self.assertEqual(job.status()["attemptsLeft"], 6)
+
+    # ---- evictions
+
+    def test_budget_of_an_elastic_job(self):
+        """At minWorkers no worker that trains can be evicted, above it one can, and the job goes on."""
+        job = self.job("bears", 2, minWorkers=2, maxWorkers=4)
+        job.wait_running(2)
+        job.wait_evictions(0)
+        spec = job.budget()["spec"]
+        self.assertEqual((spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]), (2, "AlwaysAllow"))
+        self.assertNotIn("maxUnavailable", spec)
+        owner = job.budget()["metadata"]["ownerReferences"][0]
+        self.assertEqual((owner["kind"], owner["name"], owner["controller"]), ("HvdJob", "bears", True))
+        with self.assertRaises(Refused) as refused:
+            job.evict("bears-0-0")
+        self.assertEqual(refused.exception.code, 429)
+        job.patch({"workers": 3})
+        job.wait_running(3)
+        job.wait_evictions(1)
+        before = job.pods()["bears-0-0"]["metadata"]["uid"]
+        job.evict("bears-0-0")
+        wait_until("its replacement", 60, lambda: len(job.running()) == 3 and before not in self.uids(job))
+        self.assertEqual(job.status()["failures"], 0)
+
+    def test_budget_of_a_fixed_job(self):
+        """One at a time; and one that is not ready may go whatever the others do."""
+        job = self.job("stiff", 2)
+        job.wait_running(2)
+        job.wait_evictions(1)
+        spec = job.budget()["spec"]
+        self.assertEqual((spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]), (1, "AlwaysAllow"))
+        self.assertNotIn("minAvailable", spec)
+        self.cluster.api.call("PATCH", f"{job.all_pods}/stiff-1-0/status", {"status": {"conditions": [
+            {"type": "Ready", "status": "False"}]}}, kind="application/strategic-merge-patch+json")
+        job.wait_evictions(0)
+        with self.assertRaises(Refused) as refused:
+            job.evict("stiff-0-0")
+        self.assertEqual(refused.exception.code, 429)
+        job.evict("stiff-1-0")
+
+    def test_budget_follows_the_job(self):
+        job = self.job("follows", 3, minWorkers=2, maxWorkers=4)
+        wait_until("its budget", 60, job.budget)
+        job.patch({"minWorkers": 1})
+        wait_until("minAvailable 1", 30, lambda: job.budget()["spec"].get("minAvailable") == 1)
+        job.patch({"minWorkers": 3, "maxWorkers": 3})
+        wait_until("maxUnavailable 1", 30, lambda: job.budget()["spec"].get("maxUnavailable") == 1)
+        self.assertNotIn("minAvailable", job.budget()["spec"])
+        before = job.budget()["metadata"]["uid"]
+        self.cluster.api.delete(job.budget_path)
+        wait_until("another one", 30, lambda: job.budget() and job.budget()["metadata"]["uid"] != before)
+        job.delete()
+        job.wait_gone()
+        wait_until("its budget to be gone", 60, lambda: not job.budget())
+
+    def test_budget_that_is_somebodys(self):
+        """A job goes on without, says so, and leaves the other's alone."""
+        theirs = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+                  "metadata": {"name": "borrowed", "namespace": "default"},
+                  "spec": {"maxUnavailable": "10%", "selector": {"matchLabels": {"app": "other"}}}}
+        path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        self.cluster.api.create(path, theirs)
+        job = self.job("borrowed", 2)
+        job.wait_running(2)
+        wait_until("a word about it", 60, lambda: "PodDisruptionBudget" in job.status()["message"])
+        self.assertIn("already exists", job.status()["message"])
+        self.assertEqual(job.budget()["spec"]["selector"], theirs["spec"]["selector"])
+        self.assertNotIn("ownerReferences", job.budget()["metadata"])
+        job.end_all()
+        job.wait_phase("Succeeded")
+        self.cluster.api.delete(f"{path}/borrowed")
 
     # ---- asked for
 
@@ -315,17 +385,12 @@ class Life(unittest.TestCase):
         job.wait_phase("Running")
         job.end_pod("talks-0-0", code=5)
         job.wait_phase("Failed")
-        wait_until("an Event of its failure", 30, lambda: "Failed" in self.events("talks"))
-        reasons = self.events("talks")
+        wait_until("an Event of its failure", 30, lambda: "Failed" in job.events())
+        reasons = job.events()
         self.assertIn("Running", reasons)
         self.assertEqual(reasons["Failed"]["type"], "Warning")
         self.assertIn("exit code 5", reasons["Failed"]["note"])
         self.assertLessEqual(max(len(e["note"]) for e in reasons.values()), 1024)
-
-    def events(self, name):
-        items = self.cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return {e["reason"]: e for e in items if e["regarding"].get("name") == name
-                and e["regarding"]["kind"] == "HvdJob"}
 
     def test_pages(self):
         job = self.job("counted", 1)
@@ -364,11 +429,13 @@ class Life(unittest.TestCase):
             except subprocess.CalledProcessError:   # "no" is exit code 1
                 return False
 
-        for what in (("create", "pods"), ("delete", "pods"), ("list", "nodes"), ("update", "hvdjobs", "--subresource=status")):
+        for what in (("create", "pods"), ("delete", "pods"), ("list", "nodes"), ("update", "hvdjobs", "--subresource=status"),
+                     ("create", "poddisruptionbudgets.policy"), ("patch", "poddisruptionbudgets.policy")):
             self.assertTrue(may(*what), what)
         for what in (("create", "pods", "--subresource=exec"), ("list", "secrets"), ("watch", "secrets"), ("get", "secrets"),
                      ("create", "clusterroles"), ("update", "hvdjobs"), ("create", "hvdjobs"), ("delete", "nodes"),
-                     ("update", "nodes"), ("*", "*"), ("escalate", "roles"), ("impersonate", "users")):
+                     ("update", "nodes"), ("*", "*"), ("escalate", "roles"), ("impersonate", "users"), ("delete", "poddisruptionbudgets.policy"),
+                     ("create", "pods", "--subresource=eviction")):
             self.assertFalse(may(*what), what)
 
 

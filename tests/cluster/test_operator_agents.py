@@ -1,147 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """hvd-operator as the coordinator: real agents, which dial it over TLS with tokens that the API server vouches for, and
-real ranks that train. The nodes are simulated; the test plays their kubelets and runs each pod's command itself.
+real ranks that train (agents.py).
 timeout: 3000"""
-import base64
-import http.client
-import json
 import os
 import signal
-import ssl
-import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import binaries  # noqa: E402
+import agents  # noqa: E402
 import case  # noqa: E402
-import cluster as clusters  # noqa: E402
 import operators  # noqa: E402
+from agents import Case  # noqa: E402
 from api import wait_until  # noqa: E402
-from operators import ROOT, Job, Operator  # noqa: E402
-
-BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
-AGENT = os.path.join(BUILD, "hvd-agent")
-STEPS = os.path.join(BUILD, "tests/programs/steps")
-FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
-
-
-class Kubelet:
-    """Runs the first container's command of each pod of a job that has a node, with its environment, and says how it
-    ended. What it does not do: images, volumes; the token comes from where a kubelet gets it."""
-
-    def __init__(self, job):
-        self.job, self.processes, self.said = job, {}, set()
-        self.folder = job.cluster.path(f"pods-{job.name}")
-        os.makedirs(self.folder, exist_ok=True)
-
-    def token(self, pod):
-        """What a kubelet would put into the volume."""
-        meta = pod["metadata"]
-        volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "hvd-token")
-        if "secret" in volume:
-            path = f"/api/v1/namespaces/{meta['namespace']}/secrets/{volume['secret']['secretName']}"
-            text = base64.b64decode(self.job.api.get(path)["data"]["token"]).decode()
-        else:
-            audience = volume["projected"]["sources"][0]["serviceAccountToken"]["audience"]
-            path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token"
-            text = self.job.api.create(path, {
-                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                "spec": {"audiences": [audience], "expirationSeconds": 3600,
-                         "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"],
-                                            "uid": meta["uid"]}}})["status"]["token"]
-        name = os.path.join(self.folder, f"token-{meta['name']}")
-        with open(name, "w", encoding="ascii") as f:
-            f.write(text)
-        return name
-
-    def environment(self, pod):
-        meta = pod["metadata"]
-        fields = {"metadata.uid": meta["uid"], "metadata.name": meta["name"]}
-        own = {e["name"]: e["value"] if "value" in e else fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
-               for e in pod["spec"]["containers"][0]["env"]}
-        own["HVD_TOKEN_FILE"] = self.token(pod)
-        own.pop("HVD_METRICS", None)    # one machine is all nodes: its port is taken
-        return {**{k: v for k, v in os.environ.items() if not k.startswith("HVD_")}, "HVD_REJOIN_JITTER_MS": "500", **own}
-
-    def start(self, pod):
-        command = pod["spec"]["containers"][0]["command"]
-        assert command[:3] == ["/hvd/bin/hvd-agent", "pod", "--"], command
-        with open(os.path.join(self.folder, f"{pod['metadata']['name']}.log"), "ab") as log:
-            return subprocess.Popen([AGENT, *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
-                                    stdout=log, stderr=log, start_new_session=True)
-
-    def turn(self):
-        """One look; true, so that it can stand in a question."""
-        pods = {p["metadata"]["uid"]: p for p in self.job.pods(alive=True).values()}
-        for uid, pod in pods.items():
-            if uid not in self.processes and pod["status"].get("phase") == "Running":
-                self.processes[uid] = self.start(pod)
-        for uid, process in self.processes.items():
-            if uid not in pods and process.poll() is None and uid not in self.said:
-                process.send_signal(signal.SIGTERM)
-                self.said.add(uid)
-            if uid in pods and process.poll() is not None and uid not in self.said:
-                code = process.returncode
-                self.said.add(uid)
-                self.job.end_pod(pods[uid]["metadata"]["name"], code if code >= 0 else 128 - code)
-        return True
-
-    def of(self, name):
-        return self.processes[self.job.pods()[name]["metadata"]["uid"]]
-
-    def stop(self):
-        for process in self.processes.values():
-            if process.poll() is None:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            process.wait()
-
-    def logs(self):
-        text = ""
-        for name in sorted(os.listdir(self.folder)):
-            if name.endswith(".log"):
-                with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as f:
-                    text += f"---- {name}\n{f.read()[-3000:]}"
-        return text
-
-
-class Case(operators.Installed):
-    nodes, options = 3, ()
-
-    def setUp(self):
-        self.port = clusters.free_port("127.0.0.1")
-        self.operator = self.start_operator("agents-" + self._testMethodName)
-
-    def start_operator(self, name):
-        operator = Operator(self.cluster, *FAST, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
-                            f"https://127.0.0.1:{self.port}", name=name).start()
-        self.addCleanup(lambda: operator.alive() and operator.stop())
-        return operator
-
-    def start_job(self, name, workers, *arguments, **more):
-        container = {"name": "main", "image": "none", "command": [STEPS, *map(str, arguments)],
-                     "resources": {"requests": {"cpu": "1"}}}
-        job = Job(self.cluster, name, workers, doctor={"policy": "off"},
-                  template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
-        kubelet = Kubelet(job)
-        self.addCleanup(kubelet.stop)
-        self.addCleanup(lambda: job.get() and job.delete())
-        return job, kubelet
-
-    def wait(self, what, seconds, job, kubelet, question):
-        try:
-            return wait_until(what, seconds, lambda: kubelet.turn() and question(), 0.1)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}; {json.dumps(job.status(), indent=1)}\n{kubelet.logs()}\n"
-                               f"{self.operator.tail()}") from None
-
-    def worlds(self, kubelet):
-        """Sizes of worlds, in the order in which somebody came into them."""
-        return [int(line.split(" world ")[1].split()[0]) for line in kubelet.logs().splitlines() if " world " in line]
 
 
 class Alone(Case):
@@ -183,6 +55,56 @@ class Agents(Case):
         self.wait("its replacement in a world of three", 90, job, kubelet,
                   lambda: 3 in self.worlds(kubelet)[before:] and len(job.running()) == 3)
         self.assertEqual(job.status()["restarts"], 1)
+        # each epoch is a line in the log, none is left out
+        lines = [line.split("epoch ")[1] for line in self.operator.tail(100000).splitlines()
+                 if "job default/grows: epoch " in line]
+        self.assertEqual([int(line.split(",")[0]) for line in lines], list(range(1, len(lines) + 1)))
+        self.assertRegex(lines[0], r"^1, 2 members: grows-0-0 grows-1-0")
+        self.assertRegex("\n".join(lines), r"\d, 3 members: grows-0-0 grows-1-0 grows-2-0; .")
+        self.assertIn("; scaled from 2 to 3 ranks", "\n".join(lines))
+
+    def test_waits_for_ranks(self):
+        """A pod runs and its agent does not come: kubectl describe says for what the others wait."""
+        job, kubelet = self.start_job("waits", 2, 20, 100)
+        kubelet.held.add("waits-1-0")
+        self.wait("the roster's words", 60, job, kubelet,
+                  lambda: "waiting for ranks to begin with: 1 of 2 ready" in job.condition("Ready").get("message", ""))
+        self.assertIn("waiting for ranks to begin with: 1 of 2 ready", self.cluster.kubectl("describe", "hvdjob/waits"))
+        kubelet.held.clear()
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("no word of it", 30, job, kubelet, lambda: "waiting for" not in job.status().get("message", ""))
+
+    def test_doctor_refuses(self):
+        """Each pod has 512 open files: none starts a rank, and the job says why, and what to do."""
+        job, kubelet = self.start_job("sick", 1, 20, 100, doctor={"policy": "fail", "level": 1}, run={"backoffLimit": 0})
+        kubelet.through = ("prlimit", "--nofile=512", "--")
+        self.wait("its end", 90, job, kubelet, lambda: job.status().get("phase") == "Failed")
+        status = job.status()
+        found = {f["id"]: f for f in status["findings"]}
+        self.assertEqual((found["nofile-low"]["status"], found["nofile-low"]["pods"], found["nofile-low"]["podCount"]),
+                         ("fail", ["sick-0-0"], 1))
+        self.assertTrue(found["nofile-low"]["fix"])
+        self.assertEqual((status["firstFailure"]["reason"], status["firstFailure"]["exitCode"], status["attemptsLeft"]),
+                         ("DoctorRefused", 126, 0))
+        self.assertIn("fix: ", status["firstFailure"]["message"])
+        told = self.cluster.kubectl("describe", "hvdjob/sick")
+        for word in ("nofile-low", "DoctorRefused", "BackoffLimitExceeded"):
+            self.assertIn(word, told)
+        wait_until("an Event", 30, lambda: "DoctorRefused" in job.events())
+        event = job.events()["DoctorRefused"]
+        self.assertEqual(event["type"], "Warning")
+        self.assertIn("sick-0-0", event["note"])
+        self.assertNotIn("step", kubelet.logs())
+
+    def test_doctor_warns(self):
+        """The same, and the job trains: what was found stands in its status."""
+        job, kubelet = self.start_job("warned", 2, 100000, 20, doctor={"policy": "warn"}, minWorkers=1, maxWorkers=2)
+        kubelet.through = ("prlimit", "--nofile=512", "--")
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("what was found in both", 60, job, kubelet,
+                  lambda: any(f["id"] == "nofile-low" and f["podCount"] == 2 for f in job.status().get("findings", [])))
+        self.assertNotIn("refuses", job.status()["message"])
+        self.assertEqual(job.status()["phase"], "Running")
 
     def test_operator_is_killed(self):
         """The ranks train on, and the next operator's agents are the same."""
@@ -211,34 +133,11 @@ class Agents(Case):
                 "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
                 "spec": {"audiences": [audience], "expirationSeconds": 600}})["status"]["token"]
 
-        secret = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")
         for words in (None, "guessed", token("elsewhere"), token("hvd-operator")):
-            self.assertIn(self.ask(secret, path, words), (401, 403), words)
+            self.assertIn(self.ask(path, words), (401, 403), words)
         self.assertGreater(self.operator.metric("hvd_agents_refused_total"), 0)
         self.assertEqual(self.operator.metric("hvd_agents"), 1)
 
-    def ask(self, secret, path, token):
-        """The status of a GET; the CA is what pods are told."""
-        context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        for _ in range(20):    # "come again" while the token is asked after
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            answer.read()
-            if answer.status != 503:
-                break
-            time.sleep(0.2)
-        connection.close()
-        return answer.status
-
-
-def needs():
-    operators.check_program()
-    for program in (AGENT, STEPS):
-        if not os.access(program, os.X_OK):
-            raise binaries.Missing("programs", f"{program} is not built (make all tests-bin)")
-
 
 if __name__ == "__main__":
-    case.main("test_operator_agents", needs)
+    case.main("test_operator_agents", agents.needs)

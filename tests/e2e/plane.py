@@ -75,9 +75,9 @@ class Plane:
 
 
 class Pod:
-    """The one container of a pod."""
+    """The one container of a pod. through: a command that becomes the agent."""
 
-    def __init__(self, case, job, worker, command, uid=None, name=None, token=None, **env):
+    def __init__(self, case, job, worker, command, uid=None, name=None, token=None, through=(), **env):
         self.case, self.job, self.worker = case, job, worker
         self.uid = uid or f"{job}-pod-{worker}-{len(case.pods)}"
         self.name = name or f"{job}-{worker}-{len(case.pods)}"
@@ -91,7 +91,7 @@ class Pod:
                             HVD_POD_NAME=self.name, HVD_DOCTOR="off", HVD_REJOIN_JITTER_MS="1000")
         surroundings.update(env)
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([AGENT, "pod", "--"] + [str(c) for c in command], env=surroundings,
+            self.process = subprocess.Popen([*through, AGENT, "pod", "--", *map(str, command)], env=surroundings,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
         case.pods.append(self)

@@ -7,10 +7,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plane import AGENT, PROGRAMS, STEPS, Case, wait_for  # noqa: E402
@@ -84,6 +86,44 @@ class Trains(Case):
         failures = self.plane.facts("a")["failures"]
         self.assertEqual(code, 126 if failures else 0, pod.text())
         self.assertEqual("done 10" in pod.text(), not failures)
+
+    def test_the_doctor_refuses(self):
+        """With 512 open files, say. The end of the pod's log is what the API server shows: it says why and what to do."""
+        self.start_job("a", 1, 1, 2)
+        pod = self.start_pod("a", 0, [STEPS, 10, 5], through=("prlimit", "--nofile=512", "--"), HVD_DOCTOR="fail")
+        self.assertEqual(pod.code(60), 126, pod.text())
+        self.assertNotIn("done", pod.text())
+        self.assertRegex(pod.text(), r"hvd-doctor: .*\(nofile-low\); fix: .")
+        self.assertGreater(self.plane.facts("a")["failures"], 0, "what it found outlives it")
+        pod.tell(over=True)
+        well = self.start_pod("a", 0, [STEPS, *LONG])
+        wait_for("a rank", 10, well.ranks)
+        wait_for("the former pod's findings to be gone", 10, lambda: not self.plane.facts("a")["failures"])
+
+    def test_the_doctor_looks_as_far_as_it_is_told(self):
+        """At level 2 it measures, before ranks are started whatever it finds. In a pid namespace, as in a pod: it does
+        not measure where ranks run, and there may be others' on this machine."""
+        alone = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+            self.skipTest("a pid namespace of one's own takes root")
+        for job, level in (("a", "1"), ("b", "2")):
+            self.start_job(job, 1, 1, 2)
+            with socket.create_server(("127.0.0.1", 0)) as taken:
+                at = "127.0.0.1:%d" % taken.getsockname()[1]
+            pod = self.start_pod(job, 0, [STEPS, *LONG], through=alone, HVD_DOCTOR="warn", HVD_DOCTOR_LEVEL=level,
+                                 HVD_METRICS=at)
+            wanted = 'id="memory-bandwidth"' if level == "2" else 'id="nofile-low"'
+            wait_for("the doctor", 60, lambda: wanted in self.checks(at))
+            wait_for("a step", 30, lambda: "step" in pod.text())
+            self.assertEqual('id="memory-bandwidth"' in self.checks(at), level == "2")
+
+    def checks(self, at):
+        try:
+            with urllib.request.urlopen(f"http://{at}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return ""
+        return text if "hvd_doctor_check_status{" in text else ""
 
     def test_no_such_program(self):
         self.start_job("a", 1, 1, 2)
@@ -322,7 +362,8 @@ class Refused(Case):
 
     def test_the_pod_lies_about_itself(self):
         for change in ({"HVD_POD_UID": "a/b"}, {"HVD_JOB_UID": ""}, {"HVD_OPERATOR": "http://localhost:1"},
-                       {"HVD_TOKEN_FILE": "/nowhere"}, {"HVD_DOCTOR": "perhaps"}, {"HVD_DRAIN_SECONDS": "x"}):
+                       {"HVD_TOKEN_FILE": "/nowhere"}, {"HVD_DOCTOR": "perhaps"}, {"HVD_DOCTOR_LEVEL": "4"},
+                       {"HVD_DRAIN_SECONDS": "x"}):
             env = dict(os.environ, HVD_OPERATOR="https://localhost:1", HVD_OPERATOR_CA="x", HVD_JOB_UID="j",
                        HVD_POD_UID="p", HVD_TOKEN_FILE=self.two[0].tokens)
             env.update(change)

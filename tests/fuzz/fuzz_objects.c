@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_objects: any JSON as a Node, a Pod and an HvdJob, as an API server would send them; what can
- * be read goes through the queue, reconcile() and the pods that are made of it.
+ * fuzz_objects: any JSON as a Node, a Pod, a PodDisruptionBudget and an HvdJob, as an API server
+ * would send them; what can be read goes through the queue, reconcile() and the pods that are made
+ * of it.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/objects/tame.h"
+#include "operator/reconcile/budget.h"
 #include "operator/reconcile/equipment.h"
 #include "operator/reconcile/newpod.h"
 #include "operator/reconcile/reconcile.h"
@@ -73,8 +76,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct resources used = {0};
     struct err err = {0};
     json_t *j = NULL;
-    if (json_read((const char *)data, size, "fuzz", &j, NULL) < 0)
+    const char *tamed;
+    if (tame_read((const char *)data, size, "fuzz", &j, &tamed, NULL) < 0)
         return 0;
+    struct budget budget;
+    bool have_budget = budget_parse(j, &budget, NULL) == 0;
     int have_node = node_parse(j, &kinds, &node, &err);
     if (have_node < 0 && !err.msg[0])
         abort();
@@ -84,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* Many workers only make this slow. */
     if (have_job == 0 && job.workers <= 100)
         walk(&job, have_pod == 0 ? &pod : NULL, &c);
+    if (have_job == 0 && have_budget && budget_decide(&job, &budget) == BUDGET_CHANGE)
+        json_decref(budget_change(&job, &budget));
     if (have_job == 0)
         hvdjob_fini(&job);
     if (have_pod == 0)

@@ -278,13 +278,14 @@ def test_moments_that_are_asked_for():
     """Before step(): by a commit, by who joins alone, by a step with a closure, by the next who joins."""
     if hvd.size() < 3:
         return
-    for how in ("commit", "dict", "save", "sync"):
+    for how in ("commit", "bare", "dict", "save", "sync"):
         state = trained(torch.optim.Adam)
         new = join_last(state)
         if how == "dict":
             assert len(state.optimizer.state_dict()["state"]) == 6
         elif new or how != "save":
-            {"commit": state.check_host_updates, "save": state.save, "sync": state.sync}[how]()
+            ways = {"commit": state.check_host_updates, "bare": hvd.elastic.commit, "save": state.save, "sync": state.sync}
+            ways[how]()
             assert len(state.optimizer.state) == 6
         if how == "save" and new:
             assert len(state._handlers["optimizer"].saved["state"]) == 6

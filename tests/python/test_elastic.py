@@ -48,7 +48,7 @@ class Process(threading.Thread):
         super().__init__(daemon=True)
         self.history, self.number, self.rank, self.size = history, number, rank, size
         self.log, self.ops, self.call, self.failure, self.ended = [], 0, None, None, False
-        self.sampler, self.state, self.resized = None, None, []
+        self.sampler, self.state, self.resized, self.unsettled = None, None, [], []
         self.posted, self.answered = threading.Semaphore(0), threading.Semaphore(0)
 
     def run(self):
@@ -101,6 +101,19 @@ def arrive(got, take):
         take(memoryview(got))
 
 
+class Unsettled:
+    """A list of the module is one for each rank here."""
+
+    def __iter__(self):
+        return iter(here.me.unsettled)
+
+    def __setitem__(self, where, states):
+        here.me.unsettled[where] = states
+
+    def append(self, state):
+        here.me.unsettled.append(state)
+
+
 def play():
     """Puts the played world in the place of the library."""
     for module in (sampler, elastic, _transfer):
@@ -110,6 +123,7 @@ def play():
     _transfer.lib = types.SimpleNamespace(hvd_wait=lambda _: 0)
     _transfer.CHUNK, _transfer.LARGE = 100, 50
     elastic._begin_again = lambda: post("again", "")
+    elastic._unsettled = Unsettled()
     elastic.stats = lambda: {"submitted": here.me.ops}
     elastic.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
     elastic.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))

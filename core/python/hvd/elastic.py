@@ -51,6 +51,7 @@ from .world import enter, init, rank, shutdown, size, stats
 
 RESET_LIMIT = 100  # of run(): how often it begins again, when nothing else is said
 _TRIES = 16  # for a state to reach the ranks that join, when those that give it die
+_unsettled = []  # states of which a part is on its way
 
 
 class HostsUpdatedInterrupt(RuntimeError):
@@ -76,6 +77,8 @@ def commit():
     """A boundary, for programs without a state object: all ranks call it at the end of a step. True when
     the world has changed; when ranks have joined (world().joined), all of them now bring them the state.
     Raises Left on a rank that was asked to leave."""
+    for state in list(_unsettled):
+        state.settle()
     return check_stay(lib.hvd_commit()) == 1
 
 
@@ -163,6 +166,9 @@ class State:
             raise HostsUpdatedInterrupt()
         self.on_reset()
         self.sync()
+
+    def settle(self):
+        """Collective: ends what sync() has begun. Nothing, where sync() does it all."""
 
     def save(self):
         """Keeps a copy of the state in memory."""
@@ -305,6 +311,7 @@ class ObjectState(State):
             if self._hand_over(source, lacking, apart=0 < len(lacking) < len(rows) - 1):
                 self._settled(newest, rows[source][2] if rank() in lacking or self._interrupt else 0)
                 if self._delivery:
+                    _unsettled.append(self)
                     self._delivery.start()
                 return
             if commit():  # the source has died: this boundary shows it
@@ -379,6 +386,7 @@ class ObjectState(State):
     def _end_delivery(self):
         delivery, self._delivery, self._later = self._delivery, None, []
         if delivery:
+            _unsettled[:] = [state for state in _unsettled if state is not self]
             delivery.drop()
 
     def _settled(self, version, place):
@@ -477,7 +485,9 @@ def run(func=None, *, interrupt=None, reset_limit=None):
         while True:
             try:
                 state.sync()
-                return func(state, *args, **kwargs)
+                found = func(state, *args, **kwargs)
+                state.settle()
+                return found
             except HorovodInternalError:
                 resets += 1
                 if resets > limit:

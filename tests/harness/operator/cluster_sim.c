@@ -284,7 +284,7 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
         j->there = false;
         return 0;
     case ACTION_SAY:
-        if (!all->say[0])
+        if (!all->says[a->say].text[0])
             cluster_sim_wrong(s, "%s: an event that says nothing", j->job.name);
         return 0;
     case ACTION_CREATE_GROUP:
@@ -310,7 +310,7 @@ static void spoil(struct cluster_sim *s, struct actions *a)
             break;
         }
     if (s->bug == BUG_TALK) {
-        snprintf(a->say, sizeof(a->say), "hello");
+        snprintf(a->says[SAY_PHASE].text, sizeof(a->says[SAY_PHASE].text), "hello");
         actions_add(a, (struct action){.kind = ACTION_SAY}, NULL);
     }
 }

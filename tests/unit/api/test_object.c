@@ -64,16 +64,17 @@ static void test_read(void **state)
         "{\"metadata\":{\"name\":\"x\",\"managedFields\":[{\"fieldsV1\":{\"f:a\":{}}}],"
         "\"uid\":\"u\"},\"spec\":{}}";
     struct err err = {0};
+    const char *why;
     auto_json json_t *j = NULL, *torn = NULL;
     (void)state;
-    assert_int_equal(object_read(pod, sizeof(pod) - 1, "a pod", &j, &err), 0);
+    assert_int_equal(object_read(pod, sizeof(pod) - 1, "a pod", &j, &why, &err), 0);
     assert_int_equal(json_object_size(j), 2);
     assert_int_equal(json_object_size(json_object_get(j, "metadata")), 2);
     for (size_t n = 0; n < sizeof(pod) - 1; n++) { /* each in memory of its own */
         char *part = malloc(n + 1);
         assert_non_null(part);
         memcpy(part, pod, n);
-        assert_int_equal(object_read(part, n, "a pod", &torn, &err), -EINVAL);
+        assert_int_equal(object_read(part, n, "a pod", &torn, &why, &err), -EINVAL);
         free(part);
     }
     assert_non_null(strstr(err_text(&err), "a pod"));

@@ -28,7 +28,7 @@ static json_t *make(const struct equipment *e, const char *metadata, const char 
     struct hvdjob job;
     snprintf(text, sizeof(text),
              "{'metadata':{'name':'digits','namespace':'ml','uid':'u1'},'spec':{'doctor':{'policy':"
-             "'fail'},'template':{'metadata':{%s},'spec':{%s}}}}",
+             "'fail','level':2},'template':{'metadata':{%s},'spec':{%s}}}}",
              metadata, spec);
     auto_json json_t *j = from_text(text);
     assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
@@ -116,7 +116,8 @@ static void test_environment(void **state)
         make(&usual, "",
              "'terminationGracePeriodSeconds':45,'containers':[{'name':'w','command':['x'],'args':["
              "'$(HVD_JOB_NAME)'],'env':[{'name':'A','value':'$(HVD_POD_NAME)'},{'name':"
-             "'HVD_OPERATOR','value':'http://elsewhere'},{'name':'HVD_BIND','value':'core'}]}]");
+             "'HVD_OPERATOR','value':'http://elsewhere'},{'name':'HVD_BIND','value':'core'},"
+             "{'name':'HVD_DOCTOR_LEVEL','value':'1'}]}]");
     is(pod, "spec.containers.0.command", "['/hvd/bin/hvd-agent','pod','--','x','$(HVD_JOB_NAME)']");
     assert_null(at(pod, "spec.containers.0.args"));
     assert_string_equal(env(pod, "HVD_OPERATOR"), usual.url);
@@ -128,6 +129,7 @@ static void test_environment(void **state)
     assert_string_equal(env(pod, "HVD_POD_UID"), "metadata.uid");
     assert_string_equal(env(pod, "HVD_POD_NAME"), "metadata.name");
     assert_string_equal(env(pod, "HVD_DOCTOR"), "fail");
+    assert_string_equal(env(pod, "HVD_DOCTOR_LEVEL"), "2"); /* the template's is another */
     assert_string_equal(env(pod, "HVD_DRAIN_SECONDS"), "40");
     assert_string_equal(env(pod, "HVD_METRICS"), "7444");
     assert_string_equal(env(pod, "HVD_BIND"), "core");

@@ -305,6 +305,12 @@ static void test_template(void **state)
          "hvdata'"
          "}]}]}}}",
          ""},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x'],'env':'x'}]}}}",
+         "spec.template.spec.containers[0].env: want a list"},
+        {"a", "{'template':{'metadata':7,'spec':{'containers':[{'command':['x']}]}}}",
+         "spec.template.metadata: want a mapping"},
+        {"a", "{'template':{'spec':{'volumes':null,'containers':[{'command':['x'],'args':null}]}}}",
+         ""},
         {"a", SHM("lots", "1Gi"), "hvd.dev/shm-size: want an amount such as 2Gi, got \"lots\""},
         {"a", SHM("0", "1Gi"), "want an amount"},
         {"a", SHM("2Gi", "1Gi"), "2Gi is more than the container's memory limit"},
@@ -312,6 +318,8 @@ static void test_template(void **state)
         {"a",
          "{'doctor':{'policy':'maybe'},'template':{'spec':{'containers':[{'command':['x']}]}}}",
          "spec.doctor.policy: want one of warn fail off"},
+        {"a", "{'doctor':{'level':3},'template':{'spec':{'containers':[{'command':['x']}]}}}",
+         "spec.doctor.level: want an integer from 0 to 2"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -338,11 +338,12 @@ static void test_words_wait(void **state)
         actions_fini(&a);
     }
     in.told = NOW;
-    in.epoch = 7;
+    struct job_facts facts = {.known = true, .epoch = 7};
+    in.facts = &facts;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     assert_int_equal(a.n, 1);
     actions_fini(&a);
-    in.epoch = 0;
+    in.facts = NULL;
     pods[1].phase = POD_FAILED;
     pods[2].phase = POD_FAILED;
     assert_int_equal(reconcile(&in, &a, NULL), 0);

@@ -2,7 +2,35 @@
  *
  * parts: see parts.h.
  */
-#include "operator/reconcile/parts.h"
+#include "operator/objects/parts.h"
+
+#include <string.h>
+
+json_t *parts_find(json_t *list, const char *field, const char *text)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item)
+    {
+        const char *have = json_string_value(json_object_get(item, field));
+        if (have && strcmp(have, text) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+const char *parts_controller(json_t *meta)
+{
+    size_t i;
+    json_t *owner;
+    json_array_foreach(json_object_get(meta, "ownerReferences"), i, owner)
+    {
+        const char *uid = json_string_value(json_object_get(owner, "uid"));
+        if (uid && json_is_true(json_object_get(owner, "controller")))
+            return uid;
+    }
+    return "";
+}
 
 json_t *parts_map(json_t *j, const char *key)
 {

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver_budget: the PodDisruptionBudget of a job, kept as reconcile/budget wants it. Beside the
+ * job's actions: a job goes on without one, and says that it has none.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/inject.h"
+#include "core/base/log.h"
+#include "core/json/json.h"
+#include "operator/api/request.h"
+#include "operator/driver/driver_private.h"
+#include "operator/reconcile/budget.h"
+
+#define TIMEOUT_MS 15000
+#define AGAIN_MS   30000 /* after a refusal, and for the cache to have what was written */
+
+static uint64_t version_of(const struct api_answer *answer)
+{
+    const char *version = "";
+    auto_json json_t *j = NULL;
+    if (json_read(answer->body, answer->len, "a budget", &j, NULL) < 0 ||
+        json_expect(j, "a budget", NULL, "{s:{s:s}}", "metadata", "resourceVersion", &version) < 0)
+        return 0;
+    return items_version(version);
+}
+
+static void on_written(void *arg, const struct api_answer *answer)
+{
+    struct entry *e = arg;
+    struct driver *d = e->owner;
+    bool done = answer->status >= 200 && answer->status < 300;
+    bool had = e->budget_problem != NULL;
+    e->budgeting = NULL;
+    e->budget_version = done ? version_of(answer) : 0;
+    e->budget_at = clock_ns() + AGAIN_MS * CLOCK_MS;
+    free(e->budget_problem);
+    e->budget_problem = done ? NULL : strdup(answer->message);
+    if (done) {
+        d->stats.writes++;
+        inject_point("operator-wrote");
+    } else {
+        log_debug("%s: its PodDisruptionBudget: %ld %s", e->key, answer->status, answer->message);
+    }
+    if (!done || had)
+        driver_touch(d, e); /* the job says so, or not any more */
+}
+
+static void send(struct driver *d, struct entry *e, const struct budget *have)
+{
+    static const struct resource budgets = {"policy", "v1", "poddisruptionbudgets"};
+    const struct hvdjob *job = &e->job->job;
+    struct buf path = {0};
+    auto_json json_t *j = have ? budget_change(job, have) : budget_object(job);
+    auto_free char *body = json_write(j);
+    request_path(&path, &budgets, job->namespace_, have ? job->name : NULL, NULL);
+    struct api_request q = {.method = have ? "PATCH" : "POST",
+                            .path = request_text(&path),
+                            .body = body,
+                            .kind = have ? API_MERGE_PATCH : API_JSON,
+                            .idempotent = true,
+                            .timeout_ms = TIMEOUT_MS};
+    if (!body || !q.path || api_send(d->config.api, &q, on_written, e, &e->budgeting, NULL) < 0)
+        e->budget_at = clock_ns() + AGAIN_MS * CLOCK_MS;
+    buf_fini(&path);
+}
+
+void driver_keep_budget(struct driver *d, struct entry *e)
+{
+    if (!informer_synced(d->budgets) || e->budgeting || !d->config.may_write(d->config.arg))
+        return;
+    const struct budget_item *item = informer_get(d->budgets, e->key);
+    bool seen = item && e->budget_version && item->version >= e->budget_version;
+    bool ours = item && strcmp(item->budget.owner, e->job->job.uid) == 0;
+    const struct budget *have = ours ? &item->budget : NULL;
+    if (budget_decide(&e->job->job, have) == BUDGET_LEAVE) {
+        if (have && e->budget_problem) { /* it went through, and we did not hear of it */
+            entry_forget_budget(e);
+            driver_touch(d, e);
+        }
+        return;
+    }
+    if (!seen && clock_ns() < e->budget_at)
+        driver_due(d, e, e->budget_at);
+    else
+        send(d, e, have);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * budget: a PodDisruptionBudget as the operator sees it: what of it decides whether a pod of a job
+ * may be evicted. Pure.
+ */
+#ifndef HVD_OPERATOR_OBJECTS_BUDGET_H
+#define HVD_OPERATOR_OBJECTS_BUDGET_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "core/base/err.h"
+#include "operator/objects/pod.h"
+
+struct budget {
+    char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
+    int min_available, max_unavailable;        /* -1: not said, or in per cent */
+    bool always;                               /* pods that are not ready may always be evicted */
+    char selector[64];                         /* the job of which it selects the pods */
+};
+
+/* -EINVAL: not even a uid; ret is untouched then. */
+int budget_parse(json_t *j, struct budget *ret, struct err *err);
+
+#endif

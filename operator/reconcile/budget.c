@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * budget: see budget.h.
+ */
+#include "operator/reconcile/budget.h"
+
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/reconcile/newpod.h"
+
+struct limits {
+    int min_available, max_unavailable; /* one of them, the other is -1 */
+};
+
+/* The disruption controller counts maxUnavailable from spec.workers, through the scale subresource.
+ * Where that is missing, it is none for it, and no pod could ever be evicted. */
+static struct limits limits_of(const struct hvdjob *job)
+{
+    if (job->max > job->min)
+        return (struct limits){job->min, -1};
+    if (job->says_workers)
+        return (struct limits){-1, 1};
+    return (struct limits){job->workers - 1, -1};
+}
+
+static bool is_right(const struct hvdjob *job, const struct budget *have)
+{
+    struct limits want = limits_of(job);
+    return have->min_available == want.min_available &&
+           have->max_unavailable == want.max_unavailable && have->always &&
+           strcmp(have->selector, job->name) == 0;
+}
+
+enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have)
+{
+    enum job_phase phase = job->status.phase;
+    if (!job->ours || job->deleting || job->refused || job_phase_over(phase))
+        return BUDGET_LEAVE;
+    if (have)
+        return is_right(job, have) ? BUDGET_LEAVE : BUDGET_CHANGE;
+    return phase == JOB_RUNNING || phase == JOB_WAITING ? BUDGET_CREATE : BUDGET_LEAVE;
+}
+
+/* null takes away what is there, and means nothing in a new object. */
+static json_t *number(int n)
+{
+    return n < 0 ? json_null() : json_integer(n);
+}
+
+static json_t *spec_of(const struct hvdjob *job)
+{
+    struct limits want = limits_of(job);
+    return json_pack("{s:o, s:o, s:s, s:{s:{s:s}}}", "minAvailable", number(want.min_available),
+                     "maxUnavailable", number(want.max_unavailable), "unhealthyPodEvictionPolicy",
+                     "AlwaysAllow", "selector", "matchLabels", POD_LABEL_JOB, job->name);
+}
+
+json_t *budget_object(const struct hvdjob *job)
+{
+    return json_pack("{s:s, s:s, s:{s:s, s:s, s:{s:s, s:s}, s:[o]}, s:o}", "apiVersion",
+                     "policy/v1", "kind", "PodDisruptionBudget", "metadata", "name", job->name,
+                     "namespace", job->namespace_, "labels", POD_LABEL_JOB, job->name,
+                     "app.kubernetes.io/managed-by", "hvd-operator", "ownerReferences",
+                     newpod_owner(job), "spec", spec_of(job));
+}
+
+/* With the uid: not another one that has the name by now. */
+json_t *budget_change(const struct hvdjob *job, const struct budget *have)
+{
+    return json_pack("{s:{s:s}, s:o}", "metadata", "uid", have->uid, "spec", spec_of(job));
+}

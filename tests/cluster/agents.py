@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real agents and ranks for an operator in a test: the nodes are simulated, the test plays their kubelets and runs each
+pod's command itself."""
+import base64
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import time
+
+import binaries
+import cluster as clusters
+import operators
+from api import Refused, wait_until
+from operators import ROOT, Job, Operator
+
+BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
+AGENT = os.path.join(BUILD, "hvd-agent")
+STEPS = os.path.join(BUILD, "tests/programs/steps")
+FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
+
+
+def needs():
+    operators.check_program()
+    for program in (AGENT, STEPS):
+        if not os.access(program, os.X_OK):
+            raise binaries.Missing("programs", f"{program} is not built (make all tests-bin)")
+
+
+class Kubelet:
+    """Runs the first container's command of each pod of a job that has a node, with its environment, and says how it
+    ended, with the end of its log. What it does not do: images, volumes; the token comes from where a kubelet gets
+    it."""
+
+    def __init__(self, job):
+        self.job, self.processes, self.said = job, {}, set()
+        self.through, self.held = (), set()    # a command that becomes the agent; pods that are not started
+        self.folder = job.cluster.path(f"pods-{job.name}-{job.get()['metadata']['uid']}")
+        os.makedirs(self.folder, exist_ok=True)
+
+    def token(self, pod):
+        """What a kubelet would put into the volume."""
+        meta = pod["metadata"]
+        volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "hvd-token")
+        if "secret" in volume:
+            path = f"/api/v1/namespaces/{meta['namespace']}/secrets/{volume['secret']['secretName']}"
+            text = base64.b64decode(self.job.api.get(path)["data"]["token"]).decode()
+        else:
+            audience = volume["projected"]["sources"][0]["serviceAccountToken"]["audience"]
+            path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token"
+            text = self.job.api.create(path, {
+                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                "spec": {"audiences": [audience], "expirationSeconds": 3600,
+                         "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"],
+                                            "uid": meta["uid"]}}})["status"]["token"]
+        name = os.path.join(self.folder, f"token-{meta['name']}")
+        with open(name, "w", encoding="ascii") as f:
+            f.write(text)
+        return name
+
+    def environment(self, pod):
+        meta = pod["metadata"]
+        fields = {"metadata.uid": meta["uid"], "metadata.name": meta["name"]}
+        own = {e["name"]: e["value"] if "value" in e else fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
+               for e in pod["spec"]["containers"][0]["env"]}
+        own["HVD_TOKEN_FILE"] = self.token(pod)
+        own.pop("HVD_METRICS", None)    # one machine is all nodes: its port is taken
+        return {**{k: v for k, v in os.environ.items() if not k.startswith("HVD_")}, "HVD_REJOIN_JITTER_MS": "500", **own}
+
+    def start(self, pod):
+        command = pod["spec"]["containers"][0]["command"]
+        assert command[:3] == ["/hvd/bin/hvd-agent", "pod", "--"], command
+        with open(os.path.join(self.folder, f"{pod['metadata']['name']}.log"), "ab") as log:
+            return subprocess.Popen([*self.through, AGENT, *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log, start_new_session=True)
+
+    def turn(self):
+        """One look; true, so that it can stand in a question."""
+        pods = {p["metadata"]["uid"]: p for p in self.job.pods(alive=True).values()}
+        for uid, pod in pods.items():
+            if pod["metadata"]["name"] in self.held:
+                continue
+            if uid not in self.processes and pod["status"].get("phase") == "Running":
+                self.processes[uid] = self.start(pod)
+        for uid, process in self.processes.items():
+            if uid not in pods and process.poll() is None and uid not in self.said:
+                process.send_signal(signal.SIGTERM)
+                self.said.add(uid)
+            if uid in pods and process.poll() is not None and uid not in self.said:
+                code = process.returncode
+                self.said.add(uid)
+                try:
+                    self.job.end_pod(pods[uid]["metadata"]["name"], code if code >= 0 else 128 - code,
+                                     message=self.log(pods[uid])[-1000:] if code else None)
+                except Refused as error:    # it was deleted meanwhile
+                    if error.code != 404:
+                        raise
+        return True
+
+    def of(self, name):
+        return self.processes[self.job.pods()[name]["metadata"]["uid"]]
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            process.wait()
+
+    def log(self, pod):
+        with open(os.path.join(self.folder, f"{pod['metadata']['name']}.log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def logs(self):
+        text = ""
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".log"):
+                with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as f:
+                    text += f"---- {name}\n{f.read()[-3000:]}"
+        return text
+
+
+class Case(operators.Installed):
+    nodes, options = 3, ()
+
+    def setUp(self):
+        self.port = clusters.free_port("127.0.0.1")
+        self.operator = self.start_operator("agents-" + self._testMethodName)
+
+    def start_operator(self, name):
+        operator = Operator(self.cluster, *FAST, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
+                            f"https://127.0.0.1:{self.port}", name=name).start()
+        self.addCleanup(lambda: operator.alive() and operator.stop())
+        return operator
+
+    def start_job(self, name, workers, *arguments, doctor=None, **more):
+        container = {"name": "main", "image": "none", "command": [STEPS, *map(str, arguments)],
+                     "resources": {"requests": {"cpu": "1"}}}
+        job = Job(self.cluster, name, workers, doctor=doctor or {"policy": "off"},
+                  template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
+        kubelet = Kubelet(job)
+        self.addCleanup(kubelet.stop)
+        self.addCleanup(lambda: job.get() and job.delete())
+        return job, kubelet
+
+    def wait(self, what, seconds, job, kubelet, question):
+        try:
+            return wait_until(what, seconds, lambda: kubelet.turn() and question(), 0.1)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {json.dumps(job.status(), indent=1)}\n{kubelet.logs()}\n"
+                               f"{self.operator.tail()}") from None
+
+    def worlds(self, kubelet):
+        """Sizes of worlds, in the order in which somebody came into them."""
+        return [int(line.split(" world ")[1].split()[0]) for line in kubelet.logs().splitlines() if " world " in line]
+
+    def ask(self, path, token, method="GET", body=None):
+        """Status of a request to the coordinator, as a stranger with the CA that pods are told."""
+        secret = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")
+        context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        for _ in range(20):    # "come again" while the token is asked after
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 503:
+                break
+            time.sleep(0.2)
+        connection.close()
+        return answer.status
+
+    def refused(self, cause):
+        """How many requests were, of that cause."""
+        name = f'hvd_agents_refused_total{{cause="{cause}"}} '
+        return sum(float(line.split()[-1]) for line in self.operator.page("/metrics")[1].splitlines() if line.startswith(name))

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/reconcile/budget and operator/objects/budget: which PodDisruptionBudget a job
+ * has, and when it is written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "operator/reconcile/budget.h"
+#include "tests/unit/operator/jobs.h"
+
+#define META                                                                                       \
+    "'metadata':{'uid':'b1','ownerReferences':[{'uid':'x'},{'uid':'u1','controller':true}]}"
+#define ALWAYS  "'unhealthyPodEvictionPolicy':'AlwaysAllow'"
+#define DIGITS  "'selector':{'matchLabels':{'hvd.dev/job':'digits'}}"
+#define ELASTIC "'workers':3,'minWorkers':2,'maxWorkers':4"
+
+static struct budget read_budget(const char *text)
+{
+    struct budget b;
+    struct err err = {0};
+    auto_json json_t *j = from_text(text);
+    if (budget_parse(j, &b, &err) < 0)
+        fail_msg("%s", err.msg);
+    return b;
+}
+
+static void test_limits(void **state)
+{
+    static const struct {
+        const char *spec;
+        int min, max;
+    } rows[] = {
+        {ELASTIC, 2, -1},
+        {"'workers':4,'maxWorkers':5", 4, -1},
+        {"'workers':3,'minWorkers':1", 1, -1}, /* maxWorkers is workers */
+        {"'workers':4", -1, 1},
+        {"'workers':1", -1, 1},
+        {"'workers':2,'minWorkers':2,'maxWorkers':2", -1, 1},
+        {"'minWorkers':3,'maxWorkers':3", 2, -1}, /* scale shows no workers */
+        {"", 0, -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvdjob job = make_job(rows[i].spec, "'phase':'Running'");
+        auto_json json_t *j = budget_object(&job);
+        assert_non_null(j);
+        assert_int_equal(budget_decide(&job, NULL), BUDGET_CREATE);
+        json_object_set_new(json_object_get(j, "metadata"), "uid", json_string("b1"));
+        struct budget b;
+        assert_int_equal(budget_parse(j, &b, NULL), 0);
+        if (b.min_available != rows[i].min || b.max_unavailable != rows[i].max)
+            fail_msg("%s: minAvailable %d, maxUnavailable %d", rows[i].spec, b.min_available,
+                     b.max_unavailable);
+        assert_string_equal(b.owner, "u1");
+        assert_true(b.always);
+        assert_int_equal(budget_decide(&job, &b), BUDGET_LEAVE); /* it is as it should be */
+        hvdjob_fini(&job);
+    }
+}
+
+/* What somebody has changed about it is changed back. */
+static void test_kept(void **state)
+{
+    static const struct {
+        const char *spec;
+        enum budget_step want;
+    } rows[] = {
+        {"'minAvailable':2," ALWAYS "," DIGITS, BUDGET_LEAVE},
+        {"'minAvailable':1," ALWAYS "," DIGITS, BUDGET_CHANGE},
+        {"'minAvailable':'50%'," ALWAYS "," DIGITS, BUDGET_CHANGE},
+        {"'maxUnavailable':1," ALWAYS "," DIGITS, BUDGET_CHANGE},
+        {"'minAvailable':2," DIGITS, BUDGET_CHANGE},
+        {"'minAvailable':2," ALWAYS, BUDGET_CHANGE},
+        {"'minAvailable':2," ALWAYS ",'selector':{'matchLabels':{'hvd.dev/job':'others'}}",
+         BUDGET_CHANGE},
+        {"'minAvailable':2," ALWAYS
+         ",'selector':{'matchLabels':{'hvd.dev/job':'digits','more':'x'}}",
+         BUDGET_CHANGE},
+    };
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text), "{" META ",'spec':{%s}}", rows[i].spec);
+        struct budget b = read_budget(text);
+        if (budget_decide(&job, &b) != rows[i].want)
+            fail_msg("%s", rows[i].spec);
+    }
+    struct budget b = read_budget("{" META ",'spec':{'maxUnavailable':1}}");
+    auto_json json_t *change = budget_change(&job, &b);
+    auto_json json_t *want =
+        from_text("{'metadata':{'uid':'b1'},'spec':{'minAvailable':2,'maxUnavailable':null," ALWAYS
+                  "," DIGITS "}}");
+    assert_true(json_equal(change, want));
+    hvdjob_fini(&job);
+}
+
+/* Made when it runs, left alone when it is over, another controller's, or on its way out. */
+static void test_when(void **state)
+{
+    (void)state;
+    struct budget wrong = read_budget("{" META ",'spec':{}}");
+    for (int phase = 0; phase < JOB_PHASES; phase++) {
+        struct hvdjob job = make_job(ELASTIC, "");
+        job.status.phase = (enum job_phase)phase;
+        bool runs = phase == JOB_RUNNING || phase == JOB_WAITING;
+        bool over = phase == JOB_SUCCEEDED || phase == JOB_FAILED;
+        assert_int_equal(budget_decide(&job, NULL), runs ? BUDGET_CREATE : BUDGET_LEAVE);
+        assert_int_equal(budget_decide(&job, &wrong), over ? BUDGET_LEAVE : BUDGET_CHANGE);
+        job.deleting = true;
+        assert_int_equal(budget_decide(&job, &wrong), BUDGET_LEAVE);
+        job.deleting = false;
+        job.ours = false;
+        assert_int_equal(budget_decide(&job, &wrong), BUDGET_LEAVE);
+        assert_int_equal(budget_decide(&job, NULL), BUDGET_LEAVE);
+        hvdjob_fini(&job);
+    }
+}
+
+/* Others write what they like. */
+static void test_of_others(void **state)
+{
+    static const char *const rows[] = {
+        "{'metadata':{'uid':'b'}}", "{'metadata':{'uid':'b'},'spec':7}",
+        ("{'metadata':{'uid':'b','ownerReferences':'x'},'spec':{'minAvailable':-1,"
+         "'maxUnavailable':99999999999,'selector':[]}}")};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct budget b = read_budget(rows[i]);
+        assert_int_equal(b.min_available, -1);
+        assert_int_equal(b.max_unavailable, -1);
+        assert_string_equal(b.owner, "");
+    }
+    struct budget b;
+    auto_json json_t *j = from_text("{'metadata':{'name':'x'}}");
+    assert_int_equal(budget_parse(j, &b, NULL), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_when),
+        cmocka_unit_test(test_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
