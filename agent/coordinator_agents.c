@@ -14,6 +14,7 @@
 #include "agent/reap.h"
 #include "core/base/clock.h"
 #include "core/base/lifeline.h"
+#include "core/base/words.h"
 
 #define MESSAGES_MAX 16384
 #define HOSTS_MORE   1024 /* that come while an elastic job runs, again or for the first time */
@@ -213,9 +214,10 @@ void coordinator_watch_agents(struct coordinator *c)
         struct roster_agent *a = &c->roster.agents[i];
         if (a->joined && !l->joined) {
             l->joined = true;
-            coordinator_say(
-                c, 1, "the agent on %s (%s, pid %d, %d usable cores) joined after %llu ms", a->host,
-                a->self, a->pid, a->slots, (unsigned long long)((now - c->started) / CLOCK_MS));
+            coordinator_say(c, 1,
+                            "the agent on %s (%s, pid %d, %d usable cores) joined after %llu ms",
+                            a->host, words(a->self), a->pid, a->slots,
+                            (unsigned long long)((now - c->started) / CLOCK_MS));
             pass_messages(c, l, false);
         }
         if (l->reap_until)

@@ -72,7 +72,7 @@ static int fill_keep(const struct coordinator *c, struct keep *k)
         return -ENOMEM;
     for (int i = 0; i < r->nagents; i++) {
         const struct roster_agent *a = &r->agents[i];
-        memcpy(k->agents[i].uid, a->uid, sizeof(a->uid));
+        snprintf(k->agents[i].uid, sizeof(k->agents[i].uid), "%s", a->uid);
         k->agents[i].slots = a->nplaces;
         k->agents[i].room = a->room > a->nplaces ? a->room : a->nplaces;
         k->agents[i].gone = a->gone;

@@ -20,6 +20,7 @@
 #include "core/base/env.h"
 #include "core/base/fd.h"
 #include "core/base/sock.h"
+#include "core/base/words.h"
 #include "core/member/authority.h"
 
 #define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
@@ -169,16 +170,16 @@ int coordinator_open_tcp(struct coordinator *c, const struct authority *authorit
 }
 
 /* Where each agent finds this process: a Unix socket here, TLS from elsewhere. */
-static void set_url(struct coordinator *c, struct roster_agent *a, int address)
+static int set_url(struct coordinator *c, struct roster_agent *a, int address, struct err *err)
 {
-    if (address < 0) {
-        snprintf(a->self, sizeof(a->self), "http://hvdrun");
-        return;
+    char url[128] = "http://hvdrun";
+    if (address >= 0) {
+        const char *ip = c->tcp_addresses[address];
+        bool v6 = strchr(ip, ':') != NULL;
+        snprintf(url, sizeof(url), "https://%s%s%s:%d", v6 ? "[" : "", ip, v6 ? "]" : "",
+                 server_port(c->tcp_servers[address]));
     }
-    const char *ip = c->tcp_addresses[address];
-    bool v6 = strchr(ip, ':') != NULL;
-    snprintf(a->self, sizeof(a->self), "https://%s%s%s:%d", v6 ? "[" : "", ip, v6 ? "]" : "",
-             server_port(c->tcp_servers[address]));
+    return words_set(&a->self, url) < 0 ? err_set(err, ENOMEM, "no memory for an address") : 0;
 }
 
 /* Only where there are other hosts: a CA for this job, and a listener on each address that routes
@@ -202,7 +203,7 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
     for (; c->ntcp < wanted && rc == 0; c->ntcp += rc == 0)
         rc = coordinator_open_tcp(c, &authority, c->ntcp, 0, err);
     for (int i = 0; i < c->roster.nagents && rc == 0; i++)
-        set_url(c, &c->roster.agents[i], addresses[i]);
+        rc = set_url(c, &c->roster.agents[i], addresses[i], err);
     c->ca_pem = TAKE(authority.ca_pem);
     authority_fini(&authority);
     return rc;
@@ -233,9 +234,8 @@ int coordinator_reach(struct coordinator *c, int agent, struct err *err)
     int address = host->local ? -1 : reach_address(c, host->name, err);
     if (!host->local && address < 0)
         return address;
-    set_url(c, &c->roster.agents[agent], address);
     c->agents[agent].ca = address < 0 ? NULL : c->tcp_ca[address];
-    return 0;
+    return set_url(c, &c->roster.agents[agent], address, err);
 }
 
 int coordinator_read_settings(struct coordinator *c, struct err *err)

@@ -84,7 +84,7 @@ static void on_job(void *arg, const struct hvdjob *job)
         return;
     if (job_phase_over(job->status.phase))
         plane_forget(c->plane, job->uid);
-    else if (!job->refused[0] && plane_job(c->plane, &told, &err) < 0)
+    else if (!job->refused && plane_job(c->plane, &told, &err) < 0)
         log_warn("job %s/%s: %s", job->namespace_, job->name, err_text(&err));
     wind(c);
 }

@@ -23,7 +23,8 @@
 #include "operator/page/page.h"
 
 #define LABEL_MS 1000 /* the label may take so long at the end */
-#define TRIM_MS  20000
+#define TRIM_MS  2000
+#define BIG      (64 << 10) /* bytes that are mapped, and unmapped, by themselves */
 
 struct program {
     const struct settings *settings;
@@ -151,7 +152,17 @@ static void on_stopped(void *arg)
         label_set(o->label, false);
 }
 
-/* What a burst of objects took goes back to the system. */
+/* What is large goes back as soon as it is freed; libcurl's threads, which resolve names, get no
+ * heaps of their own. Fixed, since glibc raises its limits after the first large one. */
+static void bound_memory(void)
+{
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, BIG);
+    mallopt(M_TRIM_THRESHOLD, BIG);
+    mallopt(M_TOP_PAD, BIG);
+}
+
+/* What a burst of small objects took goes back to the system. */
 static void on_trimming(void *arg)
 {
     struct program *o = arg;
@@ -341,6 +352,7 @@ static void close_all(struct program *o)
 int operator_run(const struct settings *settings, struct err *err)
 {
     struct program o = {.settings = settings};
+    bound_memory();
     int rc = loop_init(&o.loop);
     if (rc < 0)
         return err_sys(err, -rc, "epoll");

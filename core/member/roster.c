@@ -62,16 +62,30 @@ int roster_add_member(struct roster *r, int agent, int place)
     return member;
 }
 
+static void agent_fini(struct roster_agent *a)
+{
+    findings_fini(&a->findings);
+    if (a->told)
+        rejoin_fini(a->told);
+    free(a->told);
+    free(a->places);
+    free(a->uid);
+    free(a->host);
+    free(a->self);
+}
+
 int roster_add_agent(struct roster *r, const struct roster_host *host)
 {
     struct roster_agent *a = &r->agents[r->nagents];
-    snprintf(a->uid, sizeof(a->uid), "%s", host->uid);
-    snprintf(a->host, sizeof(a->host), "%s", host->host);
+    a->uid = strdup(host->uid);
+    a->host = strdup(host->host);
     a->nplaces = host->slots > host->nranks ? host->slots : host->nranks;
     a->room = a->nplaces;
     a->places = calloc((size_t)a->nplaces + 1, sizeof(*a->places));
-    if (!a->places)
+    if (!a->places || !a->uid || !a->host) {
+        agent_fini(a);
         return -ENOMEM;
+    }
     for (int i = 0; i < a->nplaces; i++)
         a->places[i].member = -1;
     int index = r->nagents++, rc = 0;
@@ -141,6 +155,7 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
 static void member_fini(struct roster_member *m)
 {
     buf_fini(&m->card);
+    free(m->text);
     free(m->tail);
 }
 
@@ -155,13 +170,8 @@ void roster_fini(struct roster *r)
 {
     for (int i = 0; r->members && i < r->nmembers; i++)
         member_fini(&r->members[i]);
-    for (int a = 0; r->agents && a < r->nagents; a++) {
-        findings_fini(&r->agents[a].findings);
-        if (r->agents[a].told)
-            rejoin_fini(r->agents[a].told);
-        free(r->agents[a].told);
-        free(r->agents[a].places);
-    }
+    for (int a = 0; r->agents && a < r->nagents; a++)
+        agent_fini(&r->agents[a]);
     roster_body_fini(&r->world);
     free(r->members);
     free(r->agents);

@@ -41,8 +41,8 @@ struct roster_member {
     uint64_t started;  /* clock, 0: not yet */
     uint64_t waits;    /* clock: since when it is ready */
     uint64_t ended;    /* clock, 0: not yet */
-    char text[512];    /* why it could not start, how its agent was lost */
-    char *tail;        /* last lines of its stderr; owned, NULL: none */
+    char *text;        /* why it could not start, how its agent was lost; owned, NULL: nothing */
+    char *tail;        /* last lines of its stderr; the same */
     uint64_t batches, bytes;
     uint64_t moved; /* clock: when batches last grew, or it came into the world; 0: never */
     struct buf card;
@@ -55,8 +55,7 @@ struct roster_place {
 };
 
 struct roster_agent {
-    char uid[MEMBER_NAME_MAX];
-    char host[MEMBER_NAME_MAX]; /* as the user wrote it */
+    char *uid, *host; /* owned; host: as the user wrote it */
     int nplaces;
     int room; /* places that there is memory for: there may have been more once */
     struct roster_place *places;
@@ -64,11 +63,11 @@ struct roster_agent {
     bool draining; /* nothing is started there any more */
     int order;     /* when the job becomes smaller those with the highest go first */
     int pid, slots;
-    char self[MEMBER_NAME_MAX]; /* as it calls itself */
-    struct gaps gaps;           /* when it was heard last, and how often */
-    uint64_t seq;               /* last body that was applied */
-    struct rejoin *told;        /* while a roster is rebuilt: what it knows */
-    struct findings findings;   /* that stand there */
+    char *self;               /* as it calls itself; owned, NULL: it has not joined */
+    struct gaps gaps;         /* when it was heard last, and how often */
+    uint64_t seq;             /* last body that was applied */
+    struct rejoin *told;      /* while a roster is rebuilt: what it knows */
+    struct findings findings; /* that stand there */
 };
 
 /* What makes a job elastic. */

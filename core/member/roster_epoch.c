@@ -132,8 +132,8 @@ static int make_world(const struct roster *r, const int *list, int n, bool fresh
         c->rank = i;
         /* In the first epoch there is no state yet that anybody could lack. */
         c->is_new = r->epoch > 0 && says_join(m) && !(fresh && m->was_in);
-        memcpy(c->agent, a->uid, sizeof(a->uid));
-        memcpy(c->host, a->host, sizeof(a->host));
+        snprintf(c->agent, sizeof(c->agent), "%s", a->uid);
+        snprintf(c->host, sizeof(c->host), "%s", a->host);
         buf_put(&c->bytes, m->card.data, m->card.len);
         failed |= c->bytes.failed;
     }
@@ -374,7 +374,7 @@ bool roster_state_is_there(const struct roster *r)
 /* Ended with an error of its own, by no signal and not with its host. */
 static bool has_erred(const struct roster_member *m)
 {
-    return m->state == RANK_FAILED && m->code > 0 && !m->text[0];
+    return m->state == RANK_FAILED && m->code > 0 && !m->text;
 }
 
 static bool was_placed(const struct roster_member *m)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "core/member/roster_private.h"
 
 int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct err *err)
@@ -15,11 +16,12 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
     struct roster_agent *a = &r->agents[index];
     if (a->gone || (a->joined && a->pid != body->pid))
         return err_set(err, EEXIST, "agent \"%.64s\" has joined before", body->agent);
+    if (words_set(&a->self, body->host) < 0)
+        return err_set(err, ENOMEM, "no memory for agent \"%.64s\"", body->agent);
     a->joined = true;
     a->pid = body->pid;
     a->slots = body->slots;
     gaps_heard(&a->gaps, now);
-    snprintf(a->self, sizeof(a->self), "%s", body->host);
     if (r->rebuilding)
         return roster_gather(r, index, body, now, err);
     for (int i = 0; i < r->nmembers; i++)
@@ -146,7 +148,7 @@ static void learn_code(struct roster *r, const struct report_item *it)
     roster_describe_end(r, it->member, before, sizeof(before));
     m->reaped = true;
     m->code = it->code;
-    if (m->code == 0 && !m->text[0] && !m->leaving && r->is_elastic) {
+    if (m->code == 0 && !m->text && !m->leaving && r->is_elastic) {
         m->state = RANK_ENDED;
         m->early = roster_is_part(r, m);
         r->done += m->early;
@@ -172,7 +174,7 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     }
     m->reaped = !dead;
     m->code = it->code;
-    snprintf(m->text, sizeof(m->text), "%s", it->text);
+    words_set(&m->text, it->text); /* without memory: none */
     bool bad = dead || it->code != 0;
     return roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
 }
@@ -191,7 +193,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
         m->code = it->code;
-        snprintf(m->text, sizeof(m->text), "%s", it->text);
+        words_set(&m->text, it->text); /* without memory: none */
         return roster_step(r, it->member, RANK_OUT, now, err);
     case REPORT_PROGRESS:
         take_progress(r, m, it, now);
@@ -248,7 +250,9 @@ void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t n
         if (m->agent != agent)
             continue;
         if (!rank_is_over(m->state)) {
-            snprintf(m->text, sizeof(m->text), "lost: %s", text);
+            char why[WORDS_MAX];
+            snprintf(why, sizeof(why), "lost: %s", text);
+            words_set(&m->text, why);
             m->code = 1;
         }
         roster_step(r, i, RANK_AGENT_LOST, now, NULL);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/base/cleanup.h"
+#include "core/base/words.h"
 #include "core/member/roster_private.h"
 
 #define UNWRITTEN_MAX MEMBER_RANKS_MAX /* members: an agent's word costs memory */
@@ -279,7 +280,7 @@ static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t 
 {
     struct roster_member *m = &r->members[t->member];
     m->code = t->code;
-    snprintf(m->text, sizeof(m->text), "%s", t->text);
+    words_set(&m->text, t->text);
     roster_take_tail(m, t->tail);
     if (t->out && m->state == RANK_ACTIVE)
         roster_step(r, t->member, RANK_OUT, now, NULL);
@@ -299,8 +300,8 @@ static void apply_missing(struct roster *r, uint64_t now)
         const struct roster_agent *a = &r->agents[m->agent];
         if (!a->joined || is_told(a->told, member))
             continue;
-        snprintf(m->text, sizeof(m->text), "it ended while no %s was there",
-                 r->hosted ? "operator" : "hvdrun");
+        words_set(&m->text, r->hosted ? "it ended while no operator was there"
+                                      : "it ended while no hvdrun was there");
         m->code = 1;
         m->reaped = true;
         roster_step(r, member, RANK_EXIT_BAD, now, NULL);

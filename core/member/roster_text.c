@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/words.h"
 #include "core/member/roster_private.h"
 
 void roster_name(int rank, int member, char *dst, size_t size)
@@ -44,12 +45,12 @@ void roster_describe_end(const struct roster *r, int member, char *dst, size_t s
     roster_name(r->is_elastic && r->epoch > 0 ? m->was_rank : member, member, name, sizeof(name));
     if (m->out && !rank_is_over(m->state))
         snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
-                 m->text[0] ? m->text : strerror(-m->code));
-    else if (m->state == RANK_FAILED && m->code == 0 && !m->text[0])
+                 m->text ? m->text : strerror(-m->code));
+    else if (m->state == RANK_FAILED && m->code == 0 && !m->text)
         snprintf(dst, size, "%s on %s (pid %d) died", name, host,
                  m->pid); /* how is not known yet */
     else
-        roster_end_text(name, host, m->pid, m->code, m->early, m->text, dst, size);
+        roster_end_text(name, host, m->pid, m->code, m->early, words(m->text), dst, size);
 }
 
 /* Appends; what does not fit is cut. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "operator/objects/tame.h"
+#include "operator/api/object.h"
 
 static const char *const types[] = {
     [EVENT_ADDED] = "ADDED",       [EVENT_MODIFIED] = "MODIFIED", [EVENT_DELETED] = "DELETED",
@@ -55,7 +55,7 @@ int event_parse(const char *line, size_t len, struct event *ret, struct err *err
     struct event e = {.version = "", .message = ""};
     const char *type;
     const char *tamed;
-    int rc = tame_read(line, len, "a watch", &j, &tamed, err);
+    int rc = object_read(line, len, "a watch", &j, &tamed, err);
     if (rc == 0)
         rc = json_expect(j, "a watch", err, "{s:s, s:o}", "type", &type, "object", &e.object);
     if (rc == 0)

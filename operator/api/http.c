@@ -24,6 +24,9 @@
     20000u /* what was sent and is not acknowledged: the connection is given up                    \
             */
 #define KEEPALIVE_S 15L
+/* Of each request that is under way; objects of some KB fit. */
+#define RECEIVE_BYTES (8L << 10)
+#define SEND_BYTES    (16L << 10)
 
 /* The connections of a time. A connection on which an answer has not come in time is not used for
  * what comes next: over HTTP/2 curl would, and one that goes nowhere while somebody acknowledges
@@ -409,6 +412,8 @@ static int set_options(struct http_call *call, const struct http_order *o)
         rc |= curl_easy_setopt(e, CURLOPT_PROXY, t->proxy);
     if (o->compress)
         rc |= curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
+    rc |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+    rc |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BYTES);
     rc |= curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     rc |= curl_easy_setopt(e, CURLOPT_USERAGENT, "hvd-operator");
     rc |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, call->headers);

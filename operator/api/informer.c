@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "operator/api/informer_private.h"
+#include "operator/api/object.h"
 #include "operator/api/retry.h"
 #include "operator/objects/tame.h"
 
@@ -38,7 +39,7 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
     struct informer *inf = arg;
     auto_json json_t *j = NULL;
     const char *tamed;
-    int rc = tame_read(text, len, "an item of a list", &j, &tamed, err);
+    int rc = object_read(text, len, "an item of a list", &j, &tamed, err);
     inf->progress = true;
     if (rc == 0 && tame_mark(j, tamed) < 0)
         rc = err_set(err, ENOMEM, "an item of a list: no memory");

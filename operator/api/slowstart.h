@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slowstart: how many creates of a gang go out at a time: 1, 2, 4 ..., each wave after the one
- * before has succeeded. A quota or a webhook that refuses the first pod then costs one request, not
- * a thousand. Pure.
+ * slowstart: how many creates of a gang are under way at a time: 1 first, and one more with each
+ * that succeeds, so that as many go out in a round trip as 1, 2, 4 ... A quota or a webhook that
+ * refuses the first pod then costs one request, not a thousand. Pure.
  */
 #ifndef HVD_OPERATOR_API_SLOWSTART_H
 #define HVD_OPERATOR_API_SLOWSTART_H
@@ -12,32 +12,35 @@
 struct slowstart {
     unsigned todo;   /* not sent yet */
     unsigned out;    /* sent, not answered */
-    unsigned window; /* of the wave after this one */
-    unsigned max;
-    bool failed; /* nothing more goes out */
+    unsigned window; /* that may be out */
+    unsigned max;    /* what the window grows to */
+    bool failed;     /* nothing more goes out */
 };
 
-/* total creates, at most max (>= 1) under way at once. */
-static inline void slowstart_init(struct slowstart *s, unsigned total, unsigned max)
+/* total requests, at first window (>= 1) and in the end at most max of them under way. */
+static inline void slowstart_init(struct slowstart *s, unsigned total, unsigned window,
+                                  unsigned max)
 {
-    *s = (struct slowstart){.todo = total, .window = 1, .max = max};
+    *s = (struct slowstart){.todo = total, .window = window, .max = max};
 }
 
-/* How many to send now; counts them as sent. 0 while a wave is out, after a failure, at the end. */
-static inline unsigned slowstart_take(struct slowstart *s)
+/* May one more be sent now? */
+static inline bool slowstart_may(const struct slowstart *s)
 {
-    if (s->out > 0 || s->failed || s->todo == 0)
-        return 0;
-    unsigned n = s->window < s->todo ? s->window : s->todo;
-    s->todo -= n;
-    s->out = n;
-    s->window = s->window > s->max / 2 ? s->max : s->window * 2;
-    return n;
+    return !s->failed && s->todo > 0 && s->out < s->window;
+}
+
+/* One is sent; one was answered. */
+static inline void slowstart_sent(struct slowstart *s)
+{
+    s->todo--;
+    s->out++;
 }
 
 static inline void slowstart_done(struct slowstart *s, bool ok)
 {
     s->out--;
+    s->window += ok && s->window < s->max;
     s->failed |= !ok;
 }
 

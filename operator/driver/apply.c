@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
-#include "core/json/json.h"
+#include "operator/api/object.h"
 #include "operator/api/request.h"
 #include "operator/api/retry.h"
 #include "operator/api/slowstart.h"
@@ -30,7 +30,8 @@ struct step {
     int worker, attempt;
     bool gated;
     enum action_say say;
-    char name[NAMES_MAX], uid[POD_UID_MAX]; /* of the pod */
+    char *name; /* of the pod; owned */
+    char uid[POD_UID_MAX];
     struct api_call *call;
 };
 
@@ -44,8 +45,9 @@ struct apply {
     struct saying says[ACTION_SAYS];
 
     struct step *steps;
-    int n, next, run_end; /* the run: from where next was, to run_end */
-    struct slowstart wave;
+    int n, next;
+    struct slowstart run; /* of the steps of one kind that go now */
+    struct turn turn;
     struct loop_timer later; /* ended() is not called from within apply_start() */
     enum apply_end end;
     struct err err;
@@ -58,8 +60,14 @@ static void advance(struct apply *a);
 static void apply_free(struct apply *a)
 {
     loop_timer_stop(api_loop(a->config.api), &a->later);
-    for (int i = 0; i < a->n; i++)
+    turn_step_aside(&a->turn);
+    for (int i = 0; i < a->n; i++) {
+        free(a->steps[i].name);
+        if (!a->steps[i].call)
+            continue;
         api_cancel(a->steps[i].call);
+        turnstile_leave(a->config.turnstile);
+    }
     if (a->e->apply == a)
         a->e->apply = NULL;
     hvdjob_status_fini(&a->status);
@@ -113,14 +121,14 @@ static void note_problem(struct entry *e, const char *text)
 static void wait_for(struct step *s, enum wait_kind kind, const struct api_answer *answer)
 {
     auto_json json_t *j = NULL;
-    const char *uid = "", *version = "";
+    const char *uid = "", *version = "", *tamed;
     struct wait one = {.kind = kind};
     snprintf(one.name, sizeof(one.name), "%.63s", s->name);
     if (kind == WAIT_GONE || kind == WAIT_END) {
         const char *of = kind == WAIT_END ? s->apply->job->job.uid : s->uid;
         snprintf(one.uid, sizeof(one.uid), "%.63s", of);
     } else {
-        if (json_read(answer->body, answer->len, "an object", &j, NULL) < 0 ||
+        if (object_read(answer->body, answer->len, "an object", &j, &tamed, NULL) < 0 ||
             json_expect(j, "an object", NULL, "{s:{s:s, s:s}}", "metadata", "uid", &uid,
                         "resourceVersion", &version) < 0)
             return;
@@ -133,10 +141,12 @@ static void wait_for(struct step *s, enum wait_kind kind, const struct api_answe
 static void step_done(struct step *s, bool ok)
 {
     struct apply *a = s->apply;
-    slowstart_done(&a->wave, ok);
+    struct turnstile *turnstile = a->config.turnstile;
+    slowstart_done(&a->run, ok);
     if (ok && a->config.wrote)
         a->config.wrote(a->config.arg);
     advance(a);
+    turnstile_leave(turnstile);
 }
 
 /* The pod that has the name of one that we wanted to make. */
@@ -399,34 +409,29 @@ static int send_step(struct apply *a, struct step *s, struct err *err)
 static void begin_run(struct apply *a)
 {
     enum action_kind kind = a->steps[a->next].kind;
-    a->run_end = a->next;
-    while (a->run_end < a->n && a->steps[a->run_end].kind == kind)
-        a->run_end++;
-    slowstart_init(&a->wave, (unsigned)(a->run_end - a->next), AT_ONCE);
-    if (kind != ACTION_CREATE_POD)
-        a->wave.window = AT_ONCE;
+    unsigned n = 0;
+    while (a->next + (int)n < a->n && a->steps[a->next + (int)n].kind == kind)
+        n++;
+    slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
 }
 
-/* Sends what may go now of the run. */
-static void send_wave(struct apply *a)
+/* True: it is under way. */
+static bool begin_step(struct apply *a, struct step *s)
 {
     struct err err = {0};
-    for (unsigned more = slowstart_take(&a->wave); more > 0; more--) {
-        struct step *s = &a->steps[a->next++];
-        if (s->kind == ACTION_SAY) {
-            const struct saying *say = &a->says[s->say];
-            said_event(a->config.said, &a->job->job, say->warning, say->reason, say->text);
-            slowstart_done(&a->wave, true);
-            continue;
-        }
-        if (a->end != APPLY_DONE || !a->config.may_write(a->config.arg)) {
-            fail(a, APPLY_FAILED, a->e->key, "this operator does not lead any more");
-            slowstart_done(&a->wave, false);
-        } else if (send_step(a, s, &err) < 0) {
-            fail(a, APPLY_FAILED, s->name, err_text(&err));
-            slowstart_done(&a->wave, false);
-        }
+    if (s->kind == ACTION_SAY) {
+        const struct saying *say = &a->says[s->say];
+        said_event(a->config.said, &a->job->job, say->warning, say->reason, say->text);
+        slowstart_done(&a->run, true);
+        return false;
     }
+    bool may = a->config.may_write(a->config.arg);
+    if (may && send_step(a, s, &err) == 0)
+        return true;
+    fail(a, APPLY_FAILED, may ? s->name : a->e->key,
+         may ? err_text(&err) : "this operator does not lead any more");
+    slowstart_done(&a->run, false);
+    return false;
 }
 
 static void on_later(void *arg)
@@ -434,65 +439,78 @@ static void on_later(void *arg)
     finish(arg);
 }
 
-/* Sends what can be sent; at the end of all, or after a failure when nothing is out, it ends. */
+/* Sends what may go now; at the end of all, or after a failure when nothing is out, it ends. */
 static void advance(struct apply *a)
 {
-    for (;;) {
-        if (a->wave.out > 0)
-            return;
-        if (a->end != APPLY_DONE || (a->next == a->n && slowstart_over(&a->wave))) {
-            loop_timer_start(api_loop(a->config.api), &a->later, 0, on_later, a);
-            return;
-        }
-        if (slowstart_over(&a->wave))
+    while (a->end == APPLY_DONE) {
+        if (a->next < a->n && slowstart_over(&a->run))
             begin_run(a);
-        send_wave(a);
+        if (!slowstart_may(&a->run))
+            break;
+        if (!turnstile_pass(a->config.turnstile, &a->turn))
+            return;
+        slowstart_sent(&a->run);
+        if (!begin_step(a, &a->steps[a->next++]))
+            turnstile_leave(a->config.turnstile);
     }
+    turn_step_aside(&a->turn);
+    if (a->run.out == 0)
+        loop_timer_start(api_loop(a->config.api), &a->later, 0, on_later, a);
+}
+
+static void on_turn(void *arg)
+{
+    advance(arg);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static void copy_steps(struct apply *a, const struct actions *actions)
+static int copy_step(struct apply *a, const struct action *from, struct step *s)
 {
-    for (int i = 0; i < actions->n; i++) {
-        const struct action *from = &actions->all[i];
-        struct step *s = &a->steps[i];
-        *s = (struct step){.apply = a,
-                           .kind = from->kind,
-                           .worker = from->worker,
-                           .attempt = from->attempt,
-                           .gated = from->gated,
-                           .say = from->say};
-        if (from->pod) {
-            snprintf(s->name, sizeof(s->name), "%s", from->pod->name);
-            snprintf(s->uid, sizeof(s->uid), "%s", from->pod->uid);
-        } else if (from->kind == ACTION_CREATE_POD) {
-            names_pod(&a->job->job, from->worker, from->attempt, s->name);
-        }
-    }
-    a->n = actions->n;
+    char made[NAMES_MAX] = "";
+    *s = (struct step){.apply = a,
+                       .kind = from->kind,
+                       .worker = from->worker,
+                       .attempt = from->attempt,
+                       .gated = from->gated,
+                       .say = from->say};
+    if (from->kind == ACTION_CREATE_POD)
+        names_pod(&a->job->job, from->worker, from->attempt, made);
+    if (from->pod)
+        snprintf(s->uid, sizeof(s->uid), "%s", from->pod->uid);
+    s->name = strdup(from->pod ? from->pod->name : made);
+    return s->name ? 0 : -ENOMEM;
+}
+
+static int copy_steps(struct apply *a, const struct actions *actions)
+{
+    int rc = 0;
+    a->steps = calloc((size_t)actions->n + 1, sizeof(*a->steps));
+    for (; a->steps && a->n < actions->n && rc == 0; a->n++)
+        rc = copy_step(a, &actions->all[a->n], &a->steps[a->n]);
+    return a->steps ? rc : -ENOMEM;
 }
 
 int apply_start(const struct apply_config *config, struct entry *e, struct actions *actions,
                 struct err *err)
 {
     struct apply *a = calloc(1, sizeof(*a));
-    if (a)
-        a->steps = calloc((size_t)actions->n + 1, sizeof(*a->steps));
-    if (!a || !a->steps) {
-        free(a);
+    if (!a)
         return err_set(err, ENOMEM, "no memory for actions");
-    }
     a->config = *config;
     a->e = e;
     a->job = items_job_ref(e->job);
+    turnstile_begin(config->turnstile, &a->turn, on_turn, a);
+    if (copy_steps(a, actions) < 0) {
+        apply_free(a);
+        return err_set(err, ENOMEM, "no memory for actions");
+    }
     a->status = actions->status;
     actions->status = (struct hvdjob_status){0};
     if (e->gang)
         a->gang = *e->gang;
     memcpy(a->gang_api, e->gang_api, sizeof(a->gang_api));
     memcpy(a->says, actions->says, sizeof(a->says));
-    copy_steps(a, actions);
     e->apply = a;
     advance(a);
     return 0;

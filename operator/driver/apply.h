@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * apply: the actions of one job, sent to the API server in their order; it stops at the first that
- * fails. Actions of one kind that stand side by side go at once, creates in waves that grow. What
- * was written is added to the entry's waits. Called by driver.c, on its loop.
+ * fails. Actions of one kind that stand side by side go at once, creates as slowstart.h says, as
+ * far as the turnstile of all jobs has room. What was written is added to the entry's waits. Called
+ * by driver.c, on its loop.
  */
 #ifndef HVD_OPERATOR_DRIVER_APPLY_H
 #define HVD_OPERATOR_DRIVER_APPLY_H
@@ -10,6 +11,7 @@
 #include "operator/api/api.h"
 #include "operator/driver/entries.h"
 #include "operator/driver/said.h"
+#include "operator/driver/turnstile.h"
 #include "operator/reconcile/actions.h"
 #include "operator/reconcile/equipment.h"
 
@@ -22,6 +24,7 @@ enum apply_end {
 struct apply_config {
     struct api *api;
     struct said *said;
+    struct turnstile *turnstile;
     struct resource_kinds *kinds;
     /* Borrowed by each request alone; NULL: pods are as their template says. */
     const struct equipment *equipment;

@@ -17,6 +17,7 @@
 #define TURN        (5 * CLOCK_MS)  /* then others have the loop: the lease above all */
 #define POD_PACE    50000           /* ns: a job is looked at once in so long a pod ... */
 #define PACE_MAX    (50 * CLOCK_MS) /* ... but at least so often, when it changes */
+#define UNDER_WAY   32              /* writes of all jobs at a time */
 
 static void on_tick(void *arg);
 
@@ -199,6 +200,7 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
     d->config = *config;
     d->loop = api_loop(config->api);
     entries_init(&d->entries, d);
+    turnstile_init(&d->turnstile, UNDER_WAY);
     if (config->namespace && !(d->config.namespace = strdup(config->namespace)))
         rc = err_set(err, ENOMEM, "no memory for the driver");
     rc = rc < 0 ? rc : said_open(&d->said, config->api, config->instance, err);

@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
+#include "operator/objects/moment.h"
 
 static void on_synced(void *arg)
 {
@@ -69,6 +70,7 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         waits_fini(&e->waits);
         e->let_go = false;
         e->stale = true;
+        e->told = MOMENT_NONE;
         entry_forget_admission(e);
         entry_forget_budget(e);
     }

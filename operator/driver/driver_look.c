@@ -142,10 +142,19 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     driver_due(d, e, e->not_before);
 }
 
+static bool makes(const struct actions *actions, enum action_kind kind)
+{
+    for (int i = 0; i < actions->n; i++)
+        if (actions->all[i].kind == kind)
+            return true;
+    return false;
+}
+
 static void apply(struct driver *d, struct entry *e, struct actions *actions)
 {
     struct apply_config config = {.api = d->config.api,
                                   .said = d->said,
+                                  .turnstile = &d->turnstile,
                                   .kinds = &d->kinds,
                                   .equipment = d->equipped ? &d->equipment : NULL,
                                   .by_key = d->ear.key != NULL,
@@ -156,6 +165,8 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
     struct err err = {0};
     enum job_phase before = e->job->job.status.phase;
     e->let_go = actions->status.phase == JOB_STARTING && before != JOB_STARTING;
+    if (makes(actions, ACTION_WRITE_STATUS))
+        e->told = driver_now();
     if (apply_start(&config, e, actions, &err) == 0)
         return;
     log_warn("job %s: %s", e->key, err_text(&err));
@@ -170,14 +181,6 @@ static void ask_again(struct driver *d, struct entry *e, int64_t again)
     int64_t ms = again - driver_now();
     ms = ms < 0 ? 0 : ms > LONGEST_MS ? LONGEST_MS : ms;
     driver_due(d, e, clock_ns() + (uint64_t)ms * CLOCK_MS);
-}
-
-static bool makes(const struct actions *actions, enum action_kind kind)
-{
-    for (int i = 0; i < actions->n; i++)
-        if (actions->all[i].kind == kind)
-            return true;
-    return false;
 }
 
 /* What was said to a pod that nobody wants any more is said no longer. */
@@ -224,6 +227,7 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .refused = e->problem,
                                  .budget_problem = e->budget_problem,
                                  .facts = facts,
+                                 .told = e->told,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};
     if (!see_group(d, e, &in))

@@ -61,7 +61,7 @@ static void put_jobs(const struct driver *d, struct buf *dst)
         pods += (uint64_t)e->npods;
         if (e->job)
             jobs[e->job->job.status.phase]++;
-        refused += e->job && e->job->job.refused[0];
+        refused += e->job && e->job->job.refused;
     }
     metrics_head(dst, "hvd_jobs", "gauge", "Jobs by phase.");
     for (int i = 0; i < JOB_PHASES; i++)

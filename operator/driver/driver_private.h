@@ -43,6 +43,7 @@ struct driver {
     struct group_cache groups[GROUP_CACHES];
     struct served *served;
     struct said *said;
+    struct turnstile turnstile;
     struct entries entries;
     struct usage usage;
     bool leading;

@@ -47,6 +47,7 @@ struct entry {
     void *owner;                /* the driver */
     char *problem;              /* what the API server says to a new pod, NULL: nothing */
     enum job_phase phase;       /* in which it was seen last */
+    int64_t told;               /* when its status was written last, MOMENT_NONE: not by us */
 
     uint64_t due;        /* when to look at it, clock_ns(); ENTRY_NEVER */
     uint64_t looked;     /* when it was looked at last */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/api/object.h"
 #include "operator/objects/parts.h"
-#include "operator/objects/tame.h"
 
 #define DIGITS_MAX 18 /* so many fit whatever they are */
 
@@ -88,7 +88,7 @@ int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
 {
     auto_json json_t *j = NULL;
     const char *tamed;
-    int rc = tame_read(text, len, "a pod", &j, &tamed, err);
+    int rc = object_read(text, len, "a pod", &j, &tamed, err);
     return rc < 0 ? rc : items_pod(kinds, j, ret, err);
 }
 

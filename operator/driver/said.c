@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * said: see said.h. A ring of what was said last is all the memory there is.
+ * said: see said.h. A ring of what was said last is all the memory there is. Events are for people:
+ * they go a moment later and a few at a time, so that they do not stand in the way of what pods
+ * wait for.
  */
 #include "operator/driver/said.h"
 
@@ -21,7 +23,9 @@
 #define NAMES_MAX   80
 #define NOTE_MAX    1024
 #define INSTANCE    128 /* bytes that reportingInstance may have */
-#define UNDER_WAY   64
+#define UNDER_WAY   4
+#define LATER_MS    200
+#define WAITING_MAX 512 /* more are dropped */
 #define TIMEOUT_MS  15000
 #define SAME_FOR    (600 * CLOCK_S)
 #define COUNT_EVERY (10 * CLOCK_S) /* a series is written so often */
@@ -36,10 +40,13 @@ struct record {
     char name[NAMES_MAX];
 };
 
+/* An Event on its way. */
 struct writing {
     struct said *said;
-    struct api_call *call;
-    struct list node;
+    bool again; /* it is a change of one that there is */
+    char *path, *text;
+    struct api_call *call; /* NULL: it waits */
+    struct list node;      /* of said.waiting, then of said.writing */
 };
 
 struct said {
@@ -47,8 +54,9 @@ struct said {
     char instance[INSTANCE + 1];
     struct record ring[RING];
     unsigned next;
-    struct list writing;
-    unsigned under_way;
+    struct list waiting, writing;
+    unsigned nwaiting, under_way;
+    struct loop_timer later;
 };
 
 int said_open(struct said **ret, struct api *api, const char *instance, struct err *err)
@@ -58,6 +66,7 @@ int said_open(struct said **ret, struct api *api, const char *instance, struct e
         return err_set(err, ENOMEM, "no memory for events");
     s->api = api;
     snprintf(s->instance, sizeof(s->instance), "%s", instance);
+    list_init(&s->waiting);
     list_init(&s->writing);
     *ret = s;
     return 0;
@@ -65,41 +74,73 @@ int said_open(struct said **ret, struct api *api, const char *instance, struct e
 
 static void writing_free(struct writing *w)
 {
+    if (w->call)
+        w->said->under_way--;
+    else
+        w->said->nwaiting--;
     list_remove(&w->node);
-    w->said->under_way--;
+    free(w->path);
+    free(w->text);
     free(w);
 }
+
+static void send_some(struct said *s);
 
 static void on_done(void *arg, const struct api_answer *answer)
 {
     struct writing *w = arg;
+    struct said *s = w->said;
     if (answer->status < 200 || answer->status >= 300)
         log_debug("an Event was not taken: %ld %s", answer->status, answer->message);
     writing_free(w);
+    send_some(s);
+}
+
+static void send_some(struct said *s)
+{
+    while (s->under_way < UNDER_WAY && s->nwaiting > 0) {
+        struct writing *w = list_first(&s->waiting, struct writing, node);
+        struct api_request q = {.method = w->again ? "PATCH" : "POST",
+                                .path = w->path,
+                                .body = w->text,
+                                .kind = w->again ? API_MERGE_PATCH : API_JSON,
+                                .idempotent = true, /* it has a name of its own */
+                                .timeout_ms = TIMEOUT_MS};
+        if (api_send(s->api, &q, on_done, w, &w->call, NULL) < 0) {
+            writing_free(w);
+            continue;
+        }
+        list_remove(&w->node);
+        list_append(&s->writing, &w->node);
+        s->nwaiting--;
+        s->under_way++;
+    }
+}
+
+static void on_later(void *arg)
+{
+    send_some(arg);
 }
 
 static void send_event(struct said *s, const struct hvdjob *job, const char *name, json_t *body)
 {
     struct buf path = {0};
-    auto_free char *text = json_write(body);
-    struct writing *w = s->under_way < UNDER_WAY ? calloc(1, sizeof(*w)) : NULL;
-    if (!w || !text) {
-        free(w);
+    struct writing *w = s->nwaiting < WAITING_MAX ? calloc(1, sizeof(*w)) : NULL;
+    if (!w) {
+        log_debug("too many Events wait: one less");
         return;
     }
-    w->said = s;
-    list_append(&s->writing, &w->node);
-    s->under_way++;
     request_path(&path, &resource, job->namespace_, name, NULL);
-    struct api_request q = {.method = name ? "PATCH" : "POST",
-                            .path = request_text(&path),
-                            .body = text,
-                            .kind = name ? API_MERGE_PATCH : API_JSON,
-                            .idempotent = true, /* it has a name of its own */
-                            .timeout_ms = TIMEOUT_MS};
-    if (!q.path || api_send(s->api, &q, on_done, w, &w->call, NULL) < 0)
+    *w = (struct writing){.said = s, .again = name, .text = json_write(body)};
+    w->path = (char *)request_text(&path);
+    list_append(&s->waiting, &w->node);
+    s->nwaiting++;
+    if (!w->path)
+        buf_fini(&path);
+    if (!w->path || !w->text)
         writing_free(w);
-    buf_fini(&path);
+    else if (!s->later.on)
+        loop_timer_start(api_loop(s->api), &s->later, LATER_MS, on_later, s);
 }
 
 static void say_first(struct said *s, const struct hvdjob *job, bool warning, const char *reason,
@@ -159,14 +200,21 @@ void said_event(struct said *s, const struct hvdjob *job, bool warning, const ch
     say_first(s, job, warning, reason, note, r);
 }
 
-void said_stop(struct said *s)
+static void drop_all(struct list *list)
 {
-    list_for_each(pos, tmp, &s->writing)
+    list_for_each(pos, tmp, list)
     {
         struct writing *w = list_entry(pos, struct writing, node);
         api_cancel(w->call);
         writing_free(w);
     }
+}
+
+void said_stop(struct said *s)
+{
+    loop_timer_stop(api_loop(s->api), &s->later);
+    drop_all(&s->waiting);
+    drop_all(&s->writing);
 }
 
 void said_close(struct said *s)

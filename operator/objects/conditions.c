@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/parts.h"
@@ -37,8 +38,9 @@ const char *conditions_message(json_t *list, const char *type)
     return *text ? text : NULL;
 }
 
-void conditions_parse(json_t *list, struct condition ret[CONDITIONS])
+int conditions_parse(json_t *list, struct condition ret[CONDITIONS])
 {
+    int rc = 0;
     memset(ret, 0, CONDITIONS * sizeof(*ret));
     for (int i = 0; i < CONDITIONS; i++) {
         struct condition *c = &ret[i];
@@ -50,8 +52,27 @@ void conditions_parse(json_t *list, struct condition ret[CONDITIONS])
         c->generation = json_integer_value(json_object_get(j, "observedGeneration"));
         moment_parse(text_of(j, "lastTransitionTime"), &c->since);
         snprintf(c->reason, sizeof(c->reason), "%s", text_of(j, "reason"));
-        snprintf(c->message, sizeof(c->message), "%s", text_of(j, "message"));
+        rc = rc < 0 ? rc : words_set(&c->message, text_of(j, "message"));
     }
+    return rc;
+}
+
+int conditions_copy(const struct condition from[CONDITIONS], struct condition ret[CONDITIONS])
+{
+    int rc = 0;
+    for (int i = 0; i < CONDITIONS; i++) {
+        ret[i] = from[i];
+        ret[i].message = NULL;
+        rc = rc < 0 ? rc : words_set(&ret[i].message, from[i].message);
+    }
+    return rc;
+}
+
+void conditions_fini(struct condition all[CONDITIONS])
+{
+    for (int i = 0; i < CONDITIONS; i++)
+        free(all[i].message);
+    memset(all, 0, CONDITIONS * sizeof(*all));
 }
 
 json_t *conditions_write(const struct condition all[CONDITIONS])
@@ -66,15 +87,16 @@ json_t *conditions_write(const struct condition all[CONDITIONS])
         json_append(&list,
                     json_pack("{s:s, s:s, s:s, s:o, s:s, s:I}", "type", names[i], "status",
                               c->status == CONDITION_TRUE ? "True" : "False", "reason", c->reason,
-                              "message", json_lossy_string(c->message, strlen(c->message)),
+                              "message",
+                              json_lossy_string(words(c->message), strlen(words(c->message))),
                               "lastTransitionTime", since, "observedGeneration",
                               (json_int_t)c->generation));
     }
     return list;
 }
 
-void condition_set(struct condition *c, bool status, const char *reason, const char *message,
-                   int64_t generation, int64_t now)
+int condition_set(struct condition *c, bool status, const char *reason, const char *message,
+                  int64_t generation, int64_t now)
 {
     enum condition_status wanted = status ? CONDITION_TRUE : CONDITION_FALSE;
     if (c->status != wanted)
@@ -82,5 +104,5 @@ void condition_set(struct condition *c, bool status, const char *reason, const c
     c->status = wanted;
     c->generation = generation;
     snprintf(c->reason, sizeof(c->reason), "%s", reason);
-    snprintf(c->message, sizeof(c->message), "%s", message);
+    return words_set(&c->message, message);
 }

@@ -25,8 +25,8 @@ enum condition_status { CONDITION_ABSENT, CONDITION_TRUE, CONDITION_FALSE };
 struct condition {
     enum condition_status status;
     int64_t since, generation;
-    char reason[64];    /* CamelCase, for programs */
-    char message[1024]; /* for people */
+    char reason[64]; /* CamelCase, for programs */
+    char *message;   /* for people; owned, NULL: none */
 };
 
 const char *condition_name(enum condition_type type);
@@ -36,12 +36,15 @@ bool conditions_true(json_t *list, const char *type);
 /* Its message, NULL: it is not there, or has none. Borrowed. */
 const char *conditions_message(json_t *list, const char *type);
 
-/* Our own from and to the list of a status. Reading leaves out what it does not know. */
-void conditions_parse(json_t *list, struct condition ret[CONDITIONS]);
+/* Our own from and to the list of a status. Reading leaves out what it does not know. -ENOMEM; ret
+ * is to be given to _fini() in any case. */
+int conditions_parse(json_t *list, struct condition ret[CONDITIONS]);
+int conditions_copy(const struct condition from[CONDITIONS], struct condition ret[CONDITIONS]);
+void conditions_fini(struct condition all[CONDITIONS]);
 json_t *conditions_write(const struct condition all[CONDITIONS]);
 
-/* now: moment of the transition, if this is one. */
-void condition_set(struct condition *c, bool status, const char *reason, const char *message,
-                   int64_t generation, int64_t now);
+/* now: moment of the transition, if this is one. -ENOMEM. */
+int condition_set(struct condition *c, bool status, const char *reason, const char *message,
+                  int64_t generation, int64_t now);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/tame.h"
@@ -24,6 +25,7 @@ void hvdjob_fini(struct hvdjob *job)
     free(job->name);
     free(job->version);
     free(job->template_text);
+    free(job->refused);
     podspec_fini(&job->podspec);
     hvdjob_status_fini(&job->status);
     *job = (struct hvdjob){0};
@@ -189,8 +191,8 @@ static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *
     take_sizes(job, spec, &bad);
     take_policies(job, spec, &bad);
     int rc = take_template(job, spec, kinds, &bad, err);
-    if (bad.code)
-        snprintf(job->refused, sizeof(job->refused), "%.500s", bad.msg);
+    if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
+        rc = err_set(err, ENOMEM, "no memory");
     return rc;
 }
 

@@ -44,7 +44,7 @@ struct hvdjob {
     char *template_text; /* spec.template, compact */
     char shape[17];      /* of what cannot change while there are workers, in hexadecimal */
     struct podspec podspec;
-    char refused[512]; /* "": it can be run */
+    char *refused; /* why it cannot be run, NULL: it can */
 
     struct hvdjob_status status;
 };

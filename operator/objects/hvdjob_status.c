@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/cleanup.h"
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 
@@ -27,26 +27,38 @@ const char *job_phase_name(enum job_phase phase)
 void hvdjob_status_fini(struct hvdjob_status *s)
 {
     free(s->retries);
+    free(s->first);
+    free(s->message);
+    conditions_fini(s->conditions);
     job_findings_fini(&s->findings);
     *s = (struct hvdjob_status){0};
 }
 
+/* A copy of size bytes; NULL of nothing. */
+static void *copy(const void *from, size_t size, bool *ok)
+{
+    void *to = from && size > 0 ? malloc(size) : NULL;
+    if (to)
+        memcpy(to, from, size);
+    *ok &= to || !from || size == 0;
+    return to;
+}
+
 int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret, struct err *err)
 {
-    struct job_findings findings = {0};
-    auto_free struct job_retry *retries = NULL;
-    if (s->nretries > 0) {
-        retries = malloc((size_t)s->nretries * sizeof(*retries));
-        if (!retries)
-            return err_set(err, ENOMEM, "no memory");
-        memcpy(retries, s->retries, (size_t)s->nretries * sizeof(*retries));
+    struct hvdjob_status to = *s;
+    bool ok = true;
+    to.retries = copy(s->retries, (size_t)s->nretries * sizeof(*s->retries), &ok);
+    to.first = copy(s->first, sizeof(*s->first), &ok);
+    to.message = copy(s->message, s->message ? strlen(s->message) + 1 : 0, &ok);
+    to.findings = (struct job_findings){0};
+    ok &= conditions_copy(s->conditions, to.conditions) == 0;
+    ok &= job_findings_copy(&s->findings, &to.findings, NULL) == 0;
+    if (!ok) {
+        hvdjob_status_fini(&to);
+        return err_set(err, ENOMEM, "no memory");
     }
-    int rc = job_findings_copy(&s->findings, &findings, err);
-    if (rc < 0)
-        return rc;
-    *ret = *s;
-    ret->findings = findings;
-    ret->retries = TAKE(retries);
+    *ret = to;
     return 0;
 }
 
@@ -128,11 +140,13 @@ static int get_count(json_t *j, const char *key)
     return n < 0 || n > INT32_MAX / 2 ? 0 : (int)n;
 }
 
-static void get_first(json_t *j, struct job_first_failure *f)
+static int get_first(json_t *j, struct job_first_failure **ret)
 {
     if (!json_is_object(j))
-        return;
-    f->known = true;
+        return 0;
+    struct job_first_failure *f = *ret = calloc(1, sizeof(*f));
+    if (!f)
+        return -ENOMEM;
     f->worker = get_count(j, "worker");
     f->exit_code = get_count(j, "exitCode");
     f->rank = json_object_get(j, "rank") ? get_count(j, "rank") : -1;
@@ -141,6 +155,7 @@ static void get_first(json_t *j, struct job_first_failure *f)
     get_text(j, "node", f->node, sizeof(f->node));
     get_text(j, "reason", f->reason, sizeof(f->reason));
     get_text(j, "message", f->message, sizeof(f->message));
+    return 0;
 }
 
 /* {"3": 2}: the third worker is at its attempt 2. */
@@ -188,22 +203,22 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
             s.phase = (enum job_phase)i;
     s.generation = json_integer_value(json_object_get(j, "observedGeneration"));
     get_text(j, "shape", s.shape, sizeof(s.shape));
-    get_text(j, "message", s.message, sizeof(s.message));
     get_memory(j, &s);
-    get_first(json_object_get(j, "firstFailure"), &s.first);
     s.workers = get_count(j, "workers");
     s.ready = get_count(j, "ready");
     s.pending = get_count(j, "pending");
     s.epoch = get_count(j, "epoch");
     s.attempts_left = get_count(j, "attemptsLeft");
-    conditions_parse(json_object_get(j, "conditions"), s.conditions);
     s.attempt = get_count(j, "attempt");
-    int rc = get_retries(json_object_get(j, "attempts"), &s, err);
-    rc = rc < 0 ? rc : job_findings_parse(json_object_get(j, "findings"), &s.findings, err);
+    bool ok = conditions_parse(json_object_get(j, "conditions"), s.conditions) == 0 &&
+              words_set(&s.message, json_string_value(json_object_get(j, "message"))) == 0 &&
+              get_first(json_object_get(j, "firstFailure"), &s.first) == 0 &&
+              get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
+              job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0;
     s.findings.more = get_count(j, "findingsLeftOut");
-    if (rc < 0) {
+    if (!ok) {
         hvdjob_status_fini(&s);
-        return rc;
+        return err_set(err, ENOMEM, "no memory");
     }
     *ret = s;
     return 0;
@@ -279,11 +294,11 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
     put_text(&j, "phase", phase_names[s->phase]);
     json_put(&j, "observedGeneration", json_integer(s->generation));
     put_text(&j, "shape", s->shape);
-    put_text(&j, "message", s->message);
+    put_text(&j, "message", words(s->message));
     put_text(&j, "selector", selector);
     put_memory(&j, s);
-    if (s->first.known)
-        json_put(&j, "firstFailure", first_object(&s->first));
+    if (s->first)
+        json_put(&j, "firstFailure", first_object(s->first));
     put_count(&j, "workers", s->workers);
     put_count(&j, "ready", s->ready);
     put_count(&j, "pending", s->pending);

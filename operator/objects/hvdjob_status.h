@@ -35,7 +35,6 @@ struct job_retry {
 };
 
 struct job_first_failure {
-    bool known;
     int worker, exit_code;
     int rank; /* of the job, -1: not known */
     char pod[256], node[256], reason[32], message[512];
@@ -56,8 +55,8 @@ struct hvdjob_status {
     int restarts;  /* workers replaced since the job was made */
     int rollbacks; /* gangs in a row that were admitted and did not fit */
     int64_t last_loss, last_rollback;
-    bool spoilt; /* a worker failed after another had ended well */
-    struct job_first_failure first;
+    bool spoilt;                     /* a worker failed after another had ended well */
+    struct job_first_failure *first; /* owned, NULL: there was none */
 
     int64_t queued, admitted; /* since when it waits; when its gang was let go */
     int64_t started, completed;
@@ -65,7 +64,7 @@ struct hvdjob_status {
     /* For people. */
     int workers, ready, pending, epoch, attempts_left;
     struct job_findings findings; /* of the doctor, the worst */
-    char message[1024];
+    char *message;                /* owned, NULL: none */
     struct condition conditions[CONDITIONS];
 };
 

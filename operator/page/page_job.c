@@ -55,7 +55,7 @@ static json_t *conditions_of(const struct hvdjob_status *s)
 
 static json_t *failure_of(const struct job_first_failure *f)
 {
-    if (!f->known)
+    if (!f)
         return json_null();
     return json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:i, s:I}", "worker", f->worker, "rank",
                      f->rank, "pod", page_text(f->pod, TEXT_MAX), "node",
@@ -167,7 +167,7 @@ void page_put_job(const struct driver *d, const struct plane *plane, const struc
     json_t *j = json_pack("{s:b}", "leads", driver_leads(d));
     json_put(&j, "job", summary_of(job));
     json_put(&j, "conditions", conditions_of(&job->status));
-    json_put(&j, "firstFailure", failure_of(&job->status.first));
+    json_put(&j, "firstFailure", failure_of(job->status.first));
     json_put(&j, "members", page_members(d, plane, job));
     json_put(&j, "roster", roster_of(plane, job->uid));
     json_put(&j, "epochs", epochs_of(plane, job->uid));

@@ -35,7 +35,7 @@ static bool is_right(const struct hvdjob *job, const struct budget *have)
 enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have)
 {
     enum job_phase phase = job->status.phase;
-    if (!job->ours || job->deleting || job->refused[0] || job_phase_over(phase))
+    if (!job->ours || job->deleting || job->refused || job_phase_over(phase))
         return BUDGET_LEAVE;
     if (have)
         return is_right(job, have) ? BUDGET_LEAVE : BUDGET_CHANGE;

@@ -147,7 +147,7 @@ void queue_decide(struct queue_job *jobs, int n, struct cluster *cluster, int64_
     for (int i = 0; i < n; i++) {
         const struct hvdjob *job = jobs[i].job;
         bool waits = job->status.phase == JOB_QUEUED || job->status.phase == JOB_NEW;
-        if (!waits || job->deleting || job->suspend || job->refused[0])
+        if (!waits || job->deleting || job->suspend || job->refused)
             continue;
         if (jobs[i].gates)
             decide(&q, &jobs[i]);

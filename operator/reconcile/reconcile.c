@@ -8,11 +8,34 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/objects/moment.h"
 #include "operator/reconcile/names.h"
 #include "operator/reconcile/reconcile_private.h"
 
-/* Is the status another one than the one that was read? Its text decides: what is not written is
- * nothing that is remembered. */
+/* What is for people alone, and nothing follows from. */
+static void leave_out_words(json_t *status)
+{
+    static const char *const words[] = {"workers", "ready", "pending", "message"};
+    json_t *condition;
+    size_t i;
+    for (i = 0; i < sizeof(words) / sizeof(*words); i++)
+        json_object_del(status, words[i]);
+    json_array_foreach(json_object_get(status, "conditions"), i, condition)
+        json_object_del(condition, "message");
+}
+
+/* Is it too early for words? A clock that was set back says nothing. */
+static bool told_just_now(struct reconciling *r)
+{
+    int64_t told = r->in->told, next = told + RECONCILE_TELL_EVERY;
+    if (told == MOMENT_NONE || told > r->in->now || r->in->now >= next)
+        return false;
+    actions_again(r->ret, next);
+    return true;
+}
+
+/* Is the status another one than the one that was read, and to be written now? Its text decides:
+ * what is not written is nothing that is remembered. */
 static int changed(struct reconciling *r, bool *ret)
 {
     char selector[NAMES_MAX];
@@ -21,6 +44,11 @@ static int changed(struct reconciling *r, bool *ret)
     auto_json json_t *after = hvdjob_status_write(r->st, selector);
     if (!before || !after)
         return err_set(r->err, ENOMEM, "no memory");
+    *ret = !json_equal(before, after);
+    if (!*ret || !told_just_now(r))
+        return 0;
+    leave_out_words(before);
+    leave_out_words(after);
     *ret = !json_equal(before, after);
     return 0;
 }
@@ -74,8 +102,8 @@ static int whole(struct reconciling *r)
     rc = reconcile_pods(r);
     if (rc < 0)
         return rc;
-    reconcile_words(r);
-    rc = changed(r, &write);
+    rc = reconcile_words(r);
+    rc = rc < 0 ? rc : changed(r, &write);
     return rc < 0 ? rc : put_status_first(r, write);
 }
 

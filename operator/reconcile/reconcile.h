@@ -13,6 +13,9 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/queue.h"
 
+/* Counts and messages alone, which are for people, are written once in so long. */
+#define RECONCILE_TELL_EVERY INT64_C(2000) /* ms */
+
 struct reconcile_input {
     const struct hvdjob *job;
     const struct pod *const *pods; /* with its label, and any found under a name of its pods */
@@ -25,7 +28,8 @@ struct reconcile_input {
     const char *refused;               /* what the API server said to a new pod, NULL: nothing */
     const char *budget_problem;        /* and to its PodDisruptionBudget */
     const struct job_facts *facts;     /* of its agents, NULL: nobody knows */
-    int64_t now;                       /* milliseconds since 1970 */
+    int64_t told; /* when its status was written last, as far as is known; MOMENT_NONE */
+    int64_t now;  /* milliseconds since 1970 */
 };
 
 /* -ENOMEM; ret is to be given to actions_fini() in any case. */

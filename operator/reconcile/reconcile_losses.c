@@ -8,6 +8,7 @@
  * lengthens the pause. Ten minutes without a loss forget both.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/objects/moment.h"
@@ -47,13 +48,16 @@ static void note_refusal(struct reconciling *r, const struct pod *p)
              p->worker, p->name, p->node ? p->node : "none", text);
 }
 
-static void note_first(struct reconciling *r, const struct pod *p)
+static int note_first(struct reconciling *r, const struct pod *p)
 {
-    struct job_first_failure *f = &r->st->first;
+    struct job_first_failure *f = r->st->first = calloc(1, sizeof(*f));
     const struct job_facts *facts = r->in->facts;
     bool refused = was_refused(r, p);
     bool told = facts && facts->known && facts->first.known && facts->first.worker == p->worker;
-    *f = (struct job_first_failure){.known = true, .worker = p->worker, .rank = -1};
+    if (!f)
+        return err_set(r->err, ENOMEM, "no memory");
+    f->worker = p->worker;
+    f->rank = -1;
     f->exit_code = p->exit_code > 0 ? p->exit_code : 0;
     f->at = moment_whole(p->ended ? p->ended : r->in->now);
     snprintf(f->pod, sizeof(f->pod), "%s", p->name);
@@ -68,6 +72,7 @@ static void note_first(struct reconciling *r, const struct pod *p)
                  p->why ? p->why : "");
     else
         snprintf(f->message, sizeof(f->message), "%s", p->why ? p->why : "");
+    return 0;
 }
 
 static bool is_news(const struct reconciling *r, const struct pod *p)
@@ -132,9 +137,9 @@ int reconcile_losses(struct reconciling *r)
     if (job_phase_over(phase))
         return 0;
     forget(r);
-    const struct pod *first = r->st->first.known ? NULL : first_failed(r);
-    if (first)
-        note_first(r, first);
+    const struct pod *first = r->st->first ? NULL : first_failed(r);
+    if (first && note_first(r, first) < 0)
+        return -ENOMEM;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
         if (!is_news(r, p))

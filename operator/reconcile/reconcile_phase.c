@@ -39,7 +39,7 @@ static bool rested(struct reconciling *r)
 
 static bool admitted(const struct reconciling *r)
 {
-    return r->in->gang && !r->job->refused[0] && r->in->admission && r->in->admission->go;
+    return r->in->gang && !r->job->refused && r->in->admission && r->in->admission->go;
 }
 
 static bool happens(struct reconciling *r, enum job_event event)
@@ -48,7 +48,7 @@ static bool happens(struct reconciling *r, enum job_event event)
     const struct workers *w = &r->w;
     switch (event) {
     case EVENT_ACCEPT:
-        return !job->suspend && !job->refused[0];
+        return !job->suspend && !job->refused;
     case EVENT_SUSPEND:
         return job->suspend;
     case EVENT_DEADLINE:

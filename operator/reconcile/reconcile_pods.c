@@ -167,9 +167,9 @@ static int have_workers(struct reconciling *r, bool gated)
 {
     int missing = r->job->workers - r->w.alive, rc = 0;
     int64_t pause = reconcile_pause(r);
-    if (missing < 0 && !r->job->refused[0])
+    if (missing < 0 && !r->job->refused)
         return delete_surplus(r, -missing);
-    if (missing <= 0 || r->held || r->job->refused[0] || !r->in->gang)
+    if (missing <= 0 || r->held || r->job->refused || !r->in->gang)
         return 0;
     if (pause != MOMENT_NONE) {
         actions_again(r->ret, pause);

@@ -33,6 +33,6 @@ int reconcile_phase(struct reconciling *r);
 int reconcile_pods(struct reconciling *r);
 
 /* reconcile_words.c: counts, conditions and messages. */
-void reconcile_words(struct reconciling *r);
+int reconcile_words(struct reconciling *r);
 
 #endif

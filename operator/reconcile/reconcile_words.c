@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "operator/objects/moment.h"
 #include "operator/reconcile/reconcile_private.h"
 
@@ -83,12 +84,12 @@ static void add_waits(const struct reconciling *r, char *dst, size_t size)
 /* "; first failure: rank 1 of worker 1 (pod p, node n): OOMKilled, exit code 137". */
 static void add_first(const struct reconciling *r, char *dst, size_t size)
 {
-    const struct job_first_failure *f = &r->st->first;
+    const struct job_first_failure *f = r->st->first;
     size_t n = strlen(dst);
     char rank[32] = "";
-    if (f->rank >= 0)
+    if (f && f->rank >= 0)
         snprintf(rank, sizeof(rank), "rank %d of ", f->rank);
-    if (f->known)
+    if (f)
         snprintf(dst + n, size - n,
                  "; first failure: %sworker %d (pod %.80s, node %.80s): %s, exit code %d", rank,
                  f->worker, f->pod, f->node,
@@ -149,7 +150,7 @@ static void say_phase(const struct reconciling *r, char *dst, size_t size)
     const struct workers *w = &r->w;
     switch (r->st->phase) {
     case JOB_NEW:
-        snprintf(dst, size, "%s", job->refused[0] ? job->refused : "new");
+        snprintf(dst, size, "%s", job->refused ? job->refused : "new");
         break;
     case JOB_SUSPENDED:
         snprintf(dst, size, "suspended by spec.runPolicy.suspend");
@@ -191,55 +192,62 @@ static void say_phase(const struct reconciling *r, char *dst, size_t size)
     }
 }
 
-static void set(struct reconciling *r, enum condition_type type, bool status, const char *reason,
-                const char *message)
+static int set(struct reconciling *r, enum condition_type type, bool status, const char *reason,
+               const char *message)
 {
-    condition_set(&r->st->conditions[type], status, reason, message, r->job->generation,
-                  r->in->now);
+    int rc = condition_set(&r->st->conditions[type], status, reason, message, r->job->generation,
+                           r->in->now);
+    return rc < 0 ? err_set(r->err, ENOMEM, "no memory") : 0;
 }
 
-static void set_valid(struct reconciling *r)
+static int set_valid(struct reconciling *r)
 {
     enum job_phase phase = r->st->phase;
-    if (r->job->refused[0])
-        set(r, CONDITION_VALID, false, "InvalidSpec", r->job->refused);
-    else if (r->held && !job_phase_over(phase) && phase != JOB_SUSPENDED)
-        set(r, CONDITION_VALID, false, "TemplateChanged",
+    if (r->job->refused)
+        return set(r, CONDITION_VALID, false, "InvalidSpec", r->job->refused);
+    if (r->held && !job_phase_over(phase) && phase != JOB_SUSPENDED)
+        return set(
+            r, CONDITION_VALID, false, "TemplateChanged",
             "spec.template, slotsPerWorker or gang.backend is another one than that of the workers "
             "there are; they go on, but none is replaced or added until it is changed back, or the "
             "job suspended and resumed");
-    else
-        set(r, CONDITION_VALID, true, "Accepted", "the spec can be run");
+    return set(r, CONDITION_VALID, true, "Accepted", "the spec can be run");
 }
 
-static void set_conditions(struct reconciling *r)
+static int set_conditions(struct reconciling *r, const char *text)
 {
     enum job_phase phase = r->st->phase;
-    const char *reason = job_phase_name(phase), *text = r->st->message;
+    const char *reason = job_phase_name(phase);
     bool let_go = phase >= JOB_STARTING && phase <= JOB_COMPLETING && phase != JOB_RESTARTING;
-    set_valid(r);
-    set(r, CONDITION_SUSPENDED, phase == JOB_SUSPENDED, reason,
-        phase == JOB_SUSPENDED ? text : "not suspended");
-    set(r, CONDITION_ADMITTED, let_go, reason, let_go ? "its workers may be scheduled" : text);
-    set(r, CONDITION_READY, r->w.running >= r->job->min && !job_phase_over(phase), reason, text);
-    if (phase == JOB_SUCCEEDED)
-        set(r, CONDITION_COMPLETE, true, "WorkersEnded", text);
-    if (phase == JOB_FAILED)
-        set(r, CONDITION_FAILED, true, failed_reason(r), text);
+    bool ready = r->w.running >= r->job->min && !job_phase_over(phase);
+    bool suspended = phase == JOB_SUSPENDED;
+    int rc = set_valid(r);
+    rc = rc < 0
+             ? rc
+             : set(r, CONDITION_SUSPENDED, suspended, reason, suspended ? text : "not suspended");
+    rc = rc < 0 ? rc
+                : set(r, CONDITION_ADMITTED, let_go, reason,
+                      let_go ? "its workers may be scheduled" : text);
+    rc = rc < 0 ? rc : set(r, CONDITION_READY, ready, reason, text);
+    if (rc == 0 && phase == JOB_SUCCEEDED)
+        rc = set(r, CONDITION_COMPLETE, true, "WorkersEnded", text);
+    if (rc == 0 && phase == JOB_FAILED)
+        rc = set(r, CONDITION_FAILED, true, failed_reason(r), text);
+    return rc;
 }
 
-void reconcile_words(struct reconciling *r)
+int reconcile_words(struct reconciling *r)
 {
-    struct hvdjob_status *st = r->st;
+    char text[WORDS_MAX + 1] = "";
     /* How it ended is said once; what happens to its pods then changes none of it. */
     bool said = job_phase_over(r->job->status.phase);
     count(r);
     if (said)
-        return;
-    st->message[0] = '\0';
-    say_phase(r, st->message, sizeof(st->message));
-    set_conditions(r);
+        return 0;
+    say_phase(r, text, sizeof(text));
     struct saying *say = &r->ret->says[SAY_PHASE];
     if (say->reason[0])
-        snprintf(say->text, sizeof(say->text), "%s", st->message);
+        snprintf(say->text, sizeof(say->text), "%s", text);
+    return words_set(&r->st->message, text) < 0 ? err_set(r->err, ENOMEM, "no memory")
+                                                : set_conditions(r, text);
 }

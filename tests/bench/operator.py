@@ -3,38 +3,45 @@
 """How long hvd-operator takes from jobs to running pods, beside the same pods created bare; and what it costs.
 
     operator.py BUILD [--rounds 3] [--nodes 20] [--loads 20x4,100x10,1x1000] [--pods 1000] [--idle 30]
-                      [--only loads,gated,memory,idle]
+                      [--agents 2000] [--only loads,gated,costs,agents]
 
 loads   on simulated nodes (KWOK), limits of scheduler and controller manager at 5,000 a second: jobs x workers, from
         the first create to all pods Running. In turn with the floor: the same pods, as the API server returned one,
         created by bench_pods, 16 at a time
 gated   the same while no node takes pods: all of them are made with gates; when the last one is there the nodes
-        are opened. To all Running; beside the same floor
-memory  RssAnon of the operator before any job and with --pods pods (10000: some minutes)
-idle    processor time of the operator over --idle seconds with these pods
-Leaves BUILD/bench/operator.json and .png. See RESULTS.md for the targets."""
+        are opened, all at once. To all Running; beside the same floor
+costs   RssAnon of the operator before any job, the most of it while --pods pods come (10000: some minutes), and when
+        they are there; and its processor time over --idle seconds with them
+agents  what a connected agent costs the coordinator plane, and its longest turn while --agents come at once
+Ends with a table of what was measured beside what is wanted; leaves BUILD/bench/operator.json and .png."""
 import argparse
+import concurrent.futures
 import datetime
 import json
 import math
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "cluster"))
-from api import Refused, wait_until  # noqa: E402
-from cluster import Cluster  # noqa: E402
+from api import Api, Refused, wait_until  # noqa: E402
+from cluster import Cluster, free_port  # noqa: E402
 
 CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "600"}
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
-TARGETS = {"loads": 1.25, "gated": 1.6, "20x4": 1.0, "idle": 0.5}
+TARGETS = {"loads": 1.25, "gated": 1.6, "20x4": 1.0, "idle": 0.5, "memory": 4e6, "pod": 1024, "agent": 16 * 1024,
+           "turn": 1000}
+CLOSED = [{"key": "bench", "value": "closed", "effect": "NoSchedule"}]
 PATIENCE = 300
 
 
@@ -63,8 +70,18 @@ class Operator:
 
     def __init__(self, build, cluster):
         self.log = open(os.path.join(cluster.folder, "log", "hvd-operator.log"), "wb")
-        self.process = subprocess.Popen([os.path.join(build, "hvd-operator"), "--kubeconfig", cluster.kubeconfig],
+        self.address = f"127.0.0.1:{free_port('127.0.0.1')}"
+        self.process = subprocess.Popen([os.path.join(build, "hvd-operator"), "--kubeconfig", cluster.kubeconfig,
+                                         "--metrics-addr", self.address],
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        wait_until("the operator to be ready", 30, self.ready)
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/readyz", timeout=10):
+                return True
+        except OSError:
+            return False
 
     def stop(self):
         self.process.terminate()
@@ -88,11 +105,42 @@ class Operator:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+    def requests(self):
+        """How many of them it has sent, by method."""
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        sums = {}
+        for method, number in re.findall(r'^hvd_api_requests_total{method="([A-Z]+)"[^}]*} (\S+)$', text, re.M):
+            sums[method] = sums.get(method, 0) + int(float(number))
+        return sums
+
+
+class Peak:
+    """The most of the operator's RssAnon while the body runs."""
+
+    def __init__(self, operator):
+        self.operator, self.most, self.over = operator, operator.anonymous(), threading.Event()
+        self.thread = threading.Thread(target=self.look, daemon=True)
+
+    def look(self):
+        while not self.over.wait(0.05):
+            self.most = max(self.most, self.operator.anonymous())
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
 class Bench:
     def __init__(self, build, cluster, operator):
         self.build, self.cluster, self.operator = build, cluster, operator
         self.model = None
         self.round = 0
+        self.doors = {}   # of nodes: a connection each
 
     def run(self, objects, labels, pods, on_there=None):
         """bench_pods; on_there is called when that many pods are there. Its figures."""
@@ -126,8 +174,10 @@ class Bench:
 
     def jobs(self, jobs, workers, on_there=None):
         self.round += 1
+        before = self.operator.requests()
         figures = self.run([(JOBS, job(f"b{self.round}-{i}", workers)) for i in range(jobs)], "hvd.dev/job",
                            jobs * workers, on_there)
+        figures["requests"] = {method: n - before.get(method, 0) for method, n in self.operator.requests().items()}
         if not self.model:
             self.model = self.cluster.api.get(f"{PODS}?labelSelector=hvd.dev/job&limit=1")["items"][0]
         self.clean()
@@ -140,9 +190,17 @@ class Bench:
         return figures
 
     def open_nodes(self, opened):
-        for node in self.cluster.api.get("/api/v1/nodes")["items"]:
-            self.cluster.api.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}",
-                                  {"spec": {"unschedulable": not opened}}, "application/merge-patch+json")
+        """By a taint of our own: that of a cordon is taken away by the controller manager, later. All at once, on
+        connections that are there."""
+        def patch(name):
+            self.doors[name].call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": [] if opened else CLOSED}},
+                                  "application/merge-patch+json")
+
+        if not self.doors:
+            for node in self.cluster.api.get("/api/v1/nodes")["items"]:
+                self.doors[node["metadata"]["name"]] = Api.from_kubeconfig(self.cluster.kubeconfig, self.cluster.ca)
+        with concurrent.futures.ThreadPoolExecutor(len(self.doors)) as pool:
+            list(pool.map(patch, self.doors))
 
     def gated(self, jobs, workers):
         self.open_nodes(False)
@@ -172,7 +230,8 @@ def measure_loads(bench, arguments):
                 rounds["gated"].append(bench.gated(jobs, workers))
             say(f"{load}, round {number + 1}: " + ", ".join(
                 f"{name} {figures[-1]['running']:.2f} s" for name, figures in rounds.items() if figures)
-                + f", load {os.getloadavg()[0]:.1f}")
+                + f"; requests {rounds['jobs'][-1]['requests'] if rounds['jobs'] else '-'}, with gates "
+                f"{rounds['gated'][-1]['requests'] if rounds['gated'] else '-'}; load {os.getloadavg()[0]:.1f}")
         median = {name: statistics.median(f["running"] for f in figures) for name, figures in rounds.items() if figures}
         ratio = {name: median[name] / median["floor"] for name in median}
         results[load] = {"rounds": rounds, "median": median, "ratio": ratio}
@@ -182,16 +241,59 @@ def measure_loads(bench, arguments):
 
 def measure_costs(bench, arguments):
     """Memory with many pods, and what watching them costs when nothing happens."""
-    before, pods = bench.operator.anonymous(), arguments.pods
+    before, pods = bench.operator.anonymous(), arguments.pods // 10 * 10
     bench.round += 1
-    bench.run([(JOBS, job(f"b{bench.round}-{i}", 10)) for i in range(pods // 10)], "hvd.dev/job", pods // 10 * 10)
-    time.sleep(2)
+    with Peak(bench.operator) as peak:
+        bench.run([(JOBS, job(f"b{bench.round}-{i}", 10)) for i in range(pods // 10)], "hvd.dev/job", pods)
+    time.sleep(5)
     after, start = bench.operator.anonymous(), bench.operator.seconds()
     time.sleep(arguments.idle)
     idle = 100 * (bench.operator.seconds() - start) / arguments.idle
-    say(f"memory: {before / 1e6:.2f} MB before, {after / 1e6:.2f} MB with {pods} pods; idle: {idle:.2f} % of a core")
-    bench.clean()
-    return {"before": before, "after": after, "pods": pods, "idle_percent": idle}
+    say(f"memory: {before / 1e6:.2f} MB before, {after / 1e6:.2f} MB with {pods} pods, {peak.most / 1e6:.2f} MB while "
+        f"they came; idle: {idle:.2f} % of a core; load {os.getloadavg()[0]:.1f}")   # the cluster ends with them
+    return {"before": before, "after": after, "peak": peak.most, "pods": pods, "idle_percent": idle}
+
+
+def measure_agents(arguments):
+    """What the test of the plane measures, with as many agents."""
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "e2e", "test_plane.py"), "Crowd"], text=True,
+                          capture_output=True, timeout=PATIENCE, check=False,
+                          env={**os.environ, "BUILD": arguments.build, "HVD_TEST_CROWD": str(arguments.agents)})
+    found = re.search(r"joined (\d+) after (\d+) ms.*; ([\d.]+) KiB each; the slowest turn ([\d.]+) ms",
+                      done.stdout + done.stderr)
+    if done.returncode != 0 or not found:
+        sys.exit(f"operator.py: the test of the crowd failed:\n{done.stdout}{done.stderr}")
+    joined, ms, each, turn = map(float, found.groups())
+    say(f"agents: {joined:.0f} joined in {ms / 1000:.1f} s, {each:.1f} KiB each, the longest turn {turn:.1f} ms; "
+        f"load {os.getloadavg()[0]:.1f}")
+    return {"agents": joined, "seconds": ms / 1000, "bytes_each": each * 1024, "turn_ms": turn}
+
+
+# ---- the table -------------------------------------------------------------------------------------
+
+def rows_of(results):
+    """What was measured: words, the figure, what is wanted, the unit."""
+    for load, result in results.get("loads", {}).items():
+        median, ratio = result["median"], result["ratio"]
+        if load in TARGETS and "jobs" in median:
+            yield f"{load}, created to all Running", median["jobs"], TARGETS[load], "s"
+        for name, target in (("jobs", "loads"), ("gated", "gated")):
+            if name in ratio and not (load in TARGETS and name == "jobs"):
+                yield f"{load}, {name}", ratio[name], TARGETS[target], "x floor"
+    costs = results.get("costs")
+    if costs:
+        wanted = TARGETS["memory"] + TARGETS["pod"] * costs["pods"]
+        yield f"RssAnon with {costs['pods']} pods", costs["after"] / 1e6, wanted / 1e6, "MB"
+        yield "idle", costs["idle_percent"], TARGETS["idle"], "% of a core"
+    agents = results.get("agents")
+    if agents:
+        yield "a connected agent", agents["bytes_each"] / 1024, TARGETS["agent"] / 1024, "KiB"
+        yield f"longest turn, {agents['agents']:.0f} agents at once", agents["turn_ms"], TARGETS["turn"], "ms"
+
+
+def table(results):
+    for words, figure, wanted, unit in rows_of(results):
+        say(f"{words:36} {figure:8.2f}   wanted <= {wanted:8.2f} {unit:12} {'yes' if figure <= wanted else 'NO'}")
 
 
 def draw(results, path):
@@ -222,7 +324,8 @@ def main():
     parser.add_argument("--loads", default="20x4,100x10,1x1000")
     parser.add_argument("--pods", type=int, default=1000)
     parser.add_argument("--idle", type=int, default=30)
-    parser.add_argument("--only", default="loads,gated,memory,idle", type=lambda text: text.split(","))
+    parser.add_argument("--agents", type=int, default=2000)
+    parser.add_argument("--only", default="loads,gated,costs,agents", type=lambda text: text.split(","))
     arguments = parser.parse_args()
     results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
@@ -234,15 +337,18 @@ def main():
             bench = Bench(arguments.build, cluster, operator)
             if {"loads", "gated"} & set(arguments.only):
                 results["loads"] = measure_loads(bench, arguments)
-            if {"memory", "idle"} & set(arguments.only):
+            if "costs" in arguments.only:
                 results["costs"] = measure_costs(bench, arguments)
         finally:
             operator.stop()
+    if "agents" in arguments.only:
+        results["agents"] = measure_agents(arguments)
     folder = os.path.join(arguments.build, "bench")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "operator.json"), "w", encoding="utf-8") as f:
         json.dump(results, f, indent=1)
     draw(results, os.path.join(folder, "operator.png"))
+    table(results)
     say(f"{folder}/operator.json")
 
 

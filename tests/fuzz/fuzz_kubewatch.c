@@ -13,6 +13,7 @@
 #include "operator/api/exec.h"
 #include "operator/api/lease.h"
 #include "operator/api/lines.h"
+#include "operator/api/object.h"
 #include "operator/objects/stamp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -40,6 +41,38 @@ static void as_others(const char *line, size_t len)
     free(text);
 }
 
+/* Lists of that name, wherever they stand. */
+static void leave_out(json_t *j)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    size_t i;
+    if (json_is_array(json_object_get(j, "managedFields")))
+        json_object_del(j, "managedFields");
+    json_object_foreach_safe(j, next, key, value) leave_out(value);
+    json_array_foreach(j, i, value) leave_out(value);
+}
+
+/* What is valid is read as the whole less these, and nothing is read beyond its end. */
+static void as_object(const char *line, size_t len)
+{
+    auto_json json_t *whole = NULL, *part = NULL;
+    const char *why;
+    char *text = malloc(len);
+    if (!text)
+        return;
+    memcpy(text, line, len);
+    int rc = json_read(text, len, "a line", &whole, NULL);
+    if (rc == 0 && object_read(text, len, "a line", &part, &why, NULL) < 0)
+        abort();
+    leave_out(whole);
+    leave_out(part); /* a name in another spelling, \u0046, is left in */
+    if (rc == 0 && !json_equal(whole, part))
+        abort();
+    free(text);
+}
+
 static int on_line(void *arg, const char *line, size_t len, struct err *err)
 {
     struct event e;
@@ -56,6 +89,7 @@ static int on_line(void *arg, const char *line, size_t len, struct err *err)
         abort();
     }
     as_others(line, len);
+    as_object(line, len);
     *sum = hash_mix(*sum ^ hash_bytes(line, len));
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
 #include "operator/reconcile/names.h"
@@ -146,11 +147,11 @@ static void check_status(struct cluster_sim *s, struct sim_job *j, const struct 
         if (a->status == b->status && a->since != b->since)
             cluster_sim_wrong(s, "%s: condition %s: its time moved, its status did not",
                               j->job.name, condition_name((enum condition_type)i));
-        if (b->status != CONDITION_ABSENT && (!b->reason[0] || !b->message[0]))
+        if (b->status != CONDITION_ABSENT && (!b->reason[0] || !b->message))
             cluster_sim_wrong(s, "%s: condition %s says nothing", j->job.name,
                               condition_name((enum condition_type)i));
     }
-    if (!to->message[0])
+    if (!to->message)
         cluster_sim_wrong(s, "%s: no message in phase %s", j->job.name, job_phase_name(to->phase));
     s->rollbacks += to->rollbacks > from->rollbacks;
     if (s->calm && !s->blind && j->job.probe == 0 && from->rollbacks == 0 &&
@@ -356,7 +357,7 @@ static void trace(const struct cluster_sim *s, const struct sim_job *j, const st
         printf(" %s %d-%d", action_name(a->all[i].kind),
                a->all[i].pod ? a->all[i].pod->worker : a->all[i].worker,
                a->all[i].pod ? a->all[i].pod->attempt : a->all[i].attempt);
-    printf(" | %s\n", a->status.message);
+    printf(" | %s\n", words(a->status.message));
 }
 
 /* ---- turns ---------------------------------------------------------------------------------- */
@@ -383,6 +384,7 @@ static void operate(struct cluster_sim *s, int job)
                                  .npods = v.n,
                                  .admission = &admission,
                                  .gang = gates(),
+                                 .told = j->told,
                                  .now = s->now};
     if (reconcile(&in, &a, &err) < 0)
         cluster_sim_wrong(s, "%s: %s", j->job.name, err.msg);
@@ -397,6 +399,8 @@ static void operate(struct cluster_sim *s, int job)
             send_late(s, job, version, &a, &a.all[i]); /* killed */
             break;
         }
+        if (a.all[i].kind == ACTION_WRITE_STATUS)
+            j->told = s->now;
         if (apply(s, job, version, wanted, &a, &a.all[i]) < 0)
             break;
         if (!s->calm && cluster_sim_random(s, 5) == 0)
@@ -411,11 +415,11 @@ static void check_rest(struct cluster_sim *s, int job)
     const struct sim_job *j = &s->jobs[job];
     enum job_phase phase = j->job.status.phase;
     int alive = alive_of(s, job, false);
-    if (j->there && phase == JOB_QUEUED && !j->job.status.message[0])
+    if (j->there && phase == JOB_QUEUED && !j->job.status.message)
         cluster_sim_wrong(s, "%s: queued, and nobody says why", j->job.name);
     else if (j->there && !job_phase_over(phase))
         cluster_sim_wrong(s, "%s: still %s (%s)", j->job.name, job_phase_name(phase),
-                          j->job.status.message);
+                          words(j->job.status.message));
     else if (!j->there ? alive : alive && j->job.clean != CLEAN_NONE)
         cluster_sim_wrong(s, "%s: %d workers left", j->job.name, alive);
 }

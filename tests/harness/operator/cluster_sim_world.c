@@ -116,7 +116,7 @@ static void make_job(struct cluster_sim *s, int i)
              chance(s, 300) ? ",\"ttlSecondsAfterFinished\":50" : "");
     s->jobs[i] = (struct sim_job){.there = true, .version = 1};
     if (json_read(text, strlen(text), "job", &j, NULL) < 0 ||
-        hvdjob_parse(j, &s->kinds, &s->jobs[i].job, NULL) < 0 || s->jobs[i].job.refused[0])
+        hvdjob_parse(j, &s->kinds, &s->jobs[i].job, NULL) < 0 || s->jobs[i].job.refused)
         abort();
 }
 

@@ -14,6 +14,7 @@
 #include "core/json/json.h"
 #include "operator/driver/bodies.h"
 #include "operator/driver/entries.h"
+#include "operator/driver/turnstile.h"
 #include "operator/driver/usage.h"
 #include "operator/metrics/metrics.h"
 #include "operator/settings.h"
@@ -26,6 +27,59 @@ static void test_versions(void **state)
     static const char *const none[] = {"", "x", "12x", "-1", " 1", "1234567890123456789"};
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
         assert_int_equal(items_version(none[i]), 0);
+}
+
+/* ---- turnstile ------------------------------------------------------------------------------- */
+
+struct sender {
+    struct turnstile *turnstile;
+    struct turn turn;
+    int todo, sent;
+};
+
+static void send_more(void *arg)
+{
+    struct sender *s = arg;
+    while (s->todo > 0) {
+        if (!turnstile_pass(s->turnstile, &s->turn))
+            return;
+        s->todo--;
+        s->sent++;
+    }
+    turn_step_aside(&s->turn);
+}
+
+/* Two at a time of all; who began first goes first, also when he comes back late. */
+static void test_turnstile(void **state)
+{
+    struct turnstile t;
+    struct sender all[3] = {{.todo = 1}, {.todo = 3}, {.todo = 2}};
+    (void)state;
+    turnstile_init(&t, 2);
+    for (int i = 0; i < 3; i++) {
+        all[i].turnstile = &t;
+        turnstile_begin(&t, &all[i].turn, send_more, &all[i]);
+        send_more(&all[i]);
+    }
+    assert_int_equal(all[0].sent, 1);
+    assert_int_equal(all[1].sent, 1);
+    turnstile_leave(&t);
+    assert_int_equal(all[1].sent, 2);
+    all[0].todo = 1; /* it has an answer and sends the next one */
+    send_more(&all[0]);
+    assert_int_equal(all[0].sent, 1);
+    turnstile_leave(&t);
+    assert_int_equal(all[0].sent, 2);
+    assert_int_equal(all[1].sent, 2);
+    turn_step_aside(&all[1].turn); /* it is cancelled */
+    turnstile_leave(&t);
+    turnstile_leave(&t);
+    assert_int_equal(all[2].sent, 2);
+    assert_int_equal(t.room, 0);
+    assert_true(list_empty(&t.line));
+    turnstile_leave(&t);
+    turnstile_leave(&t);
+    assert_int_equal(t.room, 2);
 }
 
 /* ---- waits ----------------------------------------------------------------------------------- */
@@ -298,11 +352,11 @@ static void test_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions),   cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_entry_pods), cmocka_unit_test(test_entry_due),
-        cmocka_unit_test(test_usage),      cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_bodies),     cmocka_unit_test(test_metrics_text),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_versions),     cmocka_unit_test(test_turnstile),
+        cmocka_unit_test(test_waits),        cmocka_unit_test(test_entry_pods),
+        cmocka_unit_test(test_entry_due),    cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_foreign),      cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_metrics_text), cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

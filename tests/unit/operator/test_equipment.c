@@ -32,7 +32,7 @@ static json_t *make(const struct equipment *e, const char *metadata, const char 
              metadata, spec);
     auto_json json_t *j = from_text(text);
     assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
-    assert_string_equal(job.refused, "");
+    assert_null(job.refused);
     json_t *pod = newpod(&job, gang_choose(&job, "", api, sizeof(api), NULL), 2, 1, false);
     assert_non_null(pod);
     assert_int_equal(equipment_add(e, &job, pod), 0);

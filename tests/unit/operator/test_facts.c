@@ -164,8 +164,8 @@ static void test_refused(void **state)
     assert_int_equal(a.all[0].kind, ACTION_WRITE_STATUS);
     assert_int_equal(a.all[1].kind, ACTION_SAY);
     assert_int_equal(a.all[1].say, SAY_REFUSED);
-    assert_string_equal(a.status.first.reason, "DoctorRefused");
-    has(a.status.first.message, "fix: mend shm-size");
+    assert_string_equal(a.status.first->reason, "DoctorRefused");
+    has(a.status.first->message, "fix: mend shm-size");
     assert_int_equal(a.status.attempts_left, 5);
     has(a.status.message, "the doctor refuses 1 pod (digits-2-0): shm-size on digits-2-0");
     /* Nobody knows any more (another operator): what was found stays. */
@@ -198,7 +198,7 @@ static void test_not_refused(void **state)
         job_findings_keep_worst(&facts.findings);
         struct actions a = ask(&job, "0-0R 1-0R 2-0F!", &facts);
         assert_string_equal(a.says[SAY_REFUSED].reason, "");
-        assert_string_not_equal(a.status.first.reason, "DoctorRefused");
+        assert_string_not_equal(a.status.first->reason, "DoctorRefused");
         assert_null(strstr(a.status.message, "refuses"));
         actions_fini(&a);
         job_facts_fini(&facts);
@@ -217,16 +217,16 @@ static void test_first(void **state)
     facts.first.worker = 2;
     snprintf(facts.first.text, sizeof(facts.first.text), "rank 5 on n1 exited with code 3");
     struct actions a = ask(&job, "0-0F 1-0F 2-0F 3-0R", &facts);
-    assert_int_equal(a.status.first.worker, 2);
-    assert_int_equal(a.status.first.rank, 5);
+    assert_int_equal(a.status.first->worker, 2);
+    assert_int_equal(a.status.first->rank, 5);
     assert_int_equal(a.status.failures, 3);
     auto_json json_t *j = hvdjob_status_write(&a.status, "x");
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(j, "firstFailure"), "rank")), 5);
     actions_fini(&a);
     a = ask(&job, "0-0E 1-0F 2-0F 3-0R", NULL); /* an eviction is no failure */
-    assert_int_equal(a.status.first.worker, 1);
-    assert_int_equal(a.status.first.rank, -1);
+    assert_int_equal(a.status.first->worker, 1);
+    assert_int_equal(a.status.first->rank, -1);
     actions_fini(&a);
     hvdjob_fini(&job);
 }

@@ -102,7 +102,7 @@ static struct entry *add_job(struct driver *d, int number, enum job_phase phase,
     snprintf(item->job.uid, sizeof(item->job.uid), "uid-%d", number);
     item->job.created = 1700000000000;
     item->job.status.phase = phase;
-    snprintf(item->job.status.message, sizeof(item->job.status.message), "%s", message);
+    item->job.status.message = strdup(message);
     e->job = item;
     return e;
 }

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/words.h"
 #include "operator/reconcile/phases.h"
 #include "tests/unit/operator/jobs.h"
 
@@ -224,9 +225,10 @@ static void test_table(void **state)
         struct reconcile_input in = input(&job, list, n, &admission);
         assert_int_equal(reconcile(&in, &a, NULL), 0);
         told(&a, text, sizeof(text));
-        if (strcmp(text, row->want) != 0 || (row->words && !strstr(a.status.message, row->words))) {
+        if (strcmp(text, row->want) != 0 ||
+            (row->words && !strstr(words(a.status.message), row->words))) {
             print_message("%s:\n  want %s (%s)\n  have %s (%s)\n", row->what, row->want,
-                          row->words ? row->words : "", text, a.status.message);
+                          row->words ? row->words : "", text, words(a.status.message));
             failed++;
         }
         actions_fini(&a);
@@ -276,7 +278,7 @@ static void test_settles(void **state)
     assert_int_equal(a.status.failures, 1);
     assert_int_equal(a.status.restarts, 1);
     assert_int_equal(a.status.attempts_left, 5);
-    assert_int_equal(a.status.first.exit_code, 1);
+    assert_int_equal(a.status.first->exit_code, 1);
     assert_int_equal(a.again, NOW + 1000);
     auto_json json_t *written = hvdjob_status_write(&a.status, "x");
     hvdjob_status_fini(&job.status);
@@ -291,6 +293,62 @@ static void test_settles(void **state)
     assert_int_equal(a.n, 1);
     assert_int_equal(a.all[0].kind, ACTION_CREATE_POD);
     assert_int_equal(a.all[0].attempt, 1);
+    actions_fini(&a);
+    for (int k = 0; k < n; k++)
+        pod_fini(&pods[k]);
+    hvdjob_fini(&job);
+}
+
+/* What only changes numbers is written once a second; what matters, at once. */
+static void test_words_wait(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    memcpy(job.status.shape, job.shape, sizeof(job.shape));
+    struct pod pods[4];
+    const struct pod *list[4];
+    struct actions a;
+    struct admission admission = {.again = INT64_MAX};
+    int n = make_pods("0-0R 1-0R 2-0P", pods, list);
+    struct reconcile_input in = input(&job, list, n, &admission);
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    auto_json json_t *written = hvdjob_status_write(&a.status, "x");
+    hvdjob_status_fini(&job.status);
+    assert_int_equal(hvdjob_status_parse(written, &job.status, NULL), 0);
+    actions_fini(&a);
+
+    static const struct {
+        int64_t ago; /* ms since it was written */
+        int writes;
+        int64_t again;
+    } rows_of_time[] = {
+        {0, 0, NOW + RECONCILE_TELL_EVERY},
+        {RECONCILE_TELL_EVERY - 1, 0, NOW + 1},
+        {RECONCILE_TELL_EVERY, 1, INT64_MAX},
+        {-5, 1, INT64_MAX},
+        {NOW, 1, INT64_MAX}, /* not known */
+    };
+    pods[2].phase = POD_RUNNING;
+    for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
+        in.told = NOW - rows_of_time[i].ago;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_int_equal(a.n, rows_of_time[i].writes);
+        assert_int_equal(a.again, rows_of_time[i].again);
+        assert_int_equal(a.status.ready, 3);
+        actions_fini(&a);
+    }
+    in.told = NOW;
+    struct job_facts facts = {.known = true, .epoch = 7};
+    in.facts = &facts;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 1);
+    actions_fini(&a);
+    in.facts = NULL;
+    pods[1].phase = POD_FAILED;
+    pods[2].phase = POD_FAILED;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.phase, JOB_WAITING);
+    assert_int_equal(a.all[0].kind, ACTION_WRITE_STATUS);
     actions_fini(&a);
     for (int k = 0; k < n; k++)
         pod_fini(&pods[k]);
@@ -353,8 +411,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),   cmocka_unit_test(test_hands_off),
-        cmocka_unit_test(test_settles), cmocka_unit_test(test_group),
-        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_settles), cmocka_unit_test(test_words_wait),
+        cmocka_unit_test(test_group),   cmocka_unit_test(test_phases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

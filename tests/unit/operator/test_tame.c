@@ -91,7 +91,7 @@ static void test_job(void **state)
                                     "{'containers':[{'command':['x']}]}}}}");
     assert_int_equal(tame_mark(j, NULL), 0);
     assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
-    assert_string_equal(job.refused, "");
+    assert_null(job.refused);
     hvdjob_fini(&job);
     assert_int_equal(tame_mark(j, "the character U+0000"), 0);
     assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
