@@ -105,8 +105,8 @@ static void say_failed(const struct reconciling *r, char *dst, size_t size)
     if (st->spoilt)
         snprintf(dst, size, "a worker failed after another had ended well");
     else if (st->failures > r->job->backoff_limit)
-        snprintf(dst, size, "%d failures of workers, backoffLimit is %d", st->failures,
-                 r->job->backoff_limit);
+        snprintf(dst, size, "%d failure%s of workers, backoffLimit is %d", st->failures,
+                 st->failures == 1 ? "" : "s", r->job->backoff_limit);
     else
         snprintf(dst, size, "not done after activeDeadlineSeconds (%d s)", r->job->deadline);
     add_first(r, dst, size);

@@ -22,6 +22,7 @@ import math
 import os
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -327,6 +328,7 @@ def main():
     parser.add_argument("--agents", type=int, default=2000)
     parser.add_argument("--only", default="loads,gated,costs,agents", type=lambda text: text.split(","))
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended
     results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
     with Cluster(kwok=arguments.nodes, capacity=CAPACITY) as cluster:

@@ -94,7 +94,7 @@ static const struct row rows[] = {
     {"running, not elastic, one lost", FIXED, "'phase':'Running'", "0-0R 1-0F", 0,
      "Restarting: status say -0-0", "not elastic"},
     {"running, too many failures", FIXED ",'runPolicy':{'backoffLimit':0}", "'phase':'Running'",
-     "0-0R 1-0F", 0, "Failed: status say -0-0", "1 failures of workers, backoffLimit is 0"},
+     "0-0R 1-0F", 0, "Failed: status say -0-0", "1 failure of workers, backoffLimit is 0"},
     {"running, an eviction is no failure", ELASTIC ",'runPolicy':{'backoffLimit':0}",
      "'phase':'Running'", "0-0R 1-0R 2-0E", 0, "Running: status", NULL},
     {"running, too long", ELASTIC ",'runPolicy':{'activeDeadlineSeconds':60}",
