@@ -113,6 +113,7 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # Files that the assembler takes in.
+$(BUILD)/operator/page/page_files.o: $(wildcard operator/page/page.html operator/page/page.css operator/page/page.js)
 $(BUILD)/diagnostics/rules.o: diagnostics/rules.conf
 
 $(LIB_A): $(call objs,$(LIB_SRCS))

@@ -13,7 +13,8 @@
 #define CODE_DRAINED  143 /* 128 + SIGTERM */
 #define CODE_UNFIT    126 /* the doctor has refused this pod */
 #define STOP_GRACE_MS 2000
-#define UNKNOWN_MS    15000 /* an operator hears of a pod after its agent has started */
+/* An operator hears of a pod after its agent has started: as late as its watch may be silent. */
+#define UNKNOWN_MS 120000
 
 static void on_drained(void *arg)
 {

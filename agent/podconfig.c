@@ -16,7 +16,7 @@
 #include "core/member/protocol.h"
 
 #define START_TIMEOUT_S 600
-#define LOST_S          60
+#define LOST_S          600 /* a control plane that is upgraded is away for minutes */
 #define DRAIN_S         25
 #define JITTER_MS       10000
 #define UID_MAX         63

@@ -30,6 +30,7 @@ struct coordination {
     int port;
     struct loop_fd lfd;
     struct loop_timer timer, ready;
+    struct histogram recovery[2]; /* of planned changes, of losses */
 };
 
 /* ---- turns ----------------------------------------------------------------------------------- */
@@ -162,7 +163,13 @@ static void on_changed(void *arg, const char *job_uid)
     driver_changed(c->config.driver, job_uid);
 }
 
-/* plane_config has one argument for both. */
+static void on_recovered(void *arg, bool lost, double seconds)
+{
+    struct coordination *c = arg;
+    histogram_add(&c->recovery[lost], seconds);
+}
+
+/* plane_config has one argument for all. */
 static void on_review(void *arg, uint64_t id, const char *token)
 {
     struct coordination *c = arg;
@@ -193,6 +200,7 @@ static int listen_for_agents(struct coordination *c, struct err *err)
                                   .term = c->term,
                                   .changed = on_changed,
                                   .review = c->config.by_key ? NULL : on_review,
+                                  .recovered = on_recovered,
                                   .arg = c};
     int rc = reviewer_open(&c->reviewer, c->config.api, err);
     rc = rc < 0 ? rc : plane_create(&c->plane, &config, err);
@@ -264,6 +272,11 @@ const char *coordination_problem(const struct coordination *c)
     return keystore_problem(c->keystore);
 }
 
+const struct plane *coordination_plane(const struct coordination *c)
+{
+    return c->plane;
+}
+
 static void put(struct buf *dst, const char *name, const char *kind, const char *help,
                 double number)
 {
@@ -273,6 +286,7 @@ static void put(struct buf *dst, const char *name, const char *kind, const char 
 
 void coordination_metrics(const struct coordination *c, struct buf *dst)
 {
+    static const char *const causes[] = {"planned", "lost"};
     struct plane_counts n = {0};
     if (c->plane)
         plane_counts(c->plane, &n);
@@ -289,6 +303,9 @@ void coordination_metrics(const struct coordination *c, struct buf *dst)
     metrics_head(dst, "hvd_epochs_total", "counter", "Changes of rosters, by cause.");
     metrics_value(dst, "hvd_epochs_total", "cause", "planned", (double)n.epochs_planned);
     metrics_value(dst, "hvd_epochs_total", "cause", "lost", (double)n.epochs_lost);
+    metrics_histograms(dst, "hvd_recovery_seconds",
+                       "What a new epoch took a job until work went on, by cause.", "cause", causes,
+                       c->recovery, 2);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -36,6 +36,9 @@ void coordination_rest(struct coordination *c);
 /* Why agents cannot be served, "": they can be. */
 const char *coordination_problem(const struct coordination *c);
 
+/* NULL: it does not lead. */
+const struct plane *coordination_plane(const struct coordination *c);
+
 void coordination_metrics(const struct coordination *c, struct buf *dst);
 
 /* NULL is fine. */

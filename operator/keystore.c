@@ -74,8 +74,9 @@ static void on_made(void *arg, const struct api_answer *answer)
 {
     struct keystore *k = arg;
     k->call = NULL;
-    if (answer->status == 201 || answer->status == 409)
-        read_it(k); /* what stands there is what counts */
+    /* What stands there is what counts; somebody else may have made it. */
+    if (answer->status == 201)
+        read_it(k);
     else
         again(k, "making it", answer->message);
 }

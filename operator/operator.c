@@ -20,6 +20,7 @@
 #include "operator/driver/label.h"
 #include "operator/metrics/metrics.h"
 #include "operator/metrics/web.h"
+#include "operator/page/page.h"
 
 #define LABEL_MS 1000 /* the label may take so long at the end */
 #define TRIM_MS  2000
@@ -35,6 +36,7 @@ struct program {
     struct driver *driver;
     struct label *label;
     struct web *web;
+    struct page *page;
     struct coordination *coordination; /* NULL: pods have no agents */
     char agents_url[320];
     struct loop_timer ending, trimming;
@@ -56,6 +58,12 @@ static int page_metrics(void *arg, struct buf *dst)
     metrics_head(dst, "hvd_build_info", "gauge", "1, with the version.");
     metrics_value(dst, "hvd_build_info", "version", HVD_VERSION, 1);
     driver_metrics(o->driver, dst);
+    if (o->election) {
+        metrics_head(dst, "hvd_lease_late_seconds", "gauge",
+                     "The longest that a renewal of the lease has waited for its turn.");
+        metrics_value(dst, "hvd_lease_late_seconds", NULL, NULL,
+                      (double)election_late(o->election) / (double)CLOCK_S);
+    }
     if (o->coordination)
         coordination_metrics(o->coordination, dst);
     return 200;
@@ -89,6 +97,18 @@ static const struct web_page pages[] = {
     {"/healthz", "text/plain", page_healthz},
     {"/readyz", "text/plain", page_readyz},
 };
+
+static const struct plane *plane_of(void *arg)
+{
+    const struct program *o = arg;
+    return o->coordination ? coordination_plane(o->coordination) : NULL;
+}
+
+static void other_page(void *arg, const struct web_request *request, struct web_answer *ret)
+{
+    const struct program *o = arg;
+    page_answer(o->page, request, ret);
+}
 
 /* ---- leading --------------------------------------------------------------------------------- */
 
@@ -236,10 +256,14 @@ static int open_web(struct program *o, struct err *err)
                                 .address = o->settings->metrics,
                                 .pages = pages,
                                 .n = sizeof(pages) / sizeof(pages[0]),
+                                .other = other_page,
                                 .arg = o};
+    const struct page_config page = {
+        .driver = o->driver, .plane = plane_of, .arg = o, .access = o->settings->page};
     if (!*o->settings->metrics)
         return 0;
-    int rc = web_open(&o->web, &config, err);
+    int rc = page_open(&o->page, &page, err);
+    rc = rc < 0 ? rc : web_open(&o->web, &config, err);
     if (rc == 0)
         log_info("metrics at port %d", web_port(o->web));
     return rc;
@@ -316,6 +340,7 @@ static void close_all(struct program *o)
     election_close(o->election);
     label_close(o->label);
     web_close(o->web);
+    page_close(o->page);
     coordination_close(o->coordination);
     driver_close(o->driver);
     api_close(o->api);

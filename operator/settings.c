@@ -19,7 +19,9 @@ static const char help[] =
     "  --context NAME             of the kubeconfig, instead of its current one\n"
     "  --namespace NAME           jobs of this namespace alone; nodes are not looked at\n"
     "                             (HVD_WATCH_NAMESPACE)\n"
-    "  --metrics-addr ADDR:PORT   /metrics, /healthz and /readyz (:8080; \"off\": none)\n"
+    "  --metrics-addr ADDR:PORT   /metrics, /healthz, /readyz and the page (:8080; \"off\": none)\n"
+    "  --page local|all|off       who may look at the page: who comes by kubectl port-forward,\n"
+    "                             whoever reaches the port, nobody (local; HVD_PAGE)\n"
     "  --agents-addr ADDR:PORT    where the agents in pods dial it (:7443; \"off\": pods are as "
     "their\n"
     "                             template says, without agents)\n"
@@ -52,6 +54,7 @@ enum {
     OPT_CONTEXT,
     OPT_NAMESPACE,
     OPT_METRICS,
+    OPT_PAGE,
     OPT_AGENTS,
     OPT_URL,
     OPT_BUNDLE,
@@ -72,6 +75,7 @@ static const struct option table[] = {
     {"context", required_argument, NULL, OPT_CONTEXT},
     {"namespace", required_argument, NULL, OPT_NAMESPACE},
     {"metrics-addr", required_argument, NULL, OPT_METRICS},
+    {"page", required_argument, NULL, OPT_PAGE},
     {"agents-addr", required_argument, NULL, OPT_AGENTS},
     {"agents-url", required_argument, NULL, OPT_URL},
     {"bundle", required_argument, NULL, OPT_BUNDLE},
@@ -108,6 +112,18 @@ static int take_text(const char *name, const char *text, const char **ret, struc
     return 0;
 }
 
+static int take_page(const char *name, const char *text, enum page_access *ret, struct err *err)
+{
+    static const char *const words[] = {
+        [PAGE_LOCAL] = "local", [PAGE_ALL] = "all", [PAGE_OFF] = "off"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(text, words[i]) == 0) {
+            *ret = (enum page_access)i;
+            return 0;
+        }
+    return err_set(err, EINVAL, "%s %.40s: want local, all or off", name, text);
+}
+
 static int take(int opt, struct settings *o, enum settings_what *what, struct err *err)
 {
     switch (opt) {
@@ -120,6 +136,8 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_METRICS:
         o->metrics = strcmp(optarg, "off") == 0 ? "" : optarg;
         return 0;
+    case OPT_PAGE:
+        return take_page("--page", optarg, &o->page, err);
     case OPT_AGENTS:
         o->agents = strcmp(optarg, "off") == 0 ? "" : optarg;
         return 0;
@@ -194,7 +212,8 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
                          .pod_name = from_environment("POD_NAME"),
                          .pod_namespace = from_environment("POD_NAMESPACE")};
     enum settings_what what = SETTINGS_RUN;
-    int opt, rc = 0;
+    const char *page = from_environment("HVD_PAGE");
+    int opt, rc = page ? take_page("HVD_PAGE", page, &o.page, err) : 0;
     opterr = 0;
     optind = 1;
     while (rc == 0 && (opt = getopt_long(argc, argv, "+hv", table, NULL)) != -1)

@@ -9,11 +9,13 @@
 #include <stdbool.h>
 
 #include "core/base/err.h"
+#include "operator/page/page.h"
 
 struct settings {
     const char *kubeconfig, *context; /* NULL: found */
     const char *namespace;            /* NULL: all */
     const char *metrics;              /* ADDRESS:PORT, "": none */
+    enum page_access page;            /* who may look at the page there */
     const char *agents;               /* ADDRESS:PORT where agents dial, "": pods get no agent */
     const char *agents_url; /* by which they do; NULL: by the Service, or no agents outside a pod */
     const char *bundle;     /* image, NULL: users' images have it */

@@ -16,6 +16,11 @@ test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clan
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
     podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
 
+# Where it is a package, and not a wrapper for something that no container has.
+if grep -qs '^ID=debian' /etc/os-release; then
+    test+=(chromium fonts-dejavu-core)
+fi
+
 installed() {
     dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
 }

@@ -29,11 +29,17 @@ ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS
 TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline%,$(UNIT_SRCS)) \
               $(filter-out tests/multi/test_coll%,$(MULTI_SRCS))
 TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
+# The operator, with real agents too, where it goes the most ways; leaks are looked for at its end.
+PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
+ASAN_PLANE := 'asan/e2e/test_plane=$(PY_ASAN)/e2e/test_plane.py' \
+              'asan/cluster/test_operator=$(PY_ASAN)/cluster/test_operator.py' \
+              'asan/cluster/test_operator_storm=$(PY_ASAN)/cluster/test_operator_storm.py Storms' \
+              'asan/cluster/test_operator_agents=$(PY_ASAN)/cluster/test_operator_agents.py Agents'
 SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
               UBSAN_OPTIONS=print_stacktrace=1 \
               TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=tests/tsan.supp
 
-STEP_ASAN  := asan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address tests-bin
+STEP_ASAN  := asan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address lib programs tests-bin
 STEP_TSAN  := tsan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
 STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 all tests-bin
 STEP_FUZZ_BIN := fuzz/build=$(SUB) fuzz-build BUILD=$(BUILD)
@@ -56,7 +62,7 @@ test-all:
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
 	    beside tests/model/run.sh '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
 	    then $(ASAN_TESTS) beside $(TSAN_TESTS) \
-	    then $(CLUSTER_TESTS) \
+	    then $(CLUSTER_TESTS) $(ASAN_PLANE) \
 	    then '$(STEP_FUZZ)'; \
 	code=$$?; kill $$debian $$kube 2>/dev/null; wait; exit $$code
 
@@ -71,6 +77,9 @@ test-cluster: deps all staged  ## the cluster tests
 
 test-asan:  ## unit and multi-rank tests with ASan and UBSan
 	$(Q)$(SAN_ENV) $(RUN) '$(STEP_ASAN)' $(ASAN_TESTS)
+
+test-asan-operator:  ## operator and agents with ASan and UBSan on a real control plane
+	$(Q)$(SAN_ENV) $(RUN) '$(STEP_ASAN)' $(ASAN_PLANE)
 
 test-tsan:  ## engine and multi-rank tests with TSan
 	$(Q)$(SAN_ENV) $(RUN) '$(STEP_TSAN)' $(TSAN_TESTS)
@@ -106,7 +115,7 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)printf '%s\n' $(subst :, ,$(FUZZ_RUNS)) | xargs -P $(JOBS) -n 2 tests/fuzz/run.sh $(BUILD)/fuzzing
 
-.PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is

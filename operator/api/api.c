@@ -143,6 +143,7 @@ static void on_done(void *arg, const struct http_answer *from)
     struct api_answer answer = {.status = from->status,
                                 .retry_after_s = from->retry_after_s,
                                 .cut = from->cut,
+                                .late = from->late,
                                 .reason = "",
                                 .message = from->status ? "" : from->why,
                                 .body = from->body,

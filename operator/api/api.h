@@ -47,7 +47,8 @@ struct api_request {
 struct api_answer {
     long status;        /* 0: there was none, message says why */
     long retry_after_s; /* -1: not said */
-    bool cut;           /* bytes came, then the connection broke */
+    bool cut;           /* a 2xx answer began to come, then the connection broke */
+    bool late;          /* its time was over, or nothing came for silent_s */
     const char *reason; /* of a Status: "AlreadyExists", "Conflict", or "" */
     const char *message;
     const char *body;

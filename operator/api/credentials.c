@@ -16,7 +16,7 @@
 #include "operator/api/exec.h"
 
 #define READ_EVERY  (60 * CLOCK_S)
-#define EARLY_US    (30 * 1000000LL) /* a token is not used in its last half minute */
+#define EARLY_US    (30 * 1000000LL) /* before its end, or at half time: a new one */
 #define TOKEN_MAX   (64u << 10)
 #define RERUN_AFTER (5 * CLOCK_S) /* a plugin whose tokens are refused is not run in a circle */
 
@@ -31,7 +31,7 @@ struct credentials {
     struct exec_run *run;
     bool have;       /* the plugin has given something */
     uint64_t ran_at; /* when it ended; 0: not yet */
-    int64_t expires_us;
+    int64_t expires_us, renew_us;
 };
 
 static void forget(char **secret)
@@ -99,6 +99,17 @@ static int set_basic(struct credentials *c, struct err *err)
     return 0;
 }
 
+static int take_times(struct credentials *c, int64_t expires_us, struct err *err)
+{
+    int64_t now = (int64_t)clock_wall_us(), left = expires_us - now;
+    if (left <= 0)
+        return err_set(err, EKEYEXPIRED, "credential plugin %s: what it gave has expired already",
+                       c->access->exec.argv[0]);
+    c->expires_us = expires_us;
+    c->renew_us = expires_us - (left / 2 < EARLY_US ? left / 2 : EARLY_US);
+    return 0;
+}
+
 static void on_plugin(void *arg, struct exec_credential *got, const struct err *err)
 {
     struct credentials *c = arg;
@@ -109,25 +120,30 @@ static void on_plugin(void *arg, struct exec_credential *got, const struct err *
         c->ready(c->arg, NULL, NULL, &problem);
         return;
     }
-    int rc = got->token ? set_token(c, got->token, &problem) : 0;
+    int rc = take_times(c, got->expires_us, &problem);
+    if (rc == 0 && got->token)
+        rc = set_token(c, got->token, &problem);
     c->have = rc == 0;
-    c->expires_us = got->expires_us;
     if (got->cert_pem)
         c->serial++;
     c->ready(c->arg, got->cert_pem, got->key_pem, rc == 0 ? NULL : &problem);
     exec_credential_fini(got);
 }
 
+/* While the plugin runs for a new one the old one is shown, as long as it is good: a slow plugin
+ * holds up nobody, the lease least of all. */
 static int from_plugin(struct credentials *c, const char **ret, struct err *err)
 {
-    if (c->run)
-        return 1;
-    bool fresh = c->have && (c->expires_us == INT64_MAX ||
-                             (int64_t)clock_wall_us() < c->expires_us - EARLY_US);
-    if (!fresh) {
+    int64_t now = (int64_t)clock_wall_us();
+    bool good = c->have && now < c->expires_us, fresh = good && now < c->renew_us;
+    bool rested = !good || clock_ns() - c->ran_at >= RERUN_AFTER;
+    if (!fresh && !c->run && rested) {
         int rc = exec_start(&c->run, c->loop, c->access, on_plugin, c, err);
-        return rc < 0 ? rc : 1;
+        if (rc < 0 && !good)
+            return rc;
     }
+    if (!good)
+        return 1;
     *ret = c->header;
     return 0;
 }
@@ -154,8 +170,10 @@ bool credentials_refused(struct credentials *c, unsigned serial)
     if (serial != c->serial)
         return true; /* it has changed meanwhile */
     if (c->access->exec.argv) {
-        if (c->run)
+        if (c->run) {
+            c->have = false; /* what it gives is waited for */
             return true;
+        }
         if (!c->have || clock_ns() - c->ran_at < RERUN_AFTER)
             return false;
         c->have = false;

@@ -23,7 +23,9 @@ struct election {
     struct leader leader;
     struct api_call *call;
     struct loop_timer turn, until;
-    bool told; /* started() was called last */
+    uint64_t turn_at; /* when the last one began */
+    uint64_t late;    /* the longest time from when one was due until it began */
+    bool told;        /* started() was called last */
     void (*left)(void *arg);
     struct err err;
 };
@@ -64,7 +66,11 @@ static void settle(struct election *e)
 static void on_turn(void *arg)
 {
     struct election *e = arg;
-    enum leader_action action = leader_turn(&e->leader, clock_ns());
+    uint64_t due = e->turn.due;
+    e->turn_at = clock_ns();
+    if (e->turn_at - due > e->late && e->turn_at > due)
+        e->late = e->turn_at - due;
+    enum leader_action action = leader_turn(&e->leader, e->turn_at);
     settle(e);
     act(e, action);
 }
@@ -72,9 +78,12 @@ static void on_turn(void *arg)
 static void rest(struct election *e)
 {
     uint32_t ms = (uint32_t)e->config.retry_ms;
-    /* A fifth more or less: candidates do not come at the same time for ever. */
+    /* A fifth more or less: candidates do not come at the same time for ever. From the beginning of
+     * the turn: after a request that nobody answered there is time left for another one. */
     uint64_t pause = ms - ms / 5 + randombytes_uniform(2 * ms / 5 + 1);
-    loop_timer_start(api_loop(e->config.api), &e->turn, pause, on_turn, e);
+    uint64_t took = (clock_ns() - e->turn_at) / CLOCK_MS;
+    loop_timer_start(api_loop(e->config.api), &e->turn, took < pause ? pause - took : 0, on_turn,
+                     e);
 }
 
 static void note_problem(struct election *e, const struct api_answer *answer)
@@ -238,6 +247,11 @@ void election_leave(struct election *e, void (*left)(void *arg))
         send_wish(e, false, on_left);
     else
         left(e->config.arg);
+}
+
+uint64_t election_late(const struct election *e)
+{
+    return e->late;
 }
 
 const char *election_problem(const struct election *e)

@@ -32,6 +32,9 @@ bool election_leads(const struct election *e);
  * at most 2 s later, and then election_close() is to be called. stopped() comes before. */
 void election_leave(struct election *e, void (*left)(void *arg));
 
+/* The longest, in ns, that a turn of it had to wait for others on the loop. */
+uint64_t election_late(const struct election *e);
+
 /* What went wrong last, "" when nothing did. */
 const char *election_problem(const struct election *e);
 

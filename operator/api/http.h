@@ -20,7 +20,8 @@ struct http_call;
 struct http_answer {
     long status;        /* HTTP's; 0: there was no whole answer, why says so */
     bool unreached;     /* not one byte of the request has left */
-    bool cut;           /* data began to come, then the connection or a time-out ended it */
+    bool cut;           /* a 2xx answer began to come, then the connection or a time-out ended it */
+    bool late;          /* it was a time-out that ended it */
     long retry_after_s; /* -1: not said */
     const char *why;
     const char *body; /* what data did not take */

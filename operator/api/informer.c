@@ -22,11 +22,13 @@
  */
 #define WATCH_MIN_S    300
 #define WATCH_MORE_S   300
-#define WATCH_SILENT_S 150
+#define WATCH_SILENT_S 100
 #define WATCH_LATE_S   30    /* over its time: the server is not well */
 #define STREAM_MS      60000 /* a streamed list is whole by then, or the server does not know them */
 #define SHORT          CLOCK_S /* a watch that ended so soon and brought nothing has failed */
 #define JITTER_MS      1000u
+/* Where nothing came, the next try costs the server nothing, and it may be back. */
+#define PAUSE_MAX_MS 10000u
 
 static void happen(struct informer *inf, enum watch_event event);
 
@@ -38,6 +40,7 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
     auto_json json_t *j = NULL;
     const char *tamed;
     int rc = object_read(text, len, "an item of a list", &j, &tamed, err);
+    inf->progress = true;
     if (rc == 0 && tame_mark(j, tamed) < 0)
         rc = err_set(err, ENOMEM, "an item of a list: no memory");
     return rc < 0 ? rc : informer_put(inf, j, err);
@@ -71,6 +74,7 @@ static int take_event(struct informer *inf, const struct event *e, struct err *e
      * would be opened again without a pause. */
     inf->progress |= strcmp(e->version, inf->page.version) != 0;
     inf->counts.events++;
+    inf->refused = false;
     if (e->type == EVENT_DELETED)
         rc = informer_drop(inf, e->object, err);
     else if (e->type != EVENT_BOOKMARK)
@@ -105,7 +109,7 @@ static void note_failure(struct informer *inf, const struct api_answer *answer)
 {
     const char *what = inf->config.resource.plural;
     inf->retry_after_s = answer->retry_after_s;
-    inf->refused = answer->status == 401 || answer->status == 403;
+    inf->refused = answer->status == 403; /* 401 is about who we are, and passes */
     if (inf->err.code != 0)
         return; /* our own reason is the better one */
     if (answer->status == 0)
@@ -134,6 +138,13 @@ static void on_list_done(void *arg, const struct api_answer *answer)
     happen(inf, answer->status == 410 ? WATCH_GONE : WATCH_FAILED);
 }
 
+/* Whatever its end: it was a watch, and was worth opening. */
+static bool was_good(const struct informer *inf, const struct api_answer *answer)
+{
+    bool lived = clock_ns() - inf->opened_at >= SHORT;
+    return (answer->status == 200 || answer->cut) && (inf->progress || lived);
+}
+
 static enum watch_event watch_end(struct informer *inf, const struct api_answer *answer)
 {
     bool refused = answer->status == 400 || answer->status == 422;
@@ -141,26 +152,25 @@ static enum watch_event watch_end(struct informer *inf, const struct api_answer 
         return WATCH_GONE;
     if (inf->state == WATCH_STREAMING && refused)
         return WATCH_UNSUPPORTED;
-    if (inf->err.code != 0)
-        return WATCH_FAILED;
-    if (inf->progress && (answer->status == 200 || answer->cut))
-        return WATCH_ENDED;
-    bool lived = clock_ns() - inf->opened_at >= SHORT;
-    return answer->status == 200 && lived ? WATCH_ENDED : WATCH_FAILED;
+    if (inf->state == WATCH_FOLLOWING && answer->late)
+        return WATCH_SILENT;
+    return inf->err.code == 0 && was_good(inf, answer) ? WATCH_ENDED : WATCH_FAILED;
 }
 
+/* Failures in a row end with a watch that brings something beyond a list: a server that gives lists
+ * and then fails is asked for them at a growing pace. */
 static void on_watch_done(void *arg, const struct api_answer *answer)
 {
     struct informer *inf = arg;
     inf->call = NULL;
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     lines_fini(&inf->lines);
-    if (inf->progress)
+    if (inf->state == WATCH_FOLLOWING && was_good(inf, answer))
         inf->failures = 0;
     enum watch_event event = watch_end(inf, answer);
     if (event == WATCH_UNSUPPORTED)
         inf->no_streams = true;
-    if (event == WATCH_FAILED || event == WATCH_GONE)
+    if (event == WATCH_FAILED || event == WATCH_GONE || event == WATCH_SILENT)
         note_failure(inf, answer);
     happen(inf, event);
 }
@@ -251,11 +261,14 @@ static void do_watch(struct informer *inf, bool stream)
     buf_fini(&path);
 }
 
-static void do_pause(struct informer *inf, uint64_t more_ms)
+static void do_pause(struct informer *inf, uint64_t most_ms, uint64_t more_ms)
 {
     inf->failures++;
     inf->counts.failures++;
-    uint64_t ms = retry_backoff_ms(inf->failures, randombytes_random()) + more_ms;
+    uint64_t ms = retry_backoff_ms(inf->failures, randombytes_random());
+    if (ms > most_ms)
+        ms = most_ms / 2 + randombytes_uniform((uint32_t)most_ms / 2);
+    ms += more_ms;
     uint64_t asked = inf->retry_after_s > 0 ? (uint64_t)inf->retry_after_s * 1000 : 0;
     if (asked > RETRY_MAX_MS)
         asked = RETRY_MAX_MS;
@@ -271,7 +284,6 @@ static void do_sync(struct informer *inf)
     inf->synced = true;
     inf->refused = false;
     inf->no_pages = false;
-    inf->failures = 0;
     inf->err = (struct err){0};
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     if (inf->config.synced)
@@ -302,10 +314,10 @@ static void act(struct informer *inf, enum watch_action action)
         break;
     case WATCH_DO_JITTER:
         inf->counts.gone++;
-        do_pause(inf, randombytes_uniform(JITTER_MS));
+        do_pause(inf, RETRY_MAX_MS, randombytes_uniform(JITTER_MS));
         break;
     case WATCH_DO_PAUSE:
-        do_pause(inf, 0);
+        do_pause(inf, inf->progress ? RETRY_MAX_MS : PAUSE_MAX_MS, 0);
         break;
     case WATCH_NOTHING:
     case WATCH_DO_END:

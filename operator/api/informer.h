@@ -63,7 +63,7 @@ bool informer_synced(const struct informer *inf);
 /* The resourceVersion up to which the cache has everything; "" while it lists. */
 const char *informer_version(const struct informer *inf);
 
-/* The last request was refused for want of rights (401, 403). */
+/* The last request was refused for want of rights (403). */
 bool informer_refused(const struct informer *inf);
 
 /* What went wrong last, "" when the last thing went well. */

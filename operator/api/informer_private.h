@@ -18,7 +18,7 @@ struct informer {
     struct store store;
     uint32_t round; /* of the list that is under way or was last */
     bool synced;
-    bool refused; /* the last request, with 401 or 403 */
+    bool refused; /* the last request, with 403 */
 
     struct api_call *call;
     struct loop_timer pause, patience; /* patience: for the end of a streamed list */

@@ -51,6 +51,7 @@ enum leader_action leader_turn(struct leader *l, uint64_t now)
         l->leading = false;
     if (l->leaving)
         return LEADER_REST;
+    l->conflicts = 0;
     /* The version is known, so a renewal is one request. */
     return l->leading ? LEADER_WRITE : LEADER_READ;
 }
@@ -109,8 +110,9 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
         l->leading = valid && ours(l) && now < leader_until(l);
         return l->leading || !ours(l) ? LEADER_REST : LEADER_WRITE;
     }
-    /* Somebody wrote it, perhaps we did and never heard of it. */
-    return result == LEADER_CONFLICT ? LEADER_READ : LEADER_REST;
+    /* Somebody wrote it, perhaps we did and never heard of it. Whoever is told so again asks at the
+     * pace of turns. */
+    return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_REST;
 }
 
 enum leader_action leader_leave(struct leader *l, uint64_t now)

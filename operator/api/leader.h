@@ -43,6 +43,7 @@ struct leader {
     uint64_t sent_at;    /* that write */
     int64_t highest;     /* term that was ever seen; -1: none */
     uint64_t renewed_at; /* when the last write that went through was sent */
+    unsigned conflicts;  /* since the last turn */
     bool leaving;
 };
 

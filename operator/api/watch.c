@@ -22,6 +22,7 @@ static const struct watch_row table[] = {
     {WATCH_FOLLOWING, WATCH_ENDED, WATCH_FOLLOWING, WATCH_DO_FOLLOW},
     {WATCH_FOLLOWING, WATCH_FAILED, WATCH_WAIT_FOLLOW, WATCH_DO_PAUSE},
     {WATCH_FOLLOWING, WATCH_GONE, WATCH_WAIT_LIST, WATCH_DO_JITTER},
+    {WATCH_FOLLOWING, WATCH_SILENT, WATCH_WAIT_LIST, WATCH_DO_PAUSE},
     {WATCH_FOLLOWING, WATCH_STOP, WATCH_IDLE, WATCH_DO_END},
 
     {WATCH_WAIT_LIST, WATCH_TIMER, WATCH_STREAMING, WATCH_DO_STREAM},
@@ -54,8 +55,8 @@ const char *watch_state_name(enum watch_state state)
 
 const char *watch_event_name(enum watch_event event)
 {
-    static const char *const names[] = {"start",  "unsupported", "listed", "ended",
-                                        "failed", "gone",        "timer",  "stop"};
+    static const char *const names[] = {"start", "unsupported", "listed", "ended", "failed",
+                                        "gone",  "silent",      "timer",  "stop"};
     return names[event];
 }
 

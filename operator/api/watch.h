@@ -25,6 +25,7 @@ enum watch_event {
     WATCH_ENDED,       /* the server ended the watch, as it does every few minutes */
     WATCH_FAILED,      /* no answer, a refusal, bytes that are no events */
     WATCH_GONE,        /* 410: that version is forgotten */
+    WATCH_SILENT,      /* no event and no bookmark for long, as if that version had not come yet */
     WATCH_TIMER,
     WATCH_STOP,
     WATCH_EVENTS

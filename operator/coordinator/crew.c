@@ -246,6 +246,7 @@ void crew_destroy(struct crew *c)
         free(c->pods[i]);
     free(c->pods);
     roster_fini(&c->roster);
+    crew_history_fini(&c->history);
     free(c);
 }
 

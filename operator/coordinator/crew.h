@@ -9,6 +9,7 @@
 #include "core/base/list.h"
 #include "core/member/roster.h"
 #include "core/member/service.h"
+#include "operator/coordinator/crew_history.h"
 #include "operator/coordinator/plane.h"
 
 #define CREW_UID_MAX   64 /* of a job or pod, with NUL; names of pods too */
@@ -42,9 +43,9 @@ struct crew {
     struct service service;
     struct crew_pod **pods; /* [npods] */
     int npods, pods_cap;
-    uint64_t joins, rejoins, losses, planned, unplanned;
-    uint32_t seen_epoch; /* that was counted */
-    int seen_notes;      /* that parked requests were woken for; as the next one */
+    uint64_t joins, rejoins, losses;
+    struct crew_history history;
+    int seen_notes; /* that parked requests were woken for; as the next one */
     uint32_t seen_world;
     uint64_t sign; /* crew_sign() when the owner was told last */
     bool news;     /* he is to be told */
@@ -92,6 +93,9 @@ uint64_t crew_sign(const struct crew *c);
 /* crew_findings.c: calls back with each finding that stands, and the name of its pod. */
 void crew_findings(const struct crew *c,
                    void (*each)(void *arg, const char *pod, const struct finding *f), void *arg);
+
+/* The time of day of a clock value; 0 for 0. */
+int64_t crew_unix_ms(uint64_t at, uint64_t now);
 
 void crew_facts(const struct crew *c, struct plane_facts *ret);
 int crew_count_agents(const struct crew *c);

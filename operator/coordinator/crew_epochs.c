@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * crew_epochs: each new epoch of a job, once: counted by its cause, and a line in the log. See
- * crew.h.
+ * crew_epochs: each new epoch of a job, once: into its history, and a line in the log. See crew.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,13 +54,6 @@ static void log_epoch(const struct crew *c)
 
 void crew_count_epochs(struct crew *c)
 {
-    const struct roster *r = &c->roster;
-    if (r->epoch == c->seen_epoch)
-        return;
-    if (c->seen_epoch > 0) {
-        c->planned += !r->last.lost;
-        c->unplanned += r->last.lost;
-    }
-    c->seen_epoch = r->epoch;
-    log_epoch(c);
+    if (crew_history_look(&c->history, &c->roster))
+        log_epoch(c);
 }

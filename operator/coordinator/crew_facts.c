@@ -12,8 +12,7 @@
 #include "core/base/hash.h"
 #include "operator/coordinator/crew.h"
 
-/* The time of day of a clock value; 0 for 0. */
-static int64_t unix_ms(uint64_t at, uint64_t now)
+int64_t crew_unix_ms(uint64_t at, uint64_t now)
 {
     struct timespec ts;
     if (at == 0 || clock_gettime(CLOCK_REALTIME, &ts) < 0)
@@ -67,7 +66,7 @@ uint64_t crew_sign(const struct crew *c)
 static void take_last(const struct roster *r, uint64_t now, struct plane_facts *ret)
 {
     snprintf(ret->last_change.cause, sizeof(ret->last_change.cause), "%s", r->last.cause);
-    ret->last_change.unix_ms = unix_ms(r->last.at, now);
+    ret->last_change.unix_ms = crew_unix_ms(r->last.at, now);
     ret->last_change.ms = (double)r->last.took / CLOCK_MS;
     ret->repair_ms = (double)r->repair_last / CLOCK_MS;
 }

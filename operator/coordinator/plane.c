@@ -42,8 +42,8 @@ static void drop(struct plane *p, struct crew *c)
     sum->joins += c->joins;
     sum->rejoins += c->rejoins;
     sum->losses += c->losses;
-    sum->epochs_planned += c->planned;
-    sum->epochs_lost += c->unplanned;
+    sum->epochs_planned += c->history.planned;
+    sum->epochs_lost += c->history.lost;
     /* What is parked is answered with 404. */
     list_remove(&c->node);
     uint64_t group = c->group;
@@ -107,6 +107,14 @@ static void tell(struct plane *p)
     }
 }
 
+static void tell_recovered(struct plane *p, struct crew *c, uint64_t now)
+{
+    bool lost;
+    double ms;
+    while (p->config.recovered && crew_history_settled(&c->history, now, &lost, &ms))
+        p->config.recovered(p->config.arg, lost, ms / 1000);
+}
+
 static void look(struct plane *p, bool forgive)
 {
     bool more = false, soon = false;
@@ -115,6 +123,7 @@ static void look(struct plane *p, bool forgive)
     {
         struct crew *c = list_entry(pos, struct crew, node);
         soon |= crew_tick(c, forgive, now);
+        tell_recovered(p, c, now);
         more |= wake(p, c);
         if (c->ended && crew_end(c, now)) {
             drop(p, c);
@@ -354,7 +363,7 @@ void plane_counts(const struct plane *p, struct plane_counts *ret)
         ret->joins += c->joins;
         ret->rejoins += c->rejoins;
         ret->losses += c->losses;
-        ret->epochs_planned += c->planned;
-        ret->epochs_lost += c->unplanned;
+        ret->epochs_planned += c->history.planned;
+        ret->epochs_lost += c->history.lost;
     }
 }

@@ -42,6 +42,8 @@ struct plane_config {
     /* Something about the job changed that plane_facts() tells. From plane_turn(); it may call
      * anything here but plane_destroy() and plane_turn(). */
     void (*changed)(void *arg, const char *job_uid);
+    /* Once for each epoch that followed another one: what it took the job. May be NULL. */
+    void (*recovered)(void *arg, bool lost, double seconds);
     /* Asks the API server about a token (TokenReview, audience KEYS_AUDIENCE) and calls
      * plane_reviewed() with the same id, not from within this call. NULL: only job keys are
      * taken. */
@@ -147,6 +149,35 @@ char *plane_status(const struct plane *p, const char *job_uid);
 /* Calls back with each finding that stands, and the name of the pod that has it. */
 void plane_findings(const struct plane *p, const char *job_uid,
                     void (*each)(void *arg, const char *pod, const struct finding *f), void *arg);
+
+/* A pod whose agent has joined, and its ranks. */
+struct plane_worker {
+    const char *pod_uid;
+    bool connected;
+    const char *state; /* of the rank that is least far: rank_state_name() */
+    char ranks[64];    /* in the current world: "8-15", "": none */
+    uint64_t batches;  /* the fewest of a rank of it */
+    int64_t idle_ms;   /* since when the one that is longest without a new one has none; -1 */
+};
+
+/* plane_sight.c: calls back with each; what is given is valid until that returns. */
+void plane_workers(const struct plane *p, const char *job_uid,
+                   void (*each)(void *arg, const struct plane_worker *worker), void *arg);
+
+struct plane_epoch {
+    uint32_t number;
+    int64_t unix_ms;
+    int size;    /* ranks */
+    bool first;  /* of this operator: there was none before it */
+    bool lost;   /* it is the answer to a loss, not a planned change */
+    double ms;   /* from the loss or announcement to it */
+    double cost; /* ms that it took the job: until work went on */
+    const char *cause;
+};
+
+/* The last ones, the newest first. */
+void plane_epochs(const struct plane *p, const char *job_uid,
+                  void (*each)(void *arg, const struct plane_epoch *epoch), void *arg);
 
 /* Since plane_create(), for metrics. */
 struct plane_counts {

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "operator/api/object.h"
 #include "operator/api/request.h"
+#include "operator/api/retry.h"
 #include "operator/api/slowstart.h"
 #include "operator/driver/bodies.h"
 #include "operator/reconcile/names.h"
@@ -98,6 +100,15 @@ static void fail(struct apply *a, enum apply_end end, const char *what, const ch
     err_set(&a->err, EIO, "%s: %s", what, why);
 }
 
+/* A word about what was asked for, and for people to read: not about who asks (401), nor about the
+ * moment (somebody else's write, too many requests). */
+static bool is_refusal(const struct api_answer *answer)
+{
+    long status = answer->status;
+    return status >= 400 && status < 500 && status != 401 && status != 408 && status != 409 &&
+           status != 429;
+}
+
 static void note_problem(struct entry *e, const char *text)
 {
     free(e->problem);
@@ -106,15 +117,16 @@ static void note_problem(struct entry *e, const char *text)
 
 /* ---- what became of a step ------------------------------------------------------------------- */
 
-/* uid and resourceVersion of the object that was sent back. */
+/* What was deleted, or uid and resourceVersion of the object that was sent back. */
 static void wait_for(struct step *s, enum wait_kind kind, const struct api_answer *answer)
 {
     auto_json json_t *j = NULL;
     const char *uid = "", *version = "", *tamed;
     struct wait one = {.kind = kind};
     snprintf(one.name, sizeof(one.name), "%.63s", s->name);
-    if (kind == WAIT_GONE) {
-        snprintf(one.uid, sizeof(one.uid), "%s", s->uid);
+    if (kind == WAIT_GONE || kind == WAIT_END) {
+        const char *of = kind == WAIT_END ? s->apply->job->job.uid : s->uid;
+        snprintf(one.uid, sizeof(one.uid), "%.63s", of);
     } else {
         if (object_read(answer->body, answer->len, "an object", &j, &tamed, NULL) < 0 ||
             json_expect(j, "an object", NULL, "{s:{s:s, s:s}}", "metadata", "uid", &uid,
@@ -196,8 +208,7 @@ static bool on_created(struct step *s, const struct api_answer *answer, bool *re
         ask_holder(s);
         return false;
     }
-    /* What came of nothing is over by itself; a refusal is for people to read. */
-    if (answer->status >= 400 && answer->status < 500 && answer->status != 429)
+    if (is_refusal(answer))
         note_problem(a->e, answer->message);
     fail(a, APPLY_FAILED, s->name, answer->message);
     return true;
@@ -219,7 +230,7 @@ static bool on_group(struct step *s, const struct api_answer *answer)
                  "delete it or give the job another name",
                  a->job->job.name);
         note_problem(e, text);
-    } else if (answer->status >= 400 && answer->status < 500 && answer->status != 429) {
+    } else if (is_refusal(answer)) {
         note_problem(e, answer->message);
     }
     fail(a, APPLY_FAILED, "its PodGroup", answer->message);
@@ -238,12 +249,14 @@ static bool on_status(struct step *s, const struct api_answer *answer)
     return true;
 }
 
-/* A pod that is not there any more, or another one, is as good as changed or deleted. */
+/* A pod that is not there any more is as good as changed or deleted. 409: another one has its name
+ * by now, or somebody changed it in the same moment; the cache will tell. */
 static bool on_changed(struct step *s, const struct api_answer *answer)
 {
-    bool gone = answer->status == 404 || answer->status == 409;
+    bool gone = answer->status == 404;
     if (!is_success(answer) && !gone) {
-        fail(s->apply, APPLY_FAILED, s->name, answer->message);
+        fail(s->apply, answer->status == 409 ? APPLY_STALE : APPLY_FAILED, s->name,
+             answer->message);
         return false;
     }
     if (s->kind == ACTION_DELETE_POD || gone)
@@ -253,11 +266,33 @@ static bool on_changed(struct step *s, const struct api_answer *answer)
     return true;
 }
 
+static bool on_job_deleted(struct step *s, const struct api_answer *answer)
+{
+    if (!is_success(answer) && answer->status != 404) {
+        fail(s->apply, answer->status == 409 ? APPLY_STALE : APPLY_FAILED, "deleting it",
+             answer->message);
+        return false;
+    }
+    wait_for(s, WAIT_END, answer);
+    return true;
+}
+
+/* Longer than a call has time: the job rests meanwhile. */
+static void note_rest(struct entry *e, long seconds)
+{
+    uint64_t ms = seconds < RETRY_MAX_MS / 1000 ? (uint64_t)seconds * 1000 : RETRY_MAX_MS;
+    uint64_t until = deadline_in_ms(ms);
+    if (e->not_before < until)
+        e->not_before = until;
+}
+
 static void on_answer(void *arg, const struct api_answer *answer)
 {
     struct step *s = arg;
     bool ok = false;
     s->call = NULL;
+    if (answer->retry_after_s > 0)
+        note_rest(s->apply->e, answer->retry_after_s);
     if (is_success(answer))
         inject_point("operator-wrote");
     log_debug("%s: %s %s: %ld %s", s->apply->e->key, action_name(s->kind), s->name, answer->status,
@@ -278,9 +313,7 @@ static void on_answer(void *arg, const struct api_answer *answer)
         ok = on_changed(s, answer);
         break;
     case ACTION_DELETE_JOB:
-        ok = is_success(answer) || answer->status == 404 || answer->status == 409;
-        if (!ok)
-            fail(s->apply, APPLY_FAILED, "deleting it", answer->message);
+        ok = on_job_deleted(s, answer);
         break;
     case ACTION_SAY:
         break;

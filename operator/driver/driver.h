@@ -63,6 +63,16 @@ void driver_changed(struct driver *d, const char *job_uid);
 /* Every cache has been whole once. *ret_why: what is not, and why; valid until the next call. */
 bool driver_ready(const struct driver *d, const char **ret_why);
 
+/* driver_sight.c, for the page: what the caches have, valid until this returns; jobs that are ours,
+ * in no order. */
+bool driver_leads(const struct driver *d);
+void driver_jobs(const struct driver *d, void (*each)(void *arg, const struct hvdjob *job),
+                 void *arg);
+/* NULL: there is none. */
+const struct hvdjob *driver_job(const struct driver *d, const char *namespace, const char *name);
+void driver_pods(const struct driver *d, const struct hvdjob *job,
+                 void (*each)(void *arg, const struct pod *pod), void *arg);
+
 /* For Prometheus. */
 void driver_metrics(const struct driver *d, struct buf *dst);
 

@@ -70,13 +70,19 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         waits_fini(&e->waits);
         e->let_go = false;
         e->told = MOMENT_NONE;
-        e->failures = 0;
-        e->not_before = 0;
+        e->stale = true;
         entry_forget_admission(e);
         entry_forget_budget(e);
     }
+    if (e->stale) { /* here is the newer one */
+        e->stale = false;
+        e->failures = 0;
+        e->not_before = 0;
+    }
     e->job = is;
     entry_forget_gang(e);
+    if (is && was && d->leading)
+        driver_note_change(d, &was->job.status, &is->job.status);
     if (is && is->job.status.phase != e->phase) {
         e->phase = is->job.status.phase;
         entry_forget_admission(e);

@@ -21,7 +21,7 @@ static void on_made(void *arg, const struct api_answer *answer)
     struct entry *e = arg;
     struct driver *d = e->owner;
     e->keying = NULL;
-    bool there = answer->status == 201 || answer->status == 409;
+    bool there = answer->status == 201 || strcmp(answer->reason, "AlreadyExists") == 0;
     if (there && e->job)
         memcpy(e->key_made, e->job->job.uid, sizeof(e->key_made));
     if (!there) {

@@ -28,6 +28,8 @@ static bool wait_is_over(void *arg, const struct wait *w)
 {
     const struct asking *q = arg;
     const struct entry *e = q->e;
+    if (w->kind == WAIT_END)
+        return !e->job || strcmp(e->job->job.uid, w->uid) != 0 || e->job->job.deleting;
     if (w->kind == WAIT_JOB)
         return !e->job || strcmp(e->job->job.uid, w->uid) != 0 || e->job->version >= w->version;
     const struct pod_item *p = driver_pod(q->d, e, w->name);
@@ -119,15 +121,19 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     if (end == APPLY_DONE) {
         e->failures = 0;
         e->not_before = 0;
+        e->stale = false;
         driver_due(d, e, now);
         return;
     }
+    e->stale = end == APPLY_STALE;
     e->let_go = false;
     d->ask_queue = true;
     d->stats.stale += end == APPLY_STALE;
     d->stats.failures += end == APPLY_FAILED;
     e->failures++;
-    e->not_before = now + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
+    uint64_t at = now + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
+    if (e->not_before < at) /* the server may have asked for longer */
+        e->not_before = at;
     if (end == APPLY_FAILED && (e->failures == 5 || e->failures % 20 == 0))
         log_warn("job %s, %u failures in a row: %s", e->key, e->failures, err_text(err));
     else
@@ -159,7 +165,6 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
     struct err err = {0};
     enum job_phase before = e->job->job.status.phase;
     e->let_go = actions->status.phase == JOB_STARTING && before != JOB_STARTING;
-    driver_note_phase(d, &e->job->job, &actions->status);
     if (makes(actions, ACTION_WRITE_STATUS))
         e->told = driver_now();
     if (apply_start(&config, e, actions, &err) == 0)

@@ -8,8 +8,12 @@
 #include "operator/objects/moment.h"
 
 static const char *const verbs[STATS_VERBS] = {"GET", "POST", "PUT", "PATCH", "DELETE"};
-/* 0: no answer; the last two: other refusals, other failures of the server. */
-static const long codes[STATS_CODES] = {0, 200, 201, 400, 401, 403, 404, 409, 410, 429, 499, 500};
+static const char *const code_names[STATS_CODES] = {"none", "200", "201", "400", "401", "403",
+                                                    "404",  "409", "410", "422", "429", "500",
+                                                    "503",  "504", "2xx", "4xx", "5xx"};
+/* 0: no answer; the last three are kinds: what is not named. */
+static const long codes[STATS_CODES] = {0,   200, 201, 400, 401, 403, 404, 409, 410,
+                                        422, 429, 500, 503, 504, 299, 499, 599};
 
 void driver_observe(void *arg, const char *method, long status)
 {
@@ -17,37 +21,32 @@ void driver_observe(void *arg, const char *method, long status)
     int verb = 0, code = 0;
     while (verb < STATS_VERBS - 1 && strcmp(verbs[verb], method) != 0)
         verb++;
-    while (code < STATS_CODES - 2 && codes[code] != status)
+    while (code < STATS_CODES - 1 && codes[code] != status)
         code++;
-    if (code == STATS_CODES - 2 && status >= 500)
-        code++;
+    if (codes[code] != status)
+        code = status < 400 ? STATS_CODES - 3 : status < 500 ? STATS_CODES - 2 : STATS_CODES - 1;
     d->stats.requests[verb][code]++;
 }
 
-void driver_note_phase(struct driver *d, const struct hvdjob *job,
-                       const struct hvdjob_status *after)
+void driver_note_change(struct driver *d, const struct hvdjob_status *before,
+                        const struct hvdjob_status *after)
 {
-    const struct hvdjob_status *before = &job->status;
-    if (before->phase == after->phase)
-        return;
-    if (after->phase == JOB_STARTING && after->queued != MOMENT_NONE)
+    bool let_go = after->admitted != MOMENT_NONE && after->admitted != before->admitted;
+    if (let_go && after->queued != MOMENT_NONE)
         histogram_add(&d->stats.gang_wait, (double)(after->admitted - after->queued) / MOMENT_S);
-    if (after->phase == JOB_RUNNING && before->phase == JOB_STARTING)
-        histogram_add(&d->stats.start,
-                      (double)(driver_now() - before->admitted) / (double)MOMENT_S);
+    if (after->phase == JOB_RUNNING && (before->phase == JOB_STARTING || let_go))
+        histogram_add(&d->stats.start, (double)(driver_now() - after->admitted) / (double)MOMENT_S);
 }
 
 static void put_requests(const struct driver *d, struct buf *dst)
 {
-    static const char *const names[STATS_CODES] = {"none", "200", "201", "400", "401", "403",
-                                                   "404",  "409", "410", "429", "4xx", "5xx"};
     metrics_head(dst, "hvd_api_requests_total", "counter",
                  "Requests to the API server by method and answer.");
     for (int verb = 0; verb < STATS_VERBS; verb++)
         for (int code = 0; code < STATS_CODES; code++)
             if (d->stats.requests[verb][code])
                 metrics_value2(dst, "hvd_api_requests_total", "method", verbs[verb], "code",
-                               names[code], (double)d->stats.requests[verb][code]);
+                               code_names[code], (double)d->stats.requests[verb][code]);
     const struct api_counts *c = api_counts(d->config.api);
     metrics_head(dst, "hvd_api_retries_total", "counter", "Requests that were sent again.");
     metrics_value(dst, "hvd_api_retries_total", NULL, NULL, (double)c->retries);

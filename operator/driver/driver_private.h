@@ -26,7 +26,7 @@ struct group_cache {
 };
 
 #define STATS_VERBS 5
-#define STATS_CODES 12
+#define STATS_CODES 17
 
 struct driver_stats {
     struct histogram gang_wait, start, reconcile;
@@ -96,9 +96,10 @@ void driver_due(struct driver *d, struct entry *e, uint64_t at);
 
 /* driver_metrics.c: counts a request's end; for api_observe(). */
 void driver_observe(void *arg, const char *method, long status);
-/* From the status as it is written. */
-void driver_note_phase(struct driver *d, const struct hvdjob *job,
-                       const struct hvdjob_status *after);
+/* What has become of a job, as the cache tells it: so each change is counted once, however often it
+ * had to be written. */
+void driver_note_change(struct driver *d, const struct hvdjob_status *before,
+                        const struct hvdjob_status *after);
 
 static inline int64_t driver_now(void)
 {

@@ -53,6 +53,7 @@ struct entry {
     uint64_t looked;     /* when it was looked at last */
     uint64_t not_before; /* the pause after a failure */
     unsigned failures;   /* in a row */
+    bool stale;          /* the last one: a write met a newer object than the cache had */
     struct list node;    /* of those with a due */
 };
 

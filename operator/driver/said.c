@@ -104,6 +104,7 @@ static void send_some(struct said *s)
                                 .path = w->path,
                                 .body = w->text,
                                 .kind = w->again ? API_MERGE_PATCH : API_JSON,
+                                .idempotent = true, /* it has a name of its own */
                                 .timeout_ms = TIMEOUT_MS};
         if (api_send(s->api, &q, on_done, w, &w->call, NULL) < 0) {
             writing_free(w);

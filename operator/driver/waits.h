@@ -16,6 +16,7 @@ enum wait_kind {
     WAIT_JOB,  /* its status was written: version */
     WAIT_POD,  /* it was made or changed: name, uid, version */
     WAIT_GONE, /* it was deleted: name, uid */
+    WAIT_END,  /* the job was deleted: uid */
 };
 
 struct wait {

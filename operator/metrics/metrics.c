@@ -88,21 +88,39 @@ void metrics_value2(struct buf *dst, const char *name, const char *label, const 
     put_number(dst, number);
 }
 
-void metrics_histogram(struct buf *dst, const char *name, const char *help,
-                       const struct histogram *h)
+/* value NULL: without the label. */
+static void put_histogram(struct buf *dst, const char *name, const char *label, const char *value,
+                          const struct histogram *h)
 {
     char full[160], text[32];
     uint64_t sum = 0;
-    metrics_head(dst, name, "histogram", help);
     snprintf(full, sizeof(full), "%s_bucket", name);
-    for (int i = 0; i < HISTOGRAM_BUCKETS; i++) {
+    for (int i = 0; i <= HISTOGRAM_BUCKETS; i++) {
         sum += h->n[i];
         snprintf(text, sizeof(text), "%.3f", bound(i));
-        metrics_value(dst, full, "le", text, (double)sum);
+        const char *le = i < HISTOGRAM_BUCKETS ? text : "+Inf";
+        if (value)
+            metrics_value2(dst, full, label, value, "le", le, (double)sum);
+        else
+            metrics_value(dst, full, "le", le, (double)sum);
     }
-    metrics_value(dst, full, "le", "+Inf", (double)h->count);
     snprintf(full, sizeof(full), "%s_sum", name);
-    metrics_value(dst, full, NULL, NULL, h->sum);
+    metrics_value(dst, full, value ? label : NULL, value, h->sum);
     snprintf(full, sizeof(full), "%s_count", name);
-    metrics_value(dst, full, NULL, NULL, (double)h->count);
+    metrics_value(dst, full, value ? label : NULL, value, (double)h->count);
+}
+
+void metrics_histogram(struct buf *dst, const char *name, const char *help,
+                       const struct histogram *h)
+{
+    metrics_head(dst, name, "histogram", help);
+    put_histogram(dst, name, NULL, NULL, h);
+}
+
+void metrics_histograms(struct buf *dst, const char *name, const char *help, const char *label,
+                        const char *const values[], const struct histogram h[], int n)
+{
+    metrics_head(dst, name, "histogram", help);
+    for (int i = 0; i < n; i++)
+        put_histogram(dst, name, label, values[i], &h[i]);
 }

@@ -36,4 +36,8 @@ void metrics_value2(struct buf *dst, const char *name, const char *label, const 
 void metrics_histogram(struct buf *dst, const char *name, const char *help,
                        const struct histogram *h);
 
+/* Of n histograms, told apart by a label. */
+void metrics_histograms(struct buf *dst, const char *name, const char *help, const char *label,
+                        const char *const values[], const struct histogram h[], int n);
+
 #endif

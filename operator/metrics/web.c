@@ -14,8 +14,10 @@
 #include "core/base/cleanup.h"
 
 #define CONNECTIONS_MAX 64u
+#define FROM_ONE_MAX    32u /* of one address: probes and Prometheus get in whatever browsers do */
 #define IDLE_S          30u
-#define MEMORY          4096u /* a connection's; its header has to fit */
+#define MEMORY          8192u  /* a connection's; its header has to fit, a browser's cookies too */
+#define BLOCK           16384u /* of a body, at a time */
 
 struct web {
     struct web_config config;
@@ -50,6 +52,19 @@ static void turn(struct web *w)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
+/* For browsers: nothing from elsewhere, nothing kept, nowhere in a frame. */
+static const char *const careful[][2] = {
+    {MHD_HTTP_HEADER_CACHE_CONTROL, "no-store"},
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+     "require-trusted-types-for 'script'; trusted-types 'none'"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Referrer-Policy", "no-referrer"},
+    {"X-Content-Type-Options", "nosniff"},
+};
+
 static enum MHD_Result answer(struct MHD_Connection *conn, int status, const char *type,
                               const void *body, size_t len)
 {
@@ -68,6 +83,81 @@ static enum MHD_Result answer(struct MHD_Connection *conn, int status, const cha
 static enum MHD_Result answer_text(struct MHD_Connection *conn, int status, const char *text)
 {
     return answer(conn, status, "text/plain", text, strlen(text));
+}
+
+static bool is_local(struct MHD_Connection *conn)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *sa = info ? info->client_addr : NULL;
+    struct in6_addr six;
+    if (!sa || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
+        return false;
+    if (sa->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)sa)->sin_addr.s_addr == htonl(INADDR_LOOPBACK);
+    six = ((const struct sockaddr_in6 *)sa)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&six) ||
+           (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr32[3] == htonl(INADDR_LOOPBACK));
+}
+
+static const char *header(struct MHD_Connection *conn, const char *name)
+{
+    const char *value = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, name);
+    return value ? value : "";
+}
+
+static ssize_t read_body(void *arg, uint64_t at, char *dst, size_t size)
+{
+    const struct web_body *body = arg;
+    size_t left = at < body->len ? body->len - (size_t)at : 0;
+    size_t n = left < size ? left : size;
+    memcpy(dst, (const char *)body->data + (left ? at : 0), n);
+    return n > 0 ? (ssize_t)n : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void drop_body(void *arg)
+{
+    web_body_unref(arg);
+}
+
+/* What the client has already is not sent again. */
+static enum MHD_Result answer_body(struct MHD_Connection *conn, const struct web_request *request,
+                                   struct web_answer *a)
+{
+    bool known = a->status == MHD_HTTP_OK && strcmp(request->etag, a->body->etag) == 0;
+    unsigned status = known ? MHD_HTTP_NOT_MODIFIED : (unsigned)a->status;
+    struct MHD_Response *response =
+        known
+            ? MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)
+            : MHD_create_response_from_callback(a->body->len, BLOCK, read_body, a->body, drop_body);
+    if (known || !response)
+        web_body_unref(a->body);
+    if (!response)
+        return MHD_NO;
+    for (size_t i = 0; i < sizeof(careful) / sizeof(careful[0]); i++)
+        MHD_add_response_header(response, careful[i][0], careful[i][1]);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
+    if (a->status == MHD_HTTP_OK)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ETAG, a->body->etag);
+    if (a->busy)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    enum MHD_Result rc = MHD_queue_response(conn, status, response);
+    MHD_destroy_response(response);
+    return rc;
+}
+
+static enum MHD_Result answer_other(struct web *w, struct MHD_Connection *conn, const char *url)
+{
+    const struct web_request request = {.path = url,
+                                        .host = header(conn, MHD_HTTP_HEADER_HOST),
+                                        .etag = header(conn, MHD_HTTP_HEADER_IF_NONE_MATCH),
+                                        .local = is_local(conn)};
+    struct web_answer a = {0};
+    if (!w->config.other)
+        return answer_text(conn, MHD_HTTP_NOT_FOUND, "no such page\n");
+    w->config.other(w->config.arg, &request, &a);
+    return a.body ? answer_body(conn, &request, &a)
+                  : answer_text(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *url,
@@ -98,7 +188,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
         buf_fini(&body);
         return rc;
     }
-    return answer_text(conn, MHD_HTTP_NOT_FOUND, "no such page\n");
+    return answer_other(w, conn, url);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -182,10 +272,11 @@ int web_open(struct web **ret, const struct web_config *config, struct err *err)
     int rc = fd < 0 ? fd : 0;
     if (rc < 0)
         goto error;
-    w->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL, 0, NULL, NULL, on_request, w, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_END);
+    w->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, w, MHD_OPTION_LISTEN_SOCKET, fd,
+                         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_LIMIT,
+                         CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT, FROM_ONE_MAX,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_END);
     if (!w->daemon) {
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;

@@ -19,12 +19,13 @@ from operators import ROOT, Job, Operator
 BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
 AGENT = os.path.join(BUILD, "hvd-agent")
 STEPS = os.path.join(BUILD, "tests/programs/steps")
+CROWD = os.path.join(BUILD, "tests/programs/agents_try")
 FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
 
 
 def needs():
     operators.check_program()
-    for program in (AGENT, STEPS):
+    for program in (AGENT, CROWD, STEPS):
         if not os.access(program, os.X_OK):
             raise binaries.Missing("programs", f"{program} is not built (make all tests-bin)")
 
@@ -125,14 +126,14 @@ class Kubelet:
 
 
 class Case(operators.Installed):
-    nodes, options = 3, ()
+    nodes, options, lease = 3, (), FAST
 
     def setUp(self):
         self.port = clusters.free_port("127.0.0.1")
         self.operator = self.start_operator("agents-" + self._testMethodName)
 
     def start_operator(self, name):
-        operator = Operator(self.cluster, *FAST, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
+        operator = Operator(self.cluster, *self.lease, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
                             f"https://127.0.0.1:{self.port}", name=name).start()
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator

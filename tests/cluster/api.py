@@ -48,10 +48,13 @@ class Api:
 
     def call(self, method, path, body=None, kind="application/json"):
         """The answer's JSON, or its text where it is none. Raises Refused, OSError."""
+        kept = self.connection is not None
         try:
             status, text = self.send(method, path, body, kind)
         except (OSError, http.client.HTTPException) as error:
             self.close()
+            if kept and method == "GET":    # the server may have closed it meanwhile
+                return self.call(method, path, body, kind)
             raise error if isinstance(error, OSError) else OSError(str(error)) from error
         if status >= 400:
             raise Refused(status, text[:4000])

@@ -9,12 +9,15 @@ is killed (SIGKILL), and it trains to its end. Prints what happens, when, and ho
 Exit code 0: it trained, nothing restarted but the killed worker, and it ended well."""
 import argparse
 import contextlib
+import json
 import os
 import re
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -22,7 +25,7 @@ sys.path.insert(0, HERE)
 import case  # noqa: E402
 from api import Api, Refused, condition, wait_until  # noqa: E402
 from binaries import Missing  # noqa: E402
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, free_port  # noqa: E402
 
 SYSTEM, JOB = "hvd-system", "mnist"
 JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
@@ -126,6 +129,24 @@ class Demo:
             return s.get("ready") == workers and s.get("epoch", 0) > epoch and s.get("workers") == workers and s
         return wait_until(f"{workers} workers that train", PATIENCE, there)["epoch"]
 
+    def look_at_page(self):
+        """As a user does, through kubectl port-forward: what it says of the job."""
+        port = free_port("127.0.0.1")
+        with subprocess.Popen(["setpriv", "--pdeathsig", "KILL", self.cluster.programs["kubectl"], "--kubeconfig",
+                               self.cluster.kubeconfig, "-n", SYSTEM, "port-forward", "service/hvd-operator",
+                               f"{port}:8080"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as forward:
+            try:
+                def ask():
+                    with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                        with urllib.request.urlopen(f"http://localhost:{port}/v1/jobs/default/{JOB}", timeout=10) as answer:
+                            return json.load(answer)
+                page = wait_until("the page", 60, ask)
+            finally:
+                forward.terminate()
+        assert page["leads"] and page["roster"], page
+        self.clock.say(f"page  {page['members']['ok']} workers train, {page['roster']['batchesPerS']:.0f} batches/s, "
+                       f"epochs {[e['epoch'] for e in page['epochs']]}")
+
     def scale(self, workers, epoch):
         self.cluster.kubectl("scale", f"hvdjob/{JOB}", f"--replicas={workers}")
         self.clock.say(f"kubectl scale hvdjob/{JOB} --replicas={workers}")
@@ -164,6 +185,7 @@ class Demo:
         try:
             epoch = self.wait_training(2, 0)
             time.sleep(3)
+            self.look_at_page()
             epoch = self.scale(4, epoch)
             time.sleep(3)
             epoch = self.scale(3, epoch)

@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 import urllib.request
+from urllib.parse import urlsplit
 
 import case
 import cluster as clusters
@@ -18,6 +19,10 @@ ROOT = os.path.dirname(os.path.dirname(clusters.HERE))
 PROGRAM = os.environ.get("HVD_OPERATOR") or os.path.join(ROOT, os.environ.get("BUILD") or "build", "hvd-operator")
 SYSTEM = "hvd-system"
 ENDING = 20
+ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"    # /var/run is a link to /run
+UNSHARE = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount"]
+# In a mount namespace of its own: the folder where a pod has it.
+IN_A_POD = f'mount -t tmpfs none /run; mkdir -p {ACCOUNT}; mount --bind "$1" {ACCOUNT}; shift; exec "$@"'
 
 
 def check_program():
@@ -36,12 +41,12 @@ def install(cluster, overlay="cluster"):
 
 
 class Installed(unittest.TestCase):
-    """A cluster of simulated nodes, and a real one, with what `overlay` has, the operator itself excepted."""
-    overlay, nodes, real = "cluster", 1, False
+    """A cluster of simulated nodes, or what options_of_cluster say, with what `overlay` has, the operator itself excepted."""
+    overlay, nodes, options_of_cluster = "cluster", 1, {}
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = clusters.Cluster(kwok=cls.nodes, real=cls.real).start()
+        cls.cluster = clusters.Cluster(kwok=cls.nodes, **cls.options_of_cluster).start()
         try:
             install(cls.cluster, cls.overlay)
         except BaseException:
@@ -62,13 +67,13 @@ def served(cluster):
         return False
 
 
-def kubeconfig_of(cluster, path, minutes=60):
-    """A kubeconfig with a token of the operator's service account."""
+def kubeconfig_of(cluster, path, minutes=60, server=None):
+    """A kubeconfig with a token of the operator's service account; server: another address than the cluster's."""
     token = cluster.kubectl("-n", SYSTEM, "create", "token", "hvd-operator", f"--duration={minutes}m").strip()
     with open(cluster.ca, "rb") as f:
         ca = base64.b64encode(f.read()).decode()
     config = {"apiVersion": "v1", "kind": "Config", "current-context": "x",
-              "clusters": [{"name": "x", "cluster": {"server": cluster.ready["server"],
+              "clusters": [{"name": "x", "cluster": {"server": server or cluster.ready["server"],
                                                      "certificate-authority-data": ca}}],
               "users": [{"name": "x", "user": {"token": token}}],
               "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}
@@ -78,27 +83,39 @@ def kubeconfig_of(cluster, path, minutes=60):
 
 
 class Operator:
-    """One process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: besides ours."""
+    """One process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: besides ours;
+    `kubeconfig`: another file than the one with a token of its account; `account`: instead of one, a folder with what
+    a kubelet mounts into a pod (token, ca.crt, namespace)."""
     number = 0
 
-    def __init__(self, cluster, *more, name=None, environment=None):
+    def __init__(self, cluster, *more, name=None, environment=None, kubeconfig=None, account=None):
         Operator.number += 1
         # Without agents, unless it is told where they dial: its port would be everybody's.
         self.cluster, self.more = cluster, more if "--agents-addr" in more else (*more, "--agents-addr", "off")
         self.name = name or f"operator-{Operator.number}"
-        self.environment = environment or {}
+        self.environment, self.kubeconfig, self.account = environment or {}, kubeconfig, account
         self.log = cluster.path("log", self.name + ".log")
         self.port = clusters.free_port("127.0.0.1")
         self.process = None
 
-    def start(self):
-        kubeconfig = self.cluster.path("operator.kubeconfig")
+    def access(self):
+        """How it finds the API server: a command in front of it, arguments, environment."""
+        if self.account:
+            server = urlsplit(self.cluster.ready["server"])
+            return ([*UNSHARE, "sh", "-ec", IN_A_POD, "sh", self.account], [],
+                    {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port)})
+        kubeconfig = self.kubeconfig or self.cluster.path("operator.kubeconfig")
         if not os.path.exists(kubeconfig):
             kubeconfig_of(self.cluster, kubeconfig)
-        environment = {**os.environ, "POD_NAMESPACE": SYSTEM, **self.environment}
+        return [], ["--kubeconfig", kubeconfig], {}
+
+    def start(self):
+        before, arguments, environment = self.access()
+        environment = {**os.environ, "POD_NAMESPACE": SYSTEM, **environment, **self.environment}
+        environment.pop("KUBECONFIG", None)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", PROGRAM, "-v", "-v", "--kubeconfig", kubeconfig,
+                ["setpriv", "--pdeathsig", "KILL", *before, PROGRAM, "-v", "-v", *arguments,
                  "--metrics-addr", f"127.0.0.1:{self.port}", *self.more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         return self
@@ -146,11 +163,11 @@ class Operator:
         except OSError as error:
             return 0, str(error)
 
-    def metric(self, name):
-        """The sum of a name's values, whatever their labels."""
+    def metric(self, name, label=""):
+        """The sum of a name's values with that label (`code="409"`), or whatever their labels."""
         _, text = self.page("/metrics")
         values = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
-                  if line.split("{")[0].split(" ")[0] == name]
+                  if line.split("{")[0].split(" ")[0] == name and label in line]
         return sum(values) if values else None
 
     def wait_ready(self, seconds=60):

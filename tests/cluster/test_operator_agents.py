@@ -5,6 +5,7 @@ real ranks that train (agents.py).
 timeout: 3000"""
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -13,7 +14,11 @@ import agents  # noqa: E402
 import case  # noqa: E402
 import operators  # noqa: E402
 from agents import Case  # noqa: E402
-from api import wait_until  # noqa: E402
+from api import Refused, wait_until  # noqa: E402
+from operators import Job  # noqa: E402
+from witness import Witness  # noqa: E402
+
+AWAY_S = 60
 
 
 class Alone(Case):
@@ -29,6 +34,88 @@ class Alone(Case):
         job.delete()
         job.wait_gone()
         wait_until("its key to be gone", 30, lambda: not self.cluster.api.get(secrets)["items"])
+
+
+class Crowd(Case):
+    """Agents by the thousand, without ranks, whose pods' key they all have. HVD_TEST_CROWD=n."""
+    crowd = int(os.environ.get("HVD_TEST_CROWD") or "200")
+    overlay, options, lease = "namespaced", ("--namespace", operators.SYSTEM), ()
+    nodes = crowd // 100 + 1
+
+    def test_lease_beside_a_crowd(self):
+        """They connect at once, lose their operator and come to the next one at once: no renewal of the lease is late by
+        a second."""
+        job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
+                  maxWorkers=self.crowd, doctor={"policy": "off"})
+        wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
+        with Witness(self.cluster, operators.SYSTEM) as witness:
+            with subprocess.Popen(self.arguments(job), stdout=subprocess.PIPE, text=True) as crowd:
+                self.addCleanup(crowd.kill)
+                self.assertIn(f"joined {self.crowd} ", said := crowd.stdout.readline(), self.operator.tail())
+                wait_until("renewals", 30, lambda: len(witness.renewals) >= 3)
+                self.operator.kill()
+                self.operator = self.start_operator("crowd-next")
+                wait_until("all of them again", 120, lambda: self.operator.metric("hvd_agents") == self.crowd, 0.5)
+                term = witness.transitions()
+                wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in witness.renewals) > 4)
+                crowd.terminate()
+            late, pause = self.operator.metric("hvd_lease_late_seconds"), witness.longest_pause_of_renewals()
+            print(f"{said.strip()}; a renewal was {late:.3f} s late, and {pause:.2f} s after the last one, with the API "
+                  f"server's time, of {len(witness.renewals)}")
+            self.assertEqual(term, witness.renewals[0][1] + 1)    # nobody lost it but who was killed
+            self.assertLess(late, 1)
+
+    def arguments(self, job):
+        """Of agents_try; all that it reads is in files."""
+        secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets"
+        ca = self.cluster.api.get(f"{secrets}/hvd-operator-ca")["data"]["ca.crt"]
+        key = self.cluster.api.get(f"{secrets}?labelSelector=hvd.dev%2Fjob%3Dcrowd")["items"][0]["data"]["token"]
+        pods = "\n".join(pod["metadata"]["uid"] for pod in job.pods().values())
+        paths = []
+        for name, text in (("ca", base64.b64decode(ca)), ("key", base64.b64decode(key)), ("pods", pods.encode())):
+            paths.append(self.cluster.path(f"crowd-{name}"))
+            with open(paths[-1], "wb") as f:
+                f.write(text)
+        return [agents.CROWD, f"https://127.0.0.1:{self.port}", paths[0], paths[1], job.get()["metadata"]["uid"],
+                f"@{paths[2]}", "300"]
+
+
+class Away(Case):
+    """With the lease's own times."""
+    lease = ()
+
+    def test_api_server_is_away_for_a_minute(self):
+        """Ranks train on, from its first second to its last; afterwards there is nothing twice, and the job can be
+        scaled."""
+        job, kubelet = self.start_job("minute", 2, 1000000, 20, minWorkers=1, maxWorkers=3)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("its epoch", 30, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
+        pids = {name: kubelet.of(name).pid for name in job.running()}
+        uids = {name: pod["metadata"]["uid"] for name, pod in job.pods().items()}
+        before, status = self.worlds(kubelet), job.status()
+        self.cluster.ask("stop kube-apiserver")
+        time.sleep(AWAY_S)
+        self.assertEqual({pid for pid in pids.values() if os.path.exists(f"/proc/{pid}")}, set(pids.values()), kubelet.logs())
+        self.assertEqual(self.operator.metric("hvd_leader"), 0)
+        self.cluster.ask("start kube-apiserver")
+        wait_until("the API server", 120, self.is_there)
+        wait_until("it to lead again", 60, lambda: self.operator.metric("hvd_leader") == 1)
+        self.wait("its agents", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        self.assertEqual(self.worlds(kubelet), before, kubelet.logs())
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+        self.assertEqual({name: pod["metadata"]["uid"] for name, pod in job.pods().items()}, uids)
+        self.cluster.kubectl("scale", "hvdjob/minute", "--replicas=3")
+        self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        after = job.status()
+        self.assertEqual((after["restarts"], after["failures"]), (status["restarts"], status["failures"]),
+                         f"{after}\n{kubelet.logs()}\n{self.operator.tail(200)}")
+        self.assertEqual(len(job.pods()), 3)
+
+    def is_there(self):
+        try:
+            return self.cluster.api.get("/readyz")
+        except (OSError, Refused):
+            return None
 
 
 class Agents(Case):

@@ -17,7 +17,7 @@ EATER = "hvd.test/eat:1"
 
 
 class Real(operators.Installed):
-    nodes, real = 0, True
+    nodes, options_of_cluster = 0, {"real": True}
 
     @classmethod
     def setUpClass(cls):

@@ -396,7 +396,8 @@ class Crowd(Case):
             counts = self.plane.counts()
             print(f"{said.strip()}; {each:.1f} KiB each; the slowest turn {counts['slowest_ms']:.1f} ms")
             self.assertEqual(counts["agents"], n)
-            self.assertLess(each, 24)
+            if not os.environ.get("HVD_TEST_SANITIZED"):    # which has memory of its own beside each piece
+                self.assertLess(each, 24)
             self.assertLess(counts["slowest_ms"], 1000)
             self.assertRegex(crowd.stdout.readline(), r"answers \d+ failures 0")
         finally:

@@ -14,7 +14,7 @@ end                 ends every watch as a server does
 forget MODE [remake NAME] [delete NAME]
                     all that, and history is forgotten and watches end before anybody hears of it; one
                     from before gets 410 (http, event)
-cut N               the connection of the next watch is cut after N bytes of it
+cut N [TIMES]       the connection of the next watch (of so many) is cut after N bytes of it
 split N             bodies are sent N bytes at a time; 0: whole
 expire              the next token of a page is answered with 410
 fail CODE N AFTER   the next N requests get CODE, with Retry-After unless AFTER is -1
@@ -48,7 +48,7 @@ class World:
         self.oldest = 0
         self.gone = "http"
         self.generation = 0  # of watches: those of an older one end
-        self.cut = self.split = 0
+        self.cut = self.cuts = self.split = 0
         self.expire = False
         self.fail = []  # (code, retry after)
         self.drop = self.hang = 0
@@ -121,7 +121,9 @@ def command(words):
             w.version += 1
             w.history = []
         lock.notify_all()
-    elif verb in ("cut", "split", "drop", "hang"):
+    elif verb == "cut":
+        w.cut, w.cuts = int(words[1]), int(words[2]) if len(words) > 2 else 1
+    elif verb in ("split", "drop", "hang"):
         setattr(w, verb, int(words[1]))
     elif verb == "expire":
         w.expire = True
@@ -315,7 +317,8 @@ class Handler(BaseHTTPRequestHandler):
             since = 0 if stream else int(query["resourceVersion"])
             gone = world.gone if since < world.oldest and not stream else None
             generation = world.generation
-            self.budget, world.cut = world.cut or None, 0
+            self.budget = world.cut if world.cut and world.cuts > 0 else None
+            world.cuts -= 1
         if stream and world.stream == "off":
             self.answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
             return

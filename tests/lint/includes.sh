@@ -17,12 +17,13 @@ declare -A allowed=(
     [core/json]='core/base'
     [core/member]='core/base core/json'
     [agent]='core/base core/json core/member diagnostics diagnostics/report'
-    [operator]='core/base core/json core/member operator/api operator/coordinator operator/driver operator/metrics operator/objects operator/reconcile'
+    [operator]='core/base core/json core/member operator/api operator/coordinator operator/driver operator/metrics operator/objects operator/page operator/reconcile'
     [operator/api]='core/base core/json operator/objects'
     [operator/coordinator]='core/base core/json core/member operator/api operator/objects'
     [operator/driver]='core/base core/json operator/api operator/metrics operator/objects operator/reconcile'
     [operator/metrics]='core/base'
     [operator/objects]='core/base core/json'
+    [operator/page]='core/base core/json operator/coordinator operator/driver operator/metrics operator/objects'
     [operator/reconcile]='core/base core/json operator/objects'
     [diagnostics]='core/base core/json'
     [diagnostics/checks]='core/base diagnostics'
@@ -36,7 +37,7 @@ declare -A allowed=(
 )
 # who may see a foreign library's header; everybody else may not
 declare -A foreign=(
-    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/objects operator/reconcile diagnostics diagnostics/report diagnostics/cli'
+    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/objects operator/page operator/reconcile diagnostics diagnostics/report diagnostics/cli'
     [curl/]='core/member agent operator/api'
     [microhttpd.h]='core/member agent operator operator/metrics diagnostics/cli'
     [gnutls/]='core/member agent operator'

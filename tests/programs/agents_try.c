@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agents_try URL CA TOKEN JOB N SECONDS: N agents in one process, without ranks: each joins as pod
- * "JOB-pod-I" with a TLS connection of its own, then asks for events again and again. CA and TOKEN
- * are files. Prints "joined N after MS ms, SENT requests" once, and at the end "answers A failures
- * F", SECONDS later. For measuring what connected agents cost a coordinator.
+ * "JOB-pod-I" with a TLS connection of its own, then asks for events again and again. @FILE in the
+ * place of N: a pod's uid a line. CA and TOKEN are files. Prints "joined N after MS ms, SENT
+ * requests" once, and at the end "answers A failures F", SECONDS later. For measuring what
+ * connected agents cost a coordinator.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ struct crowd {
     int n, joined, seconds;
     long sent, answers, failures;
     struct one *list;
+    char **pods; /* NULL: named by number */
 };
 
 static void join(void *arg);
@@ -100,11 +102,15 @@ static void join(void *arg)
 
 static int start(struct crowd *c, int i, char **argv, const char *ca, const char *token)
 {
-    char url[512];
+    char url[512], pod[120];
     struct one *o = &c->list[i];
     o->crowd = c;
-    snprintf(url, sizeof(url), "%s/jobs/%s/pods/%s-pod-%d", argv[1], argv[4], argv[4], i);
-    snprintf(o->uid, sizeof(o->uid), "%s-pod-%d.1", argv[4], i);
+    if (c->pods)
+        snprintf(pod, sizeof(pod), "%s", c->pods[i]);
+    else
+        snprintf(pod, sizeof(pod), "%.100s-pod-%d", argv[4], i);
+    snprintf(url, sizeof(url), "%s/jobs/%s/pods/%s", argv[1], argv[4], pod);
+    snprintf(o->uid, sizeof(o->uid), "%s.1", pod);
     struct client_config config = {.loop = &c->loop, .url = url, .ca_pem = ca, .token = token};
     struct err err;
     if (client_open(&o->client, &config, &err) < 0) {
@@ -121,6 +127,20 @@ static void on_end(void *arg)
     loop_stop(&c->loop);
 }
 
+/* How many: a number, or a file with a uid a line. Negative: neither. */
+static int count_pods(struct crowd *c, const char *arg)
+{
+    char *text = NULL, *rest, *line;
+    if (arg[0] != '@')
+        return atoi(arg);
+    if (fd_read_file(arg + 1, 1 << 20, &text, NULL) < 0)
+        return -1;
+    c->pods = calloc(strlen(text) + 1, sizeof(*c->pods));
+    for (line = strtok_r(text, "\n", &rest); c->pods && line; line = strtok_r(NULL, "\n", &rest))
+        c->pods[c->n++] = line;
+    return c->pods ? c->n : -1; /* text stays: they point into it */
+}
+
 int main(int argc, char **argv)
 {
     static struct crowd c;
@@ -134,7 +154,9 @@ int main(int argc, char **argv)
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    c.n = atoi(argv[5]);
+    c.n = count_pods(&c, argv[5]);
+    if (c.n <= 0)
+        return 2;
     c.seconds = atoi(argv[6]);
     c.list = calloc((size_t)c.n, sizeof(*c.list));
     c.begun = clock_ns();
@@ -147,6 +169,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < c.n; i++)
         client_close(c.list[i].client);
     free(c.list);
+    free(c.pods ? c.pods[0] : NULL);
+    free(c.pods);
     free(token);
     return 0;
 }

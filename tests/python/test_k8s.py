@@ -3,6 +3,7 @@
 """k8s/: every file is YAML with a kind, kustomizations name files that are there, the schema of HvdJob has
 the fields that hvdrun knows, rights have no wildcards, and the examples run with hvdrun -f."""
 
+import json
 import os
 import re
 import subprocess
@@ -113,6 +114,31 @@ def test_ports():
         (policy,) = documents(os.path.join(K8S, "overlays", "restricted-network", name))
         rules = policy["spec"]["egress" if name.startswith("job") else "ingress"]
         assert port in {p["port"] for rule in rules for p in rule.get("ports", [])}, name
+
+
+def dashboard():
+    with open(os.path.join(K8S, "monitoring", "dashboard.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def metrics_of(board):
+    """The names in its expressions; of a histogram without what stands behind it."""
+    text = json.dumps(board)
+    return {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bhvd_[a-z_]+", text)}
+
+
+def test_dashboard():
+    """Each metric that it shows is one of the operator's, and none of those is left out. (That they are really
+    exported a test in the cluster sees.)"""
+    sources = ""
+    for path in ("operator.c", "coordination.c", "driver/driver_metrics.c"):
+        with open(os.path.join(ROOT, "operator", path), encoding="utf-8") as f:
+            sources += f.read()
+    known, shown = set(re.findall(r'"(hvd_[a-z_]+)"', sources)), metrics_of(dashboard())
+    assert shown == known, shown ^ known
+    panels = [p for p in dashboard()["panels"] if p["type"] != "row"]
+    assert all(p["targets"] and all(t["expr"] for t in p["targets"]) for p in panels)
+    assert len({p["id"] for p in dashboard()["panels"]}) == len(dashboard()["panels"])
 
 
 def test_restricted():

@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "operator/api/credentials.h"
 #include "operator/api/exec.h"
+#include "operator/objects/stamp.h"
 
 #define V1 "client.authentication.k8s.io/v1"
 
@@ -242,33 +243,42 @@ static void test_basic_and_none(void **state)
     credentials_close(c);
 }
 
-/* It runs when it is wanted, and again when its token is about to end. */
-static void test_plugin(void **state)
+/* A plugin that counts its runs: token tN, which expires when the file says. */
+static const char *counting_plugin(char path[128])
 {
-    char path[128], script[512];
-    struct credentials *c;
-    struct err err = {0};
-    const char *header;
-    (void)state;
+    char script[512];
     snprintf(script, sizeof(script),
              "#!/bin/sh\ncd %s\necho x >> runs\n"
              "echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"" V1
              "\",\"status\":{\"token\":\"t'$(wc -l < runs)'\",\"expirationTimestamp\":"
              "\"'$(cat expires)'\"}}'\n",
              dir);
-    snprintf(path, sizeof(path), "%s", put("plugin", script));
+    put("runs", "");
+    snprintf(path, 128, "%s", put("plugin", script));
+    return path;
+}
+
+/* It runs when it is wanted, and again when its token is about to end. */
+static void test_plugin(void **state)
+{
+    char path[128];
+    struct credentials *c;
+    struct err err = {0};
+    const char *header;
+    (void)state;
+    char *argv[] = {(char *)counting_plugin(path), NULL};
     put("expires", "2020-01-01T00:00:00Z");
-    char *argv[] = {path, NULL};
     struct access a = {.server = "https://h", .exec = {.api_version = V1, .argv = argv}};
     ready = 0;
     assert_int_equal(credentials_open(&c, &loop, &a, on_ready, NULL, &err), 0);
     assert_int_equal(credentials_header(c, &header, &err), 1);
     assert_int_equal(credentials_header(c, &header, &err), 1); /* the same run */
     until(&ready, 1);
-    assert_string_equal(problem, "");
+    assert_non_null(strstr(problem, "has expired already"));
     put("expires", "2200-01-01T00:00:00Z");
-    assert_int_equal(credentials_header(c, &header, &err), 1); /* it has expired already */
+    assert_int_equal(credentials_header(c, &header, &err), 1);
     until(&ready, 2);
+    assert_string_equal(problem, "");
     assert_int_equal(credentials_header(c, &header, &err), 0);
     assert_string_equal(header, "Authorization: Bearer t2");
     assert_int_equal(credentials_header(c, &header, &err), 0);
@@ -276,6 +286,34 @@ static void test_plugin(void **state)
     /* Refused at once: the plugin is not run in a circle. */
     assert_false(credentials_refused(c, credentials_serial(c)));
     assert_true(credentials_refused(c, credentials_serial(c) - 1));
+    credentials_close(c);
+}
+
+/* Regression: a token that lives less than the half minute before its end in which a new one is
+ * fetched was never shown, and its plugin was run in a circle. */
+static void test_plugin_of_short_tokens(void **state)
+{
+    char path[128], stamp[STAMP_MAX];
+    struct credentials *c;
+    struct err err = {0};
+    const char *header;
+    (void)state;
+    char *argv[] = {(char *)counting_plugin(path), NULL};
+    struct access a = {.server = "https://h", .exec = {.api_version = V1, .argv = argv}};
+    put("expires", stamp_text((int64_t)clock_wall_us() + 3000000, stamp));
+    ready = 0;
+    assert_int_equal(credentials_open(&c, &loop, &a, on_ready, NULL, &err), 0);
+    assert_int_equal(credentials_header(c, &header, &err), 1);
+    until(&ready, 1);
+    assert_int_equal(credentials_header(c, &header, &err), 0);
+    assert_string_equal(header, "Authorization: Bearer t1");
+    put("expires", stamp_text((int64_t)clock_wall_us() + 60000000, stamp));
+    uint64_t deadline = deadline_in_ms(10000);
+    while (credentials_header(c, &header, &err) == 0 && !deadline_passed(deadline))
+        assert_string_equal(header, "Authorization: Bearer t1"); /* to its end */
+    until(&ready, 2);
+    assert_int_equal(credentials_header(c, &header, &err), 0);
+    assert_string_equal(header, "Authorization: Bearer t2");
     credentials_close(c);
 }
 
@@ -301,6 +339,6 @@ int main(void)
         cmocka_unit_test(test_parse),      cmocka_unit_test(test_parse_refused),
         cmocka_unit_test(test_run),        cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_token_file), cmocka_unit_test(test_basic_and_none),
-        cmocka_unit_test(test_plugin)};
+        cmocka_unit_test(test_plugin),     cmocka_unit_test(test_plugin_of_short_tokens)};
     return cmocka_run_group_tests_name("api/exec", tests, setup, teardown);
 }

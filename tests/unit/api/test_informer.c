@@ -266,6 +266,25 @@ static void test_cut_streamed_list(void **state)
     }
 }
 
+/* Regression: a server that breaks off each list after its first object was asked for the next one
+ * at once, since something had come. */
+static void test_pauses_grow(void **state)
+{
+    (void)state;
+    kube_server_do("make 3 10");
+    kube_server_do("cut 600 100000");
+    begin(false, 10);
+    uint64_t end = deadline_in_ms(1500);
+    while (!deadline_passed(end))
+        turn();
+    assert_int_equal(heard.syncs, 0);
+    assert_true(informer_size(inf) > 0);
+    assert_in_range(counts()->streams, 3, 20);
+    kube_server_do("cut 0");
+    UNTIL(heard.syncs == 1);
+    end_quietly();
+}
+
 static void forget(const char *mode)
 {
     int syncs = heard.syncs;
@@ -486,6 +505,7 @@ int main(void)
         cmocka_unit_test_teardown(test_streams_misunderstood, after_each),
         cmocka_unit_test_teardown(test_cut_after_every_byte, after_each),
         cmocka_unit_test_teardown(test_cut_streamed_list, after_each),
+        cmocka_unit_test_teardown(test_pauses_grow, after_each),
         cmocka_unit_test_teardown(test_gone, after_each),
         cmocka_unit_test_teardown(test_page_expires, after_each),
         cmocka_unit_test_teardown(test_bookmarks, after_each),

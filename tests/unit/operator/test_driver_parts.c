@@ -288,6 +288,14 @@ static void test_metrics_text(void **state)
     assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"67108.864\"} 2\n"));
     assert_non_null(strstr((char *)b.data, "hvd_s_bucket{le=\"+Inf\"} 3\n"));
     assert_non_null(strstr((char *)b.data, "hvd_s_count 3\n"));
+    buf_reset(&b);
+    static const char *const causes[] = {"planned", "lost"};
+    const struct histogram two[2] = {[1] = h};
+    metrics_histograms(&b, "hvd_r", "Time.", "cause", causes, two, 2);
+    buf_put_u8(&b, 0);
+    assert_non_null(strstr((char *)b.data, "hvd_r_bucket{cause=\"lost\",le=\"+Inf\"} 3\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_r_count{cause=\"planned\"} 0\n"));
+    assert_non_null(strstr((char *)b.data, "hvd_r_sum{cause=\"planned\"} 0\n"));
     buf_fini(&b);
 }
 
@@ -311,6 +319,10 @@ static void test_options(void **state)
     assert_int_equal(parse(&o, &what, &err, NULL, NULL), 0);
     assert_true(what == SETTINGS_RUN && o.elect && !o.namespace);
     assert_string_equal(o.metrics, ":8080");
+    assert_true(o.page == PAGE_LOCAL);
+    assert_int_equal(parse(&o, &what, &err, "--page", "all"), 0);
+    assert_true(o.page == PAGE_ALL);
+    assert_int_equal(parse(&o, &what, &err, "--page", "some"), -EINVAL);
     assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
     assert_string_equal(o.metrics, "");
     assert_string_equal(o.agents, ":7443");

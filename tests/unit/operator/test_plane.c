@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 #include <sodium.h>
@@ -290,6 +291,103 @@ static void test_who_leaves(void **state)
     crew_destroy(c);
 }
 
+/* ---- epochs -----------------------------------------------------------------------------------
+ */
+
+static void repaired(struct crew *c, int pod, uint64_t ns)
+{
+    struct report_item item = {.type = REPORT_REPAIRED, .pid = 5, .epoch = c->roster.epoch};
+    struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
+    const struct roster *r = &c->roster;
+    item.ns = ns;
+    while (strncmp(r->agents[r->members[item.member].agent].uid,
+                   (char[]){'p', (char)('0' + pod), 0}, 2) != 0)
+        item.member++;
+    snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
+    assert_int_equal(post(c, pod, "/v1/report", report_write(&body)), 204);
+}
+
+/* A loss takes as long as its slowest rank; it is counted once, when that can be known. */
+static void test_epochs(void **state)
+{
+    struct crew *c = train(3, 1, 4);
+    struct plane_job one = job_of(1, 1, 4);
+    bool lost = false;
+    double ms = 0;
+    (void)state;
+    now = clock_ns();
+    crew_tick(c, false, now);
+    assert_int_equal(c->history.n, 1);
+    assert_true(c->history.list[0].first);
+    crew_closed(c, "p1.x", now);
+    card(c, 0, CARD_REVOKED);
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    crew_tick(c, false, clock_ns());
+    card(c, 2, CARD_REVOKED);
+    crew_tick(c, false, clock_ns());
+    repaired(c, 0, 7000 * CLOCK_MS);
+    repaired(c, 2, 9000 * CLOCK_MS);
+    now = clock_ns();
+    crew_tick(c, false, now);
+    assert_int_equal(c->history.n, 2);
+    assert_int_equal(c->history.list[1].size, 2);
+    assert_non_null(strstr(c->history.list[1].cause, "its agent has gone"));
+    assert_false(crew_history_settled(&c->history, now, &lost, &ms));
+    assert_true(crew_history_settled(&c->history, now + 3 * CLOCK_S, &lost, &ms));
+    assert_true(lost);
+    assert_float_equal(ms, 9000, 0.1);
+    assert_false(crew_history_settled(&c->history, now + 3 * CLOCK_S, &lost, &ms));
+    /* both come to a boundary, one goes: nobody was lost */
+    assert_int_equal(crew_update(c, &one, NULL), 0);
+    card(c, 0, CARD_BOUNDARY);
+    card(c, 2, CARD_BOUNDARY);
+    now = clock_ns();
+    crew_tick(c, false, now);
+    assert_true(crew_history_settled(&c->history, now + 3 * CLOCK_S, &lost, &ms));
+    assert_false(lost);
+    assert_int_equal(c->history.planned, 1);
+    assert_int_equal(c->history.lost, 1);
+    crew_destroy(c);
+}
+
+/* A world that is made anew with everybody in it is no loss, boundary or not. */
+static void test_epoch_of_all(void **state)
+{
+    struct crew *c = train(2, 1, 4);
+    (void)state;
+    crew_tick(c, false, clock_ns());
+    card(c, 0, CARD_REVOKED);
+    card(c, 1, CARD_REVOKED);
+    crew_tick(c, false, clock_ns());
+    assert_int_equal(c->history.n, 2);
+    assert_int_equal(c->history.planned, 1);
+    assert_int_equal(c->history.lost, 0);
+    crew_destroy(c);
+}
+
+static void test_last_epochs_are_kept(void **state)
+{
+    struct roster r = {.size = 2};
+    struct crew_history all = {0};
+    bool lost;
+    double ms;
+    int counted = 0;
+    (void)state;
+    for (uint32_t i = 1; i <= 3 * CREW_HISTORY_MAX; i++) {
+        r.epoch = i;
+        r.last = (struct roster_last){.epoch = i, .at = i, .took = CLOCK_MS};
+        snprintf(r.last.cause, sizeof(r.last.cause), "cause %u", i);
+        crew_history_look(&all, &r);
+        counted += crew_history_settled(&all, i, &lost, &ms);
+    }
+    assert_int_equal(all.n, CREW_HISTORY_MAX);
+    assert_int_equal(all.list[all.n - 1].epoch, 3 * CREW_HISTORY_MAX);
+    assert_string_equal(all.list[0].cause, "cause 65");
+    counted += crew_history_settled(&all, 10 * CLOCK_S, &lost, &ms);
+    assert_int_equal(counted, 3 * CREW_HISTORY_MAX - 1); /* all but the first */
+    crew_history_fini(&all);
+}
+
 static void test_refused(void **state)
 {
     struct crew *c = make(2, 1, 4);
@@ -318,6 +416,9 @@ int main(void)
         cmocka_unit_test(test_first_world_waits_for_bound_pods),
         cmocka_unit_test(test_who_is_not_lost),
         cmocka_unit_test(test_who_leaves),
+        cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_epoch_of_all),
+        cmocka_unit_test(test_last_epochs_are_kept),
         cmocka_unit_test(test_refused),
     };
     if (sodium_init() < 0)

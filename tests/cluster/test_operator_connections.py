@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""hvd-operator's HTTP/2 connections to the API server: ones that go nowhere without a word, and ones that the server
+asks to leave (GOAWAY), again and again.
+timeout: 1200"""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import operators  # noqa: E402
+from api import wait_until  # noqa: E402
+from operators import Job, Operator  # noqa: E402
+from relay import Relay  # noqa: E402
+from witness import Witness  # noqa: E402
+
+SILENT_S = 100      # a watch without even a bookmark is given up
+PATIENCE_S = SILENT_S + 40
+
+
+class Connections(operators.Installed):
+    nodes = 4
+    # every fiftieth request ends its connection: the most that the API server does
+    options_of_cluster = {"more": {"kube-apiserver": ["--goaway-chance=0.02"]}}
+
+    def setUp(self):
+        self.relay = self.enterContext(Relay(self.cluster.ready["server"]))
+        self.witness = self.enterContext(Witness(self.cluster))
+        path = operators.kubeconfig_of(self.cluster, self.cluster.path(f"relay-{self.relay.port}.kubeconfig"),
+                                       server=self.relay.address)
+        self.operator = Operator(self.cluster, name=self._testMethodName, kubeconfig=path).start()
+        self.addCleanup(lambda: self.operator.alive() and self.operator.stop())
+        wait_until("it to lead", 60, lambda: self.operator.metric("hvd_leader") == 1)
+
+    def job(self, name, workers, **more):
+        job = Job(self.cluster, name, workers, **more)
+        self.addCleanup(lambda: job.get() and job.delete())
+        return job
+
+    def test_half_open(self):
+        """All of its connections at once. It goes on leading, over new ones, and the caches follow when their watches
+        have been silent for too long."""
+        job = self.job("frozen", 2, minWorkers=1, maxWorkers=4)
+        job.wait_running(2)
+        term = self.witness.transitions()
+        self.assertGreaterEqual(self.relay.freeze(), 2)
+        job.patch({"workers": 4})
+        began = time.monotonic()
+        try:
+            job.wait_running(4, PATIENCE_S)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.operator.tail()}") from None
+        self.assertGreater(time.monotonic() - began, 5)    # it was really cut off
+        self.assertEqual(self.witness.transitions(), term, self.operator.tail())
+        self.assertGreater(self.operator.metric("hvd_watch_failures_total"), 0)
+        self.assertEqual(self.witness.wrong, [])
+
+    def test_goaway(self):
+        """Connections come and go; no request is lost, no watch ends for long."""
+        before = self.relay.accepted
+        jobs = [self.job(f"away{i}", 3, cpu="500m", run={"ttlSecondsAfterFinished": 0}) for i in range(12)]
+        for job in jobs:
+            job.wait_running(3, 120)
+        for job in jobs:
+            job.end_all()
+        for job in jobs:
+            job.wait_gone(120)
+        self.assertGreater(self.relay.accepted, before + 1, "no connection was ended")
+        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.operator.metric("hvd_gang_wait_seconds_count"), 12)
+        self.assertTrue(self.operator.alive())
+
+
+def needs():
+    operators.check_program()
+
+
+if __name__ == "__main__":
+    case.main("test_operator_connections", needs)

@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator's account may do, as the API server says it, for each overlay of k8s/: this and nothing else.
+timeout: 900"""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import cluster as clusters  # noqa: E402
+import operators  # noqa: E402
+from api import Api, Refused  # noqa: E402
+from operators import SYSTEM  # noqa: E402
+
+# {(group, resource, name or ""): verbs}; what an account of any cluster may do is not ours.
+JOBS = {
+    ("hvd.dev", "hvdjobs", ""): "delete get list watch",
+    ("hvd.dev", "hvdjobs/status", ""): "get patch update",
+    ("hvd.dev", "hvdjobs/finalizers", ""): "update",
+    ("", "pods", ""): "create delete get list patch watch",
+    ("events.k8s.io", "events", ""): "create patch",
+    ("policy", "poddisruptionbudgets", ""): "create list patch watch",
+    **{(group, "podgroups", ""): "create get list watch"
+       for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")},
+}
+CLUSTER = {("", "nodes", ""): "list watch", ("authentication.k8s.io", "tokenreviews", ""): "create"}
+OWN = {
+    ("coordination.k8s.io", "leases", ""): "create",
+    ("coordination.k8s.io", "leases", "hvd-operator"): "get update",
+    ("", "pods", ""): "get patch",
+    ("", "secrets", ""): "create",
+    ("", "secrets", "hvd-operator-ca"): "get",
+}
+OVERLAYS = {
+    "cluster": {namespace: {**JOBS, **CLUSTER} for namespace in ("default", "kube-system", SYSTEM)},
+    "restricted-network": {namespace: {**JOBS, **CLUSTER} for namespace in ("default", SYSTEM)},
+    "namespaced": {"default": {}, "kube-system": {}, SYSTEM: JOBS},
+}    # and OWN in the operator's namespace
+# Asked one by one, since they are what must never be: (method, path, body).
+NEVER = (
+    ("GET", "/api/v1/secrets", None),
+    ("GET", "/api/v1/namespaces/default/secrets", None),
+    ("GET", f"/api/v1/namespaces/{SYSTEM}/secrets", None),
+    ("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/elsewhere", None),
+    ("GET", "/api/v1/namespaces/default/configmaps", None),
+    ("POST", f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/hvd-operator/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}),
+    ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "more"}}),
+    ("POST", "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs", operators.manifest("mine", 1)),
+    ("DELETE", "/api/v1/nodes/kwok-0", None),
+    ("POST", "/api/v1/namespaces/default/pods/none/exec?command=sh", None),
+    ("POST", "/api/v1/namespaces/default/pods/none/eviction", {
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "none", "namespace": "default"}}),
+)
+
+
+def joined(*tables):
+    """Rules of several roles on the same thing add up."""
+    merged = {}
+    for table in tables:
+        for key, verbs in table.items():
+            merged.setdefault(key, set()).update(verbs.split())
+    return merged
+
+
+def expected(overlay, namespace):
+    table = OVERLAYS[overlay][namespace]
+    return joined(table, OWN) if namespace == SYSTEM else joined(table)
+
+
+class Rights(unittest.TestCase):
+    def rules(self, api, namespace):
+        """As SelfSubjectRulesReview says them, but for what everybody may: ask about himself."""
+        review = api.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}})
+        found = {}
+        for rule in review["status"]["resourceRules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for name in rule.get("resourceNames") or [""]:
+                        found.setdefault((group, resource, name), set()).update(rule["verbs"])
+        for one in ("selfsubjectaccessreviews", "selfsubjectrulesreviews"):
+            found.pop(("authorization.k8s.io", one, ""), None)
+        found.pop(("authentication.k8s.io", "selfsubjectreviews", ""), None)
+        return found
+
+    def check(self, overlay):
+        with clusters.Cluster(kwok=1) as cluster:
+            operators.install(cluster, overlay)
+            token = cluster.kubectl("-n", SYSTEM, "create", "token", "hvd-operator").strip()
+            api = Api(cluster.ready["server"], cluster.ca, token)
+            for namespace in OVERLAYS[overlay]:
+                with self.subTest(namespace):
+                    self.assertEqual(self.rules(api, namespace), expected(overlay, namespace))
+            for method, path, body in NEVER:
+                with self.subTest(f"{method} {path}"):
+                    with self.assertRaises(Refused) as refused:
+                        api.call(method, path, body)
+                    self.assertEqual(refused.exception.code, 403, str(refused.exception))
+            api.close()
+        left = case.left_of(cluster.folder)
+        self.assertEqual(left, [])
+
+    def test_cluster(self):
+        self.check("cluster")
+
+    def test_restricted_network(self):
+        self.check("restricted-network")
+
+    def test_namespaced(self):
+        self.check("namespaced")
+
+
+if __name__ == "__main__":
+    case.main("test_operator_rights")
