@@ -16,6 +16,8 @@ SUB              := $(MAKE) --no-print-directory
 
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
+# It mostly waits.
+CLUSTER_LONG  := tests/cluster/test_operator_storm.py
 PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
 # The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
 # and 11 come last: their root file systems may still be in the making.
@@ -62,7 +64,7 @@ test-all:
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
 	    beside tests/model/run.sh '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
 	    then $(ASAN_TESTS) beside $(TSAN_TESTS) \
-	    then $(CLUSTER_TESTS) $(ASAN_PLANE) \
+	    then $(filter-out $(CLUSTER_LONG),$(CLUSTER_TESTS)) beside $(ASAN_PLANE) $(CLUSTER_LONG) \
 	    then '$(STEP_FUZZ)'; \
 	code=$$?; kill $$debian $$kube 2>/dev/null; wait; exit $$code
 
