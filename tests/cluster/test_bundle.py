@@ -13,37 +13,13 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
+import equipment  # noqa: E402
 import image  # noqa: E402
 from api import wait_until  # noqa: E402
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
-PROGRAMS = os.path.join(BUILD, "tests", "programs")
+PROGRAMS = equipment.PROGRAMS
 USERS = "hvd.test/user:1"
 SPACE = "/api/v1/namespaces/training"
-
-
-def version():
-    with open(os.path.join(ROOT, "core", "include", "hvd.h"), encoding="utf-8") as f:
-        return f.read().split('#define HVD_VERSION "')[1].split('"')[0]
-
-
-def loaded(*programs):
-    """{path: path} of what they load, and of the libraries that are empty in newer glibcs; without libhvd.so."""
-    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True, timeout=30).stdout
-    lines = said.splitlines()
-    words = {word for line in lines for word in line.split() if word.startswith("/") and not word.endswith(":")}
-    files = {word for word in words if "libhvd" not in word}
-    folder = os.path.dirname(next(word for word in files if word.endswith("/libc.so.6")))
-    files |= {os.path.join(folder, name) for name in ("libpthread.so.0", "libdl.so.2", "libm.so.6")}
-    return {name: name for name in files}
-
-
-def bundle():
-    """{path in the image: file} of build/bundle."""
-    top = os.path.join(BUILD, "bundle")
-    return {os.path.join(folder, name)[len(top):]: os.path.join(folder, name)
-            for folder, _, names in os.walk(top) for name in names}
 
 
 class Bundle(unittest.TestCase):
@@ -52,8 +28,8 @@ class Bundle(unittest.TestCase):
         cls.cluster = clusters.Cluster(real=True).start()
         cls.api = cls.cluster.api
         sum_ = os.path.join(PROGRAMS, "sum")
-        cls.load(f"localhost/hvd-bundle:{version()}", bundle())
-        cls.load(USERS, {"/sum": sum_, "/bin/df": "/bin/df", **loaded(sum_, "/bin/df")})
+        equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
+        equipment.load(cls.cluster, USERS, {"/sum": sum_, "/bin/df": "/bin/df", **equipment.loaded(sum_, "/bin/df")})
         cls.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": "training", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
         wait_until("the account", 60, lambda: cls.api.get(f"{SPACE}/serviceaccounts")["items"])
@@ -63,14 +39,6 @@ class Bundle(unittest.TestCase):
         cls.cluster.stop()
         left = case.left_of(cls.cluster.folder)
         assert not left, f"left behind: {left}"
-
-    @classmethod
-    def load(cls, name, files):
-        """Makes an image of files and gives it to the node, whose /run is its own."""
-        path = os.path.join(cls.cluster.folder, "image.tar")
-        image.write_image(path, name, files, ["/none"])
-        image.load(cls.cluster, path)
-        os.unlink(path)
 
     def run_pod(self, name, image_name, command=None):
         """The pod that the operator would make, with another command where there is no operator to dial."""

@@ -1,19 +1,25 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator and a real kubelet: what it says of a worker that took too much memory is in the job's status.
+"""hvd-operator and a real kubelet: what it says of a worker that took too much memory is in the job's status; a worker
+that is evicted drains at a boundary, the others train on in the same processes, and it is replaced.
 timeout: 3000"""
 import os
+import re
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
+import equipment  # noqa: E402
 import image  # noqa: E402
 import operators  # noqa: E402
+from api import wait_until  # noqa: E402
 from operators import Job, Operator  # noqa: E402
 
 EATER = "hvd.test/eat:1"
+TRAINER = "hvd.test/steps:1"
 
 
 class Real(operators.Installed):
@@ -27,7 +33,14 @@ class Real(operators.Installed):
                         os.path.join(clusters.HERE, "eat.c")], check=True, timeout=60)
         image.write_image(archive, EATER, {"/eat": program}, ["/eat"])
         image.load(cls.cluster, archive)
-        cls.operator = Operator(cls.cluster, name="real").start().wait_ready()
+        steps = os.path.join(equipment.PROGRAMS, "steps")
+        equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
+        equipment.load(cls.cluster, TRAINER, {"/steps": steps, **equipment.loaded(steps)})
+        # Where pods find this host.
+        host = urlsplit(cls.cluster.ready["server"]).hostname
+        port = clusters.free_port(host)
+        cls.operator = Operator(cls.cluster, "--agents-addr", f"{host}:{port}", "--agents-url", f"https://{host}:{port}",
+                                "--bundle", equipment.bundle_name(), name="real").start().wait_ready()
 
     @classmethod
     def tearDownClass(cls):
@@ -50,6 +63,45 @@ class Real(operators.Installed):
                 self.assertEqual((status["failures"], status["attemptsLeft"]), (1, 0))
                 job.delete()
                 job.wait_gone(120)
+
+
+    def log(self, job, pod):
+        return job.api.get(f"{job.all_pods}/{pod}/log?container=main")
+
+    def trained(self, job, workers):
+        """{pod: steps' lines} when so many train together."""
+        logs = {name: self.log(job, name) for name in job.running()}
+        there = len(logs) == workers and all(f"world {workers} step" in text.splitlines()[-1]
+                                             for text in logs.values() if text.strip())
+        return logs if there and all(logs.values()) else None
+
+    def test_eviction_drains(self):
+        container = {"name": "main", "image": TRAINER, "imagePullPolicy": "Never", "command": ["/steps", "100000", "20"],
+                     "env": [{"name": "LD_LIBRARY_PATH", "value": "/hvd/lib"}],
+                     "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "256Mi"}}}
+        job = Job(self.cluster, "evicted", 3, minWorkers=1, maxWorkers=3, doctor={"policy": "off"},
+                  template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 30}})
+        self.addCleanup(lambda: job.get() and job.delete())
+        before = wait_until("a world of three", 120, lambda: self.trained(job, 3))
+        job.wait_evictions(2)
+        pods = job.pods()
+        victim = sorted(before)[1]
+        job.evict(victim)
+        wait_until("the worker to be gone", 60, lambda: self.is_over(job, victim, pods))
+        after = wait_until("a world of three again", 120, lambda: self.trained(job, 3))
+        for name in set(before) - {victim}:
+            pids = re.findall(r"^pid (\d+) world", after[name], re.M)
+            self.assertEqual(len(set(pids)), 1, after[name])
+            self.assertIn(" world 2 step", after[name])
+            self.assertEqual(job.pods()[name]["metadata"]["uid"], pods[name]["metadata"]["uid"])
+        status = job.status()
+        self.assertEqual((status["failures"], status["phase"]), (0, "Running"), status)
+
+    def is_over(self, job, name, pods):
+        """Also when another one has its name."""
+        pod = job.pods().get(name)
+        return not pod or pod["metadata"]["uid"] != pods[name]["metadata"]["uid"] or \
+            pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def needs():
