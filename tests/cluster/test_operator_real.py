@@ -80,7 +80,8 @@ class Real(operators.Installed):
                      "env": [{"name": "LD_LIBRARY_PATH", "value": "/hvd/lib"}],
                      "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "256Mi"}}}
         job = Job(self.cluster, "evicted", 3, minWorkers=1, maxWorkers=3, doctor={"policy": "off"},
-                  template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 30}})
+                  template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 30,
+                                     "securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}})
         self.addCleanup(lambda: job.get() and job.delete())
         before = wait_until("a world of three", 120, lambda: self.trained(job, 3))
         job.wait_evictions(2)
