@@ -9,7 +9,7 @@
 #include "core/base/clock.h"
 #include "core/member/roster_private.h"
 
-#define LONG (10 * CLOCK_S) /* to be ready and not be let in */
+#define LONG CLOCK_S /* to be ready and not be let in */
 
 /* Ranks of the world on an agent. */
 static int count_there(const struct roster *r, int agent)
