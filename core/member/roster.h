@@ -155,6 +155,7 @@ struct roster {
     struct roster_elastic elastic;
     int target;                          /* ranks there should be */
     uint32_t change, announced, applied; /* planned changes: numbers given, told, in the roster */
+    bool had_boundary; /* some rank has come to one since this coordinator is there */
     int nstarts;
     struct roster_start *starts; /* [elastic.max] */
     int done;                    /* members whose program has ended well */

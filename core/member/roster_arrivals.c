@@ -9,8 +9,6 @@
 #include "core/base/clock.h"
 #include "core/member/roster_private.h"
 
-#define LONG CLOCK_S /* to be ready and not be let in */
-
 /* Ranks of the world on an agent. */
 static int count_there(const struct roster *r, int agent)
 {
@@ -64,7 +62,7 @@ void roster_describe_outsider(const struct roster *r, int member, uint64_t now, 
     const struct roster_member *m = &r->members[member];
     if (m->state != RANK_READY)
         snprintf(dst, size, "the job has come to its end before it was ready to come in");
-    else if (now - m->waits < LONG)
+    else if (r->had_boundary)
         snprintf(dst, size, "the job has come to its end before the boundary that would let it in");
     else
         snprintf(dst, size,

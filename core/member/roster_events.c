@@ -79,6 +79,7 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
     buf_fini(&m->card);
     m->card = fresh;
     m->why = c->why;
+    r->had_boundary |= c->why == CARD_BOUNDARY;
     /* A loss has come before it was in with a state: no boundary sends it away any more. */
     if (m->leaving && survived && !roster_survives(m))
         roster_note(r, NOTE_LEAVE, c->member, 0, "it was asked to leave before it had the state");

@@ -271,7 +271,7 @@ static void test_ends_before_it_is_in(void **state)
     world_is(&r, 3, "0 2");
     tell(&r, REPORT_BYE, 0, 0);
     tell(&r, REPORT_BYE, 2, 0);
-    after(&r, 500);
+    after(&r, 5000);
     roster_waiting_for(&r, now, text, sizeof(text));
     assert_string_equal(text, "");
     tell(&r, REPORT_EXITED, 0, 0);
