@@ -41,7 +41,7 @@
 
 /* ---- what survivors make of it --------------------------------------------------------------- */
 
-enum { SETTLERS = 3, SLOW = 1, TURNS = 12 };
+enum { SETTLERS = 3, SLOW = 1, TURNS = 60 };
 
 #define ONE_HOST "aaa"
 
@@ -147,7 +147,7 @@ static int settle_main(int rank, int size, void *arg)
 /* Progress for a moment: as far as the slow one lets them. */
 static int run_a_while(struct coll_rank *r)
 {
-    uint64_t until = deadline_in_ms(20);
+    uint64_t until = deadline_in_ms(30);
     int rc;
     do
         rc = coll_progress(r->coll);

@@ -24,8 +24,8 @@ static int print_pod(const struct hvdjob *job, bool mount)
                                         .bundle = "localhost/hvd-bundle:" HVD_VERSION,
                                         .mount = mount};
     const struct gang_ops *gang = gang_choose(job, "", api, sizeof(api), &err);
-    if (job->refused[0] || !gang) {
-        fprintf(stderr, "pod_of: %s\n", job->refused[0] ? job->refused : err_text(&err));
+    if (job->refused || !gang) {
+        fprintf(stderr, "pod_of: %s\n", job->refused ? job->refused : err_text(&err));
         return 1;
     }
     auto_json json_t *pod = newpod(job, gang, 0, 0, false);

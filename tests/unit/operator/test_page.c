@@ -428,7 +428,7 @@ static int write_all(void)
     bool failed = text.failed;
     long fail_at = fail_alloc.fail_at;
     fail_alloc.fail_at = -1; /* reading it is the test's */
-    char *end = failed ? NULL : strstr((char *)text.data, "}{");
+    char *end = failed ? NULL : memmem(text.data, text.len, "}{", 2);
     if (end &&
         json_read((char *)text.data, (size_t)(end + 1 - (char *)text.data), "", &j, NULL) == 0)
         json_decref(j);
