@@ -3,6 +3,7 @@
 """hvd-operator as the coordinator: real agents, which dial it over TLS with tokens that the API server vouches for, and
 real ranks that train (agents.py).
 timeout: 3000"""
+import base64
 import os
 import signal
 import subprocess

@@ -5,7 +5,6 @@ and here, and all of them together while jobs live their whole life. HVD_SEED=n 
 timeout: 3000"""
 import os
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
