@@ -187,11 +187,10 @@ class Each(Case):
 
     def test_what_takes_long(self):
         """A pod for which the server asks to wait longer than a request has time; a watch of jobs that brings nothing any
-        more; nodes without bookmarks: caches follow again when they were silent for too long."""
+        more: caches follow again when they were silent for too long. (Bookmarks are lost in storms.)"""
         self.proxy.plan = Several(
             Only("throttled_long", 1, lambda asked: asked.write and asked.resource == "pods"),
-            Only("silent", 1, lambda asked: asked.resource == "hvdjobs" and "sendInitialEvents" in asked.query),
-            Only("no_bookmarks", 3, self.watches("nodes")))    # the first one may end before it has missed any
+            Only("silent", 1, lambda asked: asked.resource == "hvdjobs" and "sendInitialEvents" in asked.query))
         self.start()
         job = self.job("long", 1, minWorkers=1, maxWorkers=2)
         self.until_running(job, 1)
@@ -200,7 +199,6 @@ class Each(Case):
         job.patch({"workers": 2})
         self.until_running(job, 2)
         self.until("the silence to be noticed", lambda: self.counted("hvd_watch_failures_total", 'cache="hvdjobs"') > 0)
-        self.until("nodes to have missed a bookmark", lambda: self.proxy.met["no_bookmarks"] > 0)
         self.assertEqual((self.proxy.met["silent"], self.proxy.met["throttled_long"]), (1, 1))
         job.delete()
         job.wait_gone()
