@@ -23,12 +23,11 @@
 #include "core/base/cleanup.h"
 #include "core/transport/shm.h"
 #include "tests/harness/coll_rank.h"
-#include "tests/harness/elastic.h"
+#include "tests/harness/deaths.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
 #define MAX_RANKS 8
-#define STEPS     40
 
 /* Sanitizers make everything slow: less of it then. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -203,10 +202,6 @@ static void test_nonsense(void **state)
 
 /* ---- deaths --------------------------------------------------------------------------------- */
 
-struct board {
-    _Atomic int at[ELASTIC_MAX];
-};
-
 /* Rows in step: to everybody, or one rank has much for one other as when it brings it the state. */
 static int64_t rows_of(int step, int size, int from, int to)
 {
@@ -270,43 +265,22 @@ static int exchange(int step)
     return rc;
 }
 
-static int death_main(int member, void *arg)
+static int death_step(int member, int step, void *arg)
 {
-    struct board *b = arg;
-    if (hvd_init() < 0)
-        return FAIL("init: %s", hvd_error());
-    int rc = 0;
-    for (int step = 0; step < STEPS && rc == 0; step++) {
-        atomic_store(&b->at[member], step);
-        rc = exchange(step);
-        if (rc == 0 && step % 5 == 4 && (rc = hvd_commit()) < 0)
-            return FAIL("commit: %s", hvd_error());
-        rc = rc > 0 ? 0 : rc;
-    }
-    atomic_store(&b->at[member], STEPS);
-    hvd_shutdown();
-    return rc < 0 ? 99 : rc;
+    (void)member, (void)arg;
+    return exchange(step);
 }
 
 static void test_deaths(void **state)
 {
-    struct board *b = world_shared(sizeof(*b));
+    struct deaths *d = world_shared(sizeof(*d));
+    d->step = death_step;
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
         struct elastic job;
-        uint64_t random = seed;
-        memset(b, 0, sizeof(*b));
         elastic_init(&job);
-        for (int m = 0; m < 4; m++)
-            elastic_add(&job, death_main, b, NULL);
-        for (int i = 0; i < 2; i++) {
-            int step = 4 + 16 * i + (int)(rank_random(&random) % 8);
-            assert_true(elastic_run_to(&job, &b->at[0], step, 120000));
-            usleep((useconds_t)(rank_random(&random) % 3000));
-            kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
-        }
-        if (!elastic_run(&job, elastic_all_over, NULL, 120000))
+        if (!deaths_run(&job, d, seed))
             fail_msg("seed %u: no end in two minutes", seed);
-        for (int m = 0; m < 4; m += 2)
+        for (int m = 0; m < DEATHS_MEMBERS; m += 2)
             if (job.members[m].status != 0)
                 fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);
         elastic_fini(&job);

@@ -23,12 +23,10 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "tests/harness/coll_rank.h"
-#include "tests/harness/elastic.h"
+#include "tests/harness/deaths.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
-
-#define STEPS 40
 
 /* Sanitizers make everything slow: less of it then. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -154,8 +152,7 @@ static void test_settle(void **state)
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
 struct board {
-    _Atomic int at[ELASTIC_MAX];
-    int64_t summed[ELASTIC_MAX][STEPS]; /* whose parts a sum had, a bit each */
+    int64_t summed[ELASTIC_MAX][DEATHS_STEPS]; /* whose parts a sum had, a bit each */
 };
 
 static int64_t word(int step, int64_t i)
@@ -163,8 +160,9 @@ static int64_t word(int step, int64_t i)
     return 1 + (i + step) % 97;
 }
 
-static int scatter(struct board *b, int member, int step)
+static int scatter(int member, int step, void *arg)
 {
+    struct board *b = arg;
     int size = hvd_size(), rank = hvd_rank();
     int64_t each = step % 4 == 0 ? 11 : BASE, rows = each * size;
     auto_free int64_t *in = malloc((size_t)rows * sizeof(*in));
@@ -194,28 +192,10 @@ static int scatter(struct board *b, int member, int step)
     return 0;
 }
 
-static int death_main(int member, void *arg)
-{
-    struct board *b = arg;
-    if (hvd_init() < 0)
-        return FAIL("init: %s", hvd_error());
-    int rc = 0;
-    for (int step = 0; step < STEPS && rc == 0; step++) {
-        atomic_store(&b->at[member], step);
-        rc = scatter(b, member, step);
-        if (rc == 0 && step % 5 == 4 && (rc = hvd_commit()) < 0)
-            return FAIL("commit: %s", hvd_error());
-        rc = rc > 0 ? 0 : rc;
-    }
-    atomic_store(&b->at[member], STEPS);
-    hvd_shutdown();
-    return rc < 0 ? 99 : rc;
-}
-
 /* Everybody who lives has the same contributors, itself among them, and nobody comes back. */
 static void check_sums(const struct board *b, const struct elastic *job, unsigned seed)
 {
-    for (int step = 0; step < STEPS; step++)
+    for (int step = 0; step < DEATHS_STEPS; step++)
         for (int m = 0; m < 4; m += 2) {
             if (job->members[m].status != 0)
                 fail_msg("seed %u: member %d ended with status %x", seed, m,
@@ -232,20 +212,14 @@ static void check_sums(const struct board *b, const struct elastic *job, unsigne
 static void test_deaths(void **state)
 {
     struct board *b = world_shared(sizeof(*b));
+    struct deaths *d = world_shared(sizeof(*d));
+    d->step = scatter;
+    d->arg = b;
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
         struct elastic job;
-        uint64_t random = seed;
         memset(b, 0, sizeof(*b));
         elastic_init(&job);
-        for (int m = 0; m < 4; m++)
-            elastic_add(&job, death_main, b, NULL);
-        for (int i = 0; i < 2; i++) {
-            int step = 4 + 16 * i + (int)(rank_random(&random) % 8);
-            assert_true(elastic_run_to(&job, &b->at[0], step, 120000));
-            usleep((useconds_t)(rank_random(&random) % 3000));
-            kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
-        }
-        if (!elastic_run(&job, elastic_all_over, NULL, 120000))
+        if (!deaths_run(&job, d, seed))
             fail_msg("seed %u: no end in two minutes", seed);
         check_sums(b, &job, seed);
         elastic_fini(&job);

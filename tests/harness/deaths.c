@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * deaths: see deaths.h.
+ */
+#include "tests/harness/deaths.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <hvd.h>
+
+#include "tests/harness/rank.h"
+
+#define LIMIT_MS 120000
+
+static int member_main(int member, void *arg)
+{
+    struct deaths *d = arg;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (int step = 0; step < DEATHS_STEPS; step++) {
+        atomic_store(&d->at[member], step);
+        int rc = d->step(member, step, d->arg);
+        if (rc != 0)
+            return rc;
+        if (step % 5 == 4 && hvd_commit() < 0)
+            return FAIL("commit: %s", hvd_error());
+    }
+    atomic_store(&d->at[member], DEATHS_STEPS);
+    hvd_shutdown();
+    return 0;
+}
+
+bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed)
+{
+    uint64_t random = seed;
+    for (int m = 0; m < DEATHS_MEMBERS; m++) {
+        atomic_store(&d->at[m], 0);
+        elastic_add(job, member_main, d, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        int step = 4 + 16 * i + (int)(rank_random(&random) % 8);
+        if (!elastic_run_to(job, &d->at[0], step, LIMIT_MS))
+            return false;
+        usleep((useconds_t)(rank_random(&random) % 3000));
+        kill(job->members[i == 0 ? 1 : 3].pid, SIGKILL);
+    }
+    return elastic_run(job, elastic_all_over, NULL, LIMIT_MS);
+}
