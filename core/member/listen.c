@@ -53,10 +53,10 @@ int listen_tcp(const char *address, int port, int *ret_port, struct err *err)
     auto_close int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, errno, "socket");
-    /* The port of an hvdrun that was killed, whose connections are not quite gone. */
+    /* Whoever follows may take the port while connections of this one are not quite gone (an hvdrun
+     * that was killed, and attach): the kernel wants to hear it from both. */
     int one = 1;
-    if (port)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 1024) < 0)
         return err_sys(err, errno, "listen on %s port %d", address, port);
     if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
