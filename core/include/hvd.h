@@ -200,10 +200,11 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
 
 /* In an elastic job (hvdrun --min-np, --max-np; an HvdJob) the loss of a rank is no error: what is
  * under way is finished by the survivors, with the same bits on all of them, and an average divides
- * by the ranks that contributed. rank() and size() stay as they were until the next hvd_commit().
- * Until then, of what has a part for each rank, that of a lost one is missing: it gives no rows to
- * an allgather or alltoall, its rows of a reducescatter and alltoall are dropped; a broadcast from
- * it fails with -EOWNERDEAD when its data was not out yet. */
+ * by the ranks that contributed: parts of a tensor that were final when it died have its share,
+ * others have not. rank() and size() stay as they were until the next hvd_commit(). Until then, of
+ * what has a part for each rank, that of a lost one is missing: it gives no rows to an allgather or
+ * alltoall, its rows of a reducescatter and alltoall are dropped; a broadcast from it fails with
+ * -EOWNERDEAD when its data was not out yet. */
 
 /* A rank that is started while others train holds nobody up. Its hvd_init() returns at once with a
  * *place*: the rank and size that it would have if it came in now. It can load its program, build

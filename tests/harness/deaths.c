@@ -39,10 +39,10 @@ bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed)
         elastic_add(job, member_main, d, NULL);
     }
     for (int i = 0; i < 2; i++) {
-        int step = 4 + 16 * i + (int)(rank_random(&random) % 8);
+        int step = 4 + d->gap * i + (int)(rank_random(&random) % 8);
         if (!elastic_run_to(job, &d->at[0], step, LIMIT_MS))
             return false;
-        usleep((useconds_t)(rank_random(&random) % 3000));
+        usleep((useconds_t)(rank_random(&random) % (unsigned)d->within_us));
         kill(job->members[i == 0 ? 1 : 3].pid, SIGKILL);
     }
     return elastic_run(job, elastic_all_over, NULL, LIMIT_MS);

@@ -19,6 +19,8 @@ struct deaths {
     int (*step)(int member, int step,
                 void *arg); /* one operation; else what the member exits with */
     void *arg;
+    int gap;                     /* steps from the first death to the second */
+    int within_us;               /* of its step, a death */
     _Atomic int at[ELASTIC_MAX]; /* the step each member is in */
 };
 

@@ -275,6 +275,8 @@ static void test_deaths(void **state)
 {
     struct deaths *d = world_shared(sizeof(*d));
     d->step = death_step;
+    d->gap = 16;
+    d->within_us = 3000;
     for (unsigned seed = 1; seed <= SEEDS; seed++) {
         struct elastic job;
         elastic_init(&job);

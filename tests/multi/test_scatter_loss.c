@@ -151,8 +151,15 @@ static void test_settle(void **state)
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
+/* What a member found in a step's sums: who is in some of them, and who in all, a bit each. */
+struct found {
+    int64_t some, all;
+    int view; /* hvd_size() */
+};
+
 struct board {
-    int64_t summed[ELASTIC_MAX][DEATHS_STEPS]; /* whose parts a sum had, a bit each */
+    int64_t rows; /* each gets so many */
+    struct found found[ELASTIC_MAX][DEATHS_STEPS];
 };
 
 static int64_t word(int step, int64_t i)
@@ -160,11 +167,30 @@ static int64_t word(int step, int64_t i)
     return 1 + (i + step) % 97;
 }
 
+/* Each element is the sum of those who contributed. With a rank of the view lost before it begins,
+ * a reduce-scatter is an allreduce of which each takes its part, and a second death in it leaves
+ * slices that were final by then beside slices that were not. Without, it is all or nothing. */
+static int look_at(const int64_t *got, int64_t n, int step, int64_t first, struct found *ret)
+{
+    *ret = (struct found){.all = -1, .view = hvd_size()};
+    for (int64_t i = 0; i < n; i++) {
+        int64_t who = got[i] / word(step, first + i);
+        if (got[i] != who * word(step, first + i) || who <= 0 || who >= 1 << DEATHS_MEMBERS)
+            return FAIL("step %d: element %d is no sum: %lld", step, (int)i, (long long)got[i]);
+        ret->some |= who;
+        ret->all &= who;
+    }
+    if (ret->some != ret->all && __builtin_popcountll((uint64_t)ret->some) == ret->view)
+        return FAIL("step %d: some elements are the sum of %llx, some not", step,
+                    (unsigned long long)ret->some);
+    return 0;
+}
+
 static int scatter(int member, int step, void *arg)
 {
     struct board *b = arg;
     int size = hvd_size(), rank = hvd_rank();
-    int64_t each = step % 4 == 0 ? 11 : BASE, rows = each * size;
+    int64_t each = step % 4 == 0 ? 11 : b->rows, rows = each * size;
     auto_free int64_t *in = malloc((size_t)rows * sizeof(*in));
     auto_free int64_t *out = malloc((size_t)each * sizeof(*out));
     for (int64_t i = 0; i < rows; i++)
@@ -182,48 +208,76 @@ static int scatter(int member, int step, void *arg)
     int rc = hvd_submit(&r, 1, &h);
     if (rc < 0 || (rc = hvd_wait(h)) < 0)
         return FAIL("scatter %d: %s", step, hvd_error());
-    const int64_t *got = r.output;
-    int64_t who = got[0] / word(step, rank * each);
-    for (int64_t i = 0; i < each; i++)
-        if (got[i] != who * word(step, rank * each + i))
-            return FAIL("step %d: element %d is not the sum of %llx", step, (int)i,
-                        (unsigned long long)who);
-    b->summed[member][step] = who;
-    return 0;
+    return look_at(r.output, each, step, rank * each, &b->found[member][step]);
 }
 
-/* Everybody who lives has the same contributors, itself among them, and nobody comes back. */
-static void check_sums(const struct board *b, const struct elastic *job, unsigned seed)
+static bool is_mixed(const struct found *a, const struct found *b)
 {
-    for (int step = 0; step < DEATHS_STEPS; step++)
-        for (int m = 0; m < 4; m += 2) {
-            if (job->members[m].status != 0)
-                fail_msg("seed %u: member %d ended with status %x", seed, m,
-                         job->members[m].status);
-            if (b->summed[m][step] != b->summed[0][step] || !(b->summed[m][step] >> m & 1))
-                fail_msg("seed %u, step %d: member %d has the sum of %llx, member 0 of %llx", seed,
-                         step, m, (unsigned long long)b->summed[m][step],
-                         (unsigned long long)b->summed[0][step]);
-            if (step > 0 && (b->summed[m][step] & ~b->summed[m][step - 1]))
+    return a->some != a->all || b->some != b->all || a->some != b->some;
+}
+
+/* Who lives is in all sums, and nobody comes back. Two members see the same, but in the one
+ * operation in which somebody died when somebody was lost already. Returns how many those are. */
+static int check_sums(const struct board *b, const struct elastic *job, unsigned seed)
+{
+    const int64_t living = 1 << 0 | 1 << 2;
+    int mixed = 0;
+    for (int m = 0; m < DEATHS_MEMBERS; m += 2) {
+        const struct found *f = b->found[m];
+        if (job->members[m].status != 0)
+            fail_msg("seed %u: member %d ended with status %x", seed, m, job->members[m].status);
+        for (int step = 0; step < DEATHS_STEPS; step++) {
+            if (living & ~f[step].all)
+                fail_msg("seed %u, step %d: member %d has the sum of %llx only", seed, step, m,
+                         (unsigned long long)f[step].all);
+            if (step > 0 && (f[step].some & ~f[step - 1].all))
                 fail_msg("seed %u, step %d: somebody has come back", seed, step);
         }
+    }
+    for (int step = 0; step < DEATHS_STEPS; step++) {
+        const struct found *x = &b->found[0][step], *y = &b->found[2][step];
+        if (!is_mixed(x, y))
+            continue;
+        mixed++;
+        if (__builtin_popcountll((uint64_t)(x->some | y->some)) == x->view)
+            fail_msg("seed %u, step %d: member 0 has the sum of %llx, member 2 of %llx", seed, step,
+                     (unsigned long long)x->some, (unsigned long long)y->some);
+    }
+    if (mixed > 1)
+        fail_msg("seed %u: %d steps are the sum of some here and of others there", seed, mixed);
+    return mixed;
+}
+
+static void run_deaths(struct deaths how, int64_t rows, unsigned seeds)
+{
+    struct board *b = world_shared(sizeof(*b));
+    struct deaths *d = world_shared(sizeof(*d));
+    int mixed = 0;
+    how.step = scatter;
+    how.arg = b;
+    memcpy(d, &how, sizeof(*d));
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        struct elastic job;
+        *b = (struct board){.rows = rows};
+        elastic_init(&job);
+        if (!deaths_run(&job, d, seed))
+            fail_msg("seed %u: no end in two minutes", seed);
+        mixed += check_sums(b, &job, seed);
+        elastic_fini(&job);
+    }
+    print_message("%u jobs, %d with a step of several sums\n", seeds, mixed);
 }
 
 static void test_deaths(void **state)
 {
-    struct board *b = world_shared(sizeof(*b));
-    struct deaths *d = world_shared(sizeof(*d));
-    d->step = scatter;
-    d->arg = b;
-    for (unsigned seed = 1; seed <= SEEDS; seed++) {
-        struct elastic job;
-        memset(b, 0, sizeof(*b));
-        elastic_init(&job);
-        if (!deaths_run(&job, d, seed))
-            fail_msg("seed %u: no end in two minutes", seed);
-        check_sums(b, &job, seed);
-        elastic_fini(&job);
-    }
+    run_deaths((struct deaths){.gap = 16, .within_us = 3000}, BASE, SEEDS);
+}
+
+/* Both die before a boundary, most times: the second one now and then in an operation of whose
+ * slices some are final. */
+static void test_deaths_together(void **state)
+{
+    run_deaths((struct deaths){.gap = 3, .within_us = 16000}, 10 * BASE, 2 * SEEDS);
 }
 
 int main(void)
@@ -231,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settle),
         cmocka_unit_test(test_deaths),
+        cmocka_unit_test(test_deaths_together),
     };
     setvbuf(stdout, NULL, _IOLBF, 0);
     return cmocka_run_group_tests_name("multi/scatter_loss", tests, NULL, NULL);
