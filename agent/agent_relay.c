@@ -257,6 +257,7 @@ void agent_install_roster(struct agent *a, const struct roster_body *roster)
         return;
     a->epoch = roster->epoch;
     keep_world(a, roster);
+    agent_announce(a, roster->announced);
     for (int i = 0; i < a->nranks; i++) {
         struct rank *rank = a->ranks[i];
         int place = place_in(roster, rank->seat.member);
@@ -265,10 +266,10 @@ void agent_install_roster(struct agent *a, const struct roster_body *roster)
         rank->waiting = false;
         rank->place = place;
         rank->epoch = roster->epoch;
+        if (a->change > roster->change) /* first: its next boundary may be near */
+            agent_send_change(a, rank);
         send_roster(a, rank, roster);
         send_losses(a, rank, roster);
-        if (a->change > roster->change)
-            agent_send_change(a, rank);
     }
 }
 

@@ -164,10 +164,11 @@ void cards_fini(struct cards_body *body)
 
 json_t *roster_pack(const struct roster_body *body)
 {
-    return json_pack("{s:I, s:i, s:I, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch, "size",
-                     body->n, "change", (json_int_t)body->change, "done",
-                     (json_int_t)body->left_done, "key", json_bytes(body->key, sizeof(body->key)),
-                     "members", world_list(body->cards, body->n));
+    return json_pack("{s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch,
+                     "size", body->n, "change", (json_int_t)body->change, "announced",
+                     (json_int_t)body->announced, "done", (json_int_t)body->left_done, "key",
+                     json_bytes(body->key, sizeof(body->key)), "members",
+                     world_list(body->cards, body->n));
 }
 
 char *roster_write(const struct roster_body *body)
@@ -193,17 +194,19 @@ int roster_unpack(json_t *j, struct roster_body *ret, struct err *err)
 {
     struct roster_body body = {0};
     const char *key = "";
-    json_int_t epoch = 0, change = 0, done = 0;
+    json_int_t epoch = 0, change = 0, announced = 0, done = 0;
     int size = 0;
     size_t key_len = 0;
     json_t *list = NULL;
-    int rc =
-        json_expect(j, "roster", err, "{s:I, s:i, s?I, s?I, s:s, s:o}", "epoch", &epoch, "size",
-                    &size, "change", &change, "done", &done, "key", &key, "members", &list);
+    int rc = json_expect(j, "roster", err, "{s:I, s:i, s?I, s?I, s?I, s:s, s:o}", "epoch", &epoch,
+                         "size", &size, "change", &change, "announced", &announced, "done", &done,
+                         "key", &key, "members", &list);
     if (rc == 0 && (epoch < 1 || epoch > UINT32_MAX))
         rc = err_set(err, EINVAL, "roster: epoch %lld", (long long)epoch);
     if (rc == 0 && (change < 0 || change > UINT32_MAX))
         rc = err_set(err, EINVAL, "roster: change %lld", (long long)change);
+    if (rc == 0 && (announced < 0 || announced > UINT32_MAX))
+        rc = err_set(err, EINVAL, "roster: announced %lld", (long long)announced);
     if (rc == 0 && done < 0)
         rc = err_set(err, EINVAL, "roster: done %lld", (long long)done);
     if (rc == 0)
@@ -218,6 +221,7 @@ int roster_unpack(json_t *j, struct roster_body *ret, struct err *err)
     }
     body.epoch = (uint32_t)epoch;
     body.change = (uint32_t)change;
+    body.announced = (uint32_t)announced;
     body.left_done = (uint64_t)done;
     *ret = body;
     return 0;

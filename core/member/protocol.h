@@ -77,6 +77,7 @@ struct cards_body {
 struct roster_body {
     uint32_t epoch;
     uint32_t change;    /* the last planned change that is in it, 0: none */
+    uint32_t announced; /* the last one that is known: whoever takes this roster knows it, too */
     uint64_t left_done; /* operations that one who had left had finished: the most of all */
     uint8_t key[MEMBER_KEY_SIZE];
     int n; /* size of the world */

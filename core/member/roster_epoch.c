@@ -170,6 +170,7 @@ static void publish(struct roster *r, const int *list, int n, bool fresh, uint64
     roster_body_fini(&r->world);
     r->world = world;
     r->world.change = r->applied;
+    r->world.announced = r->announced;
     r->world.left_done = r->left_done;
     r->epoch = world.epoch;
     r->size = n;
@@ -244,21 +245,36 @@ static int order(const struct roster *r, bool boundary, int *list)
     return n;
 }
 
+static void announce(struct roster *r, uint64_t now)
+{
+    if (r->change == r->announced)
+        r->change++;
+    r->announced = r->change;
+    if (!r->cause_at)
+        r->cause_at = now ? now : 1;
+    if (r->plan[0])
+        roster_add_cause(r, now, r->plan);
+    r->plan[0] = '\0';
+    roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
+}
+
 /* Every survivor waits: the next epoch, if it is large enough. */
 static void publish_next(struct roster *r, bool boundary, uint64_t now)
 {
     int *list = calloc((size_t)r->nmembers + 1, sizeof(*list));
     int joiners = roster_count(r, roster_is_joiner);
-    int n = list ? order(r, boundary, list) : -ENOMEM;
+    int n = list ? order(r, boundary, list) : -ENOMEM, least = roster_min_now(r);
     /* Without a boundary joiners are not let in: they have no state. They count all the same: the
-     * survivors come to their next boundary at once and let them in. */
-    if (n > 0 && n + (boundary ? 0 : joiners) >= roster_min_now(r)) {
+     * survivors let them in at their next boundary, which they hear of with their roster. */
+    if (n > 0 && n + (boundary ? 0 : joiners) >= least) {
         if (boundary) {
             int survivors = roster_count(r, roster_survives);
             int left = send_off(r, now);
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
             r->applied = r->announced;
+        } else if (n < least && r->announced == r->applied) {
+            announce(r, now);
         }
         publish(r, list, n, false, now);
         r->last.lost = !boundary;
@@ -320,19 +336,6 @@ static bool is_starting(const struct roster_member *m)
 static bool is_victim(const struct roster_member *m)
 {
     return m->leaving && roster_survives(m);
-}
-
-static void announce(struct roster *r, uint64_t now)
-{
-    if (r->change == r->announced)
-        r->change++;
-    r->announced = r->change;
-    if (!r->cause_at)
-        r->cause_at = now ? now : 1;
-    if (r->plan[0])
-        roster_add_cause(r, now, r->plan);
-    r->plan[0] = '\0';
-    roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
 }
 
 /* A change that waits for the world: victims at once; joiners when all that were started are

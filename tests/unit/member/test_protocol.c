@@ -55,7 +55,11 @@ static void test_rejoin(void **state)
                                  .bytes = 6},
                                 {.member = 5, .pid = 78}};
     struct rejoin in = {
-        7, {.epoch = 9, .change = 3, .left_done = 12, .n = 1, .cards = cards}, 2, m, 11};
+        7,
+        {.epoch = 9, .change = 3, .announced = 5, .left_done = 12, .n = 1, .cards = cards},
+        2,
+        m,
+        11};
     struct join_body body = {"a", "h", "1", 2, 3, &in}, out = {0};
     struct err err;
     (void)state;
@@ -68,6 +72,7 @@ static void test_rejoin(void **state)
     assert_non_null(r);
     assert_int_equal(r->change, 7);
     assert_int_equal(r->world.epoch, 9);
+    assert_int_equal(r->world.announced, 5);
     assert_int_equal(r->world.left_done, 12);
     assert_int_equal(r->world.cards[0].member, 4);
     assert_int_equal(r->n, 2);

@@ -123,6 +123,9 @@ static void test_below_min(void **state)
     start(&r, 3);
     world_is(&r, 2, "0 2");
     assert_int_equal(r.waiting_since, 0);
+    /* They know with it that somebody waits for their next boundary. */
+    assert_int_equal(r.world.change, 0);
+    assert_int_equal(r.world.announced, 1);
     hello(&r, 0, CARD_BOUNDARY);
     hello(&r, 2, CARD_BOUNDARY);
     world_is(&r, 3, "0 2 3*");
