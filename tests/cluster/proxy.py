@@ -16,17 +16,16 @@ import random
 import socket
 import ssl
 import struct
-import threading
 import time
 from urllib.parse import urlsplit
 
 import operators
 import pki
 from faults import REFUSALS, Asked, Watch
+from serving import Serving
 
 HEAD_MAX = 65536
 SLOW_S = 1.5
-STARTING = 30
 
 
 Met = collections.namedtuple("Met", "fault asked at")
@@ -207,11 +206,12 @@ class Connection:
         return True
 
 
-class Proxy:
+class Proxy(Serving):
     """met: {fault: how often}; requests: {(method, resource): how often the API server was asked}; last: {the same:
     when}."""
 
     def __init__(self, cluster, plan=None):
+        super().__init__()
         self.cluster, self.plan = cluster, plan
         self.met, self.requests, self.numbers = (collections.Counter() for _ in range(3))
         self.last = {}
@@ -220,9 +220,6 @@ class Proxy:
         parts = urlsplit(cluster.ready["server"])
         self.server = parts.hostname, parts.port
         self.trust = ssl.create_default_context(cafile=cluster.ca)
-        self.loop, self.stopping, self.port = asyncio.new_event_loop(), None, None
-        self.listening = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
         self.kubeconfig = None
 
     # ---- what connections ask, on its thread
@@ -251,40 +248,13 @@ class Proxy:
     def start(self):
         keys = pki.Keys(os.path.join(self.cluster.folder, "keys"))
         keys.make_certificate("proxy", "proxy", ["127.0.0.1"])
-        self.thread.start()
-        if not self.listening.wait(STARTING):
-            raise TimeoutError("the proxy does not listen")
+        super().start()
         self.kubeconfig = operators.kubeconfig_of(self.cluster, self.cluster.path(f"proxy-{self.port}.kubeconfig"),
                                                   server=f"https://127.0.0.1:{self.port}")
         return self
 
-    def run(self):
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(self.serve())
-        self.loop.close()
-
-    async def serve(self):
-        self.stopping = asyncio.Event()
+    async def listen(self):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.cluster.path("keys", "proxy.crt"), self.cluster.path("keys", "proxy.key"))
-        server = await asyncio.start_server(lambda r, w: Connection(self, r, w).run(), "127.0.0.1", 0, ssl=context,
-                                            limit=HEAD_MAX)
-        self.port = server.sockets[0].getsockname()[1]
-        self.listening.set()
-        await self.stopping.wait()
-        server.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def stop(self):
-        if self.thread.is_alive():
-            self.loop.call_soon_threadsafe(self.stopping.set)
-            self.thread.join(STARTING)
-
-    def __enter__(self):
-        return self.start()
-
-    def __exit__(self, *_):
-        self.stop()
+        return await asyncio.start_server(lambda r, w: Connection(self, r, w).run(), "127.0.0.1", 0, ssl=context,
+                                          limit=HEAD_MAX)

@@ -3,11 +3,9 @@
 there are half-open ones: what is sent is still acknowledged, goes nowhere, and nothing comes back; new connections work.
 A thread of its own."""
 import asyncio
-import contextlib
-import threading
 from urllib.parse import urlsplit
 
-STARTING = 30
+from serving import Serving
 
 
 class Pipe:
@@ -15,14 +13,12 @@ class Pipe:
         self.frozen, self.tasks = False, []
 
 
-class Relay:
+class Relay(Serving):
     def __init__(self, server):
+        super().__init__()
         parts = urlsplit(server)
-        self.server, self.port = (parts.hostname, parts.port), None
+        self.server = parts.hostname, parts.port
         self.pipes, self.accepted = [], 0
-        self.loop, self.stopping = asyncio.new_event_loop(), None
-        self.listening = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
 
     @property
     def address(self):
@@ -62,30 +58,5 @@ class Relay:
                 if end:
                     end.transport.abort()
 
-    async def serve(self):
-        self.stopping = asyncio.Event()
-        server = await asyncio.start_server(self.connected, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self.listening.set()
-        await self.stopping.wait()
-        server.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def run(self):
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(self.serve())
-        self.loop.close()
-
-    def __enter__(self):
-        self.thread.start()
-        if not self.listening.wait(STARTING):
-            raise TimeoutError("the relay does not listen")
-        return self
-
-    def __exit__(self, *_):
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.stopping.set)
-        self.thread.join(STARTING)
+    async def listen(self):
+        return await asyncio.start_server(self.connected, "127.0.0.1", 0)
