@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker that takes more memory than it may: "eat self", or "eat" as an agent's rank does: a
-// child of the first process is killed, which then ends with 128 + 9.
+// A rank that takes more memory than it may: "eat self", or "eat", whose child is killed; it then
+// ends with 128 + 9.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

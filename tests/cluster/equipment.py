@@ -8,6 +8,7 @@ import image
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
+USER = "65532:65532"
 PROGRAMS = os.path.join(BUILD, "tests", "programs")
 
 
@@ -35,8 +36,8 @@ def bundle():
 
 
 def load(cluster, name, files):
-    """Makes an image of files and gives it to the node, whose /run is its own."""
+    """Makes an image of files, whose user is that of the real one, and gives it to the node, whose /run is its own."""
     path = cluster.path("image.tar")
-    image.write_image(path, name, files, ["/none"])
+    image.write_image(path, name, files, ["/none"], USER)
     image.load(cluster, path)
     os.unlink(path)

@@ -20,8 +20,8 @@ def add(archive, name, data, mode=0o644):
     archive.addfile(entry, io.BytesIO(data))
 
 
-def write_image(path, name, programs, entry_point):
-    """programs: {path in the image: file here}; they have to be static."""
+def write_image(path, name, programs, entry_point, user=""):
+    """programs: {path in the image: file here}; they have to be static. user: that it runs as, "": root."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
         for inside, outside in programs.items():
@@ -30,7 +30,7 @@ def write_image(path, name, programs, entry_point):
     layer = layer.getvalue()
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     config = json.dumps({
-        "architecture": machine, "os": "linux", "config": {"Entrypoint": entry_point},
+        "architecture": machine, "os": "linux", "config": {"Entrypoint": entry_point, "User": user},
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]}}).encode()
     config_name = hashlib.sha256(config).hexdigest() + ".json"
     with tarfile.open(path, "w") as archive:

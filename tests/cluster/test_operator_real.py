@@ -13,7 +13,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
 import equipment  # noqa: E402
-import image  # noqa: E402
 import operators  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import Job, Operator  # noqa: E402
@@ -28,13 +27,11 @@ class Real(operators.Installed):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        program, archive = cls.cluster.path("eat"), cls.cluster.path("eat.tar")
-        subprocess.run([os.environ.get("CC", "gcc"), "-static", "-O1", "-o", program,
-                        os.path.join(clusters.HERE, "eat.c")], check=True, timeout=60)
-        image.write_image(archive, EATER, {"/eat": program}, ["/eat"])
-        image.load(cls.cluster, archive)
-        steps = os.path.join(equipment.PROGRAMS, "steps")
+        eat, steps = cls.cluster.path("eat"), os.path.join(equipment.PROGRAMS, "steps")
+        subprocess.run([os.environ.get("CC", "gcc"), "-O1", "-o", eat, os.path.join(clusters.HERE, "eat.c")],
+                       check=True, timeout=60)
         equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
+        equipment.load(cls.cluster, EATER, {"/eat": eat, **equipment.loaded(steps)})
         equipment.load(cls.cluster, TRAINER, {"/steps": steps, **equipment.loaded(steps)})
         # Where pods find this host.
         host = urlsplit(cls.cluster.ready["server"]).hostname
@@ -48,7 +45,7 @@ class Real(operators.Installed):
         super().tearDownClass()
 
     def test_out_of_memory(self):
-        """The first process is killed, or one that it has started, as ranks are of agents: it is named."""
+        """A rank is killed, or one that it has started: it is named."""
         for name, command in (("itself", ["/eat", "self"]), ("child", ["/eat"])):
             with self.subTest(name):
                 container = {"name": "main", "image": EATER, "command": command,

@@ -17,7 +17,7 @@ from proxy import Proxy  # noqa: E402
 from witness import Witness  # noqa: E402
 
 FAST = ("--lease-duration", "6", "--lease-renew", "4", "--lease-retry", "1")
-SEEDS = [int(word) for word in (os.environ.get("HVD_SEED") or "1,2").split(",")]
+SEEDS = [int(word) for word in (os.environ.get("HVD_SEED") or "1").split(",")]
 PATIENCE = 150    # a silent watch is noticed after 100 s
 # Characters of two, three and four bytes: somewhere a watch is cut within one.
 NOTE = "größer, 訓練 und 🚂"
