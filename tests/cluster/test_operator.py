@@ -3,6 +3,7 @@
 """hvd-operator on a real control plane, with exactly the rights of k8s/overlays/cluster: the life of a job.
 timeout: 3000"""
 import os
+import re
 import subprocess
 import sys
 import time
@@ -426,6 +427,16 @@ class Life(unittest.TestCase):
             wait_until("a write", 3, lambda: self.operator.metric("hvd_writes_total") != before[1])
         self.assertEqual(job.get()["metadata"]["resourceVersion"], before[0])
         self.assertLess(self.operator.metric("hvd_looks_total") - looks, 20)
+
+    def test_monitoring(self):
+        """The ServiceMonitor finds a Service of the installed operator, and a port of it."""
+        text = self.cluster.kubectl("kustomize", os.path.join(operators.ROOT, "k8s", "monitoring"))
+        self.assertEqual(re.findall(r"^kind: (\w+)$", text, re.M), ["ConfigMap", "ServiceMonitor"])
+        (port,), (name,) = (re.findall(pattern, text.split("ServiceMonitor")[1], re.M)
+                            for pattern in (r"^    port: (\w+)$", r"app.kubernetes.io/name: ([\w-]+)$"))
+        services = self.cluster.kubectl("get", "services", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={name}",
+                                        "-o", "jsonpath={.items[*].spec.ports[*].name}")
+        self.assertIn(port, services.split())
 
     def test_rights(self):
         """What the operator's account may do, and above all what not."""
