@@ -44,7 +44,7 @@ static const char cards_text[] =
     "{\"member\":0,\"why\":\"revoked\",\"epoch\":2,\"card\":\"emVybw==\"},"
     "{\"member\":1,\"why\":\"revoked\",\"epoch\":2,\"card\":\"b25l\"}]}";
 static const char roster_text[] =
-    "{\"epoch\":3,\"size\":2,\"change\":7,\"done\":8,"
+    "{\"epoch\":3,\"size\":2,\"change\":7,\"announced\":9,\"done\":8,"
     "\"key\":\"CQgHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
     "\"members\":["
     "{\"rank\":0,\"member\":3,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"emVybw==\"},"
@@ -106,8 +106,13 @@ static int write_roster(void)
         cards[i].member = 3 + i;
         cards[i].is_new = true;
     }
-    struct roster_body b = {
-        .epoch = 3, .change = 7, .left_done = 8, .key = {9, 8, 7}, .n = 2, .cards = cards};
+    struct roster_body b = {.epoch = 3,
+                            .change = 7,
+                            .announced = 9,
+                            .left_done = 8,
+                            .key = {9, 8, 7},
+                            .n = 2,
+                            .cards = cards};
     return written(roster_write(&b), roster_text);
 }
 
