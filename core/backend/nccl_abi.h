@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_abi: what we use of NCCL's interface, declared by us: neither NCCL nor CUDA is needed to
+ * build. Names and values are those of nccl.h; tests/e2e/nccl_abi.c compares the two where the real
+ * header is there. Included by core/backend/nccl* and by the NCCL of tests/fake only.
+ */
+#ifndef HVD_BACKEND_NCCL_ABI_H
+#define HVD_BACKEND_NCCL_ABI_H
+
+#include <limits.h>
+#include <stddef.h>
+
+struct ncclComm;    /* a communicator; theirs */
+struct CUstream_st; /* a stream of CUDA's, driver and runtime alike */
+
+#define NCCL_ABI_ID_BYTES 128
+
+struct nccl_abi_id { /* ncclUniqueId */
+    char internal[NCCL_ABI_ID_BYTES];
+};
+
+enum { /* ncclResult_t */
+       NCCL_ABI_SUCCESS = 0,
+       NCCL_ABI_CUDA_ERROR = 1,
+       NCCL_ABI_SYSTEM_ERROR = 2,
+       NCCL_ABI_INTERNAL_ERROR = 3,
+       NCCL_ABI_INVALID_ARGUMENT = 4,
+       NCCL_ABI_INVALID_USAGE = 5,
+       NCCL_ABI_REMOTE_ERROR = 6, /* from 2.13 on */
+       NCCL_ABI_IN_PROGRESS = 7,  /* from 2.14 on */
+};
+
+enum { /* ncclRedOp_t */
+       NCCL_ABI_SUM = 0,
+       NCCL_ABI_PROD = 1,
+       NCCL_ABI_MAX = 2,
+       NCCL_ABI_MIN = 3,
+       NCCL_ABI_AVG = 4, /* from 2.10 on */
+       NCCL_ABI_OPS = 5, /* made ones begin here */
+};
+
+enum { /* ncclDataType_t */
+       NCCL_ABI_INT8 = 0,
+       NCCL_ABI_UINT8 = 1,
+       NCCL_ABI_INT32 = 2,
+       NCCL_ABI_UINT32 = 3,
+       NCCL_ABI_INT64 = 4,
+       NCCL_ABI_UINT64 = 5,
+       NCCL_ABI_FLOAT16 = 6,
+       NCCL_ABI_FLOAT32 = 7,
+       NCCL_ABI_FLOAT64 = 8,
+       NCCL_ABI_BFLOAT16 = 9, /* from 2.10 on */
+};
+
+#define NCCL_ABI_SCALAR_HOST  1 /* ncclScalarHostImmediate */
+#define NCCL_ABI_MAGIC        0xcafebeefU
+#define NCCL_ABI_UNDEF        INT_MIN
+#define NCCL_ABI_SHRINK_ABORT 1
+
+/* ncclConfig_t as of 2.14. Later versions have more fields at the end and take those for unset when
+ * size and version say that the caller did not know them. */
+struct nccl_abi_config {
+    size_t size;
+    unsigned magic;
+    unsigned version; /* whose layout this is */
+    int blocking;
+};
+
+#define NCCL_ABI_CONFIG_VERSION 21400
+
+/* Functions, by NCCL's names: N(name, version it came with, result, arguments). The first block is
+ * in every NCCL that we take (2.8); the others may be missing. */
+#define NCCL_ABI_REQUIRED(N)                                                                       \
+    N(ncclGetVersion, 20800, int, (int *version))                                                  \
+    N(ncclGetUniqueId, 20800, int, (struct nccl_abi_id * id))                                      \
+    N(ncclCommInitRank, 20800, int,                                                                \
+      (struct ncclComm * *comm, int size, struct nccl_abi_id id, int rank))                        \
+    N(ncclCommAbort, 20800, int, (struct ncclComm * comm))                                         \
+    N(ncclCommGetAsyncError, 20800, int, (struct ncclComm * comm, int *error))                     \
+    N(ncclGetErrorString, 20800, const char *, (int result))                                       \
+    N(ncclAllReduce, 20800, int,                                                                   \
+      (const void *in, void *out, size_t count, int type, int op, struct ncclComm *comm,           \
+       struct CUstream_st *stream))                                                                \
+    N(ncclReduce, 20800, int,                                                                      \
+      (const void *in, void *out, size_t count, int type, int op, int root, struct ncclComm *comm, \
+       struct CUstream_st *stream))                                                                \
+    N(ncclBroadcast, 20800, int,                                                                   \
+      (const void *in, void *out, size_t count, int type, int root, struct ncclComm *comm,         \
+       struct CUstream_st *stream))                                                                \
+    N(ncclAllGather, 20800, int,                                                                   \
+      (const void *in, void *out, size_t count, int type, struct ncclComm *comm,                   \
+       struct CUstream_st *stream))                                                                \
+    N(ncclReduceScatter, 20800, int,                                                               \
+      (const void *in, void *out, size_t count, int type, int op, struct ncclComm *comm,           \
+       struct CUstream_st *stream))                                                                \
+    N(ncclSend, 20800, int,                                                                        \
+      (const void *in, size_t count, int type, int peer, struct ncclComm *comm,                    \
+       struct CUstream_st *stream))                                                                \
+    N(ncclRecv, 20800, int,                                                                        \
+      (void *out, size_t count, int type, int peer, struct ncclComm *comm,                         \
+       struct CUstream_st *stream))                                                                \
+    N(ncclGroupStart, 20800, int, (void))                                                          \
+    N(ncclGroupEnd, 20800, int, (void))
+
+#define NCCL_ABI_OPTIONAL(N)                                                                       \
+    N(ncclRedOpCreatePreMulSum, 21100, int,                                                        \
+      (int *op, void *scalar, int type, int residence, struct ncclComm *comm))                     \
+    N(ncclRedOpDestroy, 21100, int, (int op, struct ncclComm *comm))                               \
+    N(ncclGetLastError, 21300, const char *, (struct ncclComm * comm))                             \
+    N(ncclCommInitRankConfig, 21400, int,                                                          \
+      (struct ncclComm * *comm, int size, struct nccl_abi_id id, int rank,                         \
+       struct nccl_abi_config *config))                                                            \
+    N(ncclCommShrink, 22700, int,                                                                  \
+      (struct ncclComm * comm, int *excluded, int n, struct ncclComm **child,                      \
+       struct nccl_abi_config *config, int flags))
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_find: see nccl_find.h.
+ */
+#include "core/backend/nccl_find.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/env.h"
+#include "core/base/library.h"
+
+#define SONAME "libnccl.so.2"
+#define TWO    "remove one of them (hvd-doctor explain nccl-multiple, HVD6002)"
+
+static const char *const origins[] = {
+    [NCCL_MAPPED] = "mapped already",      [NCCL_IN_TORCH] = "inside torch",
+    [NCCL_ASKED] = "HVD_NCCL_LIB",         [NCCL_OF_TORCH] = "beside torch",
+    [NCCL_LOADER] = "found by the loader", [NCCL_PACKAGE] = "a Python package",
+};
+
+const char *nccl_origin_name(enum nccl_origin origin)
+{
+    return origins[origin];
+}
+
+struct places {
+    struct nccl_place *v;
+    int n;
+};
+
+/* Full is no error: the first ones are the best. */
+static void add(struct places *p, enum nccl_origin origin, const char *path)
+{
+    if (p->n == NCCL_PLACES || strlen(path) >= sizeof(p->v->path))
+        return;
+    p->v[p->n].origin = origin;
+    memcpy(p->v[p->n].path, path, strlen(path) + 1);
+    p->n++;
+}
+
+static void add_file(struct places *p, enum nccl_origin origin, const char *folder,
+                     const char *name)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (n > 0 && (size_t)n < sizeof(path) && access(path, R_OK) == 0)
+        add(p, origin, path);
+}
+
+/* Where wheels of NVIDIA's, and of torch before it used those, put it; under site-packages. */
+static const char *const layouts[] = {"nvidia/nccl/lib/" SONAME, "nvidia/cu13/lib/" SONAME,
+                                      "torch/lib/" SONAME};
+
+static void add_site(struct places *p, enum nccl_origin origin, const char *site)
+{
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+        add_file(p, origin, site, layouts[i]);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat sa, sb;
+    return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+           sa.st_ino == sb.st_ino;
+}
+
+/* Old torch has NCCL linked into libtorch_cuda.so, and exports it. */
+static bool in_torch(struct places *p)
+{
+    struct library_copies torch;
+    if (library_mapped("libtorch_cuda*", &torch) == 0)
+        return false;
+    for (int i = 0; i < torch.n && i < LIBRARY_COPIES; i++) {
+        void *handle = library_mapped_open(torch.path[i]);
+        void *get = handle ? dlsym(handle, "ncclGetVersion") : NULL;
+        Dl_info where;
+        /* The symbol may also be that of a libnccl.so.2 which torch needs: then it is mapped. */
+        if (!get || !dladdr(get, &where) || !where.dli_fname ||
+            !same_file(where.dli_fname, torch.path[i]))
+            continue;
+        add(p, NCCL_IN_TORCH, torch.path[i]);
+        return true;
+    }
+    return false;
+}
+
+/* -EEXIST, 0: nothing is mapped, 1: it is in the list. */
+static int find_mapped(struct places *p, const char *asked, struct err *err)
+{
+    struct library_copies mapped;
+    library_mapped(SONAME, &mapped);
+    if (mapped.n == 0 && !in_torch(p))
+        return 0;
+    if (mapped.n > 1)
+        return err_set(err, EEXIST, "%d copies of NCCL are loaded in this process, %s and %s: " TWO,
+                       mapped.n, mapped.path[0], mapped.path[1]);
+    if (mapped.n == 1)
+        add(p, NCCL_MAPPED, mapped.path[0]);
+    if (asked && !same_file(asked, p->v[0].path))
+        return err_set(err, EEXIST,
+                       "HVD_NCCL_LIB is %s, but this process has loaded %s already, and two copies "
+                       "of NCCL do not work together: unset it, or " TWO,
+                       asked, p->v[0].path);
+    return 1;
+}
+
+/* site-packages/torch/lib/libtorch*.so: the packages are two folders above. */
+static void add_torch(struct places *p)
+{
+    struct library_copies torch;
+    char real[PATH_MAX];
+    library_mapped("libtorch*", &torch);
+    for (int i = 0; i < torch.n && i < LIBRARY_COPIES; i++) {
+        if (!realpath(torch.path[i], real))
+            continue;
+        for (int up = 0; up < 3 && strrchr(real, '/'); up++)
+            *strrchr(real, '/') = '\0';
+        int before = p->n;
+        add_site(p, NCCL_OF_TORCH, real[0] ? real : "/");
+        if (p->n > before)
+            return;
+    }
+}
+
+static void add_prefix(struct places *p, const char *variable)
+{
+    const char *prefix = getenv(variable);
+    char pattern[PATH_MAX];
+    glob_t found;
+    if (!prefix || prefix[0] != '/')
+        return;
+    int n = snprintf(pattern, sizeof(pattern), "%s/lib/python3*/site-packages", prefix);
+    if (n < 0 || (size_t)n >= sizeof(pattern) || glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        add_site(p, NCCL_PACKAGE, found.gl_pathv[i]);
+    globfree(&found);
+}
+
+static void add_pythonpath(struct places *p)
+{
+    char site[PATH_MAX];
+    for (const char *s = getenv("PYTHONPATH"); s && *s; s += strcspn(s, ":"), s += *s == ':') {
+        size_t n = strcspn(s, ":");
+        if (*s != '/' || n >= sizeof(site))
+            continue;
+        memcpy(site, s, n);
+        site[n] = '\0';
+        add_site(p, NCCL_PACKAGE, site);
+    }
+}
+
+int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err)
+{
+    struct places p = {.v = ret};
+    const char *asked = env_get("NCCL_LIB");
+    int rc = find_mapped(&p, asked, err);
+    if (rc != 0)
+        return rc;
+    if (asked) {
+        add(&p, NCCL_ASKED, asked); /* and nothing else: it was asked for */
+        return p.n;
+    }
+    add_torch(&p);
+    add(&p, NCCL_LOADER, SONAME);
+    add_prefix(&p, "VIRTUAL_ENV");
+    add_prefix(&p, "CONDA_PREFIX");
+    add_pythonpath(&p);
+    return p.n;
+}

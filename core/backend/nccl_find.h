@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_find: which libnccl.so.2 this process is to use. Loads nothing, any thread; reads the
+ * environment.
+ *
+ * In this order: the copy that is mapped already (a framework has loaded it); HVD_NCCL_LIB; the one
+ * that belongs to a torch that is mapped; what the loader finds (LD_LIBRARY_PATH, then the system's
+ * folders); Python packages of VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH. A second copy beside a mapped
+ * one is never loaded: it would have its own communicators and its own idea of what hangs.
+ */
+#ifndef HVD_BACKEND_NCCL_FIND_H
+#define HVD_BACKEND_NCCL_FIND_H
+
+#include <limits.h>
+
+#include "core/base/err.h"
+
+enum nccl_origin {
+    NCCL_MAPPED,   /* path is the loader's name of it */
+    NCCL_IN_TORCH, /* mapped, as a part of torch itself: path is libtorch_cuda.so */
+    NCCL_ASKED,    /* HVD_NCCL_LIB */
+    NCCL_OF_TORCH,
+    NCCL_LOADER, /* path is "libnccl.so.2": only loading it tells whether it is there */
+    NCCL_PACKAGE,
+};
+
+struct nccl_place {
+    enum nccl_origin origin;
+    char path[PATH_MAX];
+};
+
+#define NCCL_PLACES 8
+
+/* Fills ret with places to try, best first, and returns how many. -EEXIST: there are two copies in
+ * the process, or HVD_NCCL_LIB names another one than is mapped. */
+int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err);
+
+/* "mapped already", "HVD_NCCL_LIB", "torch's package", ... */
+const char *nccl_origin_name(enum nccl_origin origin);
+
+#endif

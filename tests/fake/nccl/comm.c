@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm: how a communicator is made, asked about errors, aborted, and made smaller. See fake.h.
+ */
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/fake/nccl/fake.h"
+
+#define N(name, since, result, arguments) EXPORT result name arguments;
+NCCL_ABI_REQUIRED(N)
+NCCL_ABI_OPTIONAL(N)
+#undef N
+
+EXPORT int fake_nccl_live(void);
+
+static _Atomic int live;
+static _Atomic(struct ncclComm *) all; /* dead ones too: somebody may still ask one */
+
+/* For tests: communicators of this process that were made and not aborted. */
+int fake_nccl_live(void)
+{
+    return atomic_load(&live);
+}
+
+/* ---- waiting ---- */
+
+static void nap(void)
+{
+    const struct timespec t = {.tv_nsec = 50000};
+    nanosleep(&t, NULL);
+}
+
+static bool given_up(const struct ncclComm *c)
+{
+    return atomic_load(&c->aborted) || atomic_load(&c->stopped);
+}
+
+static bool peer_is_dead(const struct ncclComm *c)
+{
+    for (int r = 0; r < c->size; r++) {
+        struct pollfd p = {.fd = c->peer[r], .events = POLLIN};
+        if (c->peer[r] >= 0 && poll(&p, 1, 0) == 1)
+            return true;
+    }
+    return false;
+}
+
+bool comm_pause(struct ncclComm *comm, unsigned *tries)
+{
+    if (given_up(comm))
+        return true;
+    if (++*tries < 100)
+        sched_yield();
+    else
+        nap();
+    if (*tries % 16 != 0 || !comm->tells || !peer_is_dead(comm))
+        return false;
+    atomic_store(&comm->async, NCCL_ABI_REMOTE_ERROR);
+    comm_hang(comm);
+    return true;
+}
+
+void comm_hang(struct ncclComm *comm)
+{
+    while (!given_up(comm))
+        nap();
+}
+
+bool comm_barrier(struct ncclComm *comm)
+{
+    struct seat *seats = comm->segment->seat;
+    uint64_t step = ++comm->step;
+    unsigned tries = 0;
+    atomic_store(&seats[comm->rank].step, step);
+    for (int r = 0; r < comm->size; r++) {
+        while (atomic_load(&seats[r].step) < step) {
+            if (comm_pause(comm, &tries))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- making one ---- */
+
+/* One at a time for a communicator. Nobody joins it: an abort that hangs never would. */
+static void start_thread(struct ncclComm *c, void *(*fn)(void *arg))
+{
+    pthread_t thread;
+    atomic_store(&c->busy, true);
+    if (pthread_create(&thread, NULL, fn, c) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    atomic_store(&c->busy, false);
+    atomic_store(&c->async, NCCL_ABI_SYSTEM_ERROR);
+}
+
+static void wait_thread(const struct ncclComm *c)
+{
+    while (atomic_load(&c->busy))
+        nap();
+}
+
+static struct ncclComm *comm_make(int rank, int size, bool blocking, const struct where *where)
+{
+    struct ncclComm *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->rank = rank;
+    c->size = size;
+    c->blocking = blocking;
+    c->where = *where;
+    c->tells =
+        script_number("FAKE_NCCL_REMOTE", 0); /* now: threads must not read the environment */
+    for (int r = 0; r < RANKS_MAX; r++)
+        c->peer[r] = -1;
+    atomic_fetch_add(&live, 1);
+    c->next = atomic_load(&all);
+    while (!atomic_compare_exchange_weak(&all, &c->next, c))
+        ;
+    return c;
+}
+
+static int compare_seats(struct ncclComm *c)
+{
+    const struct seat *seats = c->segment->seat;
+    for (int r = 0; r < c->size; r++) {
+        c->peer[r] =
+            r == c->rank ? -1 : (int)syscall(SYS_pidfd_open, atomic_load(&seats[r].pid), 0);
+        if (atomic_load(&seats[r].version) != atomic_load(&seats[c->rank].version))
+            return NCCL_ABI_INVALID_USAGE;
+        if (r != c->rank && atomic_load(&seats[r].gpu) >= 0 &&
+            atomic_load(&seats[r].gpu) == atomic_load(&seats[c->rank].gpu))
+            return NCCL_ABI_INVALID_USAGE;
+    }
+    return NCCL_ABI_SUCCESS;
+}
+
+static int join(struct ncclComm *c)
+{
+    unsigned tries = 0;
+    c->segment = segment_open(&c->where);
+    if (!c->segment)
+        return NCCL_ABI_SYSTEM_ERROR;
+    struct seat *seat = &c->segment->seat[c->rank];
+    int version = 0;
+    ncclGetVersion(&version);
+    atomic_store(&seat->pid, getpid());
+    atomic_store(&seat->version, version);
+    atomic_store(&seat->gpu, script_number("FAKE_NCCL_GPU", -1));
+    atomic_fetch_add(&c->segment->joined, 1);
+    while (atomic_load(&c->segment->joined) < c->size) {
+        if (comm_pause(c, &tries))
+            return NCCL_ABI_INTERNAL_ERROR;
+    }
+    int rc = compare_seats(c);
+    if (rc == NCCL_ABI_SUCCESS && !comm_barrier(c))
+        rc = NCCL_ABI_INTERNAL_ERROR;
+    segment_unmake(&c->where);
+    return rc;
+}
+
+static void *join_thread(void *arg)
+{
+    struct ncclComm *c = arg;
+    int rc = join(c);
+    int expected = NCCL_ABI_IN_PROGRESS; /* else it has failed already */
+    atomic_compare_exchange_strong(&c->async, &expected, rc);
+    atomic_store(&c->busy, false);
+    return NULL;
+}
+
+static int init(const char *function, struct ncclComm **ret, int size, struct nccl_abi_id id,
+                int rank, bool blocking)
+{
+    struct fault f = script_fault(function, NULL);
+    struct where where;
+    memcpy(&where, id.internal, sizeof(where));
+    if (f.sync)
+        return f.sync;
+    if (size < 1 || size > RANKS_MAX || rank < 0 || rank >= size)
+        return NCCL_ABI_INVALID_ARGUMENT;
+    struct ncclComm *c = comm_make(rank, size, blocking, &where);
+    if (!c)
+        return NCCL_ABI_SYSTEM_ERROR;
+    if (blocking) {
+        int rc = f.hangs ? (comm_hang(c), NCCL_ABI_INTERNAL_ERROR) : join(c);
+        if (rc != NCCL_ABI_SUCCESS)
+            ncclCommAbort(c);
+        *ret = rc == NCCL_ABI_SUCCESS ? c : NULL;
+        return rc;
+    }
+    atomic_store(&c->async, f.async ? f.async : NCCL_ABI_IN_PROGRESS);
+    *ret = c;
+    if (!f.async && !f.hangs)
+        start_thread(c, join_thread);
+    return f.async ? NCCL_ABI_IN_PROGRESS : atomic_load(&c->async);
+}
+
+int ncclCommInitRank(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank)
+{
+    return init(__func__, comm, size, id, rank, true);
+}
+
+#if FAKE_NCCL_BUILT >= 21400
+int ncclCommInitRankConfig(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank,
+                           struct nccl_abi_config *config)
+{
+    if (config->magic != NCCL_ABI_MAGIC || config->size < sizeof(*config) ||
+        config->version > FAKE_NCCL_BUILT)
+        return NCCL_ABI_INVALID_ARGUMENT;
+    return init(__func__, comm, size, id, rank, config->blocking != 0);
+}
+#endif
+
+int ncclGetUniqueId(struct nccl_abi_id *id)
+{
+    struct fault f = script_fault(__func__, NULL);
+    struct where where;
+    int rc = f.sync ? f.sync : segment_make(&where);
+    if (rc != NCCL_ABI_SUCCESS)
+        return rc;
+    memset(id, 0, sizeof(*id));
+    memcpy(id->internal, &where, sizeof(where));
+    return NCCL_ABI_SUCCESS;
+}
+
+/* ---- asking it, ending it ---- */
+
+int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
+{
+    struct fault f = script_fault(__func__, comm);
+    if (f.sync)
+        return f.sync;
+    if (!comm || atomic_load(&comm->aborted))
+        return NCCL_ABI_INVALID_ARGUMENT;
+    if (f.async)
+        atomic_store(&comm->async, f.async);
+    if (comm->launch && atomic_load(&comm->async) == NCCL_ABI_IN_PROGRESS && --comm->polls <= 0) {
+        struct task *list = comm->launch;
+        comm->launch = NULL;
+        atomic_store(&comm->async, group_launch(comm, list));
+    }
+    *error = atomic_load(&comm->async);
+    return NCCL_ABI_SUCCESS;
+}
+
+int ncclCommAbort(struct ncclComm *comm)
+{
+    struct fault f = script_fault(__func__, NULL);
+    if (!comm)
+        return NCCL_ABI_SUCCESS;
+    if (atomic_exchange(&comm->aborted, true))
+        return NCCL_ABI_INVALID_ARGUMENT;
+    if (comm->child && !comm->given)
+        atomic_store(&comm->child->stopped, true);
+    wait_thread(comm);
+    task_free(comm->launch);
+    comm->launch = NULL;
+    if (comm->child && !comm->given)
+        ncclCommAbort(comm->child);
+    while (atomic_load(&comm->run) != atomic_load(&comm->queued))
+        nap();
+    for (int r = 0; r < comm->size; r++) {
+        if (comm->peer[r] >= 0)
+            close(comm->peer[r]);
+    }
+    segment_close(comm->segment);
+    atomic_fetch_sub(&live, 1);
+    return f.sync;
+}
+
+/* ---- a smaller one ---- */
+
+#if FAKE_NCCL_BUILT >= 22700
+static bool is_excluded(int rank, const int *excluded, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (excluded[i] == rank)
+            return true;
+    }
+    return false;
+}
+
+/* The lowest survivor makes the segment and says in the parent's where it is. */
+static int child_place(struct ncclComm *parent, bool first, uint64_t number, struct where *ret)
+{
+    unsigned tries = 0;
+    int rc = NCCL_ABI_SUCCESS, slot = (int)(number % CHILD_SLOTS);
+    if (first) {
+        rc = segment_make(ret);
+        parent->segment->child[slot].where = *ret;
+        if (rc == NCCL_ABI_SUCCESS)
+            atomic_store(&parent->segment->child[slot].ready, number);
+        return rc;
+    }
+    while (atomic_load(&parent->segment->child[slot].ready) != number) {
+        if (atomic_load(&parent->aborted))
+            return NCCL_ABI_INTERNAL_ERROR;
+        sched_yield();
+        if (++tries > 100)
+            nap();
+    }
+    *ret = parent->segment->child[slot].where;
+    return rc;
+}
+
+static void *shrink_thread(void *arg)
+{
+    struct ncclComm *parent = arg, *child = parent->child;
+    struct where where = {0};
+    int rc = child_place(parent, child->rank == 0, parent->children, &where);
+    child->where = where;
+    if (rc == NCCL_ABI_SUCCESS)
+        rc = join(child);
+    if (rc == NCCL_ABI_SUCCESS) {
+        parent->given = true;
+        *parent->ret_child = child;
+    } else {
+        ncclCommAbort(child);
+    }
+    atomic_store(&parent->async, rc);
+    atomic_store(&parent->busy, false);
+    return NULL;
+}
+
+int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm **child,
+                   struct nccl_abi_config *config, int flags)
+{
+    struct fault f = script_fault(__func__, comm);
+    const struct where nowhere = {0};
+    int rank = 0;
+    if (f.sync)
+        return f.sync;
+    if (n < 1 || n >= comm->size || is_excluded(comm->rank, excluded, n))
+        return NCCL_ABI_INVALID_ARGUMENT;
+    /* the real one (2.27 to 2.30) asks this after it has stopped what runs, whatever the flags */
+    int state = atomic_load(&comm->async);
+    if (state != NCCL_ABI_SUCCESS)
+        return state == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_INVALID_ARGUMENT : state;
+    for (int r = 0; r < comm->rank; r++)
+        rank += !is_excluded(r, excluded, n);
+    if (flags & NCCL_ABI_SHRINK_ABORT)
+        atomic_store(&comm->stopped, true);
+    while (atomic_load(&comm->run) != atomic_load(&comm->queued))
+        nap();
+    wait_thread(comm);
+    comm->children++;
+    comm->ret_child = child;
+    comm->given = false;
+    *child = NULL;
+    comm->child = comm_make(rank, comm->size - n, comm->blocking, &nowhere);
+    if (!comm->child)
+        return NCCL_ABI_SYSTEM_ERROR;
+    atomic_store(&comm->async, f.async ? f.async : NCCL_ABI_IN_PROGRESS);
+    if (!f.async && !f.hangs)
+        start_thread(comm, shrink_thread);
+    if (!comm->blocking)
+        return NCCL_ABI_IN_PROGRESS;
+    wait_thread(comm);
+    return atomic_load(&comm->async);
+}
+#endif
+
+/* ---- words ---- */
+
+int ncclGetVersion(int *version)
+{
+    int built = FAKE_NCCL_BUILT;
+    struct fault f = script_fault(__func__, NULL);
+    built = script_number("FAKE_NCCL_VERSION", built);
+    /* before 2.9 with a thousand for the major */
+    *version =
+        built >= 20900 || built < 20000 ? built : 2000 + built % 10000 / 100 * 100 + built % 100;
+    return f.sync;
+}
+
+const char *ncclGetErrorString(int result)
+{
+    static const char *const words[] = {
+        "no error",         "unhandled cuda error", "unhandled system error", "internal error",
+        "invalid argument", "invalid usage",        "remote process exited",  "in progress"};
+    return result >= 0 && result < 8 ? words[result] : "unknown result code";
+}
+
+#if FAKE_NCCL_BUILT >= 21300
+const char *ncclGetLastError(struct ncclComm *comm)
+{
+    return "said by the fake library";
+}
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * script: what FAKE_NCCL_FAIL and FAKE_NCCL_HANG ask for (tests/fake/README.md). See fake.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/fake/nccl/fake.h"
+
+#define FUNCTIONS_MAX 40
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* How often each function was called; a change of the script begins anew. */
+static struct {
+    char script[512];
+    struct {
+        char name[48];
+        int calls;
+    } of[FUNCTIONS_MAX];
+} counted;
+
+int script_number(const char *variable, int def)
+{
+    const char *text = getenv(variable);
+    return text && *text ? (int)strtol(text, NULL, 0) : def;
+}
+
+static int count(const char *function)
+{
+    char script[sizeof(counted.script)];
+    const char *fail = getenv("FAKE_NCCL_FAIL"), *hang = getenv("FAKE_NCCL_HANG");
+    snprintf(script, sizeof(script), "%s|%s", fail ? fail : "", hang ? hang : "");
+    if (strcmp(script, counted.script) != 0) {
+        memset(&counted, 0, sizeof(counted));
+        memcpy(counted.script, script, sizeof(script));
+    }
+    for (int i = 0; i < FUNCTIONS_MAX; i++) {
+        if (!counted.of[i].name[0])
+            snprintf(counted.of[i].name, sizeof(counted.of[i].name), "%s", function);
+        if (strcmp(counted.of[i].name, function) == 0)
+            return ++counted.of[i].calls;
+    }
+    return 0;
+}
+
+/* FUNCTION[:N[:sync|async[:RESULT]]], entries separated by commas. */
+static bool named(const char *variable, const char *function, int call, bool *ret_async,
+                  int *ret_result)
+{
+    const char *s = getenv(variable);
+    for (; s && *s; s += strcspn(s, ","), s += *s == ',') {
+        char entry[128], name[48] = "", how[16] = "sync";
+        int nth = 1, result = NCCL_ABI_SYSTEM_ERROR;
+        snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(s, ","), s);
+        if (sscanf(entry, "%47[^:]:%d:%15[^:]:%d", name, &nth, how, &result) < 1)
+            continue;
+        if (strcmp(name, function) != 0 || nth != call)
+            continue;
+        *ret_async = strcmp(how, "async") == 0;
+        *ret_result = result;
+        return true;
+    }
+    return false;
+}
+
+struct fault script_fault(const char *function, struct ncclComm *comm)
+{
+    struct fault f = {0};
+    bool async = false;
+    int result = 0;
+    pthread_mutex_lock(&lock);
+    int call = count(function);
+    pthread_mutex_unlock(&lock);
+    if (named("FAKE_NCCL_FAIL", function, call, &async, &result)) {
+        f.sync = async ? 0 : result;
+        f.async = async ? result : 0;
+    }
+    if (named("FAKE_NCCL_HANG", function, call, &async, &result)) {
+        f.hangs = async;
+        if (!async && comm)
+            comm_hang(comm);
+        while (!async && !comm)
+            pause();
+    }
+    return f;
+}
