@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_facts: see nccl_facts.h.
+ */
+#include "core/backend/nccl_facts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/backend/nccl_api.h"
+
+struct facts {
+    const struct nccl_fact *v;
+    int n;
+};
+
+/* A rule writes its sentence and returns true where it applies. */
+typedef bool rule_f(const struct facts *f, char *dst, size_t size);
+
+static bool no_driver(const struct facts *f, char *dst, size_t size)
+{
+    for (int r = 0; r < f->n; r++) {
+        if (f->v[r].driver != 0)
+            continue;
+        snprintf(dst, size, "rank %d on %s has no NVIDIA driver: start its container with GPUs", r,
+                 f->v[r].name);
+        return true;
+    }
+    return false;
+}
+
+static bool hides_gpus(const struct facts *f, char *dst, size_t size)
+{
+    for (int r = 0; r < f->n; r++) {
+        if (!f->v[r].hides_gpus)
+            continue;
+        snprintf(dst, size,
+                 "CUDA_VISIBLE_DEVICES hides every GPU from rank %d on %s: unset it, or name a GPU",
+                 r, f->v[r].name);
+        return true;
+    }
+    return false;
+}
+
+static bool has_gpu(const struct nccl_fact *fact)
+{
+    static const uint8_t none[sizeof(fact->gpu)];
+    return memcmp(fact->gpu, none, sizeof(none)) != 0;
+}
+
+static bool same_host(const struct nccl_fact *a, const struct nccl_fact *b)
+{
+    return strncmp(a->host, b->host, sizeof(a->host)) == 0;
+}
+
+static int ranks_on_host_of(const struct facts *f, int rank)
+{
+    int n = 0;
+    for (int r = 0; r < f->n; r++)
+        n += same_host(&f->v[r], &f->v[rank]);
+    return n;
+}
+
+/* Two ranks with one GPU: the pair of the lowest numbers. */
+static bool find_shared(const struct facts *f, int *ret_a, int *ret_b)
+{
+    for (int b = 1; b < f->n; b++) {
+        for (int a = 0; a < b; a++) {
+            if (same_host(&f->v[a], &f->v[b]) && has_gpu(&f->v[a]) &&
+                memcmp(f->v[a].gpu, f->v[b].gpu, sizeof(f->v[a].gpu)) == 0) {
+                *ret_a = a;
+                *ret_b = b;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void say_too_many(const struct facts *f, int rank, char *dst, size_t size)
+{
+    snprintf(dst, size, "%d ranks on %s, which has %d GPU%s: one rank a GPU",
+             ranks_on_host_of(f, rank), f->v[rank].name, f->v[rank].gpus,
+             f->v[rank].gpus == 1 ? "" : "s");
+}
+
+static bool too_few_gpus(const struct facts *f, char *dst, size_t size)
+{
+    int a = 0, b = 0;
+    for (int r = 0; r < f->n; r++) {
+        if (has_gpu(&f->v[r]))
+            continue;
+        if (f->v[r].gpus > 0)
+            say_too_many(f, r, dst, size);
+        else
+            snprintf(dst, size, "rank %d on %s sees no GPU", r, f->v[r].name);
+        return true;
+    }
+    /* A process that was given a GPU of its own sees no other: then they are only shared. */
+    if (!find_shared(f, &a, &b) || f->v[b].gpus >= ranks_on_host_of(f, b) || f->v[b].gpus <= 1)
+        return false;
+    say_too_many(f, b, dst, size);
+    return true;
+}
+
+static bool shared_gpu(const struct facts *f, char *dst, size_t size)
+{
+    int a = 0, b = 0;
+    if (!find_shared(f, &a, &b))
+        return false;
+    snprintf(dst, size,
+             "ranks %d and %d use the same GPU of %s: NCCL wants one each (take the device of "
+             "hvd.local_rank(), or fewer ranks)",
+             a, b, f->v[a].name);
+    return true;
+}
+
+static bool no_nccl(const struct facts *f, char *dst, size_t size)
+{
+    for (int r = 0; r < f->n; r++) {
+        if (f->v[r].nccl != 0)
+            continue;
+        snprintf(dst, size, "rank %d on %s has no NCCL: %s", r, f->v[r].name, f->v[r].why);
+        return true;
+    }
+    return false;
+}
+
+static bool mixed_nccl(const struct facts *f, char *dst, size_t size)
+{
+    char a[16], b[16];
+    for (int r = 1; r < f->n; r++) {
+        if (f->v[r].nccl == f->v[0].nccl)
+            continue;
+        snprintf(dst, size,
+                 "rank 0 on %s has NCCL %s (%s), rank %d on %s has %s (%s): one image for all "
+                 "ranks",
+                 f->v[0].name, nccl_version_text(f->v[0].nccl, a), f->v[0].why, r, f->v[r].name,
+                 nccl_version_text(f->v[r].nccl, b), f->v[r].why);
+        return true;
+    }
+    return false;
+}
+
+static bool mixed_drivers(const struct facts *f, char *dst, size_t size)
+{
+    for (int r = 1; r < f->n; r++) {
+        if (f->v[r].driver == f->v[0].driver)
+            continue;
+        snprintf(dst, size,
+                 "the driver of rank 0 on %s is for CUDA %d.%d, that of rank %d on %s "
+                 "for %d.%d",
+                 f->v[0].name, f->v[0].driver / 1000, f->v[0].driver / 10 % 100, r, f->v[r].name,
+                 f->v[r].driver / 1000, f->v[r].driver / 10 % 100);
+        return true;
+    }
+    return false;
+}
+
+/* GPUs that NCCL's builds have code for. A newer GPU compiles what is there at its first start, an
+ * older one cannot. */
+static const struct {
+    int cuda; /* built for this CUDA or a later one, up to the next row's */
+    int oldest, newest;
+} builds[] = {
+    {11000, 60, 80},
+    {11080, 60, 90},
+    {12080, 60, 120},
+    {13000, 75, 120},
+};
+
+/* -1: the GPU is too old, 1: it is newer than the build, 0: fits, or nothing is known. */
+static int fits(const struct nccl_fact *fact)
+{
+    int row = -1;
+    for (int i = 0; i < (int)(sizeof(builds) / sizeof(*builds)); i++) {
+        if (fact->cuda >= builds[i].cuda)
+            row = i;
+    }
+    if (row < 0 || fact->sm == 0)
+        return 0;
+    if (fact->sm < builds[row].oldest)
+        return -1;
+    /* code for 8.0 runs on 8.6 and 8.9, code for 12.0 on 12.1 */
+    return fact->sm / 10 > builds[row].newest / 10;
+}
+
+static bool build_misfits(const struct facts *f, int how, const char *words, char *dst, size_t size)
+{
+    char version[16];
+    for (int r = 0; r < f->n; r++) {
+        const struct nccl_fact *v = &f->v[r];
+        if (v->nccl == 0 || fits(v) != how)
+            continue;
+        snprintf(dst, size, "NCCL %s of rank %d on %s was built for CUDA %d.%d and %s (sm_%d)",
+                 nccl_version_text(v->nccl, version), r, v->name, v->cuda / 1000,
+                 v->cuda / 10 % 100, words, v->sm);
+        return true;
+    }
+    return false;
+}
+
+static bool gpu_too_old(const struct facts *f, char *dst, size_t size)
+{
+    return build_misfits(f, -1, "has no code for so old a GPU", dst, size);
+}
+
+static bool gpu_too_new(const struct facts *f, char *dst, size_t size)
+{
+    return build_misfits(f, 1, "is older than the GPU: it compiles at the first start, and is slow",
+                         dst, size);
+}
+
+/* In this order: what comes first explains what comes after it. */
+static const struct {
+    rule_f *applies;
+    enum nccl_verdict verdict;
+    const char *doctor;
+} rules[] = {
+    {no_driver, NCCL_BAD, "nvml-load, HVD5001"},
+    {hides_gpus, NCCL_BAD, "cuda-visible-devices, HVD5005"},
+    {too_few_gpus, NCCL_BAD, "gpu-count, HVD5004"},
+    {shared_gpu, NCCL_BAD, "gpu-count, HVD5004"},
+    {no_nccl, NCCL_BAD, "nccl-load, HVD6001"},
+    {mixed_nccl, NCCL_BAD, "xw-version-skew, HVD9601"},
+    {gpu_too_old, NCCL_BAD, "nccl-known-bad, HVD6003"},
+    {gpu_too_new, NCCL_WARN, "nccl-known-bad, HVD6003"},
+    {mixed_drivers, NCCL_WARN, "xw-version-skew, HVD9601"},
+};
+
+enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *dst, size_t size)
+{
+    const struct facts f = {facts, n};
+    char line[512];
+    dst[0] = '\0';
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+        if (!rules[i].applies(&f, line, sizeof(line)))
+            continue;
+        snprintf(dst, size, "%s (doctor: %s)", line, rules[i].doctor);
+        return rules[i].verdict;
+    }
+    return NCCL_GOOD;
+}
+
+/* ---- after a loss ---- */
+
+static void list_missing(const struct nccl_survivor *all, int n, int was, int *excluded, int *ret_n)
+{
+    int next = 0;
+    *ret_n = 0;
+    for (int r = 0; r < was; r++) {
+        if (next < n && all[next].rank == r)
+            next++;
+        else
+            excluded[(*ret_n)++] = r;
+    }
+}
+
+enum nccl_reform nccl_reform_choose(const struct nccl_survivor *all, int n, int was, int *excluded,
+                                    int *ret_n)
+{
+    bool can = true, ready = true;
+    *ret_n = 0;
+    for (int r = 0; r < n; r++) {
+        bool ordered =
+            all[r].rank >= 0 && all[r].rank < was && (r == 0 || all[r].rank > all[r - 1].rank);
+        if (!ordered || all[r].mark == 0 || all[r].mark != all[0].mark)
+            return NCCL_REFORM_NEW;
+        can = can && all[r].can_shrink;
+        ready = ready && all[r].ready;
+    }
+    if (n == was)
+        return ready ? NCCL_REFORM_KEEP : NCCL_REFORM_NEW;
+    if (!can)
+        return NCCL_REFORM_NEW;
+    list_missing(all, n, was, excluded, ret_n);
+    return NCCL_REFORM_SHRINK;
+}

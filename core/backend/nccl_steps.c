@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_steps: see nccl_steps.h.
+ */
+#include "core/backend/nccl_steps.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "core/backend/nccl_abi.h"
+#include "core/backend/nccl_api.h"
+
+#define HAS_AVG 21000 /* and bfloat16 */
+
+/* NCCL's type, -1: it has none. */
+static const int types[HVD_DTYPES] = {
+    [HVD_UINT8] = NCCL_ABI_UINT8,
+    [HVD_INT8] = NCCL_ABI_INT8,
+    [HVD_UINT16] = -1,
+    [HVD_INT16] = -1,
+    [HVD_INT32] = NCCL_ABI_INT32,
+    [HVD_INT64] = NCCL_ABI_INT64,
+    [HVD_FLOAT16] = NCCL_ABI_FLOAT16,
+    [HVD_FLOAT32] = NCCL_ABI_FLOAT32,
+    [HVD_FLOAT64] = NCCL_ABI_FLOAT64,
+    [HVD_BOOL] = NCCL_ABI_UINT8,
+    [HVD_BFLOAT16] = NCCL_ABI_BFLOAT16,
+};
+
+/* NCCL's operator, -1: it has none. */
+static const int ops[HVD_OPS] = {
+    [HVD_AVERAGE] = NCCL_ABI_SUM, [HVD_SUM] = NCCL_ABI_SUM, [HVD_ADASUM] = -1,
+    [HVD_MIN] = NCCL_ABI_MIN,     [HVD_MAX] = NCCL_ABI_MAX, [HVD_PRODUCT] = NCCL_ABI_PROD,
+};
+
+static bool is_float(enum hvd_dtype dtype)
+{
+    return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+           dtype == HVD_FLOAT64;
+}
+
+static bool reduces(enum hvd_kind kind)
+{
+    return kind == HVD_ALLREDUCE || kind == HVD_REDUCESCATTER;
+}
+
+/* The dtype in which it travels. */
+static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype dtype)
+{
+    switch (dtype) {
+    case HVD_INT16:
+    case HVD_UINT16:
+        return HVD_INT32;
+    case HVD_BFLOAT16:
+        return means->version >= HAS_AVG ? HVD_BFLOAT16 : HVD_FLOAT32;
+    default:
+        return dtype;
+    }
+}
+
+/* or: the largest; and: the smallest */
+static int bool_op(enum hvd_op op)
+{
+    return op == HVD_SUM || op == HVD_MAX ? NCCL_ABI_MAX : NCCL_ABI_MIN;
+}
+
+static bool has_factors(const struct nccl_form *f)
+{
+    return f->prescale != 1 || f->postscale != 1 || f->divisor > 1;
+}
+
+/* Factors that NCCL takes over; what is left is for kernels. */
+static void give_factors(const struct nccl_means *means, const struct coll_op *op, int size,
+                         struct nccl_form *f)
+{
+    bool linear = op->op == HVD_SUM || op->op == HVD_AVERAGE;
+    if (!linear || !is_float(op->dtype) || f->dtype != op->dtype)
+        return;
+    if (f->prescale == 1 && f->postscale == 1 && f->divisor == size && means->version >= HAS_AVG) {
+        f->op = NCCL_ABI_AVG;
+        f->divisor = 1;
+    } else if (means->premul) {
+        f->factor = f->prescale * f->postscale / f->divisor;
+        f->prescale = f->postscale = 1;
+        f->divisor = 1;
+    }
+}
+
+static int needs_kernels(const struct nccl_means *means, const struct coll_op *op,
+                         const struct nccl_form *f, struct err *err)
+{
+    char version[16];
+    if (means->kernels)
+        return 0;
+    if (f->dtype != op->dtype || f->to_bool)
+        return err_set(err, ENOTSUP,
+                       "NCCL %s cannot reduce %s, and hvd's kernels, which convert it, are not "
+                       "loaded (HVD_KERNELS)",
+                       nccl_version_text(means->version, version), hvd_dtype_name(op->dtype));
+    if (has_factors(f))
+        return err_set(err, ENOTSUP,
+                       "NCCL %s cannot scale %s (%s), and hvd's kernels, which can, are not loaded "
+                       "(HVD_KERNELS)",
+                       nccl_version_text(means->version, version), hvd_dtype_name(op->dtype),
+                       hvd_op_name(op->op));
+    return 0;
+}
+
+int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int size,
+                 struct nccl_form *ret, struct err *err)
+{
+    struct nccl_form f = {.dtype = op->dtype,
+                          .type = NCCL_ABI_UINT8,
+                          .op = NCCL_ABI_SUM,
+                          .factor = 1,
+                          .prescale = 1,
+                          .postscale = 1,
+                          .divisor = 1};
+    if (op->kind == HVD_BARRIER)
+        return err_set(err, ENOTSUP, "NCCL has no barrier");
+    if (!reduces(op->kind)) {
+        *ret = f;
+        return 0;
+    }
+    if (ops[op->op] < 0)
+        return err_set(err, ENOTSUP, "NCCL has no %s", hvd_op_name(op->op));
+    if (op->dtype == HVD_BOOL && op->op == HVD_AVERAGE)
+        return err_set(err, ENOTSUP, "bool has no average");
+    f.dtype = travels_as(means, op->dtype);
+    f.type = types[f.dtype];
+    f.op = op->dtype == HVD_BOOL ? bool_op(op->op) : ops[op->op];
+    f.to_bool = op->dtype == HVD_BOOL;
+    if (op->dtype != HVD_BOOL) { /* which is never scaled */
+        f.prescale = op->prescale;
+        f.postscale = op->postscale;
+        f.divisor = op->op == HVD_AVERAGE ? op->contributors : 1;
+    }
+    if (has_factors(&f) && !means->kernels)
+        give_factors(means, op, size, &f);
+    int rc = needs_kernels(means, op, &f, err);
+    if (rc == 0)
+        *ret = f;
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static int add(struct nccl_steps *s, struct nccl_step step)
+{
+    if (step.count == 0)
+        return 0;
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : 16;
+        struct nccl_step *grown = realloc(s->v, cap * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        s->v = grown;
+        s->cap = cap;
+    }
+    s->v[s->n++] = step;
+    return 0;
+}
+
+static bool all_same(const size_t *counts, int size)
+{
+    for (int r = 1; r < size; r++) {
+        if (counts[r] != counts[0])
+            return false;
+    }
+    return true;
+}
+
+/* Arithmetic on a null pointer is undefined, even where there is nothing. */
+static const uint8_t *at(const void *p, size_t bytes)
+{
+    return bytes ? (const uint8_t *)p + bytes : p;
+}
+
+static uint8_t *out_at(void *p, size_t bytes)
+{
+    return bytes ? (uint8_t *)p + bytes : p;
+}
+
+static int allreduce(struct nccl_steps *s, const struct coll_op *op)
+{
+    int rc = 0;
+    for (size_t i = 0; i < op->n && rc == 0; i++)
+        rc = add(s, (struct nccl_step){.verb = NCCL_ALLREDUCE,
+                                       .in = op->tensors[i].in,
+                                       .out = op->tensors[i].out,
+                                       .count = op->tensors[i].count});
+    return rc;
+}
+
+/* The root's output may be another buffer than its input: NCCL fills it too. */
+static int broadcast(struct nccl_steps *s, const struct coll_op *op, int rank)
+{
+    const struct coll_tensor *t = op->tensors;
+    bool root = rank == op->root;
+    return add(s, (struct nccl_step){.verb = NCCL_BROADCAST,
+                                     .peer = op->root,
+                                     .in = root ? t->in : t->out,
+                                     .out = t->out ? t->out : (void *)t->in,
+                                     .count = t->count * hvd_dtype_size(op->dtype)});
+}
+
+static int allgather(struct nccl_steps *s, const struct coll_op *op, int rank, int size)
+{
+    const struct coll_tensor *t = op->tensors;
+    size_t elem = hvd_dtype_size(op->dtype), offset = 0;
+    int rc = 0;
+    if (all_same(op->recv_counts, size))
+        return add(s, (struct nccl_step){.verb = NCCL_ALLGATHER,
+                                         .in = t->in,
+                                         .out = t->out,
+                                         .count = op->recv_counts[0] * elem});
+    for (int r = 0; r < size && rc == 0; r++) {
+        uint8_t *out = out_at(t->out, offset);
+        rc = add(s, (struct nccl_step){.verb = NCCL_BROADCAST,
+                                       .peer = r,
+                                       .in = r == rank ? t->in : out,
+                                       .out = out,
+                                       .count = op->recv_counts[r] * elem});
+        offset += op->recv_counts[r] * elem;
+    }
+    return rc;
+}
+
+static int alltoall(const struct nccl_means *means, struct nccl_steps *s, const struct coll_op *op,
+                    int rank, int size)
+{
+    const struct coll_tensor *t = op->tensors;
+    size_t elem = hvd_dtype_size(op->dtype), from = 0, to = 0;
+    int rc = 0;
+    for (int r = 0; r < size && rc == 0; r++) {
+        struct nccl_step out = {.verb = NCCL_SEND,
+                                .peer = r,
+                                .in = at(t->in, from),
+                                .count = op->send_counts[r] * elem};
+        struct nccl_step in = {.verb = NCCL_RECV,
+                               .peer = r,
+                               .out = out_at(t->out, to),
+                               .count = op->recv_counts[r] * elem};
+        from += out.count;
+        to += in.count;
+        if (r == rank && means->copies) {
+            in.verb = NCCL_COPY;
+            in.in = out.in;
+            out.count = 0;
+        }
+        rc = add(s, out);
+        if (rc == 0)
+            rc = add(s, in);
+    }
+    return rc;
+}
+
+static int reducescatter(struct nccl_steps *s, const struct coll_op *op, int rank, int size)
+{
+    const struct coll_tensor *t = op->tensors;
+    size_t elem = hvd_dtype_size(s->form.dtype), offset = 0;
+    int rc = 0;
+    if (all_same(op->recv_counts, size))
+        return add(s, (struct nccl_step){.verb = NCCL_REDUCESCATTER,
+                                         .in = t->in,
+                                         .out = t->out,
+                                         .count = op->recv_counts[0]});
+    for (int r = 0; r < size && rc == 0; r++) {
+        rc = add(s, (struct nccl_step){.verb = NCCL_REDUCE,
+                                       .peer = r,
+                                       .in = at(t->in, offset),
+                                       .out = r == rank ? t->out : NULL,
+                                       .count = op->recv_counts[r]});
+        offset += op->recv_counts[r] * elem;
+    }
+    return rc;
+}
+
+static int fill(const struct nccl_means *means, const struct coll_op *op, int rank, int size,
+                struct nccl_steps *s)
+{
+    switch (op->kind) {
+    case HVD_ALLREDUCE:
+        return allreduce(s, op);
+    case HVD_BROADCAST:
+        return broadcast(s, op, rank);
+    case HVD_ALLGATHER:
+        return allgather(s, op, rank, size);
+    case HVD_ALLTOALL:
+        return alltoall(means, s, op, rank, size);
+    case HVD_REDUCESCATTER:
+        return reducescatter(s, op, rank, size);
+    case HVD_BARRIER:
+    case HVD_KINDS:
+        break;
+    }
+    return -ENOTSUP;
+}
+
+int nccl_steps_make(const struct nccl_means *means, const struct coll_op *op, int rank, int size,
+                    struct nccl_steps *ret, struct err *err)
+{
+    int rc = nccl_form_of(means, op, size, &ret->form, err);
+    ret->n = 0;
+    if (rc < 0)
+        return rc;
+    rc = fill(means, op, rank, size, ret);
+    return rc < 0 ? err_set(err, -rc, "no memory for the calls of one %s", hvd_kind_name(op->kind))
+                  : 0;
+}
+
+void nccl_steps_fini(struct nccl_steps *steps)
+{
+    free(steps->v);
+    *steps = (struct nccl_steps){0};
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_steps: an operation of ours as a list of NCCL's calls. Pure; under the progress lock.
+ *
+ *   allreduce      one ncclAllReduce a tensor
+ *   allgather      ncclAllGather, or where ranks give different amounts a ncclBroadcast from each
+ *   broadcast      ncclBroadcast
+ *   alltoall       ncclSend and ncclRecv with each rank; the own part is a copy
+ *   reducescatter  ncclReduceScatter, or where parts differ a ncclReduce to each
+ *
+ * What is only moved goes as bytes: every dtype. What is reduced must be a type of NCCL's:
+ *
+ *   uint8 int8 int32 int64 float16 float32 float64   as they are
+ *   bfloat16         from NCCL 2.10 on, as float32 before (kernels)
+ *   int16 uint16     as int32, and cut to 16 bits afterwards (kernels)
+ *   bool             as uint8: or is the maximum, and the minimum; afterwards 1 where it is not 0
+ *                    (kernels)
+ *
+ * Factors: an average of a float type is ncclAvg (2.10); another factor of a float sum becomes
+ * PreMulSum (2.11), which multiplies the inputs by it, rounded to the tensor's type. Everything
+ * else (integers, products, minima) is for kernels. Who packs and unpacks anyway says that it has
+ * kernels (core/backend/cuda: they scale and convert on the way, in float32 or better) and is left
+ * all factors; for a tensor that needs no packing, ask without kernels first: NCCL's factor saves a
+ * pass over the data.
+ */
+#ifndef HVD_BACKEND_NCCL_STEPS_H
+#define HVD_BACKEND_NCCL_STEPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/err.h"
+#include "core/coll/coll.h"
+
+/* What there is to plan with. */
+struct nccl_means {
+    int version;  /* of NCCL: 22707 */
+    bool premul;  /* it has ncclRedOpCreatePreMulSum */
+    bool kernels; /* the caller scales and converts */
+    bool copies;  /* the caller copies device memory on a stream */
+};
+
+/* How the values of an operation travel. */
+struct nccl_form {
+    enum hvd_dtype dtype; /* of the buffers that NCCL sees; another one than the operation's is the
+                           * caller's to convert before and after */
+    int type, op;         /* NCCL's; type is bytes where nothing is reduced */
+    double factor;        /* != 1: op is a PreMulSum with this, which is yet to be made */
+    /* What the caller's kernels do: inputs times prescale; results divided by divisor (after they
+     * are of the operation's dtype again), then times postscale; bool: made 0 or 1. */
+    double prescale, postscale;
+    int divisor;
+    bool to_bool;
+};
+
+enum nccl_verb {
+    NCCL_ALLREDUCE,
+    NCCL_REDUCE,
+    NCCL_BROADCAST,
+    NCCL_ALLGATHER,
+    NCCL_REDUCESCATTER,
+    NCCL_SEND,
+    NCCL_RECV,
+    NCCL_COPY, /* the caller's, on the same stream */
+    NCCL_VERBS,
+};
+
+struct nccl_step {
+    enum nccl_verb verb;
+    int peer; /* or the root */
+    const void *in;
+    void *out;
+    size_t count; /* of form.type; NCCL_COPY: bytes */
+};
+
+struct nccl_steps {
+    struct nccl_form form;
+    struct nccl_step *v; /* grows, and is kept */
+    size_t n, cap;
+};
+
+/* True when some form of the operation can be had; else err says what is missing. -ENOTSUP. */
+int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int size,
+                 struct nccl_form *ret, struct err *err);
+
+/* tensors: buffers of the form's dtype. Zero-sized parts have no step; an operation that moves
+ * nothing has none at all. -ENOTSUP, -ENOMEM. */
+int nccl_steps_make(const struct nccl_means *means, const struct coll_op *op, int rank, int size,
+                    struct nccl_steps *ret, struct err *err);
+
+void nccl_steps_fini(struct nccl_steps *steps);
+
+#endif

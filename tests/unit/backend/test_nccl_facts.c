@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_facts: what ranks say of their GPUs and their NCCL, and the sentence that comes of it; what
+ * survivors do with their communicator.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/backend/nccl_facts.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define RANKS    4
+
+/* host, gpu (0: none), gpus seen, nccl, cuda, driver, sm, hides */
+struct short_fact {
+    char host;
+    int gpu, gpus, nccl, cuda, driver, sm;
+    bool hides;
+};
+
+static const struct {
+    const char *name;
+    struct short_fact rank[RANKS]; /* up to the first without a host */
+    enum nccl_verdict verdict;
+    const char *words, *doctor;
+} cases[] = {
+    {"one host",
+     {{'a', 1, 4, 22707, 13000, 13000, 90, 0}, {'a', 2, 4, 22707, 13000, 13000, 90, 0}},
+     NCCL_GOOD,
+     "",
+     ""},
+    {"the same GPU number on two hosts is not the same GPU",
+     {{'a', 1, 1, 22707, 12080, 13000, 90, 0}, {'b', 1, 1, 22707, 12080, 13000, 90, 0}},
+     NCCL_GOOD,
+     "",
+     ""},
+    {"no driver",
+     {{'a', 1, 1, 22707, 13000, 13000, 90, 0}, {'b', 0, 0, 22707, 13000, 0, 0, 0}},
+     NCCL_BAD,
+     "rank 1 on host-b has no NVIDIA driver",
+     "HVD5001"},
+    {"hidden",
+     {{'a', 1, 1, 22707, 13000, 13000, 90, 0}, {'a', 0, 0, 22707, 13000, 13000, 0, 1}},
+     NCCL_BAD,
+     "CUDA_VISIBLE_DEVICES hides every GPU from rank 1 on host-a",
+     "HVD5005"},
+    {"a driver, no GPU",
+     {{'a', 0, 0, 22707, 13000, 13000, 0, 0}},
+     NCCL_BAD,
+     "rank 0 on host-a sees no GPU",
+     "HVD5004"},
+    {"four ranks, two GPUs, taken in turn",
+     {{'a', 1, 2, 22707, 13000, 13000, 90, 0},
+      {'a', 2, 2, 22707, 13000, 13000, 90, 0},
+      {'a', 1, 2, 22707, 13000, 13000, 90, 0},
+      {'a', 2, 2, 22707, 13000, 13000, 90, 0}},
+     NCCL_BAD,
+     "4 ranks on host-a, which has 2 GPUs",
+     "HVD5004"},
+    {"the third has no ordinal left",
+     {{'b', 1, 1, 22707, 13000, 13000, 90, 0},
+      {'a', 1, 1, 22707, 13000, 13000, 90, 0},
+      {'a', 0, 1, 22707, 13000, 13000, 0, 0}},
+     NCCL_BAD,
+     "2 ranks on host-a, which has 1 GPU:",
+     "HVD5004"},
+    {"both took the first",
+     {{'a', 1, 4, 22707, 13000, 13000, 90, 0}, {'a', 1, 4, 22707, 13000, 13000, 90, 0}},
+     NCCL_BAD,
+     "ranks 0 and 1 use the same GPU of host-a",
+     "HVD5004"},
+    {"each was given the same one",
+     {{'a', 1, 1, 22707, 13000, 13000, 90, 0}, {'a', 1, 1, 22707, 13000, 13000, 90, 0}},
+     NCCL_BAD,
+     "ranks 0 and 1 use the same GPU of host-a",
+     "HVD5004"},
+    {"no NCCL",
+     {{'a', 1, 1, 22707, 13000, 13000, 90, 0}, {'b', 1, 1, 0, 0, 13000, 90, 0}},
+     NCCL_BAD,
+     "rank 1 on host-b has no NCCL: /b/libnccl",
+     "HVD6001"},
+    {"two versions",
+     {{'a', 1, 1, 22707, 13000, 13000, 90, 0},
+      {'b', 1, 1, 22707, 13000, 13000, 90, 0},
+      {'c', 1, 1, 22105, 12040, 13000, 90, 0}},
+     NCCL_BAD,
+     "rank 0 on host-a has NCCL 2.27.7 (/a/libnccl), rank 2 on host-c has 2.21.5 (/c/libnccl)",
+     "HVD9601"},
+    {"Volta, CUDA 13",
+     {{'a', 1, 1, 22707, 13000, 13000, 70, 0}},
+     NCCL_BAD,
+     "NCCL 2.27.7 of rank 0 on host-a was built for CUDA 13.0 and has no code for so old a GPU "
+     "(sm_70)",
+     "HVD6003"},
+    {"Volta, CUDA 12", {{'a', 1, 1, 22707, 12080, 13000, 70, 0}}, NCCL_GOOD, "", ""},
+    {"Kepler", {{'a', 1, 1, 21403, 11080, 11080, 37, 0}}, NCCL_BAD, "(sm_37)", "HVD6003"},
+    {"Hopper, CUDA 11.0",
+     {{'a', 1, 1, 21403, 11000, 13000, 90, 0}},
+     NCCL_WARN,
+     "built for CUDA 11.0 and is older than the GPU",
+     "HVD6003"},
+    {"Ada, CUDA 11.0", {{'a', 1, 1, 21403, 11000, 13000, 89, 0}}, NCCL_GOOD, "", ""},
+    {"Hopper, CUDA 11.8", {{'a', 1, 1, 21403, 11080, 13000, 90, 0}}, NCCL_GOOD, "", ""},
+    {"Blackwell, CUDA 12.4",
+     {{'a', 1, 1, 22105, 12040, 13000, 100, 0}},
+     NCCL_WARN,
+     "CUDA 12.4 and is older than the GPU",
+     "HVD6003"},
+    {"Blackwell, CUDA 12.8", {{'a', 1, 1, 22605, 12080, 13000, 120, 0}}, NCCL_GOOD, "", ""},
+    {"GB10, CUDA 13", {{'a', 1, 1, 22605, 13000, 13000, 121, 0}}, NCCL_GOOD, "", ""},
+    {"nothing is known of the build", {{'a', 1, 1, 20804, 0, 13000, 90, 0}}, NCCL_GOOD, "", ""},
+    {"two drivers",
+     {{'a', 1, 1, 22707, 12080, 13000, 90, 0}, {'b', 1, 1, 22707, 12080, 12080, 90, 0}},
+     NCCL_WARN,
+     "the driver of rank 0 on host-a is for CUDA 13.0, that of rank 1 on host-b for 12.8",
+     "HVD9601"},
+    {"the worse of two",
+     {{'a', 1, 1, 22707, 12080, 13000, 90, 0}, {'b', 1, 1, 22605, 12080, 12080, 90, 0}},
+     NCCL_BAD,
+     "one image for all ranks",
+     "HVD9601"},
+};
+
+static struct nccl_fact expand(const struct short_fact *s)
+{
+    struct nccl_fact f = {.nccl = s->nccl,
+                          .cuda = s->cuda,
+                          .driver = s->driver,
+                          .gpus = s->gpus,
+                          .sm = s->sm,
+                          .hides_gpus = s->hides};
+    f.host[0] = s->host;
+    f.gpu[15] = (uint8_t)s->gpu;
+    snprintf(f.name, sizeof(f.name), "host-%c", s->host);
+    snprintf(f.why, sizeof(f.why), "/%c/libnccl", s->host);
+    return f;
+}
+
+static void test_cases(void **state)
+{
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct nccl_fact facts[RANKS];
+        char line[1024] = "untouched";
+        int n = 0;
+        for (; n < RANKS && cases[i].rank[n].host; n++)
+            facts[n] = expand(&cases[i].rank[n]);
+        enum nccl_verdict v = nccl_facts_judge(facts, n, line, sizeof(line));
+        if (v != cases[i].verdict || !strstr(line, cases[i].words) ||
+            !strstr(line, cases[i].doctor) || (v == NCCL_GOOD && line[0]))
+            fail_msg("%s: %d \"%s\"", cases[i].name, v, line);
+        if (strchr(line, '\n'))
+            fail_msg("%s: more than a line", cases[i].name);
+    }
+}
+
+/* Of the same facts in another order of ranks the same verdict comes. */
+static void test_order(void **state)
+{
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct nccl_fact facts[RANKS], turned[RANKS];
+        char line[1024];
+        int n = 0;
+        for (; n < RANKS && cases[i].rank[n].host; n++)
+            facts[n] = expand(&cases[i].rank[n]);
+        for (int r = 0; r < n; r++)
+            turned[r] = facts[n - 1 - r];
+        if (nccl_facts_judge(turned, n, line, sizeof(line)) != cases[i].verdict)
+            fail_msg("%s, turned round: \"%s\"", cases[i].name, line);
+    }
+}
+
+static const struct {
+    const char *name;
+    int n, was;
+    struct nccl_survivor all[RANKS];
+    enum nccl_reform choice;
+    int excluded[RANKS], nexcluded;
+} reforms[] = {
+    {"one is lost", 3, 4, {{7, 0, 0, 1}, {7, 1, 0, 1}, {7, 3, 1, 1}}, NCCL_REFORM_SHRINK, {2}, 1},
+    {"the first and the last", 2, 4, {{7, 1, 1, 1}, {7, 2, 1, 1}}, NCCL_REFORM_SHRINK, {0, 3}, 2},
+    {"all are there", 2, 2, {{7, 0, 1, 1}, {7, 1, 1, 0}}, NCCL_REFORM_KEEP, {0}, 0},
+    {"all are there, but it failed", 2, 2, {{7, 0, 1, 1}, {7, 1, 0, 1}}, NCCL_REFORM_NEW, {0}, 0},
+    {"somebody joins", 2, 2, {{7, 0, 1, 1}, {0, -1, 0, 0}}, NCCL_REFORM_NEW, {0}, 0},
+    {"one joins, one is lost", 2, 2, {{7, 1, 1, 1}, {0, -1, 0, 0}}, NCCL_REFORM_NEW, {0}, 0},
+    {"an old NCCL", 2, 3, {{7, 0, 1, 1}, {7, 1, 1, 0}}, NCCL_REFORM_NEW, {0}, 0},
+    {"it was never ready on one", 2, 3, {{7, 0, 1, 1}, {0, 1, 0, 0}}, NCCL_REFORM_NEW, {0}, 0},
+    {"two former ones", 2, 3, {{7, 0, 1, 1}, {9, 1, 1, 1}}, NCCL_REFORM_NEW, {0}, 0},
+    {"another order", 2, 3, {{7, 2, 1, 1}, {7, 0, 1, 1}}, NCCL_REFORM_NEW, {0}, 0},
+    {"nobody was ready", 2, 3, {{0, 0, 0, 0}, {0, 1, 0, 0}}, NCCL_REFORM_NEW, {0}, 0},
+    {"a rank out of range", 1, 3, {{7, 3, 1, 1}}, NCCL_REFORM_NEW, {0}, 0},
+    {"the last one", 1, 4, {{7, 2, 0, 1}}, NCCL_REFORM_SHRINK, {0, 1, 3}, 3},
+};
+
+static void test_reform(void **state)
+{
+    for (size_t i = 0; i < COUNT(reforms); i++) {
+        int excluded[RANKS] = {-1, -1, -1, -1}, n = -1;
+        enum nccl_reform choice =
+            nccl_reform_choose(reforms[i].all, reforms[i].n, reforms[i].was, excluded, &n);
+        if (choice != reforms[i].choice || n != reforms[i].nexcluded ||
+            memcmp(excluded, reforms[i].excluded, (size_t)n * sizeof(int)) != 0)
+            fail_msg("%s: %d, %d left out", reforms[i].name, choice, n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_reform),
+    };
+    return cmocka_run_group_tests_name("backend/nccl_facts", tests, NULL, NULL);
+}
