@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_comm: see nccl_comm.h. The machine; what each phase does is in nccl_comm_acts.c.
+ */
+#include "core/backend/nccl_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/backend/nccl_comm_private.h"
+#include "core/base/clock.h"
+
+static const struct nccl_row rows[] = {
+    {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
+    {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
+    /* Whatever became of the id, the others wait to hear of it. */
+    {NCCL_ID, NCCL_ON_DONE, NCCL_EXCHANGE, nccl_begin_exchange},
+    {NCCL_ID, NCCL_ON_ERROR, NCCL_EXCHANGE, nccl_begin_exchange},
+    {NCCL_ID, NCCL_ON_LATE, NCCL_EXCHANGE, nccl_begin_exchange},
+    {NCCL_EXCHANGE, NCCL_ON_DONE, NCCL_INIT, nccl_begin_init},
+    {NCCL_EXCHANGE, NCCL_ON_ERROR, NCCL_FAILED, NULL},
+    {NCCL_EXCHANGE, NCCL_ON_LATE, NCCL_FAILED, NULL},
+    {NCCL_INIT, NCCL_ON_DONE, NCCL_READY, nccl_become_ready},
+    {NCCL_INIT, NCCL_ON_ERROR, NCCL_FAILED, NULL},
+    {NCCL_INIT, NCCL_ON_LATE, NCCL_FAILED, NULL},
+    {NCCL_READY, NCCL_ON_OP, NCCL_LAUNCH, nccl_begin_launch},
+    {NCCL_READY, NCCL_ON_ERROR, NCCL_FAILED, NULL},
+    {NCCL_LAUNCH, NCCL_ON_DONE, NCCL_READY, NULL},
+    {NCCL_LAUNCH, NCCL_ON_ERROR, NCCL_FAILED, NULL},
+    {NCCL_LAUNCH, NCCL_ON_LATE, NCCL_FAILED, NULL},
+    {NCCL_READY, NCCL_ON_LOSS, NCCL_SHRINK, nccl_begin_shrink},
+    {NCCL_SHRINK, NCCL_ON_DONE, NCCL_READY, nccl_adopt_child},
+    {NCCL_SHRINK, NCCL_ON_ERROR, NCCL_FAILED, NULL},
+    {NCCL_SHRINK, NCCL_ON_LATE, NCCL_FAILED, NULL},
+    {NCCL_ID, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_EXCHANGE, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_INIT, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_READY, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_LAUNCH, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_SHRINK, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_FAILED, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
+    {NCCL_ABORT, NCCL_ON_DONE, NCCL_GONE, NULL},
+};
+
+static const char *const phase_names[NCCL_PHASES] = {
+    [NCCL_NEW] = "new",       [NCCL_ID] = "id",         [NCCL_EXCHANGE] = "exchange",
+    [NCCL_INIT] = "init",     [NCCL_READY] = "ready",   [NCCL_LAUNCH] = "launch",
+    [NCCL_SHRINK] = "shrink", [NCCL_FAILED] = "failed", [NCCL_ABORT] = "abort",
+    [NCCL_GONE] = "gone",
+};
+
+static const char *const event_names[NCCL_EVENTS] = {
+    [NCCL_ON_START] = "start", [NCCL_ON_DONE] = "done", [NCCL_ON_ERROR] = "error",
+    [NCCL_ON_LATE] = "late",   [NCCL_ON_OP] = "op",     [NCCL_ON_LOSS] = "loss",
+    [NCCL_ON_STOP] = "stop",
+};
+
+const struct nccl_row *nccl_comm_rows(size_t *ret_n)
+{
+    *ret_n = sizeof(rows) / sizeof(*rows);
+    return rows;
+}
+
+const char *nccl_phase_name(enum nccl_phase phase)
+{
+    return phase_names[phase];
+}
+
+const char *nccl_event_name(enum nccl_event event)
+{
+    return event_names[event];
+}
+
+enum nccl_phase nccl_comm_phase(const struct nccl_comm *comm)
+{
+    return comm->phase;
+}
+
+static const struct nccl_row *row_of(const struct nccl_comm *c, enum nccl_event event)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (rows[i].phase == c->phase && rows[i].event == event)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+/* An action that fails is an error of the phase that it would have led to. */
+static int happen(struct nccl_comm *c, enum nccl_event event)
+{
+    const struct nccl_row *row = row_of(c, event);
+    if (!row)
+        return -EBUSY;
+    int rc = row->action ? row->action(c, &c->err) : 0;
+    c->phase = row->next;
+    if (rc < 0)
+        happen(c, NCCL_ON_ERROR);
+    return rc;
+}
+
+/* ---- life ---- */
+
+int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
+                     const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err)
+{
+    struct nccl_comm *c = calloc(1, sizeof(*c));
+    const char *blocks = getenv("NCCL_COMM_BLOCKING");
+    if (!c)
+        return err_set(err, ENOMEM, "no memory for a communicator");
+    c->api = api;
+    c->host = *host;
+    c->limits = *limits;
+    c->blocks = !api->ncclCommInitRankConfig || (blocks && blocks[0] && strcmp(blocks, "0") != 0);
+    c->doing = "nothing";
+    *ret = c;
+    return 0;
+}
+
+bool nccl_comm_destroy(struct nccl_comm *comm)
+{
+    const struct timespec nap = {.tv_nsec = 500000};
+    if (!comm)
+        return true;
+    nccl_comm_abort(comm);
+    while (nccl_bury_on(comm)) /* ends: each has a deadline */
+        nanosleep(&nap, NULL);
+    bool clean = comm->left == 0;
+    free(comm->excluded);
+    free(comm);
+    return clean;
+}
+
+int nccl_comm_start(struct nccl_comm *comm, int rank, int size, struct err *err)
+{
+    if (comm->phase != NCCL_NEW && comm->phase != NCCL_GONE)
+        return err_set(err, EBUSY, "a communicator is there already (%s)",
+                       phase_names[comm->phase]);
+    comm->rank = rank;
+    comm->size = size;
+    comm->err = (struct err){0};
+    happen(comm, NCCL_ON_START);
+    return 0;
+}
+
+static int failed(const struct nccl_comm *c, struct err *err)
+{
+    return err_set(err, -c->err.code, "%s", c->err.msg);
+}
+
+static int late(struct nccl_comm *c)
+{
+    return err_set(&c->err, ETIMEDOUT,
+                   "NCCL %s (%s), rank %d of %d: %s did not end in time: a rank may not have "
+                   "come, or cannot be reached (NCCL_DEBUG=INFO says more, NCCL_SOCKET_IFNAME "
+                   "chooses the interface)",
+                   c->api->text, c->api->path, c->rank, c->size, c->doing);
+}
+
+/* One look at the phase that is under way. 1: nothing has happened. */
+static int step(struct nccl_comm *c)
+{
+    enum nccl_phase before = c->phase;
+    int rc = nccl_look(c);
+    if (rc == 1 && before != NCCL_READY && deadline_passed(c->deadline)) {
+        late(c);
+        happen(c, NCCL_ON_LATE);
+    } else if (rc < 0) {
+        happen(c, NCCL_ON_ERROR);
+    } else if (rc == 0 && before != NCCL_READY) {
+        happen(c, NCCL_ON_DONE);
+    }
+    return c->phase == before;
+}
+
+int nccl_comm_progress(struct nccl_comm *comm, struct err *err)
+{
+    nccl_bury_on(comm);
+    for (;;) {
+        if (comm->phase == NCCL_FAILED)
+            return failed(comm, err);
+        if (comm->phase == NCCL_NEW || comm->phase == NCCL_GONE)
+            return err_set(err, ENOTCONN, "there is no communicator");
+        if (step(comm))
+            return comm->phase == NCCL_READY ? 0 : 1;
+    }
+}
+
+int nccl_comm_launch(struct nccl_comm *comm, const struct nccl_steps *steps,
+                     struct CUstream_st *stream, struct err *err)
+{
+    if (comm->phase != NCCL_READY)
+        return err_set(err, EBUSY, "the communicator is not ready (%s)", phase_names[comm->phase]);
+    if (steps->n == 0)
+        return 0;
+    comm->steps = steps;
+    comm->stream = stream;
+    int rc = happen(comm, NCCL_ON_OP);
+    comm->steps = NULL;
+    return rc < 0 ? failed(comm, err) : 0;
+}
+
+void nccl_comm_abort(struct nccl_comm *comm)
+{
+    if (row_of(comm, NCCL_ON_STOP))
+        happen(comm, NCCL_ON_STOP);
+}
+
+/* ---- shrink ---- */
+
+/* NCCL refuses it once the communicator has an error of its own, or has a launch on its way. */
+bool nccl_comm_can_shrink(const struct nccl_comm *comm)
+{
+    return comm->api->ncclCommShrink && comm->phase == NCCL_READY;
+}
+
+int nccl_comm_shrink(struct nccl_comm *comm, const int *excluded, int n, struct err *err)
+{
+    if (!nccl_comm_can_shrink(comm))
+        return err_set(err, ENOTSUP, "NCCL %s (%s) cannot make a communicator smaller here (%s)",
+                       comm->api->text, comm->api->path, phase_names[comm->phase]);
+    int before = 0;
+    for (int i = 0; i < n; i++) {
+        if (excluded[i] == comm->rank || excluded[i] < 0 || excluded[i] >= comm->size)
+            return err_set(err, EINVAL, "rank %d of %d cannot leave rank %d out", comm->rank,
+                           comm->size, excluded[i]);
+        before += excluded[i] < comm->rank;
+    }
+    int *copy = n > 0 ? malloc((size_t)n * sizeof(*copy)) : NULL;
+    if (!copy)
+        return err_set(err, n > 0 ? ENOMEM : EINVAL, "nobody to leave out, or no memory");
+    memcpy(copy, excluded, (size_t)n * sizeof(*copy));
+    free(comm->excluded);
+    comm->excluded = copy;
+    comm->nexcluded = n;
+    int rc = happen(comm, NCCL_ON_LOSS);
+    comm->rank -= before;
+    comm->size -= n;
+    return rc < 0 ? failed(comm, err) : 0;
+}
+
+/* ---- what it is ---- */
+
+struct nccl_means nccl_comm_means(const struct nccl_comm *comm)
+{
+    return (struct nccl_means){.version = comm->api->version,
+                               .premul = comm->api->ncclRedOpCreatePreMulSum != NULL,
+                               .copies = comm->host.copy != NULL};
+}
+
+uint64_t nccl_comm_mark(const struct nccl_comm *comm)
+{
+    return comm->mark;
+}
+
+int nccl_comm_left(const struct nccl_comm *comm)
+{
+    return comm->left;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_comm_acts: what each phase of a communicator begins, and how it is seen to end. See
+ * nccl_comm.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backend/nccl_comm_private.h"
+#include "core/backend/nccl_issue.h"
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/hash.h"
+
+/* ---- words ---- */
+
+static int code_of(int result)
+{
+    switch (result) {
+    case NCCL_ABI_REMOTE_ERROR:
+        return ECONNRESET;
+    case NCCL_ABI_INVALID_ARGUMENT:
+    case NCCL_ABI_INVALID_USAGE:
+        return EINVAL;
+    default:
+        return EIO;
+    }
+}
+
+int nccl_say(const struct nccl_comm *c, int result, struct err *err)
+{
+    const char *more = c->api->ncclGetLastError ? c->api->ncclGetLastError(NULL) : NULL;
+    return err_set(err, code_of(result), "NCCL %s (%s), rank %d of %d: %s: %s%s%s", c->api->text,
+                   c->api->path, c->rank, c->size, c->doing, c->api->ncclGetErrorString(result),
+                   more && more[0] ? ": " : "", more ? more : "");
+}
+
+static bool bad(int result)
+{
+    return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;
+}
+
+static uint64_t init_deadline(const struct nccl_comm *c)
+{
+    return deadline_in_ms(c->limits.init_ms);
+}
+
+/* ---- what the calls on threads read and write: copies of their own ---- */
+
+struct id_call {
+    const struct nccl_api *api;
+    struct nccl_abi_id id;
+};
+
+struct init_call {
+    const struct nccl_api *api;
+    struct nccl_host host;
+    struct nccl_abi_id id;
+    int rank, size;
+    struct ncclComm *comm; /* out */
+};
+
+struct shrink_call {
+    const struct nccl_api *api;
+    struct nccl_host host;
+    struct ncclComm *comm;
+    struct ncclComm *child; /* out, maybe after the call has come back */
+    int n;
+    int excluded[];
+};
+
+struct abort_call {
+    const struct nccl_api *api;
+    struct nccl_host host;
+    struct ncclComm *comm;
+};
+
+struct launch_call {
+    struct nccl_host host;
+    struct nccl_issue issue;
+    struct nccl_form form;
+    const char *name; /* out: what failed */
+    struct nccl_step steps[];
+};
+
+static bool bound(const struct nccl_host *host)
+{
+    return !host->bind || host->bind(host->ctx) == 0;
+}
+
+static int do_id(void *arg)
+{
+    struct id_call *call = arg;
+    return call->api->ncclGetUniqueId(&call->id);
+}
+
+static int do_init(void *arg)
+{
+    struct init_call *call = arg;
+    struct nccl_abi_config config = {.size = sizeof(config),
+                                     .magic = NCCL_ABI_MAGIC,
+                                     .version = NCCL_ABI_CONFIG_VERSION,
+                                     .blocking = 0};
+    if (!bound(&call->host))
+        return NCCL_ABI_CUDA_ERROR;
+    if (!call->api->ncclCommInitRankConfig)
+        return call->api->ncclCommInitRank(&call->comm, call->size, call->id, call->rank);
+    return call->api->ncclCommInitRankConfig(&call->comm, call->size, call->id, call->rank,
+                                             &config);
+}
+
+static int do_shrink(void *arg)
+{
+    struct shrink_call *call = arg;
+    if (!bound(&call->host))
+        return NCCL_ABI_CUDA_ERROR;
+    return call->api->ncclCommShrink(call->comm, call->excluded, call->n, &call->child, NULL,
+                                     NCCL_ABI_SHRINK_ABORT);
+}
+
+static int do_abort(void *arg)
+{
+    struct abort_call *call = arg;
+    bound(&call->host); /* it is ended all the same */
+    return call->api->ncclCommAbort(call->comm);
+}
+
+static int do_launch(void *arg)
+{
+    struct launch_call *call = arg;
+    call->issue.host = &call->host;
+    call->issue.form = &call->form;
+    call->issue.steps = call->steps;
+    if (!bound(&call->host))
+        return NCCL_ABI_CUDA_ERROR;
+    return nccl_issue(&call->issue, &call->name);
+}
+
+/* ---- id, exchange, init ---- */
+
+static int begin_call(struct nccl_comm *c, enum nccl_phase phase, nccl_call_f *fn, const void *arg,
+                      size_t size, struct err *err)
+{
+    c->call_of = phase;
+    return nccl_call_start(fn, arg, size, &c->call, err);
+}
+
+int nccl_begin_id(struct nccl_comm *c, struct err *err)
+{
+    struct id_call call = {.api = c->api};
+    memset(&c->ticket, 0, sizeof(c->ticket));
+    c->mark = 0;
+    c->deadline = init_deadline(c);
+    c->doing = "ncclGetUniqueId";
+    return c->rank == 0 ? begin_call(c, NCCL_ID, do_id, &call, sizeof(call), err) : 0;
+}
+
+int nccl_begin_exchange(struct nccl_comm *c, struct err *err)
+{
+    struct nccl_call *call = TAKE(c->call);
+    if (call && nccl_call_done(call)) {
+        c->ticket.id = ((struct id_call *)nccl_call_arg(call))->id;
+        c->ticket.result = nccl_call_result(call);
+    } else if (c->rank == 0) {
+        c->ticket.result = NCCL_ABI_SYSTEM_ERROR; /* late, or not begun */
+    }
+    if (!nccl_call_release(call))
+        c->left++;
+    c->deadline = init_deadline(c);
+    c->doing = "the exchange of rank 0's id";
+    return 0;
+}
+
+int nccl_begin_init(struct nccl_comm *c, struct err *err)
+{
+    struct init_call call = {
+        .api = c->api, .host = c->host, .id = c->ticket.id, .rank = c->rank, .size = c->size};
+    if (c->ticket.result != NCCL_ABI_SUCCESS) {
+        if (c->rank == 0 && c->err.code)
+            return c->err.code; /* it has been said */
+        c->doing = "ncclGetUniqueId on rank 0";
+        return nccl_say(c, c->ticket.result, err);
+    }
+    c->deadline = init_deadline(c);
+    c->doing = c->api->ncclCommInitRankConfig ? "ncclCommInitRankConfig" : "ncclCommInitRank";
+    return begin_call(c, NCCL_INIT, do_init, &call, sizeof(call), err);
+}
+
+int nccl_become_ready(struct nccl_comm *c, struct err *err)
+{
+    c->mark = hash_bytes(&c->ticket.id, sizeof(c->ticket.id)) | 1;
+    c->doing = "what was launched";
+    return 0;
+}
+
+/* ---- launch ---- */
+
+static int launch_asleep(struct nccl_comm *c, const struct nccl_issue *issue, struct err *err)
+{
+    size_t bytes = issue->n * sizeof(struct nccl_step);
+    size_t size = sizeof(struct launch_call) + bytes;
+    auto_free struct launch_call *call = calloc(1, size);
+    if (!call)
+        return err_set(err, ENOMEM, "no memory for a launch");
+    call->host = c->host;
+    call->issue = *issue;
+    call->form = *issue->form;
+    call->name = "a launch";
+    memcpy(call->steps, issue->steps, bytes);
+    return begin_call(c, NCCL_LAUNCH, do_launch, call, size, err);
+}
+
+int nccl_begin_launch(struct nccl_comm *c, struct err *err)
+{
+    const struct nccl_issue issue = {.api = c->api,
+                                     .comm = c->handle,
+                                     .stream = c->stream,
+                                     .host = &c->host,
+                                     .form = &c->steps->form,
+                                     .steps = c->steps->v,
+                                     .n = c->steps->n};
+    c->deadline = deadline_in_ms(c->limits.launch_ms);
+    c->doing = "a launch";
+    if (c->blocks)
+        return launch_asleep(c, &issue, err);
+    int result = nccl_issue(&issue, &c->doing);
+    return bad(result) ? nccl_say(c, result, err) : 0;
+}
+
+/* ---- shrink ---- */
+
+int nccl_begin_shrink(struct nccl_comm *c, struct err *err)
+{
+    size_t list = (size_t)c->nexcluded * sizeof(int), size = sizeof(struct shrink_call) + list;
+    auto_free struct shrink_call *call = calloc(1, size);
+    c->deadline = init_deadline(c);
+    c->doing = "ncclCommShrink";
+    if (!call)
+        return err_set(err, ENOMEM, "no memory to make a communicator smaller");
+    call->api = c->api;
+    call->host = c->host;
+    call->comm = c->handle;
+    call->n = c->nexcluded;
+    memcpy(call->excluded, c->excluded, list);
+    return begin_call(c, NCCL_SHRINK, do_shrink, call, size, err);
+}
+
+static void bury(struct nccl_comm *c, struct ncclComm *comm, struct nccl_call *kept);
+
+int nccl_adopt_child(struct nccl_comm *c, struct err *err)
+{
+    const struct shrink_call *call = nccl_call_arg(c->call);
+    struct ncclComm *parent = c->handle;
+    c->handle = call->child;
+    c->mark = hash_mix(c->mark ^ hash_bytes(c->excluded, (size_t)c->nexcluded * sizeof(int))) | 1;
+    nccl_call_release(TAKE(c->call));
+    bury(c, parent, NULL);
+    c->doing = "what was launched";
+    return 0;
+}
+
+/* ---- abort ---- */
+
+static void leave(struct nccl_comm *c, struct nccl_call *call)
+{
+    if (!nccl_call_release(call))
+        c->left++;
+}
+
+static struct nccl_burial *free_grave(struct nccl_comm *c)
+{
+    struct nccl_burial *oldest = &c->burial[0];
+    for (int i = 0; i < NCCL_BURIALS; i++) {
+        if (!c->burial[i].abort && !c->burial[i].kept)
+            return &c->burial[i];
+        if (c->burial[i].deadline < oldest->deadline)
+            oldest = &c->burial[i];
+    }
+    leave(c, TAKE(oldest->abort));
+    leave(c, TAKE(oldest->kept));
+    return oldest;
+}
+
+/* comm NULL: it is yet to come from what is kept. */
+static void bury(struct nccl_comm *c, struct ncclComm *comm, struct nccl_call *kept)
+{
+    const struct abort_call call = {.api = c->api, .host = c->host, .comm = comm};
+    struct nccl_burial *b = free_grave(c);
+    if (comm && nccl_call_start(do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
+        c->left++; /* no thread, no abort: it stays as it is */
+    b->kept = kept;
+    b->kept_of = c->call_of;
+    b->deadline = deadline_in_ms(c->limits.abort_ms);
+}
+
+int nccl_begin_abort(struct nccl_comm *c, struct err *err)
+{
+    struct nccl_call *call = TAKE(c->call);
+    struct ncclComm *comm = TAKE(c->handle);
+    c->deadline = UINT64_MAX; /* the burial has one */
+    c->doing = "ncclCommAbort";
+    c->mark = 0;
+    if (comm || call)
+        bury(c, comm, call);
+    return 0;
+}
+
+static bool came_back(const struct nccl_call *call)
+{
+    return !call || nccl_call_done(call);
+}
+
+/* What a call that has come back at last has made. */
+static struct ncclComm *made_by(struct nccl_call *call, enum nccl_phase phase)
+{
+    if (call && phase == NCCL_INIT)
+        return ((struct init_call *)nccl_call_arg(call))->comm;
+    if (call && phase == NCCL_SHRINK)
+        return ((struct shrink_call *)nccl_call_arg(call))->child;
+    return NULL;
+}
+
+bool nccl_bury_on(struct nccl_comm *c)
+{
+    bool some = false;
+    for (int i = 0; i < NCCL_BURIALS; i++) {
+        struct nccl_burial *b = &c->burial[i];
+        if (!b->abort && !b->kept)
+            continue;
+        bool done = came_back(b->abort) && came_back(b->kept);
+        some = some || !done;
+        if (!done && !deadline_passed(b->deadline))
+            continue;
+        struct ncclComm *late = done ? made_by(b->kept, b->kept_of) : NULL;
+        if (!done && b->kept_of == NCCL_SHRINK)
+            b->kept = NULL; /* not freed: NCCL may still write the child's address there */
+        leave(c, TAKE(b->abort));
+        leave(c, TAKE(b->kept));
+        if (late) {
+            bury(c, late, NULL);
+            some = true;
+        }
+    }
+    return some;
+}
+
+/* ---- how a phase stands ---- */
+
+/* 1: still in progress, 0: fine, -errno with c->err. */
+static int ask(struct nccl_comm *c, struct ncclComm *comm)
+{
+    int state = NCCL_ABI_SUCCESS;
+    int result = c->api->ncclCommGetAsyncError(comm, &state);
+    if (bad(result)) {
+        c->doing = "ncclCommGetAsyncError";
+        return nccl_say(c, result, &c->err);
+    }
+    if (bad(state))
+        return nccl_say(c, state, &c->err);
+    return state == NCCL_ABI_IN_PROGRESS;
+}
+
+static int look_id(struct nccl_comm *c)
+{
+    if (!c->call)
+        return 0;
+    if (!nccl_call_done(c->call))
+        return 1;
+    int result = nccl_call_result(c->call);
+    return bad(result) ? nccl_say(c, result, &c->err) : 0;
+}
+
+static int look_exchange(struct nccl_comm *c)
+{
+    int rc = c->host.exchange(c->host.ctx, &c->ticket, sizeof(c->ticket));
+    return rc < 0 ? err_sys(&c->err, -rc, "NCCL %s, rank %d of %d: rank 0's id did not come",
+                            c->api->text, c->rank, c->size)
+                  : rc;
+}
+
+static int look_init(struct nccl_comm *c)
+{
+    if (c->call) {
+        if (!nccl_call_done(c->call))
+            return 1;
+        int result = nccl_call_result(c->call);
+        c->handle = ((struct init_call *)nccl_call_arg(c->call))->comm;
+        nccl_call_release(TAKE(c->call));
+        if (bad(result) || !c->handle)
+            return nccl_say(c, bad(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
+    }
+    return ask(c, c->handle);
+}
+
+static int look_launch(struct nccl_comm *c)
+{
+    if (c->call) {
+        if (!nccl_call_done(c->call))
+            return 1;
+        int result = nccl_call_result(c->call);
+        c->doing = ((struct launch_call *)nccl_call_arg(c->call))->name;
+        nccl_call_release(TAKE(c->call));
+        if (bad(result))
+            return nccl_say(c, result, &c->err);
+    }
+    return ask(c, c->handle);
+}
+
+/* The parent is in progress until the child is there. */
+static int look_shrink(struct nccl_comm *c)
+{
+    if (!nccl_call_done(c->call))
+        return 1;
+    int result = nccl_call_result(c->call);
+    if (bad(result))
+        return nccl_say(c, result, &c->err);
+    int rc = ask(c, c->handle);
+    if (rc != 0)
+        return rc;
+    struct ncclComm *child = ((struct shrink_call *)nccl_call_arg(c->call))->child;
+    return child ? ask(c, child) : nccl_say(c, NCCL_ABI_INTERNAL_ERROR, &c->err);
+}
+
+int nccl_look(struct nccl_comm *c)
+{
+    switch (c->phase) {
+    case NCCL_ID:
+        return look_id(c);
+    case NCCL_EXCHANGE:
+        return look_exchange(c);
+    case NCCL_INIT:
+        return look_init(c);
+    case NCCL_READY:
+        return ask(c, c->handle);
+    case NCCL_LAUNCH:
+        return look_launch(c);
+    case NCCL_SHRINK:
+        return look_shrink(c);
+    case NCCL_ABORT:
+        return nccl_bury_on(c) ? 1 : 0;
+    case NCCL_NEW:
+    case NCCL_FAILED:
+    case NCCL_GONE:
+    case NCCL_PHASES:
+        break;
+    }
+    return 1;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_issue: the calls that put steps (nccl_steps.h) onto a stream: one group. The thread has the
+ * GPU current; where communicators block it may sleep in here.
+ */
+#ifndef HVD_BACKEND_NCCL_ISSUE_H
+#define HVD_BACKEND_NCCL_ISSUE_H
+
+#include "core/backend/nccl_api.h"
+#include "core/backend/nccl_comm.h"
+
+struct nccl_issue {
+    const struct nccl_api *api;
+    struct ncclComm *comm;
+    struct CUstream_st *stream;
+    const struct nccl_host *host; /* for copies */
+    const struct nccl_form *form;
+    const struct nccl_step *steps;
+    size_t n;
+};
+
+/* NCCL's result, NCCL_ABI_IN_PROGRESS for one that does not block; *ret_call names the call that
+ * failed. */
+int nccl_issue(const struct nccl_issue *issue, const char **ret_call);
+
+#endif

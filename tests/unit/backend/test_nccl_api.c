@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_api, nccl_find: versions, which copy is taken, and what is said where there is none, two, or
+ * an old one. Each case is a child process: what is loaded stays loaded. The libraries are those of
+ * tests/fake; torch is one of them under another name.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/backend/nccl_api.h"
+#include "core/backend/nccl_comm.h"
+#include "core/base/library.h"
+#include "tests/harness/nccl_rank.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static char g_dir[64];
+
+static void test_versions(void **state)
+{
+    static const struct {
+        int code, version;
+        const char *text;
+    } v[] = {{22707, 22707, "2.27.7"}, {21005, 21005, "2.10.5"}, {20908, 20908, "2.9.8"},
+             {2804, 20804, "2.8.4"},   {2708, 20708, "2.7.8"},   {2402, 20402, "2.4.2"},
+             {23007, 23007, "2.30.7"}, {30001, 30001, "3.0.1"},  {0, 0, "0.0.0"},
+             {-3, 0, "0.0.0"}};
+    for (size_t i = 0; i < COUNT(v); i++) {
+        char text[16];
+        assert_int_equal(nccl_version_decode(v[i].code), v[i].version);
+        assert_string_equal(nccl_version_text(nccl_version_decode(v[i].code), text), v[i].text);
+    }
+}
+
+/* ---- cases, each in a child ---- */
+
+static const char *fake(const char *version)
+{
+    static char path[4][PATH_MAX];
+    static int next;
+    next = (next + 1) % 4;
+    return nccl_rank_library(version, path[next], sizeof(path[0]));
+}
+
+/* What a case expects: rc, and words in what is said (an error or the name). */
+struct want {
+    int rc;
+    const char *words[3];
+};
+
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("%s:%d: ", __func__, __LINE__);                                                 \
+            printf(__VA_ARGS__);                                                                   \
+            puts("");                                                                              \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static int load_and_compare(const struct want *want)
+{
+    const struct nccl_api *api = NULL;
+    struct err err = {0};
+    char said[2 * PATH_MAX];
+    int rc = nccl_api_load(&api, &err);
+    if (rc == 0)
+        nccl_api_name(api, said, sizeof(said));
+    else
+        snprintf(said, sizeof(said), "%s", err.msg);
+    CHECK(rc == want->rc, "%d instead of %d: %s", rc, want->rc, said);
+    for (size_t i = 0; i < COUNT(want->words) && want->words[i]; i++)
+        CHECK(strstr(said, want->words[i]), "\"%s\" is not in \"%s\"", want->words[i], said);
+    CHECK((rc == 0) == (nccl_api_loaded() != NULL), "loaded, or not");
+    return 0;
+}
+
+static int none(void)
+{
+    return load_and_compare(&(struct want){-ENOENT, {"libnccl.so.2", "nccl-load, HVD6001"}});
+}
+
+static int asked(void)
+{
+    setenv("HVD_NCCL_LIB", fake("2.27"), 1);
+    return load_and_compare(
+        &(struct want){0, {"NCCL 2.27.7 (", "nccl-2.27/libnccl.so.2, HVD_NCCL_LIB)"}});
+}
+
+static int asked_but_missing(void)
+{
+    setenv("HVD_NCCL_LIB", "/no/such/libnccl.so.2", 1);
+    return load_and_compare(&(struct want){-ENOENT, {"/no/such/libnccl.so.2", "HVD6001"}});
+}
+
+/* The framework has it: whatever else there is, and whatever its folder. */
+static int mapped(void)
+{
+    CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    setenv("PYTHONPATH", g_dir, 1);
+    return load_and_compare(
+        &(struct want){0, {"NCCL 2.18.6 (", "nccl-2.18/libnccl.so.2, mapped already)"}});
+}
+
+static int mapped_and_asked_the_same(void)
+{
+    CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    setenv("HVD_NCCL_LIB", fake("2.18"), 1);
+    return load_and_compare(&(struct want){0, {"2.18.6", "mapped already"}});
+}
+
+static int mapped_and_asked_another(void)
+{
+    struct library_copies c;
+    CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    setenv("HVD_NCCL_LIB", fake("2.27"), 1);
+    if (load_and_compare(
+            &(struct want){-EEXIST, {"HVD_NCCL_LIB is ", "has loaded", "nccl-multiple, HVD6002"}}))
+        return 1;
+    CHECK(library_mapped("libnccl.so.2", &c) == 1, "the second one was loaded");
+    return 0;
+}
+
+static int two_mapped(void)
+{
+    CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    CHECK(dlopen(fake("2.27"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    return load_and_compare(&(struct want){
+        -EEXIST, {"2 copies of NCCL", "nccl-2.18/libnccl.so.2 and ", "nccl-multiple, HVD6002"}});
+}
+
+static int too_old(void)
+{
+    setenv("HVD_NCCL_LIB", fake("2.8"), 1);
+    setenv("FAKE_NCCL_VERSION", "2708", 1);
+    return load_and_compare(
+        &(struct want){-ENOTSUP, {"NCCL 2.7.8 (", "too old: hvd needs 2.8 or newer", "HVD6001"}});
+}
+
+static int no_version(void)
+{
+    setenv("HVD_NCCL_LIB", fake("2.27"), 1);
+    setenv("FAKE_NCCL_FAIL", "ncclGetVersion:1:sync:3", 1);
+    return load_and_compare(
+        &(struct want){-ELIBBAD, {"libnccl.so.2: ncclGetVersion answers 3", "HVD6001"}});
+}
+
+/* A library, but not NCCL. */
+static int foreign(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/foreign.so", g_dir);
+    setenv("HVD_NCCL_LIB", path, 1);
+    return load_and_compare(
+        &(struct want){-ELIBBAD, {"foreign.so has no ncclGetVersion", "2.8", "HVD6001"}});
+}
+
+/* ---- torch: site/torch/lib/libtorch_cpu.so, site/nvidia/nccl/lib/libnccl.so.2 ---- */
+
+static void *open_torch(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/torch/lib/libtorch_cpu.so", g_dir);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static int of_torch(void)
+{
+    CHECK(open_torch(), "%s", dlerror());
+    return load_and_compare(
+        &(struct want){0, {"NCCL 2.14.3 (", "nvidia/nccl/lib/libnccl.so.2, beside torch)"}});
+}
+
+/* torch that has NCCL inside. */
+static int in_torch(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/old/libtorch_cuda.so", g_dir);
+    CHECK(dlopen(path, RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    return load_and_compare(
+        &(struct want){0, {"NCCL 2.8.4 (", "old/libtorch_cuda.so, inside torch)"}});
+}
+
+static int package(void)
+{
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof(path), "relative:/no/such:%s", g_dir);
+    setenv("PYTHONPATH", path, 1);
+    return load_and_compare(&(struct want){0, {"NCCL 2.14.3 (", "a Python package)"}});
+}
+
+static int environment(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/venv", g_dir);
+    setenv("VIRTUAL_ENV", path, 1);
+    return load_and_compare(&(struct want){0, {"NCCL 2.14.3 (", "a Python package)"}});
+}
+
+/* Which functions are optional, and from when on they are there. */
+static int optional(void)
+{
+    static const struct {
+        const char *version;
+        bool last_error, premul, config, shrink;
+    } v[] = {{"2.8", false, false, false, false},
+             {"2.13", true, true, false, false},
+             {"2.14", true, true, true, false},
+             {"2.18", true, true, true, false},
+             {"2.27", true, true, true, true}};
+    for (size_t i = 0; i < COUNT(v); i++) {
+        struct nccl_place place = {.origin = NCCL_ASKED};
+        struct nccl_api api;
+        struct err err = {0};
+        nccl_rank_library(v[i].version, place.path, sizeof(place.path));
+        CHECK(nccl_api_open(&place, &api, &err) == 0, "%s", err.msg);
+        CHECK(strncmp(api.text, v[i].version, strlen(v[i].version)) == 0, "%s", api.text);
+        CHECK(!!api.ncclGetLastError == v[i].last_error, "%s", api.text);
+        CHECK(!!api.ncclRedOpCreatePreMulSum == v[i].premul, "%s", api.text);
+        CHECK(!!api.ncclCommInitRankConfig == v[i].config, "%s", api.text);
+        CHECK(!!api.ncclCommShrink == v[i].shrink, "%s", api.text);
+        CHECK(strcmp(api.ncclGetErrorString(0), "no error") == 0, "%s", api.text);
+    }
+    return 0;
+}
+
+/* A failure is not kept: the next call looks again; a success is. */
+static int again(void)
+{
+    const struct nccl_api *a = NULL, *b = NULL;
+    CHECK(nccl_api_load(&a, NULL) == -ENOENT, "there is one");
+    setenv("HVD_NCCL_LIB", fake("2.27"), 1);
+    CHECK(nccl_api_load(&a, NULL) == 0, "there is none");
+    unsetenv("HVD_NCCL_LIB");
+    CHECK(nccl_api_load(&b, NULL) == 0 && a == b, "another one");
+    return 0;
+}
+
+static int run_child(int (*fn)(void))
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int rc = fn();
+        fflush(stdout);
+        _exit(rc);
+    }
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+static void test_cases(void **state)
+{
+    static const struct {
+        const char *name;
+        int (*fn)(void);
+    } cases[] = {
+        {"none", none},
+        {"asked", asked},
+        {"asked_but_missing", asked_but_missing},
+        {"mapped", mapped},
+        {"mapped_and_asked_the_same", mapped_and_asked_the_same},
+        {"mapped_and_asked_another", mapped_and_asked_another},
+        {"two_mapped", two_mapped},
+        {"too_old", too_old},
+        {"no_version", no_version},
+        {"foreign", foreign},
+        {"of_torch", of_torch},
+        {"in_torch", in_torch},
+        {"package", package},
+        {"environment", environment},
+        {"optional", optional},
+        {"again", again},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        if (run_child(cases[i].fn) != 0)
+            fail_msg("%s", cases[i].name);
+    }
+}
+
+/* ---- the folder ---- */
+
+static void copy_file(const char *from, const char *to)
+{
+    char buf[65536];
+    ssize_t n = 0;
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    assert_true(in >= 0 && out >= 0);
+    while ((n = read(in, buf, sizeof(buf))) > 0)
+        assert_int_equal(write(out, buf, (size_t)n), n);
+    assert_int_equal(n, 0);
+    close(in);
+    close(out);
+}
+
+static const char *const folders[] = {"",
+                                      "torch",
+                                      "torch/lib",
+                                      "old",
+                                      "nvidia",
+                                      "nvidia/nccl",
+                                      "nvidia/nccl/lib",
+                                      "venv",
+                                      "venv/lib",
+                                      "venv/lib/python3.11",
+                                      "venv/lib/python3.11/site-packages",
+                                      "venv/lib/python3.11/site-packages/torch",
+                                      "venv/lib/python3.11/site-packages/torch/lib"};
+
+static const char *const files[] = {"torch/lib/libtorch_cpu.so", "old/libtorch_cuda.so",
+                                    "foreign.so", "nvidia/nccl/lib/libnccl.so.2",
+                                    "venv/lib/python3.11/site-packages/torch/lib/libnccl.so.2"};
+
+static void in_dir(char *dst, const char *name)
+{
+    snprintf(dst, PATH_MAX, "%s%s%s", g_dir, name[0] ? "/" : "", name);
+}
+
+/* The soname decides what a mapped file is. now: as long as NCCL's. */
+static void rename_soname(const char *path, const char *now)
+{
+    static const char was[] = "libnccl.so.2";
+    char *data = NULL;
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    long n = ftell(f);
+    rewind(f);
+    data = malloc((size_t)n);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, (size_t)n, f), n);
+    for (char *at = data; (at = memmem(at, (size_t)(data + n - at), was, sizeof(was))) != NULL;
+         at++)
+        memcpy(at, now, sizeof(was));
+    rewind(f);
+    assert_int_equal(fwrite(data, 1, (size_t)n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(data);
+}
+
+static int setup(void **state)
+{
+    char to[PATH_MAX], from[PATH_MAX];
+    static const char *const clear[] = {"HVD_NCCL_LIB",      "HOROVOD_NCCL_LIB", "VIRTUAL_ENV",
+                                        "CONDA_PREFIX",      "PYTHONPATH",       "LD_LIBRARY_PATH",
+                                        "FAKE_NCCL_VERSION", "FAKE_NCCL_FAIL",   "FAKE_NCCL_HANG"};
+    for (size_t i = 0; i < COUNT(clear); i++)
+        unsetenv(clear[i]);
+    snprintf(g_dir, sizeof(g_dir), "/tmp/hvd-test-nccl-%d", (int)getpid());
+    for (size_t i = 0; i < COUNT(folders); i++) {
+        in_dir(to, folders[i]);
+        assert_int_equal(mkdir(to, 0700), 0);
+    }
+    void *util = dlopen("libutil.so.1", RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(util);
+    assert_int_equal(library_file(util, from, sizeof(from)), 0);
+    in_dir(to, files[0]);
+    copy_file(fake("2.8"), to);
+    rename_soname(to, "libtorch_cpu");
+    in_dir(to, files[1]);
+    copy_file(fake("2.8"), to);
+    rename_soname(to, "libtorch_cud");
+    in_dir(to, files[2]);
+    copy_file(from, to);
+    in_dir(to, files[3]);
+    copy_file(fake("2.14"), to);
+    in_dir(to, files[4]);
+    copy_file(fake("2.14"), to);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; i < COUNT(files); i++) {
+        in_dir(path, files[i]);
+        unlink(path);
+    }
+    for (size_t i = COUNT(folders); i-- > 0;) {
+        in_dir(path, folders[i]);
+        rmdir(path);
+    }
+    return access(g_dir, F_OK) == 0 ? -1 : 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_cases),
+    };
+    return cmocka_run_group_tests_name("backend/nccl_api", tests, setup, teardown);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_call: a call on a thread comes back with its result, or is left behind without harm.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "core/backend/nccl_call.h"
+#include "core/base/clock.h"
+#include "tests/harness/rank.h"
+
+struct work {
+    _Atomic int *gate; /* waits until it is 1, then makes it 2 */
+    int in, out;
+};
+
+static int work(void *arg)
+{
+    struct work *w = arg;
+    sigset_t blocked;
+    while (w->gate && atomic_load(w->gate) == 0)
+        nap_ms(1);
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    w->out = w->in + 1;
+    if (w->gate)
+        atomic_store(w->gate, 2);
+    return sigismember(&blocked, SIGTERM) == 1 ? 5 : 6;
+}
+
+static bool wait_for(const struct nccl_call *call)
+{
+    uint64_t deadline = deadline_in_ms(10000);
+    while (!nccl_call_done(call) && !deadline_passed(deadline))
+        nap_ms(1);
+    return nccl_call_done(call);
+}
+
+static void test_result(void **state)
+{
+    struct work w = {.in = 41};
+    struct nccl_call *call = NULL;
+    sigset_t before, after;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(nccl_call_start(work, &w, sizeof(w), &call, NULL), 0);
+    w.in = 0; /* it has a copy */
+    assert_true(wait_for(call));
+    assert_int_equal(nccl_call_result(call), 5); /* no signals there */
+    assert_int_equal(((struct work *)nccl_call_arg(call))->out, 42);
+    assert_int_equal((uintptr_t)nccl_call_arg(call) % 16, 0);
+    assert_true(nccl_call_release(call));
+    assert_true(nccl_call_release(NULL));
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    assert_int_equal(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
+}
+
+static void test_left(void **state)
+{
+    static _Atomic int gate;
+    struct work w = {.gate = &gate};
+    struct nccl_call *call = NULL;
+    atomic_store(&gate, 0);
+    assert_int_equal(nccl_call_start(work, &w, sizeof(w), &call, NULL), 0);
+    nap_ms(20);
+    assert_false(nccl_call_done(call));
+    assert_false(nccl_call_release(call));
+    atomic_store(&gate, 1); /* it comes back all the same, and frees what it has */
+    for (int i = 0; i < 10000 && atomic_load(&gate) != 2; i++)
+        nap_ms(1);
+    assert_int_equal(atomic_load(&gate), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_result),
+        cmocka_unit_test(test_left),
+    };
+    return cmocka_run_group_tests_name("backend/nccl_call", tests, NULL, NULL);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_comm: the table of states; what is refused in which phase; what becomes of an exchange and a
+ * device that fail. NCCL is a few functions here; tests/multi/test_nccl* have real ranks.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backend/nccl_api.h"
+#include "core/backend/nccl_comm.h"
+#include "core/base/clock.h"
+#include "tests/harness/rank.h"
+
+/* ---- the table ---- */
+
+static const struct nccl_row *find(enum nccl_phase phase, enum nccl_event event)
+{
+    size_t n;
+    const struct nccl_row *rows = nccl_comm_rows(&n), *found = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].phase == phase && rows[i].event == event) {
+            assert_null(found); /* one answer a question */
+            found = &rows[i];
+        }
+    }
+    return found;
+}
+
+static void test_every_wait_ends(void **state)
+{
+    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_EXCHANGE, NCCL_INIT, NCCL_LAUNCH,
+                                            NCCL_SHRINK};
+    for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
+        assert_non_null(find(waits[i], NCCL_ON_DONE));
+        assert_non_null(find(waits[i], NCCL_ON_ERROR));
+        assert_non_null(find(waits[i], NCCL_ON_LATE));
+    }
+    assert_int_equal(find(NCCL_ABORT, NCCL_ON_DONE)->next, NCCL_GONE);
+    for (int p = 0; p < NCCL_PHASES; p++) {
+        bool ends = p == NCCL_NEW || p == NCCL_ABORT || p == NCCL_GONE;
+        const struct nccl_row *stop = find((enum nccl_phase)p, NCCL_ON_STOP);
+        assert_int_equal(stop == NULL, ends);
+        assert_true(!stop || stop->next == NCCL_ABORT);
+        assert_non_null(nccl_phase_name((enum nccl_phase)p));
+    }
+    for (int e = 0; e < NCCL_EVENTS; e++)
+        assert_non_null(nccl_event_name((enum nccl_event)e));
+}
+
+static void test_all_are_reached(void **state)
+{
+    bool reached[NCCL_PHASES] = {[NCCL_NEW] = true};
+    size_t n;
+    const struct nccl_row *rows = nccl_comm_rows(&n);
+    for (int round = 0; round < NCCL_PHASES; round++) {
+        for (size_t i = 0; i < n; i++)
+            reached[rows[i].next] = reached[rows[i].next] || reached[rows[i].phase];
+    }
+    for (int p = 0; p < NCCL_PHASES; p++)
+        assert_true(reached[p]);
+    /* what has failed never becomes ready without a new or a smaller one */
+    for (size_t i = 0; i < n; i++)
+        assert_false(rows[i].phase == NCCL_FAILED && rows[i].next == NCCL_READY);
+}
+
+/* ---- a world of one, with an NCCL that answers what it is told to ---- */
+
+static struct {
+    int id, init, async, issue;
+    int aborts;
+    int exchange, bind; /* what the host answers */
+    int told;           /* the ticket's result, as rank 0 gave it */
+} g;
+
+static struct ncclComm *const g_handle = (struct ncclComm *)&g;
+
+static int get_id(struct nccl_abi_id *id)
+{
+    memset(id, 7, sizeof(*id));
+    return g.id;
+}
+
+static int init(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank,
+                struct nccl_abi_config *config)
+{
+    *comm = g.init == 0 ? g_handle : NULL;
+    return config->blocking == 0 && id.internal[5] == 7 ? g.init : NCCL_ABI_INVALID_ARGUMENT;
+}
+
+static int async_error(struct ncclComm *comm, int *error)
+{
+    *error = g.async;
+    return 0;
+}
+
+static int abort_it(struct ncclComm *comm)
+{
+    g.aborts++;
+    return 0;
+}
+
+static int all_reduce(const void *in, void *out, size_t count, int type, int op,
+                      struct ncclComm *comm, struct CUstream_st *stream)
+{
+    return g.issue;
+}
+
+static const char *words(int result)
+{
+    return result == NCCL_ABI_CUDA_ERROR ? "cuda trouble" : "trouble";
+}
+
+static const struct nccl_api api = {.ncclGetUniqueId = get_id,
+                                    .ncclCommInitRankConfig = init,
+                                    .ncclCommGetAsyncError = async_error,
+                                    .ncclCommAbort = abort_it,
+                                    .ncclAllReduce = all_reduce,
+                                    .ncclGetErrorString = words,
+                                    .version = 22707,
+                                    .text = "2.27.7",
+                                    .path = "/lib/libnccl.so.2"};
+
+static int exchange(void *ctx, void *data, size_t n)
+{
+    /* the result stands behind the id */
+    memcpy(&g.told, (char *)data + NCCL_ABI_ID_BYTES, sizeof(g.told));
+    return g.exchange;
+}
+
+static int bind_gpu(void *ctx)
+{
+    return g.bind;
+}
+
+static struct nccl_comm *create(void)
+{
+    const struct nccl_host host = {.exchange = exchange, .bind = bind_gpu};
+    const struct nccl_limits limits = {.init_ms = 100, .launch_ms = 100, .abort_ms = 5000};
+    struct nccl_comm *c = NULL;
+    memset(&g, 0, sizeof(g));
+    g.told = -1;
+    assert_int_equal(nccl_comm_create(&api, &host, &limits, &c, NULL), 0);
+    return c;
+}
+
+static int drive(struct nccl_comm *c, struct err *err)
+{
+    uint64_t deadline = deadline_in_ms(10000);
+    int rc;
+    while ((rc = nccl_comm_progress(c, err)) == 1 && !deadline_passed(deadline))
+        nap_ms(1);
+    return rc;
+}
+
+static void test_good(void **state)
+{
+    struct nccl_comm *c = create();
+    struct err err = {0};
+    assert_int_equal(nccl_comm_progress(c, &err), -ENOTCONN);
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), -EBUSY);
+    assert_int_equal(nccl_comm_mark(c), 0);
+    assert_int_equal(drive(c, &err), 0);
+    assert_int_equal(nccl_comm_phase(c), NCCL_READY);
+    assert_int_equal(g.told, 0);
+    assert_true(nccl_comm_mark(c) != 0);
+    assert_false(nccl_comm_can_shrink(c)); /* this one has no ncclCommShrink */
+    assert_int_equal(nccl_comm_shrink(c, (int[]){1}, 1, &err), -ENOTSUP);
+    assert_true(nccl_comm_destroy(c));
+    assert_int_equal(g.aborts, 1);
+    assert_true(nccl_comm_destroy(NULL));
+}
+
+static void test_too_early(void **state)
+{
+    struct nccl_comm *c = create();
+    struct nccl_step step = {.verb = NCCL_ALLREDUCE, .count = 1};
+    struct nccl_steps steps = {.form = {.factor = 1}, .v = &step, .n = 1};
+    struct err err = {0};
+    assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), -EBUSY);
+    nccl_comm_abort(c); /* nothing is there */
+    assert_int_equal(nccl_comm_phase(c), NCCL_NEW);
+    assert_true(nccl_comm_destroy(c));
+    assert_int_equal(g.aborts, 0);
+}
+
+/* Rank 0 has no id: it tells the others instead of letting them wait. */
+static void test_no_id(void **state)
+{
+    struct nccl_comm *c = create();
+    struct err err = {0};
+    g.id = NCCL_ABI_SYSTEM_ERROR;
+    assert_int_equal(nccl_comm_start(c, 0, 2, &err), 0);
+    assert_int_equal(drive(c, &err), -EIO);
+    assert_int_equal(g.told, NCCL_ABI_SYSTEM_ERROR);
+    assert_string_equal(err.msg, "NCCL 2.27.7 (/lib/libnccl.so.2), rank 0 of 2: ncclGetUniqueId: "
+                                 "trouble");
+    assert_int_equal(drive(c, &err), -EIO); /* and stays so */
+    assert_true(nccl_comm_destroy(c));
+    assert_int_equal(g.aborts, 0);
+}
+
+static void test_no_exchange(void **state)
+{
+    struct nccl_comm *c = create();
+    struct err err = {0};
+    g.exchange = -ECONNRESET;
+    assert_int_equal(nccl_comm_start(c, 1, 2, &err), 0);
+    assert_int_equal(drive(c, &err), -ECONNRESET);
+    assert_non_null(strstr(err.msg, "rank 0's id did not come"));
+    assert_true(nccl_comm_destroy(c));
+    c = create();
+    g.exchange = 1;
+    uint64_t begun = clock_ns();
+    assert_int_equal(nccl_comm_start(c, 1, 2, &err), 0);
+    assert_int_equal(drive(c, &err), -ETIMEDOUT);
+    assert_true(clock_ns() - begun >= 100 * CLOCK_MS);
+    assert_non_null(strstr(err.msg, "the exchange of rank 0's id did not end in time"));
+    assert_true(nccl_comm_destroy(c));
+}
+
+static void test_no_device(void **state)
+{
+    struct nccl_comm *c = create();
+    struct err err = {0};
+    g.bind = -ENODEV;
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(drive(c, &err), -EIO);
+    assert_non_null(strstr(err.msg, "ncclCommInitRankConfig: cuda trouble"));
+    assert_true(nccl_comm_destroy(c));
+}
+
+/* From failed to gone, and another start is as good as the first. */
+static void test_again(void **state)
+{
+    struct nccl_comm *c = create();
+    struct err err = {0};
+    g.async = NCCL_ABI_REMOTE_ERROR;
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(drive(c, &err), -ECONNRESET);
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), -EBUSY);
+    nccl_comm_abort(c);
+    nccl_comm_abort(c);
+    assert_int_equal(drive(c, &err), -ENOTCONN);
+    assert_int_equal(nccl_comm_phase(c), NCCL_GONE);
+    assert_int_equal(g.aborts, 1);
+    g.async = 0;
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(drive(c, &err), 0);
+    assert_true(nccl_comm_destroy(c));
+}
+
+static void test_launch(void **state)
+{
+    struct nccl_comm *c = create();
+    struct nccl_step step = {.verb = NCCL_ALLREDUCE, .count = 1};
+    struct nccl_steps steps = {.form = {.factor = 1}, .v = &step, .n = 1}, none = {.n = 0};
+    struct err err = {0};
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(drive(c, &err), 0);
+    assert_int_equal(nccl_comm_launch(c, &none, NULL, &err), 0);
+    assert_int_equal(nccl_comm_phase(c), NCCL_READY);
+    g.async = NCCL_ABI_IN_PROGRESS;
+    g.issue = NCCL_ABI_IN_PROGRESS;
+    assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), 0);
+    assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), -EBUSY);
+    assert_int_equal(drive(c, &err), -ETIMEDOUT); /* it stays in progress */
+    assert_non_null(strstr(err.msg, "ncclAllReduce did not end in time"));
+    assert_true(nccl_comm_destroy(c));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_wait_ends),
+        cmocka_unit_test(test_all_are_reached),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_too_early),
+        cmocka_unit_test(test_no_id),
+        cmocka_unit_test(test_no_exchange),
+        cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_launch),
+    };
+    return cmocka_run_group_tests_name("backend/nccl_comm", tests, NULL, NULL);
+}
