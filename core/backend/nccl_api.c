@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/backend/nccl_build.h"
 #include "core/base/library.h"
 
 #define LOAD "(hvd-doctor explain nccl-load, HVD6001)"
@@ -115,6 +116,7 @@ int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct e
         dlclose(handle);
         return rc;
     }
+    api.cuda = nccl_build_of_file(api.path);
     *ret = api;
     return 0;
 }

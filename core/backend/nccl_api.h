@@ -24,6 +24,7 @@ struct nccl_api {
     NCCL_ABI_OPTIONAL(NCCL_API_POINTER)
     int version;         /* 22707, also of those before 2.9, which number themselves otherwise */
     char text[16];       /* "2.27.7" */
+    int cuda;            /* that it was built for, 13000; 0: unknown (nccl_build.h) */
     char path[PATH_MAX]; /* the file */
     enum nccl_origin origin;
 };

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/backend/nccl_api.h"
+#include "core/backend/nccl_build.h"
 #include "core/backend/nccl_comm.h"
 #include "core/base/library.h"
 #include "tests/harness/nccl_rank.h"
@@ -41,6 +42,29 @@ static void test_versions(void **state)
         assert_int_equal(nccl_version_decode(v[i].code), v[i].version);
         assert_string_equal(nccl_version_text(nccl_version_decode(v[i].code), text), v[i].text);
     }
+}
+
+/* The text in the file; the shared object round it is read in nccl_real, and fuzzed. */
+static void test_builds(void **state)
+{
+    static const struct {
+        const char *text;
+        int cuda;
+    } v[] = {{"..NCCL version 2.27.7+cuda13.0..", 13000},
+             {"NCCL version 2.8.4+cuda11.0", 11000},
+             {"NCCL version 2.21.5+cuda12.4", 12040},
+             {"NCCL version %d.%d NCCL version 2.18.1 compiled with CUDA 12.1 NCCL version "
+              "2.18.1+cuda12.1",
+              12010},
+             {"NCCL version 2.27.7+cuda", 0},
+             {"NCCL version 2.27.7+cuda13", 0},
+             {"NCCL version 2.27.7+cuda13.", 0},
+             {"NCCL version 2.27.7", 0},
+             {"NCCL version ", 0},
+             {"", 0}};
+    for (size_t i = 0; i < COUNT(v); i++)
+        assert_int_equal(nccl_build_parse(v[i].text, strlen(v[i].text)), v[i].cuda);
+    assert_int_equal(nccl_build_of_file("/no/such/file"), 0);
 }
 
 /* ---- cases, each in a child ---- */
@@ -399,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_builds),
         cmocka_unit_test(test_cases),
     };
     return cmocka_run_group_tests_name("backend/nccl_api", tests, setup, teardown);

@@ -30,6 +30,7 @@ static void test_functions(void **state)
     char name[PATH_MAX + 64];
     assert_int_equal(g_api.version, 22707);
     assert_string_equal(g_api.text, "2.27.7");
+    assert_int_equal(g_api.cuda, 13000);
     assert_non_null(strstr(nccl_api_name(&g_api, name, sizeof(name)), WHEEL));
     assert_non_null(g_api.ncclCommInitRankConfig);
     assert_non_null(g_api.ncclCommShrink);

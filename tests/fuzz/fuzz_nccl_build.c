@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_nccl_build: which CUDA an NCCL was built for, read from a file of any bytes, and from text.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/backend/nccl_build.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int cuda)
+{
+    if (cuda != 0 && (cuda < 1000 || cuda > 999990 || cuda % 10 != 0))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd < 0)
+        abort();
+    if (size && write(fd, data, size) != (ssize_t)size)
+        abort();
+    check(nccl_build_of(fd));
+    check(nccl_build_parse(data, size));
+    close(fd);
+    return 0;
+}
