@@ -41,7 +41,7 @@ int library_open(const char *const *names, const struct library_symbol *symbols,
 /* ---- mapped copies ---- */
 
 struct search {
-    const char *soname;
+    const char *name;
     struct library_copies *found;
     struct {
         bool known; /* dev and ino */
@@ -112,14 +112,14 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
     if (!info->dlpi_name || !info->dlpi_name[0])
         return 0; /* the program itself */
     const char *soname = soname_of(info);
-    if (same_name(soname ? soname : base_of(info->dlpi_name), s->soname))
+    if ((soname && same_name(soname, s->name)) || same_name(base_of(info->dlpi_name), s->name))
         add_copy(s, info->dlpi_name);
     return 0;
 }
 
-int library_mapped(const char *soname, struct library_copies *ret)
+int library_mapped(const char *name, struct library_copies *ret)
 {
-    struct search s = {.soname = soname, .found = ret};
+    struct search s = {.name = name, .found = ret};
     ret->n = 0;
     dl_iterate_phdr(look_at, &s);
     return ret->n;

@@ -33,9 +33,10 @@ struct library_copies {
     char path[LIBRARY_COPIES][PATH_MAX]; /* as the loader has them: library_mapped_open() */
 };
 
-/* Files that are mapped and carry this soname or, having none, this name. One file counts once,
- * whatever the number of its names. soname may end in '*', which stands for any end. Returns n. */
-int library_mapped(const char *soname, struct library_copies *ret);
+/* Files that are mapped and have this name, as their soname or as the last part of their path. One
+ * file counts once, whatever the number of its names. name may end in '*', which stands for any
+ * end. Returns n. */
+int library_mapped(const char *name, struct library_copies *ret);
 
 /* A handle of a copy that library_mapped() has listed; loads nothing. NULL: it is gone. */
 void *library_mapped_open(const char *path);

@@ -124,6 +124,8 @@ static void test_copies(void **state)
     assert_ptr_equal(library_mapped_open(c.path[before + 1]), two);
     assert_int_equal(library_file(again, said, sizeof(said)), 0);
     assert_string_equal(said, a);
+    assert_int_equal(library_mapped("b.so", &c), 1);
+    assert_int_equal(library_mapped("libutil.so.1", &c), before + 2);
     /* gone from the disk: it is mapped all the same */
     assert_int_equal(unlink(b), 0);
     assert_int_equal(library_mapped("libutil.so.1", &c), before + 2);
