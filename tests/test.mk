@@ -43,7 +43,7 @@ SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size
 
 STEP_ASAN  := asan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address lib programs tests-bin
 STEP_TSAN  := tsan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
-STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 all tests-bin
+STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 NVCC= all tests-bin
 STEP_FUZZ_BIN := fuzz/build=$(SUB) fuzz-build BUILD=$(BUILD)
 STEP_FUZZ  := fuzz=$(SUB) fuzz BUILD=$(BUILD) HVD_FUZZ_SECONDS=$(HVD_FUZZ_SECONDS)
 STEP_LINT  := lint=$(SUB) lint BUILD=$(BUILD)
