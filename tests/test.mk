@@ -137,8 +137,11 @@ FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
 $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $< $(LDFLAGS)
-$(filter %/test_prober %/test_fakes,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $(filter %.c,$^) $(LDFLAGS)
+$(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
+$(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
+$(FAKES): tests/fake/script.h
+$(filter %/test_prober %/test_fakes $(BUILD)/tests/unit/backend/%,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk

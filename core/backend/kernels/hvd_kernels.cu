@@ -4,8 +4,9 @@
  * launch, scaled and converted on the way) and combining sources element by element. kernels.h has
  * the parameters; gpu_kernels.c names the kernels; tests/gpu compares them with core/coll/reduce.
  *
- * The arithmetic is that of core/coll/reduce.h, bit for bit (but for payloads of NaN): 16-bit floats
- * are computed in float32 and rounded once, integers wrap, scaled ones are clamped. Compiled with
+ * The arithmetic is that of core/coll/reduce.h, bit for bit (but for payloads of NaN): 16-bit
+ * floats are computed in float32 and rounded once, integers wrap, scaled ones are clamped. Compiled
+ * with
  * --fmad=false for that.
  *
  * Whole vectors of 16 bytes where both sides are aligned so, else element by element, and byte by
@@ -98,18 +99,17 @@ template <> struct as<truth> {
 
 template <typename T> struct limits {
     static const bool is_signed = (T)-1 < (T)0;
-    static const T high =
-        is_signed ? (T)(((uint64_t)1 << (8 * sizeof(T) - 1)) - 1) : (T) ~(T)0;
+    static const T high = is_signed ? (T)(((uint64_t)1 << (8 * sizeof(T) - 1)) - 1) : (T) ~(T)0;
     static const T low = is_signed ? (T)(-(int64_t)high - 1) : (T)0;
 };
 
 template <typename T> static __device__ T times(T x, double factor)
 {
     double y = (double)x * factor;
-    return y != y                             ? (T)0
+    return y != y                         ? (T)0
            : y <= (double)limits<T>::low  ? limits<T>::low
            : y >= (double)limits<T>::high ? limits<T>::high
-                                              : (T)y;
+                                          : (T)y;
 }
 
 template <> __device__ float times(float x, double factor)
@@ -201,8 +201,8 @@ template <typename A, typename B> static __device__ B changed(A x, const kernel_
     return as<B>::narrow(after(before(as<A>::widen(x), c), c));
 }
 
-/* Whole vectors by one block; how many elements that were. Several loads are on their way before the
- * first store. */
+/* Whole vectors by one block; how many elements that were. Several loads are on their way before
+ * the first store. */
 template <typename A, typename B>
 static __device__ uint32_t move_vectors(const char *from, char *to, uint32_t n,
                                         const kernel_change &c)
@@ -299,7 +299,7 @@ extern "C" __global__ void __launch_bounds__(KERNEL_THREADS)
     extern "C" __global__ void __launch_bounds__(KERNEL_THREADS)                                   \
         hvd_move_##name(const __grid_constant__ kernel_move m)                                     \
     {                                                                                              \
-        move_all<A, B>(m);                                                               \
+        move_all<A, B>(m);                                                                         \
     }
 
 MOVE(uint8, uint8_t, uint8_t)
