@@ -184,6 +184,7 @@ $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_A) $(LIB_A)
 -include $(shell find $(BUILD) -name '*.d' -not -path '*/fuzz/*' 2>/dev/null)
 
 include core/backend/kernels/kernels.mk
+include tests/gpu/gpu.mk
 include tests/test.mk
 include tests/bench/bench.mk
 include examples/examples.mk
