@@ -183,6 +183,8 @@ $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_A) $(LIB_A)
 
 -include $(shell find $(BUILD) -name '*.d' -not -path '*/fuzz/*' 2>/dev/null)
 
+include core/backend/kernels/kernels.mk
+include tests/gpu/gpu.mk
 include tests/test.mk
 include tests/bench/bench.mk
 include examples/examples.mk
@@ -215,6 +217,7 @@ install: all  ## into DESTDIR PREFIX
 	$(Q)ln -sf libhvd.so.$(VERSION) $(LIBDIR)/libhvd.so.0
 	$(Q)ln -sf libhvd.so.0 $(LIBDIR)/libhvd.so
 	$(Q)install -m 644 core/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
+	$(if $(KERNELS),$(Q)install -m 644 $(KERNELS) $(LIBDIR))
 	$(Q)install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
 	$(Q)install -d $(MANDIR) $(BASHDIR) $(ZSHDIR)
 	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
@@ -225,18 +228,20 @@ install: all  ## into DESTDIR PREFIX
 	    '$(PREFIX)' '$(VERSION)' > $(LIBDIR)/pkgconfig/hvd.pc
 
 uninstall:  ## what install put there
-	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
+	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
 	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
 	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(addprefix $(BASHDIR)/,hvd-doctor hvdrun) $(addprefix $(ZSHDIR)/,_hvd-doctor _hvdrun)
 
 clean:  ## remove build/
 	$(Q)rm -rf build
 
-deps:  ## install the Debian packages that are missing (root or sudo)
+deps:  ## install the Debian packages that are missing (root or sudo), and fetch nvcc
 	$(Q)tests/deps.sh
+	$(Q)core/backend/kernels/nvcc.sh get || [ $$? -eq 77 ]
 
 summary: lib programs
 	@printf 'hvd %s: %s' '$(VERSION)' '$(LIBHVD)'; printf ' %s' $(PROGRAMS); printf '\n'
+	@echo '$(if $(KERNELS),kernels for GPUs: $(KERNELS)$(comma) sm_$(KERNELS_SM),no kernels for GPUs: no nvcc (make deps fetches one))'
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

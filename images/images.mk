@@ -48,7 +48,7 @@ $(BUILD)/images/hvd-launch: $(call objs,images/bundle/launch.c images/bundle/ins
 	$(Q)$(CC) -static -o $@ $^ $(LDFLAGS)
 
 BUNDLE_PARTS := $(BUNDLE_OWN) $(BUILD)/images/old/libhvd.so $(BUILD)/images/old/hvd-probe $(BUILD)/images/hvd-launch
-$(BUNDLE)/share: $(BUNDLE_PARTS) $(PROGRAMS) $(shell find core/python/hvd -name '*.py') images/stage.sh
+$(BUNDLE)/share: $(BUNDLE_PARTS) $(KERNELS) $(PROGRAMS) $(shell find core/python/hvd -name '*.py') images/stage.sh
 	$(call say,STAGE,$(BUNDLE))
 	$(Q)CC=$(CC) images/stage.sh bundle $(BUILD) $(BUNDLE)
 	$(Q)touch $@

@@ -62,6 +62,7 @@ stage_bundle() {
     done
     install -s -m 755 "$old/libhvd.so" "$new/lib/libhvd.so.0"
     ln -s libhvd.so.0 "$new/lib/libhvd.so"
+    [ ! -f "$build/hvd_kernels.fatbin" ] || install -m 644 "$build/hvd_kernels.fatbin" "$new/lib"
     cp -r core/python/hvd "$new/python/hvd"
     find "$new/python" -name __pycache__ -prune -exec rm -rf {} +
     ln -s ../../lib/libhvd.so.0 "$new/python/hvd/libhvd.so"

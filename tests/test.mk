@@ -43,7 +43,7 @@ SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size
 
 STEP_ASAN  := asan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address lib programs tests-bin
 STEP_TSAN  := tsan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
-STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 all tests-bin
+STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 NVCC= all tests-bin
 STEP_FUZZ_BIN := fuzz/build=$(SUB) fuzz-build BUILD=$(BUILD)
 STEP_FUZZ  := fuzz=$(SUB) fuzz BUILD=$(BUILD) HVD_FUZZ_SECONDS=$(HVD_FUZZ_SECONDS)
 STEP_LINT  := lint=$(SUB) lint BUILD=$(BUILD)
@@ -137,8 +137,11 @@ FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
 $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $< $(LDFLAGS)
-$(filter %/test_prober %/test_fakes,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $(filter %.c,$^) $(LDFLAGS)
+$(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
+$(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
+$(FAKES): tests/fake/script.h
+$(filter %/test_prober %/test_fakes $(BUILD)/tests/unit/backend/%,$(UNIT_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 # A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))

@@ -38,6 +38,12 @@ int library_open(const char *const *names, const struct library_symbol *symbols,
     return 0;
 }
 
+void library_find(void *handle, const struct library_symbol *symbols, size_t nsymbols)
+{
+    for (size_t i = 0; i < nsymbols; i++)
+        *symbols[i].ret = dlsym(handle, symbols[i].name);
+}
+
 /* ---- mapped copies ---- */
 
 struct search {
@@ -130,15 +136,30 @@ void *library_mapped_open(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-int library_file(void *handle, char *dst, size_t size)
+/* path, with links resolved. */
+static int real_file(const char *path, char *dst, size_t size)
 {
-    struct link_map *map = NULL;
     char real[PATH_MAX];
-    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map || !map->l_name || !map->l_name[0])
-        return -ENOENT;
-    const char *path = realpath(map->l_name, real) ? real : map->l_name;
+    if (realpath(path, real))
+        path = real;
     if (strlen(path) >= size)
         return -ENAMETOOLONG;
     memcpy(dst, path, strlen(path) + 1);
     return 0;
+}
+
+int library_file(void *handle, char *dst, size_t size)
+{
+    struct link_map *map = NULL;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map || !map->l_name || !map->l_name[0])
+        return -ENOENT;
+    return real_file(map->l_name, dst, size);
+}
+
+int library_of(const void *address, char *dst, size_t size)
+{
+    Dl_info info;
+    if (!dladdr(address, &info) || !info.dli_fname || !info.dli_fname[0])
+        return -ENOENT;
+    return real_file(info.dli_fname, dst, size);
 }

@@ -23,6 +23,9 @@ struct library_symbol {
 int library_open(const char *const *names, const struct library_symbol *symbols, size_t nsymbols,
                  void **ret_handle, struct err *err);
 
+/* Functions that a library may have: NULL goes where it has none. */
+void library_find(void *handle, const struct library_symbol *symbols, size_t nsymbols);
+
 /* ---- what the process has mapped already, by whomever -----------------------------------------
  */
 
@@ -44,5 +47,8 @@ void *library_mapped_open(const char *path);
 /* The file behind an open handle, with links resolved where that can be done. -ENOENT: the loader
  * does not know; -ENAMETOOLONG. */
 int library_file(void *handle, char *dst, size_t size);
+
+/* The same for the library (or program) that an address lies in, such as that of a function. */
+int library_of(const void *address, char *dst, size_t size);
 
 #endif

@@ -1,74 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda: a libcuda.so.1 of ours on scripted values (script.h, FAKE_CUDA), for tests of hvd-probe.
- * Two H100 unless the script says otherwise.
+ * cuda: a libcuda.so.1 of ours: for tests of hvd-probe on scripted values (script.h, FAKE_CUDA),
+ * and for tests of the back ends with a driver's semantics (cuda/fake.h, cuda/control.h). Two H100
+ * unless the script says otherwise. This file: the driver and its devices.
  */
-#include "tests/fake/script.h"
+#include "tests/fake/cuda/fake.h"
 
-#define SCRIPT "FAKE_CUDA"
-
-int cuInit(unsigned flags);
-int cuDriverGetVersion(int *ret);
-int cuDeviceGetCount(int *ret);
-int cuDeviceGet(int *ret, int index);
-int cuDeviceGetName(char *dst, int len, int device);
-int cuDeviceGetAttribute(int *ret, int attribute, int device);
-int cuDeviceCanAccessPeer(int *ret, int a, int b);
-int cuGetErrorName(int error, const char **ret);
-int cuGetErrorString(int error, const char **ret);
-
-int cuInit(unsigned flags)
+static int number(const char *key, int device, long long def)
 {
-    return script_enter(SCRIPT, __func__, 0);
+    return (int)script_number(SCRIPT, key, device, def);
 }
 
-int cuDriverGetVersion(int *ret)
+unsigned cuInit(unsigned flags)
 {
-    *ret = (int)script_number(SCRIPT, "version", 0, 13000);
-    return script_enter(SCRIPT, __func__, 0);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    unsigned code = fake_enter(__func__, FAKE_NOTHING);
+    return code || !visible || (*visible && strcmp(visible, "-1") != 0) ? code : CUDA_NO_DEVICE;
 }
 
-int cuDeviceGetCount(int *ret)
+unsigned cuDriverGetVersion(int *ret)
 {
-    *ret = (int)script_number(SCRIPT, "count", 0, 2);
-    return script_enter(SCRIPT, __func__, 0);
+    *ret = number("version", 0, 13000);
+    return fake_enter(__func__, FAKE_NOTHING);
 }
 
-int cuDeviceGet(int *ret, int index)
+unsigned cuDeviceGetCount(int *ret)
 {
-    *ret = index;
-    return script_enter(SCRIPT, __func__, index);
+    *ret = number("count", 0, 2);
+    return fake_enter(__func__, FAKE_INIT);
 }
 
-int cuDeviceGetName(char *dst, int len, int device)
+unsigned cuDeviceGet(int *ret, int ordinal)
 {
-    snprintf(dst, (size_t)len, "NVIDIA H100 80GB HBM3");
-    return script_enter(SCRIPT, __func__, device);
+    *ret = ordinal;
+    if (ordinal < 0 || ordinal >= number("count", 0, 2))
+        return CUDA_INVALID_DEVICE;
+    return fake_enter(__func__, FAKE_INIT);
 }
 
-int cuDeviceGetAttribute(int *ret, int attribute, int device)
+unsigned cuDeviceGetName(char *ret, int size, int device)
 {
-    long long sm = script_number(SCRIPT, "sm", device, 90);
-    *ret = attribute == 75 ? (int)sm / 10 : attribute == 76 ? (int)sm % 10 : 0;
-    return script_enter(SCRIPT, __func__, device);
+    snprintf(ret, (size_t)size, "NVIDIA H100 80GB HBM3");
+    return fake_enter(__func__, FAKE_INIT);
 }
 
-int cuDeviceCanAccessPeer(int *ret, int a, int b)
+unsigned cuDeviceGetAttribute(int *ret, unsigned attribute, int device)
 {
-    *ret = (int)script_number(SCRIPT, "peer", a, 1);
-    return script_enter(SCRIPT, __func__, a);
+    int sm = number("sm", device, 90);
+    *ret = attribute == CUDA_ATTR_MAJOR             ? sm / 10
+           : attribute == CUDA_ATTR_MINOR           ? sm % 10
+           : attribute == CUDA_ATTR_MULTIPROCESSORS ? 132
+                                                    : 0;
+    return fake_enter(__func__, FAKE_INIT);
 }
 
-int cuGetErrorName(int error, const char **ret)
+unsigned cuDeviceGetPCIBusId(char *ret, int size, int device)
 {
-    *ret = error == 802   ? "CUDA_ERROR_SYSTEM_NOT_READY"
-           : error == 804 ? "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"
-                          : "CUDA_ERROR_UNKNOWN";
-    return 0;
+    snprintf(ret, (size_t)size, "0000:%02x:00.0", number("bus", device, 7 + device));
+    return fake_enter(__func__, FAKE_INIT);
 }
 
-int cuGetErrorString(int error, const char **ret)
+static unsigned uuid(struct CUuuid_st *ret, int device)
 {
-    *ret = "said by the fake library";
-    return 0;
+    memset(ret, number("uuid", device, 0x40 + device), CUDA_UUID_SIZE);
+    return CUDA_OK;
+}
+
+unsigned cuDeviceGetUuid(struct CUuuid_st *ret, int device)
+{
+    unsigned code = fake_enter(__func__, FAKE_INIT);
+    return code ? code : uuid(ret, device);
+}
+
+unsigned cuDeviceGetUuid_v2(struct CUuuid_st *ret, int device)
+{
+    unsigned code = fake_enter(__func__, FAKE_INIT);
+    return code ? code : uuid(ret, device);
+}
+
+unsigned cuDeviceCanAccessPeer(int *ret, int a, int b)
+{
+    *ret = number("peer", a, 1);
+    return fake_enter(__func__, FAKE_INIT);
+}
+
+static const struct {
+    unsigned code;
+    const char *name;
+} names[] = {
+    {CUDA_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+    {CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+    {CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
+    {CUDA_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+    {CUDA_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+    {CUDA_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+    {CUDA_UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
+    {CUDA_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+    {CUDA_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+    {CUDA_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+    {CUDA_SYSTEM_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY"},
+    {CUDA_COMPAT_NOT_SUPPORTED, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
+    {CUDA_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+    {CUDA_UNKNOWN, "CUDA_ERROR_UNKNOWN"},
+};
+
+/* As the real one: of a number that it does not know it gives nothing. */
+unsigned cuGetErrorName(unsigned code, const char **ret)
+{
+    *ret = NULL;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i].code == code)
+            *ret = names[i].name;
+    return *ret ? CUDA_OK : CUDA_INVALID_VALUE;
+}
+
+unsigned cuGetErrorString(unsigned code, const char **ret)
+{
+    unsigned known = cuGetErrorName(code, ret);
+    if (known == CUDA_OK)
+        *ret = "said by the fake library";
+    return known;
 }

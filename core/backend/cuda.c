@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuda: see cuda.h. The device, visits and streams; cuda_memory.c has memory, cuda_event.c events.
+ */
+#include "core/backend/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backend/cuda_kernels.h"
+
+/* ---- which one it is ---- */
+
+bool cuda_identity_same(const struct cuda_identity *a, const struct cuda_identity *b,
+                        bool same_host)
+{
+    if (a->has_uuid && b->has_uuid)
+        return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
+    return same_host && a->pci[0] && strncmp(a->pci, b->pci, sizeof(a->pci)) == 0;
+}
+
+/* What it does not say stays empty: an identity is for a check, not for work. */
+static void ask_identity(struct cuda_device *d)
+{
+    const struct cuda_api *api = d->api;
+    struct CUuuid_st *uuid = (void *)d->identity.uuid;
+    unsigned code = api->device_uuid       ? api->device_uuid(uuid, d->handle)
+                    : api->device_uuid_old ? api->device_uuid_old(uuid, d->handle)
+                                           : CUDA_NOT_SUPPORTED;
+    d->identity.has_uuid = code == CUDA_OK;
+    if (api->device_pci(d->identity.pci, sizeof(d->identity.pci), d->handle) != CUDA_OK)
+        d->identity.pci[0] = '\0';
+}
+
+/* ---- life ---- */
+
+int cuda_check(struct cuda_device *d, unsigned code, const char *call, struct err *err)
+{
+    struct err why = {0};
+    int rc = cuda_api_check(d->api, code, call, &why);
+    if (rc == 0)
+        return 0;
+    err_prefix(&why, "GPU %d (%s)", d->ordinal, d->name[0] ? d->name : "without a name");
+    if (cuda_api_sticks(code) && !d->lost.code)
+        err_set(&d->lost, -rc, "%s; nothing of this process works on it any more: start it anew",
+                why.msg);
+    return err_set(err, -rc, "%s", d->lost.code ? d->lost.msg : why.msg);
+}
+
+static int ask_number(struct cuda_device *d, unsigned attribute, int *ret, struct err *err)
+{
+    return cuda_check(d, d->api->device_attribute(ret, attribute, d->handle),
+                      "cuDeviceGetAttribute", err);
+}
+
+static int ask_facts(struct cuda_device *d, struct err *err)
+{
+    int major, minor, rc;
+    rc = cuda_check(d, d->api->device_name(d->name, sizeof(d->name), d->handle), "cuDeviceGetName",
+                    err);
+    if (rc < 0 || (rc = ask_number(d, CUDA_ATTR_MAJOR, &major, err)) < 0 ||
+        (rc = ask_number(d, CUDA_ATTR_MINOR, &minor, err)) < 0 ||
+        (rc = ask_number(d, CUDA_ATTR_MULTIPROCESSORS, &d->multiprocessors, err)) < 0)
+        return rc;
+    d->sm = major * 10 + minor;
+    ask_identity(d);
+    return 0;
+}
+
+static int ask_priority(struct cuda_device *d, struct err *err)
+{
+    int least;
+    struct cuda_visit visit = {0};
+    int rc = cuda_enter(d, &visit, err);
+    if (rc == 0)
+        rc = cuda_check(d, d->api->priorities(&least, &d->priority), "cuCtxGetStreamPriorityRange",
+                        err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+static int find_device(struct cuda_device *d, struct err *err)
+{
+    int count = 0;
+    int rc = cuda_check(d, d->api->device_count(&count), "cuDeviceGetCount", err);
+    if (rc < 0)
+        return rc;
+    if (d->ordinal < 0 || d->ordinal >= count) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        return err_set(err, ENODEV,
+                       "gpu-count: there is no GPU %d: this process sees %d%s%s: start fewer ranks "
+                       "on this host, or show it more GPUs",
+                       d->ordinal, count, visible ? " with CUDA_VISIBLE_DEVICES=" : "",
+                       visible ? visible : "");
+    }
+    return cuda_check(d, d->api->device_get(&d->handle, d->ordinal), "cuDeviceGet", err);
+}
+
+int cuda_device_open(int ordinal, struct cuda_device **ret, struct err *err)
+{
+    const struct cuda_api *api;
+    int rc = cuda_api_start(&api, err);
+    if (rc < 0)
+        return rc;
+    struct cuda_device *d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_set(err, ENOMEM, "no memory for GPU %d", ordinal);
+    d->api = api;
+    d->ordinal = ordinal;
+    rc = find_device(d, err);
+    if (rc == 0)
+        rc = ask_facts(d, err);
+    if (rc == 0)
+        rc = cuda_check(d, api->context_retain(&d->context, d->handle), "cuDevicePrimaryCtxRetain",
+                        err);
+    if (rc == 0)
+        rc = ask_priority(d, err);
+    if (rc < 0) {
+        cuda_device_close(d);
+        return rc;
+    }
+    *ret = d;
+    return 0;
+}
+
+void cuda_device_close(struct cuda_device *d)
+{
+    struct cuda_visit visit = {0};
+    if (!d)
+        return;
+    /* Of a lost device nothing can be destroyed: it goes with the process. */
+    if (d->context && cuda_enter(d, &visit, NULL) == 0) {
+        for (size_t i = 0; i < d->nfree; i++)
+            d->api->event_destroy(d->free[i]);
+        cuda_kernels_unload(d);
+    }
+    cuda_leave(&visit);
+    if (d->context)
+        d->api->context_release(d->handle);
+    free(d->kernels);
+    free(d->free);
+    free(d);
+}
+
+/* ---- visits ---- */
+
+int cuda_enter(struct cuda_device *d, struct cuda_visit *ret, struct err *err)
+{
+    unsigned mode = CUDA_CAPTURE_RELAXED;
+    if (d->lost.code)
+        return err_set(err, -d->lost.code, "%s", d->lost.msg);
+    int rc = cuda_check(d, d->api->context_push(d->context), "cuCtxPushCurrent", err);
+    if (rc < 0)
+        return rc;
+    rc = cuda_check(d, d->api->capture_mode(&mode), "cuThreadExchangeStreamCaptureMode", err);
+    if (rc < 0) {
+        struct CUctx_st *popped;
+        d->api->context_pop(&popped);
+        return rc;
+    }
+    *ret = (struct cuda_visit){d, mode};
+    return 0;
+}
+
+void cuda_leave(struct cuda_visit *visit)
+{
+    struct cuda_device *d = visit->device;
+    struct CUctx_st *popped;
+    if (!d)
+        return;
+    d->api->capture_mode(&visit->mode);
+    d->api->context_pop(&popped);
+    visit->device = NULL;
+}
+
+/* ---- streams ---- */
+
+int cuda_stream_create(struct cuda_device *d, struct CUstream_st **ret, struct err *err)
+{
+    struct CUstream_st *stream;
+    int rc =
+        cuda_check(d, d->api->stream_create(&stream, CUDA_FLAG_STREAM_NON_BLOCKING, d->priority),
+                   "cuStreamCreateWithPriority", err);
+    if (rc == 0)
+        *ret = stream;
+    return rc;
+}
+
+void cuda_stream_destroy(struct cuda_device *d, struct CUstream_st *stream)
+{
+    if (stream)
+        d->api->stream_destroy(stream);
+}
+
+int cuda_stream_usable(struct cuda_device *d, struct CUstream_st *stream, struct err *err)
+{
+    unsigned state = 0;
+    unsigned code = d->api->stream_capturing(stream, &state);
+    /* The default stream answers so while another one is captured. */
+    if (code == CUDA_OK && state == 0)
+        return 0;
+    if (code != CUDA_OK && code != CUDA_CAPTURE_IMPLICIT)
+        return cuda_check(d, code, "cuStreamIsCapturing", err);
+    return err_set(err, EBUSY,
+                   "this stream is being captured into a CUDA graph, and an operation of several "
+                   "ranks cannot be a part of one: submit it outside of the capture");
+}

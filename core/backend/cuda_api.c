@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuda_api: see cuda_api.h.
+ */
+#include "core/backend/cuda_api.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/library.h"
+
+#define COUNT(a)      (sizeof(a) / sizeof((a)[0]))
+#define OLDEST_DRIVER 11000 /* the first that has all of CUDA_REQUIRED */
+
+static struct {
+    pthread_mutex_t lock;
+    bool opened, started;
+    struct cuda_api api;
+    struct err open_err, start_err; /* code 0: it went well */
+} cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- what the driver's answers mean ---------------------------------------------------------- */
+
+static const struct meaning {
+    unsigned code;
+    int errnum;
+    bool sticks;
+} meanings[] = {
+    {CUDA_INVALID_VALUE, EINVAL, false},
+    {CUDA_OUT_OF_MEMORY, ENOMEM, false},
+    {CUDA_NOT_INITIALIZED, ENODEV, false},
+    {CUDA_DEINITIALIZED, ESHUTDOWN, false},
+    {CUDA_STUB_LIBRARY, ENODEV, false},
+    {CUDA_DEVICE_UNAVAILABLE, EBUSY, false},
+    {CUDA_NO_DEVICE, ENODEV, false},
+    {CUDA_INVALID_DEVICE, ENODEV, false},
+    {CUDA_INVALID_IMAGE, EINVAL, false},
+    {CUDA_INVALID_CONTEXT, EINVAL, false},
+    {CUDA_NO_BINARY_FOR_GPU, ENOTSUP, false},
+    {CUDA_ECC_UNCORRECTABLE, EIO, true},
+    {CUDA_INVALID_PTX, ENOTSUP, false},
+    {CUDA_NVLINK_UNCORRECTABLE, EIO, true},
+    {CUDA_UNSUPPORTED_PTX_VERSION, ENOTSUP, false},
+    {CUDA_CONTAINED, EIO, true},
+    {CUDA_OPERATING_SYSTEM, EIO, false},
+    {CUDA_INVALID_HANDLE, EINVAL, false},
+    {CUDA_NOT_FOUND, ENOENT, false},
+    {CUDA_NOT_READY, EAGAIN, false},
+    {CUDA_ILLEGAL_ADDRESS, EFAULT, true},
+    {CUDA_LAUNCH_OUT_OF_RESOURCES, EINVAL, false},
+    {CUDA_LAUNCH_TIMEOUT, ETIMEDOUT, true},
+    {CUDA_CONTEXT_IS_DESTROYED, EIO, true},
+    {CUDA_ASSERT, EIO, true},
+    {CUDA_HARDWARE_STACK_ERROR, EIO, true},
+    {CUDA_ILLEGAL_INSTRUCTION, EIO, true},
+    {CUDA_MISALIGNED_ADDRESS, EFAULT, true},
+    {CUDA_INVALID_ADDRESS_SPACE, EFAULT, true},
+    {CUDA_INVALID_PC, EIO, true},
+    {CUDA_LAUNCH_FAILED, EIO, true},
+    {CUDA_NOT_PERMITTED, EPERM, false},
+    {CUDA_NOT_SUPPORTED, ENOTSUP, false},
+    {CUDA_SYSTEM_NOT_READY, ENODEV, false},
+    {CUDA_SYSTEM_DRIVER_MISMATCH, ENOTSUP, false},
+    {CUDA_COMPAT_NOT_SUPPORTED, ENOTSUP, false},
+    {CUDA_CAPTURE_UNSUPPORTED, EBUSY, false},
+    {CUDA_CAPTURE_INVALIDATED, EBUSY, false},
+    {CUDA_CAPTURE_IMPLICIT, EBUSY, false},
+    {CUDA_CAPTURED_EVENT, EBUSY, false},
+    {CUDA_EXTERNAL_DEVICE, EIO, true},
+    {CUDA_UNKNOWN, EIO, true},
+};
+
+static const struct meaning *meaning_of(unsigned code)
+{
+    for (size_t i = 0; i < COUNT(meanings); i++)
+        if (meanings[i].code == code)
+            return &meanings[i];
+    return NULL;
+}
+
+int cuda_api_errno(unsigned code)
+{
+    const struct meaning *m = meaning_of(code);
+    return code == CUDA_OK ? 0 : m ? -m->errnum : -EIO;
+}
+
+bool cuda_api_sticks(unsigned code)
+{
+    const struct meaning *m = meaning_of(code);
+    return m && m->sticks;
+}
+
+int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, struct err *err)
+{
+    const char *name = NULL, *text = NULL;
+    if (code == CUDA_OK)
+        return 0;
+    if (api->error_name(code, &name) != CUDA_OK || !name)
+        name = "an error without a name";
+    if (api->error_text(code, &text) != CUDA_OK || !text)
+        text = "the driver does not know it either";
+    return err_set(err, -cuda_api_errno(code), "%s: %s (%u): %s", call, name, code, text);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+#define ROW(field, function, parameters) {#function, (void **)&cuda.api.field},
+
+static int find(struct err *err)
+{
+    static const char *const names[] = {"libcuda.so.1", NULL};
+    static const struct library_symbol required[] = {CUDA_REQUIRED(ROW)};
+    static const struct library_symbol optional[] = {CUDA_OPTIONAL(ROW)};
+    void *handle;
+    int rc = library_open(names, required, COUNT(required), &handle, err);
+    if (rc == -ENOENT)
+        return err_prefix(err, "no CUDA driver here");
+    if (rc < 0)
+        return err_set(err, ENOTSUP,
+                       "cuda-driver-version: this CUDA driver is too old (%s): install driver 580 "
+                       "or newer on the host",
+                       err_text(err));
+    library_find(handle, optional, COUNT(optional));
+    if (library_file(handle, cuda.api.path, sizeof(cuda.api.path)) < 0)
+        snprintf(cuda.api.path, sizeof(cuda.api.path), "%s", names[0]);
+    return 0;
+}
+
+static int open_once(struct err *err)
+{
+    int rc = find(err);
+    if (rc < 0)
+        return rc;
+    rc = cuda_api_check(&cuda.api, cuda.api.driver_version(&cuda.api.version), "cuDriverGetVersion",
+                        err);
+    if (rc < 0)
+        return rc;
+    if (cuda.api.version < OLDEST_DRIVER)
+        return err_set(err, ENOTSUP,
+                       "cuda-driver-version: %s is for CUDA %d.%d at most: install driver 580 or "
+                       "newer on the host",
+                       cuda.api.path, cuda.api.version / 1000, cuda.api.version / 10 % 100);
+    return 0;
+}
+
+/* An answer that is kept. */
+static int again(const struct err *kept, struct err *err)
+{
+    if (kept->code && err)
+        *err = *kept;
+    return kept->code;
+}
+
+static int open_locked(struct err *err)
+{
+    if (!cuda.opened)
+        open_once(&cuda.open_err);
+    cuda.opened = true;
+    return again(&cuda.open_err, err);
+}
+
+int cuda_api_open(const struct cuda_api **ret, struct err *err)
+{
+    pthread_mutex_lock(&cuda.lock);
+    int rc = open_locked(err);
+    pthread_mutex_unlock(&cuda.lock);
+    if (rc == 0)
+        *ret = &cuda.api;
+    return rc;
+}
+
+/* cuInit's ways to fail that a user can do something about, by the names of the doctor's checks. */
+static int why_not(unsigned code, struct err *err)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int rc = cuda_api_check(&cuda.api, code, "cuInit", err);
+    if (rc == 0)
+        return 0;
+    if (visible && (code == CUDA_NO_DEVICE || code == CUDA_INVALID_DEVICE))
+        return err_set(err, ENODEV,
+                       "cuda-visible-devices: CUDA_VISIBLE_DEVICES=%s leaves no GPU: unset it, or "
+                       "list numbers of GPUs that are there",
+                       visible);
+    if (code == CUDA_SYSTEM_DRIVER_MISMATCH || code == CUDA_COMPAT_NOT_SUPPORTED)
+        return err_prefix(err, "cuda-driver-version: %s does not fit the driver of the host",
+                          cuda.api.path);
+    return err_prefix(err, "cuinit");
+}
+
+static int start_locked(struct err *err)
+{
+    int rc = open_locked(err);
+    if (rc < 0)
+        return rc;
+    if (!cuda.started)
+        why_not(cuda.api.init(0), &cuda.start_err);
+    cuda.started = true;
+    return again(&cuda.start_err, err);
+}
+
+int cuda_api_start(const struct cuda_api **ret, struct err *err)
+{
+    pthread_mutex_lock(&cuda.lock);
+    int rc = start_locked(err);
+    pthread_mutex_unlock(&cuda.lock);
+    if (rc == 0)
+        *ret = &cuda.api;
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels: what the host and the kernels of hvd_kernels.cu agree on: their parameters. Included by
+ * C, by CUDA and by the fake driver of the tests.
+ *
+ * A kernel gets one of these structures by value: the driver takes a copy at the launch, so the
+ * host may use its own again at once, and a CUDA graph keeps what it was captured with.
+ */
+#ifndef HVD_BACKEND_KERNELS_H
+#define HVD_BACKEND_KERNELS_H
+
+#include <stdint.h>
+
+#define KERNEL_THREADS 256 /* of a block */
+#define KERNEL_PIECES  512 /* of one launch */
+#define KERNEL_CHUNK                                                                               \
+    16384 /* bytes on the side with the larger elements; a block does one at a time */
+#define KERNEL_SOURCES 32
+
+/* What is done to each element, in this order. Without a flag it is left out, so that integers keep
+ * all their bits. */
+#define KERNEL_PRESCALE  1u
+#define KERNEL_DIVIDE    2u
+#define KERNEL_POSTSCALE 4u
+
+struct kernel_change {
+    double prescale, postscale;
+    int64_t divisor;
+    uint32_t flags;
+    uint32_t unused;
+};
+
+/* Pieces of memory to other places. Chunk c belongs to the last piece whose first is <= c. No piece
+ * is empty. Any alignment. to may be from where the elements are of one size. */
+struct kernel_move {
+    struct kernel_change change;
+    uint32_t pieces;
+    uint32_t chunks;
+    uint32_t chunk; /* elements of a chunk */
+    uint32_t unused;
+    const void *from[KERNEL_PIECES];
+    void *to[KERNEL_PIECES];
+    uint64_t count[KERNEL_PIECES]; /* elements */
+    uint32_t first[KERNEL_PIECES]; /* the number of its first chunk */
+};
+
+enum kernel_op { KERNEL_SUM, KERNEL_MIN, KERNEL_MAX, KERNEL_PRODUCT };
+
+/* to[i] = from[0][i] op from[1][i] op ...; to may be one of from. prescale is for each source, the
+ * rest of change for the result. */
+struct kernel_combine {
+    struct kernel_change change;
+    uint64_t count;
+    uint32_t op;
+    uint32_t sources;
+    void *to;
+    const void *from[KERNEL_SOURCES];
+};
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory: of devices and locked memory of the host, and copies between them. What is new holds
+ * garbage. A copy from or to memory that CUDA did not give is done before the call returns, as the
+ * driver does it.
+ */
+#include "tests/fake/cuda/fake.h"
+
+#define MEMORY ((size_t)80 << 30) /* of a device, and of the host */
+
+static struct block {
+    struct block *next;
+    uint8_t *at;
+    size_t bytes;
+    int device;
+    bool host;
+} * blocks;
+
+static struct block *block_of(const void *at, size_t bytes)
+{
+    const uint8_t *p = at;
+    for (struct block *b = blocks; b; b = b->next)
+        if (p >= b->at && p < b->at + b->bytes && bytes <= (size_t)(b->at + b->bytes - p))
+            return b;
+    return NULL;
+}
+
+bool fake_mapped(const void *at, size_t bytes)
+{
+    return block_of(at, bytes) != NULL;
+}
+
+static bool on_device(const void *at, size_t bytes)
+{
+    const struct block *b = block_of(at, bytes);
+    return b && !b->host;
+}
+
+static unsigned allocate(size_t bytes, bool host, void **ret)
+{
+    struct block *b = calloc(1, sizeof(*b));
+    void *at = bytes && bytes <= MEMORY ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+    if (!b || !at) {
+        free(b);
+        free(at);
+        return bytes ? CUDA_OUT_OF_MEMORY : CUDA_INVALID_VALUE;
+    }
+    memset(at, 0xa5, bytes);
+    *b = (struct block){.at = at, .bytes = bytes, .device = fake_current()->device, .host = host};
+    pthread_mutex_lock(&fake_lock);
+    b->next = blocks;
+    blocks = b;
+    fake_live++;
+    pthread_mutex_unlock(&fake_lock);
+    *ret = at;
+    return CUDA_OK;
+}
+
+/* Waits for the device, as the driver does it. */
+static unsigned release(const void *at, bool host)
+{
+    struct CUctx_st *c = fake_current();
+    pthread_mutex_lock(&fake_lock);
+    while (c->tasks > 0)
+        pthread_cond_wait(&fake_moved, &fake_lock);
+    struct block **link = &blocks, *b;
+    while ((b = *link) && (b->at != at || b->host != host))
+        link = &b->next;
+    if (b) {
+        *link = b->next;
+        fake_live--;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    if (!b)
+        return CUDA_INVALID_VALUE;
+    free(b->at);
+    free(b);
+    return CUDA_OK;
+}
+
+unsigned cuMemAlloc_v2(cuda_address *ret, size_t bytes)
+{
+    void *at;
+    unsigned code = fake_enter(__func__, FAKE_UNSAFE);
+    if (code == CUDA_OK)
+        code = allocate(bytes, false, &at);
+    if (code == CUDA_OK)
+        *ret = (uintptr_t)at;
+    return code;
+}
+
+unsigned cuMemFree_v2(cuda_address at)
+{
+    unsigned code = fake_enter(__func__, FAKE_UNSAFE);
+    return code ? code : release((void *)(uintptr_t)at, false);
+}
+
+unsigned cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
+{
+    unsigned code = fake_enter(__func__, FAKE_UNSAFE);
+    return code ? code : allocate(bytes, true, ret);
+}
+
+unsigned cuMemFreeHost(void *at)
+{
+    unsigned code = fake_enter(__func__, FAKE_UNSAFE);
+    return code ? code : release(at, true);
+}
+
+unsigned cuPointerGetAttribute(void *ret, unsigned attribute, cuda_address at)
+{
+    unsigned code = fake_enter(__func__, FAKE_INIT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    const struct block *b = block_of((const void *)(uintptr_t)at, 1);
+    if (!b)
+        code = CUDA_INVALID_VALUE;
+    else if (attribute == CUDA_POINTER_MEMORY_TYPE)
+        *(unsigned *)ret = b->host ? CUDA_MEMORY_HOST : 2;
+    else if (attribute == CUDA_POINTER_ORDINAL)
+        *(int *)ret = b->device;
+    else
+        code = CUDA_NOT_SUPPORTED;
+    pthread_mutex_unlock(&fake_lock);
+    return code;
+}
+
+/* ---- copies ---- */
+
+static unsigned copy(struct fake_task *task)
+{
+    const struct block *to = block_of(task->to, task->bytes);
+    const struct block *from = block_of(task->from, task->bytes);
+    bool out = from && !from->host, in = to && !to->host;
+    if (!in && !out)
+        return CUDA_ILLEGAL_ADDRESS;
+    memcpy(task->to, task->from, task->bytes);
+    return CUDA_OK;
+}
+
+/* at once: returns when it is done. */
+static unsigned enqueue(const char *function, void *to, const void *from, size_t bytes,
+                        bool at_once, struct CUstream_st *stream)
+{
+    bool done = false;
+    struct fake_task *task = fake_append(function, stream, copy);
+    if (!task)
+        return CUDA_OUT_OF_MEMORY;
+    task->to = to;
+    task->from = from;
+    task->bytes = bytes;
+    if (at_once)
+        task->ret_done = &done;
+    while (at_once && !done)
+        pthread_cond_wait(&fake_moved, &fake_lock);
+    return CUDA_OK;
+}
+
+unsigned cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes,
+                              struct CUstream_st *stream)
+{
+    void *at = (void *)(uintptr_t)to;
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    code = !on_device(at, bytes)
+               ? CUDA_INVALID_VALUE
+               : enqueue(__func__, at, from, bytes, !block_of(from, bytes), stream);
+    pthread_mutex_unlock(&fake_lock);
+    return code;
+}
+
+unsigned cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, struct CUstream_st *stream)
+{
+    const void *at = (const void *)(uintptr_t)from;
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    code = !on_device(at, bytes) ? CUDA_INVALID_VALUE
+                                 : enqueue(__func__, to, at, bytes, !block_of(to, bytes), stream);
+    pthread_mutex_unlock(&fake_lock);
+    return code;
+}
+
+unsigned cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
+                              struct CUstream_st *stream)
+{
+    void *a = (void *)(uintptr_t)to, *b = (void *)(uintptr_t)from;
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    code = !on_device(a, bytes) || !on_device(b, bytes)
+               ? CUDA_INVALID_VALUE
+               : enqueue(__func__, a, b, bytes, false, stream);
+    pthread_mutex_unlock(&fake_lock);
+    return code;
+}

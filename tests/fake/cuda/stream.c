@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream: streams with a thread each, events between them, and functions of the host on them.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "tests/fake/cuda/control.h"
+#include "tests/fake/cuda/fake.h"
+
+/* What is not destroyed stays known here: to the leak checker it is the driver's. */
+static struct CUevent_st {
+    struct CUevent_st *next;
+    uint64_t recorded, done; /* marks: how often it was, and how far streams have come */
+    uint64_t ns;             /* when it was last done */
+    int users;               /* who has it, and tasks */
+} * events;
+
+/* ---- the thread of a stream; with the lock ---- */
+
+static void put_event(struct CUevent_st *event)
+{
+    struct CUevent_st **link = &events;
+    if (!event || --event->users > 0)
+        return;
+    while (*link != event)
+        link = &(*link)->next;
+    *link = event->next;
+    free(event);
+}
+
+static void finish(struct fake_task *task, unsigned code)
+{
+    struct CUctx_st *c = task->stream->context;
+    if (code && !c->sticky)
+        c->sticky = code;
+    if (task->ret_done)
+        *task->ret_done = true;
+    if (task->drop)
+        task->drop(task);
+    put_event(task->event);
+    free(task);
+    c->tasks--;
+    pthread_cond_broadcast(&fake_moved);
+}
+
+static void run_first(struct CUstream_st *s)
+{
+    struct fake_task *task = s->first;
+    struct CUctx_st *c = s->context;
+    s->first = task->next;
+    if (!s->first)
+        s->end = &s->first;
+    s->running = true;
+    unsigned code = task->fails ? task->fails : c->breaks;
+    unsigned delay_us = fake_delay_us;
+    c->breaks = 0;
+    if (delay_us) {
+        pthread_mutex_unlock(&fake_lock);
+        usleep(delay_us);
+        pthread_mutex_lock(&fake_lock);
+    }
+    /* After an error that sticks nothing is done, but everything ends. */
+    if (!code && !c->sticky)
+        code = task->run(task);
+    s->running = false;
+    finish(task, code);
+}
+
+static void *stream_main(void *arg)
+{
+    struct CUstream_st *s = arg;
+    pthread_mutex_lock(&fake_lock);
+    for (;;) {
+        if (s->first && !s->first->stalls && !fake_stalled)
+            run_first(s);
+        else if (!s->first && s->closing)
+            break;
+        else
+            pthread_cond_wait(&fake_moved, &fake_lock);
+    }
+    pthread_mutex_unlock(&fake_lock);
+    free(s);
+    return NULL;
+}
+
+static struct CUstream_st *new_stream(struct CUctx_st *context)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    struct CUstream_st *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->context = context;
+    s->end = &s->first;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attr, stream_main, s) != 0) {
+        free(s);
+        s = NULL;
+    }
+    pthread_attr_destroy(&attr);
+    return s;
+}
+
+/* The handles 0, 1 and 2 are default streams. */
+static struct CUstream_st *stream_of(struct CUstream_st *stream)
+{
+    struct CUctx_st *c = fake_current();
+    if ((uintptr_t)stream > 2)
+        return stream;
+    if (!c)
+        return NULL;
+    if (!c->null)
+        c->null = new_stream(c);
+    return c->null;
+}
+
+/* What the script says of the tasks of a function: "FUNCTION:code" behind a key. */
+static unsigned scripted(const char *key, const char *function)
+{
+    char text[96];
+    size_t n = strlen(function);
+    if (!script_text(SCRIPT, key, text, sizeof(text)) || strncmp(text, function, n) != 0)
+        return 0;
+    return text[n] == ':' ? (unsigned)atoi(text + n + 1) : text[n] == '\0';
+}
+
+struct fake_task *fake_append(const char *function, struct CUstream_st *stream,
+                              unsigned (*run)(struct fake_task *task))
+{
+    struct CUstream_st *s = stream_of(stream);
+    struct fake_task *task = s ? calloc(1, sizeof(*task)) : NULL;
+    if (!task)
+        return NULL;
+    task->run = run;
+    task->stream = s;
+    task->fails = scripted("later", function);
+    task->stalls = scripted("stall", function);
+    *s->end = task;
+    s->end = &task->next;
+    s->context->tasks++;
+    pthread_cond_broadcast(&fake_moved);
+    return task;
+}
+
+/* ---- streams ---- */
+
+unsigned cuStreamCreateWithPriority(struct CUstream_st **ret, unsigned flags, int priority)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    struct CUstream_st *s = new_stream(fake_current());
+    if (!s)
+        return CUDA_OUT_OF_MEMORY;
+    pthread_mutex_lock(&fake_lock);
+    fake_live++;
+    pthread_mutex_unlock(&fake_lock);
+    *ret = s;
+    return CUDA_OK;
+}
+
+/* What is on it is still done. */
+unsigned cuStreamDestroy_v2(struct CUstream_st *stream)
+{
+    unsigned code = fake_enter(__func__, FAKE_INIT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    stream->closing = true;
+    fake_live--;
+    pthread_cond_broadcast(&fake_moved);
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_OK;
+}
+
+unsigned cuStreamQuery(struct CUstream_st *stream)
+{
+    unsigned code = fake_enter(__func__, FAKE_UNSAFE);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    struct CUstream_st *s = stream_of(stream);
+    bool idle = s && !s->first && !s->running;
+    code = s && s->context->sticky ? s->context->sticky : idle ? CUDA_OK : CUDA_NOT_READY;
+    pthread_mutex_unlock(&fake_lock);
+    return code;
+}
+
+unsigned cuStreamIsCapturing(struct CUstream_st *stream, unsigned *ret)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    struct CUstream_st *s = stream_of(stream);
+    *ret = s ? s->capturing : 0;
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_OK;
+}
+
+static unsigned call_host(struct fake_task *task)
+{
+    pthread_mutex_unlock(&fake_lock);
+    task->f(task->data);
+    pthread_mutex_lock(&fake_lock);
+    return CUDA_OK;
+}
+
+static bool append_host(const char *function, struct CUstream_st *stream, void (*f)(void *),
+                        void *ctx)
+{
+    pthread_mutex_lock(&fake_lock);
+    struct fake_task *task = fake_append(function, stream, call_host);
+    if (task) {
+        task->f = f;
+        task->data = ctx;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return task != NULL;
+}
+
+int fake_cuda_enqueue(void *stream, void (*f)(void *), void *ctx)
+{
+    return append_host(__func__, stream, f, ctx) ? 0 : -1;
+}
+
+unsigned cuLaunchHostFunc(struct CUstream_st *stream, void (*f)(void *), void *ctx)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    return append_host(__func__, stream, f, ctx) ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
+/* ---- events ---- */
+
+unsigned cuEventCreate(struct CUevent_st **ret, unsigned flags)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    struct CUevent_st *event = calloc(1, sizeof(*event));
+    if (!event)
+        return CUDA_OUT_OF_MEMORY;
+    event->users = 1;
+    pthread_mutex_lock(&fake_lock);
+    event->next = events;
+    events = event;
+    fake_live++;
+    pthread_mutex_unlock(&fake_lock);
+    *ret = event;
+    return CUDA_OK;
+}
+
+unsigned cuEventDestroy_v2(struct CUevent_st *event)
+{
+    unsigned code = fake_enter(__func__, FAKE_INIT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    put_event(event);
+    fake_live--;
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_OK;
+}
+
+static unsigned reach(struct fake_task *task)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    if (task->event->done < task->mark)
+        task->event->done = task->mark;
+    task->event->ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return CUDA_OK;
+}
+
+unsigned cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    struct fake_task *task = fake_append(__func__, stream, reach);
+    if (task) {
+        task->event = event;
+        task->mark = ++event->recorded;
+        event->users++;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return task ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}
+
+unsigned cuEventQuery(struct CUevent_st *event)
+{
+    unsigned code = fake_enter(__func__, FAKE_UNSAFE);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    code = event->done < event->recorded ? CUDA_NOT_READY : CUDA_OK;
+    pthread_mutex_unlock(&fake_lock);
+    return code;
+}
+
+unsigned cuEventElapsedTime(float *ret_ms, struct CUevent_st *from, struct CUevent_st *to)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    bool ready = from->done == from->recorded && to->done == to->recorded;
+    *ret_ms = (float)((double)(to->ns - from->ns) / 1e6);
+    pthread_mutex_unlock(&fake_lock);
+    return ready ? CUDA_OK : CUDA_NOT_READY;
+}
+
+/* What was recorded when the wait was asked for, not later. */
+static unsigned wait_for(struct fake_task *task)
+{
+    while (task->event->done < task->mark && !task->stream->context->sticky)
+        pthread_cond_wait(&fake_moved, &fake_lock);
+    return CUDA_OK;
+}
+
+unsigned cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    pthread_mutex_lock(&fake_lock);
+    struct fake_task *task = fake_append(__func__, stream, wait_for);
+    if (task) {
+        task->event = event;
+        task->mark = event->recorded;
+        event->users++;
+    }
+    pthread_mutex_unlock(&fake_lock);
+    return task ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * use: the fake libcuda.so.1 for a test program of this build folder. Loaded by its path before
+ * anything asks for libcuda.so.1: that is its soname, so it is found.
+ */
+#ifndef HVD_TESTS_FAKE_CUDA_USE_H
+#define HVD_TESTS_FAKE_CUDA_USE_H
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/fake/cuda/control.h"
+
+/* BUILD/NAME of this build into ret. Ends the program when it cannot be told. */
+static inline void fake_build_path(const char *name, char ret[PATH_MAX])
+{
+    char exe[PATH_MAX] = "";
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    char *end = n > 0 ? strstr(exe, "/tests/") : NULL;
+    if (!end) {
+        fprintf(stderr, "%s is not in BUILD/tests\n", exe);
+        exit(1);
+    }
+    *end = '\0';
+    snprintf(ret, PATH_MAX, "%.3000s/%s", exe, name);
+}
+
+/* Loads tests/fake/NAME.so; what control.h declares, NULL where it has none. Its kernels need a
+ * file, any file: this program. */
+static inline const struct fake_cuda_control *fake_cuda_use(const char *name)
+{
+    char part[64], path[PATH_MAX];
+    snprintf(part, sizeof(part), "tests/fake/%s.so", name);
+    fake_build_path(part, path);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+    setenv("HVD_KERNELS", "/proc/self/exe", 0);
+    return dlsym(handle, "fake_cuda_control");
+}
+
+#endif

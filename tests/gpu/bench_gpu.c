@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_gpu: packing and unpacking the 161 gradients of ResNet-50, one launch each, beside a copy
+ * of as many bytes on the same device, in alternating rounds. GB/s count what is read and what is
+ * written. On the fake driver (no GPU here) the figures mean nothing, and are not printed.
+ */
+#include "tests/gpu/gpu.h"
+
+#define GRADIENTS 161
+#define ROUNDS    50
+
+enum { COPY, PACK, UNPACK, WAYS };
+static const char *const ways[WAYS] = {"copy", "pack", "unpack"};
+
+static size_t counts[GRADIENTS + 1];
+static size_t n;
+
+static void add(size_t count)
+{
+    if (n < GRADIENTS + 1)
+        counts[n++] = count;
+}
+
+static void add_conv(size_t in, size_t out, size_t side)
+{
+    add(in * out * side * side);
+    add(out); /* its batch norm: weight and bias */
+    add(out);
+}
+
+static void resnet50(void)
+{
+    static const int blocks[] = {3, 4, 6, 3};
+    size_t in = 64, width = 64;
+    add_conv(3, 64, 7);
+    for (int stage = 0; stage < 4; stage++, width *= 2) {
+        for (int b = 0; b < blocks[stage]; b++, in = 4 * width) {
+            add_conv(in, width, 1);
+            add_conv(width, width, 3);
+            add_conv(width, 4 * width, 1);
+            if (b == 0)
+                add_conv(in, 4 * width, 1);
+        }
+    }
+    add(2048 * 1000);
+    add(1000);
+}
+
+struct bench {
+    struct gpu gpu;
+    struct cuda_memory memory;      /* gradients, then the buffer they are packed into */
+    struct CUevent_st *begin, *end; /* with timing */
+    struct gpu_piece pack[GRADIENTS], unpack[GRADIENTS];
+    size_t bytes;
+    float ms[WAYS][ROUNDS];
+};
+
+static void place(struct bench *b)
+{
+    size_t at[GRADIENTS];
+    struct err err = {0};
+    b->bytes = gpu_layout(counts, GRADIENTS, 4, at);
+    gpu_need(cuda_memory_reserve(b->gpu.device, &b->memory, 2 * b->bytes, &err), &err);
+    char *gradients = b->memory.at, *buffer = gradients + b->bytes;
+    for (int i = 0; i < GRADIENTS; i++) {
+        b->pack[i] = (struct gpu_piece){gradients + at[i], buffer + at[i], counts[i]};
+        b->unpack[i] = (struct gpu_piece){buffer + at[i], gradients + at[i], counts[i]};
+    }
+}
+
+static int enqueue(struct bench *b, int way, struct err *err)
+{
+    const struct gpu_change plain = {HVD_FLOAT32, HVD_FLOAT32, 1.0, 1, 1.0};
+    const struct gpu_change average = {HVD_FLOAT32, HVD_FLOAT32, 1.0, 8, 1.0};
+    struct gpu *g = &b->gpu;
+    char *at = b->memory.at;
+    if (way == COPY)
+        return cuda_copy(g->device, CUDA_COPY_INSIDE, at + b->bytes, at, b->bytes, g->stream, err);
+    return way == PACK ? cuda_move(g->device, &plain, b->pack, GRADIENTS, g->stream, err)
+                       : cuda_move(g->device, &average, b->unpack, GRADIENTS, g->stream, err);
+}
+
+static float measure(struct bench *b, int way)
+{
+    struct gpu *g = &b->gpu;
+    struct err err = {0};
+    float ms = 0;
+    gpu_need(cuda_event_record(g->device, b->begin, g->stream, &err), &err);
+    gpu_need(enqueue(b, way, &err), &err);
+    gpu_need(cuda_event_record(g->device, b->end, g->stream, &err), &err);
+    gpu_finish(g);
+    gpu_need(cuda_check(g->device, g->device->api->event_elapsed(&ms, b->begin, b->end),
+                        "cuEventElapsedTime", &err),
+             &err);
+    return ms;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void report(struct bench *b, int rounds)
+{
+    double copy = 0;
+    for (int w = 0; w < WAYS; w++) {
+        qsort(b->ms[w], (size_t)rounds, sizeof(float), by_size);
+        double median = b->ms[w][rounds / 2], least = b->ms[w][0];
+        copy = w == COPY ? median : copy;
+        if (!b->gpu.fake)
+            printf("%-7s %8.1f us median, %8.1f least, %7.1f GB/s, %5.1f %% of the copy's\n",
+                   ways[w], 1e3 * median, 1e3 * least, 2e-6 * (double)b->bytes / median,
+                   100 * copy / median);
+    }
+}
+
+int main(void)
+{
+    static struct bench b;
+    struct err err = {0};
+    resnet50();
+    if (n != GRADIENTS) {
+        fprintf(stderr, "%zu gradients, want %d\n", n, GRADIENTS);
+        return 1;
+    }
+    gpu_open(&b.gpu, "gpu/bench");
+    const struct cuda_api *api = b.gpu.device->api;
+    int rounds = b.gpu.fake ? 1 : ROUNDS;
+    for (int i = 0; i < GRADIENTS && b.gpu.fake; i++)
+        counts[i] = counts[i] / 16 + 1;
+    place(&b);
+    gpu_need(cuda_check(b.gpu.device, api->event_create(&b.begin, 0), "cuEventCreate", &err), &err);
+    gpu_need(cuda_check(b.gpu.device, api->event_create(&b.end, 0), "cuEventCreate", &err), &err);
+    for (int r = -2; r < rounds; r++)
+        for (int w = 0; w < WAYS; w++) {
+            float ms = measure(&b, w);
+            if (r >= 0)
+                b.ms[w][r] = ms;
+        }
+    printf("%zu bytes in %d pieces, %d rounds\n", b.bytes, GRADIENTS, rounds);
+    report(&b, rounds);
+    api->event_destroy(b.begin);
+    api->event_destroy(b.end);
+    cuda_memory_free(b.gpu.device, &b.memory);
+    gpu_close(&b.gpu);
+    return 0;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu: a device for the programs of tests/gpu: the first one of this machine, or, where it has
+ * none, one of the fake driver's (tests/fake/cuda), so that the programs are known to work.
+ */
+#ifndef HVD_TESTS_GPU_GPU_H
+#define HVD_TESTS_GPU_GPU_H
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/backend/cuda.h"
+#include "core/backend/cuda_kernels.h"
+#include "core/base/clock.h"
+#include "tests/fake/cuda/use.h"
+
+struct gpu {
+    bool fake;
+    struct cuda_device *device;
+    struct cuda_visit visit;
+    struct CUstream_st *stream;
+    struct CUevent_st *event;
+};
+
+/* What went wrong ends the program: it is no part of what is tested. */
+static inline void gpu_need(int rc, const struct err *err)
+{
+    if (rc == 0)
+        return;
+    fprintf(stderr, "%s\n", err->msg);
+    exit(1);
+}
+
+/* Why there is no device to be used here, in ret; asked in a child, for a process opens one driver.
+ */
+static inline bool gpu_is_here(char ret[sizeof(((struct err *)0)->msg)])
+{
+    int to[2], status = -1;
+    struct err err = {0};
+    if (pipe(to) < 0)
+        exit(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct cuda_device *device = NULL;
+        int rc = cuda_device_open(0, &device, &err);
+        cuda_device_close(device);
+        if (write(to[1], err.msg, strlen(err.msg) + 1) < 0)
+            rc = 1;
+        _exit(rc != 0);
+    }
+    close(to[1]);
+    ssize_t n = read(to[0], ret, sizeof(err.msg) - 1);
+    ret[n > 0 ? n : 0] = '\0';
+    close(to[0]);
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* id: for the line that tells of a skip. */
+static inline void gpu_open(struct gpu *g, const char *id)
+{
+    char path[PATH_MAX], why[sizeof(((struct err *)0)->msg)];
+    struct err err = {0};
+    g->fake = getenv("HVD_TEST_FAKE") || !gpu_is_here(why);
+    if (g->fake) {
+        printf("SKIP: %s: GPU: %s; runs on the fake driver\n", id,
+               getenv("HVD_TEST_FAKE") ? "HVD_TEST_FAKE" : why);
+        fake_cuda_use("cuda");
+    } else {
+        fake_build_path("hvd_kernels.fatbin", path);
+        setenv("HVD_KERNELS", path, 0);
+    }
+    gpu_need(cuda_device_open(0, &g->device, &err), &err);
+    gpu_need(cuda_enter(g->device, &g->visit, &err), &err);
+    gpu_need(cuda_stream_create(g->device, &g->stream, &err), &err);
+    gpu_need(cuda_event_get(g->device, &g->event, &err), &err);
+    gpu_need(cuda_kernels_load(g->device, &err), &err);
+    printf("GPU %s%s, sm_%d, driver for CUDA %d.%d (%s)\n", g->device->name,
+           g->fake ? " (fake)" : "", g->device->sm, g->device->api->version / 1000,
+           g->device->api->version / 10 % 100, g->device->api->path);
+}
+
+/* Waits until the stream is done. */
+static inline void gpu_finish(struct gpu *g)
+{
+    struct err err = {0};
+    uint64_t deadline = deadline_in_ms(60000);
+    int rc = cuda_event_record(g->device, g->event, g->stream, &err);
+    gpu_need(rc, &err);
+    while ((rc = cuda_event_done(g->device, g->event, &err)) == 1 && !deadline_passed(deadline))
+        sched_yield();
+    if (rc == 1)
+        err_set(&err, ETIMEDOUT, "the device did not end in 60 s");
+    gpu_need(rc, &err);
+}
+
+static inline void gpu_copy(struct gpu *g, enum cuda_copy way, void *to, const void *from,
+                            size_t bytes)
+{
+    struct err err = {0};
+    gpu_need(cuda_copy(g->device, way, to, from, bytes, g->stream, &err), &err);
+    gpu_finish(g);
+}
+
+static inline void gpu_close(struct gpu *g)
+{
+    cuda_event_put(g->device, g->event);
+    cuda_stream_destroy(g->device, g->stream);
+    cuda_leave(&g->visit);
+    cuda_device_close(g->device);
+}
+
+#endif
