@@ -16,6 +16,7 @@
 
 #include <hvd.h>
 
+#include "core/backend/backends.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/boot/boot.h"
@@ -64,6 +65,7 @@ struct engine {
     struct reform reform;
     uint64_t done; /* collective operations finished: the same at the same place of the log */
     struct coll *coll;
+    struct backends backends;
     struct negotiate *neg;
     struct control control;
     struct ids ids;
