@@ -24,6 +24,9 @@ struct backend_ops {
     /* NULL: an elastic job can use it. Else why it cannot. */
     const char *never_elastic;
 
+    /* NULL: yes. Was hvd built with it? Nothing is loaded. */
+    bool (*built)(void);
+
     /* Can this rank use it? Local, cheap, changes nothing. 0, ret_text: what must be the same on
      * every rank (the library's name and version); -errno: why not. */
     int (*probe)(char *ret_text, size_t size, struct err *err);
@@ -39,6 +42,9 @@ struct backend_ops {
     /* "Open MPI 4.1.4 (/usr/lib/libmpi.so.40), between hosts": for the log. */
     void (*describe)(const void *state, char *dst, size_t size);
 
+    /* NULL: no. The program may call the library beside hvd, on any thread. */
+    bool (*threads)(const void *state);
+
     /* After the coll is destroyed. Bounded. lost: not all ranks are left. */
     void (*close)(void *state, bool lost);
 };
@@ -47,5 +53,7 @@ struct backend_ops {
  * the engine's loop. */
 int backend_allgather(struct coll *coll, const void *mine, void *ret_all, size_t bytes,
                       uint64_t deadline, struct err *err);
+
+extern const struct backend_ops mpi_backend;
 
 #endif

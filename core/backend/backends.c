@@ -13,8 +13,8 @@
 /* The host is core/coll: nothing has to be opened. */
 static const struct backend_ops host_backend = {.name = "host"};
 
-static const struct backend_ops *const table[] = {&host_backend};
-const char *const backend_names[] = {"host", NULL};
+static const struct backend_ops *const table[] = {&host_backend, &mpi_backend};
+const char *const backend_names[] = {"host", "mpi", NULL};
 
 _Static_assert(sizeof(backend_names) / sizeof(backend_names[0]) ==
                    sizeof(table) / sizeof(table[0]) + 1,
@@ -84,6 +84,33 @@ int backends_open(struct backends *b, struct coll *coll, uint64_t deadline, stru
         }
     }
     say_choice(b, coll->mesh);
+    return 0;
+}
+
+static const struct backend_ops *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (name && strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}
+
+int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
+                  struct err *err)
+{
+    const struct backend_ops *ops = find(name);
+    if (!ops)
+        return err_set(err, EINVAL, "there is no back end \"%s\"", name ? name : "");
+    *ret = (struct hvd_backend){.built = !ops->built || ops->built(),
+                                .open = b && ops == &host_backend,
+                                .threads = ops == &host_backend};
+    for (int i = 0; b && i < b->n; i++) {
+        if (b->open[i].ops != ops)
+            continue;
+        ret->open = true;
+        ret->threads = ops->threads && ops->threads(b->open[i].state);
+        ops->describe(b->open[i].state, ret->text, sizeof(ret->text));
+    }
     return 0;
 }
 

@@ -38,4 +38,8 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
 int backends_open(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err);
 void backends_close(struct backends *b, bool lost);
 
+/* What hvd_backend() tells of the one of this name; b NULL: none is open. -EINVAL. */
+int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
+                  struct err *err);
+
 #endif

@@ -18,7 +18,7 @@
 #include "core/base/err.h"
 
 #define BACKENDS_MAX      6   /* in the table */
-#define BACKEND_TEXT_MAX  240 /* what a rank has to say of one */
+#define BACKEND_TEXT_MAX  480 /* what a rank has to say of one */
 #define BACKEND_NAMES_MAX 80  /* a list, written out */
 
 /* Places in the table; 0 is the host. n == 0: auto. */

@@ -218,6 +218,14 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
         drive_leave(e);
 }
 
+int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err)
+{
+    drive_lock(e);
+    int rc = backends_tell(&e->backends, name, ret, err);
+    drive_leave(e);
+    return rc;
+}
+
 /* ---- failure ---- */
 
 static void fail_all(struct engine *e, const struct err *err)

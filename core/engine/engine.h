@@ -114,6 +114,9 @@ void engine_enter_world(struct engine *e, struct world *w);
 /* Any thread; does not wait for a repair. */
 void engine_stats(struct engine *e, struct hvd_stats *ret);
 
+/* As hvd_backend(). Any thread. */
+int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err);
+
 /* (lock) Every operation, now and later, fails with err. Only the first call counts. */
 void engine_fail(struct engine *e, const struct err *err);
 
