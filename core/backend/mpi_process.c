@@ -64,6 +64,8 @@ static int one_step(struct mpi_task *task)
     atomic_fetch_sub(&g.inside, 1);
     if (rc == 0)
         atomic_fetch_sub(&g.pending, 1);
+    else if (rc < 0)
+        log_warn("%s", g.here.plugin->why());
     return rc;
 }
 

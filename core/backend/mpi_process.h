@@ -39,8 +39,8 @@ int mpi_process_comm(const struct mpi_here *here, int color, int key, struct mes
  * at exit. */
 void mpi_process_close(const struct mpi_here *here, void *comm, bool lost);
 
-/* An operation under way. step: works until it would have to wait (1), is done (0) or has failed.
- */
+/* An operation under way. step: works until it would have to wait (1), is done (0) or has failed,
+ * which is logged here in MPI's words. */
 struct mpi_task {
     int (*step)(void *ctx);
     void *ctx;

@@ -86,6 +86,20 @@ at_odds() {
         [ "$(since_ms "$begin")" -lt 20000 ]
 }
 
+flat_at_odds() {
+    refused 'HVD_MPI_FLAT is 0 on rank 0 and 1 on rank 1' env HVD_BACKEND=mpi mpirun --oversubscribe -np 2 \
+        bash -c "HVD_MPI_FLAT=\$OMPI_COMM_WORLD_RANK exec '$ALL' -q"
+}
+
+# One rank works on alone after hvd_shutdown(): the others do not wait for it in MPI_Finalize, and are
+# not missed.
+works_on() {
+    local begin=$EPOCHREALTIME
+    mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 6)) && echo rank \$OMPI_COMM_WORLD_RANK ended after \$(( \${EPOCHREALTIME/./} - ${begin/./} ))" >"$TMP/ranks" 2>&1 || return 1
+    cat "$TMP/ranks"
+    [ "$(grep -c ': ok$' "$TMP/ranks")" -eq 2 ] && [ "$(sed -n 's/rank 0 ended after //p' "$TMP/ranks")" -lt 5900000 ]
+}
+
 # Numbers by hand that are not MPI's.
 disagree() {
     head -c 32 /dev/urandom >"$TMP/key" && chmod 600 "$TMP/key"
@@ -156,6 +170,8 @@ check 'a program with its own MPI, of one thread' own_but 'call MPI_Init_thread 
 check 'after MPI_Finalize' own_but 'has called MPI_Finalize' multiple late
 check 'twice in a process' every 2 HVD_MPI_FLAT=1 "$ALL" -q -r 3
 check 'ranks at odds' at_odds
+check 'flat on one rank only' flat_at_odds
+check 'a rank that works on alone' works_on
 check 'ranks that MPI numbers otherwise' disagree
 check 'a killed rank, flat' killed HVD_MPI_FLAT=1
 check 'a killed rank, funneled' killed HVD_MPI_FLAT=1 HVD_MPI_THREADS=funneled

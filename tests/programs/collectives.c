@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * collectives [-h HOSTS] [-x] [-k RANK] [-q] [-r ROUNDS]: every collective with every type and odd
- * sizes, each result checked. For tests of launchers and back ends: what runs them is the
- * environment's.
+ * collectives [-h HOSTS] [-x] [-k RANK] [-q] [-r ROUNDS] [-s SECONDS]: every collective with every
+ * type and odd sizes, each result checked. For tests of launchers and back ends: what runs them is
+ * the environment's.
  *
  *   -h HOSTS  one character a rank: those with the same one may share memory
  *   -x        ends without hvd_shutdown()
  *   -k RANK   RANK kills itself in the middle; the others then expect to fail
  *   -q        fewer sizes
  *   -r ROUNDS so often, each with hvd_init() and hvd_shutdown()
+ *   -s SECONDS sleeps so long after hvd_shutdown()
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -275,8 +276,8 @@ int main(int argc, char **argv)
 {
     const char *me = getenv("OMPI_COMM_WORLD_RANK");
     bool leave = true;
-    int rounds = 1;
-    for (int opt; (opt = getopt(argc, argv, "h:xk:qr:")) != -1;) {
+    int rounds = 1, seconds = 0;
+    for (int opt; (opt = getopt(argc, argv, "h:xk:qr:s:")) != -1;) {
         char host[2] = {opt == 'h' && me ? optarg[atoi(me)] : 0, 0};
         if (opt == 'h' && me)
             setenv("HVD_LOCALITY", host, 1);
@@ -288,6 +289,8 @@ int main(int argc, char **argv)
             quick = true;
         else if (opt == 'r')
             rounds = atoi(optarg);
+        else if (opt == 's')
+            seconds = atoi(optarg);
         else
             return 2;
     }
@@ -303,5 +306,8 @@ int main(int argc, char **argv)
     }
     printf("rank %d of %d on host %d of %d: ok\n", rank, size, hvd_cross_rank(), hvd_cross_size());
     fflush(stdout);
-    return leave && hvd_shutdown() < 0 ? said("shutdown") < 0 : 0;
+    if (leave && hvd_shutdown() < 0)
+        return said("shutdown") < 0;
+    sleep((unsigned)seconds);
+    return 0;
 }
