@@ -283,6 +283,8 @@ static int start_call(MPI_Comm comm, const struct mpi_call *c, MPI_Request *r)
     return MPI_ERR_ARG;
 }
 
+/* The request is the caller's from here on, who tests it:
+ * NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
 static int keep(const char *what, int code, const MPI_Request *r, struct mpi_request *ret)
 {
     memcpy(ret, r, sizeof(*r));
@@ -293,9 +295,7 @@ static int start(void *comm, const struct mpi_call *call, struct mpi_request *re
 {
     MPI_Request r = MPI_REQUEST_NULL;
     int code = start_call(*(MPI_Comm *)comm, call, &r);
-    static const char *const names[] = {"MPI_Iallreduce", "MPI_Iallgatherv",     "MPI_Ibcast",
-                                        "MPI_Ialltoallv", "MPI_Ireduce_scatter", "MPI_Ibarrier"};
-    return keep(names[call->kind], code, &r, ret);
+    return keep("a collective of MPI", code, &r, ret);
 }
 
 static int send_block(void *comm, const void *data, size_t bytes, int to, struct mpi_request *ret)
@@ -311,6 +311,7 @@ static int recv_block(void *comm, void *data, size_t bytes, int from, struct mpi
     int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, TAG, *(MPI_Comm *)comm, &r);
     return keep("MPI_Irecv", code, &r, ret);
 }
+/* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 
 static int test(struct mpi_request *request)
 {
