@@ -107,6 +107,13 @@ static uint8_t *scratch_at(const struct mpi_sum *s, const struct mpi_place *p)
     return (uint8_t *)s->scratch + p->n % MPI_SUM_WINDOW * s->block;
 }
 
+/* The partial sum that was sent from there is gone; the first ones are sent from in. */
+static bool may_overwrite(const struct mpi_sum *s, const struct mpi_place *p)
+{
+    int sent = p->step + 1 - s->members;
+    return (sent == 0 && s->in != s->out) || passed(&s->gone, sent, p->off);
+}
+
 /* 0 or more: blocks moved; -errno. Each of the four as far as it goes. */
 static int post_receives(struct mpi_sum *s)
 {
@@ -114,7 +121,7 @@ static int post_receives(struct mpi_sum *s)
     while (!ended(s, &s->posted) && s->posted.n - s->taken.n < MPI_SUM_WINDOW) {
         struct mpi_place *p = &s->posted;
         bool result = p->step >= s->members - 1;
-        if (result && !passed(&s->gone, p->step + 1 - s->members, p->off))
+        if (result && !may_overwrite(s, p))
             break;
         void *to = result ? (uint8_t *)s->out + at(s, p, 1) : scratch_at(s, p);
         int rc = s->here->plugin->recv(s->comm, to, len_at(s, p, 1), from, slot(s->recvs, p));

@@ -22,6 +22,7 @@
 #include "core/engine/turn.h"
 
 #define SPIN_NS   5000
+#define SPIN_POLL (10 * CLOCK_MS) /* where every look moves the operation: all ranks are in it */
 #define YIELDS    8 /* a peer that needs our processor has it sooner than by our sleep */
 #define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
 #define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */
@@ -200,7 +201,7 @@ bool drive_pause(const struct engine *e, struct patience *p)
         uint64_t now = clock_ns();
         if (p->since == 0)
             p->since = now;
-        if (now - p->since < SPIN_NS) {
+        if (now - p->since < (coll_polls(e->coll) ? SPIN_POLL : SPIN_NS)) {
             __builtin_ia32_pause();
             return true;
         }

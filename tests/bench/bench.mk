@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# bench: programs that measure. bench_mpi is there only where mpicc is.
+# bench: programs that measure. bench_mpi and bench_both are there only where mpicc and mpi.h are.
 
-BENCH_MPI  := $(if $(HAS_MPI),$(BUILD)/tests/bench/bench_mpi)
-BENCH_BINS := $(filter-out %/bench_mpi,$(BENCH_BINS)) $(BENCH_MPI)
+BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_both),$(BENCH_BINS))
 
 $(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
+
+$(BUILD)/tests/bench/bench_both: tests/bench/bench_both.c $(LIBHVD) $(LIBHVD).0
+	@mkdir -p $(@D)
+	$(call say,MPICC,$@)
+	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $< -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
 
 $(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
