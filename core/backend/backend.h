@@ -28,7 +28,8 @@ struct backend_ops {
     bool (*built)(void);
 
     /* Can this rank use it? Local, cheap, changes nothing. 0, ret_text: what must be the same on
-     * every rank (the library's name and version); -errno: why not. */
+     * every rank (the library's name and version); -errno: why not; -ESHUTDOWN: it never can again,
+     * and perhaps not even meet the others: hvd_init() fails at once. */
     int (*probe)(char *ret_text, size_t size, struct err *err);
 
     /* Every rank opens the same ones, in the same order, on a mesh that is up. It may ask the other

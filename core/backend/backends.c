@@ -30,9 +30,11 @@ int backends_say(const struct backends *b, bool elastic, struct buf *out, struct
         if (elastic && ops->never_elastic)
             return err_set(err, ENOTSUP, "HVD_BACKEND=%s in an elastic job: %s", ops->name,
                            ops->never_elastic);
-        said.of[i].here =
-            !ops->probe || ops->probe(said.of[i].text, sizeof(said.of[i].text), &why) == 0;
-        if (!said.of[i].here)
+        int rc = ops->probe ? ops->probe(said.of[i].text, sizeof(said.of[i].text), &why) : 0;
+        if (rc == -ESHUTDOWN)
+            return err_set(err, ESHUTDOWN, "HVD_BACKEND=%s: %s", ops->name, why.msg);
+        said.of[i].here = rc == 0;
+        if (rc < 0)
             memccpy(said.of[i].text, err_text(&why), 0, sizeof(said.of[i].text) - 1);
     }
     backend_said_put(&said, out);

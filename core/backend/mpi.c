@@ -22,10 +22,16 @@ struct facts {
 static int mpi_probe(char *ret_text, size_t size, struct err *err)
 {
     struct mpi_found found;
+    enum mpi_level level;
     int rc = mpi_load(&found, err);
-    if (rc == 0)
-        snprintf(ret_text, size, "%s", found.version);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (found.plugin->state(&level) == MPI_STATE_OVER)
+        return err_set(err, ESHUTDOWN,
+                       "this program has called MPI_Finalize: MPI cannot be started again. Call "
+                       "hvd_init() before it");
+    snprintf(ret_text, size, "%s", found.version);
+    return 0;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */

@@ -214,10 +214,6 @@ static int run_enter(struct errand *e)
     enum mpi_level there;
     enum mpi_state state = e->plugin->state(&there);
     int rc = 0;
-    if (state == MPI_STATE_OVER)
-        return err_set(&e->err, ESHUTDOWN,
-                       "this program has called MPI_Finalize: MPI cannot be started again. Call "
-                       "hvd_init() before it");
     if (state == MPI_STATE_RUNS && there < MPI_LEVEL_MULTIPLE)
         return err_set(&e->err, EINVAL,
                        "this program has started MPI for fewer threads than hvd needs beside it: "
