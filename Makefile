@@ -29,6 +29,10 @@ PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
 PKGS_DOCTOR := $(PKGS_MEMBER)
 PKGS_OPERATOR := $(PKGS_MEMBER) yaml-0.1
 
+# The site's MPI: a plugin alone is compiled against it.
+MPICC    ?= mpicc
+HAS_MPI  := $(shell printf '\043include <mpi.h>\n' | $(MPICC) -E -x c - >/dev/null 2>&1 && echo 1)
+
 CPPFLAGS += -D_GNU_SOURCE -I. -Icore/include
 CFLAGS   ?= -O2 -g
 CFLAGS   += -std=gnu11 -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
@@ -42,7 +46,8 @@ LDFLAGS  += $(SANFLAGS)
 endif
 
 # ---- sources: a folder is a layer, a file a noun -------------------------------------------
-LIB_SRCS    := $(sort $(foreach d,base boot transport coll negotiate engine backend,$(wildcard core/$(d)/*.c)))
+MPI_PLUGIN_SRC := core/backend/mpi_plugin.c
+LIB_SRCS    := $(filter-out $(MPI_PLUGIN_SRC),$(sort $(foreach d,base boot transport coll negotiate engine backend,$(wildcard core/$(d)/*.c))))
 MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/member/*.c))
 AGENT_SRCS  := $(sort $(filter-out agent/main_%.c,$(wildcard agent/*.c)))
 DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnostics/probes/*.c \
@@ -54,6 +59,7 @@ PROBER_SRCS := $(sort $(wildcard diagnostics/prober/*.c))
 objs = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
 LIBHVD   := $(BUILD)/libhvd.so
+MPI_PLUGIN := $(if $(HAS_MPI),$(BUILD)/libhvd_mpi.so)
 LIB_A    := $(BUILD)/libhvd_core.a
 AGENT_A  := $(BUILD)/libhvd_agent.a
 MEMBER_A := $(BUILD)/libhvd_member.a
@@ -86,7 +92,7 @@ BENCH_BINS := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRCS))
 .DELETE_ON_ERROR:
 
 all: lib programs examples bench-programs summary  ## library, programs, examples
-lib: $(LIBHVD) $(LIBHVD).0
+lib: $(LIBHVD) $(LIBHVD).0 $(MPI_PLUGIN)
 	@:
 programs: $(PROGRAMS)
 	@:
@@ -138,6 +144,11 @@ $(LIBHVD): $(call objs,$(LIB_SRCS)) core/libhvd.map
 
 $(LIBHVD).0: $(LIBHVD)
 	$(Q)ln -sf libhvd.so $@
+
+$(BUILD)/libhvd_mpi.so: $(MPI_PLUGIN_SRC) core/backend/mpi_plugin.h
+	@mkdir -p $(@D)
+	$(call say,MPICC,$@)
+	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $< $(LDFLAGS)
 
 $(BUILD)/%: $(BUILD)/agent/main_%.o $(AGENT_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
@@ -202,7 +213,7 @@ lint: deps  ## format, include directions, clang-tidy, shellcheck, sizes of file
 	$(Q)tests/lint/includes.sh
 	$(Q)tests/lint/sizes.sh
 	$(Q)shellcheck -x $(SH_FILES)
-	$(Q)tests/lint/tidy.sh "$(BUILD)" $(CPPFLAGS) $(call pc,--cflags,$(PKGS_AGENT) pmix)
+	$(Q)tests/lint/tidy.sh "$(BUILD)" $(CPPFLAGS) $(call pc,--cflags,$(PKGS_AGENT) pmix ompi-c)
 	@echo 'lint: ok'
 
 # ---- install -------------------------------------------------------------------------------
@@ -216,6 +227,7 @@ install: all  ## into DESTDIR PREFIX
 	$(Q)install -m 755 $(LIBHVD) $(LIBDIR)/libhvd.so.$(VERSION)
 	$(Q)ln -sf libhvd.so.$(VERSION) $(LIBDIR)/libhvd.so.0
 	$(Q)ln -sf libhvd.so.0 $(LIBDIR)/libhvd.so
+	$(Q)$(if $(MPI_PLUGIN),install -m 755 $(MPI_PLUGIN) $(LIBDIR))
 	$(Q)install -m 644 core/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
 	$(if $(KERNELS),$(Q)install -m 644 $(KERNELS) $(LIBDIR))
 	$(Q)install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
@@ -228,7 +240,7 @@ install: all  ## into DESTDIR PREFIX
 	    '$(PREFIX)' '$(VERSION)' > $(LIBDIR)/pkgconfig/hvd.pc
 
 uninstall:  ## what install put there
-	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
+	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/libhvd_mpi.so $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
 	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
 	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(addprefix $(BASHDIR)/,hvd-doctor hvdrun) $(addprefix $(ZSHDIR)/,_hvd-doctor _hvdrun)
 
@@ -240,7 +252,8 @@ deps:  ## install the Debian packages that are missing (root or sudo), and fetch
 	$(Q)core/backend/kernels/nvcc.sh get || [ $$? -eq 77 ]
 
 summary: lib programs
-	@printf 'hvd %s: %s' '$(VERSION)' '$(LIBHVD)'; printf ' %s' $(PROGRAMS); printf '\n'
+	@printf 'hvd %s: %s' '$(VERSION)' '$(LIBHVD)'; printf ' %s' $(PROGRAMS); \
+	    printf '%s\n' '$(if $(MPI_PLUGIN), $(MPI_PLUGIN), (no MPI: $(MPICC) and mpi.h are not here))'
 	@echo '$(if $(KERNELS),kernels for GPUs: $(KERNELS)$(comma) sm_$(KERNELS_SM),no kernels for GPUs: no nvcc (make deps fetches one))'
 
 help:  ## this text

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/backend/mpi_load.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
@@ -121,6 +122,18 @@ static void print_unused(const char *name, const char *version)
            *version ? " is here, hvd does not use it)" : "");
 }
 
+static void print_mpi(const struct backends *here)
+{
+    bool built = mpi_built(), there = *here->mpi != '\0';
+    printf("    [%c] MPI", built && there ? 'X' : ' ');
+    if (there)
+        printf(" (%s, %s%s)", here->mpi, here->mpi_path,
+               built ? "; HVD_BACKEND=mpi uses it" : "; hvd was built without it");
+    else if (built)
+        printf(" (hvd was built with it; there is no libmpi here)");
+    printf("\n");
+}
+
 void checkbuild_print(void)
 {
     struct backends here;
@@ -138,5 +151,5 @@ void checkbuild_print(void)
            "    [X] TCP\n",
            has_memfd() ? 'X' : ' ');
     print_unused("NCCL", here.nccl);
-    print_unused("MPI", here.mpi);
+    print_mpi(&here);
 }

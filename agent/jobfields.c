@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 
 static const struct field {
     const char *parent, *name;

@@ -36,6 +36,7 @@ void backends_of(const struct machine *m, struct backends *ret)
     if (version_of(mpi))
         snprintf(ret->mpi, sizeof(ret->mpi), "%s %.40s",
                  strcmp(vendor, "openmpi") == 0 ? "Open MPI" : "MPI", version_of(mpi));
+    copy(ret->mpi_path, sizeof(ret->mpi_path), answer_str_at(mpi, "lib", 0, "path", NULL));
 }
 
 int backends_look(struct backends *ret)

@@ -14,6 +14,7 @@
 struct backends {
     char torch[64], horovod[64], python[128]; /* versions, path; empty: none */
     char nccl[64], mpi[64], pmix[64];         /* "2.27.7", "Open MPI 4.1.4"; empty: none */
+    char mpi_path[256];
 };
 
 /* From the answers framework, nccl, mpi, pmix that m has; what was not asked is empty. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 
 /* One line a file of checks/, in the order of codes. */
 /* clang-format off */

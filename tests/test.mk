@@ -123,13 +123,18 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 # kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is
 # another, with real agents, and agents_try plays thousands of them.
 KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try)
-PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/programs/*.c)))
+PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(filter-out $(if $(HAS_MPI),,%/mpi_own.c),$(wildcard tests/programs/*.c))))
 $(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
+$(BUILD)/tests/programs/mpi_own: tests/programs/mpi_own.c $(LIBHVD) $(LIBHVD).0
+	@mkdir -p $(@D)
+	$(call say,MPICC,$@)
+	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
+$(BUILD)/tests/programs/collectives: $(BUILD)/tests/harness/pattern.o
 $(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
+	$(Q)$(CC) -o $@ $(filter %.o,$^) $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
 tests-bin test-e2e test-cluster: $(PROGRAM_BINS)
 
 # ---- hvd-probe, and libraries of ours that play a driver's (tests/fake) ------------------------

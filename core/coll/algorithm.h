@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * algorithm: what an algorithm of this folder is to coll.c, and what coll.c has for it.
+ * algorithm: what an algorithm is to coll.c, and what coll.c has for it.
  *
- * Private to core/coll. Everything runs under the engine's progress lock. An algorithm keeps its
- * state in coll->state[index], zeroed memory of state_size bytes that lives as long as the coll.
+ * For core/coll, whose own algorithms are in this folder, and core/backend, which puts others in
+ * front of them (coll_add_algorithms). Everything runs under the engine's progress lock. An
+ * algorithm keeps its state in zeroed memory of state_size bytes that lives as long as the coll.
  */
 #ifndef HVD_COLL_ALGORITHM_H
 #define HVD_COLL_ALGORITHM_H
@@ -25,7 +26,10 @@ struct algorithm {
     size_t state_size;
     /* The first of the table that applies is taken: must be the same on every rank. */
     bool (*applies)(const struct mesh *mesh, const struct coll_op *op);
-    /* May be NULL. init: once, at coll_create(). */
+    /* It cannot be cancelled once it has begun: start is called when every rank has come to the
+     * operation (a barrier of the coll's own lies before it), so nobody takes it back. */
+    bool together;
+    /* May be NULL. init: once; coll->backend is whose algorithm it is, NULL: the coll's own. */
     int (*init)(struct coll *coll, void *state, struct err *err);
     void (*fini)(void *state);
     /* As coll_start, coll_progress, coll_cancel. cancel may be NULL. */
@@ -37,7 +41,12 @@ struct algorithm {
     int (*settle)(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest);
 };
 
-#define COLL_MAX_ALGORITHMS 16
+#define COLL_MAX_ALGORITHMS 40
+
+struct coll_entry {
+    const struct algorithm *alg;
+    void *state;
+};
 
 struct coll {
     struct mesh *mesh;
@@ -45,16 +54,22 @@ struct coll {
     const struct coll_op *op;    /* under way, else NULL */
     const struct algorithm *alg; /* of the operation under way or the last one */
     void *alg_state;
+    bool polls;   /* set by progress that returns 1: nothing wakes who waits for it */
     uint64_t seq; /* operations completed: the same at the same place of the log */
     int turn;     /* the work buffer of the operation under way */
     struct coll_work work[2];
     bool elastic;
     struct guard guard;
     uint32_t *final; /* [seats], for coll_standing() */
-    void *state[COLL_MAX_ALGORITHMS];
+    /* Before an operation that wants all ranks together; NULL: none is waiting. */
+    const struct coll_op *gathering;
+    void *backend; /* see struct algorithm, init */
+    /* Those of back ends, then the coll's own. */
+    struct coll_entry list[COLL_MAX_ALGORITHMS];
+    int n, nbackend;
 };
 
-/* The table; ends with an entry without a name. */
+/* The coll's own; ends with NULL. */
 extern const struct algorithm *const coll_algorithms[];
 
 /* Memory for this operation, 64-byte aligned, the same at every call of one operation that asks for

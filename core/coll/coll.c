@@ -7,9 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cleanup.h"
+#include "core/base/log.h"
 #include "core/coll/algorithm.h"
 #include "core/coll/shm_pieces.h"
 #include "core/transport/shm.h"
+
+/* Behind those of back ends that are there; coll_create() then calls them its own. */
+static int add(struct coll *coll, const struct algorithm *alg, struct err *err)
+{
+    if (coll->n == COLL_MAX_ALGORITHMS)
+        return err_set(err, ENOSPC, "no room for the algorithm %s", alg->name);
+    void *state = calloc(1, alg->state_size ? alg->state_size : 1);
+    if (!state)
+        return err_set(err, ENOMEM, "no memory for collectives");
+    int rc = alg->init ? alg->init(coll, state, err) : 0;
+    if (rc < 0) {
+        free(state);
+        return rc;
+    }
+    struct coll_entry *at = &coll->list[coll->nbackend++];
+    memmove(at + 1, at, (size_t)(coll->n++ - (at - coll->list)) * sizeof(*at));
+    *at = (struct coll_entry){alg, state};
+    return 0;
+}
+
+static int add_all(struct coll *coll, const struct algorithm *const *list, struct err *err)
+{
+    int rc = 0;
+    for (int i = 0; list[i] && rc == 0; i++)
+        rc = add(coll, list[i], err);
+    return rc;
+}
 
 int coll_create(struct mesh *mesh, struct coll **ret, struct err *err)
 {
@@ -23,25 +52,23 @@ int coll_create(struct mesh *mesh, struct coll **ret, struct err *err)
         return err_set(err, ENOMEM, "no memory for collectives");
     }
     int rc = mesh->shm ? shm_pieces_create(mesh, &coll->pieces, err) : 0;
-    if (rc < 0)
-        goto error;
-    for (int i = 0; coll_algorithms[i]; i++) {
-        const struct algorithm *alg = coll_algorithms[i];
-        coll->state[i] = calloc(1, alg->state_size ? alg->state_size : 1);
-        if (!coll->state[i]) {
-            rc = err_set(err, ENOMEM, "no memory for collectives");
-            goto error;
-        }
-        if (alg->init && (rc = alg->init(coll, coll->state[i], err)) < 0) {
-            free(coll->state[i]);
-            coll->state[i] = NULL;
-            goto error;
-        }
+    if (rc == 0)
+        rc = add_all(coll, coll_algorithms, err);
+    coll->nbackend = 0;
+    if (rc < 0) {
+        coll_destroy(coll);
+        return rc;
     }
     *ret = coll;
     return 0;
-error:
-    coll_destroy(coll);
+}
+
+int coll_add_algorithms(struct coll *coll, const struct algorithm *const *list, void *backend,
+                        struct err *err)
+{
+    coll->backend = backend;
+    int rc = add_all(coll, list, err);
+    coll->backend = NULL;
     return rc;
 }
 
@@ -49,10 +76,10 @@ void coll_destroy(struct coll *coll)
 {
     if (!coll)
         return;
-    for (int i = 0; coll_algorithms[i]; i++) {
-        if (coll->state[i] && coll_algorithms[i]->fini)
-            coll_algorithms[i]->fini(coll->state[i]);
-        free(coll->state[i]);
+    for (struct coll_entry *e = coll->list; e < coll->list + coll->n; e++) {
+        if (e->alg->fini)
+            e->alg->fini(e->state);
+        free(e->state);
     }
     shm_pieces_destroy(coll->pieces);
     guard_fini(&coll->guard);
@@ -146,17 +173,48 @@ static int check(const struct coll *coll, const struct coll_op *op, struct err *
     return check_parts(coll->mesh, op, err);
 }
 
-/* The first of the table that applies; false: none does. */
+/* The first that applies; false: none does. The coll's own know the host's memory only. */
 static bool choose(struct coll *coll, const struct coll_op *op)
 {
-    for (int i = 0; coll_algorithms[i]; i++) {
-        if (!coll_algorithms[i]->applies(coll->mesh, op))
+    for (int i = 0; i < coll->n; i++) {
+        const struct coll_entry *e = &coll->list[i];
+        if ((op->device >= 0 && i >= coll->nbackend) || !e->alg->applies(coll->mesh, op))
             continue;
-        coll->alg = coll_algorithms[i];
-        coll->alg_state = coll->state[i];
+        coll->alg = e->alg;
+        coll->alg_state = e->state;
         return true;
     }
     return false;
+}
+
+static const struct coll_op barrier = {
+    .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
+
+/* Begins the operation that was chosen, or first the barrier before it. */
+static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
+{
+    coll->gathering = NULL;
+    if (coll->alg->together && coll->mesh->size > 1) {
+        coll->gathering = op;
+        op = &barrier;
+        if (!choose(coll, op))
+            return err_set(err, ENOTSUP, "no algorithm for a barrier");
+    }
+    coll->op = op;
+    return coll->alg->start(coll, coll->alg_state, err);
+}
+
+/* Everybody has come to the operation. */
+static int begin_gathered(struct coll *coll)
+{
+    const struct coll_op *op = TAKE(coll->gathering);
+    struct err err = {0};
+    coll->seq++;
+    coll->op = op;
+    int rc = choose(coll, op) ? coll->alg->start(coll, coll->alg_state, &err) : -ENOTSUP;
+    if (rc < 0)
+        log_warn("%s", err_text(&err));
+    return rc;
 }
 
 int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
@@ -170,8 +228,7 @@ int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
     if (coll->elastic && !coll->alg->settle && coll->mesh->size > 1 &&
         !coll_is_empty(coll->mesh, op) && guard_begin(&coll->guard, op, &op) < 0)
         return err_set(err, ENOMEM, "no memory to save the inputs of a collective");
-    coll->op = op;
-    rc = coll->alg->start(coll, coll->alg_state, err);
+    rc = begin(coll, op, err);
     if (rc < 0)
         coll->op = NULL;
     return rc;
@@ -182,8 +239,7 @@ static int begin_barrier(struct coll *coll)
 {
     struct guard *g = &coll->guard;
     g->behind = true;
-    g->barrier = (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
-    coll->op = &g->barrier;
+    coll->op = &barrier;
     coll->seq++;
     return choose(coll, coll->op) ? coll->alg->start(coll, coll->alg_state, NULL) : -ENOTSUP;
 }
@@ -192,7 +248,13 @@ int coll_progress(struct coll *coll)
 {
     if (!coll->op)
         return 0;
+    coll->polls = false;
     int rc = coll->alg->progress(coll, coll->alg_state);
+    if (rc == 0 && coll->gathering) {
+        rc = begin_gathered(coll);
+        if (rc == 0)
+            rc = coll->alg->progress(coll, coll->alg_state);
+    }
     if (rc == 0 && coll->guard.on && !coll->guard.behind) {
         rc = begin_barrier(coll);
         if (rc == 0)
@@ -206,11 +268,17 @@ int coll_progress(struct coll *coll)
     return rc;
 }
 
+bool coll_polls(const struct coll *coll)
+{
+    return coll && coll->polls;
+}
+
 void coll_cancel(struct coll *coll)
 {
     if (coll->op && coll->alg->cancel)
         coll->alg->cancel(coll, coll->alg_state);
-    coll->op = NULL;
+    coll->op = coll->gathering = NULL;
+    coll->polls = false;
 }
 
 /* ---- elastic -------------------------------------------------------------------------------- */

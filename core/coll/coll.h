@@ -43,6 +43,7 @@ struct coll_op {
     enum hvd_op op;
     double prescale, postscale;        /* 1.0: none */
     int contributors;                  /* what an average divides by */
+    int device;                        /* where the tensors are; -1: the host's memory */
     int root;                          /* broadcast */
     const struct coll_tensor *tensors; /* fused ones; only allreduce has more than one */
     size_t n;
@@ -60,12 +61,24 @@ struct coll;
 int coll_create(struct mesh *mesh, struct coll **ret, struct err *err);
 void coll_destroy(struct coll *coll);
 
+struct algorithm;
+
+/* The algorithms of a back end (list ends with NULL), in front of the coll's own and behind those
+ * of back ends that were added before; the same on every rank. Before the first operation that they
+ * apply to. backend: what their init gets, as coll->backend; outlives the coll. */
+int coll_add_algorithms(struct coll *coll, const struct algorithm *const *list, void *backend,
+                        struct err *err);
+
 /* op and what it points to must stay until the end. Starts without waiting for anybody. */
 int coll_start(struct coll *coll, const struct coll_op *op, struct err *err);
 
 /* Works until it would have to wait: 1. 0: done. -errno: failed, the coll is good only for
  * coll_destroy(). Never sleeps, never spins. */
 int coll_progress(struct coll *coll);
+
+/* After a 1: what it waits for wakes nobody (a library that has to be asked, a device), so ask
+ * again soon instead of sleeping on mesh_fd(). NULL: false. */
+bool coll_polls(const struct coll *coll);
 
 /* Forgets the operation that was started; see above for when this is allowed. The caller then makes
  * a new generation on every rank. */

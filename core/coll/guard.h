@@ -17,7 +17,7 @@
 struct guard {
     bool on;     /* for the operation under way */
     bool behind; /* it is done here; the barrier is under way */
-    struct coll_op op, barrier;
+    struct coll_op op;
     struct coll_tensor *tensors; /* of op */
     size_t cap, n;               /* n: those in use, 0: nothing is saved */
     uint8_t *saved;

@@ -375,3 +375,20 @@ int hvd_stats(struct hvd_stats *ret_stats)
     memcpy(ret_stats, &s, s.size < sizeof(s) ? s.size : sizeof(s));
     return 0;
 }
+
+int hvd_backend(const char *name, struct hvd_backend *ret_backend)
+{
+    struct engine *e = NULL;
+    struct world w;
+    struct err none;
+    struct hvd_backend b;
+    bool on = life_look(&e, &w, &none) == 0;
+    int rc = e ? engine_backend(e, name, &b, &last) : backends_tell(NULL, name, &b, &last);
+    if (on)
+        life_end();
+    if (rc < 0)
+        return rc;
+    b.size_of_struct = ret_backend->size_of_struct;
+    memcpy(ret_backend, &b, b.size_of_struct < sizeof(b) ? b.size_of_struct : sizeof(b));
+    return 0;
+}

@@ -22,9 +22,12 @@
 #include "core/engine/turn.h"
 
 #define SPIN_NS   5000
+#define SPIN_POLL (10 * CLOCK_MS) /* where every look moves the operation: all ranks are in it */
 #define YIELDS    8 /* a peer that needs our processor has it sooner than by our sleep */
 #define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
 #define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */
+#define POLL_NS   (CLOCK_MS / 10) /* of a sleep while nothing would wake us */
+#define POLLS     20000           /* yields before such a sleep */
 #define FULL_EACH 16              /* turns of a spin with one look at the sockets */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
@@ -198,15 +201,22 @@ bool drive_pause(const struct engine *e, struct patience *p)
         uint64_t now = clock_ns();
         if (p->since == 0)
             p->since = now;
-        if (now - p->since < SPIN_NS) {
+        if (now - p->since < (coll_polls(e->coll) ? SPIN_POLL : SPIN_NS)) {
             __builtin_ia32_pause();
             return true;
         }
     }
-    if (p->yields++ >= YIELDS)
+    if (p->yields++ >= (coll_polls(e->coll) ? POLLS : YIELDS))
         return false;
     sched_yield();
     return true;
+}
+
+/* When the engine has to be looked at again, whatever happens. */
+static uint64_t wake_by(const struct engine *e)
+{
+    uint64_t poll = coll_polls(e->coll) ? clock_ns() + POLL_NS : UINT64_MAX;
+    return e->next_tick < poll ? e->next_tick : poll;
 }
 
 static void sleep_as_driver(struct engine *e, struct slot *slot)
@@ -221,7 +231,7 @@ static void sleep_as_driver(struct engine *e, struct slot *slot)
     bool moved = turn(e, TURN_CHECK);
     if (!moved && !is_done(slot) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
         atomic_load(&d->urges) == e->urges_seen)
-        wait_fds(d->driver_fd, mesh_fd(e->mesh), e->next_tick);
+        wait_fds(d->driver_fd, mesh_fd(e->mesh), wake_by(e));
     atomic_store(&d->asleep, 0);
     mesh_sleep_end(e->mesh);
 }
@@ -348,7 +358,7 @@ static void lie_deep(struct engine *e)
     atomic_store(&d->work, 0);
     atomic_store(&d->thread_state, THREAD_DEEP);
     bool moved = turn(e, TURN_CHECK);
-    uint64_t due = e->next_tick;
+    uint64_t due = wake_by(e);
     int fd = mesh_fd(e->mesh); /* of this epoch's: in another one somebody wakes the thread */
     atomic_store(&d->thread_due, due);
     unlock(d);

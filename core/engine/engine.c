@@ -76,6 +76,8 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
     if (rc == 0 && e->boot.elastic)
         coll_set_elastic(e->coll);
     if (rc == 0)
+        rc = backends_open(&e->backends, e->coll, deadline_in_ms(e->set.start_timeout_ms), err);
+    if (rc == 0)
         rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
     if (rc == 0)
         rc = batches_init(e, err);
@@ -115,6 +117,7 @@ static void destroy_parts(struct engine *e)
     ids_fini(&e->ids);
     queue_destroy(e->queue);
     coll_destroy(e->coll);
+    backends_close(&e->backends, e->broken);
     mesh_destroy(e->mesh);
     world_map_fini(&e->map);
     world_destroy(e->worlds);
@@ -134,6 +137,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
     pthread_mutex_init(&e->world_lock, NULL);
     pthread_mutex_init(&e->timeline.lock, NULL);
     e->set = *set;
+    e->backends.wish = set->backend;
     e->boot = *boot;
     *boot = (struct boot){.agent_fd = -1};
     e->drive.driver_fd = e->drive.thread_fd = -1;
@@ -212,6 +216,14 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
     };
     if (locked)
         drive_leave(e);
+}
+
+int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err)
+{
+    drive_lock(e);
+    int rc = backends_tell(&e->backends, name, ret, err);
+    drive_leave(e);
+    return rc;
 }
 
 /* ---- failure ---- */

@@ -16,6 +16,7 @@
 
 #include <hvd.h>
 
+#include "core/backend/backends.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/boot/boot.h"
@@ -64,6 +65,7 @@ struct engine {
     struct reform reform;
     uint64_t done; /* collective operations finished: the same at the same place of the log */
     struct coll *coll;
+    struct backends backends;
     struct negotiate *neg;
     struct control control;
     struct ids ids;
@@ -111,6 +113,9 @@ void engine_enter_world(struct engine *e, struct world *w);
 
 /* Any thread; does not wait for a repair. */
 void engine_stats(struct engine *e, struct hvd_stats *ret);
+
+/* As hvd_backend(). Any thread. */
+int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err);
 
 /* (lock) Every operation, now and later, fails with err. Only the first call counts. */
 void engine_fail(struct engine *e, const struct err *err);

@@ -18,6 +18,7 @@ void launch_fill_op(struct engine *e, const struct signature *sig)
         .prescale = sig->prescale,
         .postscale = sig->postscale,
         .contributors = e->size,
+        .device = -1,
         .root = launch_root(e, sig),
         .tensors = e->batches.tensors,
         .n = 1,

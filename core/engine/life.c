@@ -20,6 +20,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/engine/boundary.h"
 #include "core/engine/engine.h"
@@ -79,7 +80,7 @@ static void lock_for_fork(struct engine *e)
 /* What hvd_init() calls may fork by itself. */
 static void before_fork(void)
 {
-    if (has_life)
+    if (has_life || fork_is_ours)
         return;
     pthread_mutex_lock(&lib.life);
     struct engine *e = atomic_load(&lib.whole);
@@ -90,7 +91,7 @@ static void before_fork(void)
 
 static void after_fork(void)
 {
-    if (has_life)
+    if (has_life || fork_is_ours)
         return;
     if (has_lock)
         drive_leave(atomic_load(&lib.whole));

@@ -150,13 +150,17 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     struct buf blob = {0};
     if (e->boot.elastic)
         report_put(&e->reform.mine, &blob);
-    int rc = mesh_listen(&e->boot, &listener, &blob, err);
+    int rc = backends_say(&e->backends, e->boot.elastic, &blob, err);
+    if (rc == 0)
+        rc = mesh_listen(&e->boot, &listener, &blob, err);
     if (rc == 0 && e->reform.active)
         inject_point("report");
     if (rc == 0)
         rc = boot_exchange(&e->boot, &blob, deadline, err);
     if (rc == 0 && e->boot.elastic)
         rc = take_reports(e, err);
+    if (rc == 0)
+        rc = backends_hear(&e->backends, e->boot.cards, e->boot.size, err);
     if (rc == 0 && e->reform.active)
         inject_point("install");
     if (rc == 0)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "core/backend/backends.h"
 #include "core/base/clock.h"
 #include "core/base/env.h"
 #include "core/base/log.h"
@@ -73,6 +74,8 @@ int settings_read(struct settings *ret, struct err *err)
         rc = read_stall(&s, err);
     if (rc == 0)
         rc = read_seconds("START_TIMEOUT", 30, 0.1, 1000, &s.start_timeout_ms, err);
+    if (rc == 0)
+        rc = backend_wish_parse(env_get("BACKEND"), backend_names, &s.backend, err);
     if (rc == 0)
         rc = env_bool("TIMELINE_MARK_CYCLES", false, &s.timeline_mark_cycles, err);
     if (rc < 0)

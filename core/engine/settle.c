@@ -70,7 +70,8 @@ static int save_inputs(struct reform *f, struct coll_tensor *tensors, size_t n, 
 
 /* ---- running an operation outside the log --------------------------------------------------- */
 
-static const struct coll_op barrier = {.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
+static const struct coll_op barrier = {
+    .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
 
 static int lost(struct engine *e, int rc, struct err *err)
 {
@@ -96,7 +97,7 @@ static int run(struct engine *e, const struct coll_op *op, struct err *err)
         rc = coll_progress(e->coll);
         struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
         if (rc == 1)
-            poll(&p, 1, 100);
+            poll(&p, 1, coll_polls(e->coll) ? 1 : 100);
         mesh_sleep_end(e->mesh);
         if (rc != 1)
             return rc < 0 ? lost(e, rc, err) : 0;

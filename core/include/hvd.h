@@ -24,8 +24,10 @@
  * which an element is summed depends on nothing but its place in its tensor and on the world.
  * float16 and bfloat16 are summed in float32; between hosts a partial sum travels in the tensor's
  * type. Integers wrap; an integer average truncates toward zero. bool: sum and max are "or",
- * product and min are "and", average is refused. Different transports (one host, several hosts) may
- * round differently.
+ * product and min are "and", average is refused. Different transports (one host, several hosts,
+ * MPI) may round differently. With HVD_BACKEND=mpi what is small (fewer than 32 KB for each rank,
+ * fused) and a reducescatter are summed in MPI's order: the same bits on every rank, but not always
+ * from run to run.
  *
  * Fork: a child has no engine; every call but hvd_init fails there with -EPERM. (hvd_init in a
  * child fails too: start a new process instead.) fork() waits while another thread is inside
@@ -271,6 +273,18 @@ struct hvd_stats {
     uint64_t submitted;   /* tensors that were handed over, done or not */
 };
 HVD_API int hvd_stats(struct hvd_stats *ret_stats);
+
+/* What there is of a back end (HVD_BACKEND). Before hvd_init() none is open. */
+struct hvd_backend {
+    uint64_t size_of_struct; /* in: sizeof(struct hvd_backend) of the caller */
+    bool built;              /* hvd was built with it */
+    bool open;               /* this job uses it */
+    bool threads;            /* the program may call the library itself beside hvd, on any thread */
+    char text[512];          /* open: library, version and file, as in the log */
+};
+
+/* -EINVAL: there is no back end of this name ("host", "mpi"). */
+HVD_API int hvd_backend(const char *name, struct hvd_backend *ret_backend);
 
 #ifdef __cplusplus
 }

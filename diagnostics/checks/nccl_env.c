@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 
 /* Sorted. */
 static const char *const names[] = {

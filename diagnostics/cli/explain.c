@@ -6,7 +6,7 @@
 
 #include "diagnostics/cli/output.h"
 #include "diagnostics/cli/words.h"
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 #include "diagnostics/patterns.h"
 #include "diagnostics/registry.h"
 #include "diagnostics/report/json.h"

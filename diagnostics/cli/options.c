@@ -10,7 +10,7 @@
 
 #include "core/base/cleanup.h"
 #include "diagnostics/cli/words.h"
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 
 /* what: which flag, number or word is meant. */
 typedef int option_f(struct cli *cli, const char *value, int what, struct err *err);

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# bench: programs that measure. bench_mpi is there only where mpicc is.
+# bench: programs that measure. bench_mpi and bench_both are there only where mpicc and mpi.h are.
 
-MPICC      ?= mpicc
-BENCH_MPI  := $(if $(shell command -v $(MPICC) 2>/dev/null),$(BUILD)/tests/bench/bench_mpi)
-BENCH_BINS := $(filter-out %/bench_mpi,$(BENCH_BINS)) $(BENCH_MPI)
+BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_both),$(BENCH_BINS))
 
 $(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
+
+$(BUILD)/tests/bench/bench_both: tests/bench/bench_both.c $(LIBHVD) $(LIBHVD).0
+	@mkdir -p $(@D)
+	$(call say,MPICC,$@)
+	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $< -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
 
 $(BUILD)/tests/bench/bench_match: $(BUILD)/tests/bench/bench_match.o $(HARNESS_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
@@ -20,10 +23,13 @@ $(BUILD)/tests/bench/bench_pods: $(BUILD)/tests/bench/bench_pods.o $(OPERATOR_A)
 
 bench-programs: $(BENCH_BINS)
 
-bench: all bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life bench-lifeline bench-elastic  ## ours beside the peers, in alternating rounds (an hour); figures under build/bench
+bench: all bench-match bench-doctor bench-collectives bench-mpi bench-gradients bench-network bench-life bench-lifeline bench-elastic  ## ours beside the peers, in alternating rounds (an hour); figures under build/bench
 
 bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
 	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
+
+bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 1 to 64 MB
+	$(Q)$(PY) tests/bench/mpi.py $(BUILD)
 
 bench-gradients: all  ## 161 gradients of ResNet-50 through hvd.torch
 	$(Q)$(PY) tests/bench/gradients.py $(BUILD)
@@ -53,4 +59,4 @@ bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods programs/plane_
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-mpi bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life

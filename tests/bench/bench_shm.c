@@ -48,6 +48,7 @@ static int call(struct bench *b, const void *in, void *out, size_t count, enum h
                          .prescale = 1.0,
                          .postscale = 1.0,
                          .contributors = b->mesh->size,
+                         .device = -1,
                          .tensors = &tensor,
                          .n = 1};
     shm_allreduce_start(b->all, &op);

@@ -76,7 +76,8 @@ hostfile() {
 check_build() {
     timeout 60 "$RUN" --check-build >"$TMP/1" && grep -qx 'Available Controllers:' "$TMP/1" &&
         grep -qx '    \[X\] hvdrun' "$TMP/1" && grep -q '    \[[X ]\] PyTorch' "$TMP/1" &&
-        grep -qx '    \[X\] TCP' "$TMP/1"
+        grep -qx '    \[X\] TCP' "$TMP/1" && { [ ! -e "$BUILD/libhvd_mpi.so" ] ||
+        grep -q '    \[X\] MPI (Open MPI [0-9.]*, /.*libmpi.so.*; HVD_BACKEND=mpi uses it)' "$TMP/1"; }
 }
 
 bindings() {

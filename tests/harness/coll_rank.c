@@ -77,7 +77,8 @@ int coll_rank_wait(struct coll_rank *r, uint64_t deadline)
     int rc = r->coll ? coll_progress(r->coll) : 1;
     if (rc == 1) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        poll(&p, fd >= 0, fd < 0 || ms > 50 ? 50 : ms);
+        int most = coll_polls(r->coll) ? 0 : 50;
+        poll(&p, fd >= 0, fd < 0 || ms > most ? most : ms);
     }
     mesh_sleep_end(r->mesh);
     if (rc != 1)
@@ -122,6 +123,7 @@ struct coll_op coll_rank_op(struct coll_rank *r, enum hvd_kind kind, enum hvd_dt
         .prescale = 1.0,
         .postscale = 1.0,
         .contributors = r->mesh->size,
+        .device = -1,
         .tensors = tensors,
         .n = n,
     };

@@ -105,6 +105,7 @@ void shm_fused_init(struct shm_fused *f, struct shm_rank *r, enum hvd_dtype dtyp
                              .prescale = 1.0,
                              .postscale = 1.0,
                              .contributors = r->mesh->size,
+                             .device = -1,
                              .tensors = f->tensors,
                              .n = n};
 }

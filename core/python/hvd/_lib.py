@@ -103,6 +103,18 @@ class World(ctypes.Structure):
     ]
 
 
+class Backend(ctypes.Structure):
+    """struct hvd_backend."""
+
+    _fields_ = [
+        ("size_of_struct", ctypes.c_uint64),
+        ("built", ctypes.c_bool),
+        ("open", ctypes.c_bool),
+        ("threads", ctypes.c_bool),
+        ("text", ctypes.c_char * 512),
+    ]
+
+
 _INT, _STR, _BOOL, _HANDLE = ctypes.c_int, ctypes.c_char_p, ctypes.c_bool, ctypes.c_int64
 
 _PROTOTYPES = {
@@ -135,6 +147,7 @@ _PROTOTYPES = {
     "hvd_start_timeline": (_INT, [_STR, _BOOL]),
     "hvd_stop_timeline": (_INT, []),
     "hvd_stats": (_INT, [ctypes.c_void_p]),
+    "hvd_backend": (_INT, [_STR, ctypes.c_void_p]),
 }
 
 

@@ -6,7 +6,7 @@ import ctypes
 import sys
 
 from . import _torchrun
-from ._lib import Stats, check, check_stay, error, lib
+from ._lib import Backend, Stats, check, check_stay, error, lib
 
 #: What hvd, hvd.torch and hvd.torch.mpi_ops pass on.
 __all__ = """
@@ -133,19 +133,26 @@ def stats():
     return {name: getattr(counters, name) for name, _ in Stats._fields_ if name != "size"}
 
 
+def _backend(name):
+    found = Backend(size_of_struct=ctypes.sizeof(Backend))
+    check(lib.hvd_backend(name, ctypes.byref(found)))
+    return found
+
+
 def mpi_built():
-    """False: MPI is at most the launcher here, never the transport."""
-    return False
+    """Whether hvd was built with MPI: its plugin is beside libhvd.so. HVD_BACKEND=mpi uses it."""
+    return _backend(b"mpi").built
 
 
 def mpi_enabled():
-    """False, as mpi_built."""
-    return False
+    """Whether this job uses MPI (HVD_BACKEND=mpi). mpirun as the launcher alone does not count."""
+    return _backend(b"mpi").open
 
 
 def mpi_threads_supported():
-    """False, as mpi_built. Operations may be submitted from any thread all the same."""
-    return False
+    """Whether the program may call MPI itself, from any thread, beside hvd. Operations of hvd may be
+    submitted from any thread in any case."""
+    return _backend(b"mpi").threads
 
 
 def gloo_built():

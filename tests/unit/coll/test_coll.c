@@ -34,6 +34,7 @@ static struct coll_op op_of(enum hvd_kind kind, enum hvd_dtype dtype, enum hvd_o
                             .prescale = 1.0,
                             .postscale = 1.0,
                             .contributors = 1,
+                            .device = -1,
                             .tensors = t,
                             .n = n};
 }

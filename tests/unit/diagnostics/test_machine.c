@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "diagnostics/machine.h"
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 
 static char dir[] = "/tmp/hvd-machine-XXXXXX";
 

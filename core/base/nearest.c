@@ -2,7 +2,7 @@
  *
  * nearest: see nearest.h.
  */
-#include "diagnostics/nearest.h"
+#include "core/base/nearest.h"
 
 #include <ctype.h>
 #include <limits.h>

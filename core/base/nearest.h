@@ -5,8 +5,8 @@
  * Distance of Damerau and Levenshtein (optimal string alignment); a word further away than a third
  * of its length is no suggestion. Case does not count. Words are borrowed. Any thread.
  */
-#ifndef HVD_DIAGNOSTICS_NEAREST_H
-#define HVD_DIAGNOSTICS_NEAREST_H
+#ifndef HVD_BASE_NEAREST_H
+#define HVD_BASE_NEAREST_H
 
 struct nearest {
     const char *word, *best;

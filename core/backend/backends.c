@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backends: see backends.h. The table of back ends.
+ */
+#include "core/backend/backends.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/log.h"
+
+/* The host is core/coll: nothing has to be opened. */
+static const struct backend_ops host_backend = {.name = "host"};
+
+static const struct backend_ops *const table[] = {&host_backend, &mpi_backend};
+const char *const backend_names[] = {"host", "mpi", NULL};
+
+_Static_assert(sizeof(backend_names) / sizeof(backend_names[0]) ==
+                   sizeof(table) / sizeof(table[0]) + 1,
+               "a name for each of the table");
+_Static_assert(sizeof(table) / sizeof(table[0]) <= BACKENDS_MAX, "BACKENDS_MAX");
+
+int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err)
+{
+    struct backend_said said = {.wish = b->wish};
+    for (int i = 0; i < b->wish.n; i++) {
+        const struct backend_ops *ops = table[b->wish.list[i]];
+        struct err why = {0};
+        if (elastic && ops->never_elastic)
+            return err_set(err, ENOTSUP, "HVD_BACKEND=%s in an elastic job: %s", ops->name,
+                           ops->never_elastic);
+        int rc = ops->probe ? ops->probe(said.of[i].text, sizeof(said.of[i].text), &why) : 0;
+        if (rc == -ESHUTDOWN)
+            return err_set(err, ESHUTDOWN, "HVD_BACKEND=%s: %s", ops->name, why.msg);
+        said.of[i].here = rc == 0;
+        if (rc < 0)
+            memccpy(said.of[i].text, err_text(&why), 0, sizeof(said.of[i].text) - 1);
+    }
+    backend_said_put(&said, out);
+    return out->failed ? err_set(err, ENOMEM, "no memory for a card") : 0;
+}
+
+int backends_hear(struct backends *b, struct buf *cards, int size, struct err *err)
+{
+    auto_free struct backend_said *said = calloc((size_t)size, sizeof(*said));
+    if (!said)
+        return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+    for (int r = 0; r < size; r++) {
+        int rc = backend_said_take(&cards[r], backend_names, &said[r], err);
+        if (rc < 0)
+            return err_prefix(err, "rank %d", r);
+    }
+    return backend_choose(said, size, backend_names, &b->choice, err);
+}
+
+static void say_choice(struct backends *b, const struct mesh *mesh)
+{
+    if (b->said || mesh->rank != 0)
+        return;
+    b->said = true;
+    if (b->choice.note[0])
+        log_warn("%s", b->choice.note);
+    for (int i = 0; i < b->n; i++) {
+        char text[BACKEND_TEXT_MAX + 160];
+        b->open[i].ops->describe(b->open[i].state, text, sizeof(text));
+        log_info("back end %s: %s", b->open[i].ops->name, text);
+    }
+}
+
+int backends_open(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
+{
+    const struct backend_wish *use = &b->choice.use;
+    for (b->n = 0; b->n < use->n; b->n++) {
+        const struct backend_ops *ops = table[use->list[b->n]];
+        void *state = NULL;
+        int rc = ops->open(coll, deadline, &state, err);
+        if (rc < 0)
+            return err_prefix(err, "HVD_BACKEND=%s", ops->name);
+        b->open[b->n].ops = ops;
+        b->open[b->n].state = state;
+        rc = coll_add_algorithms(coll, ops->algorithms(state, coll->mesh), state, err);
+        if (rc < 0) {
+            b->n++; /* it is open all the same */
+            return rc;
+        }
+    }
+    say_choice(b, coll->mesh);
+    return 0;
+}
+
+static const struct backend_ops *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (name && strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}
+
+int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
+                  struct err *err)
+{
+    const struct backend_ops *ops = find(name);
+    if (!ops)
+        return err_set(err, EINVAL, "there is no back end \"%s\"", name ? name : "");
+    *ret = (struct hvd_backend){.built = !ops->built || ops->built(),
+                                .open = b && ops == &host_backend,
+                                .threads = ops == &host_backend};
+    for (int i = 0; b && i < b->n; i++) {
+        if (b->open[i].ops != ops)
+            continue;
+        ret->open = true;
+        ret->threads = ops->threads && ops->threads(b->open[i].state);
+        ops->describe(b->open[i].state, ret->text, sizeof(ret->text));
+    }
+    return 0;
+}
+
+void backends_close(struct backends *b, bool lost)
+{
+    while (b->n > 0) {
+        b->n--;
+        b->open[b->n].ops->close(b->open[b->n].state, lost);
+    }
+}

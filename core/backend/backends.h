@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backends: the back ends of one engine, from what the user wants (HVD_BACKEND) to what is open.
+ *
+ *     backends_say()     what this rank wants and has, in front of its card
+ *     backends_hear()    what all ranks have said, off their cards: the choice
+ *     backends_open()    on the mesh: each adds its algorithms to the coll
+ *     backends_close()   when the coll is gone
+ *
+ * One struct an engine; again for each epoch. Called inside hvd_init() and under the progress lock.
+ */
+#ifndef HVD_BACKEND_BACKENDS_H
+#define HVD_BACKEND_BACKENDS_H
+
+#include "core/backend/backend.h"
+#include "core/backend/choice.h"
+
+/* Names of the table, the host first; ends with NULL. */
+extern const char *const backend_names[];
+
+struct backends {
+    struct backend_wish wish; /* filled in by the caller */
+    struct backend_choice choice;
+    bool said; /* the choice of this process was told in the log */
+    int n;
+    struct {
+        const struct backend_ops *ops;
+        void *state;
+    } open[BACKENDS_MAX];
+};
+
+/* -ENOTSUP: elastic, and it cannot be. */
+int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err);
+
+/* cards: [size]. */
+int backends_hear(struct backends *b, struct buf *cards, int size, struct err *err);
+
+int backends_open(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err);
+void backends_close(struct backends *b, bool lost);
+
+/* What hvd_backend() tells of the one of this name; b NULL: none is open. -EINVAL. */
+int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
+                  struct err *err);
+
+#endif

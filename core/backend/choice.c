@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * choice: see choice.h.
+ */
+#include "core/backend/choice.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/nearest.h"
+
+#define HOST 0
+
+static int unknown(const char *text, const char *word, const char *const *names, struct err *err)
+{
+    char all[BACKEND_NAMES_MAX] = "auto";
+    struct nearest near;
+    nearest_init(&near, word);
+    nearest_try(&near, "auto");
+    for (int i = 0; names[i]; i++) {
+        size_t at = strlen(all);
+        snprintf(all + at, sizeof(all) - at, ", %s", names[i]);
+        nearest_try(&near, names[i]);
+    }
+    const char *best = nearest_best(&near);
+    return err_set(err, EINVAL, "HVD_BACKEND=%s: there is no back end \"%s\"%s%s%s: want one of %s",
+                   text, word, best ? " (did you mean " : "", best ? best : "", best ? "?)" : "",
+                   all);
+}
+
+static int find(const char *word, const char *const *names)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcasecmp(word, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int add(struct backend_wish *w, const char *text, const char *word, const char *const *names,
+               struct err *err)
+{
+    int at = find(word, names);
+    if (at < 0)
+        return unknown(text, word, names, err);
+    for (int i = 0; i < w->n; i++)
+        if (w->list[i] == at)
+            return err_set(err, EINVAL, "HVD_BACKEND=%s: %s is there twice", text, word);
+    w->list[w->n++] = (uint8_t)at;
+    return 0;
+}
+
+int backend_wish_parse(const char *text, const char *const *names, struct backend_wish *ret,
+                       struct err *err)
+{
+    struct backend_wish w = {0};
+    char copy[BACKEND_TEXT_MAX], *save;
+    if (!text || strcasecmp(text, "auto") == 0) {
+        *ret = w;
+        return 0;
+    }
+    if (strlen(text) >= sizeof(copy))
+        return err_set(err, EINVAL, "HVD_BACKEND: %zu characters are no list of back ends",
+                       strlen(text));
+    memcpy(copy, text, strlen(text) + 1);
+    for (char *word = strtok_r(copy, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
+        int rc = add(&w, text, word, names, err);
+        if (rc < 0)
+            return rc;
+    }
+    if (w.n == 0)
+        return unknown(text, "", names, err);
+    *ret = w;
+    return 0;
+}
+
+void backend_wish_text(const struct backend_wish *w, const char *const *names, char *dst,
+                       size_t size)
+{
+    snprintf(dst, size, "%s", w->n == 0 ? "auto" : "");
+    for (int i = 0; i < w->n; i++) {
+        size_t at = strlen(dst);
+        snprintf(dst + at, size - at, "%s%s", i ? "," : "", names[w->list[i]]);
+    }
+}
+
+/* ---- what ranks say ------------------------------------------------------------------------- */
+
+void backend_said_put(const struct backend_said *said, struct buf *out)
+{
+    buf_put_u8(out, (uint8_t)said->wish.n);
+    for (int i = 0; i < said->wish.n; i++) {
+        buf_put_u8(out, said->wish.list[i]);
+        buf_put_u8(out, said->of[i].here);
+        buf_put_str(out, said->of[i].text);
+    }
+}
+
+int backend_said_take(struct buf *buf, const char *const *names, struct backend_said *ret,
+                      struct err *err)
+{
+    int known = 0;
+    while (names[known])
+        known++;
+    struct reader r = reader_over(buf->data, buf->len);
+    struct backend_said said = {.wish.n = reader_u8(&r)};
+    if (r.failed || said.wish.n > BACKENDS_MAX)
+        return err_set(err, EPROTO, "a list of back ends that makes no sense");
+    for (int i = 0; i < said.wish.n; i++) {
+        said.wish.list[i] = reader_u8(&r);
+        said.of[i].here = reader_u8(&r) == 1;
+        reader_str(&r, said.of[i].text, sizeof(said.of[i].text));
+        if (said.wish.list[i] >= known)
+            r.failed = true;
+    }
+    if (r.failed)
+        return err_set(err, EPROTO, "a list of back ends that makes no sense");
+    buf_consume(buf, r.pos);
+    *ret = said;
+    return 0;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+static bool same_wish(const struct backend_wish *a, const struct backend_wish *b)
+{
+    return a->n == b->n && memcmp(a->list, b->list, (size_t)a->n) == 0;
+}
+
+static int check_wishes(const struct backend_said *said, int size, const char *const *names,
+                        struct err *err)
+{
+    char mine[BACKEND_NAMES_MAX], other[BACKEND_NAMES_MAX];
+    for (int r = 1; r < size; r++) {
+        if (same_wish(&said[0].wish, &said[r].wish))
+            continue;
+        backend_wish_text(&said[0].wish, names, mine, sizeof(mine));
+        backend_wish_text(&said[r].wish, names, other, sizeof(other));
+        return err_set(err, EINVAL,
+                       "HVD_BACKEND is %s on rank 0 and %s on rank %d: it must be the same on "
+                       "every rank",
+                       mine, other, r);
+    }
+    return 0;
+}
+
+/* Is the i-th of the list there on every rank, and the same? */
+static int check_one(const struct backend_said *said, int size, int i, const char *name,
+                     struct err *err)
+{
+    for (int r = 0; r < size; r++) {
+        if (!said[r].of[i].here)
+            return err_set(err, ENOENT, "HVD_BACKEND=%s: rank %d cannot use it: %s", name, r,
+                           said[r].of[i].text);
+        if (strcmp(said[0].of[i].text, said[r].of[i].text) != 0)
+            return err_set(err, ENOENT,
+                           "HVD_BACKEND=%s: rank 0 has %s, rank %d has %s: install the same "
+                           "everywhere (doctor: xw-version-skew)",
+                           name, said[0].of[i].text, r, said[r].of[i].text);
+    }
+    return 0;
+}
+
+int backend_choose(const struct backend_said *said, int size, const char *const *names,
+                   struct backend_choice *ret, struct err *err)
+{
+    struct backend_choice c = {0};
+    const struct backend_wish *wish = &said[0].wish;
+    int rc = check_wishes(said, size, names, err);
+    for (int i = 0; i < wish->n && rc == 0; i++) {
+        struct err why = {0};
+        if (wish->list[i] == HOST)
+            continue;
+        rc = check_one(said, size, i, names[wish->list[i]], &why);
+        if (rc == 0) {
+            c.use.list[c.use.n++] = wish->list[i];
+        } else if (i + 1 < wish->n) {
+            snprintf(c.note, sizeof(c.note), "%.*s; %s instead", (int)sizeof(c.note) - 40, why.msg,
+                     names[wish->list[i + 1]]);
+            rc = 0;
+        } else if (err) {
+            *err = why;
+        }
+    }
+    if (rc == 0)
+        *ret = c;
+    return rc;
+}

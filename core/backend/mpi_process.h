@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi_process: MPI as this process has it: started once, left at exit, and who may call it.
+ *
+ * MPI is of the process, not of one hvd_init(). A thread of this file starts it, makes its
+ * communicators and finalizes it, so that every one of these waits has an end: who asked gives up
+ * after its time, and MPI is not used any more. Where MPI lets other threads call it, one at a time
+ * (MPI_THREAD_SERIALIZED or more), operations are driven by whoever drives the engine; where it
+ * does not (MPI_THREAD_FUNNELED), by this thread.
+ */
+#ifndef HVD_BACKEND_MPI_PROCESS_H
+#define HVD_BACKEND_MPI_PROCESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/backend/mpi_load.h"
+#include "core/base/err.h"
+#include "core/transport/mesh.h"
+
+struct mpi_here {
+    const struct mpi_plugin *plugin;
+    int rank, size; /* in MPI_COMM_WORLD */
+    enum mpi_level level;
+    bool direct; /* any thread may call, one at a time */
+};
+
+/* Starts MPI unless it runs. HVD_MPI_THREADS=multiple|funneled asks for no more and no less. The
+ * mesh is looked at meanwhile: a rank that has given up ends the wait. */
+int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t deadline,
+                      struct mpi_here *ret, struct err *err);
+
+/* As mpi_plugin.comm_create, bounded. */
+int mpi_process_comm(const struct mpi_here *here, int color, int key, struct mesh *mesh,
+                     uint64_t deadline, void **ret, struct err *err);
+
+/* Its end; NULL is fine. lost: MPI would wait for a rank that is gone, so nothing is done, now and
+ * at exit. */
+void mpi_process_close(const struct mpi_here *here, void *comm, bool lost);
+
+/* An operation under way. step: works until it would have to wait (1), is done (0) or has failed,
+ * which is logged here in MPI's words. */
+struct mpi_task {
+    int (*step)(void *ctx);
+    void *ctx;
+    _Atomic int state; /* of the funnelled one */
+    int rc;
+};
+
+void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*step)(void *),
+                    void *ctx);
+
+/* Answers as step. */
+int mpi_task_progress(const struct mpi_here *here, struct mpi_task *task);
+
+/* Nothing of the task is touched any more. */
+void mpi_task_stop(const struct mpi_here *here, struct mpi_task *task);
+
+#endif

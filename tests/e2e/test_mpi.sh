@@ -1,0 +1,185 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# HVD_BACKEND=mpi with the MPI of this machine: every collective, 1 to 8 ranks, both thread levels, flat
+# and by hosts; a container that forbids process_vm_readv; a rank that is killed; another MPI in
+# LD_LIBRARY_PATH; ends without hvd_shutdown; settings that do not fit together.
+# timeout: 900
+# shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+
+command -v mpirun >/dev/null || skip_all openmpi-bin 'no mpirun here'
+[ -e "$BUILD/libhvd_mpi.so" ] || skip_all libopenmpi-dev 'hvd was built without mpi.h'
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$TMP
+export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ALL=$BUILD/tests/programs/collectives
+DENY=$BUILD/tests/programs/deny
+
+# mpi RANKS COMMAND...: with the back end, unless HVD_BACKEND says otherwise
+mpi() {
+    local ranks=$1
+    shift
+    HVD_BACKEND=${HVD_BACKEND-mpi} timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$@"
+}
+
+# every RANKS [NAME=VALUE]... -- COMMAND...: all ranks say ok
+every() {
+    local ranks=$1
+    shift
+    mpi "$ranks" env "$@" >"$TMP/ranks" 2>"$TMP/errors"
+    local rc=$?
+    cat "$TMP/ranks" "$TMP/errors"
+    [ "$rc" -eq 0 ] && [ "$(grep -c ': ok$' "$TMP/ranks")" -eq "$ranks" ]
+}
+
+# What ran, by the timeline of rank 0.
+ran() { # ALGORITHM
+    grep -q "$1" "$TMP/timeline" || {
+        echo "$1 did not run"
+        return 1
+    }
+}
+
+flat() { # RANKS THREADS
+    rm -f "$TMP/timeline"
+    every "$1" HVD_MPI_FLAT=1 HVD_MPI_THREADS="$2" HVD_TIMELINE="$TMP/timeline" "$ALL" ${3:+"$3"} || return 1
+    [ "$1" -eq 1 ] || { ran mpi_flat && ran mpi_allgather && ran mpi_broadcast && ran mpi_alltoall && ran mpi_reducescatter; }
+}
+
+by_hosts() { # HOSTS THREADS ALGORITHM
+    rm -f "$TMP/timeline"
+    every ${#1} HVD_MPI_THREADS="$2" HVD_TIMELINE="$TMP/timeline" "$ALL" -q -h "$1" && ran "$3"
+}
+
+# The log says which MPI it is, once.
+one_line() {
+    HVD_LOG_LEVEL=info mpi 2 "$ALL" -q >"$TMP/ranks" 2>&1 || return 1
+    grep 'back end mpi' "$TMP/ranks"
+    [ "$(grep -c 'back end mpi: Open MPI [0-9.]* (/.*libmpi.so.*), MPI_THREAD_MULTIPLE' "$TMP/ranks")" -eq 1 ]
+}
+
+# Without the setting MPI is not touched: not even loaded.
+untouched() {
+    HVD_BACKEND='' mpi 2 bash -c "LD_DEBUG=files '$ALL' -q 2>'$TMP/files.'\$OMPI_COMM_WORLD_RANK" || return 1
+    ! grep -q 'libhvd_mpi\|libmpi.so' "$TMP"/files.*
+}
+
+# A program that uses MPI itself: who starts it ends it.
+own() {
+    mpi 2 "$BUILD/tests/programs/mpi_own" multiple >"$TMP/ranks" 2>&1
+    local rc=$?
+    cat "$TMP/ranks"
+    [ "$rc" -eq 0 ] && [ "$(grep -c '^both: ok' "$TMP/ranks")" -eq 2 ]
+}
+
+own_but() { # WORDS ARGUMENTS...
+    local words=$1
+    shift
+    refused "$words" env HVD_BACKEND=mpi mpirun --oversubscribe -np 2 "$BUILD/tests/programs/mpi_own" "$@"
+}
+
+# Ranks that want different things: one sentence each, at once.
+at_odds() {
+    local begin=$EPOCHREALTIME
+    refused 'HVD_BACKEND is mpi on rank 0 and host on rank 1' mpirun --oversubscribe -np 3 bash -c \
+        "[ \$OMPI_COMM_WORLD_RANK = 1 ] && export HVD_BACKEND=host || export HVD_BACKEND=mpi; exec '$ALL' -q" &&
+        [ "$(since_ms "$begin")" -lt 20000 ]
+}
+
+flat_at_odds() {
+    refused 'HVD_MPI_FLAT is 0 on rank 0 and 1 on rank 1' env HVD_BACKEND=mpi mpirun --oversubscribe -np 2 \
+        bash -c "HVD_MPI_FLAT=\$OMPI_COMM_WORLD_RANK exec '$ALL' -q"
+}
+
+# One rank works on alone after hvd_shutdown(): the others do not wait for it in MPI_Finalize, and are
+# not missed.
+works_on() {
+    local begin=$EPOCHREALTIME
+    mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 6)) && echo rank \$OMPI_COMM_WORLD_RANK ended after \$(( \${EPOCHREALTIME/./} - ${begin/./} ))" >"$TMP/ranks" 2>&1 || return 1
+    cat "$TMP/ranks"
+    [ "$(grep -c ': ok$' "$TMP/ranks")" -eq 2 ] && [ "$(sed -n 's/rank 0 ended after //p' "$TMP/ranks")" -lt 5900000 ]
+}
+
+# Numbers by hand that are not MPI's.
+disagree() {
+    head -c 32 /dev/urandom >"$TMP/key" && chmod 600 "$TMP/key"
+    refused 'rank 0 of 2 is rank 1 of 2 in MPI' env HVD_BACKEND=mpi HVD_SIZE=2 HVD_KEY_FILE="$TMP/key" \
+        HVD_RENDEZVOUS="127.0.0.1:$(free_port)" mpirun --oversubscribe -np 2 bash -c \
+        "HVD_RANK=\$((1 - OMPI_COMM_WORLD_RANK)) exec '$ALL' -q"
+}
+
+killed() { # [NAME=VALUE]...
+    local begin=$EPOCHREALTIME rc=0
+    mpi 4 env "$@" "$ALL" -q -k 1 >"$TMP/ranks" 2>&1 || rc=$?
+    cat "$TMP/ranks"
+    echo "exit code $rc after $(since_ms "$begin") ms"
+    [ "$rc" -ne 0 ] && [ "$rc" -ne 124 ] && [ "$(since_ms "$begin")" -lt 60000 ] &&
+        grep -q 'rank 1.*\(signal 9\|lost\|connection\)\|on signal 9' "$TMP/ranks"
+}
+
+# Started by a launcher that MPI does not know.
+alone() {
+    refused 'MPI sees rank . of 2 alone' env HVD_BACKEND=mpi HVD_DOCTOR=off "$BUILD/hvdrun" -np 2 "$ALL" -q
+}
+
+elastic() {
+    refused 'elastic job: MPI can neither lose a rank' env HVD_BACKEND=mpi "$BUILD/hvdrun" --min-np 1 -np 2 "$ALL" -q
+}
+
+# other_mpi WORDS: what is in $TMP/other comes first, and is refused for this
+other_mpi() {
+    refused "$1" env HVD_BACKEND=mpi LD_LIBRARY_PATH="$TMP/other:$LD_LIBRARY_PATH" "$ALL" -q &&
+        grep -q "$TMP/other/libmpi.so.40\|libhvd_mpi.so" "$TMP/refused"
+}
+
+no_file() {
+    rm -rf "$TMP/other" && mkdir "$TMP/other" && echo 'no library' >"$TMP/other/libmpi.so.40" &&
+        other_mpi 'mpi-load'
+}
+
+other_version() {
+    rm -rf "$TMP/other" && mkdir "$TMP/other" && cp "$BUILD/tests/fake/mpi.so" "$TMP/other/libmpi.so.40" &&
+        other_mpi 'libmpi.so.40 (Open MPI v4.1.6).*mpi-path-mismatch'
+}
+
+no_plugin() {
+    refused 'there is no /nowhere/libhvd_mpi.so: hvd was built without MPI' \
+        env HVD_BACKEND=mpi HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q &&
+        env HVD_BACKEND=auto HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q >"$TMP/quiet" 2>&1 &&
+        ! grep -qi mpi "$TMP/quiet" &&
+        env HVD_BACKEND=mpi,host HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q 2>&1 | grep 'host instead'
+}
+
+for n in 1 2 3 5 8; do
+    check "flat, $n ranks" flat "$n" multiple "$([ "$n" -gt 3 ] && echo -q)"
+done
+check 'flat, 2 ranks, funneled' flat 2 funneled
+check 'flat, 4 ranks, funneled' flat 4 funneled -q
+check 'two hosts of two' by_hosts aabb multiple mpi_hierarchical
+check 'two hosts of two, funneled' by_hosts aabb funneled mpi_hierarchical
+check 'uneven hosts' by_hosts aaabc multiple mpi_hierarchical
+check 'hosts of one' by_hosts abc multiple mpi_allreduce
+check 'one line in the log' one_line
+check 'MPI is not touched unasked' untouched
+check 'no process_vm_readv' every 2 HVD_MPI_FLAT=1 "$DENY" process_vm_readv EPERM "$ALL" -q
+check 'ends without hvd_shutdown' every 3 HVD_MPI_FLAT=1 "$ALL" -q -x
+check 'ends without hvd_shutdown, funneled' every 3 HVD_MPI_THREADS=funneled HVD_MPI_FLAT=1 "$ALL" -q -x
+check 'nobody else' env HVD_BACKEND=mpi HVD_MPI_FLAT=1 "$ALL" -q
+check 'a program with its own MPI' own
+check 'a program with its own MPI, of one thread' own_but 'call MPI_Init_thread with MPI_THREAD_MULTIPLE' single
+check 'after MPI_Finalize' own_but 'has called MPI_Finalize' multiple late
+check 'twice in a process' every 2 HVD_MPI_FLAT=1 "$ALL" -q -r 3
+check 'ranks at odds' at_odds
+check 'flat on one rank only' flat_at_odds
+check 'a rank that works on alone' works_on
+check 'ranks that MPI numbers otherwise' disagree
+check 'a killed rank, flat' killed HVD_MPI_FLAT=1
+check 'a killed rank, funneled' killed HVD_MPI_FLAT=1 HVD_MPI_THREADS=funneled
+check 'without mpirun' alone
+check 'an elastic job' elastic
+check 'no library in the path of libraries' no_file
+check 'another MPI in the path of libraries' other_version
+check 'no plugin' no_plugin
+check 'an unknown name' refused 'did you mean mpi' env HVD_BACKEND=mip "$ALL" -q
+check 'an unknown thread level' refused 'HVD_MPI_THREADS=many' env HVD_BACKEND=mpi HVD_MPI_THREADS=many "$ALL" -q
+exit "$failed"
