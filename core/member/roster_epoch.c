@@ -258,6 +258,21 @@ static void announce(struct roster *r, uint64_t now)
     roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
 }
 
+/* Nobody was lost since the last epoch, yet all that live have left it. Where it was made for a
+ * loss and no rank has told that it is in it, that loss leads to the next one, too. */
+static void explain_retry(struct roster *r, uint64_t now)
+{
+    char text[96];
+    if (r->last.lost && r->repair_epoch != r->epoch) {
+        snprintf(r->cause, sizeof(r->cause), "%s", r->last.cause);
+        snprintf(text, sizeof(text), "epoch %u did not come to be", r->epoch);
+    } else {
+        snprintf(text, sizeof(text), "the ranks of epoch %u have lost each other, none has ended",
+                 r->epoch);
+    }
+    roster_add_cause(r, now, text);
+}
+
 /* Every survivor waits: the next epoch, if it is large enough. */
 static void publish_next(struct roster *r, bool boundary, uint64_t now)
 {
@@ -273,9 +288,11 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
             r->applied = r->announced;
-        } else if (n < least && r->announced == r->applied) {
-            announce(r, now);
+        } else if (!r->cause[0]) {
+            explain_retry(r, now);
         }
+        if (!boundary && n < least && r->announced == r->applied)
+            announce(r, now);
         publish(r, list, n, false, now);
         r->last.lost = !boundary;
     } else if (n >= 0 && !r->waiting_since) {

@@ -98,6 +98,25 @@ static void test_revoked_without_a_death(void **state)
     for (int i = 0; i < 3; i++)
         hello(&r, i, CARD_REVOKED);
     world_is(&r, 2, "0 1 2");
+    assert_string_equal(r.last.cause, "the ranks of epoch 1 have lost each other, none has ended");
+    roster_fini(&r);
+}
+
+/* What led to an epoch that did not come to be leads to the next one. */
+static void test_epoch_in_vain(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    tell(&r, REPORT_EXITED, 1, -9);
+    for (int i = 0; i < 2; i++) {
+        hello(&r, 0, CARD_REVOKED);
+        hello(&r, 2, CARD_REVOKED);
+        world_is(&r, 2 + (uint32_t)i, "0 2");
+        assert_non_null(strstr(r.last.cause, "SIGKILL"));
+        assert_true(i == !!strstr(r.last.cause, "; epoch 2 did not come to be"));
+    }
     roster_fini(&r);
 }
 
@@ -438,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_death_before_the_answer),
         cmocka_unit_test(test_dead_and_then_well),
         cmocka_unit_test(test_revoked_without_a_death),
+        cmocka_unit_test(test_epoch_in_vain),
         cmocka_unit_test(test_below_min),
         cmocka_unit_test(test_total_loss),
         cmocka_unit_test(test_program_at_fault),
