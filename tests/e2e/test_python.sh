@@ -53,8 +53,8 @@ else
     echo "SKIP: e2e/test_python/hvdrun: hvdrun: it is not built"
 fi
 
-free_port() {
-    "$PY" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
+free_port() { # below those that the system gives out by itself
+    PYTHONPATH=tests/python "$PY" -c 'import ranks; print(ranks.free_port())'
 }
 
 # Debian 12's torch under Python 3.11 stumbles over its own defaults of --redirects and --tee. Debian

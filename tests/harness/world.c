@@ -24,6 +24,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/port.h"
 #include "tests/harness/sweeper.h"
 
 #define WORLD_MAX_RANKS 64
@@ -104,18 +105,6 @@ static int make_key(struct world *w)
     for (size_t i = 0; i < sizeof(key); i++)
         snprintf(hex + 2 * i, 3, "%02x", key[i]);
     return write(fd, hex, sizeof(hex) - 1) == (ssize_t)sizeof(hex) - 1 ? 0 : -EIO;
-}
-
-/* A port that nobody had a moment ago. */
-static int free_port(void)
-{
-    auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) < 0 ||
-        getsockname(fd, (struct sockaddr *)&a, &len) < 0)
-        return -errno;
-    return ntohs(a.sin_port);
 }
 
 static int add_host(struct world *w, int h)
@@ -238,7 +227,7 @@ int world_start(const struct world_options *options, world_rank_f fn, void *arg,
     int rc = make_dir(w);
     if (rc == 0)
         rc = make_key(w);
-    int port = free_port();
+    int port = port_free();
     if (rc == 0 && port < 0)
         rc = port;
     bool spread = options->hosts > 1;

@@ -9,7 +9,9 @@ rank. Exit code: 0, or that of the first rank that failed (128+n for a signal). 
 the time is over the others are killed, with their children. -k: they are not, they may end by themselves.
 """
 import argparse
+import contextlib
 import os
+import random
 import secrets
 import selectors
 import signal
@@ -21,9 +23,12 @@ import time
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives out by itself."""
+    while True:
+        port = random.randrange(10000, 30000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def start(rank, size, port, key_file, command):

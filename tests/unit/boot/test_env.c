@@ -27,6 +27,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/boot/boot.h"
+#include "tests/harness/port.h"
 
 #define MAX_RANKS 40
 
@@ -45,18 +46,6 @@ struct answer {
     char text[1024];
 };
 
-static int free_port(void)
-{
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(in);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&in, len), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
-    close(fd);
-    return ntohs(in.sin_port);
-}
-
 static void write_file(const char *path, const void *data, size_t n)
 {
     FILE *f = fopen(path, "w");
@@ -68,7 +57,7 @@ static void write_file(const char *path, const void *data, size_t n)
 
 static void world_init(struct world *w, int size, const char *key)
 {
-    *w = (struct world){.size = size, .port = free_port()};
+    *w = (struct world){.size = size, .port = port_free()};
     snprintf(w->key_file, sizeof(w->key_file), "/tmp/hvd-test-key-XXXXXX");
     int fd = mkstemp(w->key_file);
     assert_true(fd >= 0);
