@@ -47,7 +47,7 @@ static void refuses(const char *text, const char *words)
 
 static void test_bad_lists(void **state)
 {
-    char longer[400];
+    char longer[BACKEND_TEXT_MAX + 1];
     refuses("mip", "did you mean mpi?");
     refuses("host,ncll", "did you mean nccl?");
     refuses("gloo", "want one of auto, host, mpi, nccl");
