@@ -48,6 +48,13 @@ struct coll_entry {
     void *state;
 };
 
+/* An operation and who runs it. */
+struct coll_run {
+    const struct coll_op *op;
+    const struct algorithm *alg;
+    void *alg_state;
+};
+
 struct coll {
     struct mesh *mesh;
     struct shm_pieces *pieces;   /* NULL where no memory is shared */
@@ -64,6 +71,9 @@ struct coll {
     /* Before an operation that wants all ranks together; NULL: none is waiting. */
     const struct coll_op *gathering;
     void *backend; /* see struct algorithm, init */
+    /* See coll_part_start(): while the whole works, its part, and the other way round. */
+    struct coll_run other;
+    bool by_parts; /* the operation under way has had parts */
     /* Those of back ends, then the coll's own. */
     struct coll_entry list[COLL_MAX_ALGORITHMS];
     int n, nbackend;
@@ -75,6 +85,13 @@ extern const struct algorithm *const coll_algorithms[];
 /* Memory for this operation, 64-byte aligned, the same at every call of one operation that asks for
  * no more; NULL when memory is out. Its former content is lost. */
 uint8_t *coll_work(struct coll *coll, size_t bytes);
+
+/* For an algorithm that has others do a part of its work: an operation on the host's memory inside
+ * of its own, from start to end within its own progress; one at a time, the same ones on every
+ * rank. They answer as coll_start, coll_progress and coll_cancel. part must stay until the end. */
+int coll_part_start(struct coll *coll, const struct coll_op *part, struct err *err);
+int coll_part_progress(struct coll *coll);
+void coll_part_cancel(struct coll *coll);
 
 /* The tag of a message of the operation under way. */
 static inline uint64_t coll_tag(const struct coll *coll, unsigned step, size_t block)

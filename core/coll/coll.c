@@ -224,7 +224,7 @@ int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
         return rc;
     if (!choose(coll, op))
         return err_set(err, ENOTSUP, "no algorithm for this collective");
-    coll->guard.on = coll->guard.behind = false;
+    coll->guard.on = coll->guard.behind = coll->by_parts = false;
     if (coll->elastic && !coll->alg->settle && coll->mesh->size > 1 &&
         !coll_is_empty(coll->mesh, op) && guard_begin(&coll->guard, op, &op) < 0)
         return err_set(err, ENOMEM, "no memory to save the inputs of a collective");
@@ -244,17 +244,22 @@ static int begin_barrier(struct coll *coll)
     return choose(coll, coll->op) ? coll->alg->start(coll, coll->alg_state, NULL) : -ENOTSUP;
 }
 
+/* Of the operation under way, or the barrier before it. */
+static int work(struct coll *coll)
+{
+    int rc = coll->alg->progress(coll, coll->alg_state);
+    if (rc != 0 || !coll->gathering)
+        return rc;
+    rc = begin_gathered(coll);
+    return rc == 0 ? coll->alg->progress(coll, coll->alg_state) : rc;
+}
+
 int coll_progress(struct coll *coll)
 {
     if (!coll->op)
         return 0;
     coll->polls = false;
-    int rc = coll->alg->progress(coll, coll->alg_state);
-    if (rc == 0 && coll->gathering) {
-        rc = begin_gathered(coll);
-        if (rc == 0)
-            rc = coll->alg->progress(coll, coll->alg_state);
-    }
+    int rc = work(coll);
     if (rc == 0 && coll->guard.on && !coll->guard.behind) {
         rc = begin_barrier(coll);
         if (rc == 0)
@@ -263,7 +268,8 @@ int coll_progress(struct coll *coll)
     if (rc == 0) {
         coll->op = NULL;
         coll->seq++;
-        coll->turn ^= 1;
+        /* Its parts had a turn each: the next one must not have that of the last part again. */
+        coll->turn ^= !coll->by_parts;
     }
     return rc;
 }
@@ -279,6 +285,48 @@ void coll_cancel(struct coll *coll)
         coll->alg->cancel(coll, coll->alg_state);
     coll->op = coll->gathering = NULL;
     coll->polls = false;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static void change_places(struct coll *coll)
+{
+    const struct coll_run other = coll->other;
+    coll->other = (struct coll_run){coll->op, coll->alg, coll->alg_state};
+    coll->op = other.op;
+    coll->alg = other.alg;
+    coll->alg_state = other.alg_state;
+}
+
+int coll_part_start(struct coll *coll, const struct coll_op *part, struct err *err)
+{
+    change_places(coll);
+    int rc = choose(coll, part) ? begin(coll, part, err)
+                                : err_set(err, ENOTSUP, "no algorithm for a part of a collective");
+    coll->by_parts = true;
+    change_places(coll);
+    return rc;
+}
+
+int coll_part_progress(struct coll *coll)
+{
+    change_places(coll);
+    int rc = work(coll);
+    if (rc == 0) {
+        coll->seq++;
+        coll->turn ^= 1;
+    }
+    change_places(coll);
+    return rc;
+}
+
+void coll_part_cancel(struct coll *coll)
+{
+    change_places(coll);
+    if (coll->alg->cancel)
+        coll->alg->cancel(coll, coll->alg_state);
+    coll->gathering = NULL;
+    change_places(coll);
 }
 
 /* ---- elastic -------------------------------------------------------------------------------- */

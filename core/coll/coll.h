@@ -53,6 +53,9 @@ struct coll_op {
      *   reducescatter  recv_counts: what each rank gets; tensors[0].count is their sum */
     const size_t *send_counts;
     const size_t *recv_counts;
+    /* Of a device, one a tensor: an event behind which in is complete and out may be overwritten.
+     * NULL: that is so. */
+    void *const *ready;
 };
 
 struct coll;
