@@ -245,8 +245,11 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
         atomic_store(&comm->async, f.async);
     if (comm->launch && atomic_load(&comm->async) == NCCL_ABI_IN_PROGRESS && --comm->polls <= 0) {
         struct task *list = comm->launch;
+        int expected = NCCL_ABI_IN_PROGRESS;
         comm->launch = NULL;
-        atomic_store(&comm->async, group_launch(comm, list));
+        int rc = group_launch(comm, list);
+        /* An error of the launched work itself may be there already: it stays. */
+        atomic_compare_exchange_strong(&comm->async, &expected, rc);
     }
     *error = atomic_load(&comm->async);
     return NCCL_ABI_SUCCESS;
