@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu: the GPU of this rank as whoever drives works on it: one stream, in whose order operations
+ * run, and memory. One a rank, from its first tensor on a device to the end of the engine; it
+ * outlives epochs. Under the progress lock, and between gpu_enter() and gpu_leave() where it says
+ * so by taking no visit of its own.
+ */
+#ifndef HVD_BACKEND_GPU_H
+#define HVD_BACKEND_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/backend/cuda.h"
+#include "core/coll/coll.h"
+
+struct gpu {
+    struct cuda_device *device;
+    struct CUstream_st *stream;
+    struct CUevent_st *event; /* of gpu_copy_now() */
+    bool kernels;             /* ours are loaded for it; else words why not */
+    char why_no_kernels[256];
+};
+
+int gpu_open(int ordinal, struct gpu **ret, struct err *err);
+
+/* Everything on its stream has ended, or never will. NULL is fine. */
+void gpu_close(struct gpu *gpu);
+
+/* Copies between places of the device and waits, bounded, until it is done. Makes a visit. */
+int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err);
+
+/* In a visit. What comes on the stream waits for the operation's inputs. */
+int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err);
+
+#endif
