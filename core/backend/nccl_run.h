@@ -37,6 +37,7 @@ struct nccl_run;
 struct nccl_said {
     struct nccl_fact fact;
     struct nccl_survivor survivor;
+    bool kernels; /* ours are used where every rank has them */
 };
 
 /* limits NULL: NCCL_LIMITS_DEFAULT. gpu outlives it. */
@@ -55,12 +56,14 @@ void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
                                 int size, struct err *err);
 
-/* 1: on its way; 0: ready. May run parts of the operation under way of coll (coll_part_start()), the
- * same ones on every rank. */
+/* 1: on its way; 0: ready on every rank, and nothing on the stream is left of an operation that was
+ * launched before and given up. May run parts of the operation under way of coll
+ * (coll_part_start()), the same ones on every rank. */
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err);
 
-/* op stays until the end. Inputs are read behind op->ready. -ENOTSUP: neither NCCL nor our kernels
- * can do it, err says why; the same on every rank. */
+/* After nccl_run_hear(); nccl_run_form() may still be on its way. op stays until the end. Inputs are
+ * read behind op->ready. -ENOTSUP: neither NCCL nor our kernels can do it, err says why; the same on
+ * every rank. */
 int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct coll_op *op,
                      struct err *err);
 int nccl_run_launch(struct nccl_run *run, struct err *err);
@@ -69,7 +72,9 @@ int nccl_run_launch(struct nccl_run *run, struct err *err);
  * more. -errno: NCCL or the GPU has failed; a dead rank shows so too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* Of what was prepared and not launched: nothing of it will touch the tensors' outputs. */
+/* Of what was prepared and not launched: nothing of it will touch the tensors' outputs. Inputs may
+ * still be read until nccl_run_drained() answers 0. A part of nccl_run_form() that is under way is
+ * cancelled, too: its coll must still be there. */
 void nccl_run_cancel(struct nccl_run *run);
 
 /* The operation that was launched will never end, or nobody waits for it any more: begins to end it

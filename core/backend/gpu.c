@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu: see gpu.h.
+ */
+#include "core/backend/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "core/backend/cuda_kernels.h"
+#include "core/base/clock.h"
+
+#define COPY_MS 30000 /* of gpu_copy_now(), behind what is on the stream already */
+
+/* ---- life ---- */
+
+/* In a visit. No kernels is no error, unless the device has failed over them. */
+static int open_inside(struct gpu *gpu, struct err *err)
+{
+    struct cuda_device *d = gpu->device;
+    struct err why = {0};
+    int rc = cuda_stream_create(d, &gpu->stream, err);
+    if (rc == 0)
+        rc = cuda_event_get(d, &gpu->event, err);
+    if (rc < 0)
+        return rc;
+    gpu->kernels = cuda_kernels_load(d, &why) == 0;
+    snprintf(gpu->why_no_kernels, sizeof(gpu->why_no_kernels), "%.255s", why.msg);
+    return d->lost.code ? err_set(err, -d->lost.code, "%s", d->lost.msg) : 0;
+}
+
+int gpu_open(int ordinal, struct gpu **ret, struct err *err)
+{
+    struct cuda_visit visit = {0};
+    struct gpu *gpu = calloc(1, sizeof(*gpu));
+    if (!gpu)
+        return err_set(err, ENOMEM, "no memory for GPU %d", ordinal);
+    int rc = cuda_device_open(ordinal, &gpu->device, err);
+    if (rc == 0)
+        rc = cuda_enter(gpu->device, &visit, err);
+    if (rc == 0)
+        rc = open_inside(gpu, err);
+    cuda_leave(&visit);
+    if (rc < 0)
+        gpu_close(gpu);
+    else
+        *ret = gpu;
+    return rc;
+}
+
+void gpu_close(struct gpu *gpu)
+{
+    struct cuda_visit visit = {0};
+    if (!gpu)
+        return;
+    /* Of a lost device nothing can be given back. */
+    if (gpu->device && cuda_enter(gpu->device, &visit, NULL) == 0) {
+        cuda_event_put(gpu->device, gpu->event);
+        cuda_stream_destroy(gpu->device, gpu->stream);
+    }
+    cuda_leave(&visit);
+    cuda_device_close(gpu->device);
+    free(gpu);
+}
+
+/* ---- work ---- */
+
+static int wait_for_event(struct gpu *gpu, struct err *err)
+{
+    const struct timespec nap = {.tv_nsec = 20000};
+    uint64_t deadline = deadline_in_ms(COPY_MS);
+    int rc;
+    while ((rc = cuda_event_done(gpu->device, gpu->event, err)) == 1) {
+        if (deadline_passed(deadline))
+            return err_set(err, ETIMEDOUT,
+                           "GPU %d (%s): a copy on it did not end in %d s: what is before it on "
+                           "its stream hangs",
+                           gpu->device->ordinal, gpu->device->name, COPY_MS / 1000);
+        nanosleep(&nap, NULL);
+    }
+    return rc;
+}
+
+int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err)
+{
+    struct cuda_visit visit = {0};
+    int rc = cuda_enter(gpu->device, &visit, err);
+    if (rc == 0)
+        rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, to, from, bytes, gpu->stream, err);
+    if (rc == 0)
+        rc = cuda_event_record(gpu->device, gpu->event, gpu->stream, err);
+    if (rc == 0)
+        rc = wait_for_event(gpu, err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err)
+{
+    const void *before = NULL; /* tensors of one submission often have one event */
+    int rc = 0;
+    for (size_t i = 0; op->ready && i < op->n && rc == 0; i++) {
+        if (op->ready[i] && op->ready[i] != before)
+            rc = cuda_stream_wait(gpu->device, gpu->stream, op->ready[i], err);
+        before = op->ready[i];
+    }
+    return rc;
+}
