@@ -15,11 +15,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/backend/device.h"
 #include "core/base/err.h"
 #include "core/coll/algorithm.h"
 
 struct backend_ops {
     const char *name; /* as in HVD_BACKEND */
+
+    /* Not DEVICE_NONE: for tensors of GPUs, of which device.h takes care: there is nothing to open.
+     */
+    enum device_way way;
 
     /* NULL: an elastic job can use it. Else why it cannot. */
     const char *never_elastic;
@@ -32,8 +37,8 @@ struct backend_ops {
      * and perhaps not even meet the others: hvd_init() fails at once. */
     int (*probe)(char *ret_text, size_t size, struct err *err);
 
-    /* Every rank opens the same ones, in the same order, on a mesh that is up. It may ask the other
-     * ranks (backend_allgather). Blocks until the deadline at most. */
+    /* Once, in the first epoch: every rank opens the same ones, in the same order, on a mesh that is
+     * up. It may ask the other ranks (backend_allgather). Blocks until the deadline at most. */
     int (*open)(struct coll *coll, uint64_t deadline, void **ret_state, struct err *err);
 
     /* Of an open one, for this mesh: its algorithms (ends with NULL), which get state as
@@ -55,6 +60,6 @@ struct backend_ops {
 int backend_allgather(struct coll *coll, const void *mine, void *ret_all, size_t bytes,
                       uint64_t deadline, struct err *err);
 
-extern const struct backend_ops mpi_backend;
+extern const struct backend_ops mpi_backend, nccl_backend, staged_backend;
 
 #endif

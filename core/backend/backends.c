@@ -8,13 +8,15 @@
 #include <string.h>
 
 #include "core/base/cleanup.h"
+#include "core/base/env.h"
 #include "core/base/log.h"
 
 /* The host is core/coll: nothing has to be opened. */
 static const struct backend_ops host_backend = {.name = "host"};
 
-static const struct backend_ops *const table[] = {&host_backend, &mpi_backend};
-const char *const backend_names[] = {"host", "mpi", NULL};
+static const struct backend_ops *const table[] = {&host_backend, &mpi_backend, &nccl_backend,
+                                                  &staged_backend};
+const char *const backend_names[] = {"host", "mpi", "nccl", "staged", NULL};
 
 _Static_assert(sizeof(backend_names) / sizeof(backend_names[0]) ==
                    sizeof(table) / sizeof(table[0]) + 1,
@@ -33,6 +35,9 @@ int backends_say(const struct backends *b, bool elastic, struct buf *out, struct
         int rc = ops->probe ? ops->probe(said.of[i].text, sizeof(said.of[i].text), &why) : 0;
         if (rc == -ESHUTDOWN)
             return err_set(err, ESHUTDOWN, "HVD_BACKEND=%s: %s", ops->name, why.msg);
+        /* Who comes to ranks that train already must not fail them all. */
+        if (rc < 0 && elastic && i == b->wish.n - 1)
+            return err_set(err, -rc, "HVD_BACKEND=%s: %s", ops->name, why.msg);
         said.of[i].here = rc == 0;
         if (rc < 0)
             memccpy(said.of[i].text, err_text(&why), 0, sizeof(said.of[i].text) - 1);
@@ -68,25 +73,54 @@ static void say_choice(struct backends *b, const struct mesh *mesh)
     }
 }
 
-int backends_open(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
+static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
 {
     const struct backend_wish *use = &b->choice.use;
-    for (b->n = 0; b->n < use->n; b->n++) {
-        const struct backend_ops *ops = table[use->list[b->n]];
-        void *state = NULL;
-        int rc = ops->open(coll, deadline, &state, err);
+    for (int i = 0; i < use->n; i++) {
+        const struct backend_ops *ops = table[use->list[i]];
+        if (ops->way != DEVICE_NONE)
+            continue;
+        int rc = ops->open(coll, deadline, &b->open[b->n].state, err);
         if (rc < 0)
             return err_prefix(err, "HVD_BACKEND=%s", ops->name);
-        b->open[b->n].ops = ops;
-        b->open[b->n].state = state;
-        rc = coll_add_algorithms(coll, ops->algorithms(state, coll->mesh), state, err);
-        if (rc < 0) {
-            b->n++; /* it is open all the same */
-            return rc;
-        }
+        b->open[b->n++].ops = ops;
     }
-    say_choice(b, coll->mesh);
     return 0;
+}
+
+/* Where the user names no way for tensors of GPUs there is NCCL. */
+static int open_device(struct backends *b, struct err *err)
+{
+    struct device_ways ways = {0};
+    bool named = false;
+    for (int i = 0; i < b->wish.n; i++)
+        named = named || table[b->wish.list[i]]->way != DEVICE_NONE;
+    for (int i = 0; i < b->choice.use.n; i++) {
+        enum device_way way = table[b->choice.use.list[i]]->way;
+        ways.nccl = ways.nccl || way == DEVICE_NCCL;
+        ways.staged = ways.staged || way == DEVICE_STAGED;
+    }
+    ways.nccl = ways.nccl || !named;
+    int rc = env_bool("GPU_FALLBACK", false, &ways.fallback, err);
+    return rc == 0 ? device_create(&ways, &b->device, err) : rc;
+}
+
+int backends_enter(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
+{
+    int rc = 0;
+    if (!b->device) {
+        rc = open_all(b, coll, deadline, err);
+        if (rc == 0)
+            rc = open_device(b, err);
+    }
+    for (int i = 0; i < b->n && rc == 0; i++)
+        rc = coll_add_algorithms(coll, b->open[i].ops->algorithms(b->open[i].state, coll->mesh),
+                                 b->open[i].state, err);
+    if (rc == 0)
+        rc = coll_add_algorithms(coll, device_algorithms, b->device, err);
+    if (rc == 0)
+        say_choice(b, coll->mesh);
+    return rc;
 }
 
 static const struct backend_ops *find(const char *name)
@@ -106,6 +140,12 @@ int backends_tell(const struct backends *b, const char *name, struct hvd_backend
     *ret = (struct hvd_backend){.built = !ops->built || ops->built(),
                                 .open = b && ops == &host_backend,
                                 .threads = ops == &host_backend};
+    if (b && ops->way != DEVICE_NONE) {
+        ret->open = device_way(b->device) == ops->way;
+        ret->threads = true;
+        if (ret->open)
+            device_describe(b->device, ops->way, ret->text, sizeof(ret->text));
+    }
     for (int i = 0; b && i < b->n; i++) {
         if (b->open[i].ops != ops)
             continue;
@@ -118,6 +158,8 @@ int backends_tell(const struct backends *b, const char *name, struct hvd_backend
 
 void backends_close(struct backends *b, bool lost)
 {
+    device_destroy(b->device);
+    b->device = NULL;
     while (b->n > 0) {
         b->n--;
         b->open[b->n].ops->close(b->open[b->n].state, lost);

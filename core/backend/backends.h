@@ -4,10 +4,11 @@
  *
  *     backends_say()     what this rank wants and has, in front of its card
  *     backends_hear()    what all ranks have said, off their cards: the choice
- *     backends_open()    on the mesh: each adds its algorithms to the coll
- *     backends_close()   when the coll is gone
+ *     backends_enter()   on the mesh: opens them, once, and each adds its algorithms to the coll
+ *     backends_close()   when all colls are gone
  *
- * One struct an engine; again for each epoch. Called inside hvd_init() and under the progress lock.
+ * One struct an engine; the first three again for each epoch. Called inside hvd_init() and under the
+ * progress lock.
  */
 #ifndef HVD_BACKEND_BACKENDS_H
 #define HVD_BACKEND_BACKENDS_H
@@ -21,7 +22,8 @@ extern const char *const backend_names[];
 struct backends {
     struct backend_wish wish; /* filled in by the caller */
     struct backend_choice choice;
-    bool said; /* the choice of this process was told in the log */
+    bool said;             /* the choice of this process was told in the log */
+    struct device *device; /* for tensors of GPUs; NULL: not entered yet */
     int n;
     struct {
         const struct backend_ops *ops;
@@ -35,7 +37,7 @@ int backends_say(const struct backends *b, bool elastic, struct buf *out, struct
 /* cards: [size]. */
 int backends_hear(struct backends *b, struct buf *cards, int size, struct err *err);
 
-int backends_open(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err);
+int backends_enter(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err);
 void backends_close(struct backends *b, bool lost);
 
 /* What hvd_backend() tells of the one of this name; b NULL: none is open. -EINVAL. */

@@ -12,7 +12,6 @@
 #include "core/base/log.h"
 
 #define PLACES 4
-#define GPUS   16
 
 enum phase { EMPTY, COMING, GOING };
 
@@ -23,17 +22,11 @@ struct place {
     struct staged_chunk chunk;
 };
 
-struct staged_gpu {
-    struct cuda_device *device;
-    struct CUstream_st *outward, *inward;
-    struct cuda_memory locked, packed; /* PLACES in each; packed: several pieces side by side */
-    bool packs;                        /* there are kernels for it */
-    struct place places[PLACES];
-};
-
 struct staged {
-    struct staged_gpu *gpus[GPUS]; /* NULL: not used yet */
-    struct staged_gpu *g;          /* of the operation under way, else NULL */
+    struct gpu *gpu;
+    struct CUstream_st *outward;       /* back it goes on the GPU's own stream */
+    struct cuda_memory locked, packed; /* PLACES in each; packed: several pieces side by side */
+    struct place places[PLACES];
     struct staged_cut cut;
     size_t room;                   /* of a place */
     uint64_t begun, summed, ended; /* chunks; chunk i is in place i % PLACES */
@@ -42,61 +35,38 @@ struct staged {
     struct coll_tensor tensors[STAGED_PIECES];
 };
 
-/* ---- devices ---- */
+/* ---- life ---- */
 
-static void close_gpu(struct staged_gpu *g)
+int staged_create(struct gpu *gpu, struct staged **ret, struct err *err)
 {
-    struct cuda_visit visit = {0};
-    if (!g)
-        return;
-    if (g->device && cuda_enter(g->device, &visit, NULL) == 0) {
-        cuda_stream_destroy(g->device, g->outward);
-        cuda_stream_destroy(g->device, g->inward);
-        cuda_memory_free(g->device, &g->locked);
-        cuda_memory_free(g->device, &g->packed);
-        for (int i = 0; i < PLACES; i++)
-            cuda_event_put(g->device, g->places[i].event);
-    }
-    cuda_leave(&visit);
-    cuda_device_close(g->device);
-    free(g);
-}
-
-static int open_inside(struct staged_gpu *g, struct err *err)
-{
-    struct cuda_device *d = g->device;
-    struct err why = {0};
-    int rc = cuda_stream_create(d, &g->outward, err);
-    if (rc == 0)
-        rc = cuda_stream_create(d, &g->inward, err);
+    struct staged *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_set(err, ENOMEM, "no memory to stage tensors of GPU %d", gpu->device->ordinal);
+    s->gpu = gpu;
+    s->locked.host = true;
+    int rc = cuda_stream_create(gpu->device, &s->outward, err);
     for (int i = 0; i < PLACES && rc == 0; i++)
-        rc = cuda_event_get(d, &g->places[i].event, err);
+        rc = cuda_event_get(gpu->device, &s->places[i].event, err);
+    if (rc == 0 && !gpu->kernels)
+        log_info("staged: each tensor is copied by itself: %s", gpu->why_no_kernels);
     if (rc < 0)
-        return rc;
-    g->packs = cuda_kernels_load(d, &why) == 0;
-    if (!g->packs)
-        log_info("staged: each tensor is copied by itself: %s", why.msg);
-    return d->lost.code ? err_set(err, -d->lost.code, "%s", d->lost.msg) : 0;
+        staged_destroy(s);
+    else
+        *ret = s;
+    return rc;
 }
 
-static int open_gpu(int ordinal, struct staged_gpu **ret, struct err *err)
+void staged_destroy(struct staged *s)
 {
-    struct cuda_visit visit = {0};
-    struct staged_gpu *g = calloc(1, sizeof(*g));
-    if (!g)
-        return err_set(err, ENOMEM, "no memory to stage tensors of GPU %d", ordinal);
-    g->locked.host = true;
-    int rc = cuda_device_open(ordinal, &g->device, err);
-    if (rc == 0)
-        rc = cuda_enter(g->device, &visit, err);
-    if (rc == 0)
-        rc = open_inside(g, err);
-    cuda_leave(&visit);
-    if (rc < 0)
-        close_gpu(g);
-    else
-        *ret = g;
-    return rc;
+    if (!s)
+        return;
+    struct cuda_device *d = s->gpu->device;
+    cuda_stream_destroy(d, s->outward);
+    cuda_memory_free(d, &s->locked);
+    cuda_memory_free(d, &s->packed);
+    for (int i = 0; i < PLACES; i++)
+        cuda_event_put(d, s->places[i].event);
+    free(s);
 }
 
 /* ---- a chunk's way ---- */
@@ -107,7 +77,7 @@ static uint8_t *at(const struct cuda_memory *memory, const struct staged *s, uin
 }
 
 /* Pieces of memory to other places of the device, all of them bytes. */
-static int move(struct staged_gpu *g, const struct staged_chunk *c, uint8_t *packed, bool out,
+static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed, bool out,
                 struct err *err)
 {
     static const struct gpu_change none = {HVD_UINT8, HVD_UINT8, 1.0, 1, 1.0};
@@ -117,57 +87,57 @@ static int move(struct staged_gpu *g, const struct staged_chunk *c, uint8_t *pac
         pieces[i] = out ? (struct gpu_piece){p->in, packed + p->in_at, p->in_bytes}
                         : (struct gpu_piece){packed + p->out_at, p->out, p->out_bytes};
     }
-    return cuda_move(g->device, &none, pieces, c->n, out ? g->outward : g->inward, err);
+    return cuda_move(s->gpu->device, &none, pieces, c->n, out ? s->outward : s->gpu->stream, err);
 }
 
 /* Out of the device into locked memory. */
 static int come(struct staged *s, uint64_t number, struct err *err)
 {
-    struct staged_gpu *g = s->g;
-    struct place *place = &g->places[number % PLACES];
+    struct cuda_device *d = s->gpu->device;
+    struct place *place = &s->places[number % PLACES];
     const struct staged_chunk *c = &place->chunk;
-    uint8_t *to = at(&g->locked, s, number), *packed = at(&g->packed, s, number);
+    uint8_t *to = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
     int rc = 0;
-    if (c->n > 1 && g->packs) {
-        rc = move(g, c, packed, true, err);
+    if (c->n > 1 && s->gpu->kernels) {
+        rc = move(s, c, packed, true, err);
         if (rc == 0)
-            rc = cuda_copy(g->device, CUDA_COPY_OUT, to, packed, c->in_size, g->outward, err);
+            rc = cuda_copy(d, CUDA_COPY_OUT, to, packed, c->in_size, s->outward, err);
     } else {
         for (size_t i = 0; i < c->n && rc == 0; i++)
-            rc = cuda_copy(g->device, CUDA_COPY_OUT, to + c->pieces[i].in_at, c->pieces[i].in,
-                           c->pieces[i].in_bytes, g->outward, err);
+            rc = cuda_copy(d, CUDA_COPY_OUT, to + c->pieces[i].in_at, c->pieces[i].in,
+                           c->pieces[i].in_bytes, s->outward, err);
     }
     place->phase = COMING;
-    return rc == 0 ? cuda_event_record(g->device, place->event, g->outward, err) : rc;
+    return rc == 0 ? cuda_event_record(d, place->event, s->outward, err) : rc;
 }
 
 /* And back. */
 static int go(struct staged *s, uint64_t number, struct err *err)
 {
-    struct staged_gpu *g = s->g;
-    struct place *place = &g->places[number % PLACES];
+    struct cuda_device *d = s->gpu->device;
+    struct place *place = &s->places[number % PLACES];
     const struct staged_chunk *c = &place->chunk;
-    uint8_t *from = at(&g->locked, s, number), *packed = at(&g->packed, s, number);
+    uint8_t *from = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
     int rc = 0;
-    if (c->n > 1 && g->packs) {
-        rc = cuda_copy(g->device, CUDA_COPY_IN, packed + c->out_at, from + c->out_at,
-                       c->out_end - c->out_at, g->inward, err);
+    if (c->n > 1 && s->gpu->kernels) {
+        rc = cuda_copy(d, CUDA_COPY_IN, packed + c->out_at, from + c->out_at,
+                       c->out_end - c->out_at, s->gpu->stream, err);
         if (rc == 0)
-            rc = move(g, c, packed, false, err);
+            rc = move(s, c, packed, false, err);
     } else {
         for (size_t i = 0; i < c->n && rc == 0; i++)
-            rc = cuda_copy(g->device, CUDA_COPY_IN, c->pieces[i].out, from + c->pieces[i].out_at,
-                           c->pieces[i].out_bytes, g->inward, err);
+            rc = cuda_copy(d, CUDA_COPY_IN, c->pieces[i].out, from + c->pieces[i].out_at,
+                           c->pieces[i].out_bytes, s->gpu->stream, err);
     }
     place->phase = GOING;
-    return rc == 0 ? cuda_event_record(g->device, place->event, g->inward, err) : rc;
+    return rc == 0 ? cuda_event_record(d, place->event, s->gpu->stream, err) : rc;
 }
 
 /* All ranks together, in locked memory. */
 static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err *err)
 {
-    const struct staged_chunk *c = &s->g->places[number % PLACES].chunk;
-    uint8_t *memory = at(&s->g->locked, s, number);
+    const struct staged_chunk *c = &s->places[number % PLACES].chunk;
+    uint8_t *memory = at(&s->locked, s, number);
     for (size_t i = 0; i < c->n; i++)
         s->tensors[i] = (struct coll_tensor){.in = memory + c->pieces[i].in_at,
                                              .out = memory + c->pieces[i].out_at,
@@ -190,7 +160,7 @@ static int begin_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     int rc = 0;
     while (rc == 0 && !s->all && s->begun < s->ended + PLACES) {
-        s->all = !staged_cut_next(&s->cut, &s->g->places[s->begun % PLACES].chunk);
+        s->all = !staged_cut_next(&s->cut, &s->places[s->begun % PLACES].chunk);
         if (s->all)
             break;
         rc = come(s, s->begun++, err);
@@ -203,7 +173,7 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
 {
     int rc = 0;
     if (!s->summing && s->summed < s->begun) {
-        rc = cuda_event_done(s->g->device, s->g->places[s->summed % PLACES].event, err);
+        rc = cuda_event_done(s->gpu->device, s->places[s->summed % PLACES].event, err);
         if (rc == 0)
             rc = sum(coll, s, s->summed, err);
         if (rc != 0)
@@ -224,8 +194,8 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
 static int end_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     while (s->ended < s->summed) {
-        struct place *place = &s->g->places[s->ended % PLACES];
-        int rc = cuda_event_done(s->g->device, place->event, err);
+        struct place *place = &s->places[s->ended % PLACES];
+        int rc = cuda_event_done(s->gpu->device, place->event, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         place->phase = EMPTY;
@@ -252,84 +222,44 @@ static int advance(struct coll *coll, struct staged *s, struct err *err)
     return 1;
 }
 
-static bool staged_applies(const struct mesh *mesh, const struct coll_op *op)
+int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_op *op,
+                   struct err *err)
 {
-    return op->device >= 0;
-}
-
-static int prepare(struct staged *s, const struct coll_op *op, struct err *err)
-{
-    struct staged_gpu *g = s->g;
-    int rc = cuda_memory_reserve(g->device, &g->locked, PLACES * s->room, err);
-    if (rc == 0 && g->packs && op->kind == HVD_ALLREDUCE)
-        rc = cuda_memory_reserve(g->device, &g->packed, PLACES * s->room, err);
-    for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
-        rc = cuda_stream_wait(g->device, g->outward, op->ready[i], err);
-    return rc;
-}
-
-static int staged_start(struct coll *coll, void *state, struct err *err)
-{
-    struct staged *s = state;
-    const struct coll_op *op = coll->op;
-    struct cuda_visit visit = {0};
-    if (op->device >= GPUS)
-        return err_set(err, ENODEV, "GPU %d: only %d are known", op->device, GPUS);
-    int rc = s->gpus[op->device] ? 0 : open_gpu(op->device, &s->gpus[op->device], err);
-    if (rc < 0)
-        return rc;
-    s->g = s->gpus[op->device];
-    s->cut = (struct staged_cut){.op = op, .mesh = coll->mesh};
-    s->room = staged_room(coll->mesh, op);
+    struct cuda_device *d = s->gpu->device;
+    s->cut = (struct staged_cut){.op = op, .mesh = mesh};
+    s->room = staged_room(mesh, op);
     s->begun = s->summed = s->ended = 0;
     s->all = s->summing = false;
-    rc = cuda_enter(s->g->device, &visit, err);
-    if (rc == 0)
-        rc = prepare(s, op, err);
-    cuda_leave(&visit);
+    int rc = cuda_memory_reserve(d, &s->locked, PLACES * s->room, err);
+    if (rc == 0 && s->gpu->kernels && op->kind == HVD_ALLREDUCE)
+        rc = cuda_memory_reserve(d, &s->packed, PLACES * s->room, err);
+    for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
+        rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
     return rc;
 }
 
-static int staged_progress(struct coll *coll, void *state)
+int staged_progress(struct staged *s, struct coll *coll, struct err *err)
 {
-    struct staged *s = state;
-    struct cuda_visit visit = {0};
-    struct err err = {0};
-    int rc = cuda_enter(s->g->device, &visit, &err);
-    if (rc == 0)
-        rc = advance(coll, s, &err);
-    cuda_leave(&visit);
+    int rc = advance(coll, s, err);
     /* A device wakes nobody. */
     if (rc == 1 && (s->begun > s->summed + s->summing || s->summed > s->ended))
         coll->polls = true;
-    if (rc < 0)
-        log_warn("%s", err_text(&err)); /* the caller gets only the number */
     return rc;
 }
 
-/* What is under way on the streams ends in memory of ours, before what comes next on them: nothing
- * has gone back yet (see coll.h). */
-static void staged_cancel(struct coll *coll, void *state)
+void staged_cancel(struct staged *s, struct coll *coll)
 {
-    struct staged *s = state;
     if (s->summing)
         coll_part_cancel(coll);
     s->summing = false;
 }
 
-static void staged_fini(void *state)
+int staged_drained(struct staged *s, struct err *err)
 {
-    struct staged *s = state;
-    for (int i = 0; i < GPUS; i++)
-        close_gpu(s->gpus[i]);
+    for (uint64_t i = s->ended; i < s->begun; i++) {
+        int rc = cuda_event_done(s->gpu->device, s->places[i % PLACES].event, err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
 }
-
-const struct algorithm staged_algorithm = {
-    .name = "staged",
-    .state_size = sizeof(struct staged),
-    .applies = staged_applies,
-    .start = staged_start,
-    .progress = staged_progress,
-    .cancel = staged_cancel,
-    .fini = staged_fini,
-};

@@ -11,11 +11,30 @@
 #ifndef HVD_BACKEND_STAGED_H
 #define HVD_BACKEND_STAGED_H
 
+#include "core/backend/gpu.h"
 #include "core/backend/kernels/kernels.h"
 #include "core/coll/algorithm.h"
 
-/* For operations on a device's memory; state: struct staged. */
-extern const struct algorithm staged_algorithm;
+struct staged;
+
+/* All in a visit of the GPU, which outlives it. */
+int staged_create(struct gpu *gpu, struct staged **ret, struct err *err);
+
+/* Nothing of it is on streams any more. NULL is fine. */
+void staged_destroy(struct staged *staged);
+
+/* op stays until its end. Touches no tensor yet. */
+int staged_prepare(struct staged *staged, const struct mesh *mesh, const struct coll_op *op,
+                   struct err *err);
+
+/* Answers as coll_progress(). Runs parts of the operation under way of coll. */
+int staged_progress(struct staged *staged, struct coll *coll, struct err *err);
+
+/* Forgets the operation. What is under way on streams ends there: see staged_drained(). */
+void staged_cancel(struct staged *staged, struct coll *coll);
+
+/* 1: something of it still touches tensors. */
+int staged_drained(struct staged *staged, struct err *err);
 
 /* ---- how an operation is cut (staged_cut.c); pure ---- */
 

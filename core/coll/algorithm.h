@@ -39,6 +39,9 @@ struct algorithm {
     /* As coll_standing() and coll_settle(). NULL: others cannot finish it, see guard.h. */
     void (*standing)(struct coll *coll, void *state, struct coll_standing *ret);
     int (*settle)(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest);
+    /* As coll_restore() and coll_stop(). May be NULL. */
+    void (*restore)(struct coll *coll, void *state);
+    void (*stop)(struct coll *coll, void *state);
 };
 
 #define COLL_MAX_ALGORITHMS 40
@@ -68,6 +71,7 @@ struct coll {
     bool elastic;
     struct guard guard;
     uint32_t *final; /* [seats], for coll_standing() */
+    struct err why;  /* see coll_why() */
     /* Before an operation that wants all ranks together; NULL: none is waiting. */
     const struct coll_op *gathering;
     void *backend; /* see struct algorithm, init */
@@ -88,7 +92,8 @@ uint8_t *coll_work(struct coll *coll, size_t bytes);
 
 /* For an algorithm that has others do a part of its work: an operation on the host's memory inside
  * of its own, from start to end within its own progress; one at a time, the same ones on every
- * rank. They answer as coll_start, coll_progress and coll_cancel. part must stay until the end. */
+ * rank. They answer as coll_start, coll_progress and coll_cancel (of which there need be none).
+ * part must stay until the end. */
 int coll_part_start(struct coll *coll, const struct coll_op *part, struct err *err);
 int coll_part_progress(struct coll *coll);
 void coll_part_cancel(struct coll *coll);
@@ -115,6 +120,9 @@ static inline struct reduce_plan coll_reduce_plan(const struct coll_op *op)
         .postscale = op->postscale,
     };
 }
+
+/* The operation under way has failed with these words, for coll_why(). Returns the code. */
+int coll_failed(struct coll *coll, const struct err *why);
 
 /* One more of them; neighbours become one. -ENOMEM. */
 int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size_t elem);

@@ -225,6 +225,7 @@ int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
     if (!choose(coll, op))
         return err_set(err, ENOTSUP, "no algorithm for this collective");
     coll->guard.on = coll->guard.behind = coll->by_parts = false;
+    coll->why.code = 0;
     if (coll->elastic && !coll->alg->settle && coll->mesh->size > 1 &&
         !coll_is_empty(coll->mesh, op) && guard_begin(&coll->guard, op, &op) < 0)
         return err_set(err, ENOMEM, "no memory to save the inputs of a collective");
@@ -287,6 +288,23 @@ void coll_cancel(struct coll *coll)
     coll->polls = false;
 }
 
+int coll_failed(struct coll *coll, const struct err *why)
+{
+    coll->why = *why;
+    return why->code;
+}
+
+const struct err *coll_why(const struct coll *coll)
+{
+    return coll && coll->why.code ? &coll->why : NULL;
+}
+
+void coll_stop(struct coll *coll)
+{
+    if (coll && coll->op && coll->alg->stop)
+        coll->alg->stop(coll, coll->alg_state);
+}
+
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 static void change_places(struct coll *coll)
@@ -303,6 +321,8 @@ int coll_part_start(struct coll *coll, const struct coll_op *part, struct err *e
     change_places(coll);
     int rc = choose(coll, part) ? begin(coll, part, err)
                                 : err_set(err, ENOTSUP, "no algorithm for a part of a collective");
+    if (rc < 0)
+        coll->op = NULL;
     coll->by_parts = true;
     change_places(coll);
     return rc;
@@ -313,6 +333,7 @@ int coll_part_progress(struct coll *coll)
     change_places(coll);
     int rc = work(coll);
     if (rc == 0) {
+        coll->op = NULL;
         coll->seq++;
         coll->turn ^= 1;
     }
@@ -323,9 +344,9 @@ int coll_part_progress(struct coll *coll)
 void coll_part_cancel(struct coll *coll)
 {
     change_places(coll);
-    if (coll->alg->cancel)
+    if (coll->op && coll->alg->cancel)
         coll->alg->cancel(coll, coll->alg_state);
-    coll->gathering = NULL;
+    coll->op = coll->gathering = NULL;
     change_places(coll);
 }
 
@@ -359,6 +380,8 @@ void coll_restore(struct coll *coll)
 {
     if (coll->op && coll->guard.on)
         guard_restore(&coll->guard);
+    else if (coll->op && coll->alg->restore)
+        coll->alg->restore(coll, coll->alg_state);
 }
 
 int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size_t elem)

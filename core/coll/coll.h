@@ -83,6 +83,15 @@ int coll_progress(struct coll *coll);
  * again soon instead of sleeping on mesh_fd(). NULL: false. */
 bool coll_polls(const struct coll *coll);
 
+/* In words, why an operation has failed: NULL where there are none. code -ENOTSUP: every rank has
+ * come to the same answer from what all of them said. */
+const struct err *coll_why(const struct coll *coll);
+
+/* The operation under way, if any, has failed or is given up for good: when this returns nothing of
+ * it touches its tensors any more. Bounded. The coll is good only for coll_destroy(). NULL is fine.
+ */
+void coll_stop(struct coll *coll);
+
 /* Forgets the operation that was started; see above for when this is allowed. The caller then makes
  * a new generation on every rank. */
 void coll_cancel(struct coll *coll);
@@ -120,7 +129,7 @@ void coll_rest_fini(struct coll_rest *rest);
 int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_rest);
 
 /* Of the operation under way, which is to be begun anew: inputs that it has overwritten are as they
- * were. */
+ * were (on a device: for whatever comes next on the back ends' streams). */
 void coll_restore(struct coll *coll);
 
 /* The name of the algorithm in use, for the timeline and the log: "shm_slice", "ring", ... */

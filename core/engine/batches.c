@@ -23,7 +23,8 @@ int batches_init(struct engine *e, struct err *err)
     b->end = &b->first;
     b->tensors_cap = 64;
     b->tensors = calloc(b->tensors_cap, sizeof(*b->tensors));
-    if (!b->tensors)
+    b->ready = calloc(b->tensors_cap, sizeof(*b->ready));
+    if (!b->tensors || !b->ready)
         return err_set(err, ENOMEM, "no memory for batches");
     return batches_resize(e, err);
 }
@@ -59,10 +60,12 @@ void batches_fini(struct engine *e)
     free_chain(b->first);
     free_chain(b->free);
     free(b->tensors);
+    free(b->ready);
     free(b->send_counts);
     free(b->recv_counts);
     free(b->splits);
     free(b->scratch);
+    launch_gpu_fini(&b->gpu);
     memset(b, 0, sizeof(*b));
 }
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "core/coll/coll.h"
+#include "core/engine/launch_gpu.h"
 #include "core/negotiate/negotiate.h"
 
 struct engine;
@@ -31,6 +32,7 @@ struct batch {
 
 /* What is to be copied behind an operation. */
 struct after {
+    int device; /* both are there; -1: the host's memory */
     void *to;
     const void *from;
     size_t bytes;
@@ -43,11 +45,13 @@ struct batches {
     size_t op_n;  /* slots in the operation that runs */
     struct coll_op op;
     struct coll_tensor *tensors;
+    void **ready; /* [tensors_cap] of a GPU: events */
     size_t tensors_cap;
     size_t *send_counts, *recv_counts; /* [size] */
     int64_t *splits;                   /* [size] */
     uint8_t *scratch;                  /* in a world that has lost ranks */
     size_t scratch_cap;
+    struct launch_gpu gpu; /* the same on a GPU */
     struct after after;
     uint64_t frozen; /* frozen batches handed out since the plan began */
     uint64_t frozen_done;

@@ -76,7 +76,7 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
     if (rc == 0 && e->boot.elastic)
         coll_set_elastic(e->coll);
     if (rc == 0)
-        rc = backends_open(&e->backends, e->coll, deadline_in_ms(e->set.start_timeout_ms), err);
+        rc = backends_enter(&e->backends, e->coll, deadline_in_ms(e->set.start_timeout_ms), err);
     if (rc == 0)
         rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
     if (rc == 0)
@@ -230,6 +230,9 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 static void fail_all(struct engine *e, const struct err *err)
 {
+    /* Tensors are their owners' again when they hear of it. */
+    coll_stop(e->coll);
+    coll_stop(e->reform.old_coll);
     batches_drop(e);
     ids_fini(&e->ids);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
@@ -282,8 +285,14 @@ void engine_recover(struct engine *e, const struct err *why)
 
 void engine_lost(struct engine *e, const char *what, int rc)
 {
+    const struct err *why = coll_why(e->coll);
     struct err err = {0};
     int peer = e->rank;
+    if (rc == -ENOTSUP) { /* every rank has come to that, from what all have said */
+        err_set(&err, ENOTSUP, "rank %d: %s", e->rank, why ? why->msg : what);
+        engine_fail(e, &err);
+        return;
+    }
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
                     ? mesh_progress(e->mesh, &peer, &err)
                     : mesh_why(e->mesh, &peer, &err);
@@ -299,7 +308,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
     }
     if (known == 0) {
         err_set(&err, rc == -ENOMEM ? ENOMEM : ECONNRESET, "rank %d: %s: %s", e->rank, what,
-                strerror(-rc));
+                why ? why->msg : strerror(-rc));
         mesh_abort(e->mesh, err.msg);
     }
     engine_break_off(e, &err);

@@ -33,6 +33,7 @@ static int begin(struct engine *e, const struct hvd_request *r, uint64_t *ret_id
         return 1;
     memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* known to negotiate: it is not longer */
     e->fast_last = true;
+    s->device = -1;
     s->in = r->input;
     s->out = r->output;
     s->status = 0;

@@ -45,7 +45,26 @@ static bool fusable(const struct slot *a, const struct slot *b)
 {
     const struct signature *x = &a->facts.sig, *y = &b->facts.sig;
     return x->kind == HVD_ALLREDUCE && y->kind == HVD_ALLREDUCE && x->dtype == y->dtype &&
-           x->op == y->op && x->prescale == y->prescale && x->postscale == y->postscale;
+           x->op == y->op && x->prescale == y->prescale && x->postscale == y->postscale &&
+           x->device == y->device;
+}
+
+/* Room for n tensors of one operation. */
+static int make_room(struct engine *e, size_t n)
+{
+    struct batches *b = &e->batches;
+    if (n <= b->tensors_cap)
+        return 0;
+    struct coll_tensor *tensors = realloc(b->tensors, 2 * n * sizeof(*tensors));
+    if (tensors)
+        b->tensors = tensors;
+    void **ready = tensors ? realloc(b->ready, 2 * n * sizeof(*ready)) : NULL;
+    if (!ready)
+        return err_set(&e->trouble, ENOMEM, "no memory to fuse %zu tensors", n);
+    counter_add(&e->counters.allocations, 2);
+    b->ready = ready;
+    b->tensors_cap = 2 * n;
+    return 0;
 }
 
 static int fuse(struct engine *e, const struct batch *batch)
@@ -55,18 +74,16 @@ static int fuse(struct engine *e, const struct batch *batch)
     struct slot *const *slots = batch->slots + batch->at;
     while (n < left && fusable(slots[0], slots[n]))
         n++;
-    if (n > b->tensors_cap) {
-        struct coll_tensor *grown = realloc(b->tensors, 2 * n * sizeof(*grown));
-        if (!grown)
-            return err_set(&e->trouble, ENOMEM, "no memory to fuse %zu tensors", n);
-        counter_add(&e->counters.allocations, 1);
-        b->tensors = grown;
-        b->tensors_cap = 2 * n;
-        b->op.tensors = grown;
-    }
-    for (size_t i = 0; i < n; i++)
+    int rc = make_room(e, n);
+    b->op.tensors = b->tensors;
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < n; i++) {
         b->tensors[i] = (struct coll_tensor){
             .in = slots[i]->in, .out = slots[i]->out, .count = slots[i]->facts.count};
+        b->ready[i] = slots[i]->ready;
+    }
+    b->op.ready = b->op.device < 0 ? NULL : b->ready;
     b->op.n = b->op_n = n;
     return 0;
 }
@@ -91,28 +108,30 @@ static int place_result(struct engine *e, struct slot *s)
     }
     if (__builtin_mul_overflow(total, hvd_dtype_size(b->op.dtype), &bytes))
         return err_set(&e->trouble, EOVERFLOW, "%s: the result is too large", s->name);
-    free(s->result);
-    s->result = NULL;
     b->op.recv_counts = b->recv_counts;
-    if (s->out && total <= s->facts.out_count)
+    bool fits = s->out && total <= s->facts.out_count;
+    if (queue_make_result(e->queue, s, fits ? 0 : bytes, &e->trouble) < 0)
+        return err_prefix(&e->trouble, "%s", s->name);
+    if (fits)
         return 0;
-    s->result = bytes ? malloc(bytes) : NULL;
-    if (bytes && !s->result)
-        return err_set(&e->trouble, ENOMEM, "%s: no memory for a result of %zu bytes", s->name,
-                       bytes);
     counter_add(&e->counters.allocations, 1);
     b->tensors[0].out = s->result;
     return 0;
 }
 
-static uint8_t *scratch(struct engine *e, size_t bytes)
+/* Where the operation's tensors are. NULL: trouble is noted. */
+static uint8_t *scratch(struct engine *e, const struct slot *s, size_t bytes)
 {
     struct batches *b = &e->batches;
+    if (s->device >= 0)
+        return launch_gpu_scratch(e, s, bytes);
     if (bytes <= b->scratch_cap)
         return b->scratch;
     free(b->scratch);
     b->scratch = malloc(bytes);
     b->scratch_cap = b->scratch ? bytes : 0;
+    if (!b->scratch)
+        err_set(&e->trouble, ENOMEM, "%s: no memory for %zu bytes of it", s->name, bytes);
     return b->scratch;
 }
 
@@ -122,14 +141,18 @@ static int pack_alltoall(struct engine *e, struct slot *s)
     struct batches *b = &e->batches;
     size_t row = s->facts.inner * hvd_dtype_size(b->op.dtype), at = 0, count = 0;
     const uint8_t *in = s->in;
-    uint8_t *packed = scratch(e, s->facts.count * hvd_dtype_size(b->op.dtype) + 1);
+    uint8_t *packed = scratch(e, s, s->facts.count * hvd_dtype_size(b->op.dtype) + 1);
     if (!packed)
-        return err_set(&e->trouble, ENOMEM, "%s: no memory to pack it", s->name);
+        return e->trouble.code;
     const struct world *w = e->world;
     for (int r = 0; r < w->size; r++) {
         size_t bytes = (size_t)s->splits[r] * row;
         if (e->map.to_mesh[r] >= 0 && bytes > 0) {
-            memcpy(packed + at, in, bytes);
+            int rc = s->device < 0 ? 0 : launch_gpu_pack(e, s, packed + at, in, bytes);
+            if (rc < 0)
+                return rc;
+            if (s->device < 0)
+                memcpy(packed + at, in, bytes);
             at += bytes;
             count += (size_t)s->splits[r] * s->facts.inner;
         }
@@ -137,7 +160,7 @@ static int pack_alltoall(struct engine *e, struct slot *s)
     }
     b->tensors[0].in = packed;
     b->tensors[0].count = count;
-    return 0;
+    return s->device < 0 ? 0 : launch_gpu_packed(e, s);
 }
 
 /* Rows of ranks that are lost are nobody's: everybody sums everything and takes its own. */
@@ -146,21 +169,24 @@ static int replace_reducescatter(struct engine *e, struct slot *s)
     struct batches *b = &e->batches;
     const struct world *w = e->world;
     size_t elem = hvd_dtype_size(b->op.dtype), before = 0;
-    uint8_t *sums = scratch(e, s->facts.count * elem + 1);
+    uint8_t *sums = scratch(e, s, s->facts.count * elem + 1);
     if (!sums)
-        return err_set(&e->trouble, ENOMEM, "%s: no memory for its sums", s->name);
+        return e->trouble.code;
     for (int r = 0; r < w->rank; r++)
         before += (size_t)request_rows(s->facts.sig.shape[0], r, w->size) * s->facts.inner;
     b->op.kind = HVD_ALLREDUCE;
     b->tensors[0].out = sums;
-    b->after = (struct after){s->out, sums + before * elem, s->facts.out_count * elem};
+    b->after =
+        (struct after){s->device, s->out, sums + before * elem, s->facts.out_count * elem};
     return 0;
 }
 
 void launch_finish(struct engine *e)
 {
     struct after *a = &e->batches.after;
-    if (a->bytes > 0)
+    if (a->bytes > 0 && a->device >= 0)
+        launch_gpu_copy(e, a->device, a->to, a->from, a->bytes);
+    else if (a->bytes > 0)
         memcpy(a->to, a->from, a->bytes);
     *a = (struct after){0};
 }
@@ -173,8 +199,11 @@ static int set_counts(struct engine *e, struct slot *s)
         for (int r = 0; r < e->size; r++)
             b->send_counts[r] = (size_t)launch_wire_splits(e, s)[r] * s->facts.inner;
         b->op.send_counts = b->send_counts;
-        if (!e->map.same && pack_alltoall(e, s) < 0)
-            return -ENOMEM;
+        if (!e->map.same) {
+            int rc = pack_alltoall(e, s);
+            if (rc < 0)
+                return rc;
+        }
         return place_result(e, s);
     case HVD_ALLGATHER:
         return place_result(e, s);
@@ -201,9 +230,12 @@ int launch_prepare(struct engine *e, struct batch *batch)
     struct slot *s = batch->slots[batch->at];
     b->after = (struct after){0};
     launch_fill_op(e, &s->facts.sig);
+    b->op.device = s->device;
     if (b->op.kind == HVD_ALLREDUCE)
         return fuse(e, batch);
     b->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
+    b->ready[0] = s->ready;
+    b->op.ready = s->device < 0 ? NULL : b->ready;
     b->op_n = 1;
     return set_counts(e, s);
 }

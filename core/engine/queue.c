@@ -40,12 +40,29 @@ void queue_set_world(struct queue *q, int rank, int size)
     pthread_mutex_unlock(&q->lock);
 }
 
-static void slot_fini(struct slot *s)
+static void drop_result(struct queue *q, struct slot *s)
 {
+    if (s->on_gpu.at)
+        marks_give(&q->marks, s->on_gpu);
+    else
+        free(s->result);
+    s->on_gpu = (struct marks_memory){0};
+    s->result = NULL;
+}
+
+static void drop_ready(struct queue *q, struct slot *s)
+{
+    marks_drop(&q->marks, s->ready);
+    s->ready = NULL;
+}
+
+static void slot_fini(struct queue *q, struct slot *s)
+{
+    drop_result(q, s);
+    drop_ready(q, s);
     free(s->text);
     free(s->splits);
     free(s->rows);
-    free(s->result);
 }
 
 void queue_destroy(struct queue *q)
@@ -54,9 +71,10 @@ void queue_destroy(struct queue *q)
         return;
     for (size_t b = 0; b < q->nblocks; b++) {
         for (size_t i = 0; i < QUEUE_BLOCK; i++)
-            slot_fini(&q->blocks[b][i]);
+            slot_fini(q, &q->blocks[b][i]);
         free(q->blocks[b]);
     }
+    marks_fini(&q->marks);
     pthread_mutex_destroy(&q->lock);
     free(q);
 }
@@ -96,10 +114,10 @@ static int take_slot(struct queue *q, struct slot **ret, struct err *err)
 static void give_slot(struct queue *q, struct slot *s)
 {
     atomic_store_explicit(&s->handle, 0, memory_order_relaxed);
+    drop_result(q, s);
+    drop_ready(q, s);
     free(s->text);
-    free(s->result);
     s->text = NULL;
-    s->result = NULL;
     s->waited = false;
     s->state = SLOT_FREE;
     s->next = q->free;
@@ -175,6 +193,18 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
     return 0;
 }
 
+/* The last thing that can fail. */
+static int mark(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
+{
+    size_t elem = hvd_dtype_size(r->dtype);
+    s->device = s->facts.sig.device < 0 ? -1 : r->device;
+    if (s->device < 0)
+        return 0;
+    int rc = marks_put(&q->marks, r, s->facts.count * elem, s->facts.out_count * elem, &s->ready,
+                       err);
+    return rc < 0 ? err_prefix(err, "%s", s->name) : 0;
+}
+
 static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *r, uint64_t now,
                      struct err *err)
 {
@@ -183,6 +213,8 @@ static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *
         rc = request_check(r, s->name, q->rank, q->size, &s->facts, err);
     if (rc == 0)
         rc = fill_rows(q, s, r, err);
+    if (rc == 0)
+        rc = mark(q, s, r, err);
     if (rc < 0)
         return rc;
     s->in = r->input;
@@ -348,6 +380,22 @@ void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *
             f(ctx, s);
     }
     pthread_mutex_unlock(&q->lock);
+}
+
+int queue_make_result(struct queue *q, struct slot *s, size_t bytes, struct err *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&q->lock);
+    drop_result(q, s);
+    if (bytes > 0 && s->device >= 0) {
+        rc = marks_take(&q->marks, bytes, &s->on_gpu, err);
+        s->result = s->on_gpu.at;
+    } else if (bytes > 0) {
+        s->result = malloc(bytes);
+        rc = s->result ? 0 : err_set(err, ENOMEM, "no memory for a result of %zu bytes", bytes);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return rc;
 }
 
 void queue_last(struct queue *q, char *text, size_t size)

@@ -18,6 +18,7 @@
 #include <hvd.h>
 
 #include "core/base/err.h"
+#include "core/engine/marks.h"
 #include "core/engine/request.h"
 
 enum slot_state {
@@ -39,10 +40,13 @@ struct slot {
     struct request_facts facts;
     const void *in;
     void *out;
+    int device;               /* the GPU they are on, -1: the host's memory */
+    struct CUevent_st *ready; /* of a GPU: behind it they are the engine's */
     int64_t *splits; /* [size] alltoall: rows for each rank */
     int64_t *rows;   /* [size] allgather, alltoall: rows from each rank */
     size_t rows_cap; /* ranks there is room for in both */
     void *result;    /* allgather, alltoall: allocated output, until release; NULL: it is in out */
+    struct marks_memory on_gpu; /* that result's memory is on the GPU */
     int64_t result_rows;
     uint64_t id; /* negotiate's name for it */
     bool has_id;
@@ -61,6 +65,7 @@ struct slot {
 struct queue {
     pthread_mutex_t lock;
     int rank, size;
+    struct marks marks;
     struct slot *_Atomic blocks[QUEUE_MAX_BLOCKS];
     size_t nblocks;
     struct slot *free;
@@ -108,6 +113,10 @@ void queue_fail_all(struct queue *q, const struct err *err);
 
 /* Calls f for every slot that is under way (negotiating or batched), in no order. */
 void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *ctx);
+
+/* Memory for the result of this slot, where its tensors are, in the place of what it had; 0 bytes:
+ * none. -ENOMEM. */
+int queue_make_result(struct queue *q, struct slot *slot, size_t bytes, struct err *err);
 
 /* What was submitted last, "" when nothing was. */
 void queue_last(struct queue *q, char *text, size_t size);

@@ -202,7 +202,9 @@ static int enter_epoch(struct engine *e, struct err *err)
     if (rc < 0)
         return rc;
     coll_set_elastic(e->coll);
-    rc = batches_resize(e, err);
+    rc = backends_enter(&e->backends, e->coll, deadline_in_ms(MEET_MS), err);
+    if (rc == 0)
+        rc = batches_resize(e, err);
     return rc == 0 ? settle(e, err) : rc;
 }
 
@@ -219,6 +221,8 @@ static int next_epoch(struct engine *e, struct err *err)
     if (rc == 0)
         rc = enter_epoch(e, err);
     if (rc < 0) {
+        if (e->coll)
+            coll_restore(e->coll);
         coll_destroy(e->coll);
         e->coll = NULL;
         leave_mesh(e, err);

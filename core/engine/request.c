@@ -180,9 +180,10 @@ int request_check(const struct hvd_request *r, const char *name, int rank, int s
     }
     if ((unsigned)r->dtype >= HVD_DTYPES)
         return err_set(err, EINVAL, "%s: unknown dtype %d", name, (int)r->dtype);
-    if (r->device != -1)
-        return err_set(err, ENOTSUP, "%s: device %d: only -1, the host's memory, is supported",
+    if (r->device < -1)
+        return err_set(err, EINVAL, "%s: device %d: want -1, the host's memory, or a GPU's number",
                        name, r->device);
+    f.sig.device = r->device < 0 ? -1 : 0;
     f.sig.dtype = (uint8_t)r->dtype;
     int rc = check_shape(r, name, &f, err);
     if (rc == 0)

@@ -193,7 +193,9 @@ static int run_batch(struct engine *e, struct err *err)
         }
         b->running = true;
         struct coll_op op = b->op;
-        rc = save_inputs(&e->reform, b->tensors, op.n, hvd_dtype_size(op.dtype), err);
+        /* Those of a GPU are kept there (backend/device). */
+        if (op.device < 0)
+            rc = save_inputs(&e->reform, b->tensors, op.n, hvd_dtype_size(op.dtype), err);
         if (rc == 0)
             rc = run_safely(e, &op, err);
         if (rc < 0)

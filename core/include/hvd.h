@@ -124,7 +124,13 @@ HVD_API const char *hvd_version(void);
 
 /* One operation on one tensor. Tensors are contiguous, in C order; input and output are this
  * process's memory, of any alignment, and belong to the engine until hvd_wait() has returned. input
- * == output means in place; they must not overlap otherwise. Sizes are in elements. */
+ * == output means in place; they must not overlap otherwise. Sizes are in elements.
+ *
+ * On a GPU: both are device memory of the CUDA device of that number as this process counts them,
+ * its primary context's; a rank uses one. The operation begins behind what is on the stream when it
+ * is submitted; once hvd_wait() has returned the result is there for every stream. A stream that is
+ * being captured into a graph is refused with -EBUSY. An operation is on a GPU on all ranks or on
+ * none. It goes by NCCL (HVD_BACKEND, HVD_GPU_FALLBACK). */
 struct hvd_request {
     enum hvd_kind kind;
     const char *name;      /* NULL: named by kind and count of unnamed calls so far */
@@ -138,7 +144,9 @@ struct hvd_request {
     double postscale;      /* and the result times this at the end; 0 stands for 1 */
     int root;              /* broadcast: whose data; output is written on the others */
     const int64_t *splits; /* alltoall: rows of dimension 0 for each rank; NULL: equal shares */
-    int device;            /* -1 the host's memory; others are for later */
+    int device;            /* -1: the host's memory; else the GPU that both are on */
+    void *stream;          /* on a GPU: the CUstream that input and output are ready behind; NULL:
+                            * the default stream */
     int64_t output_rows;   /* allgather, alltoall: rows that output has room for. A result of no
                             * more goes there, a larger one (or any, where there is no output) into
                             * memory of the engine's; hvd_result() tells where it is */
@@ -175,7 +183,7 @@ HVD_API int hvd_wait(hvd_handle handle);
 /* What an allgather or alltoall has received; the engine's own memory is there until hvd_release().
  */
 struct hvd_result {
-    const void *data; /* the request's output, where that had room */
+    const void *data; /* the request's output, where that had room; where that is, host or GPU */
     int ndim;
     int64_t shape[HVD_MAX_DIMS];
     const int64_t *splits; /* rows received from each rank; size() of them */
@@ -283,7 +291,8 @@ struct hvd_backend {
     char text[512];          /* open: library, version and file, as in the log */
 };
 
-/* -EINVAL: there is no back end of this name ("host", "mpi"). */
+/* -EINVAL: there is no back end of this name ("host", "mpi", and for tensors of GPUs "nccl",
+ * "staged": through the host's memory; these are open from the first such tensor on). */
 HVD_API int hvd_backend(const char *name, struct hvd_backend *ret_backend);
 
 #ifdef __cplusplus

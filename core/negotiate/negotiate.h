@@ -33,7 +33,8 @@
 /* What the ranks must agree on, and what only this rank says (dimension 0, splits). */
 struct signature {
     uint8_t kind, dtype, op, ndim;
-    int32_t root, device;
+    int32_t root;
+    int32_t device; /* -1: the host's memory; 0: a GPU, of whatever number */
     double prescale, postscale;
     int64_t shape[HVD_MAX_DIMS];
     uint32_t group_size;  /* 0: not in a group */

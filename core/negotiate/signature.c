@@ -148,8 +148,8 @@ void signature_text(const struct signature *sig, char *text, size_t size)
         line_add(&l, " root %d", sig->root);
     if (!same_double(sig->prescale, 1.0) || !same_double(sig->postscale, 1.0))
         line_add(&l, " scaled %g %g", sig->prescale, sig->postscale);
-    if (sig->device != -1 && sig->device != 0)
-        line_add(&l, " device %d", sig->device);
+    if (sig->device >= 0)
+        line_add(&l, " on a GPU");
     if (sig->group_size)
         line_add(&l, " member %u of a group of %u", sig->group_index, sig->group_size);
 }

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "core/backend/cuda.h"
+#include "core/backend/device.h"
 #include "core/backend/staged.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
@@ -362,8 +363,9 @@ static void close_device(struct rank *me)
 
 static int rank_main(int rank, int size, void *arg)
 {
-    static const struct algorithm *const staged[] = {&staged_algorithm, NULL};
+    static const struct device_ways ways = {.staged = true};
     const struct job *job = arg;
+    struct device *device = NULL;
     struct rank me = {0};
     struct err err = {0};
     setenv("FAKE_CUDA", job->script ? job->script : "", 1);
@@ -372,10 +374,13 @@ static int rank_main(int rank, int size, void *arg)
         return 10;
     int rc = open_device(&me, &err);
     if (rc == 0)
-        rc = coll_add_algorithms(me.r.coll, staged, NULL, &err);
+        rc = device_create(&ways, &device, &err);
+    if (rc == 0)
+        rc = coll_add_algorithms(me.r.coll, device_algorithms, device, &err);
     me.fake->delay(job->delay_us);
     rc = rc < 0 ? FAIL("%s", err.msg) : job->body(&me);
     coll_rank_close(&me.r);
+    device_destroy(device);
     close_device(&me);
     if (rc == 0 && job->body != broken && me.fake->live() != 0)
         rc = FAIL("%ld things are left", me.fake->live());

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device: see device.h.
+ */
+#include "core/backend/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/backend/gpu.h"
+#include "core/backend/kept.h"
+#include "core/backend/nccl_run.h"
+#include "core/backend/staged.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+#define GRACE_MS 3000  /* from an error of NCCL's until it counts: mostly a rank has died */
+#define STOP_MS  15000 /* for what is on streams to end */
+#define NAP_NS   100000
+
+struct device {
+    struct device_ways ways;
+    struct gpu *gpu;       /* NULL: no tensor of a device yet */
+    struct nccl_run *nccl; /* NULL: not used yet */
+    struct staged *staged; /* the same */
+    struct kept kept;
+    enum device_way way;
+    enum device_way told; /* the log has it */
+};
+
+/* What a rank says in ask. Plain bytes. */
+struct said {
+    struct nccl_said nccl;
+    bool fallback;
+};
+
+enum phase { ASK, FORM, RUN, BEHIND };
+
+/* An operation, one after the other; of one coll, and so of one epoch. */
+struct job {
+    struct device *d;
+    bool agreed; /* the way of this epoch is known */
+    enum phase phase;
+    enum device_way way;
+    bool staged_too;          /* where NCCL cannot: the user allows it, on every rank */
+    const struct coll_op *op; /* reads what is kept where it must */
+    struct said mine, *all; /* [size] */
+    size_t *counts;         /* [size] */
+    struct coll_tensor tensor;
+    struct coll_op part;
+    struct err trouble; /* NCCL's first error; code 0: none */
+    uint64_t give_up;   /* when it counts */
+};
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+int device_create(const struct device_ways *ways, struct device **ret, struct err *err)
+{
+    struct device *d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_set(err, ENOMEM, "no memory for operations on GPUs");
+    d->ways = *ways;
+    *ret = d;
+    return 0;
+}
+
+void device_destroy(struct device *d)
+{
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    if (!d)
+        return;
+    bool in = d->gpu && cuda_enter(d->gpu->device, &visit, &err) == 0;
+    bool gone = nccl_run_destroy(d->nccl);
+    if (in && gone) {
+        staged_destroy(d->staged);
+        kept_fini(&d->kept, d->gpu);
+    } else {
+        kept_fini(&d->kept, NULL); /* what is on the device goes with the process */
+    }
+    cuda_leave(&visit);
+    if (gone)
+        gpu_close(d->gpu);
+    free(d);
+}
+
+int device_gpu(struct device *d, int ordinal, struct gpu **ret, struct err *err)
+{
+    int rc = d->gpu ? 0 : gpu_open(ordinal, &d->gpu, err);
+    if (rc == 0 && d->gpu->device->ordinal != ordinal)
+        rc = err_set(err, EINVAL, "a tensor on GPU %d: this rank uses GPU %d, and one GPU a rank is "
+                     "possible", ordinal, d->gpu->device->ordinal);
+    if (rc == 0)
+        *ret = d->gpu;
+    return rc;
+}
+
+enum device_way device_way(const struct device *d)
+{
+    return d ? d->way : DEVICE_NONE;
+}
+
+void device_describe(const struct device *d, enum device_way way, char *dst, size_t size)
+{
+    if (way == DEVICE_NCCL && d->nccl)
+        nccl_run_describe(d->nccl, dst, size);
+    else
+        snprintf(dst, size, "%s", way == DEVICE_STAGED ? "tensors of GPUs through the host's memory"
+                                                       : "");
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* An allgather of what each rank says, as a part of the operation. */
+static int ask(struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    size_t size = (size_t)coll->mesh->size;
+    int rc = 0;
+    memset(&j->mine, 0, sizeof(j->mine));
+    j->mine.fallback = d->ways.fallback;
+    if (d->ways.nccl && !d->nccl)
+        rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
+    if (rc == 0 && d->nccl)
+        nccl_run_say(d->nccl, &j->mine.nccl);
+    free(j->all);
+    free(j->counts);
+    j->all = calloc(size, sizeof(*j->all));
+    j->counts = calloc(size, sizeof(*j->counts));
+    if (rc == 0 && (!j->all || !j->counts))
+        rc = err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
+    if (rc < 0)
+        return rc;
+    for (size_t r = 0; r < size; r++)
+        j->counts[r] = sizeof(j->mine);
+    j->tensor = (struct coll_tensor){&j->mine, j->all, sizeof(j->mine)};
+    j->part = (struct coll_op){.kind = HVD_ALLGATHER,
+                               .dtype = HVD_UINT8,
+                               .prescale = 1.0,
+                               .postscale = 1.0,
+                               .contributors = coll->mesh->size,
+                               .device = -1,
+                               .tensors = &j->tensor,
+                               .n = 1,
+                               .recv_counts = j->counts};
+    return coll_part_start(coll, &j->part, err);
+}
+
+static int meet(struct coll *coll, struct job *j, struct err *err)
+{
+    j->part = (struct coll_op){
+        .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
+    return coll_part_start(coll, &j->part, err);
+}
+
+static int refuse(const struct device *d, const struct err *why, struct err *err)
+{
+    if (!d->ways.nccl)
+        return err_set(err, ENOTSUP, "HVD_BACKEND leaves no way for tensors of a GPU");
+    return err_set(err, ENOTSUP,
+                   "%s. (HVD_GPU_FALLBACK=1 lets tensors go through the host's memory instead, "
+                   "which is slower.)",
+                   why->msg);
+}
+
+/* The same on every rank, from what all have said. */
+static int choose_way(const struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    int size = coll->mesh->size;
+    struct err why = {0};
+    bool all_allow = true;
+    for (int r = 0; r < size; r++)
+        all_allow = all_allow && j->all[r].fallback;
+    j->staged_too = d->ways.staged || all_allow || size == 1;
+    enum nccl_verdict verdict = NCCL_BAD;
+    if (d->nccl) {
+        struct nccl_said *said = calloc((size_t)size, sizeof(*said));
+        if (!said)
+            return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+        for (int r = 0; r < size; r++)
+            said[r] = j->all[r].nccl;
+        verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, &why);
+        free(said);
+    }
+    d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
+    if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
+        log_warn("%s%s", why.msg,
+                 verdict == NCCL_BAD ? "; through the host's memory instead" : "");
+    return d->way == DEVICE_NONE ? refuse(d, &why, err) : 0;
+}
+
+static void tell_way(const struct coll *coll, struct device *d)
+{
+    char text[512];
+    if (d->told == d->way)
+        return;
+    d->told = d->way;
+    device_describe(d, d->way, text, sizeof(text));
+    if (coll->mesh->rank == 0)
+        log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+/* The inputs are read, and kept where that must be; nothing is written that a user could see. */
+static int prepare(struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    int rc = kept_restore(&d->kept, d->gpu, err);
+    j->op = coll->op;
+    j->way = d->way;
+    if (rc == 0 && coll->elastic && coll->mesh->size > 1)
+        rc = kept_begin(&d->kept, d->gpu, coll->op, &j->op, err);
+    if (rc == 0 && j->way == DEVICE_NCCL) {
+        rc = nccl_run_prepare(d->nccl, coll->mesh, j->op, err);
+        if (rc == -ENOTSUP && j->staged_too)
+            j->way = DEVICE_STAGED;
+    }
+    if (j->way == DEVICE_STAGED) {
+        rc = d->staged ? 0 : staged_create(d->gpu, &d->staged, err);
+        if (rc == 0)
+            rc = staged_prepare(d->staged, coll->mesh, j->op, err);
+    }
+    return rc;
+}
+
+/* An error of NCCL's is mostly a rank that has died: the others say who, in a moment. */
+static int excuse(const struct coll *coll, struct job *j, int rc, struct err *err)
+{
+    if (rc >= 0 || coll->mesh->size == 1 || j->d->gpu->device->lost.code)
+        return rc;
+    if (!j->trouble.code) {
+        j->trouble = *err;
+        j->give_up = deadline_in_ms(GRACE_MS);
+    }
+    if (!deadline_passed(j->give_up))
+        return 1;
+    *err = j->trouble;
+    return rc;
+}
+
+static int form(struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    if (d->way != DEVICE_NCCL)
+        return 0;
+    int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
+    rc = excuse(coll, j, rc, err);
+    coll->polls = coll->polls || rc == 1;
+    return rc;
+}
+
+static int run(struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    if (j->way == DEVICE_STAGED)
+        return staged_progress(d->staged, coll, err);
+    int rc = j->trouble.code ? j->trouble.code : nccl_run_progress(d->nccl, err);
+    rc = excuse(coll, j, rc, err);
+    coll->polls = rc == 1;
+    return rc;
+}
+
+static int begin_run(struct coll *coll, struct job *j, struct err *err)
+{
+    j->phase = RUN;
+    return j->way == DEVICE_NCCL ? nccl_run_launch(j->d->nccl, err) : 0;
+}
+
+/* A phase is over: what comes next. 1: all are. */
+static int next_phase(struct coll *coll, struct job *j, struct err *err)
+{
+    int rc = 0;
+    switch (j->phase) {
+    case ASK:
+        if (j->agreed)
+            return begin_run(coll, j, err);
+        j->phase = FORM;
+        return choose_way(coll, j, err);
+    case FORM:
+        j->agreed = true;
+        tell_way(coll, j->d);
+        rc = prepare(coll, j, err);
+        return rc == 0 ? begin_run(coll, j, err) : rc;
+    case RUN:
+        if (!coll->elastic || coll->mesh->size == 1)
+            return 1;
+        j->phase = BEHIND;
+        return meet(coll, j, err);
+    case BEHIND:
+        break;
+    }
+    return 1;
+}
+
+static int work(struct coll *coll, struct job *j, struct err *err)
+{
+    for (;;) {
+        int rc;
+        switch (j->phase) {
+        case FORM:
+            rc = form(coll, j, err);
+            break;
+        case RUN:
+            rc = run(coll, j, err);
+            break;
+        default:
+            rc = coll_part_progress(coll);
+            if (rc < 0)
+                err_sys(err, -rc, "%s", j->phase == ASK ? "meeting before" : "meeting behind");
+            break;
+        }
+        if (rc != 0)
+            return rc;
+        rc = next_phase(coll, j, err);
+        if (rc != 0)
+            return rc == 1 ? 0 : rc;
+    }
+}
+
+/* ---- the algorithm -------------------------------------------------------------------------- */
+
+static bool device_applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return op->device >= 0;
+}
+
+static int device_init(struct coll *coll, void *state, struct err *err)
+{
+    ((struct job *)state)->d = coll->backend;
+    return 0;
+}
+
+static void device_fini(void *state)
+{
+    struct job *j = state;
+    free(j->all);
+    free(j->counts);
+}
+
+static int device_start(struct coll *coll, void *state, struct err *err)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    struct gpu *gpu;
+    j->phase = ASK;
+    j->op = coll->op;
+    j->trouble.code = 0;
+    int rc = device_gpu(j->d, coll->op->device, &gpu, err);
+    if (rc == 0)
+        rc = cuda_enter(gpu->device, &visit, err);
+    if (rc == 0 && j->agreed)
+        rc = prepare(coll, j, err);
+    if (rc == 0)
+        rc = j->agreed ? meet(coll, j, err) : ask(coll, j, err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+static int device_progress(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    int rc = cuda_enter(j->d->gpu->device, &visit, &err);
+    if (rc == 0)
+        rc = work(coll, j, &err);
+    cuda_leave(&visit);
+    return rc < 0 ? coll_failed(coll, &err) : rc;
+}
+
+static void forget(struct coll *coll, struct job *j)
+{
+    struct device *d = j->d;
+    coll_part_cancel(coll);
+    if (d->nccl && j->phase < RUN)
+        nccl_run_cancel(d->nccl);
+    if (j->way == DEVICE_STAGED && j->phase == RUN)
+        staged_cancel(d->staged, coll);
+}
+
+/* Not all ranks have come to it: it is in ASK. */
+static void device_cancel(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    if (cuda_enter(j->d->gpu->device, &visit, &err) == 0)
+        forget(coll, j);
+    cuda_leave(&visit);
+}
+
+static void device_standing(struct coll *coll, void *state, struct coll_standing *ret)
+{
+    const struct job *j = state;
+    ret->whole = j->phase == BEHIND;
+}
+
+static int device_settle(struct coll *coll, void *state, const uint32_t *final,
+                         struct coll_rest *rest)
+{
+    return 0;
+}
+
+/* Done before the next operation: by then nothing of this one comes to the streams any more. */
+static void device_restore(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    j->d->kept.owed = j->d->kept.n > 0 && j->op == &j->d->kept.op && j->phase >= RUN;
+}
+
+static int drained(struct device *d, struct err *err)
+{
+    int rc = d->nccl ? nccl_run_drained(d->nccl, err) : 0;
+    return rc == 0 && d->staged ? staged_drained(d->staged, err) : rc;
+}
+
+static void device_stop(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    struct device *d = j->d;
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t deadline = deadline_in_ms(STOP_MS);
+    /* On a device that is lost nothing happens any more. */
+    int rc = d->gpu ? cuda_enter(d->gpu->device, &visit, &err) : -ENODEV;
+    if (rc == 0) {
+        forget(coll, j);
+        if (d->nccl)
+            nccl_run_abort(d->nccl);
+        while ((rc = drained(d, &err)) == 1 && !deadline_passed(deadline))
+            nanosleep(&nap, NULL);
+    }
+    cuda_leave(&visit);
+    if (rc == 1)
+        log_warn("an operation on GPU %d that has failed is still on its stream after %d s: its "
+                 "tensors may change yet",
+                 d->gpu->device->ordinal, STOP_MS / 1000);
+}
+
+static const char *device_name(const void *state)
+{
+    const struct job *j = state;
+    return j->way == DEVICE_NCCL ? "nccl" : j->way == DEVICE_STAGED ? "staged" : "device";
+}
+
+static const struct algorithm device_algorithm = {
+    .name = "device",
+    .name_of = device_name,
+    .state_size = sizeof(struct job),
+    .applies = device_applies,
+    .init = device_init,
+    .fini = device_fini,
+    .start = device_start,
+    .progress = device_progress,
+    .cancel = device_cancel,
+    .standing = device_standing,
+    .settle = device_settle,
+    .restore = device_restore,
+    .stop = device_stop,
+};
+
+const struct algorithm *const device_algorithms[] = {&device_algorithm, NULL};

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kept: see kept.h.
+ */
+#include "core/backend/kept.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backend/cuda_kernels.h"
+
+static bool destroys_input(const struct coll_tensor *t)
+{
+    return t->count > 0 && t->in == t->out;
+}
+
+static int make_room(struct kept *k, size_t n, struct err *err)
+{
+    if (n <= k->cap)
+        return 0;
+    free(k->tensors);
+    free(k->ready);
+    free(k->at);
+    k->cap = 2 * n;
+    k->tensors = calloc(k->cap, sizeof(*k->tensors));
+    k->ready = calloc(k->cap, sizeof(*k->ready));
+    k->at = calloc(k->cap, sizeof(*k->at));
+    if (k->tensors && k->ready && k->at)
+        return 0;
+    k->cap = 0;
+    return err_set(err, ENOMEM, "no memory to keep the inputs of %zu tensors", n);
+}
+
+/* Where each copy lies; 0 bytes: nothing is overwritten. */
+static size_t lay_out(struct kept *k, const struct coll_op *op)
+{
+    size_t bytes = 0, elem = hvd_dtype_size(op->dtype);
+    for (size_t i = 0; i < op->n; i++) {
+        k->at[i] = bytes;
+        if (destroys_input(&op->tensors[i]))
+            bytes += (op->tensors[i].count * elem + 15) / 16 * 16;
+    }
+    return bytes;
+}
+
+static int flush(struct gpu *gpu, const struct gpu_piece *pieces, size_t n, struct err *err)
+{
+    static const struct gpu_change none = {HVD_UINT8, HVD_UINT8, 1.0, 1, 1.0};
+    return n > 0 ? cuda_move(gpu->device, &none, pieces, n, gpu->stream, err) : 0;
+}
+
+/* All of them, to memory or back, by as few launches as can be. */
+static int copy_all(struct kept *k, struct gpu *gpu, const struct coll_tensor *tensors, bool back,
+                    struct err *err)
+{
+    struct gpu_piece pieces[KERNEL_PIECES];
+    size_t n = 0, elem = hvd_dtype_size(k->op.dtype);
+    int rc = 0;
+    for (size_t i = 0; i < k->n && rc == 0; i++) {
+        uint8_t *copy = (uint8_t *)k->memory.at + k->at[i], *own = tensors[i].out;
+        size_t bytes = tensors[i].count * elem;
+        /* Of the copy of the operation: it reads a copy where the two differ in this way. */
+        if (bytes == 0 || (back ? tensors[i].in != copy : tensors[i].in != own))
+            continue;
+        struct gpu_piece piece = {back ? copy : own, back ? own : copy, bytes};
+        if (!gpu->kernels) {
+            rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, piece.to, piece.from, bytes, gpu->stream,
+                           err);
+            continue;
+        }
+        pieces[n++] = piece;
+        if (n == KERNEL_PIECES) {
+            rc = flush(gpu, pieces, n, err);
+            n = 0;
+        }
+    }
+    return rc == 0 ? flush(gpu, pieces, n, err) : rc;
+}
+
+static int copy_out(struct kept *k, struct gpu *gpu, const struct coll_op *op, size_t bytes,
+                    struct err *err)
+{
+    int rc = cuda_memory_reserve(gpu->device, &k->memory, bytes, err);
+    if (rc == 0 && !k->event)
+        rc = cuda_event_get(gpu->device, &k->event, err);
+    if (rc == 0)
+        rc = gpu_await(gpu, op, err);
+    if (rc == 0)
+        rc = copy_all(k, gpu, op->tensors, false, err);
+    return rc == 0 ? cuda_event_record(gpu->device, k->event, gpu->stream, err) : rc;
+}
+
+int kept_begin(struct kept *k, struct gpu *gpu, const struct coll_op *op,
+               const struct coll_op **ret, struct err *err)
+{
+    bool reduces = op->kind == HVD_ALLREDUCE || op->kind == HVD_REDUCESCATTER;
+    int rc = kept_restore(k, gpu, err);
+    k->n = 0;
+    *ret = op;
+    if (rc == 0 && reduces)
+        rc = make_room(k, op->n, err);
+    size_t bytes = rc == 0 && reduces ? lay_out(k, op) : 0;
+    if (bytes == 0)
+        return rc;
+    k->n = op->n;
+    k->op = *op;
+    rc = copy_out(k, gpu, op, bytes, err);
+    if (rc < 0) {
+        k->n = 0;
+        return rc;
+    }
+    for (size_t i = 0; i < op->n; i++) {
+        k->tensors[i] = op->tensors[i];
+        k->ready[i] = k->event;
+        if (destroys_input(&op->tensors[i]))
+            k->tensors[i].in = (uint8_t *)k->memory.at + k->at[i];
+    }
+    k->op.tensors = k->tensors;
+    k->op.ready = k->ready;
+    *ret = &k->op;
+    return 0;
+}
+
+int kept_restore(struct kept *k, struct gpu *gpu, struct err *err)
+{
+    if (!k->owed)
+        return 0;
+    k->owed = false;
+    return copy_all(k, gpu, k->tensors, true, err);
+}
+
+void kept_fini(struct kept *k, struct gpu *gpu)
+{
+    if (gpu) {
+        cuda_memory_free(gpu->device, &k->memory);
+        cuda_event_put(gpu->device, k->event);
+    }
+    free(k->tensors);
+    free(k->ready);
+    free(k->at);
+    *k = (struct kept){0};
+}

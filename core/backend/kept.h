@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kept: copies, on the device, of the inputs that an operation will overwrite, so that the survivors
+ * of a loss can begin it anew (core/coll/guard.h does the same in the host's memory). In a visit of
+ * the GPU; all of it happens on the GPU's stream, in its order.
+ */
+#ifndef HVD_BACKEND_KEPT_H
+#define HVD_BACKEND_KEPT_H
+
+#include "core/backend/gpu.h"
+
+struct kept {
+    struct cuda_memory memory;
+    struct CUevent_st *event; /* the copies are there */
+    struct coll_op op;        /* the operation that reads them */
+    struct coll_tensor *tensors;
+    void **ready;
+    size_t *at; /* where in memory */
+    size_t cap, n;
+    bool owed; /* inputs are to be brought back before anything else */
+};
+
+/* *ret: op, or where it would overwrite what it reads, a copy of it that reads copies, until the
+ * next call. -ENOMEM. */
+int kept_begin(struct kept *kept, struct gpu *gpu, const struct coll_op *op,
+               const struct coll_op **ret, struct err *err);
+
+/* Brings back what is owed. */
+int kept_restore(struct kept *kept, struct gpu *gpu, struct err *err);
+
+/* gpu NULL: there was none. */
+void kept_fini(struct kept *kept, struct gpu *gpu);
+
+#endif

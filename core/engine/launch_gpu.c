@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_gpu: see launch_gpu.h.
+ */
+#include "core/engine/launch_gpu.h"
+
+#include "core/backend/gpu.h"
+#include "core/engine/engine.h"
+
+static int enter(struct engine *e, int device, struct cuda_visit *ret)
+{
+    struct launch_gpu *g = &e->batches.gpu;
+    int rc = device_gpu(e->backends.device, device, &g->gpu, &e->trouble);
+    return rc == 0 ? cuda_enter(g->gpu->device, ret, &e->trouble) : rc;
+}
+
+uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *s, size_t bytes)
+{
+    struct launch_gpu *g = &e->batches.gpu;
+    struct cuda_visit visit = {0};
+    int rc = enter(e, s->device, &visit);
+    if (rc == 0)
+        rc = cuda_memory_reserve(g->gpu->device, &g->scratch, bytes, &e->trouble);
+    if (rc == 0 && !g->packed)
+        rc = cuda_event_get(g->gpu->device, &g->packed, &e->trouble);
+    cuda_leave(&visit);
+    if (rc < 0)
+        err_prefix(&e->trouble, "%s", s->name);
+    return rc == 0 ? g->scratch.at : NULL;
+}
+
+int launch_gpu_pack(struct engine *e, const struct slot *s, void *to, const void *from,
+                    size_t bytes)
+{
+    struct cuda_visit visit = {0};
+    int rc = enter(e, s->device, &visit);
+    const struct gpu *gpu = e->batches.gpu.gpu;
+    if (rc == 0)
+        rc = cuda_stream_wait(gpu->device, gpu->stream, s->ready, &e->trouble);
+    if (rc == 0)
+        rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, to, from, bytes, gpu->stream, &e->trouble);
+    cuda_leave(&visit);
+    return rc;
+}
+
+int launch_gpu_packed(struct engine *e, const struct slot *s)
+{
+    struct launch_gpu *g = &e->batches.gpu;
+    struct cuda_visit visit = {0};
+    int rc = enter(e, s->device, &visit);
+    /* Without a copy there was nothing to wait for but the slot itself. */
+    if (rc == 0)
+        rc = cuda_stream_wait(g->gpu->device, g->gpu->stream, s->ready, &e->trouble);
+    if (rc == 0)
+        rc = cuda_event_record(g->gpu->device, g->packed, g->gpu->stream, &e->trouble);
+    cuda_leave(&visit);
+    e->batches.ready[0] = g->packed;
+    return rc;
+}
+
+int launch_gpu_copy(struct engine *e, int device, void *to, const void *from, size_t bytes)
+{
+    struct launch_gpu *g = &e->batches.gpu;
+    int rc = device_gpu(e->backends.device, device, &g->gpu, &e->trouble);
+    return rc == 0 ? gpu_copy_now(g->gpu, to, from, bytes, &e->trouble) : rc;
+}
+
+void launch_gpu_fini(struct launch_gpu *g)
+{
+    struct cuda_visit visit = {0};
+    if (!g->gpu)
+        return;
+    if (cuda_enter(g->gpu->device, &visit, NULL) == 0) {
+        cuda_memory_free(g->gpu->device, &g->scratch);
+        cuda_event_put(g->gpu->device, g->packed);
+    }
+    cuda_leave(&visit);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * marks: see marks.h.
+ */
+#include "core/engine/marks.h"
+
+#include "core/backend/cuda.h"
+
+static int use_device(struct marks *m, int ordinal, struct err *err)
+{
+    if (!m->device)
+        return cuda_device_open(ordinal, &m->device, err);
+    if (m->device->ordinal == ordinal)
+        return 0;
+    return err_set(err, EINVAL,
+                   "a tensor on GPU %d: this rank uses GPU %d, and uses one only (take the device "
+                   "of hvd_local_rank())",
+                   ordinal, m->device->ordinal);
+}
+
+/* A pointer of somewhere else would be an illegal address, after which nothing works any more. */
+static int check_place(const struct marks *m, const void *at, size_t bytes, const char *what,
+                       struct err *err)
+{
+    int ordinal = -1;
+    if (!at || bytes == 0)
+        return 0;
+    int rc = cuda_pointer_device(m->device->api, at, &ordinal, err);
+    if (rc < 0 || ordinal == m->device->ordinal)
+        return rc;
+    if (ordinal < 0)
+        return err_set(err, EINVAL, "its %s is in the host's memory, not on GPU %d", what,
+                       m->device->ordinal);
+    return err_set(err, EINVAL, "its %s is on GPU %d, not on GPU %d", what, ordinal,
+                   m->device->ordinal);
+}
+
+static int record(struct marks *m, struct CUstream_st *stream, struct CUevent_st **ret,
+                  struct err *err)
+{
+    struct CUevent_st *event;
+    int rc = cuda_stream_usable(m->device, stream, err);
+    if (rc == 0)
+        rc = cuda_event_get(m->device, &event, err);
+    if (rc < 0)
+        return rc;
+    rc = cuda_event_record(m->device, event, stream, err);
+    if (rc < 0)
+        cuda_event_put(m->device, event);
+    else
+        *ret = event;
+    return rc;
+}
+
+int marks_put(struct marks *m, const struct hvd_request *r, size_t in_bytes, size_t out_bytes,
+              struct CUevent_st **ret, struct err *err)
+{
+    struct cuda_visit visit = {0};
+    int rc = use_device(m, r->device, err);
+    if (rc == 0)
+        rc = cuda_enter(m->device, &visit, err);
+    if (rc == 0)
+        rc = check_place(m, r->input, in_bytes, "input", err);
+    if (rc == 0)
+        rc = check_place(m, r->output, out_bytes, "output", err);
+    if (rc == 0)
+        rc = record(m, r->stream, ret, err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+void marks_drop(struct marks *m, struct CUevent_st *event)
+{
+    if (event)
+        cuda_event_put(m->device, event);
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static bool fits(const struct marks_memory *memory, size_t bytes)
+{
+    return memory->at && memory->size >= bytes && memory->size / 4 <= bytes;
+}
+
+static int allocate(struct marks *m, size_t bytes, struct marks_memory *ret, struct err *err)
+{
+    struct cuda_visit visit = {0};
+    struct cuda_memory fresh = {0};
+    int rc = cuda_enter(m->device, &visit, err);
+    if (rc == 0)
+        rc = cuda_memory_reserve(m->device, &fresh, bytes, err);
+    cuda_leave(&visit);
+    if (rc == 0)
+        *ret = (struct marks_memory){fresh.at, fresh.size};
+    return rc;
+}
+
+static void release(struct marks *m, struct marks_memory *memory)
+{
+    struct cuda_visit visit = {0};
+    struct cuda_memory old = {.at = memory->at, .size = memory->size};
+    if (old.at && cuda_enter(m->device, &visit, NULL) == 0)
+        cuda_memory_free(m->device, &old);
+    cuda_leave(&visit);
+    *memory = (struct marks_memory){0};
+}
+
+int marks_take(struct marks *m, size_t bytes, struct marks_memory *ret, struct err *err)
+{
+    struct marks_memory *best = NULL;
+    for (struct marks_memory *s = m->spare; s < m->spare + MARKS_SPARE; s++)
+        if (fits(s, bytes) && (!best || s->size < best->size))
+            best = s;
+    if (!best)
+        return allocate(m, bytes, ret, err);
+    *ret = *best;
+    *best = (struct marks_memory){0};
+    return 0;
+}
+
+void marks_give(struct marks *m, struct marks_memory memory)
+{
+    struct marks_memory *place = m->spare;
+    for (struct marks_memory *s = m->spare; s < m->spare + MARKS_SPARE && place->at; s++)
+        if (!s->at || s->size < place->size)
+            place = s;
+    if (place->at && place->size >= memory.size)
+        place = &memory; /* all that are kept are larger */
+    if (place != &memory) {
+        struct marks_memory old = *place;
+        *place = memory;
+        memory = old;
+    }
+    release(m, &memory);
+}
+
+void marks_fini(struct marks *m)
+{
+    for (int i = 0; m->device && i < MARKS_SPARE; i++)
+        release(m, &m->spare[i]);
+    cuda_device_close(m->device);
+    *m = (struct marks){0};
+}

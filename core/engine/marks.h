@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * marks: from when on the engine may touch a tensor of a GPU: behind an event on the user's stream,
+ * recorded when the operation is submitted. Also memory for results there, of which the engine
+ * learns the size last. Under the queue's lock.
+ *
+ * A rank has one GPU: that of its first such tensor.
+ */
+#ifndef HVD_ENGINE_MARKS_H
+#define HVD_ENGINE_MARKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <hvd.h>
+
+#include "core/base/err.h"
+
+#define MARKS_SPARE 8
+
+struct cuda_device;
+struct CUevent_st;
+
+/* A result's memory. */
+struct marks_memory {
+    void *at;
+    size_t size;
+};
+
+struct marks {
+    struct cuda_device *device; /* NULL: no tensor of a GPU yet */
+    struct marks_memory spare[MARKS_SPARE]; /* given back: freeing would wait for the device */
+};
+
+/* The event behind which the request's tensors are the engine's. -EINVAL: they are not on that GPU,
+ * or this rank uses another one; -EBUSY: the stream is being captured. */
+int marks_put(struct marks *marks, const struct hvd_request *request, size_t in_bytes,
+              size_t out_bytes, struct CUevent_st **ret, struct err *err);
+
+/* NULL is fine. */
+void marks_drop(struct marks *marks, struct CUevent_st *event);
+
+/* For a result, of at least so many bytes. -ENOMEM. */
+int marks_take(struct marks *marks, size_t bytes, struct marks_memory *ret, struct err *err);
+void marks_give(struct marks *marks, struct marks_memory memory);
+
+void marks_fini(struct marks *marks);
+
+#endif
