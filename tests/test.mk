@@ -146,7 +146,7 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 $(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
 $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 $(FAKES): tests/fake/script.h
-$(filter %/test_prober %/test_fakes %/test_coll_staged $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+$(filter %/test_prober %/test_fakes %/test_coll_staged %/test_gpu %/test_gpu_elastic $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 # A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
@@ -161,7 +161,7 @@ $(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h core/backend/nccl_abi.h
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -shared -Wl,-soname,libnccl.so.2 \
 	    -o $@ $(NCCL_FAKE_SRCS) $(LDFLAGS) -ldl
-$(filter $(BUILD)/tests/unit/backend/test_nccl% $(BUILD)/tests/multi/test_nccl%,$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
+$(filter $(BUILD)/tests/unit/backend/test_nccl% $(BUILD)/tests/multi/test_nccl% %/test_gpu %/test_gpu_elastic,$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk

@@ -307,8 +307,11 @@ void engine_lost(struct engine *e, const char *what, int rc)
         return;
     }
     if (known == 0) {
-        err_set(&err, rc == -ENOMEM ? ENOMEM : ECONNRESET, "rank %d: %s: %s", e->rank, what,
-                why ? why->msg : strerror(-rc));
+        int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
+        if (e->trouble.code) /* in words already */
+            err_set(&err, code, "rank %d: %s", e->rank, e->trouble.msg);
+        else
+            err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));
         mesh_abort(e->mesh, err.msg);
     }
     engine_break_off(e, &err);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_side: see gpu_side.h.
+ */
+#include "tests/harness/gpu_side.h"
+
+#include "core/base/clock.h"
+#include "tests/fake/cuda/use.h"
+
+#define READ_MS 20000
+
+int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *script)
+{
+    struct cuda_visit visit = {0};
+    *g = (struct gpu_side){.room = room, .locked.host = true};
+    setenv("FAKE_CUDA", script ? script : "count=8", 1);
+    g->fake = fake_cuda_use("cuda");
+    int rc = cuda_device_open(ordinal, &g->d, &g->err);
+    if (rc == 0)
+        rc = cuda_enter(g->d, &visit, &g->err);
+    if (rc == 0)
+        rc = cuda_stream_create(g->d, &g->stream, &g->err);
+    if (rc == 0)
+        rc = cuda_event_get(g->d, &g->event, &g->err);
+    if (rc == 0)
+        rc = cuda_memory_reserve(g->d, &g->in, room, &g->err);
+    if (rc == 0)
+        rc = cuda_memory_reserve(g->d, &g->out, room, &g->err);
+    if (rc == 0)
+        rc = cuda_memory_reserve(g->d, &g->locked, 2 * room, &g->err);
+    g->host = g->locked.at;
+    cuda_leave(&visit);
+    return rc;
+}
+
+bool gpu_side_close(struct gpu_side *g)
+{
+    struct cuda_visit visit = {0};
+    bool lost = !g->d || g->d->lost.code;
+    if (!lost && cuda_enter(g->d, &visit, &g->err) == 0) {
+        cuda_memory_free(g->d, &g->in);
+        cuda_memory_free(g->d, &g->out);
+        cuda_memory_free(g->d, &g->locked);
+        cuda_event_put(g->d, g->event);
+        cuda_stream_destroy(g->d, g->stream);
+    }
+    cuda_leave(&visit);
+    cuda_device_close(g->d);
+    return lost || g->fake->live() == 0;
+}
+
+int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes)
+{
+    struct cuda_visit visit = {0};
+    int rc = cuda_enter(g->d, &visit, &g->err);
+    if (rc == 0)
+        rc = cuda_copy(g->d, CUDA_COPY_IN, (uint8_t *)g->in.at + at, g->host + at, bytes, g->stream,
+                       &g->err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+int gpu_side_read(struct gpu_side *g, const void *from, size_t bytes)
+{
+    struct cuda_visit visit = {0};
+    uint64_t deadline = deadline_in_ms(READ_MS);
+    int rc = cuda_enter(g->d, &visit, &g->err);
+    if (rc == 0)
+        rc = cuda_copy(g->d, CUDA_COPY_OUT, g->host, from, bytes, g->stream, &g->err);
+    if (rc == 0)
+        rc = cuda_event_record(g->d, g->event, g->stream, &g->err);
+    while (rc == 0 && (rc = cuda_event_done(g->d, g->event, &g->err)) == 1)
+        rc = deadline_passed(deadline) ? err_set(&g->err, ETIMEDOUT, "a copy did not end") : 0;
+    cuda_leave(&visit);
+    return rc;
+}

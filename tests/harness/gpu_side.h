@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_side: the user's side of a rank whose tensors are on a GPU of the fake driver
+ * (tests/fake/cuda): memory there, a stream of the program's own, copies to and fro. What is on the
+ * GPU is filled and read by copies, as on a real one. For forked ranks: what goes wrong is returned
+ * in words, never asserted.
+ */
+#ifndef HVD_TESTS_HARNESS_GPU_SIDE_H
+#define HVD_TESTS_HARNESS_GPU_SIDE_H
+
+#include <stdint.h>
+
+#include <hvd.h>
+
+#include "core/backend/cuda.h"
+#include "tests/fake/cuda/control.h"
+
+struct gpu_side {
+    const struct fake_cuda_control *fake;
+    struct cuda_device *d;
+    struct CUstream_st *stream; /* the program's */
+    struct CUevent_st *event;
+    struct cuda_memory in, out, locked;
+    uint8_t *host; /* locked: room bytes to read into and fill from, twice */
+    size_t room;
+    struct err err;
+};
+
+/* room: bytes of in and of out. script: FAKE_CUDA, NULL: none. */
+int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *script);
+
+/* After hvd_shutdown(). True: everything that was made on the fake was given back. */
+bool gpu_side_close(struct gpu_side *g);
+
+/* bytes of host to in + at, in the order of the stream: not done when this returns. */
+int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes);
+
+/* bytes from a place of the device into host; done when this returns. */
+int gpu_side_read(struct gpu_side *g, const void *from, size_t bytes);
+
+#endif
