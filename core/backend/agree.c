@@ -23,7 +23,7 @@ static int wait_once(struct coll *coll, struct err *err)
     rc = coll_progress(coll);
     struct pollfd p = {.fd = mesh_fd(mesh), .events = POLLIN};
     if (rc == 1)
-        poll(&p, 1, coll_polls(coll) ? 0 : NAP_MS);
+        poll(&p, 1, coll_wait(coll) ? 0 : NAP_MS);
     mesh_sleep_end(mesh);
     return rc;
 }

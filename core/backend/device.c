@@ -249,7 +249,8 @@ static int form(struct coll *coll, struct job *j, struct err *err)
         return 0;
     int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
     rc = excuse(coll, j, rc, err);
-    coll->polls = coll->polls || rc == 1;
+    if (rc == 1)
+        coll->wait = COLL_ASKS;
     return rc;
 }
 
@@ -260,7 +261,8 @@ static int run(struct coll *coll, struct job *j, struct err *err)
         return staged_progress(d->staged, coll, err);
     int rc = j->trouble.code ? j->trouble.code : nccl_run_progress(d->nccl, err);
     rc = excuse(coll, j, rc, err);
-    coll->polls = rc == 1;
+    if (rc == 1)
+        coll->wait = COLL_ASKS;
     return rc;
 }
 

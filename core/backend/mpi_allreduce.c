@@ -249,7 +249,7 @@ static int progress_exchange(struct coll *coll, struct mpi_allreduce *a)
 {
     int rc = a->owner ? mpi_sum_progress(&a->sum) : 0;
     if (rc == 1)
-        coll->polls = true;
+        coll->wait = COLL_MOVES;
     if (rc == 0 && a->owner)
         empty_vector(a);
     return rc;

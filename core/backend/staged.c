@@ -243,7 +243,7 @@ int staged_progress(struct staged *s, struct coll *coll, struct err *err)
     int rc = advance(coll, s, err);
     /* A device wakes nobody. */
     if (rc == 1 && (s->begun > s->summed + s->summing || s->summed > s->ended))
-        coll->polls = true;
+        coll->wait = COLL_ASKS;
     return rc;
 }
 

@@ -64,7 +64,7 @@ struct coll {
     const struct coll_op *op;    /* under way, else NULL */
     const struct algorithm *alg; /* of the operation under way or the last one */
     void *alg_state;
-    bool polls;   /* set by progress that returns 1: nothing wakes who waits for it */
+    enum coll_wait wait; /* set by progress that returns 1, where it is not COLL_WAKES */
     uint64_t seq; /* operations completed: the same at the same place of the log */
     int turn;     /* the work buffer of the operation under way */
     struct coll_work work[2];

@@ -259,7 +259,7 @@ int coll_progress(struct coll *coll)
 {
     if (!coll->op)
         return 0;
-    coll->polls = false;
+    coll->wait = COLL_WAKES;
     int rc = work(coll);
     if (rc == 0 && coll->guard.on && !coll->guard.behind) {
         rc = begin_barrier(coll);
@@ -275,9 +275,9 @@ int coll_progress(struct coll *coll)
     return rc;
 }
 
-bool coll_polls(const struct coll *coll)
+enum coll_wait coll_wait(const struct coll *coll)
 {
-    return coll && coll->polls;
+    return coll ? coll->wait : COLL_WAKES;
 }
 
 void coll_cancel(struct coll *coll)
@@ -285,7 +285,7 @@ void coll_cancel(struct coll *coll)
     if (coll->op && coll->alg->cancel)
         coll->alg->cancel(coll, coll->alg_state);
     coll->op = coll->gathering = NULL;
-    coll->polls = false;
+    coll->wait = COLL_WAKES;
 }
 
 int coll_failed(struct coll *coll, const struct err *why)

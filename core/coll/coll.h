@@ -79,9 +79,16 @@ int coll_start(struct coll *coll, const struct coll_op *op, struct err *err);
  * coll_destroy(). Never sleeps, never spins. */
 int coll_progress(struct coll *coll);
 
-/* After a 1: what it waits for wakes nobody (a library that has to be asked, a device), so ask
- * again soon instead of sleeping on mesh_fd(). NULL: false. */
-bool coll_polls(const struct coll *coll);
+/* After a 1: how to wait. */
+enum coll_wait {
+    COLL_WAKES, /* on mesh_fd() */
+    COLL_MOVES, /* nothing wakes us, and every look moves it: a library that works while it is asked
+                 */
+    COLL_ASKS,  /* nothing wakes us: a device works by itself, and says so when it is asked */
+};
+
+/* NULL: COLL_WAKES. */
+enum coll_wait coll_wait(const struct coll *coll);
 
 /* In words, why an operation has failed: NULL where there are none. code -ENOTSUP: every rank has
  * come to the same answer from what all of them said. */

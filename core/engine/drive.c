@@ -21,13 +21,16 @@
 #include "core/engine/engine.h"
 #include "core/engine/turn.h"
 
-#define SPIN_NS   5000
-#define SPIN_POLL (10 * CLOCK_MS) /* where every look moves the operation: all ranks are in it */
-#define YIELDS    8 /* a peer that needs our processor has it sooner than by our sleep */
+/* How long to spin, where every rank of the host has a processor, and how often to yield before a
+ * sleep, by enum coll_wait. Woken: a peer that needs our processor has it sooner than by our sleep.
+ * Moved: all ranks are in it. Asked: what takes longer than that loses little by a nap. */
+static const uint64_t spin_ns[] = {
+    [COLL_WAKES] = 5000, [COLL_MOVES] = 10 * CLOCK_MS, [COLL_ASKS] = 2 * CLOCK_MS};
+static const int yields[] = {[COLL_WAKES] = 8, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
+
 #define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
 #define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */
 #define POLL_NS   (CLOCK_MS / 10) /* of a sleep while nothing would wake us */
-#define POLLS     20000           /* yields before such a sleep */
 #define FULL_EACH 16              /* turns of a spin with one look at the sockets */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
@@ -201,12 +204,12 @@ bool drive_pause(const struct engine *e, struct patience *p)
         uint64_t now = clock_ns();
         if (p->since == 0)
             p->since = now;
-        if (now - p->since < (coll_polls(e->coll) ? SPIN_POLL : SPIN_NS)) {
+        if (now - p->since < spin_ns[coll_wait(e->coll)]) {
             __builtin_ia32_pause();
             return true;
         }
     }
-    if (p->yields++ >= (coll_polls(e->coll) ? POLLS : YIELDS))
+    if (p->yields++ >= yields[coll_wait(e->coll)])
         return false;
     sched_yield();
     return true;
@@ -215,7 +218,7 @@ bool drive_pause(const struct engine *e, struct patience *p)
 /* When the engine has to be looked at again, whatever happens. */
 static uint64_t wake_by(const struct engine *e)
 {
-    uint64_t poll = coll_polls(e->coll) ? clock_ns() + POLL_NS : UINT64_MAX;
+    uint64_t poll = coll_wait(e->coll) ? clock_ns() + POLL_NS : UINT64_MAX;
     return e->next_tick < poll ? e->next_tick : poll;
 }
 

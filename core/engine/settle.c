@@ -97,7 +97,7 @@ static int run(struct engine *e, const struct coll_op *op, struct err *err)
         rc = coll_progress(e->coll);
         struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
         if (rc == 1)
-            poll(&p, 1, coll_polls(e->coll) ? 1 : 100);
+            poll(&p, 1, coll_wait(e->coll) ? 1 : 100);
         mesh_sleep_end(e->mesh);
         if (rc != 1)
             return rc < 0 ? lost(e, rc, err) : 0;

@@ -77,7 +77,7 @@ int coll_rank_wait(struct coll_rank *r, uint64_t deadline)
     int rc = r->coll ? coll_progress(r->coll) : 1;
     if (rc == 1) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        int most = coll_polls(r->coll) ? 0 : 50;
+        int most = coll_wait(r->coll) ? 0 : 50;
         poll(&p, fd >= 0, fd < 0 || ms > most ? most : ms);
     }
     mesh_sleep_end(r->mesh);

@@ -4,6 +4,8 @@
  */
 #include "tests/harness/gpu_side.h"
 
+#include <time.h>
+
 #include "core/base/clock.h"
 #include "tests/fake/cuda/use.h"
 
@@ -63,14 +65,17 @@ int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes)
 int gpu_side_read(struct gpu_side *g, const void *from, size_t bytes)
 {
     struct cuda_visit visit = {0};
+    const struct timespec nap = {.tv_nsec = 20000};
     uint64_t deadline = deadline_in_ms(READ_MS);
     int rc = cuda_enter(g->d, &visit, &g->err);
     if (rc == 0)
         rc = cuda_copy(g->d, CUDA_COPY_OUT, g->host, from, bytes, g->stream, &g->err);
     if (rc == 0)
         rc = cuda_event_record(g->d, g->event, g->stream, &g->err);
-    while (rc == 0 && (rc = cuda_event_done(g->d, g->event, &g->err)) == 1)
+    while (rc == 0 && (rc = cuda_event_done(g->d, g->event, &g->err)) == 1) {
         rc = deadline_passed(deadline) ? err_set(&g->err, ETIMEDOUT, "a copy did not end") : 0;
+        nanosleep(&nap, NULL);
+    }
     cuda_leave(&visit);
     return rc;
 }

@@ -57,8 +57,8 @@ static int play_start(struct coll *coll, void *state, struct err *err)
 static int play_progress(struct coll *coll, void *state)
 {
     struct played *p = ((struct state *)state)->played;
-    coll->polls = ++p->turns < TURNS;
-    return coll->polls;
+    coll->wait = ++p->turns < TURNS ? COLL_MOVES : COLL_WAKES;
+    return coll->wait != COLL_WAKES;
 }
 
 static bool for_device(const struct mesh *mesh, const struct coll_op *op)

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An elastic world whose tensors are on GPUs (of the fake driver), while ranks are killed and one
+ * comes: what each rank gives is there as a whole or not at all, the same on everybody, also where
+ * the result takes the place of the input; by each way there is.
+ *
+ * timeout: 600
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/gpu_side.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define STEPS   60
+#define WIDE    4000 /* elements of a row */
+#define TENSORS 7
+#define ROOM    ((size_t)4 << 20)
+
+/* Sanitizers make everything slow: fewer seeds then. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SEEDS(n) (((n) + 3) / 4)
+#else
+#define SEEDS(n) (n)
+#endif
+
+struct board {
+    _Atomic int at[ELASTIC_MAX];
+    _Atomic int batches[ELASTIC_MAX];
+    uint64_t reduced[ELASTIC_MAX][STEPS][TENSORS]; /* whose parts a sum had */
+    uint64_t gathered[ELASTIC_MAX][STEPS];
+    uint64_t summed[ELASTIC_MAX][STEPS]; /* a reducescatter */
+    int64_t told[ELASTIC_MAX][STEPS];    /* what a broadcast brought; -1: its root was lost */
+};
+
+struct member {
+    struct gpu_side g;
+    struct board *b;
+    int number, step;
+    int64_t crew[ELASTIC_MAX]; /* by rank, as everybody said at the last boundary */
+};
+
+static struct hvd_request on_gpu(struct member *m, enum hvd_kind kind, const char *name,
+                                 enum hvd_dtype dtype, int ndim, const int64_t *shape)
+{
+    return (struct hvd_request){.kind = kind,
+                                .name = name,
+                                .dtype = dtype,
+                                .ndim = ndim,
+                                .shape = shape,
+                                .op = HVD_SUM,
+                                .input = m->g.in.at,
+                                .output = m->g.in.at,
+                                .device = m->g.d->ordinal,
+                                .stream = m->g.stream};
+}
+
+static int submit_wait(const struct hvd_request *r, hvd_handle *ret)
+{
+    int rc = hvd_submit(r, 1, ret);
+    return rc < 0 ? rc : hvd_wait(*ret);
+}
+
+static int meet(struct member *m)
+{
+    int64_t shape = 1, mine = m->number;
+    struct hvd_result result;
+    hvd_handle h;
+    struct hvd_request r = {.kind = HVD_ALLGATHER,
+                            .name = "crew",
+                            .input = &mine,
+                            .dtype = HVD_INT64,
+                            .ndim = 1,
+                            .shape = &shape,
+                            .device = -1};
+    if (submit_wait(&r, &h) < 0)
+        return FAIL("crew: %s", hvd_error());
+    hvd_result(h, &result);
+    const int64_t *data = result.data;
+    for (int i = 0, k = 0; i < hvd_size(); i++)
+        m->crew[i] = result.splits[i] ? data[k++] : -1;
+    hvd_release(h);
+    return 0;
+}
+
+static void fill(struct member *m, size_t n, float value)
+{
+    float *f = (float *)m->g.host;
+    for (size_t i = 0; i < n; i++)
+        f[i] = value;
+}
+
+/* Several in place at once, fused; each element is the sum of powers of two. */
+static int reduce(struct member *m)
+{
+    hvd_handle h[TENSORS];
+    static const int64_t n[TENSORS] = {1, 17, WIDE, 3 * WIDE, 5, WIDE / 2, 40 * WIDE};
+    size_t at = 0;
+    float *host = (float *)m->g.host;
+    fill(m, 60 * WIDE, (float)(1 << m->number));
+    for (int i = 0; i < TENSORS; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "r%d", i);
+        struct hvd_request r = on_gpu(m, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n[i]);
+        r.input = r.output = (uint8_t *)m->g.in.at + at;
+        if (gpu_side_send(&m->g, at, (size_t)n[i] * 4) < 0 || hvd_submit(&r, 1, &h[i]) < 0)
+            return FAIL("%s %s", m->g.err.msg, hvd_error());
+        at += (size_t)n[i] * 4;
+    }
+    for (int i = 0; i < TENSORS; i++)
+        if (hvd_wait(h[i]) < 0)
+            return FAIL("reduce: %s", hvd_error());
+    if (gpu_side_read(&m->g, m->g.in.at, at) < 0)
+        return FAIL("%s", m->g.err.msg);
+    for (int i = 0; i < TENSORS; i++) {
+        const float first = *host;
+        for (int64_t k = 0; k < n[i]; k++)
+            if (*host++ != first)
+                return FAIL("step %d: element %d of tensor %d is %g, the first %g", m->step, (int)k,
+                            i, (double)host[-1], (double)first);
+        m->b->reduced[m->number][m->step][i] = (uint64_t)first;
+    }
+    return 0;
+}
+
+/* Member m gives m + 1 rows of its number. */
+static int gather(struct member *m)
+{
+    int64_t shape[] = {m->number + 1, WIDE};
+    size_t n = (size_t)(m->number + 1) * WIDE;
+    struct hvd_request r = on_gpu(m, HVD_ALLGATHER, "gather", HVD_FLOAT32, 2, shape);
+    struct hvd_result result;
+    hvd_handle h;
+    r.output = NULL;
+    fill(m, n, (float)m->number);
+    if (gpu_side_send(&m->g, 0, n * 4) < 0 || submit_wait(&r, &h) < 0)
+        return FAIL("gather: %s %s", m->g.err.msg, hvd_error());
+    hvd_result(h, &result);
+    if (gpu_side_read(&m->g, result.data, (size_t)result.shape[0] * WIDE * 4) < 0)
+        return FAIL("%s", m->g.err.msg);
+    const float *data = (float *)m->g.host;
+    for (int i = 0; i < hvd_size(); i++) {
+        int64_t who = m->crew[i];
+        if (result.splits[i] != 0 && (who < 0 || result.splits[i] != who + 1))
+            return FAIL("gather: %d rows from member %d", (int)result.splits[i], (int)who);
+        for (int64_t k = 0; k < result.splits[i] * WIDE; k++)
+            if (*data++ != (float)who)
+                return FAIL("gather: a row of member %d is not its own", (int)who);
+        m->b->gathered[m->number][m->step] |= result.splits[i] ? 1ULL << who : 0;
+    }
+    hvd_release(h);
+    return 0;
+}
+
+static int tell(struct member *m)
+{
+    const int64_t n = 2 * WIDE;
+    struct hvd_request r = on_gpu(m, HVD_BROADCAST, "tell", HVD_FLOAT32, 1, &n);
+    hvd_handle h;
+    r.root = m->step % hvd_size();
+    fill(m, 2 * WIDE, hvd_rank() == r.root ? (float)(m->number * 1000 + m->step) : -2);
+    if (gpu_side_send(&m->g, 0, (size_t)n * 4) < 0)
+        return FAIL("%s", m->g.err.msg);
+    int rc = submit_wait(&r, &h);
+    m->b->told[m->number][m->step] = -1;
+    if (rc == -EOWNERDEAD)
+        return 0;
+    if (rc < 0 || gpu_side_read(&m->g, m->g.in.at, (size_t)n * 4) < 0)
+        return FAIL("tell: %s %s", m->g.err.msg, hvd_error());
+    const float *data = (float *)m->g.host;
+    for (int i = 0; i < n; i++)
+        if (data[i] != data[0])
+            return FAIL("tell: element %d is %g, the first %g", i, (double)data[i],
+                        (double)data[0]);
+    m->b->told[m->number][m->step] = (int64_t)data[0];
+    return 0;
+}
+
+/* Everybody gives everybody two rows that say from whom to whom. */
+static int exchange(struct member *m)
+{
+    int size = hvd_size();
+    int64_t shape[] = {2 * size, WIDE};
+    size_t n = (size_t)(2 * size) * WIDE;
+    struct hvd_request r = on_gpu(m, HVD_ALLTOALL, "exchange", HVD_FLOAT32, 2, shape);
+    struct hvd_result result;
+    hvd_handle h;
+    float *host = (float *)m->g.host;
+    r.output = NULL;
+    for (size_t i = 0; i < n; i++)
+        host[i] = (float)(m->number * 100 + (int)(i / (2 * WIDE)));
+    if (gpu_side_send(&m->g, 0, n * 4) < 0 || submit_wait(&r, &h) < 0)
+        return FAIL("exchange: %s %s", m->g.err.msg, hvd_error());
+    hvd_result(h, &result);
+    if (gpu_side_read(&m->g, result.data, (size_t)result.shape[0] * WIDE * 4) < 0)
+        return FAIL("%s", m->g.err.msg);
+    for (int i = 0; i < size; i++) {
+        if (result.splits[i] != 0 && result.splits[i] != 2)
+            return FAIL("exchange: %d rows from rank %d", (int)result.splits[i], i);
+        for (int k = 0; k < result.splits[i] * WIDE; k++)
+            if (*host++ != (float)(m->crew[i] * 100 + hvd_rank()))
+                return FAIL("exchange: not what rank %d gave", i);
+    }
+    hvd_release(h);
+    return 0;
+}
+
+static int scatter(struct member *m)
+{
+    int size = hvd_size();
+    int64_t shape[] = {2 * size, WIDE};
+    size_t n = (size_t)(2 * size) * WIDE;
+    struct hvd_request r = on_gpu(m, HVD_REDUCESCATTER, "scatter", HVD_FLOAT32, 2, shape);
+    hvd_handle h;
+    r.output = m->step % 2 ? m->g.in.at : m->g.out.at; /* in place, too */
+    fill(m, n, (float)(1 << m->number));
+    if (gpu_side_send(&m->g, 0, n * 4) < 0 || submit_wait(&r, &h) < 0 ||
+        gpu_side_read(&m->g, r.output, (size_t)2 * WIDE * 4) < 0)
+        return FAIL("scatter: %s %s", m->g.err.msg, hvd_error());
+    const float *sums = (float *)m->g.host;
+    for (int i = 0; i < 2 * WIDE; i++)
+        if (sums[i] != sums[0])
+            return FAIL("scatter: element %d is %g, the first %g", i, (double)sums[i],
+                        (double)sums[0]);
+    m->b->summed[m->number][m->step] = (uint64_t)sums[0];
+    return 0;
+}
+
+static int one_step(struct member *m)
+{
+    int rc = reduce(m);
+    rc = rc ? rc : gather(m);
+    rc = rc ? rc : tell(m);
+    rc = rc ? rc : exchange(m);
+    rc = rc ? rc : scatter(m);
+    if (rc == 0 && hvd_barrier("all") < 0)
+        rc = FAIL("barrier: %s", hvd_error());
+    return rc;
+}
+
+/* Where the others are. */
+static int agree(struct member *m)
+{
+    int64_t step = m->step;
+    if (hvd_allreduce("step", &step, &step, 1, HVD_INT64, HVD_MAX) < 0)
+        return FAIL("step: %s", hvd_error());
+    m->step = (int)step;
+    return meet(m);
+}
+
+static int train(struct member *m)
+{
+    int rc = agree(m);
+    while (rc == 0 && m->step < STEPS) {
+        atomic_store(&m->b->at[m->number], m->step);
+        rc = one_step(m);
+        m->step++;
+        /* The dead are seen until here, and in every third step beyond. */
+        if (rc == 0 && m->step % 3 == 0) {
+            rc = hvd_commit();
+            rc = rc < 0 ? FAIL("commit: %s", hvd_error()) : rc == 1 ? agree(m) : 0;
+        }
+    }
+    atomic_store(&m->b->at[m->number], STEPS);
+    return rc;
+}
+
+static int work(int number, void *arg)
+{
+    static struct member m;
+    m = (struct member){.b = arg, .number = number};
+    if (gpu_side_open(&m.g, number, ROOM, NULL) < 0)
+        return FAIL("%s", m.g.err.msg);
+    m.g.fake->delay(getenv("SLOW") ? 100 : 0);
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : train(&m);
+    hvd_shutdown();
+    if (!gpu_side_close(&m.g) && rc == 0)
+        rc = FAIL("%ld things are left on the GPU", m.g.fake->live());
+    return rc;
+}
+
+/* Who was there all the time has seen the same. */
+static void check(const struct board *b, int other, const char *what)
+{
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < TENSORS; i++)
+            if (b->reduced[other][step][i] != b->reduced[0][step][i])
+                fail_msg("%s, step %d: member %d has another sum %d: %lx, %lx", what, step, other, i,
+                         (long)b->reduced[other][step][i], (long)b->reduced[0][step][i]);
+        if (b->gathered[other][step] != b->gathered[0][step])
+            fail_msg("%s, step %d: member %d gathered others", what, step, other);
+        if (b->told[other][step] != b->told[0][step])
+            fail_msg("%s, step %d: member %d was told something else", what, step, other);
+        if (b->summed[other][step] != b->summed[0][step])
+            fail_msg("%s, step %d: member %d has the sum of others", what, step, other);
+    }
+}
+
+static struct board *clean_board(void)
+{
+    static struct board *b;
+    b = b ? b : world_shared(sizeof(*b));
+    memset(b, 0, sizeof(*b));
+    return b;
+}
+
+/* Members 1 and 3 die. */
+static void kill_two(const char *const *env, unsigned seed)
+{
+    struct board *b = clean_board();
+    struct elastic job;
+    uint64_t random = seed;
+    char what[32];
+    snprintf(what, sizeof(what), "seed %u", seed);
+    elastic_init(&job);
+    for (int m = 0; m < 4; m++)
+        elastic_add(&job, work, b, env);
+    for (int i = 0; i < 2; i++) {
+        int step = 8 + 20 * i + (int)(rank_random(&random) % 10);
+        if (!elastic_run_to(&job, &b->at[0], step, 60000))
+            fail_msg("%s: step %d was not reached", what, step);
+        struct timespec nap = {.tv_nsec = (long)(rank_random(&random) % 8000) * 1000};
+        nanosleep(&nap, NULL);
+        kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
+    }
+    if (!elastic_run(&job, elastic_all_over, NULL, 60000))
+        fail_msg("%s: no end in a minute", what);
+    for (int m = 0; m < 4; m += 2)
+        if (job.members[m].status != 0)
+            fail_msg("%s: member %d ended with status %x", what, m, job.members[m].status);
+    check(b, 2, what);
+    elastic_fini(&job);
+}
+
+static bool wants_in(struct elastic *job, void *arg)
+{
+    return job->members[2].waiting;
+}
+
+/* Member 2 comes, and member 1 dies afterwards. */
+static void grow(const char *const *env)
+{
+    struct board *b = clean_board();
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < 2; m++)
+        elastic_add(&job, work, b, env);
+    assert_true(elastic_run_to(&job, &b->at[0], 10, 60000));
+    elastic_add(&job, work, b, env);
+    assert_true(elastic_run(&job, wants_in, NULL, 60000));
+    elastic_announce(&job);
+    assert_true(elastic_run_to(&job, &b->at[2], 25, 60000));
+    kill(job.members[1].pid, SIGKILL);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[2].status, 0);
+    elastic_fini(&job);
+}
+
+static void test_staged(void **state)
+{
+    static const char *const env[] = {"HVD_BACKEND=staged", NULL};
+    static const char *const slow[] = {"HVD_BACKEND=staged", "SLOW=1", NULL};
+    for (unsigned seed = 1; seed <= SEEDS(6); seed++)
+        kill_two(seed % 3 ? env : slow, seed);
+    grow(env);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_staged)};
+    return cmocka_run_group_tests_name("multi/test_gpu_elastic", tests, NULL, NULL);
+}
