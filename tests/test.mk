@@ -146,7 +146,7 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 $(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
 $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 $(FAKES): tests/fake/script.h
-$(filter %/test_prober %/test_fakes %/test_coll_staged %/test_gpu %/test_gpu_elastic $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+$(filter %/test_prober %/test_fakes %/test_coll_staged %/test_gpu %/test_gpu_elastic %/test_nccl_run %/test_nccl_run_faults $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 # A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))

@@ -28,6 +28,10 @@ const char *const gpu_kernel_names[GPU_KERNELS] = {
     "hvd_move_float16_float32",
     "hvd_move_float32_bfloat16",
     "hvd_move_bfloat16_float32",
+    "hvd_move_int16_int32",
+    "hvd_move_int32_int16",
+    "hvd_move_uint16_int32",
+    "hvd_move_int32_uint16",
     "hvd_combine_uint8",
     "hvd_combine_int8",
     "hvd_combine_uint16",
@@ -42,16 +46,15 @@ const char *const gpu_kernel_names[GPU_KERNELS] = {
 };
 
 /* Places in the table above. */
-enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + HVD_DTYPES, COMBINE = MOVE_CONVERT + 4 };
+enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + HVD_DTYPES, COMBINE = MOVE_CONVERT + 8 };
 _Static_assert(COMBINE + HVD_DTYPES == GPU_KERNELS, "a name for each");
 
 static const struct {
     enum hvd_dtype from, to;
 } conversions[] = {
-    {HVD_FLOAT32, HVD_FLOAT16},
-    {HVD_FLOAT16, HVD_FLOAT32},
-    {HVD_FLOAT32, HVD_BFLOAT16},
-    {HVD_BFLOAT16, HVD_FLOAT32},
+    {HVD_FLOAT32, HVD_FLOAT16},  {HVD_FLOAT16, HVD_FLOAT32}, {HVD_FLOAT32, HVD_BFLOAT16},
+    {HVD_BFLOAT16, HVD_FLOAT32}, {HVD_INT16, HVD_INT32},     {HVD_INT32, HVD_INT16},
+    {HVD_UINT16, HVD_INT32},     {HVD_INT32, HVD_UINT16},
 };
 
 static struct kernel_change change_of(double prescale, int divisor, double postscale)

@@ -15,7 +15,7 @@
 #include "core/base/err.h"
 #include "core/coll/reduce.h"
 
-#define GPU_KERNELS 27 /* 16 that move, 11 that combine */
+#define GPU_KERNELS 31 /* 20 that move, 11 that combine */
 
 /* In the order of the file; a kernel's number is its place here. */
 extern const char *const gpu_kernel_names[GPU_KERNELS];
@@ -28,7 +28,8 @@ struct gpu_piece {
 };
 
 /* What becomes of them on the way: times prescale, divided by divisor, times postscale; 1 leaves
- * each of them out. bool is never scaled, and comes out as 0 or 1. */
+ * each of them out. bool is never scaled, and comes out as 0 or 1. Where integers become wider or
+ * are cut, this is done to the narrow ones. */
 struct gpu_change {
     enum hvd_dtype from, to;
     double prescale;

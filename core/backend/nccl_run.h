@@ -61,9 +61,9 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *al
  * (coll_part_start()), the same ones on every rank. */
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err);
 
-/* After nccl_run_hear(); nccl_run_form() may still be on its way. op stays until the end. Inputs are
- * read behind op->ready. -ENOTSUP: neither NCCL nor our kernels can do it, err says why; the same on
- * every rank. */
+/* After nccl_run_hear(); nccl_run_form() may still be on its way. op stays until the end. Inputs
+ * are read behind op->ready. -ENOTSUP: neither NCCL nor our kernels can do it, err says why; the
+ * same on every rank. */
 int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct coll_op *op,
                      struct err *err);
 int nccl_run_launch(struct nccl_run *run, struct err *err);

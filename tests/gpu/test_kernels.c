@@ -114,12 +114,30 @@ static void scale(const struct gpu_change *c, enum hvd_dtype t, void *dst, const
     reduce(&plan, dst, &src, 1, n, NULL, true, false);
 }
 
+/* Between 16 and 32 bits: scaled as 16 bits. */
+static void reference_integers(const struct gpu_change *c, uint8_t *dst, const uint8_t *src,
+                               size_t n)
+{
+    bool cut = c->from == HVD_INT32;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, src + i * (cut ? 4 : 2), sizeof(bits)); /* the low ones */
+        scale(c, cut ? c->to : c->from, &bits, &bits, 1);
+        int32_t whole = c->from == HVD_INT16 ? (int16_t)bits : bits;
+        memcpy(dst + i * (cut ? 2 : 4), cut ? (void *)&bits : &whole, cut ? 2 : 4);
+    }
+}
+
 /* What becomes of n elements. */
 static void reference(const struct gpu_change *c, uint8_t *dst, const uint8_t *src, size_t n)
 {
     bool narrow = c->from == HVD_FLOAT32;
     if (c->from == c->to) {
         scale(c, c->from, dst, src, n);
+        return;
+    }
+    if (c->from == HVD_INT32 || c->to == HVD_INT32) {
+        reference_integers(c, dst, src, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -197,6 +215,10 @@ static void test_move(void **state)
     move_all_ways(HVD_FLOAT16, HVD_FLOAT32);
     move_all_ways(HVD_FLOAT32, HVD_BFLOAT16);
     move_all_ways(HVD_BFLOAT16, HVD_FLOAT32);
+    move_all_ways(HVD_INT16, HVD_INT32);
+    move_all_ways(HVD_INT32, HVD_INT16);
+    move_all_ways(HVD_UINT16, HVD_INT32);
+    move_all_ways(HVD_INT32, HVD_UINT16);
 }
 
 /* More pieces than one launch takes. */

@@ -386,6 +386,20 @@ static int rank_main(int rank, int size, void *arg)
 
 static const char *const fallback[] = {"HVD_GPU_FALLBACK=1", "HVD_NCCL_LIB=/none", NULL};
 
+/* HVD_NCCL_LIB=<the fake of that version> */
+static const char *const *with_nccl(const char *version, const char *more)
+{
+    static char lib[PATH_MAX + 16], part[64];
+    static const char *env[3];
+    char path[PATH_MAX];
+    snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
+    fake_build_path(part, path);
+    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    env[0] = lib;
+    env[1] = more;
+    return env;
+}
+
 static void run_job(int size, const char *const *env, struct job job)
 {
     struct world_options options = {.size = size, .env = env};
@@ -400,8 +414,30 @@ static void test_staged(void **state)
     }
     run_job(2, fallback, (struct job){"staged", NULL, 0, -1, sums});
     run_job(2, fallback, (struct job){"staged", NULL, 200, -1, steps});
-    run_job(2, fallback, (struct job){"staged", "cuModuleLoadData=209", 0, -1, steps});
+    run_job(2, fallback, (struct job){"staged", "count=8;cuModuleLoadData=209", 0, -1, steps});
     run_job(3, fallback, (struct job){"staged", NULL, 0, 0, steps});
+}
+
+static void test_nccl(void **state)
+{
+    static const char *const versions[] = {"2.8", "2.13", "2.14", "2.18", "2.27"};
+    for (size_t v = 0; v < sizeof(versions) / sizeof(*versions); v++) {
+        const char *const *env = with_nccl(versions[v], NULL);
+        for (int size = v == 4 ? 1 : 2; size <= (v == 4 ? 4 : 2); size++) {
+            run_job(size, env, (struct job){"nccl", NULL, 0, -1, steps});
+            run_job(size, env, (struct job){"nccl", NULL, 0, -1, kinds});
+        }
+    }
+    run_job(2, with_nccl("2.27", NULL), (struct job){"nccl", NULL, 0, -1, sums});
+    run_job(2, with_nccl("2.27", NULL), (struct job){"nccl", "count=8;delay_us=200", 0, -1, steps});
+    run_job(2, with_nccl("2.27", NULL), (struct job){"nccl", NULL, 0, -1, refused});
+    run_job(2, with_nccl("2.27", NULL), (struct job){"nccl", NULL, 0, -1, mixed});
+    /* Without our kernels NCCL scales by itself. */
+    run_job(2, with_nccl("2.27", NULL),
+            (struct job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, steps});
+    /* and what it cannot do goes through the host where that is allowed */
+    run_job(2, with_nccl("2.27", "HVD_GPU_FALLBACK=1"),
+            (struct job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, sums});
 }
 
 /* Asked for by name, without a word of falling back. */
@@ -422,18 +458,22 @@ static void test_no_way(void **state)
 {
     static const char *const none[] = {"HVD_NCCL_LIB=/none", NULL};
     run_job(2, none, (struct job){NULL, NULL, 0, -1, no_way});
+    run_job(2, with_nccl("2.27", NULL), (struct job){NULL, NULL, 0, 0, shared});
+    run_job(2, with_nccl("2.27", "HVD_GPU_FALLBACK=1"), (struct job){"staged", NULL, 0, 0, steps});
 }
 
 static void test_broken(void **state)
 {
     run_job(2, fallback, (struct job){NULL, NULL, 0, -1, broken});
     run_job(3, fallback, (struct job){NULL, NULL, 100, -1, broken});
+    run_job(3, with_nccl("2.27", NULL), (struct job){NULL, NULL, 0, -1, broken});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_staged),  cmocka_unit_test(test_named),
+        cmocka_unit_test(test_staged),  cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_named),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_no_way),
         cmocka_unit_test(test_broken),
     };

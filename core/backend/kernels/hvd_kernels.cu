@@ -198,7 +198,10 @@ static __device__ uint32_t piece_of(const kernel_move &m, uint32_t chunk)
 
 template <typename A, typename B> static __device__ B changed(A x, const kernel_change &c)
 {
-    return as<B>::narrow(after(before(as<A>::widen(x), c), c));
+    if constexpr (!as<A>::floating && sizeof(B) < sizeof(A)) /* cut first: it has wrapped */
+        return after(before((B)x, c), c);
+    else
+        return as<B>::narrow(after(before(as<A>::widen(x), c), c));
 }
 
 /* Whole vectors by one block; how many elements that were. Several loads are on their way before
@@ -317,6 +320,10 @@ MOVE(float32_float16, float, f16)
 MOVE(float16_float32, f16, float)
 MOVE(float32_bfloat16, float, bf16)
 MOVE(bfloat16_float32, bf16, float)
+MOVE(int16_int32, int16_t, int32_t)
+MOVE(int32_int16, int32_t, int16_t)
+MOVE(uint16_int32, uint16_t, int32_t)
+MOVE(int32_uint16, int32_t, uint16_t)
 
 /* ---- combining ------------------------------------------------------------------------------- */
 

@@ -33,7 +33,8 @@ struct fake_cuda_control {
 
 extern const struct fake_cuda_control fake_cuda_control;
 
-/* For other fake libraries (tests/fake/nccl): f is called when the stream comes to it. 0, or -1. */
-int fake_cuda_enqueue(void *stream, void (*f)(void *), void *ctx);
+/* For other fake libraries (tests/fake/nccl): f is called when the stream comes to it, or skip
+ * where the device does nothing any more. 0, or -1. */
+int fake_cuda_enqueue(void *stream, void (*f)(void *), void (*skip)(void *), void *ctx);
 
 #endif

@@ -46,6 +46,7 @@ struct fake_task {
     const void *from;
     size_t bytes;
     void (*f)(void *);
+    void (*skip)(void *); /* instead of run, after an error that sticks; may be NULL */
     void *data;
     unsigned fails; /* on demand */
     bool stalls;

@@ -157,8 +157,13 @@ static bool move_chunk(const struct type *from, const struct type *to, const str
             continue;
         }
         struct number x = load(from, src + i * a);
-        begin(from, &x, &m->change);
-        end(from, &x, &m->change);
+        const struct type *in = from;
+        if (from->class == INTEGER && b < a) {
+            x.i = wrapped(to, (uint64_t)x.i);
+            in = to;
+        }
+        begin(in, &x, &m->change);
+        end(in, &x, &m->change);
         store(to, dst + i * b, x);
     }
     return true;

@@ -44,6 +44,14 @@ static void finish(struct fake_task *task, unsigned code)
     pthread_cond_broadcast(&fake_moved);
 }
 
+/* It may have to wait for another stream. */
+static void skip_first(struct fake_task *task)
+{
+    pthread_mutex_unlock(&fake_lock);
+    task->skip(task->data);
+    pthread_mutex_lock(&fake_lock);
+}
+
 static void run_first(struct CUstream_st *s)
 {
     struct fake_task *task = s->first;
@@ -63,6 +71,8 @@ static void run_first(struct CUstream_st *s)
     /* After an error that sticks nothing is done, but everything ends. */
     if (!code && !c->sticky)
         code = task->run(task);
+    else if (task->skip)
+        skip_first(task);
     s->running = false;
     finish(task, code);
 }
@@ -209,21 +219,22 @@ static unsigned call_host(struct fake_task *task)
 }
 
 static bool append_host(const char *function, struct CUstream_st *stream, void (*f)(void *),
-                        void *ctx)
+                        void (*skip)(void *), void *ctx)
 {
     pthread_mutex_lock(&fake_lock);
     struct fake_task *task = fake_append(function, stream, call_host);
     if (task) {
         task->f = f;
+        task->skip = skip;
         task->data = ctx;
     }
     pthread_mutex_unlock(&fake_lock);
     return task != NULL;
 }
 
-int fake_cuda_enqueue(void *stream, void (*f)(void *), void *ctx)
+int fake_cuda_enqueue(void *stream, void (*f)(void *), void (*skip)(void *), void *ctx)
 {
-    return append_host(__func__, stream, f, ctx) ? 0 : -1;
+    return append_host(__func__, stream, f, skip, ctx) ? 0 : -1;
 }
 
 unsigned cuLaunchHostFunc(struct CUstream_st *stream, void (*f)(void *), void *ctx)
@@ -231,7 +242,7 @@ unsigned cuLaunchHostFunc(struct CUstream_st *stream, void (*f)(void *), void *c
     unsigned code = fake_enter(__func__, FAKE_CONTEXT);
     if (code)
         return code;
-    return append_host(__func__, stream, f, ctx) ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+    return append_host(__func__, stream, f, NULL, ctx) ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
 /* ---- events ---- */

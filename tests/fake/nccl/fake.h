@@ -130,10 +130,11 @@ int group_add(const struct task *task);
 int group_launch(struct ncclComm *comm, struct task *list);
 void task_free(struct task *list);
 
-/* On a stream's thread: all of the list. */
+/* On a stream's thread: all of the list; or nothing of it, as its device is broken. */
 void run_tasks(void *list);
+void skip_tasks(void *list);
 
-int stream_enqueue(void *stream, void (*fn)(void *arg), void *arg);
+int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg);
 
 /* ---- math ---- */
 

@@ -28,7 +28,7 @@ static int fail(int result)
 int group_launch(struct ncclComm *comm, struct task *list)
 {
     list->number = atomic_fetch_add(&comm->queued, 1);
-    int rc = stream_enqueue(list->stream, run_tasks, list);
+    int rc = stream_enqueue(list->stream, run_tasks, skip_tasks, list);
     if (rc == NCCL_ABI_SUCCESS)
         return rc;
     atomic_fetch_sub(&comm->queued, 1);

@@ -209,17 +209,26 @@ static void run_in_turn(struct task *list)
         ok = is_letter(t) || run_collective(t);
 }
 
-void run_tasks(void *arg)
+static void come_to(struct task *list, bool works)
 {
-    struct task *list = arg;
     struct ncclComm *c = list->comm;
     const struct timespec nap = {.tv_nsec = 50000};
     while (atomic_load(&c->run) != list->number)
         nanosleep(&nap, NULL);
-    if (!atomic_load(&c->aborted) && !atomic_load(&c->stopped))
+    if (works && !atomic_load(&c->aborted) && !atomic_load(&c->stopped))
         run_in_turn(list);
     task_free(list);
     atomic_fetch_add(&c->run, 1);
+}
+
+void run_tasks(void *list)
+{
+    come_to(list, true);
+}
+
+void skip_tasks(void *list)
+{
+    come_to(list, false);
 }
 
 void task_free(struct task *list)

@@ -12,7 +12,7 @@
 
 #define STREAMS_MAX 64
 
-typedef int enqueue_f(void *stream, void (*fn)(void *arg), void *arg);
+typedef int enqueue_f(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg);
 
 struct job {
     struct job *next;
@@ -86,11 +86,11 @@ static enqueue_f *of_cuda(void)
     return f;
 }
 
-int stream_enqueue(void *stream, void (*fn)(void *arg), void *arg)
+int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg)
 {
     enqueue_f *cuda = of_cuda();
     if (cuda)
-        return cuda(stream, fn, arg) == 0 ? NCCL_ABI_SUCCESS : NCCL_ABI_CUDA_ERROR;
+        return cuda(stream, fn, skip, arg) == 0 ? NCCL_ABI_SUCCESS : NCCL_ABI_CUDA_ERROR;
     struct job *job = calloc(1, sizeof(*job));
     if (!job)
         return NCCL_ABI_SYSTEM_ERROR;

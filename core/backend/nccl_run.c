@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_run: see nccl_run.h. Its life, and an operation from its tensors to the event behind it;
+ * nccl_run_form.c has epochs.
+ */
+#include "core/backend/nccl_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/backend/cuda_kernels.h"
+#include "core/backend/nccl_run_private.h"
+#include "core/base/clock.h"
+#include "core/coll/algorithm.h"
+
+#define BUFFER_ALIGN ((size_t)256)
+
+/* ---- for NCCL's calls, which may be on threads of their own ---- */
+
+/* The thread makes nothing but this call, so what it had current before does not matter. */
+static int bind(void *ctx)
+{
+    const struct nccl_ground *g = ctx;
+    unsigned mode = CUDA_CAPTURE_RELAXED;
+    if (g->api->context_push(g->context) != CUDA_OK)
+        return -EIO;
+    return g->api->capture_mode(&mode) == CUDA_OK ? 0 : -EIO;
+}
+
+static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream)
+{
+    const struct nccl_ground *g = ctx;
+    cuda_address to = (uintptr_t)dst, from = (uintptr_t)src;
+    return g->api->copy(to, from, bytes, stream) == CUDA_OK ? 0 : -EIO;
+}
+
+/* ---- life ---- */
+
+int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
+                    struct err *err)
+{
+    struct nccl_run *run = calloc(1, sizeof(*run));
+    struct nccl_ground *ground = calloc(1, sizeof(*ground));
+    int rc = run && ground ? 0 : err_set(err, ENOMEM, "no memory for operations by NCCL");
+    if (rc == 0)
+        rc = cuda_event_get(gpu->device, &run->event, err);
+    if (rc < 0) {
+        free(run);
+        free(ground);
+        return rc;
+    }
+    *ground =
+        (struct nccl_ground){.api = gpu->device->api, .context = gpu->device->context, .run = run};
+    run->gpu = gpu;
+    run->limits = limits ? *limits : (struct nccl_limits)NCCL_LIMITS_DEFAULT;
+    run->ground = ground;
+    *ret = run;
+    return 0;
+}
+
+int nccl_run_load(struct nccl_run *run)
+{
+    const struct nccl_host host = {
+        .ctx = run->ground, .bind = bind, .exchange = nccl_run_exchange, .copy = copy};
+    const struct nccl_api *api;
+    if (run->api)
+        return 0;
+    run->no_nccl = (struct err){0};
+    int rc = nccl_api_load(&api, &run->no_nccl);
+    if (rc == 0)
+        rc = nccl_comm_create(api, &host, &run->limits, &run->comm, &run->no_nccl);
+    if (rc == 0)
+        run->api = api;
+    return rc;
+}
+
+int nccl_run_none(const struct nccl_run *run, struct err *err)
+{
+    return err_set(err, ENOTCONN, "there is no communicator of NCCL's%s%s",
+                   run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
+}
+
+static void free_old(struct nccl_run *run)
+{
+    while (run->nold > 0)
+        cuda_memory_free(run->gpu->device, &run->old[--run->nold]);
+}
+
+/* Bounded. */
+static bool drain(struct nccl_run *run)
+{
+    const struct timespec nap = {.tv_nsec = 500000};
+    uint64_t deadline = deadline_in_ms(run->limits.abort_ms);
+    int rc;
+    while ((rc = nccl_run_settle(run, NULL)) == 1 && !deadline_passed(deadline))
+        nanosleep(&nap, NULL);
+    return rc == 0;
+}
+
+/* Where a thread is left in NCCL what it reads stays, and stays known. */
+static void leave_ground(struct nccl_ground *ground)
+{
+    static struct nccl_ground *left;
+    ground->run = NULL;
+    ground->next = left;
+    left = ground;
+}
+
+bool nccl_run_destroy(struct nccl_run *run)
+{
+    if (!run)
+        return true;
+    nccl_run_give_up(run);
+    bool lost = run->gpu->device->lost.code != 0;
+    bool clean = nccl_comm_destroy(run->comm);
+    bool rid = clean && !lost && drain(run);
+    if (rid) {
+        free_old(run);
+        cuda_memory_free(run->gpu->device, &run->fusion);
+    }
+    cuda_event_put(run->gpu->device, run->event);
+    if (clean)
+        free(run->ground);
+    else
+        leave_ground(run->ground);
+    nccl_steps_fini(&run->steps);
+    free(run->old);
+    free(run->pieces);
+    free(run->counts);
+    free(run->places);
+    free(run->form.excluded);
+    free(run);
+    return clean && (rid || lost);
+}
+
+void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size)
+{
+    if (run->api)
+        snprintf(dst, size, "%s (%s, %s)", run->api->text, run->api->path,
+                 nccl_origin_name(run->api->origin));
+    else
+        snprintf(dst, size, "not loaded%s%s", run->no_nccl.code ? ": " : "",
+                 run->no_nccl.code ? run->no_nccl.msg : "");
+}
+
+/* ---- what is on the stream ---- */
+
+int nccl_run_settle(struct nccl_run *run, struct err *err)
+{
+    struct cuda_device *d = run->gpu->device;
+    int rc = 0;
+    if (!run->used)
+        return 0;
+    if (!run->marked)
+        rc = cuda_event_record(d, run->event, run->gpu->stream, err);
+    if (rc < 0)
+        return rc;
+    run->marked = true;
+    rc = cuda_event_done(d, run->event, err);
+    if (rc != 0)
+        return rc;
+    run->used = run->marked = false;
+    free_old(run);
+    return 0;
+}
+
+void nccl_run_give_up(struct nccl_run *run)
+{
+    if (run->doing == RUN_LAUNCHED || run->doing == RUN_BEHIND) {
+        run->given_up = true;
+        run->marked = false;
+        run->drain_deadline = 0;
+    }
+    run->doing = RUN_IDLE;
+    run->op = NULL;
+}
+
+/* ---- the plan of an operation: what NCCL sees, and how it gets there ---- */
+
+/* With room for n tensors. */
+static int make_room(struct nccl_run *run, size_t n, struct err *err)
+{
+    if (n <= run->cap)
+        return 0;
+    size_t cap = n < 64 ? 64 : n + n / 2;
+    struct gpu_piece *pieces = realloc(run->pieces, cap * sizeof(*pieces));
+    run->pieces = pieces ? pieces : run->pieces;
+    size_t *counts = realloc(run->counts, cap * sizeof(*counts));
+    run->counts = counts ? counts : run->counts;
+    size_t *places = realloc(run->places, cap * sizeof(*places));
+    run->places = places ? places : run->places;
+    if (!pieces || !counts || !places)
+        return err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
+    run->cap = cap;
+    return 0;
+}
+
+/* A larger buffer; the former one stays as long as something may use it. */
+static int reserve(struct nccl_run *run, size_t bytes, struct err *err)
+{
+    if (bytes > run->fusion.size && run->fusion.at && run->used) {
+        struct cuda_memory *old = realloc(run->old, (run->nold + 1) * sizeof(*old));
+        if (!old)
+            return err_set(err, ENOMEM, "no memory for a larger buffer on the GPU");
+        run->old = old;
+        run->old[run->nold++] = run->fusion;
+        run->fusion = (struct cuda_memory){0};
+    }
+    return cuda_memory_reserve(run->gpu->device, &run->fusion, bytes, err);
+}
+
+/* Tensors side by side; where the results are of another size, they have a place behind them. */
+static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtype dtype,
+                   struct err *err)
+{
+    size_t elem = hvd_dtype_size(dtype), size;
+    int rc = make_room(run, op->n, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < op->n; i++)
+        run->counts[i] = op->tensors[i].count;
+    size = gpu_layout(run->counts, op->n, elem, run->places);
+    run->buffer[0].count = size / elem;
+    run->out_at = 0;
+    if (op->kind == HVD_REDUCESCATTER) {
+        run->buffer[0].count = op->tensors[0].count;
+        run->out_at = (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+        size = run->out_at + op->recv_counts[run->rank] * elem;
+    }
+    rc = size > 0 ? reserve(run, size, err) : 0;
+    if (rc < 0)
+        return rc;
+    run->buffer[0].in = run->fusion.at;
+    run->buffer[0].out = (uint8_t *)run->fusion.at + (run->fusion.at ? run->out_at : 0);
+    return 0;
+}
+
+/* Is there at most one tensor that has elements? */
+static bool is_single(const struct coll_op *op)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < op->n && n < 2; i++)
+        n += op->tensors[i].count > 0;
+    return n < 2;
+}
+
+/* why: without kernels it cannot be done. */
+static int refuse(const struct nccl_run *run, const struct coll_op *op, const struct err *why,
+                  struct err *err)
+{
+    struct nccl_means means = nccl_comm_means(run->comm);
+    struct nccl_form form;
+    means.kernels = true;
+    if (nccl_form_of(&means, op, run->size, &form, err) < 0)
+        return -ENOTSUP;
+    return err_set(err, ENOTSUP, "%s: %s", why->msg,
+                   run->gpu->kernels ? "another rank lacks them" : run->gpu->why_no_kernels);
+}
+
+/* As nccl_run.h says how tensors travel. */
+static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
+{
+    struct nccl_means means = nccl_comm_means(run->comm);
+    struct coll_op seen = *op;
+    struct nccl_form form;
+    struct err why = {0};
+    int rc = nccl_form_of(&means, op, run->size, &form, &why);
+    run->packed = run->kernels && (rc < 0 || !is_single(op));
+    if (rc < 0 && !run->kernels)
+        return refuse(run, op, &why, err);
+    if (run->packed) {
+        means.kernels = true;
+        rc = nccl_form_of(&means, op, run->size, &form, err);
+        if (rc == 0)
+            rc = lay_out(run, op, form.dtype, err);
+        if (rc < 0)
+            return rc;
+        seen.tensors = run->buffer;
+        seen.n = 1;
+    }
+    return nccl_steps_make(&means, &seen, run->rank, run->size, &run->steps, err);
+}
+
+/* ---- an operation ---- */
+
+/* Inputs into the buffer, or just behind their events. */
+static int pack(struct nccl_run *run, struct err *err)
+{
+    const struct coll_op *op = run->op;
+    const struct nccl_form *f = &run->steps.form;
+    const struct gpu_change change = {op->dtype, f->dtype, f->prescale, 1, 1};
+    int rc = gpu_await(run->gpu, op, err);
+    if (rc < 0 || !run->packed)
+        return rc;
+    for (size_t i = 0; i < op->n; i++)
+        run->pieces[i] = (struct gpu_piece){.from = op->tensors[i].in,
+                                            .to = (uint8_t *)run->fusion.at + run->places[i],
+                                            .count = op->tensors[i].count};
+    run->used = true;
+    run->marked = false;
+    return cuda_move(run->gpu->device, &change, run->pieces, op->n, run->gpu->stream, err);
+}
+
+static int unpack(struct nccl_run *run, struct err *err)
+{
+    const struct coll_op *op = run->op;
+    const struct nccl_form *f = &run->steps.form;
+    const struct gpu_change change = {f->dtype, op->dtype, 1, f->divisor, f->postscale};
+    bool scattered = op->kind == HVD_REDUCESCATTER;
+    for (size_t i = 0; i < op->n; i++)
+        run->pieces[i] = (struct gpu_piece){
+            .from = (uint8_t *)run->fusion.at + run->places[i] + run->out_at,
+            .to = op->tensors[i].out,
+            .count = scattered ? op->recv_counts[run->rank] : op->tensors[i].count};
+    return cuda_move(run->gpu->device, &change, run->pieces, op->n, run->gpu->stream, err);
+}
+
+int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct coll_op *op,
+                     struct err *err)
+{
+    if (run->doing != RUN_IDLE)
+        return err_set(err, EBUSY, "an operation of NCCL's is under way");
+    if (!run->comm || !run->heard)
+        return nccl_run_none(run, err);
+    if (mesh->rank != run->rank || mesh->size != run->size)
+        return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
+                       mesh->rank, mesh->size);
+    /* The buffer may be one that is in use: what goes there comes behind it on the stream. */
+    int rc = plan(run, op, err);
+    if (rc < 0)
+        return rc;
+    run->op = op;
+    run->doing = RUN_PLANNED;
+    if (run->given_up)
+        return 0;
+    rc = pack(run, err);
+    run->doing = rc < 0 ? RUN_IDLE : RUN_PREPARED;
+    return rc;
+}
+
+int nccl_run_launch(struct nccl_run *run, struct err *err)
+{
+    int rc = 0;
+    if (run->doing != RUN_PLANNED && run->doing != RUN_PREPARED)
+        return err_set(err, EINVAL, "nothing was prepared for NCCL");
+    if (run->form.phase != FORM_READY)
+        return nccl_run_none(run, err);
+    if (run->doing == RUN_PLANNED)
+        rc = pack(run, err);
+    if (rc < 0)
+        return rc;
+    run->doing = RUN_LAUNCHED;
+    run->used = true;
+    run->marked = false;
+    return nccl_comm_launch(run->comm, &run->steps, run->gpu->stream, err);
+}
+
+/* NCCL has put it on the stream. */
+static int follow(struct nccl_run *run, struct err *err)
+{
+    int rc = run->packed ? unpack(run, err) : 0;
+    if (rc == 0)
+        run->doing = RUN_BEHIND;
+    return rc;
+}
+
+int nccl_run_progress(struct nccl_run *run, struct err *err)
+{
+    int rc;
+    if (run->doing == RUN_LAUNCHED) {
+        rc = nccl_comm_progress(run->comm, err);
+        if (rc == 0)
+            rc = follow(run, err);
+        if (rc != 0)
+            return rc;
+    }
+    if (run->doing != RUN_BEHIND)
+        return 0;
+    int on_stream = nccl_run_settle(run, err);
+    if (on_stream < 0)
+        return on_stream;
+    /* Asked behind the event: of what NCCL has given up the end comes, too. */
+    rc = nccl_comm_progress(run->comm, err);
+    if (rc != 0 || on_stream)
+        return rc < 0 ? rc : 1;
+    run->doing = RUN_IDLE;
+    run->op = NULL;
+    return 0;
+}
+
+/* ---- taking it back ---- */
+
+void nccl_run_cancel(struct nccl_run *run)
+{
+    if (run->form.parting)
+        coll_part_cancel(run->form.coll);
+    run->form.parting = false;
+    if (run->doing == RUN_PLANNED || run->doing == RUN_PREPARED)
+        nccl_run_give_up(run);
+}
+
+void nccl_run_abort(struct nccl_run *run)
+{
+    nccl_run_give_up(run);
+    run->form.phase = FORM_NONE;
+    run->form.parting = false;
+    if (run->comm)
+        nccl_comm_abort(run->comm);
+}
+
+int nccl_run_drained(struct nccl_run *run, struct err *err)
+{
+    /* Until it has come back NCCL may still put something on the stream. */
+    if (run->given_up && nccl_comm_phase(run->comm) == NCCL_ABORT) {
+        nccl_comm_progress(run->comm, NULL);
+        if (nccl_comm_phase(run->comm) == NCCL_ABORT)
+            return 1;
+    }
+    if (run->given_up && run->drain_deadline == 0)
+        run->drain_deadline = deadline_in_ms(run->limits.abort_ms);
+    int rc = nccl_run_settle(run, err);
+    if (rc == 1 && run->given_up && deadline_passed(run->drain_deadline))
+        return err_set(err, ETIMEDOUT,
+                       "NCCL was told to end what it does on GPU %d, but its stream does not come "
+                       "to an end: the process has to be started anew",
+                       run->gpu->device->ordinal);
+    if (rc == 0)
+        run->given_up = false;
+    return rc;
+}

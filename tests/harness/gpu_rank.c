@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_rank: see gpu_rank.h.
+ */
+#include "tests/harness/gpu_rank.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/coll/algorithm.h"
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/nccl_rank.h"
+#include "tests/harness/pattern.h"
+#include "tests/harness/rank.h"
+
+/* ---- the algorithm ---- */
+
+static int part(struct coll *coll, struct gpu_rank *me, const struct coll_op *op)
+{
+    int rc = 0;
+    if (!me->parting) {
+        me->part = *op;
+        me->part.prescale = me->part.postscale = 1;
+        me->part.device = -1;
+        rc = coll_part_start(coll, &me->part, &me->err);
+    }
+    if (rc == 0)
+        rc = coll_part_progress(coll);
+    me->parting = rc == 1;
+    return rc;
+}
+
+static int saying(struct coll *coll, struct gpu_rank *me)
+{
+    int rc;
+    if (!me->heard) {
+        if (!me->parting) {
+            nccl_run_say(me->run, &me->mine);
+            me->tensor = (struct coll_tensor){&me->mine, me->all, sizeof(me->mine)};
+        }
+        const struct coll_op gather = {.kind = HVD_ALLGATHER,
+                                       .dtype = HVD_UINT8,
+                                       .tensors = &me->tensor,
+                                       .n = 1,
+                                       .recv_counts = me->bytes};
+        rc = part(coll, me, &gather);
+        if (rc != 0)
+            return rc;
+        me->verdict = nccl_run_hear(me->run, me->all, me->r.mesh->rank, me->r.mesh->size, &me->err);
+        me->heard = true;
+        if (me->verdict == NCCL_BAD)
+            return -ENOTSUP;
+    }
+    me->stage = GPU_PREPARING;
+    return 0;
+}
+
+static int advance(struct coll *coll, struct gpu_rank *me)
+{
+    static const struct coll_op barrier = {.kind = HVD_BARRIER};
+    int rc;
+    switch (me->stage) {
+    case GPU_SAYING:
+        return saying(coll, me);
+    case GPU_PREPARING: /* before there is a communicator, the first time */
+        me->stage = GPU_FORMING;
+        return nccl_run_prepare(me->run, me->r.mesh, coll->op, &me->err);
+    case GPU_FORMING:
+        me->stage = GPU_GATHERING;
+        rc = nccl_run_form(me->run, coll, &me->err);
+        me->stage = rc == 1 ? GPU_FORMING : GPU_GATHERING;
+        return rc;
+    case GPU_GATHERING:
+        rc = part(coll, me, &barrier);
+        if (rc != 0)
+            return rc;
+        me->stage = GPU_RUNNING;
+        return nccl_run_launch(me->run, &me->err);
+    case GPU_RUNNING:
+        break;
+    }
+    return nccl_run_progress(me->run, &me->err);
+}
+
+static int by_nccl_start(struct coll *coll, void *state, struct err *err)
+{
+    struct gpu_rank *me = *(struct gpu_rank **)state;
+    me->stage = GPU_SAYING;
+    me->err = (struct err){0};
+    return 0;
+}
+
+static int by_nccl_progress(struct coll *coll, void *state)
+{
+    struct gpu_rank *me = *(struct gpu_rank **)state;
+    int rc;
+    coll->polls = true;
+    do {
+        enum gpu_rank_stage before = me->stage;
+        rc = advance(coll, me);
+        if (rc == 0 && before == GPU_RUNNING && me->stage == GPU_RUNNING)
+            return 0;
+    } while (rc == 0);
+    return rc;
+}
+
+static void by_nccl_cancel(struct coll *coll, void *state)
+{
+    struct gpu_rank *me = *(struct gpu_rank **)state;
+    if (me->parting)
+        coll_part_cancel(coll);
+    me->parting = false;
+    nccl_run_cancel(me->run);
+}
+
+static bool by_nccl_applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return op->device >= 0;
+}
+
+static int by_nccl_init(struct coll *coll, void *state, struct err *err)
+{
+    *(void **)state = coll->backend;
+    return 0;
+}
+
+static const struct algorithm by_nccl = {
+    .name = "nccl",
+    .state_size = sizeof(struct gpu_rank *),
+    .applies = by_nccl_applies,
+    .init = by_nccl_init,
+    .start = by_nccl_start,
+    .progress = by_nccl_progress,
+    .cancel = by_nccl_cancel,
+};
+
+/* ---- its life ---- */
+
+static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
+{
+    static const struct algorithm *const list[] = {&by_nccl, NULL};
+    struct err err = {0};
+    int rc = coll_rank_open(&me->r, rank, hosts);
+    if (rc == 0)
+        rc = coll_add_algorithms(me->r.coll, list, me, &err);
+    if (rc < 0)
+        return rc;
+    size_t size = (size_t)me->r.mesh->size;
+    free(me->all);
+    free(me->bytes);
+    me->all = calloc(size, sizeof(*me->all));
+    me->bytes = calloc(size, sizeof(*me->bytes));
+    for (size_t i = 0; me->bytes && i < size; i++)
+        me->bytes[i] = sizeof(*me->all);
+    me->heard = me->parting = false;
+    return me->all && me->bytes ? 0 : -ENOMEM;
+}
+
+static int open_gpu(struct gpu_rank *me, int ordinal, struct err *err)
+{
+    const struct nccl_limits brief = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
+    int rc = gpu_open(ordinal, &me->gpu, err);
+    if (rc == 0)
+        rc = cuda_enter(me->gpu->device, &me->visit, err);
+    if (rc == 0)
+        rc = nccl_run_create(me->gpu, me->limits.init_ms ? &me->limits : &brief, &me->run, err);
+    if (rc == 0)
+        rc = cuda_stream_create(me->gpu->device, &me->stream, err);
+    if (rc == 0)
+        rc = cuda_event_get(me->gpu->device, &me->event, err);
+    if (rc == 0)
+        rc = cuda_memory_reserve(me->gpu->device, &me->in, GPU_RANK_ROOM, err);
+    if (rc == 0)
+        rc = cuda_memory_reserve(me->gpu->device, &me->out, GPU_RANK_ROOM, err);
+    me->locked.host = true;
+    if (rc == 0)
+        rc = cuda_memory_reserve(me->gpu->device, &me->locked, GPU_RANK_ROOM, err);
+    me->host = me->locked.at;
+    return rc;
+}
+
+static void find_live(struct gpu_rank *me, const char *library)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = handle ? dlsym(handle, "fake_nccl_live") : NULL;
+    memcpy(&me->nccl_live, &symbol, sizeof(symbol));
+    if (handle)
+        dlclose(handle);
+}
+
+int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *o)
+{
+    char library[PATH_MAX] = "/nonexistent/libnccl.so.2", script[256];
+    struct err err = {0};
+    if (o->nccl)
+        nccl_rank_library(o->nccl, library, sizeof(library));
+    snprintf(script, sizeof(script), "count=8%s%s", o->script ? ";" : "",
+             o->script ? o->script : "");
+    setenv("FAKE_CUDA", script, 1);
+    setenv("HVD_NCCL_LIB", library, 1);
+    me->fake = fake_cuda_use("cuda");
+    me->salt = 1;
+    int rc = open_coll(me, rank, o->hosts);
+    if (rc == 0)
+        rc = open_gpu(me, o->ordinal < 0 ? rank : o->ordinal, &err);
+    if (rc < 0)
+        printf("rank %d: %s\n", rank, err_text(&err));
+    me->r.quiet = o->quiet;
+    me->fake->delay(o->delay_us);
+    return rc;
+}
+
+int gpu_rank_close(struct gpu_rank *me)
+{
+    char library[PATH_MAX];
+    snprintf(library, sizeof(library), "%s", getenv("HVD_NCCL_LIB"));
+    coll_rank_close(&me->r);
+    bool clean = nccl_run_destroy(me->run), lost = me->gpu && me->gpu->device->lost.code;
+    if (me->visit.device && !lost) {
+        struct cuda_device *d = me->gpu->device;
+        cuda_memory_free(d, &me->in);
+        cuda_memory_free(d, &me->out);
+        cuda_memory_free(d, &me->locked);
+        cuda_event_put(d, me->event);
+        cuda_stream_destroy(d, me->stream);
+    }
+    cuda_leave(&me->visit);
+    gpu_close(me->gpu);
+    free(me->all);
+    free(me->bytes);
+    find_live(me, library);
+    if (!clean)
+        return FAIL("something was left behind in NCCL");
+    if (me->nccl_live && me->nccl_live() != 0)
+        return FAIL("%d communicators are left", me->nccl_live());
+    return lost || me->fake->live() == 0
+               ? 0
+               : FAIL("%ld things of the driver's are left", me->fake->live());
+}
+
+int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, int size)
+{
+    char text[64];
+    bool quiet = me->r.quiet;
+    coll_rank_close(&me->r);
+    snprintf(text, sizeof(text), "127.0.0.1:%d", ports[epoch]);
+    setenv("HVD_RENDEZVOUS", text, 1);
+    snprintf(text, sizeof(text), "%d", rank);
+    setenv("HVD_RANK", text, 1);
+    snprintf(text, sizeof(text), "%d", size);
+    setenv("HVD_SIZE", text, 1);
+    int rc = open_coll(me, rank, NULL);
+    me->r.quiet = quiet;
+    return rc;
+}
+
+/* ---- operations ---- */
+
+/* To its end, or to that of our patience. */
+static int drive(struct gpu_rank *me, const struct coll_op *op, int ms)
+{
+    uint64_t deadline = deadline_in_ms(ms ? (uint64_t)ms : 60000);
+    int rc = coll_start(me->r.coll, op, &me->err);
+    while (rc == 0 && (rc = coll_progress(me->r.coll)) == 1) {
+        if (deadline_passed(deadline))
+            return -ETIME;
+        rc = coll_rank_wait(&me->r, deadline);
+        if (rc <= 0)
+            return rc;
+        usleep(20); /* the streams are threads of ours */
+        rc = 0;
+    }
+    return rc;
+}
+
+int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms)
+{
+    static void *ready[GPU_RANK_FUSED];
+    struct cuda_device *d = me->gpu->device;
+    int rc = 0;
+    me->err = (struct err){0};
+    /* The user's stream has other things to do first. */
+    for (int i = 0; i < 4 && rc == 0; i++)
+        rc = cuda_copy(d, CUDA_COPY_INSIDE, me->out.at, me->in.at, 8, me->stream, &me->err);
+    if (rc == 0)
+        rc = cuda_copy(d, CUDA_COPY_IN, me->in.at, me->host, bytes, me->stream, &me->err);
+    if (rc == 0)
+        rc = cuda_event_record(d, me->event, me->stream, &me->err);
+    for (size_t i = 0; i < op->n; i++)
+        ready[i] = me->event;
+    op->ready = ready;
+    op->device = d->ordinal;
+    if (rc == 0)
+        rc = drive(me, op, ms);
+    if (rc < 0 && !me->r.quiet)
+        printf("rank %d: %s: %d %s\n", me->r.mesh->rank, hvd_kind_name(op->kind), rc, me->err.msg);
+    return rc;
+}
+
+int gpu_rank_fetch(struct gpu_rank *me, const void *from, size_t bytes)
+{
+    struct cuda_device *d = me->gpu->device;
+    uint64_t deadline = deadline_in_ms(20000);
+    int rc = cuda_copy(d, CUDA_COPY_OUT, me->host, from, bytes, me->stream, &me->err);
+    if (rc == 0)
+        rc = cuda_event_record(d, me->event, me->stream, &me->err);
+    while (rc == 0 && (rc = cuda_event_done(d, me->event, &me->err)) == 1)
+        rc = deadline_passed(deadline) ? -ETIMEDOUT : 0;
+    return rc < 0 ? FAIL("%d %s", rc, me->err.msg) : 0;
+}
+
+int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *s)
+{
+    static struct coll_tensor t[GPU_RANK_FUSED];
+    size_t elem = hvd_dtype_size(s->dtype), at = 0;
+    unsigned salt = me->salt++;
+    int rank = me->r.mesh->rank, size = me->r.mesh->size;
+    for (size_t i = 0; i < s->n; i++) {
+        pattern_fill(s->dtype, s->op, rank, size, 0, s->counts[i], salt + (unsigned)i,
+                     me->host + at);
+        uint8_t *in = (uint8_t *)me->in.at + at, *out = (uint8_t *)me->out.at + at;
+        t[i] = (struct coll_tensor){.in = in, .out = s->in_place ? in : out, .count = s->counts[i]};
+        at += (s->counts[i] + i % 3) * elem; /* not always side by side */
+    }
+    struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, s->dtype, s->op, t, s->n);
+    op.prescale = s->scaled ? 2 : 1;
+    op.postscale = s->scaled ? 0.5 : 1;
+    int rc = at > GPU_RANK_ROOM ? FAIL("no room") : gpu_rank_run(me, &op, at, s->ms);
+    if (rc == 0)
+        rc = gpu_rank_fetch(me, s->in_place ? me->in.at : me->out.at, at);
+    at = 0;
+    for (size_t i = 0; i < s->n && rc == 0; i++) {
+        size_t count = s->counts[i];
+        size_t bad =
+            pattern_check(s->dtype, s->op, size, 0, count, salt + (unsigned)i, me->host + at);
+        if (bad < count)
+            rc = FAIL("%s %s%s, tensor %zu of %zu, element %zu of %zu is wrong",
+                      hvd_dtype_name(s->dtype), hvd_op_name(s->op), s->scaled ? " scaled" : "", i,
+                      s->n, bad, count);
+        at += (count + i % 3) * elem;
+    }
+    return rc;
+}
+
+int gpu_rank_check(struct gpu_rank *me)
+{
+    static const size_t one = 1000, many[] = {1, 0, 1000, 77};
+    static const struct gpu_rank_sum sums[] = {
+        {HVD_FLOAT32, HVD_SUM, &one, 1, false, false, 0},
+        {HVD_INT32, HVD_MAX, many, 4, true, false, 0},
+        {HVD_UINT8, HVD_SUM, many, 4, false, false, 0},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]) && rc == 0; i++)
+        rc = gpu_rank_allreduce(me, &sums[i]);
+    return rc;
+}
+
+int gpu_rank_drain(struct gpu_rank *me)
+{
+    uint64_t deadline = deadline_in_ms(20000);
+    int rc;
+    while ((rc = nccl_run_drained(me->run, &me->err)) == 1) {
+        if (deadline_passed(deadline))
+            return FAIL("the stream does not come to an end, and nobody says so");
+        nap_ms(1);
+    }
+    return rc;
+}

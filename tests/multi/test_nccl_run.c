@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Operations on a GPU by NCCL (core/backend/nccl_run), on real meshes without the engine, each rank
+ * with a GPU of the fake driver and NCCL of tests/fake, whose launches run on the fake's streams:
+ * every kind, dtype and operation, odd sizes, fused tensors, in place and not, scaled, with kernels
+ * and without, NCCL of five ages; inputs that are late, streams that are slow, what is taken back,
+ * and what the steady state makes anew. The ways out of trouble: test_nccl_run_faults.
+ *
+ * timeout: 600
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/coll/algorithm.h"
+#include "tests/harness/gpu_rank.h"
+#include "tests/harness/pattern.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+struct job {
+    struct gpu_rank_options o;
+    int (*body)(struct gpu_rank *me);
+    bool kernels;
+    int version;
+};
+
+static struct job job;
+
+/* ---- what can be done with what there is ---- */
+
+static bool is_float(enum hvd_dtype t)
+{
+    return t == HVD_FLOAT16 || t == HVD_BFLOAT16 || t == HVD_FLOAT32 || t == HVD_FLOAT64;
+}
+
+static bool possible(const struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o, bool scaled)
+{
+    bool old = job.version < 21000;
+    if (t == HVD_BOOL && o == HVD_AVERAGE)
+        return false;
+    if (job.kernels)
+        return true;
+    if (t == HVD_BOOL || t == HVD_INT16 || t == HVD_UINT16 || (t == HVD_BFLOAT16 && old))
+        return false;
+    bool average = o == HVD_AVERAGE && me->r.mesh->size > 1;
+    if (!scaled && !average)
+        return true;
+    if (!is_float(t) || (o != HVD_SUM && o != HVD_AVERAGE))
+        return false;
+    return job.version >= 21100 || (!scaled && !old);
+}
+
+/* It is refused before anything is done, and says why. */
+static int refused(struct gpu_rank *me, const struct gpu_rank_sum *s)
+{
+    struct coll_tensor t = {me->in.at, me->out.at, s->counts[0]};
+    struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, s->dtype, s->op, &t, 1);
+    struct err err = {0};
+    op.device = me->gpu->device->ordinal;
+    op.prescale = s->scaled ? 2 : 1;
+    op.postscale = s->scaled ? 0.5 : 1;
+    int rc = nccl_run_prepare(me->run, me->r.mesh, &op, &err);
+    bool bool_average = s->dtype == HVD_BOOL && s->op == HVD_AVERAGE;
+    if (rc != -ENOTSUP || !strstr(err.msg, bool_average ? "bool has no average" : "HVD_KERNELS"))
+        return FAIL("%s %s: %d %s", hvd_dtype_name(s->dtype), hvd_op_name(s->op), rc, err.msg);
+    return 0;
+}
+
+static int sum(struct gpu_rank *me, const struct gpu_rank_sum *s)
+{
+    /* a third has no end in any of these types */
+    if (s->scaled && s->op == HVD_AVERAGE && me->r.mesh->size == 3)
+        return 0;
+    return possible(me, s->dtype, s->op, s->scaled) ? gpu_rank_allreduce(me, s) : refused(me, s);
+}
+
+/* ---- allreduce ---- */
+
+static int dtypes(struct gpu_rank *me)
+{
+    static const size_t odd[] = {1, 0, 999, 17, 33, 4097};
+    static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT};
+    int rc = gpu_rank_allreduce(
+        me, &(struct gpu_rank_sum){HVD_FLOAT32, HVD_SUM, odd, 1, false, false, 0});
+    for (int t = 0; t < HVD_DTYPES && rc == 0; t++) {
+        for (size_t o = 0; o < COUNT(ops) && rc == 0; o++) {
+            struct gpu_rank_sum s = {(enum hvd_dtype)t, ops[o], odd + 2, 1, o % 2, false, 0};
+            rc = sum(me, &s);
+            s.counts = odd;
+            s.n = COUNT(odd);
+            s.in_place = !s.in_place;
+            if (rc == 0)
+                rc = sum(me, &s);
+            s.scaled = ops[o] != HVD_PRODUCT;
+            if (rc == 0)
+                rc = sum(me, &s);
+            s.n = 1;
+            if (rc == 0)
+                rc = sum(me, &s);
+        }
+    }
+    return rc;
+}
+
+static int sizes(struct gpu_rank *me)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 1023, 16385, 100003, 1000001};
+    int rc = 0;
+    for (size_t i = 0; i < COUNT(counts) && rc == 0; i++) {
+        struct gpu_rank_sum s = {HVD_FLOAT32, HVD_SUM, &counts[i], 1, i % 2, false, 0};
+        rc = sum(me, &s);
+        s.dtype = HVD_INT16; /* packed */
+        if (rc == 0)
+            rc = sum(me, &s);
+        s.dtype = HVD_FLOAT64;
+        s.op = HVD_AVERAGE;
+        if (rc == 0)
+            rc = sum(me, &s);
+    }
+    return rc;
+}
+
+/* One launch packs as many tensors as fit into one, and one unpacks them; a single one that NCCL
+ * can do as it is needs none. */
+static int fused(struct gpu_rank *me)
+{
+    static const size_t numbers[] = {1, 2, 3, 511, 512, 513, 700};
+    static size_t counts[GPU_RANK_FUSED];
+    int rc = gpu_rank_check(me);
+    for (size_t i = 0; i < GPU_RANK_FUSED; i++)
+        counts[i] = 1 + i * 31 % 400;
+    for (size_t i = 0; i < COUNT(numbers) && rc == 0; i++) {
+        size_t n = numbers[i], launches = n == 1 || !job.kernels ? 0 : 2 * ((n + 511) / 512);
+        struct gpu_rank_sum s = {HVD_FLOAT32, HVD_SUM, counts, n, i % 2, false, 0};
+        long before = me->fake->calls("cuLaunchKernel");
+        rc = sum(me, &s);
+        if (rc == 0 && me->fake->calls("cuLaunchKernel") - before != (long)launches)
+            rc = FAIL("%zu tensors: %ld launches", n, me->fake->calls("cuLaunchKernel") - before);
+        s.dtype = HVD_UINT16;
+        s.op = HVD_AVERAGE;
+        s.scaled = true;
+        if (rc == 0)
+            rc = sum(me, &s);
+    }
+    return rc;
+}
+
+/* ---- the other kinds, of every dtype ---- */
+
+static struct coll_op op_of(struct gpu_rank *me, enum hvd_kind kind, enum hvd_dtype dtype,
+                            enum hvd_op op, const struct coll_tensor *t)
+{
+    return coll_rank_op(&me->r, kind, dtype, op, t, 1);
+}
+
+static int broadcast(struct gpu_rank *me, enum hvd_dtype t, size_t n, int root, bool in_place)
+{
+    size_t bytes = n * hvd_dtype_size(t);
+    struct coll_tensor x = {me->in.at, in_place ? me->in.at : me->out.at, n};
+    struct coll_op op = op_of(me, HVD_BROADCAST, t, HVD_SUM, &x);
+    unsigned salt = me->salt++;
+    op.root = root;
+    memset(me->host, 0xee, bytes);
+    if (me->r.mesh->rank == root)
+        pattern_fill(t, HVD_SUM, 1, 1, 0, n, salt, me->host);
+    int rc = gpu_rank_run(me, &op, bytes, 0);
+    if (rc == 0)
+        rc = gpu_rank_fetch(me, x.out, bytes);
+    pattern_fill(t, HVD_SUM, 1, 1, 0, n, salt, me->host + GPU_RANK_ROOM / 2);
+    if (rc == 0 && memcmp(me->host, me->host + GPU_RANK_ROOM / 2, bytes) != 0)
+        rc = FAIL("broadcast of %zu %s from %d", n, hvd_dtype_name(t), root);
+    return rc;
+}
+
+/* What rank gives to another; even: all the same. */
+static size_t share(int from, int to, size_t scale, bool even)
+{
+    if (even)
+        return scale;
+    return (from + 2 * to) % 3 == 2 ? 0 : scale / (size_t)(1 + (from + to) % 4) + (size_t)to;
+}
+
+static void give(enum hvd_dtype t, uint8_t *dst, int from, int to, size_t n, unsigned salt)
+{
+    pattern_fill(t, HVD_SUM, from, 8, (size_t)to * 1000, n, salt, dst);
+}
+
+/* all: every rank gets the same (an allgather). */
+static int exchange(struct gpu_rank *me, enum hvd_dtype t, size_t scale, bool all, bool even)
+{
+    int rank = me->r.mesh->rank, size = me->r.mesh->size;
+    size_t to[8], from[8], sent = 0, got = 0, elem = hvd_dtype_size(t);
+    unsigned salt = me->salt++;
+    for (int i = 0; i < size; i++) {
+        to[i] = share(rank, i, scale, even);
+        from[i] = share(i, all ? 0 : rank, scale, even);
+        got += from[i];
+        if (!all || i == 0) {
+            give(t, me->host + sent * elem, rank, i, to[i], salt);
+            sent += to[i];
+        }
+    }
+    struct coll_tensor x = {me->in.at, me->out.at, sent};
+    struct coll_op op = op_of(me, all ? HVD_ALLGATHER : HVD_ALLTOALL, t, HVD_SUM, &x);
+    op.send_counts = all ? NULL : to;
+    op.recv_counts = from;
+    int rc = gpu_rank_run(me, &op, sent * elem, 0);
+    if (rc == 0)
+        rc = gpu_rank_fetch(me, me->out.at, got * elem);
+    got = 0;
+    for (int i = 0; i < size && rc == 0; got += from[i++] * elem) {
+        give(t, me->host + GPU_RANK_ROOM / 2, i, all ? 0 : rank, from[i], salt);
+        if (memcmp(me->host + got, me->host + GPU_RANK_ROOM / 2, from[i] * elem) != 0)
+            rc =
+                FAIL("%s of %s: the part of rank %d", hvd_kind_name(op.kind), hvd_dtype_name(t), i);
+    }
+    return rc;
+}
+
+static int reducescatter(struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o, size_t scale,
+                         bool even)
+{
+    int rank = me->r.mesh->rank, size = me->r.mesh->size;
+    size_t counts[8], all = 0, first = 0, elem = hvd_dtype_size(t);
+    unsigned salt = me->salt++;
+    for (int i = 0; i < size; i++) {
+        first = i == rank ? all : first;
+        all += counts[i] = share(i, 1, scale, even);
+    }
+    pattern_fill(t, o, rank, size, 0, all, salt, me->host);
+    struct coll_tensor x = {me->in.at, me->out.at, all};
+    struct coll_op op = op_of(me, HVD_REDUCESCATTER, t, o, &x);
+    op.recv_counts = counts;
+    if (!possible(me, t, o, false))
+        return 0;
+    int rc = gpu_rank_run(me, &op, all * elem, 0);
+    if (rc == 0)
+        rc = gpu_rank_fetch(me, x.out, counts[rank] * elem);
+    size_t bad = rc ? 0 : pattern_check(t, o, size, first, counts[rank], salt, me->host);
+    return rc == 0 && bad < counts[rank]
+               ? FAIL("reducescatter of %s %s: element %zu", hvd_dtype_name(t), hvd_op_name(o), bad)
+               : rc;
+}
+
+static int kinds(struct gpu_rank *me)
+{
+    static const size_t scales[] = {0, 1, 1000, 70001};
+    int rc = 0;
+    for (size_t s = 0; s < COUNT(scales) && rc == 0; s++) {
+        for (int t = 0; t < HVD_DTYPES && rc == 0; t++) {
+            enum hvd_dtype type = (enum hvd_dtype)t;
+            bool even = (t + (int)s) % 2;
+            if (scales[s] > 1000 && t % 4 != 0)
+                continue;
+            rc = broadcast(me, type, scales[s], t % me->r.mesh->size, t % 2);
+            if (rc == 0)
+                rc = exchange(me, type, scales[s], true, even);
+            if (rc == 0)
+                rc = exchange(me, type, scales[s], false, !even);
+            if (rc == 0)
+                rc = reducescatter(me, type, t % 3 == 0 ? HVD_MAX : HVD_SUM, scales[s], even);
+            if (rc == 0 && type != HVD_BOOL)
+                rc = reducescatter(me, type, HVD_AVERAGE, scales[s], !even);
+        }
+    }
+    return rc;
+}
+
+/* ---- what is taken back, and what is kept ---- */
+
+/* The second time nothing is made anew. */
+static int steady(struct gpu_rank *me)
+{
+    static const char *const makes[] = {"cuMemAlloc_v2", "cuMemHostAlloc", "cuEventCreate",
+                                        "cuStreamCreateWithPriority", "cuMemFree_v2"};
+    long before[COUNT(makes)] = {0};
+    int rc = 0;
+    for (int round = 0; round < 4 && rc == 0; round++) {
+        rc = fused(me);
+        for (size_t i = 0; i < COUNT(makes) && rc == 0; i++) {
+            if (round > 0 && me->fake->calls(makes[i]) != before[i])
+                rc = FAIL("round %d: %s", round, makes[i]);
+            before[i] = me->fake->calls(makes[i]);
+        }
+    }
+    return rc;
+}
+
+/* In place, so that inputs are outputs. */
+static int take_back(struct gpu_rank *me, enum hvd_dtype dtype, size_t count, size_t n)
+{
+    struct coll_tensor t[3];
+    size_t bytes = count * hvd_dtype_size(dtype);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t *at = (uint8_t *)me->in.at + i * bytes;
+        t[i] = (struct coll_tensor){at, at, count};
+    }
+    struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, dtype, HVD_SUM, t, n);
+    op.device = me->gpu->device->ordinal;
+    int rc = nccl_run_prepare(me->run, me->r.mesh, &op, &me->err);
+    if (rc == 0 && nccl_run_prepare(me->run, me->r.mesh, &op, &me->err) != -EBUSY)
+        return FAIL("prepared twice");
+    nccl_run_cancel(me->run);
+    return rc < 0 ? FAIL("%d %s", rc, me->err.msg) : 0;
+}
+
+/* Prepared and taken back, in larger and larger buffers, while the stream does nothing: nobody
+ * waits for it, and what was copied stays where it is until it moves again. */
+static int taken_back(struct gpu_rank *me)
+{
+    static const size_t counts[] = {100, 50000, 120000, 300000};
+    int rc = gpu_rank_check(me);
+    memset(me->host, 0x3c, GPU_RANK_ROOM);
+    if (rc == 0)
+        rc = cuda_copy(me->gpu->device, CUDA_COPY_IN, me->in.at, me->host, GPU_RANK_ROOM,
+                       me->stream, &me->err);
+    if (rc == 0)
+        rc = gpu_rank_fetch(me, me->in.at, 8); /* until it is there */
+    me->fake->stall(true);
+    for (size_t i = 0; i < COUNT(counts) && rc == 0; i++) {
+        rc = take_back(me, HVD_FLOAT32, counts[i], 3);
+        if (rc == 0)
+            rc = take_back(me, HVD_FLOAT32, counts[i], 1);
+    }
+    if (rc == 0 && nccl_run_drained(me->run, &me->err) != 1)
+        rc = FAIL("inputs are still read");
+    me->fake->stall(false);
+    if (rc == 0 && gpu_rank_drain(me) != 0)
+        rc = FAIL("it does not come to its end: %s", me->err.msg);
+    if (rc == 0)
+        rc = gpu_rank_fetch(me, me->in.at, GPU_RANK_ROOM);
+    for (size_t i = 0; i < GPU_RANK_ROOM && rc == 0; i++)
+        if (me->host[i] != 0x3c)
+            rc = FAIL("byte %zu was overwritten", i);
+    return rc == 0 ? gpu_rank_check(me) : rc;
+}
+
+static int words(struct gpu_rank *me)
+{
+    char text[512];
+    int rc = gpu_rank_check(me);
+    nccl_run_describe(me->run, text, sizeof(text));
+    if (rc == 0 && (!strstr(text, "2.27.7 (/") || !strstr(text, "libnccl.so.2, HVD_NCCL_LIB)")))
+        rc = FAIL("%s", text);
+    const struct nccl_fact *f = &me->mine.fact;
+    if (rc == 0 && (f->nccl != 22707 || f->driver != 13000 || f->gpus != 8 || f->sm != 90 ||
+                    f->hides_gpus || f->gpu[0] != 0x40 + me->r.mesh->rank || !f->host[0] ||
+                    !f->name[0] || !strstr(f->why, "/libnccl.so.2")))
+        rc = FAIL("wrong facts: %d %d %d %d %s", f->nccl, f->driver, f->gpus, f->sm, f->why);
+    return rc;
+}
+
+/* ---- ranks ---- */
+
+static int rank_main(int rank, int size, void *arg)
+{
+    struct gpu_rank me = {0};
+    if (gpu_rank_open(&me, rank, &job.o) < 0)
+        return 10;
+    int rc = job.body(&me);
+    if (rc < 0)
+        rc = FAIL("%d %s", rc, me.err.msg);
+    if (rc == 0 && job.kernels != me.gpu->kernels)
+        rc = FAIL("kernels: %d %s", me.gpu->kernels, me.gpu->why_no_kernels);
+    int left = gpu_rank_close(&me);
+    return rc ? rc : left;
+}
+
+struct ages {
+    const char *name;
+    int version;
+};
+
+static const struct ages newest = {"2.27", 22707}, oldest = {"2.8", 20804};
+static const struct ages between[] = {{"2.18", 21806}, {"2.14", 21403}, {"2.13", 21304}};
+
+static void run_job(const char *hosts, const struct ages *age, bool kernels,
+                    int (*body)(struct gpu_rank *), unsigned delay_us)
+{
+    job = (struct job){.o = {.hosts = hosts,
+                             .nccl = age->name,
+                             .script = kernels ? NULL : "cuModuleLoadData=209",
+                             .ordinal = -1,
+                             .delay_us = delay_us},
+                       .body = body,
+                       .kernels = kernels,
+                       .version = age->version};
+    printf("ranks on hosts %s, NCCL %s%s\n", hosts, age->name, kernels ? "" : ", no kernels");
+    assert_int_equal(world_run((int)strlen(hosts), rank_main, NULL), 0);
+}
+
+static void test_dtypes(void **state)
+{
+    run_job("a", &newest, true, dtypes, 0);
+    run_job("aa", &newest, true, dtypes, 0);
+    run_job("aab", &newest, true, dtypes, 0);
+    run_job("aa", &newest, false, dtypes, 0);
+    run_job("ab", &oldest, true, dtypes, 0);
+    run_job("aa", &oldest, false, dtypes, 0);
+    for (size_t i = 0; i < COUNT(between); i++)
+        run_job("aa", &between[i], i == 0, dtypes, 0);
+}
+
+static void test_sizes(void **state)
+{
+    run_job("aa", &newest, true, sizes, 0);
+    run_job("ab", &oldest, true, sizes, 0);
+}
+
+static void test_fused(void **state)
+{
+    run_job("aa", &newest, true, fused, 0);
+    run_job("ab", &between[0], false, fused, 0);
+    run_job("aa", &newest, true, steady, 0);
+    run_job("aa", &newest, false, steady, 0);
+}
+
+static void test_kinds(void **state)
+{
+    run_job("a", &newest, true, kinds, 0);
+    run_job("aa", &newest, false, kinds, 0);
+    run_job("aab", &newest, true, kinds, 0);
+    run_job("aba", &oldest, true, kinds, 0);
+}
+
+/* Everything on streams takes its time: inputs come late, launches are behind each other. */
+static void test_slow(void **state)
+{
+    setenv("FAKE_NCCL_POLLS", "20", 1);
+    run_job("aa", &newest, true, fused, 300);
+    run_job("aa", &oldest, true, sizes, 300);
+    run_job("ab", &newest, false, sizes, 1000);
+    unsetenv("FAKE_NCCL_POLLS");
+}
+
+static void test_taken_back(void **state)
+{
+    run_job("aa", &newest, true, taken_back, 0);
+    run_job("aa", &newest, false, words, 0);
+    run_job("aa", &newest, true, words, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dtypes), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_fused),  cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_slow),   cmocka_unit_test(test_taken_back),
+    };
+    return cmocka_run_group_tests_name("multi/nccl_run", tests, NULL, NULL);
+}
