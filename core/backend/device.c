@@ -160,8 +160,8 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
     if (!d->ways.nccl)
         return err_set(err, ENOTSUP, "HVD_BACKEND leaves no way for tensors of a GPU");
     return err_set(err, ENOTSUP,
-                   "%s. (HVD_GPU_FALLBACK=1 lets tensors go through the host's memory instead, "
-                   "which is slower.)",
+                   "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
+                   "slower",
                    why->msg);
 }
 
@@ -209,15 +209,18 @@ static void tell_way(const struct coll *coll, struct device *d)
 static int prepare(struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
+    struct err why = {0};
     int rc = kept_restore(&d->kept, d->gpu, err);
     j->op = coll->op;
     j->way = d->way;
     if (rc == 0 && coll->elastic && coll->mesh->size > 1)
         rc = kept_begin(&d->kept, d->gpu, coll->op, &j->op, err);
     if (rc == 0 && j->way == DEVICE_NCCL) {
-        rc = nccl_run_prepare(d->nccl, coll->mesh, j->op, err);
+        rc = nccl_run_prepare(d->nccl, coll->mesh, j->op, &why);
         if (rc == -ENOTSUP && j->staged_too)
             j->way = DEVICE_STAGED;
+        else if (rc < 0)
+            *err = why;
     }
     if (j->way == DEVICE_STAGED) {
         rc = d->staged ? 0 : staged_create(d->gpu, &d->staged, err);

@@ -236,7 +236,10 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
         if (!rules[i].applies(&f, line, sizeof(line)))
             continue;
-        snprintf(dst, size, "%s (doctor: %s)", line, rules[i].doctor);
+        if (strstr(line, rules[i].doctor)) /* who could not load it has said so */
+            snprintf(dst, size, "%s", line);
+        else
+            snprintf(dst, size, "%s (doctor: %s)", line, rules[i].doctor);
         return rules[i].verdict;
     }
     return NCCL_GOOD;

@@ -289,7 +289,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
     struct err err = {0};
     int peer = e->rank;
     if (rc == -ENOTSUP) { /* every rank has come to that, from what all have said */
-        err_set(&err, ENOTSUP, "rank %d: %s", e->rank, why ? why->msg : what);
+        err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         engine_fail(e, &err);
         return;
     }

@@ -97,7 +97,7 @@ static int by_nccl_progress(struct coll *coll, void *state)
 {
     struct gpu_rank *me = *(struct gpu_rank **)state;
     int rc;
-    coll->polls = true;
+    coll->wait = COLL_ASKS;
     do {
         enum gpu_rank_stage before = me->stage;
         rc = advance(coll, me);

@@ -330,7 +330,7 @@ static int no_way(struct gpu_side *g, int rank, int size)
 
 static int shared(struct gpu_side *g, int rank, int size)
 {
-    return refusing(g, "gpu-shared");
+    return refusing(g, "use the same GPU");
 }
 
 /* Rank 1's GPU fails in the middle; everybody hears of it, from whom it is known. */

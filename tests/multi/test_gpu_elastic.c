@@ -384,8 +384,25 @@ static void test_staged(void **state)
     grow(env);
 }
 
+/* 2.27 makes a communicator smaller, 2.18 begins anew, 2.8 blocks. */
+static void test_nccl(void **state)
+{
+    static const char *const versions[] = {"2.27", "2.18", "2.8"};
+    for (size_t v = 0; v < sizeof(versions) / sizeof(*versions); v++) {
+        char part[64], path[PATH_MAX], lib[PATH_MAX + 16];
+        const char *const env[] = {lib, NULL}, *const slow[] = {lib, "SLOW=1", NULL};
+        snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", versions[v]);
+        fake_build_path(part, path);
+        snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+        printf("NCCL %s\n", versions[v]);
+        for (unsigned seed = 1; seed <= SEEDS(v == 0 ? 8 : 3); seed++)
+            kill_two(seed % 3 ? env : slow, seed);
+        grow(env);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_staged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_staged), cmocka_unit_test(test_nccl)};
     return cmocka_run_group_tests_name("multi/test_gpu_elastic", tests, NULL, NULL);
 }
