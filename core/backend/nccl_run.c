@@ -93,10 +93,11 @@ static bool drain(struct nccl_run *run)
 {
     const struct timespec nap = {.tv_nsec = 500000};
     uint64_t deadline = deadline_in_ms(run->limits.abort_ms);
-    int rc;
-    while ((rc = nccl_run_settle(run, NULL)) == 1 && !deadline_passed(deadline))
+    bool rid;
+    while (!(rid = nccl_run_settle(run, NULL) == 0) && !run->gpu->device->lost.code &&
+           !deadline_passed(deadline))
         nanosleep(&nap, NULL);
-    return rc == 0;
+    return rid;
 }
 
 /* Where a thread is left in NCCL what it reads stays, and stays known. */

@@ -5,6 +5,7 @@
 #include "tests/harness/gpu_rank.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,10 @@ static int advance(struct coll *coll, struct gpu_rank *me)
         rc = part(coll, me, &barrier);
         if (rc != 0)
             return rc;
+        if (me->dies)
+            kill(getpid(), SIGKILL);
+        if (me->breaks)
+            me->fake->break_device(me->gpu->device->ordinal, CUDA_ILLEGAL_ADDRESS);
         me->stage = GPU_RUNNING;
         return nccl_run_launch(me->run, &me->err);
     case GPU_RUNNING:
@@ -139,13 +144,24 @@ static const struct algorithm by_nccl = {
 
 /* ---- its life ---- */
 
-static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
+int gpu_rank_renew_coll(struct gpu_rank *me)
 {
     static const struct algorithm *const list[] = {&by_nccl, NULL};
-    struct err err = {0};
+    int rc = 0;
+    coll_destroy(me->r.coll);
+    me->r.coll = NULL;
+    rc = coll_create(me->r.mesh, &me->r.coll, &me->err);
+    if (rc == 0)
+        rc = coll_add_algorithms(me->r.coll, list, me, &me->err);
+    me->heard = me->parting = false;
+    return rc;
+}
+
+static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
+{
     int rc = coll_rank_open(&me->r, rank, hosts);
     if (rc == 0)
-        rc = coll_add_algorithms(me->r.coll, list, me, &err);
+        rc = gpu_rank_renew_coll(me);
     if (rc < 0)
         return rc;
     size_t size = (size_t)me->r.mesh->size;
@@ -155,30 +171,35 @@ static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
     me->bytes = calloc(size, sizeof(*me->bytes));
     for (size_t i = 0; me->bytes && i < size; i++)
         me->bytes[i] = sizeof(*me->all);
-    me->heard = me->parting = false;
     return me->all && me->bytes ? 0 : -ENOMEM;
 }
 
-static int open_gpu(struct gpu_rank *me, int ordinal, struct err *err)
+int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits *limits)
 {
     const struct nccl_limits brief = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
+    struct err *err = &me->err;
+    me->gpu = NULL;
+    me->run = NULL;
+    me->stream = NULL;
+    me->event = NULL;
+    me->memory = me->locked = (struct cuda_memory){0};
     int rc = gpu_open(ordinal, &me->gpu, err);
     if (rc == 0)
         rc = cuda_enter(me->gpu->device, &me->visit, err);
     if (rc == 0)
-        rc = nccl_run_create(me->gpu, me->limits.init_ms ? &me->limits : &brief, &me->run, err);
+        rc = nccl_run_create(me->gpu, limits && limits->init_ms ? limits : &brief, &me->run, err);
     if (rc == 0)
         rc = cuda_stream_create(me->gpu->device, &me->stream, err);
     if (rc == 0)
         rc = cuda_event_get(me->gpu->device, &me->event, err);
     if (rc == 0)
-        rc = cuda_memory_reserve(me->gpu->device, &me->in, GPU_RANK_ROOM, err);
-    if (rc == 0)
-        rc = cuda_memory_reserve(me->gpu->device, &me->out, GPU_RANK_ROOM, err);
+        rc = cuda_memory_reserve(me->gpu->device, &me->memory, 4 * GPU_RANK_ROOM, err);
     me->locked.host = true;
     if (rc == 0)
         rc = cuda_memory_reserve(me->gpu->device, &me->locked, GPU_RANK_ROOM, err);
     me->host = me->locked.at;
+    me->in = me->memory.at;
+    me->out = me->in + (me->in ? GPU_RANK_ROOM : 0);
     return rc;
 }
 
@@ -194,7 +215,6 @@ static void find_live(struct gpu_rank *me, const char *library)
 int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *o)
 {
     char library[PATH_MAX] = "/nonexistent/libnccl.so.2", script[256];
-    struct err err = {0};
     if (o->nccl)
         nccl_rank_library(o->nccl, library, sizeof(library));
     snprintf(script, sizeof(script), "count=8%s%s", o->script ? ";" : "",
@@ -205,33 +225,27 @@ int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *
     me->salt = 1;
     int rc = open_coll(me, rank, o->hosts);
     if (rc == 0)
-        rc = open_gpu(me, o->ordinal < 0 ? rank : o->ordinal, &err);
+        rc = gpu_rank_open_gpu(me, o->ordinal < 0 ? rank : o->ordinal, &o->limits);
     if (rc < 0)
-        printf("rank %d: %s\n", rank, err_text(&err));
+        printf("rank %d: %s\n", rank, err_text(&me->err));
     me->r.quiet = o->quiet;
     me->fake->delay(o->delay_us);
     return rc;
 }
 
-int gpu_rank_close(struct gpu_rank *me)
+int gpu_rank_close_gpu(struct gpu_rank *me)
 {
-    char library[PATH_MAX];
-    snprintf(library, sizeof(library), "%s", getenv("HVD_NCCL_LIB"));
-    coll_rank_close(&me->r);
     bool clean = nccl_run_destroy(me->run), lost = me->gpu && me->gpu->device->lost.code;
     if (me->visit.device && !lost) {
         struct cuda_device *d = me->gpu->device;
-        cuda_memory_free(d, &me->in);
-        cuda_memory_free(d, &me->out);
+        cuda_memory_free(d, &me->memory);
         cuda_memory_free(d, &me->locked);
         cuda_event_put(d, me->event);
         cuda_stream_destroy(d, me->stream);
     }
     cuda_leave(&me->visit);
     gpu_close(me->gpu);
-    free(me->all);
-    free(me->bytes);
-    find_live(me, library);
+    find_live(me, getenv("HVD_NCCL_LIB"));
     if (!clean)
         return FAIL("something was left behind in NCCL");
     if (me->nccl_live && me->nccl_live() != 0)
@@ -239,6 +253,14 @@ int gpu_rank_close(struct gpu_rank *me)
     return lost || me->fake->live() == 0
                ? 0
                : FAIL("%ld things of the driver's are left", me->fake->live());
+}
+
+int gpu_rank_close(struct gpu_rank *me)
+{
+    coll_rank_close(&me->r);
+    free(me->all);
+    free(me->bytes);
+    return gpu_rank_close_gpu(me);
 }
 
 int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, int size)
@@ -254,6 +276,9 @@ int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, i
     setenv("HVD_SIZE", text, 1);
     int rc = open_coll(me, rank, NULL);
     me->r.quiet = quiet;
+    me->in = (uint8_t *)me->memory.at + (size_t)(epoch % 2 ? 0 : 2) * GPU_RANK_ROOM;
+    me->out = me->in + GPU_RANK_ROOM;
+    me->salt = 1000 * (unsigned)(epoch + 1);
     return rc;
 }
 
@@ -284,9 +309,9 @@ int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms)
     me->err = (struct err){0};
     /* The user's stream has other things to do first. */
     for (int i = 0; i < 4 && rc == 0; i++)
-        rc = cuda_copy(d, CUDA_COPY_INSIDE, me->out.at, me->in.at, 8, me->stream, &me->err);
+        rc = cuda_copy(d, CUDA_COPY_INSIDE, me->out, me->in, 8, me->stream, &me->err);
     if (rc == 0)
-        rc = cuda_copy(d, CUDA_COPY_IN, me->in.at, me->host, bytes, me->stream, &me->err);
+        rc = cuda_copy(d, CUDA_COPY_IN, me->in, me->host, bytes, me->stream, &me->err);
     if (rc == 0)
         rc = cuda_event_record(d, me->event, me->stream, &me->err);
     for (size_t i = 0; i < op->n; i++)
@@ -321,7 +346,7 @@ int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *s)
     for (size_t i = 0; i < s->n; i++) {
         pattern_fill(s->dtype, s->op, rank, size, 0, s->counts[i], salt + (unsigned)i,
                      me->host + at);
-        uint8_t *in = (uint8_t *)me->in.at + at, *out = (uint8_t *)me->out.at + at;
+        uint8_t *in = me->in + at, *out = me->out + at;
         t[i] = (struct coll_tensor){.in = in, .out = s->in_place ? in : out, .count = s->counts[i]};
         at += (s->counts[i] + i % 3) * elem; /* not always side by side */
     }
@@ -330,7 +355,7 @@ int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *s)
     op.postscale = s->scaled ? 0.5 : 1;
     int rc = at > GPU_RANK_ROOM ? FAIL("no room") : gpu_rank_run(me, &op, at, s->ms);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, s->in_place ? me->in.at : me->out.at, at);
+        rc = gpu_rank_fetch(me, s->in_place ? me->in : me->out, at);
     at = 0;
     for (size_t i = 0; i < s->n && rc == 0; i++) {
         size_t count = s->counts[i];

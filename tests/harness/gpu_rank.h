@@ -13,8 +13,8 @@
 #include "tests/fake/cuda/control.h"
 #include "tests/harness/coll_rank.h"
 
-#define GPU_RANK_ROOM  ((size_t)16 << 20) /* of its inputs, and of its outputs */
-#define GPU_RANK_FUSED 700                /* tensors of an operation, at most */
+#define GPU_RANK_ROOM  ((size_t)9 << 20) /* of its inputs, and of its outputs */
+#define GPU_RANK_FUSED 700               /* tensors of an operation, at most */
 
 enum gpu_rank_stage { GPU_SAYING, GPU_FORMING, GPU_PREPARING, GPU_GATHERING, GPU_RUNNING };
 
@@ -23,16 +23,18 @@ struct gpu_rank {
     const struct fake_cuda_control *fake;
     int (*nccl_live)(void);
     struct gpu *gpu;
-    struct cuda_visit visit;   /* all the time */
-    struct nccl_limits limits; /* set before opening; zeros: short ones */
+    struct cuda_visit visit; /* all the time */
     struct nccl_run *run;
     struct CUstream_st *stream; /* the user's */
     struct CUevent_st *event;
-    struct cuda_memory in, out, locked;
-    uint8_t *host; /* locked: what is copied to and fro */
+    struct cuda_memory memory, locked;
+    uint8_t *in, *out; /* GPU_RANK_ROOM each; others in the next epoch, as what was given up may
+                        * still be at these */
+    uint8_t *host;     /* locked: what is copied to and fro */
     unsigned salt;
     /* the algorithm's */
     enum gpu_rank_stage stage;
+    bool dies, breaks; /* when everybody is about to launch: the rank, or its GPU */
     struct nccl_said mine, *all;
     size_t *bytes;
     struct coll_op part;
@@ -43,12 +45,13 @@ struct gpu_rank {
 };
 
 struct gpu_rank_options {
-    const char *hosts;  /* see coll_rank_open() */
-    const char *nccl;   /* "2.27"; NULL: there is none */
-    const char *script; /* FAKE_CUDA, with "count=8" */
-    int ordinal;        /* its GPU; -1: its rank */
-    unsigned delay_us;  /* of all that is on streams */
-    bool quiet;         /* failures are expected */
+    const char *hosts;         /* see coll_rank_open() */
+    const char *nccl;          /* "2.27"; NULL: there is none */
+    const char *script;        /* FAKE_CUDA, with "count=8" */
+    int ordinal;               /* its GPU; -1: its rank */
+    struct nccl_limits limits; /* zeros: 15 s, and 5 s for an abort */
+    unsigned delay_us;         /* of all that is on streams */
+    bool quiet;                /* failures are expected */
 };
 
 /* 0, or -errno after a line on stdout. */
@@ -56,6 +59,11 @@ int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *
 
 /* 0; else what was left behind was printed. */
 int gpu_rank_close(struct gpu_rank *me);
+
+/* Parts of them: the GPU with all that is on it, and another coll over the same mesh. */
+int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits *limits);
+int gpu_rank_close_gpu(struct gpu_rank *me);
+int gpu_rank_renew_coll(struct gpu_rank *me);
 
 /* Another mesh, at the so many-th rendezvous of ports, as rank of size: the next epoch. */
 int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, int size);

@@ -62,7 +62,7 @@ static bool possible(const struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o,
 /* It is refused before anything is done, and says why. */
 static int refused(struct gpu_rank *me, const struct gpu_rank_sum *s)
 {
-    struct coll_tensor t = {me->in.at, me->out.at, s->counts[0]};
+    struct coll_tensor t = {me->in, me->out, s->counts[0]};
     struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, s->dtype, s->op, &t, 1);
     struct err err = {0};
     op.device = me->gpu->device->ordinal;
@@ -165,7 +165,7 @@ static struct coll_op op_of(struct gpu_rank *me, enum hvd_kind kind, enum hvd_dt
 static int broadcast(struct gpu_rank *me, enum hvd_dtype t, size_t n, int root, bool in_place)
 {
     size_t bytes = n * hvd_dtype_size(t);
-    struct coll_tensor x = {me->in.at, in_place ? me->in.at : me->out.at, n};
+    struct coll_tensor x = {me->in, in_place ? me->in : me->out, n};
     struct coll_op op = op_of(me, HVD_BROADCAST, t, HVD_SUM, &x);
     unsigned salt = me->salt++;
     op.root = root;
@@ -209,13 +209,13 @@ static int exchange(struct gpu_rank *me, enum hvd_dtype t, size_t scale, bool al
             sent += to[i];
         }
     }
-    struct coll_tensor x = {me->in.at, me->out.at, sent};
+    struct coll_tensor x = {me->in, me->out, sent};
     struct coll_op op = op_of(me, all ? HVD_ALLGATHER : HVD_ALLTOALL, t, HVD_SUM, &x);
     op.send_counts = all ? NULL : to;
     op.recv_counts = from;
     int rc = gpu_rank_run(me, &op, sent * elem, 0);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, me->out.at, got * elem);
+        rc = gpu_rank_fetch(me, me->out, got * elem);
     got = 0;
     for (int i = 0; i < size && rc == 0; got += from[i++] * elem) {
         give(t, me->host + GPU_RANK_ROOM / 2, i, all ? 0 : rank, from[i], salt);
@@ -237,7 +237,7 @@ static int reducescatter(struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o, s
         all += counts[i] = share(i, 1, scale, even);
     }
     pattern_fill(t, o, rank, size, 0, all, salt, me->host);
-    struct coll_tensor x = {me->in.at, me->out.at, all};
+    struct coll_tensor x = {me->in, me->out, all};
     struct coll_op op = op_of(me, HVD_REDUCESCATTER, t, o, &x);
     op.recv_counts = counts;
     if (!possible(me, t, o, false))
@@ -301,7 +301,7 @@ static int take_back(struct gpu_rank *me, enum hvd_dtype dtype, size_t count, si
     struct coll_tensor t[3];
     size_t bytes = count * hvd_dtype_size(dtype);
     for (size_t i = 0; i < n; i++) {
-        uint8_t *at = (uint8_t *)me->in.at + i * bytes;
+        uint8_t *at = me->in + i * bytes;
         t[i] = (struct coll_tensor){at, at, count};
     }
     struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, dtype, HVD_SUM, t, n);
@@ -321,10 +321,10 @@ static int taken_back(struct gpu_rank *me)
     int rc = gpu_rank_check(me);
     memset(me->host, 0x3c, GPU_RANK_ROOM);
     if (rc == 0)
-        rc = cuda_copy(me->gpu->device, CUDA_COPY_IN, me->in.at, me->host, GPU_RANK_ROOM,
-                       me->stream, &me->err);
+        rc = cuda_copy(me->gpu->device, CUDA_COPY_IN, me->in, me->host, GPU_RANK_ROOM, me->stream,
+                       &me->err);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, me->in.at, 8); /* until it is there */
+        rc = gpu_rank_fetch(me, me->in, 8); /* until it is there */
     me->fake->stall(true);
     for (size_t i = 0; i < COUNT(counts) && rc == 0; i++) {
         rc = take_back(me, HVD_FLOAT32, counts[i], 3);
@@ -337,7 +337,7 @@ static int taken_back(struct gpu_rank *me)
     if (rc == 0 && gpu_rank_drain(me) != 0)
         rc = FAIL("it does not come to its end: %s", me->err.msg);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, me->in.at, GPU_RANK_ROOM);
+        rc = gpu_rank_fetch(me, me->in, GPU_RANK_ROOM);
     for (size_t i = 0; i < GPU_RANK_ROOM && rc == 0; i++)
         if (me->host[i] != 0x3c)
             rc = FAIL("byte %zu was overwritten", i);
