@@ -146,22 +146,27 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 $(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
 $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 $(FAKES): tests/fake/script.h
-$(filter %/test_prober %/test_fakes %/test_coll_staged %/test_gpu %/test_gpu_elastic %/test_nccl_run %/test_nccl_run_faults $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+$(filter %/test_prober %/test_fakes %/test_coll_staged %/test_gpu %/test_gpu_elastic %/test_gpu_bad %/test_nccl_run %/test_nccl_run_faults $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 # A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
 NCCL_FAKES     := $(foreach v,2.8 2.13 2.14 2.18 2.27,$(BUILD)/tests/fake/nccl-$(v)/libnccl.so.2)
 $(BUILD)/tests/fake/nccl-2.8/%:  NCCL_BUILT := 20804
+$(BUILD)/tests/fake/nccl-2.8/%: NCCL_CUDA := 11.0
 $(BUILD)/tests/fake/nccl-2.13/%: NCCL_BUILT := 21304
+$(BUILD)/tests/fake/nccl-2.13/%: NCCL_CUDA := 11.7
 $(BUILD)/tests/fake/nccl-2.14/%: NCCL_BUILT := 21403
+$(BUILD)/tests/fake/nccl-2.14/%: NCCL_CUDA := 11.8
 $(BUILD)/tests/fake/nccl-2.18/%: NCCL_BUILT := 21806
+$(BUILD)/tests/fake/nccl-2.18/%: NCCL_CUDA := 12.2
 $(BUILD)/tests/fake/nccl-2.27/%: NCCL_BUILT := 22707
+$(BUILD)/tests/fake/nccl-2.27/%: NCCL_CUDA := 13.0
 $(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h core/backend/nccl_abi.h
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -shared -Wl,-soname,libnccl.so.2 \
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -DFAKE_NCCL_CUDA=\"$(NCCL_CUDA)\" -shared -Wl,-soname,libnccl.so.2 \
 	    -o $@ $(NCCL_FAKE_SRCS) $(LDFLAGS) -ldl
-$(filter $(BUILD)/tests/unit/backend/test_nccl% $(BUILD)/tests/multi/test_nccl% %/test_gpu %/test_gpu_elastic,$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
+$(filter $(BUILD)/tests/unit/backend/test_nccl% $(BUILD)/tests/multi/test_nccl% %/test_gpu %/test_gpu_elastic %/test_gpu_bad,$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk

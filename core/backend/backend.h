@@ -37,8 +37,8 @@ struct backend_ops {
      * and perhaps not even meet the others: hvd_init() fails at once. */
     int (*probe)(char *ret_text, size_t size, struct err *err);
 
-    /* Once, in the first epoch: every rank opens the same ones, in the same order, on a mesh that is
-     * up. It may ask the other ranks (backend_allgather). Blocks until the deadline at most. */
+    /* Once, in the first epoch: every rank opens the same ones, in the same order, on a mesh that
+     * is up. It may ask the other ranks (backend_allgather). Blocks until the deadline at most. */
     int (*open)(struct coll *coll, uint64_t deadline, void **ret_state, struct err *err);
 
     /* Of an open one, for this mesh: its algorithms (ends with NULL), which get state as

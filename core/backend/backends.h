@@ -7,8 +7,8 @@
  *     backends_enter()   on the mesh: opens them, once, and each adds its algorithms to the coll
  *     backends_close()   when all colls are gone
  *
- * One struct an engine; the first three again for each epoch. Called inside hvd_init() and under the
- * progress lock.
+ * One struct an engine; the first three again for each epoch. Called inside hvd_init() and under
+ * the progress lock.
  */
 #ifndef HVD_BACKEND_BACKENDS_H
 #define HVD_BACKEND_BACKENDS_H

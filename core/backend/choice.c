@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/backend/doctor.h"
 #include "core/base/nearest.h"
 
 #define HOST 0
@@ -155,7 +156,7 @@ static int check_one(const struct backend_said *said, int size, int i, const cha
         if (strcmp(said[0].of[i].text, said[r].of[i].text) != 0)
             return err_set(err, ENOENT,
                            "HVD_BACKEND=%s: rank 0 has %s, rank %d has %s: install the same "
-                           "everywhere (doctor: xw-version-skew)",
+                           "everywhere " DOCTOR(CHECK_VERSION_SKEW),
                            name, said[0].of[i].text, r, said[r].of[i].text);
     }
     return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/backend/cuda_kernels.h"
+#include "core/backend/doctor.h"
 
 /* ---- which one it is ---- */
 
@@ -89,8 +90,8 @@ static int find_device(struct cuda_device *d, struct err *err)
     if (d->ordinal < 0 || d->ordinal >= count) {
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
         return err_set(err, ENODEV,
-                       "gpu-count: there is no GPU %d: this process sees %d%s%s: start fewer ranks "
-                       "on this host, or show it more GPUs",
+                       "there is no GPU %d: this process sees %d%s%s: start fewer ranks on this "
+                       "host, or show it more GPUs " DOCTOR(CHECK_GPU_COUNT),
                        d->ordinal, count, visible ? " with CUDA_VISIBLE_DEVICES=" : "",
                        visible ? visible : "");
     }

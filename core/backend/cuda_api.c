@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/backend/doctor.h"
 #include "core/base/library.h"
 
 #define COUNT(a)      (sizeof(a) / sizeof((a)[0]))
@@ -116,11 +117,14 @@ static int find(struct err *err)
     void *handle;
     int rc = library_open(names, required, COUNT(required), &handle, err);
     if (rc == -ENOENT)
-        return err_prefix(err, "no CUDA driver here");
+        return err_set(err, ENOENT,
+                       "there is no NVIDIA driver here (%s): start the container with "
+                       "GPUs " DOCTOR(CHECK_NVML_LOAD),
+                       err_text(err));
     if (rc < 0)
         return err_set(err, ENOTSUP,
-                       "cuda-driver-version: this CUDA driver is too old (%s): install driver 580 "
-                       "or newer on the host",
+                       "this CUDA driver is too old (%s): install driver 580 or newer on the "
+                       "host " DOCTOR(CHECK_DRIVER_VERSION),
                        err_text(err));
     library_find(handle, optional, COUNT(optional));
     if (library_file(handle, cuda.api.path, sizeof(cuda.api.path)) < 0)
@@ -139,8 +143,8 @@ static int open_once(struct err *err)
         return rc;
     if (cuda.api.version < OLDEST_DRIVER)
         return err_set(err, ENOTSUP,
-                       "cuda-driver-version: %s is for CUDA %d.%d at most: install driver 580 or "
-                       "newer on the host",
+                       "%s is for CUDA %d.%d at most: install driver 580 or newer on the "
+                       "host " DOCTOR(CHECK_DRIVER_VERSION),
                        cuda.api.path, cuda.api.version / 1000, cuda.api.version / 10 % 100);
     return 0;
 }
@@ -180,13 +184,14 @@ static int why_not(unsigned code, struct err *err)
         return 0;
     if (visible && (code == CUDA_NO_DEVICE || code == CUDA_INVALID_DEVICE))
         return err_set(err, ENODEV,
-                       "cuda-visible-devices: CUDA_VISIBLE_DEVICES=%s leaves no GPU: unset it, or "
-                       "list numbers of GPUs that are there",
+                       "CUDA_VISIBLE_DEVICES=%s leaves no GPU: unset it, or list numbers of GPUs "
+                       "that are there " DOCTOR(CHECK_VISIBLE_DEVICES),
                        visible);
     if (code == CUDA_SYSTEM_DRIVER_MISMATCH || code == CUDA_COMPAT_NOT_SUPPORTED)
-        return err_prefix(err, "cuda-driver-version: %s does not fit the driver of the host",
-                          cuda.api.path);
-    return err_prefix(err, "cuinit");
+        return err_set(err, -rc,
+                       "%s does not fit the driver of the host: %s " DOCTOR(CHECK_DRIVER_VERSION),
+                       cuda.api.path, err_text(err));
+    return err_set(err, -rc, "%s " DOCTOR(CHECK_CUINIT), err_text(err));
 }
 
 static int start_locked(struct err *err)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/backend/doctor.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/base/library.h"
@@ -86,12 +87,13 @@ static int explain(struct cuda_device *d, const char *path, int rc, struct err *
     int version = d->api->version;
     if (version < CUDA_KERNELS_VERSION && rc != -ENOMEM)
         return err_set(err, ENOTSUP,
-                       "cuda-driver-version: the driver of GPU %d (%s) is for CUDA %d.%d, the "
-                       "kernels in %s are of CUDA %d.%d: install driver 580 or newer on the host",
+                       "the driver of GPU %d (%s) is for CUDA %d.%d, the kernels in %s are of "
+                       "CUDA %d.%d: install driver 580 or newer on the "
+                       "host " DOCTOR(CHECK_DRIVER_VERSION),
                        d->ordinal, d->name, version / 1000, version / 10 % 100, path,
                        CUDA_KERNELS_VERSION / 1000, CUDA_KERNELS_VERSION / 10 % 100);
-    err_prefix(err, "gpu-arch-support: the kernels in %s do not load on sm_%d", path, d->sm);
-    return rc;
+    return err_set(err, -rc, "the kernels in %s do not load on sm_%d: %s " DOCTOR(CHECK_GPU_ARCH),
+                   path, d->sm, err_text(err));
 }
 
 static int load_module(struct cuda_device *d, struct cuda_kernels *k, const char *path,

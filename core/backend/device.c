@@ -46,8 +46,8 @@ struct job {
     enum device_way way;
     bool staged_too;          /* where NCCL cannot: the user allows it, on every rank */
     const struct coll_op *op; /* reads what is kept where it must */
-    struct said mine, *all; /* [size] */
-    size_t *counts;         /* [size] */
+    struct said mine, *all;   /* [size] */
+    size_t *counts;           /* [size] */
     struct coll_tensor tensor;
     struct coll_op part;
     struct err trouble; /* NCCL's first error; code 0: none */
@@ -90,8 +90,10 @@ int device_gpu(struct device *d, int ordinal, struct gpu **ret, struct err *err)
 {
     int rc = d->gpu ? 0 : gpu_open(ordinal, &d->gpu, err);
     if (rc == 0 && d->gpu->device->ordinal != ordinal)
-        rc = err_set(err, EINVAL, "a tensor on GPU %d: this rank uses GPU %d, and one GPU a rank is "
-                     "possible", ordinal, d->gpu->device->ordinal);
+        rc = err_set(err, EINVAL,
+                     "a tensor on GPU %d: this rank uses GPU %d, and one GPU a rank is "
+                     "possible",
+                     ordinal, d->gpu->device->ordinal);
     if (rc == 0)
         *ret = d->gpu;
     return rc;
@@ -107,8 +109,8 @@ void device_describe(const struct device *d, enum device_way way, char *dst, siz
     if (way == DEVICE_NCCL && d->nccl)
         nccl_run_describe(d->nccl, dst, size);
     else
-        snprintf(dst, size, "%s", way == DEVICE_STAGED ? "tensors of GPUs through the host's memory"
-                                                       : "");
+        snprintf(dst, size, "%s",
+                 way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
@@ -150,8 +152,8 @@ static int ask(struct coll *coll, struct job *j, struct err *err)
 
 static int meet(struct coll *coll, struct job *j, struct err *err)
 {
-    j->part = (struct coll_op){
-        .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
+    j->part =
+        (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
     return coll_part_start(coll, &j->part, err);
 }
 
@@ -159,10 +161,11 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
 {
     if (!d->ways.nccl)
         return err_set(err, ENOTSUP, "HVD_BACKEND leaves no way for tensors of a GPU");
-    return err_set(err, ENOTSUP,
-                   "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
-                   "slower",
-                   why->msg);
+    return err_set(
+        err, ENOTSUP,
+        "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
+        "slower",
+        why->msg);
 }
 
 /* The same on every rank, from what all have said. */
@@ -187,8 +190,7 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
     }
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
     if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
-        log_warn("%s%s", why.msg,
-                 verdict == NCCL_BAD ? "; through the host's memory instead" : "");
+        log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
     return d->way == DEVICE_NONE ? refuse(d, &why, err) : 0;
 }
 

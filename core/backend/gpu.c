@@ -19,14 +19,12 @@
 static int open_inside(struct gpu *gpu, struct err *err)
 {
     struct cuda_device *d = gpu->device;
-    struct err why = {0};
     int rc = cuda_stream_create(d, &gpu->stream, err);
     if (rc == 0)
         rc = cuda_event_get(d, &gpu->event, err);
     if (rc < 0)
         return rc;
-    gpu->kernels = cuda_kernels_load(d, &why) == 0;
-    snprintf(gpu->why_no_kernels, sizeof(gpu->why_no_kernels), "%.255s", why.msg);
+    gpu->kernels = cuda_kernels_load(d, &gpu->no_kernels) == 0;
     return d->lost.code ? err_set(err, -d->lost.code, "%s", d->lost.msg) : 0;
 }
 

@@ -19,8 +19,8 @@ struct gpu {
     struct cuda_device *device;
     struct CUstream_st *stream;
     struct CUevent_st *event; /* of gpu_copy_now() */
-    bool kernels;             /* ours are loaded for it; else words why not */
-    char why_no_kernels[256];
+    bool kernels;             /* ours are loaded for it */
+    struct err no_kernels;    /* else why not */
 };
 
 int gpu_open(int ordinal, struct gpu **ret, struct err *err);

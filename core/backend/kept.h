@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept: copies, on the device, of the inputs that an operation will overwrite, so that the survivors
- * of a loss can begin it anew (core/coll/guard.h does the same in the host's memory). In a visit of
- * the GPU; all of it happens on the GPU's stream, in its order.
+ * kept: copies, on the device, of the inputs that an operation will overwrite, so that the
+ * survivors of a loss can begin it anew (core/coll/guard.h does the same in the host's memory). In
+ * a visit of the GPU; all of it happens on the GPU's stream, in its order.
  */
 #ifndef HVD_BACKEND_KEPT_H
 #define HVD_BACKEND_KEPT_H

@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/backend/doctor.h"
 #include "core/backend/nccl_build.h"
 #include "core/base/library.h"
 
-#define LOAD "(hvd-doctor explain nccl-load, HVD6001)"
+#define LOAD DOCTOR(CHECK_NCCL_LOAD)
 
 /* A function and where its address goes. */
 struct row {

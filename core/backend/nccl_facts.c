@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/backend/doctor.h"
 #include "core/backend/nccl_api.h"
 
 struct facts {
@@ -200,6 +201,24 @@ static bool build_misfits(const struct facts *f, int how, const char *words, cha
     return false;
 }
 
+/* Within a major version any driver will do: NCCL brings its runtime along. */
+static bool old_driver(const struct facts *f, char *dst, size_t size)
+{
+    char version[16];
+    for (int r = 0; r < f->n; r++) {
+        const struct nccl_fact *v = &f->v[r];
+        if (v->nccl == 0 || v->cuda / 1000 <= v->driver / 1000)
+            continue;
+        snprintf(dst, size,
+                 "NCCL %s of rank %d on %s was built for CUDA %d.%d, and the driver there is for "
+                 "%d.%d at most: a newer driver, or an image for an older CUDA",
+                 nccl_version_text(v->nccl, version), r, v->name, v->cuda / 1000,
+                 v->cuda / 10 % 100, v->driver / 1000, v->driver / 10 % 100);
+        return true;
+    }
+    return false;
+}
+
 static bool gpu_too_old(const struct facts *f, char *dst, size_t size)
 {
     return build_misfits(f, -1, "has no code for so old a GPU", dst, size);
@@ -217,21 +236,17 @@ static const struct {
     enum nccl_verdict verdict;
     const char *doctor;
 } rules[] = {
-    {no_driver, NCCL_BAD, "nvml-load, HVD5001"},
-    {hides_gpus, NCCL_BAD, "cuda-visible-devices, HVD5005"},
-    {too_few_gpus, NCCL_BAD, "gpu-count, HVD5004"},
-    {shared_gpu, NCCL_BAD, "gpu-count, HVD5004"},
-    {no_nccl, NCCL_BAD, "nccl-load, HVD6001"},
-    {mixed_nccl, NCCL_BAD, "xw-version-skew, HVD9601"},
-    {gpu_too_old, NCCL_BAD, "nccl-known-bad, HVD6003"},
-    {gpu_too_new, NCCL_WARN, "nccl-known-bad, HVD6003"},
-    {mixed_drivers, NCCL_WARN, "xw-version-skew, HVD9601"},
+    {no_driver, NCCL_BAD, CHECK_NVML_LOAD},         {hides_gpus, NCCL_BAD, CHECK_VISIBLE_DEVICES},
+    {too_few_gpus, NCCL_BAD, CHECK_GPU_COUNT},      {shared_gpu, NCCL_BAD, CHECK_GPU_COUNT},
+    {no_nccl, NCCL_BAD, CHECK_NCCL_LOAD},           {mixed_nccl, NCCL_BAD, CHECK_VERSION_SKEW},
+    {old_driver, NCCL_BAD, CHECK_DRIVER_VERSION},   {gpu_too_old, NCCL_BAD, CHECK_NCCL_KNOWN_BAD},
+    {gpu_too_new, NCCL_WARN, CHECK_NCCL_KNOWN_BAD}, {mixed_drivers, NCCL_WARN, CHECK_VERSION_SKEW},
 };
 
 enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *dst, size_t size)
 {
     const struct facts f = {facts, n};
-    char line[512];
+    char line[900];
     dst[0] = '\0';
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
         if (!rules[i].applies(&f, line, sizeof(line)))

@@ -22,7 +22,7 @@ struct nccl_fact {
     int32_t sm;      /* of its own GPU, 90; 0: unknown */
     uint8_t gpu[16]; /* its UUID; zero: it has no GPU */
     bool hides_gpus; /* CUDA_VISIBLE_DEVICES is there and empty, or -1 */
-    char why[160];   /* nccl == 0: why not; else the file */
+    char why[400];   /* nccl == 0: why not; else the file */
 };
 
 enum nccl_verdict {

@@ -13,11 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/backend/doctor.h"
 #include "core/base/env.h"
 #include "core/base/library.h"
 
 #define SONAME "libnccl.so.2"
-#define TWO    "remove one of them (hvd-doctor explain nccl-multiple, HVD6002)"
+#define TWO    "remove one of them " DOCTOR(CHECK_NCCL_MULTIPLE)
 
 static const char *const origins[] = {
     [NCCL_MAPPED] = "mapped already",      [NCCL_IN_TORCH] = "inside torch",

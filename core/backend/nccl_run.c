@@ -257,7 +257,7 @@ static int refuse(const struct nccl_run *run, const struct coll_op *op, const st
     if (nccl_form_of(&means, op, run->size, &form, err) < 0)
         return -ENOTSUP;
     return err_set(err, ENOTSUP, "%s: %s", why->msg,
-                   run->gpu->kernels ? "another rank lacks them" : run->gpu->why_no_kernels);
+                   run->gpu->kernels ? "another rank lacks them" : run->gpu->no_kernels.msg);
 }
 
 /* As nccl_run.h says how tensors travel. */

@@ -52,9 +52,9 @@ static void say_nccl(const struct nccl_run *run, struct nccl_fact *f)
     if (run->api) {
         f->nccl = run->api->version;
         f->cuda = run->api->cuda;
-        snprintf(f->why, sizeof(f->why), "%.159s", run->api->path);
+        snprintf(f->why, sizeof(f->why), "%.399s", run->api->path);
     } else {
-        snprintf(f->why, sizeof(f->why), "%.159s", err_text(&run->no_nccl));
+        snprintf(f->why, sizeof(f->why), "%.399s", err_text(&run->no_nccl));
     }
 }
 
@@ -117,7 +117,7 @@ static int choose(struct nccl_run *run, const struct nccl_survivor *survivors, s
 static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all, struct err *err)
 {
     size_t n = (size_t)run->size;
-    char line[640];
+    char line[1000];
     auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
     auto_free struct nccl_survivor *survivors = calloc(n, sizeof(*survivors));
     if (!facts || !survivors) {

@@ -48,7 +48,7 @@ int staged_create(struct gpu *gpu, struct staged **ret, struct err *err)
     for (int i = 0; i < PLACES && rc == 0; i++)
         rc = cuda_event_get(gpu->device, &s->places[i].event, err);
     if (rc == 0 && !gpu->kernels)
-        log_info("staged: each tensor is copied by itself: %s", gpu->why_no_kernels);
+        log_info("staged: each tensor is copied by itself: %s", gpu->no_kernels.msg);
     if (rc < 0)
         staged_destroy(s);
     else

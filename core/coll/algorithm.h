@@ -65,8 +65,8 @@ struct coll {
     const struct algorithm *alg; /* of the operation under way or the last one */
     void *alg_state;
     enum coll_wait wait; /* set by progress that returns 1, where it is not COLL_WAKES */
-    uint64_t seq; /* operations completed: the same at the same place of the log */
-    int turn;     /* the work buffer of the operation under way */
+    uint64_t seq;        /* operations completed: the same at the same place of the log */
+    int turn;            /* the work buffer of the operation under way */
     struct coll_work work[2];
     bool elastic;
     struct guard guard;

@@ -176,8 +176,7 @@ static int replace_reducescatter(struct engine *e, struct slot *s)
         before += (size_t)request_rows(s->facts.sig.shape[0], r, w->size) * s->facts.inner;
     b->op.kind = HVD_ALLREDUCE;
     b->tensors[0].out = sums;
-    b->after =
-        (struct after){s->device, s->out, sums + before * elem, s->facts.out_count * elem};
+    b->after = (struct after){s->device, s->out, sums + before * elem, s->facts.out_count * elem};
     return 0;
 }
 

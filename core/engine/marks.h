@@ -28,7 +28,7 @@ struct marks_memory {
 };
 
 struct marks {
-    struct cuda_device *device; /* NULL: no tensor of a GPU yet */
+    struct cuda_device *device;             /* NULL: no tensor of a GPU yet */
     struct marks_memory spare[MARKS_SPARE]; /* given back: freeing would wait for the device */
 };
 

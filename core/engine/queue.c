@@ -200,8 +200,8 @@ static int mark(struct queue *q, struct slot *s, const struct hvd_request *r, st
     s->device = s->facts.sig.device < 0 ? -1 : r->device;
     if (s->device < 0)
         return 0;
-    int rc = marks_put(&q->marks, r, s->facts.count * elem, s->facts.out_count * elem, &s->ready,
-                       err);
+    int rc =
+        marks_put(&q->marks, r, s->facts.count * elem, s->facts.out_count * elem, &s->ready, err);
     return rc < 0 ? err_prefix(err, "%s", s->name) : 0;
 }
 

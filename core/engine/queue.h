@@ -42,10 +42,10 @@ struct slot {
     void *out;
     int device;               /* the GPU they are on, -1: the host's memory */
     struct CUevent_st *ready; /* of a GPU: behind it they are the engine's */
-    int64_t *splits; /* [size] alltoall: rows for each rank */
-    int64_t *rows;   /* [size] allgather, alltoall: rows from each rank */
-    size_t rows_cap; /* ranks there is room for in both */
-    void *result;    /* allgather, alltoall: allocated output, until release; NULL: it is in out */
+    int64_t *splits;          /* [size] alltoall: rows for each rank */
+    int64_t *rows;            /* [size] allgather, alltoall: rows from each rank */
+    size_t rows_cap;          /* ranks there is room for in both */
+    void *result; /* allgather, alltoall: allocated output, until release; NULL: it is in out */
     struct marks_memory on_gpu; /* that result's memory is on the GPU */
     int64_t result_rows;
     uint64_t id; /* negotiate's name for it */

@@ -77,9 +77,9 @@ static int one_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype,
     if (rc < 0)
         return FAIL("%s", g->err.msg);
     long bad = values_check(dtype, op, size, g->host, 0, n, salt);
-    return bad >= 0 ? FAIL("%s %s of %zu: element %ld", hvd_dtype_name(dtype), hvd_op_name(op), n,
-                           bad)
-                    : 0;
+    return bad >= 0
+               ? FAIL("%s %s of %zu: element %ld", hvd_dtype_name(dtype), hvd_op_name(op), n, bad)
+               : 0;
 }
 
 static int sums(struct gpu_side *g, int rank, int size)
@@ -277,7 +277,7 @@ static int refused(struct gpu_side *g, int rank, int size)
     r.device = -2;
     int rc = refuse(&r, -EINVAL, "device -2");
     r.device = 77;
-    rc = rc ? rc : refuse(&r, -ENODEV, "gpu-count: there is no GPU 77");
+    rc = rc ? rc : refuse(&r, -ENODEV, "there is no GPU 77");
     rc = rc ? rc : one_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 1);
     r.device = g->d->ordinal + 1;
     rc = rc ? rc : refuse(&r, -EINVAL, "uses one only");
@@ -472,10 +472,9 @@ static void test_broken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_staged),  cmocka_unit_test(test_nccl),
-        cmocka_unit_test(test_named),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_no_way),
-        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_staged), cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_named),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_way), cmocka_unit_test(test_broken),
     };
     return cmocka_run_group_tests_name("multi/test_gpu", tests, NULL, NULL);
 }

@@ -303,8 +303,8 @@ static void check(const struct board *b, int other, const char *what)
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < TENSORS; i++)
             if (b->reduced[other][step][i] != b->reduced[0][step][i])
-                fail_msg("%s, step %d: member %d has another sum %d: %lx, %lx", what, step, other, i,
-                         (long)b->reduced[other][step][i], (long)b->reduced[0][step][i]);
+                fail_msg("%s, step %d: member %d has another sum %d: %lx, %lx", what, step, other,
+                         i, (long)b->reduced[other][step][i], (long)b->reduced[0][step][i]);
         if (b->gathered[other][step] != b->gathered[0][step])
             fail_msg("%s, step %d: member %d gathered others", what, step, other);
         if (b->told[other][step] != b->told[0][step])

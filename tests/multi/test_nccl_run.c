@@ -370,7 +370,7 @@ static int rank_main(int rank, int size, void *arg)
     if (rc < 0)
         rc = FAIL("%d %s", rc, me.err.msg);
     if (rc == 0 && job.kernels != me.gpu->kernels)
-        rc = FAIL("kernels: %d %s", me.gpu->kernels, me.gpu->why_no_kernels);
+        rc = FAIL("kernels: %d %s", me.gpu->kernels, me.gpu->no_kernels.msg);
     int left = gpu_rank_close(&me);
     return rc ? rc : left;
 }

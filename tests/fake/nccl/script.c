@@ -9,6 +9,16 @@
 
 #include "tests/fake/nccl/fake.h"
 
+#ifndef FAKE_NCCL_CUDA
+#define FAKE_NCCL_CUDA "13.0"
+#endif
+
+/* As the real one has it, which says nowhere else what it was built for
+ * (core/backend/nccl_build.h).
+ */
+EXPORT extern const char fake_nccl_text[];
+const char fake_nccl_text[] = "NCCL version 0.0.0+cuda" FAKE_NCCL_CUDA;
+
 #define FUNCTIONS_MAX 40
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -104,7 +104,7 @@ static void test_device(void **state)
     tear_down(&s);
     assert_int_equal(fake->live(), 0);
     assert_int_equal(cuda_device_open(2, &s.d, &err), -ENODEV);
-    assert_non_null(strstr(err.msg, "gpu-count: there is no GPU 2: this process sees 2"));
+    assert_non_null(strstr(err.msg, "there is no GPU 2: this process sees 2"));
     cuda_device_close(NULL);
 }
 

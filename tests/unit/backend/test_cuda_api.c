@@ -85,7 +85,7 @@ static void test_start(void **state)
         {.fake = "cuda",
          .script = "cuInit=100",
          .rc = -ENODEV,
-         .words = {"cuinit: cuInit: CUDA_ERROR_NO_DEVICE (100)"}},
+         .words = {"cuInit: CUDA_ERROR_NO_DEVICE (100)", "(doctor: cuinit, HVD5021)"}},
         {.fake = "cuda",
          .script = "cuInit=804",
          .rc = -ENOTSUP,
@@ -103,7 +103,7 @@ static void test_start(void **state)
 static void test_no_driver(void **state)
 {
     static const struct wanted none = {.rc = -ENOENT,
-                                       .words = {"no CUDA driver here: libcuda.so.1"}};
+                                       .words = {"no NVIDIA driver here (libcuda.so.1", "HVD5001"}};
     void *real = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (real) {
         dlclose(real);

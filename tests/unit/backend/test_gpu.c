@@ -32,14 +32,14 @@ static void test_open(void **state)
     struct err err = {0};
     assert_int_equal(gpu_open(1, &gpu, &err), 0);
     assert_true(gpu->kernels);
-    assert_string_equal(gpu->why_no_kernels, "");
+    assert_string_equal(gpu->no_kernels.msg, "");
     assert_int_equal(gpu->device->ordinal, 1);
     gpu_close(gpu);
     setenv("FAKE_CUDA", "cuModuleLoadData=209", 1);
     assert_int_equal(gpu_open(0, &gpu, &err), 0);
     unsetenv("FAKE_CUDA");
     assert_false(gpu->kernels);
-    assert_non_null(strstr(gpu->why_no_kernels, "gpu-arch-support"));
+    assert_non_null(strstr(gpu->no_kernels.msg, "gpu-arch-support"));
     gpu_close(gpu);
     assert_int_equal(gpu_open(2, &gpu, &err), -ENODEV);
     gpu_close(NULL);
@@ -128,7 +128,7 @@ static int life(const struct cuda_memory *memory, struct err *err)
     int rc = gpu_open(0, &gpu, err);
     if (rc == 0)
         rc = gpu_copy_now(gpu, at, at + 8, 8, err);
-    if (rc == 0 && !gpu->kernels && !gpu->why_no_kernels[0])
+    if (rc == 0 && !gpu->kernels && !gpu->no_kernels.msg[0])
         rc = err_set(err, EBADMSG, "no kernels, and no word of them");
     gpu_close(gpu);
     return rc;
