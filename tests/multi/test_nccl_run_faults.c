@@ -131,7 +131,7 @@ static int with_fault(int rank, int size, void *arg)
 {
     const struct fault *f = arg;
     bool mine = rank == f->who, brief = f->forming || (f->hang && strcmp(f->nccl, "2.13") == 0);
-    struct gpu_rank me = {0};
+    static struct gpu_rank me; /* where a thread is left in NCCL, the GPU stays */
     struct gpu_rank_options o = {.hosts = "aa", .nccl = f->nccl, .ordinal = -1, .quiet = true};
     log_set_level(LOG_ERROR);
     if (brief)
@@ -176,7 +176,7 @@ static int stuck(int rank, int size, void *arg)
 {
     static const size_t one = 100;
     const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, false, false, 1500};
-    struct gpu_rank me = {0};
+    static struct gpu_rank me;
     struct gpu_rank_options o = {
         .hosts = "aa", .nccl = "2.27", .ordinal = -1, .quiet = true, .limits = {5000, 5000, 700}};
     log_set_level(LOG_ERROR);
