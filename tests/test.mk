@@ -142,11 +142,12 @@ FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
 $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -shared -o $@ $(filter %.c,$^) $(LDFLAGS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -ftls-model=initial-exec -shared -o $@ $(filter %.c,$^) $(LDFLAGS)
 $(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
 $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 $(FAKES): tests/fake/script.h
-$(filter %/test_prober %/test_fakes %/test_coll_staged %/test_gpu %/test_gpu_elastic %/test_gpu_bad %/test_nccl_run %/test_nccl_run_faults $(BUILD)/tests/unit/backend/%,$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/multi/test_gpu*.c tests/multi/test_nccl*.c tests/unit/backend/*.c) tests/multi/test_coll_staged.c)
+$(filter %/test_prober %/test_fakes $(GPU_TESTS),$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 # A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
@@ -164,9 +165,10 @@ $(BUILD)/tests/fake/nccl-2.27/%: NCCL_CUDA := 13.0
 $(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h core/backend/nccl_abi.h
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -DFAKE_NCCL_CUDA=\"$(NCCL_CUDA)\" -shared -Wl,-soname,libnccl.so.2 \
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -DFAKE_NCCL_CUDA=\"$(NCCL_CUDA)\" \
+	    -ftls-model=initial-exec -shared -Wl,-soname,libnccl.so.2 \
 	    -o $@ $(NCCL_FAKE_SRCS) $(LDFLAGS) -ldl
-$(filter $(BUILD)/tests/unit/backend/test_nccl% $(BUILD)/tests/multi/test_nccl% %/test_gpu %/test_gpu_elastic %/test_gpu_bad,$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
+$(filter $(GPU_TESTS),$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk

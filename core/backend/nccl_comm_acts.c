@@ -166,7 +166,8 @@ int nccl_begin_exchange(struct nccl_comm *c, struct err *err)
     }
     if (!nccl_call_release(call))
         c->left++;
-    c->deadline = init_deadline(c);
+    /* Rank 0 may have needed all of its time for the id, and still says that there is none. */
+    c->deadline = deadline_in_ms((c->rank == 0 ? 1 : 2) * (uint64_t)c->limits.init_ms);
     c->doing = "the exchange of rank 0's id";
     return 0;
 }

@@ -163,7 +163,6 @@ int nccl_run_settle(struct nccl_run *run, struct err *err)
     if (rc != 0)
         return rc;
     run->used = run->marked = false;
-    free_old(run);
     return 0;
 }
 
@@ -198,18 +197,33 @@ static int make_room(struct nccl_run *run, size_t n, struct err *err)
     return 0;
 }
 
-/* A larger buffer; the former one stays as long as something may use it. */
+/* A larger buffer. To give the former one back the driver would wait for all that is on the GPU,
+ * the user's work too, which may wait for another rank: it is kept, unless memory is short. Twice
+ * the size each time, so that all former ones together are no larger than the present one. */
 static int reserve(struct nccl_run *run, size_t bytes, struct err *err)
 {
-    if (bytes > run->fusion.size && run->fusion.at && run->used) {
-        struct cuda_memory *old = realloc(run->old, (run->nold + 1) * sizeof(*old));
-        if (!old)
-            return err_set(err, ENOMEM, "no memory for a larger buffer on the GPU");
-        run->old = old;
-        run->old[run->nold++] = run->fusion;
-        run->fusion = (struct cuda_memory){0};
+    struct cuda_device *d = run->gpu->device;
+    struct cuda_memory larger = {0};
+    size_t twice = 2 * run->fusion.size;
+    if (bytes <= run->fusion.size)
+        return 0;
+    struct cuda_memory *old = realloc(run->old, (run->nold + 1) * sizeof(*old));
+    if (!old)
+        return err_set(err, ENOMEM, "no memory for a larger buffer on the GPU");
+    run->old = old;
+    int rc = cuda_memory_reserve(d, &larger, bytes > twice ? bytes : twice, err);
+    if (rc == -ENOMEM && !run->used) {
+        free_old(run);
+        cuda_memory_free(d, &run->fusion);
     }
-    return cuda_memory_reserve(run->gpu->device, &run->fusion, bytes, err);
+    if (rc == -ENOMEM)
+        rc = cuda_memory_reserve(d, &larger, bytes, err);
+    if (rc < 0)
+        return rc;
+    if (run->fusion.at)
+        run->old[run->nold++] = run->fusion;
+    run->fusion = larger;
+    return 0;
 }
 
 /* Tensors side by side; where the results are of another size, they have a place behind them. */
@@ -234,7 +248,7 @@ static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtyp
     if (rc < 0)
         return rc;
     run->buffer[0].in = run->fusion.at;
-    run->buffer[0].out = (uint8_t *)run->fusion.at + (run->fusion.at ? run->out_at : 0);
+    run->buffer[0].out = size > 0 ? (uint8_t *)run->fusion.at + run->out_at : NULL;
     return 0;
 }
 
@@ -293,7 +307,7 @@ static int pack(struct nccl_run *run, struct err *err)
     const struct nccl_form *f = &run->steps.form;
     const struct gpu_change change = {op->dtype, f->dtype, f->prescale, 1, 1};
     int rc = gpu_await(run->gpu, op, err);
-    if (rc < 0 || !run->packed)
+    if (rc < 0 || !run->packed || run->buffer[0].count == 0)
         return rc;
     for (size_t i = 0; i < op->n; i++)
         run->pieces[i] = (struct gpu_piece){.from = op->tensors[i].in,
@@ -361,7 +375,7 @@ int nccl_run_launch(struct nccl_run *run, struct err *err)
 /* NCCL has put it on the stream. */
 static int follow(struct nccl_run *run, struct err *err)
 {
-    int rc = run->packed ? unpack(run, err) : 0;
+    int rc = run->packed && run->buffer[0].count > 0 ? unpack(run, err) : 0;
     if (rc == 0)
         run->doing = RUN_BEHIND;
     return rc;

@@ -79,7 +79,9 @@ void nccl_run_cancel(struct nccl_run *run);
 
 /* The operation that was launched will never end, or nobody waits for it any more: begins to end it
  * (ncclCommAbort). What is on the stream behind it comes to its turn. Then nccl_run_drained()
- * answers 1 until nothing of it is on the stream, 0 from then on. */
+ * answers 1 until nothing of it is on the stream, 0 from then on; -ETIMEDOUT: it will not end in
+ * this process. A part of nccl_run_form() is not touched: where its coll is still there and shall
+ * be used, nccl_run_cancel() comes first. */
 void nccl_run_abort(struct nccl_run *run);
 int nccl_run_drained(struct nccl_run *run, struct err *err);
 

@@ -264,6 +264,8 @@ static int form_agree(struct nccl_run *run, struct err *err)
     static const struct coll_op least = {.kind = HVD_ALLREDUCE, .dtype = HVD_INT32, .op = HVD_MIN};
     struct nccl_form_way *f = &run->form;
     int rc = part(run, &least, &f->good, 1, err);
+    if (rc == 1 && deadline_passed(f->deadline) && f->why.code)
+        return err_set(err, -f->why.code, "%s", f->why.msg);
     if (rc == 1 && deadline_passed(f->deadline))
         return err_set(err, ETIMEDOUT,
                        "rank %d waited %u s for the other ranks to say that NCCL is ready there",

@@ -81,7 +81,7 @@ struct nccl_run {
 
     /* What of ours is on the stream. */
     struct cuda_memory fusion;
-    struct cuda_memory *old; /* [nold]: grown out of, while something may have used them */
+    struct cuda_memory *old; /* [nold], room for one more: it has grown out of these */
     size_t nold;
     struct CUevent_st *event;
     bool used;     /* something is, or was when it was last asked */

@@ -178,6 +178,7 @@ int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits
 {
     const struct nccl_limits brief = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
     struct err *err = &me->err;
+    me->before = me->fake->live();
     me->gpu = NULL;
     me->run = NULL;
     me->stream = NULL;
@@ -193,13 +194,13 @@ int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits
     if (rc == 0)
         rc = cuda_event_get(me->gpu->device, &me->event, err);
     if (rc == 0)
-        rc = cuda_memory_reserve(me->gpu->device, &me->memory, 4 * GPU_RANK_ROOM, err);
+        rc = cuda_memory_reserve(me->gpu->device, &me->memory, 4 * me->room, err);
     me->locked.host = true;
     if (rc == 0)
-        rc = cuda_memory_reserve(me->gpu->device, &me->locked, GPU_RANK_ROOM, err);
+        rc = cuda_memory_reserve(me->gpu->device, &me->locked, me->room, err);
     me->host = me->locked.at;
     me->in = me->memory.at;
-    me->out = me->in + (me->in ? GPU_RANK_ROOM : 0);
+    me->out = me->in + (me->in ? me->room : 0);
     return rc;
 }
 
@@ -223,6 +224,7 @@ int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *
     setenv("HVD_NCCL_LIB", library, 1);
     me->fake = fake_cuda_use("cuda");
     me->salt = 1;
+    me->room = o->room ? o->room : GPU_RANK_ROOM;
     int rc = open_coll(me, rank, o->hosts);
     if (rc == 0)
         rc = gpu_rank_open_gpu(me, o->ordinal < 0 ? rank : o->ordinal, &o->limits);
@@ -250,7 +252,7 @@ int gpu_rank_close_gpu(struct gpu_rank *me)
         return FAIL("something was left behind in NCCL");
     if (me->nccl_live && me->nccl_live() != 0)
         return FAIL("%d communicators are left", me->nccl_live());
-    return lost || me->fake->live() == 0
+    return lost || me->fake->live() == me->before
                ? 0
                : FAIL("%ld things of the driver's are left", me->fake->live());
 }
@@ -276,8 +278,8 @@ int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, i
     setenv("HVD_SIZE", text, 1);
     int rc = open_coll(me, rank, NULL);
     me->r.quiet = quiet;
-    me->in = (uint8_t *)me->memory.at + (size_t)(epoch % 2 ? 0 : 2) * GPU_RANK_ROOM;
-    me->out = me->in + GPU_RANK_ROOM;
+    me->in = (uint8_t *)me->memory.at + (size_t)(epoch % 2 ? 0 : 2) * me->room;
+    me->out = me->in + me->room;
     me->salt = 1000 * (unsigned)(epoch + 1);
     return rc;
 }
@@ -334,7 +336,9 @@ int gpu_rank_fetch(struct gpu_rank *me, const void *from, size_t bytes)
         rc = cuda_event_record(d, me->event, me->stream, &me->err);
     while (rc == 0 && (rc = cuda_event_done(d, me->event, &me->err)) == 1)
         rc = deadline_passed(deadline) ? -ETIMEDOUT : 0;
-    return rc < 0 ? FAIL("%d %s", rc, me->err.msg) : 0;
+    if (rc < 0 && !me->r.quiet)
+        printf("rank %d: %d %s\n", me->r.mesh->rank, rc, me->err.msg);
+    return rc;
 }
 
 int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *s)
@@ -353,7 +357,7 @@ int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *s)
     struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, s->dtype, s->op, t, s->n);
     op.prescale = s->scaled ? 2 : 1;
     op.postscale = s->scaled ? 0.5 : 1;
-    int rc = at > GPU_RANK_ROOM ? FAIL("no room") : gpu_rank_run(me, &op, at, s->ms);
+    int rc = at > me->room ? FAIL("no room") : gpu_rank_run(me, &op, at, s->ms);
     if (rc == 0)
         rc = gpu_rank_fetch(me, s->in_place ? me->in : me->out, at);
     at = 0;

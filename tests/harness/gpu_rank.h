@@ -13,7 +13,7 @@
 #include "tests/fake/cuda/control.h"
 #include "tests/harness/coll_rank.h"
 
-#define GPU_RANK_ROOM  ((size_t)9 << 20) /* of its inputs, and of its outputs */
+#define GPU_RANK_ROOM  ((size_t)9 << 20) /* bytes of its inputs, and of its outputs */
 #define GPU_RANK_FUSED 700               /* tensors of an operation, at most */
 
 enum gpu_rank_stage { GPU_SAYING, GPU_FORMING, GPU_PREPARING, GPU_GATHERING, GPU_RUNNING };
@@ -28,9 +28,11 @@ struct gpu_rank {
     struct CUstream_st *stream; /* the user's */
     struct CUevent_st *event;
     struct cuda_memory memory, locked;
-    uint8_t *in, *out; /* GPU_RANK_ROOM each; others in the next epoch, as what was given up may
+    uint8_t *in, *out; /* room each; others in the next epoch, as what was given up may
                         * still be at these */
     uint8_t *host;     /* locked: what is copied to and fro */
+    size_t room;
+    long before; /* things of the driver's before its GPU was opened */
     unsigned salt;
     /* the algorithm's */
     enum gpu_rank_stage stage;
@@ -51,6 +53,7 @@ struct gpu_rank_options {
     int ordinal;               /* its GPU; -1: its rank */
     struct nccl_limits limits; /* zeros: 15 s, and 5 s for an abort */
     unsigned delay_us;         /* of all that is on streams */
+    size_t room;               /* 0: GPU_RANK_ROOM */
     bool quiet;                /* failures are expected */
 };
 
@@ -72,7 +75,7 @@ int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, i
  * hold bytes of me->host when the operation may read them, not before. */
 int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms);
 
-/* bytes of device memory to me->host. */
+/* bytes of device memory to me->host. 0 or -errno. */
 int gpu_rank_fetch(struct gpu_rank *me, const void *from, size_t bytes);
 
 /* An allreduce of patterns, checked; 0, or what gpu_rank_run() said, or > 0 after a line. */

@@ -28,7 +28,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define EPOCHS   4
-#define PATIENCE 3000 /* ms for what does not come to its end */
+#define PATIENCE 6000 /* ms for what does not come to its end */
 
 static int ports[EPOCHS];
 
@@ -101,7 +101,7 @@ static const struct fault faults[] = {
     {"2.27", "ncclCommInitRankConfig", 0, 1, -EIO, "ncclCommInitRankConfig: unhandled", false, true, "did not end in time"},
     {"2.27", "ncclCommInitRankConfig:1:async:2", 0, 0, -EIO, "ncclCommInitRankConfig: unhandled", false, true, "did not end in time"},
     {"2.27", 0, "ncclCommInitRankConfig:1:async", 1, -ETIMEDOUT, "ncclCommInitRankConfig did not end", false, true, "did not end in time"},
-    {"2.27", 0, "ncclGetUniqueId", 0, -ETIMEDOUT, "ncclGetUniqueId did not end in time", true, true, ""},
+    {"2.27", 0, "ncclGetUniqueId", 0, -ETIMEDOUT, "ncclGetUniqueId did not end in time", true, true, "ncclGetUniqueId on rank 0"},
 };
 /* clang-format on */
 
@@ -114,7 +114,7 @@ static int first_op(struct gpu_rank *me, const struct fault *f, bool mine)
     static const size_t many[] = {500, 1000};
     const struct gpu_rank_sum one = {HVD_FLOAT32, HVD_SUM, many, 1, true, false, PATIENCE};
     const struct gpu_rank_sum sum = {
-        HVD_FLOAT16, HVD_AVERAGE, many, 2, true, false, f->forming ? 5 * PATIENCE : PATIENCE};
+        HVD_FLOAT16, HVD_AVERAGE, many, 2, true, false, f->forming ? 4 * PATIENCE : PATIENCE};
     int rc = f->forming ? 0 : gpu_rank_allreduce(me, &one);
     if (rc != 0)
         return FAIL("the first one: %d", rc);
@@ -124,18 +124,18 @@ static int first_op(struct gpu_rank *me, const struct fault *f, bool mine)
         return FAIL("%d %s", rc, me->err.msg);
     if (!strstr(me->err.msg, mine ? f->words : f->others))
         return FAIL("\"%s\" is not in \"%s\"", mine ? f->words : f->others, me->err.msg);
-    return clock_ns() - begun < 20 * CLOCK_S ? 0 : FAIL("it took too long");
+    return clock_ns() - begun < 30 * CLOCK_S ? 0 : FAIL("it took too long");
 }
 
 static int with_fault(int rank, int size, void *arg)
 {
     const struct fault *f = arg;
     bool mine = rank == f->who, brief = f->forming || (f->hang && strcmp(f->nccl, "2.13") == 0);
-    struct gpu_rank me = {0};
+    static struct gpu_rank me; /* where a thread is left in NCCL, the GPU stays */
     struct gpu_rank_options o = {.hosts = "aa", .nccl = f->nccl, .ordinal = -1, .quiet = true};
     log_set_level(LOG_ERROR);
     if (brief)
-        o.limits = (struct nccl_limits){.init_ms = 1500, .launch_ms = 1500, .abort_ms = 1000};
+        o.limits = (struct nccl_limits){.init_ms = 3000, .launch_ms = 3000, .abort_ms = 2000};
     if (mine && f->fail)
         setenv("FAKE_NCCL_FAIL", f->fail, 1);
     if (mine && f->hang)
@@ -176,7 +176,7 @@ static int stuck(int rank, int size, void *arg)
 {
     static const size_t one = 100;
     const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, false, false, 1500};
-    struct gpu_rank me = {0};
+    static struct gpu_rank me;
     struct gpu_rank_options o = {
         .hosts = "aa", .nccl = "2.27", .ordinal = -1, .quiet = true, .limits = {5000, 5000, 700}};
     log_set_level(LOG_ERROR);
@@ -222,7 +222,7 @@ static int lose(int rank, int size, void *arg)
         .nccl = l->nccl,
         .ordinal = -1,
         .quiet = true,
-        .limits = {.init_ms = l->fail ? 2000 : 15000, .launch_ms = 15000, .abort_ms = 5000}};
+        .limits = {.init_ms = l->fail ? 4000 : 15000, .launch_ms = 15000, .abort_ms = 5000}};
     int now = rank - (rank > l->dead);
     log_set_level(LOG_ERROR);
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);

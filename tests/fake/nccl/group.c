@@ -125,7 +125,7 @@ int group_add(const struct task *task)
         return group.depth > 0 ? fail(rc) : rc;
     struct task *t = malloc(sizeof(*t));
     if (!t)
-        return fail(NCCL_ABI_SYSTEM_ERROR);
+        return group.depth > 0 ? fail(NCCL_ABI_SYSTEM_ERROR) : NCCL_ABI_SYSTEM_ERROR;
     *t = *task;
     if (t->op >= NCCL_ABI_OPS)
         t->scalar = t->comm->made[t->op - NCCL_ABI_OPS].scalar;
