@@ -5,46 +5,14 @@
  * written. On the fake driver (no GPU here) the figures mean nothing, and are not printed.
  */
 #include "tests/gpu/gpu.h"
+#include "tests/gpu/resnet50.h"
 
-#define GRADIENTS 161
-#define ROUNDS    50
+#define ROUNDS 50
 
 enum { COPY, PACK, UNPACK, WAYS };
 static const char *const ways[WAYS] = {"copy", "pack", "unpack"};
 
-static size_t counts[GRADIENTS + 1];
-static size_t n;
-
-static void add(size_t count)
-{
-    if (n < GRADIENTS + 1)
-        counts[n++] = count;
-}
-
-static void add_conv(size_t in, size_t out, size_t side)
-{
-    add(in * out * side * side);
-    add(out); /* its batch norm: weight and bias */
-    add(out);
-}
-
-static void resnet50(void)
-{
-    static const int blocks[] = {3, 4, 6, 3};
-    size_t in = 64, width = 64;
-    add_conv(3, 64, 7);
-    for (int stage = 0; stage < 4; stage++, width *= 2) {
-        for (int b = 0; b < blocks[stage]; b++, in = 4 * width) {
-            add_conv(in, width, 1);
-            add_conv(width, width, 3);
-            add_conv(width, 4 * width, 1);
-            if (b == 0)
-                add_conv(in, 4 * width, 1);
-        }
-    }
-    add(2048 * 1000);
-    add(1000);
-}
+static size_t counts[GRADIENTS];
 
 struct bench {
     struct gpu gpu;
@@ -119,11 +87,7 @@ int main(void)
 {
     static struct bench b;
     struct err err = {0};
-    resnet50();
-    if (n != GRADIENTS) {
-        fprintf(stderr, "%zu gradients, want %d\n", n, GRADIENTS);
-        return 1;
-    }
+    resnet50(counts);
     gpu_open(&b.gpu, "gpu/bench");
     const struct cuda_api *api = b.gpu.device->api;
     int rounds = b.gpu.fake ? 1 : ROUNDS;

@@ -60,7 +60,7 @@ static inline bool gpu_is_here(char ret[sizeof(((struct err *)0)->msg)])
 }
 
 /* id: for the line that tells of a skip. */
-static inline void gpu_open(struct gpu *g, const char *id)
+static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
 {
     char path[PATH_MAX], why[sizeof(((struct err *)0)->msg)];
     struct err err = {0};
@@ -73,7 +73,7 @@ static inline void gpu_open(struct gpu *g, const char *id)
         fake_build_path("hvd_kernels.fatbin", path);
         setenv("HVD_KERNELS", path, 0);
     }
-    gpu_need(cuda_device_open(0, &g->device, &err), &err);
+    gpu_need(cuda_device_open(ordinal, &g->device, &err), &err);
     gpu_need(cuda_enter(g->device, &g->visit, &err), &err);
     gpu_need(cuda_stream_create(g->device, &g->stream, &err), &err);
     gpu_need(cuda_event_get(g->device, &g->event, &err), &err);
@@ -81,6 +81,11 @@ static inline void gpu_open(struct gpu *g, const char *id)
     printf("GPU %s%s, sm_%d, driver for CUDA %d.%d (%s)\n", g->device->name,
            g->fake ? " (fake)" : "", g->device->sm, g->device->api->version / 1000,
            g->device->api->version / 10 % 100, g->device->api->path);
+}
+
+static inline void gpu_open(struct gpu *g, const char *id)
+{
+    gpu_open_number(g, id, 0);
 }
 
 /* Waits until the stream is done. */

@@ -3,18 +3,18 @@
 # for a machine that has one. Included by the Makefile, before tests/test.mk.
 
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
-GPU_BENCH := $(BUILD)/tests/gpu/bench_gpu
+GPU_BENCH := $(BUILD)/tests/gpu/bench_gpu $(BUILD)/tests/gpu/bench_allreduce
 UNIT_BINS += $(GPU_TESTS) $(GPU_BENCH)
 
-$(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/tests/fake/cuda.so
+$(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/nccl-2.27/libnccl.so.2
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $< $(HARNESS_A) $(LIB_A) $(LDFLAGS) $(if $(findstring /test_,$@),-lcmocka) $(LIB_LIBS)
 tests-bin: $(GPU_TESTS) $(GPU_BENCH)
 
-test-gpu: lib $(KERNELS) $(GPU_TESTS)  ## the kernels and the driver on this machine's GPU
-	$(Q)tests/run.sh $(BUILD) $(GPU_TESTS)
+test-gpu: lib $(KERNELS) $(GPU_TESTS) $(BUILD)/tests/multi/test_gpu  ## the kernels, the driver and operations on this machine's GPU
+	$(Q)tests/run.sh $(BUILD) $(GPU_TESTS) "gpu/device=env HVD_TEST_REAL_GPU=1 $(BUILD)/tests/multi/test_gpu"
 
-bench-gpu: lib $(KERNELS) $(GPU_BENCH)  ## pack and unpack of 161 gradients beside the device's copy
-	$(Q)$(GPU_BENCH)
+bench-gpu: lib $(KERNELS) $(GPU_BENCH)  ## kernels beside the device's copy, hvd beside bare NCCL
+	$(Q)for bench in $(GPU_BENCH); do $$bench || exit; done
 
 .PHONY: test-gpu bench-gpu

@@ -4,19 +4,60 @@
  */
 #include "tests/harness/gpu_side.h"
 
+#include <errno.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "tests/fake/cuda/use.h"
 
 #define READ_MS 20000
 
+bool gpu_side_is_real(void)
+{
+    return getenv("HVD_TEST_REAL_GPU") != NULL;
+}
+
+bool gpu_side_has_gpu(struct err *err)
+{
+    int to[2], status = -1;
+    *err = (struct err){0};
+    if (pipe(to) < 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct cuda_device *d = NULL;
+        int rc = cuda_device_open(0, &d, err);
+        cuda_device_close(d);
+        if (write(to[1], err, sizeof(*err)) < 0)
+            rc = 1;
+        _exit(rc != 0);
+    }
+    close(to[1]);
+    if (read(to[0], err, sizeof(*err)) < 0)
+        err->code = -errno;
+    close(to[0]);
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static void use_driver(struct gpu_side *g, const char *script)
+{
+    char path[PATH_MAX];
+    if (gpu_side_is_real()) {
+        fake_build_path("hvd_kernels.fatbin", path);
+        setenv("HVD_KERNELS", path, 0);
+        return;
+    }
+    setenv("FAKE_CUDA", script ? script : "count=8", 1);
+    g->fake = fake_cuda_use("cuda");
+}
+
 int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *script)
 {
     struct cuda_visit visit = {0};
     *g = (struct gpu_side){.room = room, .locked.host = true};
-    setenv("FAKE_CUDA", script ? script : "count=8", 1);
-    g->fake = fake_cuda_use("cuda");
+    use_driver(g, script);
     int rc = cuda_device_open(ordinal, &g->d, &g->err);
     if (rc == 0)
         rc = cuda_enter(g->d, &visit, &g->err);
@@ -48,7 +89,7 @@ bool gpu_side_close(struct gpu_side *g)
     }
     cuda_leave(&visit);
     cuda_device_close(g->d);
-    return lost || g->fake->live() == 0;
+    return lost || !g->fake || g->fake->live() == 0;
 }
 
 int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes)

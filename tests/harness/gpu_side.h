@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu_side: the user's side of a rank whose tensors are on a GPU of the fake driver
- * (tests/fake/cuda): memory there, a stream of the program's own, copies to and fro. What is on the
- * GPU is filled and read by copies, as on a real one. For forked ranks: what goes wrong is returned
- * in words, never asserted.
+ * gpu_side: the user's side of a rank whose tensors are on a GPU, of the fake driver
+ * (tests/fake/cuda) or, with HVD_TEST_REAL_GPU, of this machine: memory there, a stream of the
+ * program's own, copies to and fro. What is on the GPU is filled and read by copies, as on a real
+ * one. For forked ranks: what goes wrong is returned in words, never asserted.
  */
 #ifndef HVD_TESTS_HARNESS_GPU_SIDE_H
 #define HVD_TESTS_HARNESS_GPU_SIDE_H
@@ -16,7 +16,7 @@
 #include "tests/fake/cuda/control.h"
 
 struct gpu_side {
-    const struct fake_cuda_control *fake;
+    const struct fake_cuda_control *fake; /* NULL: a real one */
     struct cuda_device *d;
     struct CUstream_st *stream; /* the program's */
     struct CUevent_st *event;
@@ -26,10 +26,15 @@ struct gpu_side {
     struct err err;
 };
 
+bool gpu_side_is_real(void);
+
+/* Can the first GPU of this machine be used? Asked in a child; err says why not. */
+bool gpu_side_has_gpu(struct err *err);
+
 /* room: bytes of in and of out. script: FAKE_CUDA, NULL: none. */
 int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *script);
 
-/* After hvd_shutdown(). True: everything that was made on the fake was given back. */
+/* After hvd_shutdown(). False: something that was made on the fake was not given back. */
 bool gpu_side_close(struct gpu_side *g);
 
 /* bytes of host to in + at, in the order of the stream: not done when this returns. */

@@ -4,6 +4,9 @@
  * in place and not, results that the engine makes room for, fused and frozen steps on a slow device
  * that fills its inputs late, beside tensors of the host. Then what is refused, and what fails.
  *
+ * With HVD_TEST_REAL_GPU=1 (make test-gpu) on the first GPU of this machine and with the real NCCL:
+ * what ranks that share a GPU can do, and NCCL with one rank.
+ *
  * timeout: 300
  */
 #include <errno.h>
@@ -371,7 +374,8 @@ static int rank_main(int rank, int size, void *arg)
     struct gpu_side g;
     if (gpu_side_open(&g, job->gpu < 0 ? rank : job->gpu, ROOM, job->script) < 0)
         return FAIL("%s", g.err.msg);
-    g.fake->delay(job->delay_us);
+    if (g.fake)
+        g.fake->delay(job->delay_us);
     if (hvd_init() < 0)
         return FAIL("%s", hvd_error());
     int rc = job->body(&g, rank, size);
@@ -469,8 +473,43 @@ static void test_broken(void **state)
     run_job(3, with_nccl("2.27", NULL), (struct job){NULL, NULL, 0, -1, broken});
 }
 
+/* ---- a real GPU ---- */
+
+static void test_real_staged(void **state)
+{
+    for (int size = 1; size <= 4; size++) {
+        run_job(size, fallback, (struct job){"staged", NULL, 0, 0, steps});
+        run_job(size, fallback, (struct job){"staged", NULL, 0, 0, kinds});
+    }
+    run_job(2, fallback, (struct job){"staged", NULL, 0, 0, sums});
+    run_job(2, fallback, (struct job){"staged", NULL, 0, 0, mixed});
+}
+
+static void test_real_nccl(void **state)
+{
+    run_job(1, NULL, (struct job){"nccl", NULL, 0, 0, steps});
+    run_job(1, NULL, (struct job){"nccl", NULL, 0, 0, kinds});
+    run_job(1, NULL, (struct job){"nccl", NULL, 0, 0, sums});
+}
+
+static int on_real_gpu(void)
+{
+    struct err why;
+    if (!gpu_side_has_gpu(&why)) {
+        printf("SKIP: gpu/device: GPU: %s\n", why.msg);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_real_staged),
+        cmocka_unit_test(test_real_nccl),
+    };
+    return cmocka_run_group_tests_name("gpu/device", tests, NULL, NULL);
+}
+
 int main(void)
 {
+    if (gpu_side_is_real())
+        return on_real_gpu();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_staged), cmocka_unit_test(test_nccl),
         cmocka_unit_test(test_named),  cmocka_unit_test(test_refused),
