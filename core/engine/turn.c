@@ -118,6 +118,10 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
 static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct engine *e = ctx;
+    if (rank < 0) {
+        engine_fail(e, err); /* all ranks hear the same */
+        return;
+    }
     mesh_lost(e->mesh, rank, err->msg);
     if (!e->trouble.code)
         e->trouble = *err;

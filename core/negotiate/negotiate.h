@@ -78,7 +78,8 @@ struct negotiate_ops {
      */
     void (*waiting_in)(void *ctx, char *text, size_t size);
     /* `rank` (and maybe others) has answered nothing for stall_shutdown_ns while a batch stood
-     * still: nothing can go on, every operation is to fail with this. May be NULL. */
+     * still: nothing can go on, every operation is to fail with this. -1: all answer, but the batch
+     * hangs on the GPUs; every rank hears the same. May be NULL. */
     void (*lost)(void *ctx, int rank, const struct err *err);
 };
 

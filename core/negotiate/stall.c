@@ -171,6 +171,13 @@ static void say_ranks(struct negotiate *n, const struct rankset *missing, char *
         snprintf(text + len, size - len, "%s", (size_t)total > told ? "; ...)" : ")");
 }
 
+/* What runs is on GPUs, where it can hang though every rank answers. */
+static bool runs_on_gpus(const struct negotiate *n)
+{
+    const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
+    return e && e->want.device >= 0;
+}
+
 /* The finding about an item; false: all is well by now. */
 static bool find_text(struct negotiate *n, const struct stall_item *it, char *text, size_t size)
 {
@@ -190,7 +197,8 @@ static bool find_text(struct negotiate *n, const struct stall_item *it, char *te
                  it->name, it->running ? "run for" : "waited", seconds);
     size_t len = strlen(text);
     if (count == 0) {
-        snprintf(text + len, size - len, "every rank answers");
+        snprintf(text + len, size - len, "every rank answers%s",
+                 it->running && runs_on_gpus(n) ? "; it is on the GPUs" : "");
         return it->running;
     }
     snprintf(text + len, size - len, "missing rank%s %s", count == 1 ? "" : "s", ranks);
@@ -225,22 +233,22 @@ static void lose(struct negotiate *n, int rank, const char *text)
     struct err err;
     n->failed = err_set(&err, ETIMEDOUT, "%s", text);
     if (n->ops.lost)
-        n->ops.lost(n->ctx, rank, &err);
+        n->ops.lost(n->ctx, rank < n->config.size ? rank : -1, &err);
 }
 
-/* u32 rank, str text */
+/* u32 rank (the number of ranks: none of them), str text */
 int stall_follow_lost(struct negotiate *n, struct reader *r)
 {
     char text[1024];
     uint32_t rank = reader_u32(r);
     reader_str(r, text, sizeof(text));
-    if (!reader_ok(r) || rank >= (uint32_t)n->config.size)
+    if (!reader_ok(r) || rank > (uint32_t)n->config.size)
         return -EPROTO;
     lose(n, (int)rank, text);
     return 0;
 }
 
-/* A rank is silent, and what runs needs it. */
+/* A rank is silent, and what runs needs it; or none is, and what runs hangs all the same. */
 static void give_up_all(struct negotiate *n, int rank, const char *text)
 {
     negotiate_begin(n, &n->down, DOWN_LOST);
@@ -286,6 +294,8 @@ static void report(struct negotiate *n)
         if (n->config.stall_shutdown_ns == 0 || it->age < n->config.stall_shutdown_ns)
             continue;
         int silent = it->running ? rankset_next(&s->scratch, 0) : -1; /* what find_text() left */
+        if (it->running && silent < 0 && runs_on_gpus(n))
+            silent = n->config.size;
         if (silent >= 0)
             give_up_all(n, silent, text);
         if (it->running || n->frozen)

@@ -11,12 +11,14 @@
  */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -356,6 +358,60 @@ static int broken(struct gpu_side *g, int rank, int size)
     return 0;
 }
 
+/* ---- NCCL that fails: its operation is off the GPU when the ranks hear of it, else memory could
+ * not be given back at their end ---- */
+
+static int fail_second(struct gpu_side *g, int rank, int size, const char *const words[3])
+{
+    const int64_t n = 1000000;
+    hvd_handle h;
+    struct hvd_request r = on_gpu(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    r.input = r.output = g->in.at;
+    int rc = one_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
+    if (rc)
+        return rc;
+    rc = submit_wait(&r, &h);
+    if (rc >= 0)
+        return FAIL("it is done");
+    for (int i = 0; i < 3 && words[i]; i++)
+        if (!strstr(hvd_error(), words[i]))
+            return FAIL("\"%s\" is not in: %s", words[i], hvd_error());
+    return 0;
+}
+
+static int hangs(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"allreduce 't' has run for", "on the GPUs"};
+    if (rank == 1)
+        setenv("FAKE_NCCL_HANG", "ncclAllReduce:2:async", 1);
+    return fail_second(g, rank, size, words);
+}
+
+static int fails_later(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"rank 1", "NCCL 2.27", "ncclAllReduce"};
+    if (rank == 1)
+        setenv("FAKE_NCCL_FAIL", "ncclAllReduce:2:async:6", 1);
+    return fail_second(g, rank, size, words);
+}
+
+static void go(int signal)
+{
+    _exit(0);
+}
+
+/* Rank 1 ends without a word while NCCL runs. */
+static int dies(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"rank 1"};
+    if (rank == 1) {
+        setenv("FAKE_NCCL_HANG", "ncclAllReduce:2:async", 1);
+        signal(SIGALRM, go);
+        alarm(1);
+    }
+    return fail_second(g, rank, size, words);
+}
+
 /* ---- jobs ---- */
 
 static int check_way(const char *way)
@@ -473,6 +529,17 @@ static void test_broken(void **state)
     run_job(3, with_nccl("2.27", NULL), (struct job){NULL, NULL, 0, -1, broken});
 }
 
+static void test_nccl_fails(void **state)
+{
+    const char *const *env = with_nccl("2.27", NULL);
+    const char *const stall[] = {env[0], "HVD_STALL_CHECK_TIME_SECONDS=1",
+                                 "HVD_STALL_SHUTDOWN_TIME_SECONDS=2", NULL};
+    run_job(2, stall, (struct job){NULL, NULL, 0, -1, hangs});
+    run_job(3, env, (struct job){NULL, NULL, 0, -1, fails_later});
+    run_job(3, env, (struct job){NULL, NULL, 0, -1, dies});
+    run_job(2, with_nccl("2.8", NULL), (struct job){NULL, NULL, 0, -1, dies});
+}
+
 /* ---- a real GPU ---- */
 
 static void test_real_staged(void **state)
@@ -511,9 +578,10 @@ int main(void)
     if (gpu_side_is_real())
         return on_real_gpu();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_staged), cmocka_unit_test(test_nccl),
-        cmocka_unit_test(test_named),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_way), cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_staged),     cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_nccl_fails), cmocka_unit_test(test_named),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_no_way),
+        cmocka_unit_test(test_broken),
     };
     return cmocka_run_group_tests_name("multi/test_gpu", tests, NULL, NULL);
 }
