@@ -303,6 +303,14 @@ static int drive(struct gpu_rank *me, const struct coll_op *op, int ms)
     return rc;
 }
 
+/* What was given up may not have come to its input yet: me->host is still read. */
+static void wait_for_input(struct gpu_rank *me)
+{
+    uint64_t deadline = deadline_in_ms(5000);
+    while (cuda_event_done(me->gpu->device, me->event, NULL) == 1 && !deadline_passed(deadline))
+        usleep(100);
+}
+
 int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms)
 {
     static void *ready[GPU_RANK_FUSED];
@@ -322,6 +330,8 @@ int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms)
     op->device = d->ordinal;
     if (rc == 0)
         rc = drive(me, op, ms);
+    if (rc < 0)
+        wait_for_input(me);
     if (rc < 0 && !me->r.quiet)
         printf("rank %d: %s: %d %s\n", me->r.mesh->rank, hvd_kind_name(op->kind), rc, me->err.msg);
     return rc;

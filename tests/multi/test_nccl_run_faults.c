@@ -392,6 +392,10 @@ static void test_misfits(void **state)
         {{{.nccl = "2.27"}, {.nccl = "2.27"}}, NCCL_BAD, "use the same GPU"},
         {{{.nccl = "2.27", .ordinal = -1},
           {.nccl = "2.27", .ordinal = -1, .script = "version=12080"}},
+         NCCL_BAD,
+         "the driver there is for 12.8"},
+        {{{.nccl = "2.27", .ordinal = -1},
+          {.nccl = "2.27", .ordinal = -1, .script = "version=13010"}},
          NCCL_WARN,
          ""},
     };
