@@ -282,7 +282,8 @@ static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
     struct nccl_form form;
     struct err why = {0};
     int rc = nccl_form_of(&means, op, run->size, &form, &why);
-    run->packed = run->kernels && (rc < 0 || !is_single(op));
+    run->packed =
+        run->kernels && (rc < 0 || !is_single(op) || nccl_form_is_rough(&form, run->size));
     if (rc < 0 && !run->kernels)
         return refuse(run, op, &why, err);
     if (run->packed) {

@@ -4,6 +4,7 @@
  */
 #include "core/backend/nccl_steps.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -141,6 +142,19 @@ int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int s
     if (rc == 0)
         *ret = f;
     return rc;
+}
+
+static bool is_power_of_two(double factor)
+{
+    int exponent;
+    return frexp(factor, &exponent) == 0.5;
+}
+
+bool nccl_form_is_rough(const struct nccl_form *f, int size)
+{
+    if (f->dtype != HVD_FLOAT16 && f->dtype != HVD_BFLOAT16)
+        return false;
+    return !is_power_of_two(f->op == NCCL_ABI_AVG && f->type != NCCL_ABI_UINT8 ? size : f->factor);
 }
 
 /* ---- steps ---- */

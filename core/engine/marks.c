@@ -38,7 +38,7 @@ static int check_place(const struct marks *m, const void *at, size_t bytes, cons
 static int record(struct marks *m, struct CUstream_st *stream, struct CUevent_st **ret,
                   struct err *err)
 {
-    struct CUevent_st *event;
+    struct CUevent_st *event = NULL;
     int rc = cuda_stream_usable(m->device, stream, err);
     if (rc == 0)
         rc = cuda_event_get(m->device, &event, err);

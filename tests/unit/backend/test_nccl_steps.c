@@ -125,6 +125,40 @@ static void test_forms(void **state)
     }
 }
 
+/* An average over three in 16 bits is left to kernels, one over four is not. */
+static void test_rough(void **state)
+{
+    static const struct {
+        enum hvd_dtype dtype;
+        enum hvd_op op;
+        double prescale;
+        int size;
+        bool rough;
+    } cases[] = {
+        {HVD_BFLOAT16, HVD_AVERAGE, 1, 3, true}, {HVD_BFLOAT16, HVD_AVERAGE, 1, 4, false},
+        {HVD_FLOAT16, HVD_AVERAGE, 1, 6, true},  {HVD_FLOAT32, HVD_AVERAGE, 1, 3, false},
+        {HVD_FLOAT16, HVD_SUM, 1, 3, false},     {HVD_FLOAT16, HVD_SUM, 0.1, 4, true},
+        {HVD_BFLOAT16, HVD_SUM, 0.25, 3, false}, {HVD_FLOAT16, HVD_MAX, 1, 3, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct nccl_means m = means(22707, 0);
+        struct nccl_form form;
+        struct coll_tensor t = {.count = 1};
+        struct coll_op op = {.kind = HVD_ALLREDUCE,
+                             .dtype = cases[i].dtype,
+                             .op = cases[i].op,
+                             .prescale = cases[i].prescale,
+                             .postscale = 1,
+                             .contributors = cases[i].size,
+                             .tensors = &t,
+                             .n = 1};
+        m.premul = true;
+        assert_int_equal(nccl_form_of(&m, &op, cases[i].size, &form, NULL), 0);
+        if (nccl_form_is_rough(&form, cases[i].size) != cases[i].rough)
+            fail_msg("case %zu", i);
+    }
+}
+
 static void test_refused(void **state)
 {
     for (size_t i = 0; i < COUNT(refused); i++) {
@@ -341,11 +375,11 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_every_form), cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_allgather),  cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_alltoall),   cmocka_unit_test(test_reducescatter),
-        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_forms),         cmocka_unit_test(test_rough),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_every_form),
+        cmocka_unit_test(test_fused),         cmocka_unit_test(test_allgather),
+        cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_alltoall),
+        cmocka_unit_test(test_reducescatter), cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests_name("backend/nccl_steps", tests, NULL, NULL);
 }
