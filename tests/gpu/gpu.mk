@@ -11,8 +11,8 @@ $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/te
 	$(Q)$(CC) -o $@ $< $(HARNESS_A) $(LIB_A) $(LDFLAGS) $(if $(findstring /test_,$@),-lcmocka) $(LIB_LIBS)
 tests-bin: $(GPU_TESTS) $(GPU_BENCH)
 
-test-gpu: lib $(KERNELS) $(GPU_TESTS)  ## the kernels and the driver on this machine's GPU
-	$(Q)tests/run.sh $(BUILD) $(GPU_TESTS)
+test-gpu: lib $(KERNELS) $(GPU_TESTS)  ## the kernels, the driver and hvd.torch on this machine's GPU
+	$(Q)tests/run.sh $(BUILD) $(GPU_TESTS) tests/gpu/test_torch.sh
 
 bench-gpu: lib $(KERNELS) $(GPU_BENCH)  ## pack and unpack of 161 gradients beside the device's copy
 	$(Q)$(GPU_BENCH)
