@@ -53,7 +53,7 @@ of_torch() {
 driver=LD_LIBRARY_PATH=$TMP/driver:$LD_LIBRARY_PATH
 check driver says "$driver" -- '\[X\] CUDA (a driver for CUDA 13.0, /.*/cuda.so)'
 check nccl says "$driver" HVD_NCCL_LIB="$FAKES/nccl-2.27/libnccl.so.2" -- \
-    "\[X\] NCCL (2.27.7, $FAKES/nccl-2.27/libnccl.so.2, HVD_NCCL_LIB)"
+    "\[X\] NCCL (2.27.7, $FAKES/nccl-2.27/libnccl.so.2, HVD_NCCL_LIB, for CUDA 13.0)"
 check nccl-of-torch of_torch
 check nccl-missing says HVD_NCCL_LIB=/nowhere/libnccl.so.2 -- '\[ \] NCCL (NCCL does not load: /nowhere/libnccl.so.2'
 check kernels kernels
