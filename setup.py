@@ -23,6 +23,8 @@ except ImportError:  # setuptools < 68
 
 BUILD = os.environ.get("HVD_BUILD", "build")
 PROGRAMS = ("hvdrun", "hvd-agent", "hvd-doctor", "hvd-probe")
+# Beside libhvd.so, which looks for them there; built where there is nvcc, and an MPI.
+COMPANIONS = ("hvd_kernels.fatbin", "libhvd_mpi.so")
 
 
 def version():
@@ -34,7 +36,7 @@ def version():
 def make():
     """Builds what is missing or old. Returns the programs' paths."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}  # may run under make
-    subprocess.check_call(["make", f"BUILD={BUILD}", "lib", "programs"], env=env)
+    subprocess.check_call(["make", f"BUILD={BUILD}", "lib", "programs", "kernels"], env=env)
     return [os.path.join(BUILD, name) for name in PROGRAMS]
 
 
@@ -45,11 +47,16 @@ class BuildPackage(build_py):
         shutil.rmtree(self.build_lib, ignore_errors=True)  # modules that are no more
         super().run()
         make()
-        target = os.path.join(self.build_lib, "hvd", "libhvd.so")
-        shutil.copyfile(os.path.join(BUILD, "libhvd.so"), target)
+        for name in self.libraries():
+            shutil.copyfile(os.path.join(BUILD, name), os.path.join(self.build_lib, "hvd", name))
+
+    @staticmethod
+    def libraries():
+        return ["libhvd.so"] + [name for name in COMPANIONS if os.path.exists(os.path.join(BUILD, name))]
 
     def get_outputs(self, include_bytecode=True):
-        return super().get_outputs(include_bytecode) + [os.path.join(self.build_lib, "hvd", "libhvd.so")]
+        added = [os.path.join(self.build_lib, "hvd", name) for name in self.libraries()]
+        return super().get_outputs(include_bytecode) + added
 
 
 class BuildPrograms(build_scripts):

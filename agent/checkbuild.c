@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/checkbuild_gpu.h"
 #include "core/backend/mpi_load.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
@@ -24,16 +26,20 @@
 
 #define PYTHON_MS 5000
 
-/* Finds modules without importing them: importing torch takes seconds. Names where they are found.
- */
-static const char script[] = "import sys, importlib.util as u\n"
+/* Finds modules without importing them: importing torch takes seconds. The folder of each. */
+static const char script[] = "import os, sys, importlib.util as u\n"
                              "for name in ('torch', 'hvd'):\n"
                              "    try:\n"
-                             "        spec = u.find_spec(name)\n"
+                             "        origin = u.find_spec(name).origin\n"
                              "    except Exception:\n"
-                             "        spec = None\n"
-                             "    print(name if spec else '-', flush=True)\n"
+                             "        origin = None\n"
+                             "    print(os.path.dirname(origin) if origin else '-', flush=True)\n"
                              "print(sys.executable)\n";
+
+struct python {
+    char executable[PATH_MAX];           /* empty: there is none */
+    char torch[PATH_MAX], hvd[PATH_MAX]; /* folders of these packages; empty: it has them not */
+};
 
 /* What the interpreter prints, in dst; false when there is none or it takes too long. */
 static bool ask_python(const char *python, char *dst, size_t size)
@@ -69,25 +75,37 @@ static bool ask_python(const char *python, char *dst, size_t size)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void print_frameworks(void)
+static void take_line(char **answer, char *dst, size_t size)
+{
+    char *line = strsep(answer, "\n");
+    snprintf(dst, size, "%s", line && strcmp(line, "-") != 0 ? line : "");
+}
+
+/* The first one that has torch, else the first one. */
+static void find_python(struct python *ret)
 {
     const char *const pythons[] = {"python3", "/usr/bin/python3"};
-    char answer[2048] = "", *save, *torch = NULL, *hvd = NULL, *where = NULL;
-    for (size_t i = 0; i < 2 && (!torch || strcmp(torch, "torch") != 0); i++) {
-        char other[sizeof(answer)];
-        if (!ask_python(pythons[i], other, sizeof(other)))
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = 0; i < 2 && !*ret->torch; i++) {
+        char answer[3 * PATH_MAX], *rest = answer;
+        struct python found;
+        if (!ask_python(pythons[i], answer, sizeof(answer)))
             continue;
-        memcpy(answer, other, sizeof(answer));
-        torch = strtok_r(answer, "\n", &save);
-        hvd = strtok_r(NULL, "\n", &save);
-        where = strtok_r(NULL, "\n", &save);
+        take_line(&rest, found.torch, sizeof(found.torch));
+        take_line(&rest, found.hvd, sizeof(found.hvd));
+        take_line(&rest, found.executable, sizeof(found.executable));
+        if (*found.torch || !*ret->executable)
+            *ret = found;
     }
-    bool has_torch = torch && strcmp(torch, "torch") == 0, has_hvd = hvd && strcmp(hvd, "hvd") == 0;
+}
+
+static void print_frameworks(const struct python *python)
+{
     printf("Available Frameworks:\n");
-    printf("    [%c] PyTorch", has_torch ? 'X' : ' ');
-    if (where)
-        printf(" (%s%s)", where,
-               has_torch && !has_hvd ? ", which does not find the package hvd" : "");
+    printf("    [%c] PyTorch", *python->torch ? 'X' : ' ');
+    if (*python->executable)
+        printf(" (%s%s)", python->executable,
+               *python->torch && !*python->hvd ? ", which does not find the package hvd" : "");
     printf("\n    [ ] TensorFlow\n    [ ] JAX\n    [X] C\n\n");
 }
 
@@ -115,13 +133,6 @@ static bool has_memfd(void)
     return fd >= 0;
 }
 
-/* A library that is here, which this hvd has no use for yet. */
-static void print_unused(const char *name, const char *version)
-{
-    printf("    [ ] %s%s%s%s\n", name, *version ? " (" : "", version,
-           *version ? " is here, hvd does not use it)" : "");
-}
-
 static void print_mpi(const struct backends *here)
 {
     bool built = mpi_built(), there = *here->mpi != '\0';
@@ -137,9 +148,11 @@ static void print_mpi(const struct backends *here)
 void checkbuild_print(void)
 {
     struct backends here;
+    struct python python;
     backends_look(&here);
+    find_python(&python);
     printf("hvd v%s:\n\n", HVD_VERSION);
-    print_frameworks();
+    print_frameworks(&python);
     printf("Available Controllers:\n"
            "    [X] hvdrun\n"
            "    [X] TCP (HVD_RENDEZVOUS, torchrun)\n"
@@ -150,6 +163,6 @@ void checkbuild_print(void)
            "    [%c] shared memory\n"
            "    [X] TCP\n",
            has_memfd() ? 'X' : ' ');
-    print_unused("NCCL", here.nccl);
+    checkbuild_print_gpu(python.torch, python.hvd);
     print_mpi(&here);
 }

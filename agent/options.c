@@ -155,12 +155,14 @@ void options_help(void)
         printf("  %s%s%-*s%s\n", head, strlen(head) > 28 ? "\n  " : "",
                strlen(head) > 28 ? 30 : 30 - (int)strlen(head), "", options[i].help);
     }
-    printf("\n"
-           "exit code: that of the first rank that failed, 128 + n for signal n; 127: command not\n"
-           "found; 126: it cannot be run; 2: wrong usage; 1: anything else that went wrong.\n"
-           "\n"
-           "environment: HVD_RSH_AGENT replaces ssh (called as: AGENT host command...); HVD_IFACE\n"
-           "names the network interface towards the other hosts; HVD_CORE_DUMPS=1 allows core "
-           "dumps;\n"
-           "HVD_DOCTOR is --doctor's default.\n");
+    printf(
+        "\n"
+        "exit code: that of the first rank that failed, 128 + n for signal n; 127: command not\n"
+        "found; 126: it cannot be run; 2: wrong usage; 1: anything else that went wrong.\n"
+        "\n"
+        "environment: HVD_RSH_AGENT replaces ssh (called as: AGENT host command...); HVD_IFACE\n"
+        "names the network interface towards the other hosts; HVD_CORE_DUMPS=1 allows core "
+        "dumps;\n"
+        "HVD_DOCTOR is --doctor's default; HVD_BACKEND, HVD_GPU_FALLBACK and HVD_NCCL_LIB say how\n"
+        "tensors travel (hvdrun(1)).\n");
 }

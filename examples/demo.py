@@ -27,8 +27,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def environment(build):
-    """For a rank: this checkout's library and package."""
+    """For a rank: this checkout's library and package, and no GPU: one process and four are to come to the same weights."""
     env = dict(os.environ)
+    env["CUDA_VISIBLE_DEVICES"] = ""
     env["HVD_LIBRARY"] = os.path.abspath(os.path.join(build, "libhvd.so"))
     package = os.path.join(os.path.dirname(HERE), "core", "python")
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))

@@ -11,20 +11,23 @@ The batch of a rank stays as it is, the learning rate grows and shrinks with the
 A program need not be written like this to survive deaths: digits_torch.py does so as it is. Then size() stays
 what it was, averages are those of the ranks that are left, the dead rank's part of the images is not seen in
 the epochs to come, and no rank can join.
+
+Where there is a GPU for each rank they train there; then there must be one for those that join, too.
 """
 import argparse
 import time
 
 import torch
 import torch.nn.functional as F
-from digits_torch import TRAIN, Net, load
+from digits_torch import TRAIN, Net, load, own_device
 
 import hvd.torch as hvd
 
 
 def evaluate(model, images, labels):
     """The accuracy on the held-out images; each rank looks at its share."""
-    images, labels = images[TRAIN:][hvd.rank() :: hvd.size()], labels[TRAIN:][hvd.rank() :: hvd.size()]
+    device = next(model.parameters()).device
+    images, labels = (part[TRAIN:][hvd.rank() :: hvd.size()].to(device) for part in (images, labels))
     with torch.no_grad():
         right = (model(images).argmax(1) == labels).sum()
     counts = hvd.allreduce(torch.tensor([right, len(labels)]), op=hvd.Sum, name="accuracy")
@@ -34,7 +37,9 @@ def evaluate(model, images, labels):
 def train_epoch(state, loader):
     """The rest of an epoch; returns the mean loss over all ranks."""
     total = torch.zeros(2)
+    device = next(state.model.parameters()).device
     for index, (images, labels) in enumerate(state.sampler.whole_epoch(loader)):
+        images, labels = images.to(device), labels.to(device)
         state.optimizer.zero_grad()
         loss = F.cross_entropy(state.model(images), labels)
         loss.backward()  # the ranks average their gradients while this runs
@@ -60,7 +65,7 @@ def tell_changes(state):
 
 
 def make_state(args):
-    model = Net()
+    model = Net().to(own_device())
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr * hvd.size(), momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs)
@@ -132,7 +137,7 @@ def main():
     train(state, args, images, labels)
     if args.save and hvd.rank() == 0:
         found = {"ranks": hvd.size(), "curves": state.curves, "changes": state.changes}
-        torch.save({**found, "weights": state.model.state_dict()}, args.save)
+        torch.save({**found, "weights": state.model.cpu().state_dict()}, args.save)
     hvd.shutdown()
 
 

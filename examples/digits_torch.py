@@ -6,7 +6,8 @@
     python3 examples/digits_torch.py                 the same training in one process
 
 However many ranks there are, they share each global batch evenly, so that all of them together do what
-one process does. Rank 0 prints one line an epoch. --save writes weights and curves for a comparison.
+one process does. Rank 0 prints one line an epoch. --save writes weights and curves for a comparison. Where
+there is a GPU for each rank they train there.
 """
 import argparse
 import time
@@ -45,11 +46,19 @@ def load():
     return images[order], labels[order]
 
 
+def own_device():
+    """This rank's GPU, where there is one for each rank of its host; else the CPU."""
+    if torch.cuda.device_count() < hvd.local_size():
+        return torch.device("cpu")
+    torch.cuda.set_device(hvd.local_rank())
+    return torch.device("cuda", hvd.local_rank())
+
+
 def train_epoch(model, optimizer, images, labels, batch, epoch):
     """Goes once over the training images; returns the mean loss over all ranks."""
     share = batch // hvd.size()
     order = torch.randperm(TRAIN, generator=torch.Generator().manual_seed(epoch))
-    total = torch.zeros(1)
+    total = torch.zeros(1, device=images.device)
     for start in range(0, TRAIN - batch + 1, batch):
         first = start + hvd.rank() * share
         mine = order[first : first + share]
@@ -83,8 +92,9 @@ def main():
         parser.error(f"--batch must divide {TRAIN} and be a multiple of the {hvd.size()} ranks")
     torch.set_num_threads(1)
     torch.manual_seed(42)
-    images, labels = load()
-    model = Net()
+    device = own_device()
+    images, labels = (tensor.to(device) for tensor in load())
+    model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -106,7 +116,7 @@ def main():
                 flush=True,
             )
     if args.save and hvd.rank() == 0:
-        torch.save({"ranks": hvd.size(), "weights": model.state_dict(), "curves": curves}, args.save)
+        torch.save({"ranks": hvd.size(), "weights": model.cpu().state_dict(), "curves": curves}, args.save)
     hvd.shutdown()
 
 

@@ -146,8 +146,8 @@ $(BUILD)/tests/fake/%.so: tests/fake/%.c
 $(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
 $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 $(FAKES): tests/fake/script.h
-FAKE_GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/multi/test_gpu*.c tests/multi/test_nccl*.c tests/unit/backend/*.c) tests/multi/test_coll_staged.c)
-$(filter %/test_prober %/test_fakes $(FAKE_GPU_TESTS),$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
+ON_FAKES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/multi/test_gpu*.c tests/multi/test_nccl*.c tests/unit/backend/*.c) tests/multi/test_coll_staged.c)
+$(filter %/test_prober %/test_fakes $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
 # A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
@@ -168,7 +168,8 @@ $(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h core/backend/nccl_abi.h
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -DFAKE_NCCL_CUDA=\"$(NCCL_CUDA)\" \
 	    -ftls-model=initial-exec -shared -Wl,-soname,libnccl.so.2 \
 	    -o $@ $(NCCL_FAKE_SRCS) $(LDFLAGS) -ldl
-$(filter $(FAKE_GPU_TESTS),$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
+tests-bin test-e2e: $(FAKES) $(NCCL_FAKES)
+$(filter $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk

@@ -156,6 +156,17 @@ int backends_tell(const struct backends *b, const char *name, struct hvd_backend
     return 0;
 }
 
+void backends_probe(const char *name, struct hvd_backend *ret)
+{
+    const struct backend_ops *ops = find(name);
+    struct err why = {0};
+    if (!ops || ops->way == DEVICE_NONE || ret->open)
+        return;
+    ret->built = ops->probe(ret->text, sizeof(ret->text), &why) == 0;
+    if (!ret->built)
+        memccpy(ret->text, err_text(&why), 0, sizeof(ret->text) - 1);
+}
+
 void backends_close(struct backends *b, bool lost)
 {
     device_destroy(b->device);

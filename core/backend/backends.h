@@ -44,4 +44,8 @@ void backends_close(struct backends *b, bool lost);
 int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
                   struct err *err);
 
+/* Of one for tensors of GPUs that is not open: is what it needs here? Its libraries are loaded, no
+ * GPU is touched. Any thread, without the progress lock. */
+void backends_probe(const char *name, struct hvd_backend *ret);
+
 #endif

@@ -43,7 +43,10 @@ int cuda_kernels_path(char *ret, size_t size, struct err *err)
             return err_set(err, ENOENT, "libhvd.so does not know its own folder: set HVD_KERNELS");
         char *slash = strrchr(file, '/');
         *slash = '\0';
-        n = snprintf(ret, size, "%s/%s", file, FILE_NAME);
+        /* hvdrun lies in bin, beside lib. */
+        n = snprintf(ret, size, "%s/../lib/%s", file, FILE_NAME);
+        if (n < 0 || (size_t)n >= size || access(ret, R_OK) < 0)
+            n = snprintf(ret, size, "%s/%s", file, FILE_NAME);
     }
     if (n < 0 || (size_t)n >= size)
         return err_set(err, ENAMETOOLONG, "the path of %s is too long", FILE_NAME);

@@ -12,8 +12,8 @@
 /* What nvcc makes the file with (kernels/nvcc.sh), and what a driver therefore has to be for. */
 #define CUDA_KERNELS_VERSION 13000
 
-/* The file: HVD_KERNELS, else hvd_kernels.fatbin in the folder that libhvd.so is in. -ENOENT: it is
- * not there. */
+/* The file: HVD_KERNELS, else hvd_kernels.fatbin in the folder that libhvd.so is in, or in lib
+ * beside it. -ENOENT: it is not there. */
 int cuda_kernels_path(char *ret, size_t size, struct err *err);
 
 /* Loads them, once; later calls only answer. -ENOENT: there is no file of them; -ENOTSUP: the

@@ -158,6 +158,16 @@ static void add_pythonpath(struct places *p)
     }
 }
 
+/* Behind what torch brings. */
+static int add_others(struct places *p)
+{
+    add(p, NCCL_LOADER, SONAME);
+    add_prefix(p, "VIRTUAL_ENV");
+    add_prefix(p, "CONDA_PREFIX");
+    add_pythonpath(p);
+    return p->n;
+}
+
 int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err)
 {
     struct places p = {.v = ret};
@@ -170,9 +180,18 @@ int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err)
         return p.n;
     }
     add_torch(&p);
-    add(&p, NCCL_LOADER, SONAME);
-    add_prefix(&p, "VIRTUAL_ENV");
-    add_prefix(&p, "CONDA_PREFIX");
-    add_pythonpath(&p);
-    return p.n;
+    return add_others(&p);
+}
+
+int nccl_find_for(const char *site, struct nccl_place ret[NCCL_PLACES])
+{
+    struct places p = {.v = ret};
+    const char *asked = env_get("NCCL_LIB");
+    if (asked) {
+        add(&p, NCCL_ASKED, asked);
+        return p.n;
+    }
+    if (site)
+        add_site(&p, NCCL_OF_TORCH, site);
+    return add_others(&p);
 }

@@ -35,6 +35,10 @@ struct nccl_place {
  * the process, or HVD_NCCL_LIB names another one than is mapped. */
 int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err);
 
+/* The same for a process that has loaded the torch in this folder of Python packages, and not NCCL;
+ * NULL: none. For programs that tell of others; what this one has mapped does not count. */
+int nccl_find_for(const char *site, struct nccl_place ret[NCCL_PLACES]);
+
 /* "mapped already", "HVD_NCCL_LIB", "torch's package", ... */
 const char *nccl_origin_name(enum nccl_origin origin);
 

@@ -388,6 +388,7 @@ int hvd_backend(const char *name, struct hvd_backend *ret_backend)
         life_end();
     if (rc < 0)
         return rc;
+    backends_probe(name, &b);
     b.size_of_struct = ret_backend->size_of_struct;
     memcpy(ret_backend, &b, b.size_of_struct < sizeof(b) ? b.size_of_struct : sizeof(b));
     return 0;

@@ -285,10 +285,11 @@ HVD_API int hvd_stats(struct hvd_stats *ret_stats);
 /* What there is of a back end (HVD_BACKEND). Before hvd_init() none is open. */
 struct hvd_backend {
     uint64_t size_of_struct; /* in: sizeof(struct hvd_backend) of the caller */
-    bool built;              /* hvd was built with it */
+    bool built;              /* hvd was built with it; nccl, staged: and what they need is here */
     bool open;               /* this job uses it */
     bool threads;            /* the program may call the library itself beside hvd, on any thread */
-    char text[512];          /* open: library, version and file, as in the log */
+    char text[512];          /* open: library, version and file, as in the log; nccl and staged
+                              * otherwise: what there is of them, or why not */
 };
 
 /* -EINVAL: there is no back end of this name ("host", "mpi", and for tensors of GPUs "nccl",

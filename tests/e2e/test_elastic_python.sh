@@ -128,6 +128,13 @@ troubled() {
 accurate='^epoch .*accuracy \(0\.9[4-9]\|1\)'
 check digits_elastic troubled "$accurate" -np 3 --min-np 2 --max-np 5 \
     -- examples/digits_elastic.py --epochs 12 --await-ranks 5 --pace 0.7
+# The same with tensors on a GPU, which a driver of ours plays (tests/python/gpu_mode.py).
+staged() { HVD_TEST_GPU=fake HVD_BACKEND=staged troubled "$@"; }
+nccl() { HVD_TEST_GPU=fake HVD_NCCL_LIB=$BUILD/tests/fake/nccl-2.27/libnccl.so.2 troubled "$@"; }
+for way in staged nccl; do
+    check digits_elastic-$way $way "$accurate" -np 3 --min-np 2 --max-np 5 \
+        -- tests/python/on_gpu.py examples/digits_elastic.py --epochs 12 --await-ranks 5 --pace 0.7
+done
 check data-loader-workers troubled "$accurate" -np 2 --min-np 1 \
     -- examples/digits_elastic.py --epochs 12 --batch 24 --workers 1
 check a-plain-loop troubled "$accurate" -np 4 --min-np 2 -- examples/digits_torch.py

@@ -6,6 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
+build=$(realpath "$BUILD")
 PY=${PY:-/usr/bin/python3}
 export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 unset PYTHONPATH HVD_LIBRARY
@@ -37,6 +38,9 @@ assert hvd._lib.lib.path.startswith(sys.prefix), hvd._lib.lib.path
 assert hvd.size() == 1
 END
 timeout 200 venv/bin/python where.py >log 2>&1 || fail "the library is not the wheel's own"
+for name in hvd_kernels.fatbin libhvd_mpi.so; do
+    [ ! -e "$build/$name" ] || [ -e "$(echo venv/lib/python3*/site-packages/hvd)/$name" ] || fail "$name is not in the wheel"
+done
 for program in hvdrun hvd-agent; do
     [ -x "venv/bin/$program" ] || fail "$program is not in the wheel"
 done

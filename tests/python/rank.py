@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 
+import gpu_mode
 import torch
 
 import hvd.torch as hvd
@@ -35,6 +36,7 @@ def main():
         name, _, tests = argument.partition(":")
         module = importlib.import_module(f"rank_{name}")
         own_life = getattr(module, "OWN_LIFE", False)
+        gpu_mode.enter()
         if not own_life:
             hvd.init()
         if not run(module, tests.split(",") if tests else []):

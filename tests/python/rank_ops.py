@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collectives of hvd.torch on integer-valued data, so that every result is exact."""
+import warnings
+
 import torch
 from harness import raises
 
@@ -280,7 +282,9 @@ def test_sparse():
 def test_objects():
     obj = {"rank": hvd.rank(), "list": [1, "two", 3.0], "tensor": torch.tensor([1.5])}
     for root in range(hvd.size()):
-        got = hvd.broadcast_object(obj if hvd.rank() == root else None, root, name="object")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            got = hvd.broadcast_object(obj if hvd.rank() == root else None, root, name="object")
         assert got["rank"] == root and got["tensor"].item() == 1.5
     got = hvd.allgather_object("x" * (hvd.rank() * 1000))
     assert [len(s) for s in got] == [r * 1000 for r in range(hvd.size())]

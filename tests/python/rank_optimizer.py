@@ -30,8 +30,8 @@ def data(step, rank=None):
     parts = []
     for r in ranks:
         g = torch.Generator().manual_seed(1000 * step + r)
-        parts.append(torch.randn(BATCH, 7, generator=g))
-    both = torch.cat(parts)
+        parts.append(torch.randn(BATCH, 7, generator=g, device="cpu"))
+    both = torch.cat(parts).to(torch.empty(0).device)
     return both[:, :6], both[:, 6:].expand(-1, 2)
 
 
@@ -50,7 +50,7 @@ def compare(ours, single, tolerance=1e-5):
     for (name, a), b in zip(ours.named_parameters(), single.parameters()):
         assert torch.allclose(a, b, atol=tolerance, rtol=tolerance), f"{name}: {(a - b).abs().max()}"
     for name, a in ours.named_parameters():
-        assert len({v.tobytes() for v in hvd.allgather_object(a.detach().numpy())}) == 1, name
+        assert len({v.tobytes() for v in hvd.allgather_object(a.detach().cpu().numpy())}) == 1, name
 
 
 def train(kind="sgd", steps=5, tolerance=1e-5, **options):
@@ -200,6 +200,62 @@ def test_zero_grad_in_flight():
     model.zero_grad(set_to_none=True)
     with raises(RuntimeError, "was replaced"):
         optimizer.step()
+
+
+def test_changed_in_flight():
+    """Clipping and GradScaler.unscale_() before synchronize() would change what the engine works on."""
+    for compression in (hvd.Compression.none, hvd.Compression.fp16):
+        model = Net()
+        optimizer = hvd.DistributedOptimizer(
+            make("sgd")(model.parameters()), model.named_parameters(), compression=compression
+        )
+        before = [p.detach().clone() for p in model.parameters()]
+        loss_of(model, data(0, hvd.rank())).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        with raises(RuntimeError, "was changed while", "GradScaler", "skip_synchronize"):
+            optimizer.step()
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
+        optimizer.zero_grad()
+        loss_of(model, data(0, hvd.rank())).backward()
+        optimizer.step()
+
+
+def scaler_for(device):
+    """A GradScaler that works on this device, or None: before torch 2.3 there was none for CPU tensors."""
+    if device == "cuda":
+        return torch.cuda.amp.GradScaler(init_scale=1024.0)
+    kind = getattr(torch.amp, "GradScaler", None)
+    return kind and kind(device, init_scale=1024.0)
+
+
+def test_grad_scaler():
+    """The README's pattern: all ranks see the same infinities, those of the combined gradients."""
+    ours, single = Net(), Net()
+    scaler = scaler_for(next(ours.parameters()).device.type)
+    if scaler is None:
+        return
+    optimizer = hvd.DistributedOptimizer(make("sgd")(ours.parameters()), ours.named_parameters())
+    reference = make("sgd")(single.parameters())
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = loss_of(ours, data(step, hvd.rank()))
+        if step == 2 and hvd.rank() == hvd.size() - 1:
+            loss = loss * float("inf")  # on one rank only
+        scaler.scale(loss).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(ours.parameters(), 0.5)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+        if step == 2:
+            assert scaler.get_scale() == 512.0  # and on every rank
+            continue
+        reference.zero_grad()
+        loss_of(single, data(step)).backward()
+        torch.nn.utils.clip_grad_norm_(single.parameters(), 0.5)
+        reference.step()
+    compare(ours, single)
 
 
 def test_clip():
@@ -387,7 +443,7 @@ def test_add_param_group():
     optimizer.add_param_group({"params": list(model.layers.parameters()), "lr": 0.01})
     loss_of(model, data(0, hvd.rank())).backward()
     optimizer.synchronize()
-    grads = hvd.allgather_object(model.layers[0].weight.grad.numpy().tobytes())
+    grads = hvd.allgather_object(model.layers[0].weight.grad.cpu().numpy().tobytes())
     assert len(set(grads)) == 1
 
 
@@ -411,7 +467,7 @@ def test_broadcast_parameters():
         model(torch.randn(5, 3))
     hvd.broadcast_parameters(model.state_dict(), root_rank=root)
     hvd.broadcast_parameters(model.named_parameters(), root_rank=root)
-    states = hvd.allgather_object({k: v.numpy().tobytes() for k, v in model.state_dict().items()})
+    states = hvd.allgather_object({k: v.cpu().numpy().tobytes() for k, v in model.state_dict().items()})
     assert all(s == states[0] for s in states)
     assert model[1].num_batches_tracked == 1
     slanted = torch.full([3, 2], float(hvd.rank())).t()
@@ -444,9 +500,9 @@ def test_broadcast_optimizer_state():
         hvd.broadcast_optimizer_state(wrapped, root_rank=0)
         found = [v for s in wrapped.state.values() for v in s.values() if torch.is_tensor(v)]
         state = torch.cat([v.flatten() for v in found])
-        values = hvd.allgather_object(state.numpy().tobytes())
+        values = hvd.allgather_object(state.cpu().numpy().tobytes())
         assert len(set(values)) == 1 and state.numel() > 100
-        weights = hvd.allgather_object(model.last.weight.detach().numpy().tobytes())
+        weights = hvd.allgather_object(model.last.weight.detach().cpu().numpy().tobytes())
         assert len(set(weights)) == 1
 
 

@@ -24,5 +24,7 @@ CUDA_INCLUDE := $(if $(NVCC),$(patsubst %/cuda.h,%,$(wildcard $(dir $(NVCC))../i
 CUDA_CHECKED := $(if $(CUDA_INCLUDE),$(BUILD)/tests/unit/backend/cuda_abi_check.o)
 $(BUILD)/tests/unit/backend/cuda_abi_check.o: CPPFLAGS += -isystem $(CUDA_INCLUDE)
 
-all: $(KERNELS)
+kernels: $(KERNELS)
+all: kernels
+.PHONY: kernels
 tests-bin: $(CUDA_CHECKED)

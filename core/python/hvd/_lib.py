@@ -59,6 +59,7 @@ class Request(ctypes.Structure):
         ("root", ctypes.c_int),
         ("splits", ctypes.POINTER(ctypes.c_int64)),
         ("device", ctypes.c_int),
+        ("stream", ctypes.c_void_p),
         ("output_rows", ctypes.c_int64),
     ]
 

@@ -3,6 +3,9 @@
 
 Only ranks that hold the job's key can send: unpickling trusts the job, as the job's program does.
 """
+import collections.abc
+import copyreg
+import functools
 import io
 import pickle
 from array import array
@@ -12,20 +15,39 @@ from ._lib import HvdError
 from .world import rank, size
 
 
-def _dump(obj):
+#: By type: what reduces an object for its way to another process, where pickle's own way would bring it to
+#: the wrong place there. As in copyreg.dispatch_table.
+travellers = {}
+
+
+@functools.lru_cache(None)
+def _pickler():
     try:
-        import cloudpickle as pickler  # lambdas and classes of __main__, where it is installed
+        from cloudpickle import Pickler  # lambdas and classes of __main__, where it is installed
     except ImportError:
-        pickler = pickle
+        from pickle import Pickler
+
+    table = getattr(Pickler, "dispatch_table", None)
+    if not isinstance(table, collections.abc.Mapping):
+        table = copyreg.dispatch_table
+
+    class Traveller(Pickler):
+        dispatch_table = collections.ChainMap(travellers, table)
+
+    return Traveller
+
+
+def dump(obj):
+    """The bytes of an object."""
     stream = io.BytesIO()
-    pickler.dump(obj, stream)
+    _pickler()(stream).dump(obj)
     return bytearray(stream.getbuffer())
 
 
 def _try_dump(obj):
     """The bytes of an object and None, or nothing and why not: then the other ranks are told."""
     try:
-        return _dump(obj), None
+        return dump(obj), None
     except Exception as reason:
         return bytearray(), reason
 

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import re
 import sys
 
 from . import _torchrun
@@ -166,8 +167,15 @@ def gloo_enabled():
 
 
 def nccl_built():
-    """0: no NCCL back end."""
-    return 0
+    """The version of NCCL that tensors on this machine's GPUs use, such as 22707; 0: they cannot, for want of
+    an NCCL or of a driver. It is looked for as before the first such tensor: import torch first, whose copy
+    is the one to use."""
+    found = _backend(b"nccl")
+    version = re.match(rb"(?:NCCL )?(\d+)\.(\d+)\.(\d+)", found.text)
+    if not found.built or not version:
+        return 0
+    major, minor, patch = map(int, version.groups())
+    return major * 10000 + minor * 100 + patch
 
 
 def ddl_built():
@@ -181,8 +189,8 @@ def ccl_built():
 
 
 def cuda_built():
-    """False: tensors are in the host's memory."""
-    return False
+    """Whether hvd can work on tensors of GPUs here: NVIDIA's driver is there."""
+    return _backend(b"staged").built
 
 
 def rocm_built():

@@ -2,8 +2,8 @@
  *
  * control: what a test tells the fake libcuda.so.1 in its own process, beyond the script in
  * FAKE_CUDA (script.h; keys: version count sm, FUNCTION=code, hang=FUNCTION, crash=FUNCTION,
- * delay_us=n, later=FUNCTION:code for an error that shows on the stream, stall=FUNCTION for work
- * that never ends). Found with dlsym in the fake.
+ * delay_us=n, unified=1 (memory.c), later=FUNCTION:code for an error that shows on the stream,
+ * stall=FUNCTION for work that never ends). Found with dlsym in the fake.
  */
 #ifndef HVD_TESTS_FAKE_CUDA_CONTROL_H
 #define HVD_TESTS_FAKE_CUDA_CONTROL_H

@@ -2,7 +2,8 @@
  *
  * memory: of devices and locked memory of the host, and copies between them. What is new holds
  * garbage. A copy from or to memory that CUDA did not give is done before the call returns, as the
- * driver does it.
+ * driver does it. With unified=1 in the script all other memory of the process is device 0's, as if
+ * the GPU reached it all: so tensors of a framework that knows no GPU can play those of one.
  */
 #include "tests/fake/cuda/fake.h"
 
@@ -25,15 +26,26 @@ static struct block *block_of(const void *at, size_t bytes)
     return NULL;
 }
 
+static bool unified(void)
+{
+    return script_number(SCRIPT, "unified", 0, 0) != 0;
+}
+
 bool fake_mapped(const void *at, size_t bytes)
 {
-    return block_of(at, bytes) != NULL;
+    return block_of(at, bytes) || unified();
 }
 
 static bool on_device(const void *at, size_t bytes)
 {
     const struct block *b = block_of(at, bytes);
-    return b && !b->host;
+    return b ? !b->host : unified();
+}
+
+static bool on_host(const void *at, size_t bytes)
+{
+    const struct block *b = block_of(at, bytes);
+    return b ? b->host : !unified();
 }
 
 static unsigned allocate(size_t bytes, bool host, void **ret)
@@ -114,12 +126,12 @@ unsigned cuPointerGetAttribute(void *ret, unsigned attribute, cuda_address at)
         return code;
     pthread_mutex_lock(&fake_lock);
     const struct block *b = block_of((const void *)(uintptr_t)at, 1);
-    if (!b)
+    if (!b && !unified())
         code = CUDA_INVALID_VALUE;
     else if (attribute == CUDA_POINTER_MEMORY_TYPE)
-        *(unsigned *)ret = b->host ? CUDA_MEMORY_HOST : 2;
+        *(unsigned *)ret = b && b->host ? CUDA_MEMORY_HOST : 2;
     else if (attribute == CUDA_POINTER_ORDINAL)
-        *(int *)ret = b->device;
+        *(int *)ret = b ? b->device : 0;
     else
         code = CUDA_NOT_SUPPORTED;
     pthread_mutex_unlock(&fake_lock);
@@ -130,10 +142,7 @@ unsigned cuPointerGetAttribute(void *ret, unsigned attribute, cuda_address at)
 
 static unsigned copy(struct fake_task *task)
 {
-    const struct block *to = block_of(task->to, task->bytes);
-    const struct block *from = block_of(task->from, task->bytes);
-    bool out = from && !from->host, in = to && !to->host;
-    if (!in && !out)
+    if (on_host(task->to, task->bytes) && on_host(task->from, task->bytes))
         return CUDA_ILLEGAL_ADDRESS;
     memcpy(task->to, task->from, task->bytes);
     return CUDA_OK;
@@ -167,7 +176,7 @@ unsigned cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes,
     pthread_mutex_lock(&fake_lock);
     code = !on_device(at, bytes)
                ? CUDA_INVALID_VALUE
-               : enqueue(__func__, at, from, bytes, !block_of(from, bytes), stream);
+               : enqueue(__func__, at, from, bytes, !fake_mapped(from, bytes), stream);
     pthread_mutex_unlock(&fake_lock);
     return code;
 }
@@ -179,8 +188,9 @@ unsigned cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, struct 
     if (code)
         return code;
     pthread_mutex_lock(&fake_lock);
-    code = !on_device(at, bytes) ? CUDA_INVALID_VALUE
-                                 : enqueue(__func__, to, at, bytes, !block_of(to, bytes), stream);
+    code = !on_device(at, bytes)
+               ? CUDA_INVALID_VALUE
+               : enqueue(__func__, to, at, bytes, !fake_mapped(to, bytes), stream);
     pthread_mutex_unlock(&fake_lock);
     return code;
 }

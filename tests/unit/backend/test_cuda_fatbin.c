@@ -11,27 +11,9 @@
 
 #include <cmocka.h>
 
+#include "core/backend/cuda_fatbin.h"
 #include "core/backend/gpu_kernels.h"
 #include "tests/fake/cuda/use.h"
-
-/* The file's head, and that of each part of it. */
-struct head {
-    uint32_t magic;
-    uint16_t version, head_size;
-    uint64_t size; /* of all parts */
-};
-
-struct part {
-    uint16_t kind, unknown;
-    uint32_t head_size;
-    uint64_t size; /* behind the head */
-    uint32_t packed_size, unknown2;
-    uint16_t minor, major;
-    uint32_t sm;
-};
-
-#define MAGIC 0xba55ed50u
-enum { PTX = 1, ELF = 2 };
 
 static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 120};
 #define ARCHITECTURES (sizeof(architectures) / sizeof(architectures[0]))
@@ -75,54 +57,86 @@ static bool has_name(const char *data, size_t size, const char *name)
     return false;
 }
 
-static void check_part(const struct part *p, const char *data, bool *elf, bool *ptx)
+static void check_part(const struct cuda_fatbin_part *p, const char *data, bool *elf, bool *ptx)
 {
     bool known = false;
     for (size_t i = 0; i < ARCHITECTURES; i++) {
-        if (p->kind != ELF || p->sm != architectures[i])
+        if (p->ptx || p->sm != architectures[i])
             continue;
         elf[i] = known = true;
         assert_memory_equal(data, "\177ELF", 4);
     }
-    if (p->kind == PTX && p->sm == architectures[0])
+    if (p->ptx && p->sm == architectures[0])
         *ptx = known = true;
     if (!known)
-        fail_msg("a part of kind %u for sm_%u", p->kind, p->sm);
+        fail_msg("%s for sm_%u", p->ptx ? "PTX" : "code", p->sm);
     for (int k = 0; k < GPU_KERNELS; k++)
-        if (!has_name(data, p->size, gpu_kernel_names[k]))
-            fail_msg("no %s in the %s for sm_%u", gpu_kernel_names[k],
-                     p->kind == ELF ? "code" : "PTX", p->sm);
+        if (!has_name(data, p->n, gpu_kernel_names[k]))
+            fail_msg("no %s in the %s for sm_%u", gpu_kernel_names[k], p->ptx ? "PTX" : "code",
+                     p->sm);
 }
 
 static void test_parts(void **state)
 {
-    struct head head;
+    struct cuda_fatbin_part part;
+    struct err err = {0};
+    size_t at = 0;
+    int rc;
     bool elf[ARCHITECTURES] = {false}, ptx = false;
     if (!file) {
         print_message("SKIP: backend/cuda_fatbin: nvcc: the kernels were not built here\n");
         skip();
     }
-    assert_true(file_size > sizeof(head));
-    memcpy(&head, file, sizeof(head));
-    assert_int_equal(head.magic, MAGIC);
-    assert_true(head.head_size + head.size <= file_size);
-    for (size_t at = head.head_size; at < head.head_size + head.size;) {
-        struct part part;
-        assert_true(file_size - at >= sizeof(part));
-        memcpy(&part, file + at, sizeof(part));
-        assert_true(part.head_size >= sizeof(part) && part.head_size <= file_size - at);
-        assert_true(part.size <= file_size - at - part.head_size);
-        check_part(&part, file + at + part.head_size, elf, &ptx);
-        at += part.head_size + part.size;
-    }
+    while ((rc = cuda_fatbin_next(file, file_size, &at, &part, &err)) > 0)
+        check_part(&part, file + part.at, elf, &ptx);
+    assert_int_equal(rc, 0);
     for (size_t i = 0; i < ARCHITECTURES; i++)
         if (!elf[i])
             fail_msg("no code for sm_%u", architectures[i]);
     assert_true(ptx);
+    char text[128];
+    assert_int_equal(cuda_fatbin_text(file, file_size, text, sizeof(text), &err), 0);
+    assert_string_equal(text, "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120, PTX of sm_75");
+}
+
+/* A file of two parts, as nvcc would make it, and what may be wrong with one. */
+static void test_broken(void **state)
+{
+    static const struct {
+        size_t at;
+        uint8_t byte;
+        size_t size;
+        const char *says;
+    } table[] = {
+        {0, 0x50, 15, "15 bytes are no file"},
+        {0, 0x51, 144, "begins with 0xba55ed51"},
+        {6, 8, 144, "begins with"},     /* a head that is too small */
+        {6, 200, 144, "begins with"},   /* and one that is too large */
+        {8, 144, 144, "the file says"}, /* more than there is */
+        {8, 80, 144, "inside of a part"},
+        {20, 0, 144, "does not fit"}, /* the part's head */
+        {21, 1, 144, "does not fit"},
+        {31, 0x80, 144, "does not fit"}, /* its size */
+        {24, 97, 144, "does not fit"},
+    };
+    struct err err = {0};
+    char text[64] = "";
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        uint8_t bytes[144] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 128};
+        uint8_t *first = bytes + 16, *second = bytes + 80;
+        first[0] = 2, first[4] = 32, first[8] = 32, first[28] = 90;
+        second[0] = 1, second[4] = 32, second[8] = 32, second[28] = 75;
+        assert_int_equal(cuda_fatbin_text(bytes, 144, text, sizeof(text), &err), 0);
+        assert_string_equal(text, "sm_90, PTX of sm_75");
+        bytes[table[i].at] = table[i].byte;
+        assert_int_equal(cuda_fatbin_text(bytes, table[i].size, text, sizeof(text), &err), -EINVAL);
+        if (!strstr(err.msg, table[i].says))
+            fail_msg("%zu: %s", i, err.msg);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_broken)};
     return cmocka_run_group_tests(tests, read_file, forget_file);
 }

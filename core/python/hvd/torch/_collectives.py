@@ -65,11 +65,10 @@ def _rows(tensor):
 
 def start_allgather(tensors, name, single, splits=False):
     inputs = [_rows(usable(t)) for t in several(tensors)]
-    dtypes = [t.dtype for t in inputs]
 
     def finish(handles):
         wait(handles, gathered=True)
-        results = [received(h, d) for h, d in zip(handles, dtypes)]
+        results = [received(handle, tensor) for handle, tensor in zip(handles, inputs)]
         if not splits:
             results = [tensor for tensor, _ in results]
         return results[0] if single else results
@@ -87,13 +86,14 @@ def start_broadcast(tensor, root_rank, name, in_place):
 
 def start_alltoall(tensor, splits, name):
     source = _rows(usable(tensor))
+    device = splits.device if torch.is_tensor(splits) else None
     if splits is not None:
-        splits = dims(int(s) for s in splits)
+        splits = dims(int(s) for s in (splits if device is None else splits.tolist()))
 
     def finish(handles):
         wait(handles, gathered=True)
-        output, got = received(handles[0], source.dtype)
-        return (output, torch.tensor(got, dtype=torch.int32)) if splits is not None else output
+        output, got = received(handles[0], source)
+        return (output, torch.tensor(got, dtype=torch.int32, device=device)) if splits is not None else output
 
     members = [(_names("alltoall", name, 1)[0], source, None)]
     return submit(_lib.ALLTOALL, members, finish, splits=splits)

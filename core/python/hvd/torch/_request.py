@@ -11,6 +11,7 @@ import torch
 from .. import _lib
 from .._lib import Request, Result, check, check_stay, dims, error, lib
 from ..world import at_shutdown, holders
+from . import _device
 
 DTYPES = {
     torch.uint8: _lib.UINT8,
@@ -31,11 +32,12 @@ if hasattr(torch, "uint16"):  # torch >= 2.3
 class Pending:
     """An operation, or a group of them, that was submitted and not yet waited for."""
 
-    __slots__ = ("handles", "tensors", "finish")
+    __slots__ = ("handles", "inputs", "outputs", "place", "finish")
 
-    def __init__(self, handles, tensors, finish):
+    def __init__(self, handles, inputs, outputs, place, finish):
         self.handles = handles  # of the library, one a member
-        self.tensors = tensors  # inputs and outputs, kept alive
+        self.inputs, self.outputs = inputs, outputs  # tensors, kept alive
+        self.place = place  # of the first one
         self.finish = finish  # called with the handles when all are done; returns the result
 
 
@@ -59,8 +61,7 @@ def usable(tensor, in_place=False):
         raise ValueError(f"a {tensor.layout} tensor is not supported here (see sparse_allreduce_async)")
     if tensor.dtype not in DTYPES:
         raise ValueError(f"tensors of type {tensor.dtype} are not supported")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"a tensor on {tensor.device} is not supported: only CPU tensors are")
+    _device.need(tensor)
     if tensor.is_contiguous():
         return tensor
     if in_place:
@@ -72,7 +73,7 @@ def usable(tensor, in_place=False):
 
 
 def describe(request, kind, name, tensor, output, **fields):
-    """Fills a Request from tensors that usable() has passed. output: a tensor or None."""
+    """Fills a Request from tensors that usable() has passed. output: a tensor or None. Returns their place."""
     request.kind = kind
     request.name = None if name is None else name.encode()
     request.input = tensor.data_ptr() or None
@@ -80,9 +81,10 @@ def describe(request, kind, name, tensor, output, **fields):
     request.dtype = DTYPES[tensor.dtype]
     request.ndim = tensor.dim()
     request.shape = dims(tensor.shape)
-    request.device = -1
+    request.device, request.stream = place = _device.place(tensor)
     for field, value in fields.items():
         setattr(request, field, value)
+    return place
 
 
 def submit(kind, members, finish, **fields):
@@ -93,11 +95,14 @@ def submit(kind, members, finish, **fields):
     count = len(members)
     requests = (Request * count)()
     handles = (ctypes.c_int64 * count)()
-    for request, (name, tensor, output) in zip(requests, members):
+    places = [
         describe(request, kind, name, tensor, output, **fields)
+        for request, (name, tensor, output) in zip(requests, members)
+    ]
     check_stay(lib.hvd_submit(requests, count, handles))
-    tensors = [m[1] for m in members] + [m[2] for m in members]
-    return remember(Pending(list(handles), tensors, finish))
+    inputs = [tensor for _, tensor, _ in members]
+    outputs = [output for _, _, output in members if output is not None]
+    return remember(Pending(list(handles), inputs, outputs, places[0], finish))
 
 
 def remember(pending):
@@ -107,15 +112,13 @@ def remember(pending):
     return handle
 
 
-def received(handle, dtype):
-    """The tensor that an allgather or alltoall has received, and its rows from each rank. Releases
-    the handle."""
+def received(handle, like):
+    """The tensor that an allgather or alltoall has received, of the type of its input and on its device,
+    and its rows from each rank. Releases the handle."""
     try:
         found = Result()
         check(lib.hvd_result(handle, ctypes.byref(found)))
-        tensor = torch.empty(found.shape[: found.ndim], dtype=dtype)
-        if tensor.numel():
-            ctypes.memmove(tensor.data_ptr(), found.data, tensor.numel() * tensor.element_size())
+        tensor = _device.copied(found.data, found.shape[: found.ndim], like)
         return tensor, found.splits[: lib.hvd_size()]
     finally:
         lib.hvd_release(handle)
@@ -152,4 +155,6 @@ def synchronize(handle):
     pending = _pending.pop(handle, None)
     if pending is None:
         raise ValueError(f"{handle!r} is not the handle of an operation under way")
-    return pending.finish(pending.handles)
+    result = pending.finish(pending.handles)
+    _device.settled(pending.outputs, pending.place)
+    return result

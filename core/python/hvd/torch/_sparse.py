@@ -32,8 +32,8 @@ def start_sparse_allreduce(tensor, name, op):
 
     def finish(handles):
         wait(handles, gathered=True)
-        got_indices, _ = received(handles[0], indices.dtype)
-        got_values, _ = received(handles[1], values.dtype)
+        got_indices, _ = received(handles[0], indices)
+        got_values, _ = received(handles[1], values)
         return _whole(got_indices, got_values, tensor.shape, op)
 
     names = [name and f"sparse_allreduce.{name}.{part}" for part in ("indices", "values")]
@@ -55,7 +55,7 @@ class SparseSum:
     def _gather(tensor, name):
         def finish(handles):
             wait(handles, gathered=True)
-            return received(handles[0], tensor.dtype)[0]
+            return received(handles[0], tensor)[0]
 
         return submit(_lib.ALLGATHER, [(name, tensor, None)], finish)
 

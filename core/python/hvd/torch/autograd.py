@@ -86,7 +86,7 @@ class Broadcast(Function):
         summed = Allreduce.apply(_grad_name(ctx.name), _SUM, gradient)[0]
         if _lib.check(_lib.lib.hvd_rank()) != ctx.root_rank:
             # Zeros that still hang on the allreduce: its own gradient needs every rank.
-            summed = summed.masked_fill(torch.ones((), dtype=torch.bool), 0)
+            summed = summed.masked_fill(torch.ones((), dtype=torch.bool, device=summed.device), 0)
         return summed, None, None
 
 

@@ -19,6 +19,7 @@ class Compressor:
 
 class _Narrow(Compressor):
     dtype = None
+    beside = True  # compress() keeps nothing: on a GPU it may work on a stream of its own
 
     @classmethod
     def compress(cls, tensor):

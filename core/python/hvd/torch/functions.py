@@ -4,6 +4,7 @@ import torch
 
 from .. import objects
 from ..world import rank
+from . import _device
 from ._request import synchronize, usable
 from .ops import broadcast_async_
 from .process_sets import global_process_set, need_global
@@ -131,7 +132,10 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
     outline = broadcast_object(outline, root_rank, "optimizer")
     mine = rank() == root_rank
     if not mine:
-        tensors = [torch.empty(s.shape, dtype=s.dtype) for s in _slots(outline)]
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        tensors = [
+            torch.empty(s.shape, dtype=s.dtype, device=_device.near(s.device, params)) for s in _slots(outline)
+        ]
     _broadcast_all([(f"optimizer.{i}", t) for i, t in enumerate(tensors)], root_rank)
     if not mine:
         _load(optimizer, _put_in(outline, tensors))

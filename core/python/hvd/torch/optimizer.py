@@ -14,6 +14,8 @@ import torch
 
 from .. import _lib
 from .._lib import HvdError, Request, check_stay, error, lib
+from . import _device
+from ._options import need_options, need_passes
 from ._request import describe, flights, usable
 from ._sparse import SparseSum
 from .compression import Compression
@@ -25,7 +27,8 @@ class _Gradient:
 
     __slots__ = (
         "param", "name", "delay", "group", "sent", "tensor", "target", "context",
-        "request", "request_pointer", "handle", "handle_pointer", "dtype", "numel", "sparse", "sparse_dim",
+        "request", "request_pointer", "handle", "handle_pointer", "dtype", "numel", "device", "place", "version",
+        "sparse", "sparse_dim",
     )  # fmt: skip
 
     def __init__(self, param, name, passes, request, handle):
@@ -37,7 +40,9 @@ class _Gradient:
         self.context = None  # of the compression
         self.request, self.request_pointer = request, ctypes.addressof(request)
         self.handle, self.handle_pointer = handle, ctypes.addressof(handle)
-        self.dtype, self.numel = None, -1  # of the tensor that the request describes
+        self.dtype, self.numel, self.device = None, -1, None  # of the tensor that the request describes
+        self.place = _device.HOST  # and where it was when that was last submitted
+        self.version = None  # of the gradient when it was submitted
         self.sparse = None  # the SparseSum under way
         self.sparse_dim = None  # of the last sparse gradient there was
 
@@ -147,6 +152,7 @@ class _DistributedMixin:
             if delay > 0:
                 return
             if delay < 0:
+                gradient.version = gradient.param.grad._version  # said here, not once more when it is waited for
                 raise RuntimeError(
                     f"the gradient of {gradient.name} was computed more than backward_passes_per_step "
                     "times before step(): raise backward_passes_per_step to accumulate gradients"
@@ -173,14 +179,11 @@ class _DistributedMixin:
         grad = gradient.param.grad
         if self._hvd_options["plain"] and not grad.is_sparse and grad.is_contiguous():
             tensor, gradient.target = grad, None
+            self._hvd_point(gradient, tensor)
         else:
             tensor = self._hvd_convert(gradient, grad)
             if tensor is None:
                 return
-        if gradient.dtype is not tensor.dtype or gradient.numel != tensor.numel():
-            self._hvd_describe(gradient, tensor)
-        request = gradient.request
-        request.input = request.output = tensor.data_ptr() or None
         group = gradient.group
         if group is None:
             code = lib.hvd_submit(gradient.request_pointer, 1, gradient.handle_pointer)
@@ -221,15 +224,34 @@ class _DistributedMixin:
                 self._hvd_flight.append(gradient)
                 return None
             grad = gradient.param.grad = grad.to_dense()
-        tensor, gradient.context = options["compression"].compress(usable(grad.detach()))
-        same = tensor.data_ptr() == grad.data_ptr()
-        gradient.target = None if same else grad
-        return grad if same else tensor
+        compression = options["compression"]
+        apart = getattr(compression, "beside", False)
+        with _device.beside(grad) if apart else contextlib.nullcontext():
+            tensor, gradient.context = compression.compress(usable(grad.detach()))
+            same = tensor.data_ptr() == grad.data_ptr()
+            tensor, gradient.target = (grad, None) if same else (tensor, grad)
+            self._hvd_point(gradient, tensor)
+        return tensor
+
+    def _hvd_point(self, gradient, tensor):
+        """Has the request name this tensor, on the stream that is current."""
+        request = gradient.request
+        if (
+            gradient.dtype is not tensor.dtype
+            or gradient.numel != tensor.numel()
+            or gradient.device != tensor.device
+        ):
+            self._hvd_describe(gradient, tensor)
+        else:
+            request.input = request.output = tensor.data_ptr() or None
+            if gradient.place[0] >= 0:
+                gradient.place = request.device, request.stream = _device.place(tensor)
+        gradient.version = gradient.param.grad._version
 
     def _hvd_describe(self, gradient, tensor):
         options = self._hvd_options
         usable(tensor, in_place=True)
-        describe(
+        gradient.place = describe(
             gradient.request,
             _lib.ALLREDUCE,
             gradient.name,
@@ -239,7 +261,7 @@ class _DistributedMixin:
             prescale=options["prescale"],
             postscale=options["postscale"],
         )
-        gradient.dtype, gradient.numel = tensor.dtype, tensor.numel()
+        gradient.dtype, gradient.numel, gradient.device = tensor.dtype, tensor.numel(), tensor.device
 
     # ---- waiting --------------------------------------------------------------------------------
 
@@ -259,8 +281,8 @@ class _DistributedMixin:
         param = gradient.param
         sparse_dim = gradient.sparse_dim
         if sparse_dim is not None:  # it was sparse before: the other ranks gather
-            indices = torch.empty([sparse_dim, 0], dtype=torch.int64)
-            values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype)
+            indices = torch.empty([sparse_dim, 0], dtype=torch.int64, device=param.device)
+            values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype, device=param.device)
             return torch.sparse_coo_tensor(indices, values, param.shape)
         return torch.zeros_like(param, memory_format=torch.contiguous_format)
 
@@ -268,7 +290,7 @@ class _DistributedMixin:
         """Waits for what is under way, all of it also after a failure, and puts results in place."""
         flight = list(self._hvd_flight)
         self._hvd_flight.clear()
-        failures, replaced, second = [], None, []
+        failures, wrong, second = [], None, []
         for gradient in flight:
             gradient.sent = False
             gradient.delay = self._hvd_options["passes"]
@@ -276,8 +298,9 @@ class _DistributedMixin:
                 if gradient.sparse is not None:
                     gradient.sparse.proceed()
                     second.append(gradient)
-                elif not self._hvd_receive(gradient):
-                    replaced = replaced or gradient.name
+                else:
+                    found = self._hvd_receive(gradient)
+                    wrong = wrong or found
             except Exception as reason:
                 failures.append(self._hvd_explained(gradient, reason))
                 gradient.sparse = None
@@ -294,20 +317,27 @@ class _DistributedMixin:
             return
         if failures:
             raise failures[0]
-        if replaced:
-            raise RuntimeError(f"the gradient of {replaced} was replaced while the ranks exchanged it")
+        if wrong:
+            raise RuntimeError(wrong)
 
     def _hvd_receive(self, gradient):
-        """Waits for a dense gradient. False when the parameter has another one by now."""
+        """Waits for a dense gradient. Returns what the program has done to it meanwhile, in words."""
         code = lib.hvd_wait(gradient.handle.value)
         if code:
             raise error(code)
-        target = gradient.target
-        if target is None:
-            return gradient.param.grad is gradient.tensor
-        decompress = self._hvd_options["compression"].decompress
-        target.copy_(decompress(gradient.tensor, gradient.context))
-        return gradient.param.grad is target
+        tensor, grad = gradient.tensor, gradient.param.grad
+        target = tensor if gradient.target is None else gradient.target
+        if grad is not target:
+            return f"the gradient of {gradient.name} was replaced while the ranks exchanged it"
+        if grad._version != gradient.version:
+            return (
+                f"the gradient of {gradient.name} was changed while the ranks exchanged it: synchronize() comes "
+                "before clipping or GradScaler.unscale_(), then step() with skip_synchronize()"
+            )
+        if target is not tensor:
+            target.copy_(self._hvd_options["compression"].decompress(tensor, gradient.context))
+            _device.used_here(tensor)
+        return None
 
     @staticmethod
     def _hvd_explained(gradient, failure):
@@ -332,7 +362,7 @@ class _DistributedMixin:
 
     def set_backward_passes_per_step(self, passes):
         """How many backward passes add up in a gradient before it is exchanged."""
-        _need_passes(passes)
+        need_passes(passes)
         self._hvd_options["passes"] = passes
         for gradient in self._hvd_gradients.values():
             if not gradient.sent:
@@ -404,33 +434,6 @@ class _DistributedMixin:
                 self._hvd_add([param], names)
 
 
-def _need_passes(passes):
-    if not isinstance(passes, int) or passes < 1:
-        raise ValueError(f"backward_passes_per_step must be a whole number from 1, got {passes!r}")
-
-
-def _need_options(optimizer, compression, op, predivide, groups):
-    """Raises when DistributedOptimizer() was given what it cannot work with."""
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError(f"a torch.optim.Optimizer is needed, got {type(optimizer).__name__}")
-    if isinstance(optimizer, _DistributedMixin):
-        raise ValueError("the optimizer is a DistributedOptimizer already")
-    if not callable(getattr(compression, "compress", None)):
-        raise ValueError(f"compression should be one of hvd.Compression, got {compression!r}")
-    if op == _lib.ADASUM:
-        raise NotImplementedError("Adasum is not supported yet")
-    if op not in (_lib.AVERAGE, _lib.SUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
-        raise ValueError(f"op should be hvd.Average, Sum, Min, Max or Product, got {op!r}")
-    if predivide != 1.0 and op != _lib.AVERAGE:
-        raise ValueError("gradient_predivide_factor needs op=Average")
-    if predivide <= 0:
-        raise ValueError(f"gradient_predivide_factor must be positive, got {predivide}")
-    if groups is not None and not isinstance(groups, (int, list, tuple)):
-        raise ValueError(f"groups should be a number, or lists of parameters, got {groups!r}")
-    if isinstance(groups, int) and groups < 0:
-        raise ValueError(f"the number of groups must not be negative, got {groups}")
-
-
 def DistributedOptimizer(
     optimizer,
     named_parameters=None,
@@ -459,8 +462,10 @@ def DistributedOptimizer(
     if num_groups:
         warnings.warn("num_groups is the older name of groups", DeprecationWarning, stacklevel=2)
         groups = groups or num_groups
-    _need_passes(backward_passes_per_step)
-    _need_options(optimizer, compression, op, gradient_predivide_factor, groups)
+    need_passes(backward_passes_per_step)
+    if isinstance(optimizer, _DistributedMixin):
+        raise ValueError("the optimizer is a DistributedOptimizer already")
+    need_options(optimizer, compression, op, gradient_predivide_factor, groups)
     kind = type(optimizer)
     cls = type(kind.__name__, (_DistributedMixin, kind), {"__module__": kind.__module__})
     self = cls.__new__(cls)

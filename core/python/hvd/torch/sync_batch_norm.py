@@ -8,7 +8,7 @@ from .ops import allgather
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch.nn.BatchNorm1d, 2d and 3d, for CPU tensors; the ranks' batches may differ in size.
+    """As torch.nn.BatchNorm1d, 2d and 3d; the ranks' batches may differ in size.
 
     One allgather of counts, means and squared deviations a forward, one allreduce a backward."""
 

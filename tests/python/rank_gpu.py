@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is different for tensors on a GPU: streams, memory of the engine's, and errors. HVD_TEST_GPU says what
+plays the GPU (gpu_mode.py)."""
+import ctypes
+import os
+
+import gpu_mode
+import torch
+from harness import raises
+from rank_ops import combined, everybody, mine, same
+
+import hvd.torch as hvd
+from hvd import _lib
+from hvd.torch import _device
+
+FAKE, REAL = gpu_mode.MODE == "fake", gpu_mode.MODE == "real"
+
+
+def test_kind():
+    """The request says where a tensor is."""
+    request = _lib.Request()
+    from hvd.torch import _request
+
+    x = torch.zeros(3)
+    ordinal, stream = _request.describe(request, _lib.ALLREDUCE, "x", x, x)
+    assert (request.device, request.stream or 0) == (ordinal, stream or 0)
+    if not gpu_mode.MODE:
+        assert (ordinal, stream) == (-1, None)
+        assert not torch.cuda.is_initialized()
+    elif FAKE:
+        assert (ordinal, stream) == (0, gpu_mode.driver.streams[0].value)
+    else:
+        assert ordinal == torch.cuda.current_device() and stream == torch.cuda.current_stream().cuda_stream
+
+
+def test_behind_the_stream():
+    """What the stream has still to do when an operation is submitted comes before it."""
+    if not gpu_mode.MODE:
+        return
+    n, me = hvd.size(), hvd.rank()
+    for elements in (7, 100000):
+        x = torch.zeros(elements)
+        gpu_mode.late(x, me + 1.0)
+        same(hvd.allreduce(x, op=hvd.Sum), torch.full([elements], n * (n + 1) / 2))
+        x = torch.zeros(elements)
+        gpu_mode.late(x, me + 1.0)
+        hvd.allreduce_(x, op=hvd.Sum)
+        same(x, torch.full([elements], n * (n + 1) / 2))
+        x = torch.zeros(elements)
+        gpu_mode.late(x, me + 1.0)
+        same(hvd.allgather(x), torch.cat([torch.full([elements], r + 1.0) for r in range(n)]))
+        x = torch.zeros(elements)
+        gpu_mode.late(x, me + 1.0)
+        same(hvd.broadcast_(x, n - 1), torch.full([elements], float(n)))
+        x = torch.zeros(n, elements)
+        gpu_mode.late(x, me + 1.0)
+        same(hvd.reducescatter(x, op=hvd.Sum), torch.full([1, elements], n * (n + 1) / 2))
+        gpu_mode.late(x, me + 1.0)
+        same(hvd.alltoall(x), torch.stack([torch.full([elements], r + 1.0) for r in range(n)]))
+
+
+def test_another_stream():
+    """The stream that counts is the one that is current when an operation is submitted."""
+    if not FAKE:
+        return
+    x = torch.zeros(1000)
+    with gpu_mode.beside():
+        gpu_mode.late(x, 3.0)
+        handle = hvd.allreduce_async(x, op=hvd.Max)
+    same(hvd.synchronize(handle), torch.full([1000], 3.0))
+    group = [torch.zeros(50), torch.zeros(60)]
+    with gpu_mode.beside():
+        gpu_mode.late(group[1], 2.0)
+        handle = hvd.grouped_allreduce_async(group, op=hvd.Max)
+    same(hvd.synchronize(handle)[1], torch.full([60], 2.0))
+
+
+def test_compression_beside():
+    """Gradients are made narrow, and submitted, on a stream of their own; others on that of backward."""
+    if not FAKE:
+        return
+    beside = gpu_mode.driver.streams[1].value
+    for compression, wanted in ((hvd.Compression.fp16, beside), (hvd.Compression.none, None)):
+        model = torch.nn.Linear(4, 3)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), compression=compression
+        )
+        for step in range(2):  # described anew, and pointed to
+            optimizer.zero_grad()
+            model(torch.ones(2, 4) * (hvd.rank() + 1 + step)).sum().backward()
+            streams = {g.request.stream for g in optimizer._hvd_gradients.values()}
+            assert streams == {wanted or gpu_mode.driver.streams[0].value}, streams
+            optimizer.synchronize()
+            mean = sum(2.0 * (r + 1 + step) for r in range(hvd.size())) / hvd.size()
+            same(model.weight.grad, torch.full([3, 4], mean))
+            with optimizer.skip_synchronize():
+                optimizer.step()
+
+
+def test_between_host_and_gpu():
+    """Operations on the host's memory and on the GPU's, in turn and under way together."""
+    from hvd import buffers
+
+    handles = []
+    for i in range(10):
+        handles.append(hvd.allreduce_async(mine([1000 + i], base=i), op=hvd.Sum, name=f"turn.{i}"))
+        data = bytearray([hvd.rank(), i])
+        buffers.allreduce_(data, name=f"host.{i}", op=hvd.Max)
+        assert data == bytearray([hvd.size() - 1, i])
+        if REAL:
+            host = torch.full([3], float(hvd.rank()), device="cpu")
+            got = hvd.allreduce(host, op=hvd.Sum)
+            assert got.device.type == "cpu" and got[0] == hvd.size() * (hvd.size() - 1) / 2
+    for i, handle in enumerate(handles):
+        same(hvd.synchronize(handle), combined(everybody([1000 + i], base=i), hvd.Sum))
+
+
+def test_results_of_the_engine():
+    """Of an allgather and an alltoall: a tensor of our own by the time that the engine has its memory back."""
+    n, me = hvd.size(), hvd.rank()
+    kept = []
+    for i in range(30):
+        kept.append(hvd.allgather(mine([me + 1, 1000], base=i)))
+        splits = [r + 1 for r in range(n)]
+        kept.append(hvd.alltoall(mine([sum(splits), 50], base=i), splits=torch.tensor(splits))[0])
+    for i in range(30):
+        same(kept[2 * i], torch.cat([mine([r + 1, 1000], rank=r, base=i) for r in range(n)]))
+        begin = me * (me + 1) // 2
+        want = [mine([n * (n + 1) // 2, 50], rank=r, base=i)[begin : begin + me + 1] for r in range(n)]
+        same(kept[2 * i + 1], torch.cat(want))
+
+
+def test_foreign_memory():
+    """Memory of others as a tensor, and nothing of it is left behind."""
+    for length in (1, 1000):
+        x = torch.arange(length, dtype=torch.int64)
+        view = _device.foreign_bytes(x.data_ptr(), 8 * length, x.device)
+        assert view.dtype == torch.uint8 and view.device == x.device
+        same(view.view(torch.int64), x)
+        x.fill_(7)
+        same(view.view(torch.int64), x)
+        again = view[3:]
+        del view
+        assert len(_device._foreign) == 1
+        del again
+        assert not _device._foreign
+
+
+def test_objects_come_home():
+    """A tensor of another rank's GPU arrives on this rank's."""
+    if not REAL:
+        return
+    sent = {"weights": torch.nn.Parameter(torch.full([3], 2.0)), "host": torch.zeros(2, device="cpu")}
+    for root in range(hvd.size()):
+        got = hvd.broadcast_object(sent if hvd.rank() == root else None, root)
+        assert got["weights"].device.index == torch.cuda.current_device() and got["weights"].requires_grad
+        assert got["host"].device.type == "cpu"
+        same(got["weights"].detach(), torch.full([3], 2.0))
+
+
+def test_optimizer_state():
+    """Moments on the GPU go from one to the other there."""
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Linear(5, 5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (hvd.rank() + 1))
+    if hvd.rank() == 0:
+        model(torch.ones(1, 5)).sum().backward()
+        optimizer.step()
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    state = optimizer.state[model.weight]
+    assert state["exp_avg"].device == model.weight.device
+    rows = hvd.allgather(state["exp_avg"].reshape(1, -1))
+    assert all(torch.equal(row, rows[0]) for row in rows) and rows.abs().sum() > 0
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_captured():
+    """A stream that is captured into a graph is refused: other ranks cannot be part of a graph."""
+    if not FAKE:
+        return
+    driver = gpu_mode.driver
+    table = (ctypes.c_void_p * 9).in_dll(driver.library, "fake_cuda_control")  # control.h
+    capture = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint)(table[7])
+    capture(driver.streams[0], 1)
+    try:
+        with raises(hvd.HvdError, "captured"):
+            hvd.allreduce(torch.ones(2), name="in a graph")
+    finally:
+        capture(driver.streams[0], 0)
+    same(hvd.allreduce(torch.ones(2), op=hvd.Sum, name="in a graph"), torch.full([2], float(hvd.size())))
+
+
+def test_other_gpu():
+    """One GPU a rank."""
+    if not FAKE:
+        return
+    hvd.allreduce(torch.ones(2))
+    place = _device.place
+    _device.place = lambda tensor: (1, place(tensor)[1])
+    try:
+        with raises(hvd.HvdError, "GPU"):
+            hvd.allreduce(torch.ones(2), name="elsewhere")
+    finally:
+        _device.place = place
+    same(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full([2], float(hvd.size())))
+
+
+def test_backends():
+    """What hvd says of itself is so."""
+    assert hvd.cuda_built() == bool(gpu_mode.MODE)
+    nccl = os.environ.get("HVD_NCCL_LIB")
+    if nccl and gpu_mode.MODE:
+        assert (hvd.nccl_built() > 20800) == os.path.exists(nccl)
+    assert not hvd.rocm_built() and not hvd.gloo_built()
+
+
+def test_autocast():
+    """Training in mixed precision: the ranks' weights stay the same, and come to what one process comes to."""
+    if not REAL:
+        return
+
+    def make():
+        torch.manual_seed(5)
+        return torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+
+    n, me = hvd.size(), hvd.rank()
+    ours, single = make(), make()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(ours.parameters(), lr=0.05), ours.named_parameters(), compression=hvd.Compression.fp16
+    )
+    reference = torch.optim.SGD(single.parameters(), lr=0.05)
+    scalers = [torch.cuda.amp.GradScaler(init_scale=256.0) for _ in range(2)]
+    torch.manual_seed(6)
+    for _ in range(20):
+        x = torch.randn(n * 16, 8)
+        y = x.sum(1, keepdim=True).sin()
+        with torch.autocast("cuda", dtype=torch.float16):
+            mine = torch.nn.functional.mse_loss(ours(x[me * 16 : me * 16 + 16]), y[me * 16 : me * 16 + 16])
+            whole = torch.nn.functional.mse_loss(single(x), y)
+        optimizer.zero_grad()
+        scalers[0].scale(mine).backward()
+        optimizer.synchronize()
+        scalers[0].unscale_(optimizer)
+        with optimizer.skip_synchronize():
+            scalers[0].step(optimizer)
+        scalers[0].update()
+        reference.zero_grad()
+        scalers[1].scale(whole).backward()
+        scalers[1].step(reference)
+        scalers[1].update()
+    for a, b in zip(ours.parameters(), single.parameters()):
+        assert torch.allclose(a, b, atol=0.02), (a - b).abs().max()
+        rows = hvd.allgather(a.detach().reshape(1, -1))
+        assert all(torch.equal(row, rows[0]) for row in rows)
+
+
+def test_memory_of_streams():
+    """The allocator gives no memory to others that the engine, or a stream beside, still works on."""
+    if not REAL:
+        return
+    n, me = hvd.size(), hvd.rank()
+    stream = torch.cuda.Stream()
+    for i in range(30):
+        with torch.cuda.stream(stream):
+            x = torch.full([1 << 20], me + 1.0 + i)
+            gpu_mode.late(x, me + 1.0 + i, 0.002)
+            handle = hvd.allreduce_async(x, op=hvd.Sum)
+            del x
+            torch.full([1 << 20], -1e9)
+        got = hvd.synchronize(handle)
+        gathered = hvd.allgather(torch.full([me + 1, 1 << 16], float(i)))
+        with torch.cuda.stream(stream):
+            litter = [torch.full([1 << 20], -1e9) for _ in range(4)]
+        same(got, torch.full([1 << 20], n * (n + 1) / 2 + n * i))
+        same(gathered, torch.full([n * (n + 1) // 2, 1 << 16], float(i)))
+        del litter, got, gathered
+
+
+def test_way():
+    """Where it says so (HVD_TEST_WAY) tensors have come through that back end."""
+    way = os.environ.get("HVD_TEST_WAY")
+    if not way:
+        return
+    from hvd import world
+
+    hvd.allreduce(torch.ones(3))
+    found = world._backend(way.encode())
+    assert found.open and found.built, found.text
+    other = world._backend(b"staged" if way == "nccl" else b"nccl")
+    assert not other.open, other.text
