@@ -83,8 +83,8 @@ struct nccl_steps {
 int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int size,
                  struct nccl_form *ret, struct err *err);
 
-/* NCCL would multiply by a factor that a type of 16 bits has only roughly (1/3 in bfloat16 is off by
- * 0.2 %): kernels do that in float32. */
+/* NCCL would multiply by a factor that a type of 16 bits has only roughly (1/3 in bfloat16 is off
+ * by 0.2 %): kernels do that in float32. */
 bool nccl_form_is_rough(const struct nccl_form *form, int size);
 
 /* tensors: buffers of the form's dtype. Zero-sized parts have no step; an operation that moves
