@@ -130,7 +130,9 @@ HVD_API const char *hvd_version(void);
  * its primary context's; a rank uses one. The operation begins behind what is on the stream when it
  * is submitted; once hvd_wait() has returned the result is there for every stream. A stream that is
  * being captured into a graph is refused with -EBUSY. An operation is on a GPU on all ranks or on
- * none. It goes by NCCL (HVD_BACKEND, HVD_GPU_FALLBACK). */
+ * none. It goes by NCCL; where the ranks cannot use that, and the user does not allow another way
+ * (HVD_BACKEND, HVD_GPU_FALLBACK), it fails with -ENOTSUP on all of them, and so does everything
+ * from then on. */
 struct hvd_request {
     enum hvd_kind kind;
     const char *name;      /* NULL: named by kind and count of unnamed calls so far */
