@@ -16,6 +16,7 @@
 #include "core/coll/algorithm.h"
 
 #define BUFFER_ALIGN ((size_t)256)
+#define DIRECT_BYTES ((size_t)512 << 10) /* of a tensor that is not packed where it need not be */
 
 /* ---- for NCCL's calls, which may be on threads of their own ---- */
 
@@ -131,6 +132,7 @@ bool nccl_run_destroy(struct nccl_run *run)
     free(run->pieces);
     free(run->counts);
     free(run->places);
+    free(run->seen);
     free(run->form.excluded);
     free(run);
     return clean && (rid || lost);
@@ -191,7 +193,9 @@ static int make_room(struct nccl_run *run, size_t n, struct err *err)
     run->counts = counts ? counts : run->counts;
     size_t *places = realloc(run->places, cap * sizeof(*places));
     run->places = places ? places : run->places;
-    if (!pieces || !counts || !places)
+    struct coll_tensor *seen = realloc(run->seen, (cap + 1) * sizeof(*seen));
+    run->seen = seen ? seen : run->seen;
+    if (!pieces || !counts || !places || !seen)
         return err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
     run->cap = cap;
     return 0;
@@ -234,21 +238,28 @@ static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtyp
     int rc = make_room(run, op->n, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < op->n; i++)
-        run->counts[i] = op->tensors[i].count;
+    run->nseen = 1;
+    for (size_t i = 0; i < op->n; i++) {
+        const struct coll_tensor *t = &op->tensors[i];
+        bool direct = run->direct && t->count * elem >= DIRECT_BYTES;
+        run->counts[i] = direct ? 0 : t->count;
+        if (direct)
+            run->seen[run->nseen++] = *t;
+    }
     size = gpu_layout(run->counts, op->n, elem, run->places);
-    run->buffer[0].count = size / elem;
+    struct coll_tensor *buffer = &run->seen[0];
+    buffer->count = size / elem;
     run->out_at = 0;
     if (op->kind == HVD_REDUCESCATTER) {
-        run->buffer[0].count = op->tensors[0].count;
+        buffer->count = op->tensors[0].count;
         run->out_at = (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
         size = run->out_at + op->recv_counts[run->rank] * elem;
     }
     rc = size > 0 ? reserve(run, size, err) : 0;
     if (rc < 0)
         return rc;
-    run->buffer[0].in = run->fusion.at;
-    run->buffer[0].out = size > 0 ? (uint8_t *)run->fusion.at + run->out_at : NULL;
+    buffer->in = run->fusion.at;
+    buffer->out = size > 0 ? (uint8_t *)run->fusion.at + run->out_at : NULL;
     return 0;
 }
 
@@ -274,6 +285,15 @@ static int refuse(const struct nccl_run *run, const struct coll_op *op, const st
                    run->gpu->kernels ? "another rank lacks them" : run->gpu->no_kernels.msg);
 }
 
+static bool has_large(const struct coll_op *op)
+{
+    size_t elem = hvd_dtype_size(op->dtype);
+    for (size_t i = 0; i < op->n; i++)
+        if (op->tensors[i].count * elem >= DIRECT_BYTES)
+            return true;
+    return false;
+}
+
 /* As nccl_run.h says how tensors travel. */
 static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
@@ -282,19 +302,20 @@ static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
     struct nccl_form form;
     struct err why = {0};
     int rc = nccl_form_of(&means, op, run->size, &form, &why);
-    run->packed =
-        run->kernels && (rc < 0 || !is_single(op) || nccl_form_is_rough(&form, run->size));
+    bool kernels = rc < 0 || nccl_form_is_rough(&form, run->size); /* NCCL by itself cannot */
     if (rc < 0 && !run->kernels)
         return refuse(run, op, &why, err);
+    run->packed = run->kernels && (kernels || !is_single(op));
+    run->direct = run->packed && !kernels && has_large(op);
     if (run->packed) {
-        means.kernels = true;
+        means.kernels = !run->direct;
         rc = nccl_form_of(&means, op, run->size, &form, err);
         if (rc == 0)
             rc = lay_out(run, op, form.dtype, err);
         if (rc < 0)
             return rc;
-        seen.tensors = run->buffer;
-        seen.n = 1;
+        seen.tensors = run->seen;
+        seen.n = run->nseen;
     }
     return nccl_steps_make(&means, &seen, run->rank, run->size, &run->steps, err);
 }
@@ -308,12 +329,12 @@ static int pack(struct nccl_run *run, struct err *err)
     const struct nccl_form *f = &run->steps.form;
     const struct gpu_change change = {op->dtype, f->dtype, f->prescale, 1, 1};
     int rc = gpu_await(run->gpu, op, err);
-    if (rc < 0 || !run->packed || run->buffer[0].count == 0)
+    if (rc < 0 || !run->packed || run->seen[0].count == 0)
         return rc;
     for (size_t i = 0; i < op->n; i++)
         run->pieces[i] = (struct gpu_piece){.from = op->tensors[i].in,
                                             .to = (uint8_t *)run->fusion.at + run->places[i],
-                                            .count = op->tensors[i].count};
+                                            .count = run->counts[i]};
     run->used = true;
     run->marked = false;
     return cuda_move(run->gpu->device, &change, run->pieces, op->n, run->gpu->stream, err);
@@ -326,10 +347,10 @@ static int unpack(struct nccl_run *run, struct err *err)
     const struct gpu_change change = {f->dtype, op->dtype, 1, f->divisor, f->postscale};
     bool scattered = op->kind == HVD_REDUCESCATTER;
     for (size_t i = 0; i < op->n; i++)
-        run->pieces[i] = (struct gpu_piece){
-            .from = (uint8_t *)run->fusion.at + run->places[i] + run->out_at,
-            .to = op->tensors[i].out,
-            .count = scattered ? op->recv_counts[run->rank] : op->tensors[i].count};
+        run->pieces[i] =
+            (struct gpu_piece){.from = (uint8_t *)run->fusion.at + run->places[i] + run->out_at,
+                               .to = op->tensors[i].out,
+                               .count = scattered ? op->recv_counts[run->rank] : run->counts[i]};
     return cuda_move(run->gpu->device, &change, run->pieces, op->n, run->gpu->stream, err);
 }
 
@@ -376,7 +397,7 @@ int nccl_run_launch(struct nccl_run *run, struct err *err)
 /* NCCL has put it on the stream. */
 static int follow(struct nccl_run *run, struct err *err)
 {
-    int rc = run->packed && run->buffer[0].count > 0 ? unpack(run, err) : 0;
+    int rc = run->packed && run->seen[0].count > 0 ? unpack(run, err) : 0;
     if (rc == 0)
         run->doing = RUN_BEHIND;
     return rc;

@@ -21,8 +21,9 @@
  *
  * How tensors travel: a single one that NCCL can do as it is goes from its memory to its memory.
  * Others are packed into one buffer by one launch of hvd's kernels, which scale and convert on the
- * way, reduced by one call, and unpacked by one launch. Without kernels several tensors are a group
- * of calls.
+ * way, reduced by one call, and unpacked by one launch. Large ones among them that need no kernel
+ * go as they are, in the same group of calls: to pack them would be two passes over memory. Without
+ * kernels several tensors are a group of calls.
  */
 #ifndef HVD_BACKEND_NCCL_RUN_H
 #define HVD_BACKEND_NCCL_RUN_H

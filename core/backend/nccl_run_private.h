@@ -73,9 +73,11 @@ struct nccl_run {
     const struct coll_op *op;
     bool packed;
     struct nccl_steps steps;
-    struct coll_tensor buffer[1]; /* packed: what NCCL sees */
-    struct gpu_piece *pieces;     /* [cap], in and out */
-    size_t *counts, *places;      /* [cap] */
+    bool direct;              /* packed: large tensors are not */
+    struct coll_tensor *seen; /* [cap + 1] packed: what NCCL sees, the buffer first */
+    size_t nseen;
+    struct gpu_piece *pieces; /* [cap], in and out */
+    size_t *counts, *places;  /* [cap] */
     size_t cap;
     size_t out_at; /* in the buffer: where the results are */
 

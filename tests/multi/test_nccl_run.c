@@ -154,6 +154,36 @@ static int fused(struct gpu_rank *me)
     return rc;
 }
 
+/* Large ones go beside the buffer, without a launch of their own; where nothing is small there is
+ * no buffer. */
+static int large(struct gpu_rank *me)
+{
+    static const size_t mixed[] = {3, 140001, 17, 0, 200000, 1000, 131072},
+                        alone[] = {140001, 0, 200000};
+    static const enum hvd_dtype dtypes[] = {HVD_FLOAT32, HVD_INT32, HVD_INT16, HVD_BFLOAT16};
+    int rc = gpu_rank_check(me);
+    for (size_t t = 0; t < COUNT(dtypes) && rc == 0; t++)
+        for (int way = 0; way < 4 && rc == 0; way++) {
+            struct gpu_rank_sum s = {
+                dtypes[t], way < 2 ? HVD_SUM : HVD_AVERAGE, mixed, COUNT(mixed), way % 2, false, 0};
+            rc = sum(me, &s);
+        }
+    struct gpu_rank_sum s = {HVD_FLOAT32, HVD_AVERAGE, mixed, COUNT(mixed), true, false, 0};
+    long before = me->fake->calls("cuLaunchKernel");
+    if (rc == 0)
+        rc = sum(me, &s);
+    if (rc == 0 && job.kernels && me->fake->calls("cuLaunchKernel") - before != 2)
+        rc = FAIL("%ld launches", me->fake->calls("cuLaunchKernel") - before);
+    before = me->fake->calls("cuLaunchKernel");
+    s.counts = alone;
+    s.n = COUNT(alone);
+    if (rc == 0)
+        rc = sum(me, &s);
+    if (rc == 0 && me->fake->calls("cuLaunchKernel") != before)
+        rc = FAIL("a launch for nothing");
+    return rc;
+}
+
 /* ---- the other kinds, of every dtype ---- */
 
 static struct coll_op op_of(struct gpu_rank *me, enum hvd_kind kind, enum hvd_dtype dtype,
@@ -437,6 +467,9 @@ static void test_slow(void **state)
 {
     setenv("FAKE_NCCL_POLLS", "20", 1);
     run_job("aa", &newest, true, fused, 300);
+    run_job("aa", &newest, true, large, 0);
+    run_job("aab", &newest, true, large, 0);
+    run_job("ab", &between[0], false, large, 0);
     run_job("aa", &oldest, true, sizes, 300);
     run_job("ab", &newest, false, sizes, 1000);
     unsetenv("FAKE_NCCL_POLLS");
