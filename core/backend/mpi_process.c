@@ -374,8 +374,10 @@ void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*st
         return;
     pthread_mutex_lock(&g.lock);
     g.task = task;
-    pthread_cond_signal(&g.todo);
     pthread_mutex_unlock(&g.lock);
+    /* Not with the lock: where the thread gets this processor at once it would have to give it back
+     * for it. */
+    pthread_cond_signal(&g.todo);
 }
 
 int mpi_task_progress(const struct mpi_here *here, struct mpi_task *task)
