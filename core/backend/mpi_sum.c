@@ -17,11 +17,12 @@
 #define BLOCK_MAX ((size_t)256 << 10)
 #define NEAR_ONE  ((size_t)512 << 10) /* on one host, up to here: one block, see block_of() */
 
-/* Between hosts the sums of one block are made while the next one travels. On one host the rank
- * that sums also copies: nothing would overlap, and each message has its price. */
-static size_t block_of(size_t segment, bool near)
+/* The sums of one block are made while the next one travels, and results of one arrive while the
+ * next is summed. On one host and in place neither is so: the rank that sums also copies, and may
+ * not overwrite what its neighbour still reads. There each message has its price for nothing. */
+static size_t block_of(size_t segment, bool one)
 {
-    if (near && segment <= NEAR_ONE)
+    if (one && segment <= NEAR_ONE)
         return (segment + 63) / 64 * 64;
     size_t block = segment / 4 / 64 * 64;
     return block < BLOCK_MIN ? BLOCK_MIN : block > BLOCK_MAX ? BLOCK_MAX : block;
@@ -253,7 +254,8 @@ static int one_step(void *ctx)
 int mpi_sum_start(struct mpi_sum *s)
 {
     size_t segment = longest(s), count = s->offsets[s->members] / s->elem;
-    s->block = segment >= RING_MIN || count > INT_MAX / 2 ? block_of(segment, s->near) : 0;
+    bool ring = segment >= RING_MIN || count > INT_MAX / 2;
+    s->block = ring ? block_of(segment, s->near && s->in == s->out) : 0;
     s->asked = false;
     if (s->block)
         start_ring(s);

@@ -30,7 +30,7 @@ static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
                                    [COLL_MOVES] = 10 * CLOCK_MS,
                                    [COLL_ASKS] = 2 * CLOCK_MS};
 static const int yields[] = {
-    [COLL_WAKES] = 8, [COLL_YIELDS] = 100, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
+    [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
 
 #define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
 #define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */

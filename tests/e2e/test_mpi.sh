@@ -173,7 +173,7 @@ check 'flat, 4 ranks, funneled' flat 4 funneled -q
 if [ "$(nproc)" -ge 2 ]; then
     check 'one processor for two threads' makes_way
 else
-    skip two-processors '2 ranks need a processor each' 'one processor for two threads'
+    skip_part makes-way 'two processors' 'each of 2 ranks needs one of its own'
 fi
 check 'two hosts of two' by_hosts aabb multiple mpi_hierarchical
 check 'two hosts of two, funneled' by_hosts aabb funneled mpi_hierarchical
