@@ -16,6 +16,7 @@
 #define BLOCK_MIN ((size_t)16 << 10)
 #define BLOCK_MAX ((size_t)256 << 10)
 #define NEAR_ONE  ((size_t)512 << 10) /* on one host, up to here: one block, see block_of() */
+#define ALIAS     4096 /* addresses that differ by a multiple of it look alike, see scratch_at() */
 
 /* The sums of one block are made while the next one travels, and results of one arrive while the
  * next is summed. On one host and in place neither is so: the rank that sums also copies, and may
@@ -30,7 +31,7 @@ static size_t block_of(size_t segment, bool one)
 
 size_t mpi_sum_scratch(size_t segment, bool near)
 {
-    return MPI_SUM_WINDOW * block_of(segment, near);
+    return MPI_SUM_WINDOW * block_of(segment, near) + ALIAS;
 }
 
 static size_t longest(const struct mpi_sum *s)
@@ -113,9 +114,11 @@ static struct mpi_request *send_at(struct mpi_sum *s, const struct mpi_place *p)
     return &s->sends[p->n % MPI_SUM_SENDS];
 }
 
+/* At the same place of a page as where the sums go. Else each read of scratch is just ahead of a
+ * write that looks alike to the processor, and waits for it. */
 static uint8_t *scratch_at(const struct mpi_sum *s, const struct mpi_place *p)
 {
-    return (uint8_t *)s->scratch + p->n % MPI_SUM_WINDOW * s->block;
+    return (uint8_t *)s->scratch + (uintptr_t)s->out % ALIAS + p->n % MPI_SUM_WINDOW * s->block;
 }
 
 /* The partial sum that was sent from there is gone; the first ones are sent from in. */
