@@ -11,6 +11,7 @@
 #include "core/backend/backend.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
+#include "core/transport/shm.h"
 
 /* What a rank tells the others once its MPI runs. */
 struct facts {
@@ -75,6 +76,15 @@ static int check_fact(const struct mesh *mesh, const struct facts *all, int r, s
     return 0;
 }
 
+/* Who calls MPI moves it. Where that is a thread of its own, it wakes us when it is done; to spin
+ * meanwhile would take its processor away, unless there is one for each of the two. */
+static enum coll_wait wait_for(const struct mpi *mpi, const struct mesh *mesh)
+{
+    const struct shm *shm = mesh->shm;
+    return mpi->here.direct || (shm && shm->usable_cpus >= 2 * shm->seats) ? COLL_MOVES
+                                                                           : COLL_YIELDS;
+}
+
 static int make_comms(struct mpi *mpi, struct mesh *mesh, uint64_t deadline, struct err *err)
 {
     int rc = mpi_process_comm(&mpi->here, 0, mesh->rank, mesh, deadline, &mpi->world, err);
@@ -105,8 +115,10 @@ static int mpi_open(struct coll *coll, uint64_t deadline, void **ret_state, stru
     }
     for (int r = 0; r < mesh->size && rc == 0; r++)
         rc = check_fact(mesh, all, r, err);
-    if (rc == 0)
+    if (rc == 0) {
+        mpi->wait = wait_for(mpi, mesh);
         rc = make_comms(mpi, mesh, deadline, err);
+    }
     if (rc < 0) {
         if (mpi)
             mpi_close(mpi, true);

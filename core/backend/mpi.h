@@ -22,8 +22,9 @@ struct mpi {
     struct mpi_found found;
     struct mpi_here here;
     bool flat;
-    void *world; /* every rank, by rank */
-    void *lane;  /* one rank of each host, by host; NULL: flat, or this one makes no sums */
+    enum coll_wait wait; /* for an operation of MPI */
+    void *world;         /* every rank, by rank */
+    void *lane;          /* one rank of each host, by host; NULL: flat, or this one makes no sums */
 };
 
 extern const struct algorithm mpi_allreduce_algorithm, mpi_moves_algorithm;

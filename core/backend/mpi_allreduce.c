@@ -153,7 +153,7 @@ static int make_room(struct coll *coll, struct mpi_allreduce *a, size_t longest,
     bool half = wide_needed(a->plan.dtype);
     a->packed = a->shared || coll->op->n > 1 || half || a->plan.prescale != 1.0;
     size_t vector = half || (a->packed && !a->shared) ? lines(all) : 0;
-    uint8_t *memory = coll_work(coll, work + vector + mpi_sum_scratch(longest));
+    uint8_t *memory = coll_work(coll, work + vector + mpi_sum_scratch(longest, a->sum.near));
     if (!memory)
         return err_set(err, ENOMEM, "no memory for an allreduce of %zu bytes", all);
     a->work = memory;
@@ -171,6 +171,7 @@ static void fill_sum(struct mpi_allreduce *a, const struct mesh *mesh)
     a->sum.comm = mpi->flat ? mpi->world : mpi->lane;
     a->sum.members = mpi->flat ? mesh->size : mesh->hosts;
     a->sum.place = mpi->flat ? mesh->rank : mesh->host;
+    a->sum.near = mesh->hosts == 1;
     a->sum.plan = a->plan;
     a->sum.plan.prescale = 1.0;
     a->sum.plan.dtype = wide_type(a->plan.dtype);
@@ -249,7 +250,7 @@ static int progress_exchange(struct coll *coll, struct mpi_allreduce *a)
 {
     int rc = a->owner ? mpi_sum_progress(&a->sum) : 0;
     if (rc == 1)
-        coll->wait = COLL_MOVES;
+        coll->wait = a->mpi->wait;
     if (rc == 0 && a->owner)
         empty_vector(a);
     return rc;

@@ -227,7 +227,7 @@ static int moves_progress(struct coll *coll, void *state)
 {
     struct mpi_moves *m = state;
     int rc = mpi_task_progress(&m->mpi->here, &m->task);
-    coll->wait = rc == 1 ? COLL_MOVES : COLL_WAKES;
+    coll->wait = rc == 1 ? m->mpi->wait : COLL_WAKES;
     if (rc == 0 && coll->op->kind == HVD_REDUCESCATTER)
         finish_reducescatter(coll, m);
     return rc;

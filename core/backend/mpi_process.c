@@ -17,11 +17,13 @@
 #include "core/base/fork.h"
 #include "core/base/log.h"
 #include "core/coll/reduce.h"
+#include "core/transport/shm.h"
 
 #define FINALIZE_MS 30000 /* for ranks that are late, not lost */
 #define LOOK_MS     20    /* between two looks at the mesh */
 #define CLOSE_MS    2000
-#define STOP_NAPS   50000 /* of 100 us */
+#define STOP_NAPS   50000           /* of 100 us */
+#define SPIN_NS     (10 * CLOCK_MS) /* an operation that all ranks are in, before others may run */
 
 enum { TASK_NONE, TASK_RUNS, TASK_STOPS, TASK_DONE };
 
@@ -43,6 +45,8 @@ static struct {
     bool started;
     struct errand *errand;
     struct mpi_task *task;
+    struct mesh *mesh;   /* of who waits for tasks */
+    bool spin;           /* every rank of the host has a processor */
     const char *stuck;   /* in what the thread has been left */
     _Atomic int inside;  /* threads that are in a step */
     _Atomic int pending; /* operations that are not done */
@@ -72,10 +76,16 @@ static int one_step(struct mpi_task *task)
 static void run_task(struct mpi_task *task)
 {
     int rc = 1;
+    uint64_t begin = clock_ns();
     while (atomic_load(&task->state) == TASK_RUNS && (rc = one_step(task)) == 1)
-        sched_yield();
+        if (!task->spin || clock_ns() - begin > SPIN_NS)
+            sched_yield();
     task->rc = rc;
     atomic_store(&task->state, TASK_DONE);
+    pthread_mutex_lock(&g.lock);
+    if (g.mesh)
+        mesh_wake(g.mesh);
+    pthread_mutex_unlock(&g.lock);
 }
 
 static void run_errand(struct errand *errand)
@@ -303,6 +313,10 @@ int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t
         if (g.ours)
             atexit(leave_mpi);
     }
+    pthread_mutex_lock(&g.lock);
+    g.mesh = mesh;
+    g.spin = mesh->shm && mesh->shm->spin;
+    pthread_mutex_unlock(&g.lock);
     *ret = g.here;
     return check_level(ret, wanted, forced, err);
 }
@@ -337,6 +351,9 @@ static int run_close(struct errand *e)
 void mpi_process_close(const struct mpi_here *here, void *comm, bool lost)
 {
     const struct errand order = {.run = run_close, .plugin = here->plugin, .comm = comm};
+    pthread_mutex_lock(&g.lock);
+    g.mesh = NULL;
+    pthread_mutex_unlock(&g.lock);
     g.lost = g.lost || lost;
     if (comm && !lost)
         free(send_errand(&order, "MPI_Comm_free", NULL, deadline_in_ms(CLOSE_MS), NULL));
@@ -350,14 +367,17 @@ void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*st
     task->step = step;
     task->ctx = ctx;
     task->rc = 1;
+    task->spin = g.spin;
     atomic_fetch_add(&g.pending, 1);
     atomic_store(&task->state, TASK_RUNS);
     if (here->direct)
         return;
     pthread_mutex_lock(&g.lock);
     g.task = task;
-    pthread_cond_signal(&g.todo);
     pthread_mutex_unlock(&g.lock);
+    /* Not with the lock: where the thread gets this processor at once it would have to give it back
+     * for it. */
+    pthread_cond_signal(&g.todo);
 }
 
 int mpi_task_progress(const struct mpi_here *here, struct mpi_task *task)

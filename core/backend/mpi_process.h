@@ -27,7 +27,8 @@ struct mpi_here {
 };
 
 /* Starts MPI unless it runs. HVD_MPI_THREADS=multiple|funneled asks for no more and no less. The
- * mesh is looked at meanwhile: a rank that has given up ends the wait. */
+ * mesh is looked at meanwhile: a rank that has given up ends the wait. It must stay until
+ * mpi_process_close(): where operations are not direct, the end of each wakes who sleeps there. */
 int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t deadline,
                       struct mpi_here *ret, struct err *err);
 
@@ -35,8 +36,8 @@ int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t
 int mpi_process_comm(const struct mpi_here *here, int color, int key, struct mesh *mesh,
                      uint64_t deadline, void **ret, struct err *err);
 
-/* Its end; NULL is fine. lost: MPI would wait for a rank that is gone, so nothing is done, now and
- * at exit. */
+/* Its end, and that of the mesh; NULL is fine. lost: MPI would wait for a rank that is gone, so
+ * nothing is done, now and at exit. */
 void mpi_process_close(const struct mpi_here *here, void *comm, bool lost);
 
 /* An operation under way. step: works until it would have to wait (1), is done (0) or has failed,
@@ -45,6 +46,7 @@ struct mpi_task {
     int (*step)(void *ctx);
     void *ctx;
     _Atomic int state; /* of the funnelled one */
+    bool spin;         /* of the funnelled one: for a while nobody else gets its processor */
     int rc;
 };
 

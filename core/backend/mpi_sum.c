@@ -15,16 +15,23 @@
 #define RING_MIN  ((size_t)32 << 10) /* bytes of a segment from which on the ring pays */
 #define BLOCK_MIN ((size_t)16 << 10)
 #define BLOCK_MAX ((size_t)256 << 10)
+#define NEAR_ONE  ((size_t)512 << 10) /* on one host, up to here: one block, see block_of() */
+#define ALIAS     4096 /* addresses that differ by a multiple of it look alike, see scratch_at() */
 
-static size_t block_of(size_t segment)
+/* The sums of one block are made while the next one travels, and results of one arrive while the
+ * next is summed. On one host and in place neither is so: the rank that sums also copies, and may
+ * not overwrite what its neighbour still reads. There each message has its price for nothing. */
+static size_t block_of(size_t segment, bool one)
 {
+    if (one && segment <= NEAR_ONE)
+        return (segment + 63) / 64 * 64;
     size_t block = segment / 4 / 64 * 64;
     return block < BLOCK_MIN ? BLOCK_MIN : block > BLOCK_MAX ? BLOCK_MAX : block;
 }
 
-size_t mpi_sum_scratch(size_t segment)
+size_t mpi_sum_scratch(size_t segment, bool near)
 {
-    return MPI_SUM_WINDOW * block_of(segment);
+    return MPI_SUM_WINDOW * block_of(segment, near) + ALIAS;
 }
 
 static size_t longest(const struct mpi_sum *s)
@@ -97,14 +104,21 @@ static bool passed(const struct mpi_place *p, int step, size_t off)
 
 /* ---- the ring ------------------------------------------------------------------------------- */
 
-static struct mpi_request *slot(struct mpi_request *requests, const struct mpi_place *p)
+static struct mpi_request *recv_at(struct mpi_sum *s, const struct mpi_place *p)
 {
-    return &requests[p->n % MPI_SUM_WINDOW];
+    return &s->recvs[p->n % MPI_SUM_WINDOW];
 }
 
+static struct mpi_request *send_at(struct mpi_sum *s, const struct mpi_place *p)
+{
+    return &s->sends[p->n % MPI_SUM_SENDS];
+}
+
+/* At the same place of a page as where the sums go. Else each read of scratch is just ahead of a
+ * write that looks alike to the processor, and waits for it. */
 static uint8_t *scratch_at(const struct mpi_sum *s, const struct mpi_place *p)
 {
-    return (uint8_t *)s->scratch + p->n % MPI_SUM_WINDOW * s->block;
+    return (uint8_t *)s->scratch + (uintptr_t)s->out % ALIAS + p->n % MPI_SUM_WINDOW * s->block;
 }
 
 /* The partial sum that was sent from there is gone; the first ones are sent from in. */
@@ -124,7 +138,7 @@ static int post_receives(struct mpi_sum *s)
         if (result && !may_overwrite(s, p))
             break;
         void *to = result ? (uint8_t *)s->out + at(s, p, 1) : scratch_at(s, p);
-        int rc = s->here->plugin->recv(s->comm, to, len_at(s, p, 1), from, slot(s->recvs, p));
+        int rc = s->here->plugin->recv(s->comm, to, len_at(s, p, 1), from, recv_at(s, p));
         if (rc < 0)
             return rc;
         advance(s, p, 1);
@@ -138,7 +152,7 @@ static int take_receives(struct mpi_sum *s)
     int moved = 0;
     while (s->taken.n != s->posted.n) {
         struct mpi_place *p = &s->taken;
-        int rc = s->here->plugin->test(slot(s->recvs, p));
+        int rc = s->here->plugin->test(recv_at(s, p));
         if (rc != 0)
             return rc < 0 ? rc : moved;
         if (p->step < s->members - 1) {
@@ -155,13 +169,13 @@ static int take_receives(struct mpi_sum *s)
 static int begin_sends(struct mpi_sum *s)
 {
     int moved = 0, to = (s->place + 1) % s->members;
-    while (!ended(s, &s->begun) && s->begun.n - s->gone.n < MPI_SUM_WINDOW) {
+    while (!ended(s, &s->begun) && s->begun.n - s->gone.n < MPI_SUM_SENDS) {
         struct mpi_place *p = &s->begun;
         if (p->step > 0 && !passed(&s->taken, p->step - 1, p->off))
             break;
         const uint8_t *from = p->step > 0 ? s->out : s->in;
-        int rc = s->here->plugin->send(s->comm, from + at(s, p, 0), len_at(s, p, 0), to,
-                                       slot(s->sends, p));
+        int rc =
+            s->here->plugin->send(s->comm, from + at(s, p, 0), len_at(s, p, 0), to, send_at(s, p));
         if (rc < 0)
             return rc;
         advance(s, p, 0);
@@ -174,7 +188,7 @@ static int end_sends(struct mpi_sum *s)
 {
     int moved = 0;
     while (s->gone.n != s->begun.n) {
-        int rc = s->here->plugin->test(slot(s->sends, &s->gone));
+        int rc = s->here->plugin->test(send_at(s, &s->gone));
         if (rc != 0)
             return rc < 0 ? rc : moved;
         advance(s, &s->gone, 0);
@@ -243,7 +257,8 @@ static int one_step(void *ctx)
 int mpi_sum_start(struct mpi_sum *s)
 {
     size_t segment = longest(s), count = s->offsets[s->members] / s->elem;
-    s->block = segment >= RING_MIN || count > INT_MAX / 2 ? block_of(segment) : 0;
+    bool ring = segment >= RING_MIN || count > INT_MAX / 2;
+    s->block = ring ? block_of(segment, s->near && s->in == s->out) : 0;
     s->asked = false;
     if (s->block)
         start_ring(s);

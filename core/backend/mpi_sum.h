@@ -4,7 +4,9 @@
  *
  * Large ones go round a ring of MPI's messages, in blocks, and are added by our own kernels: MPI's
  * nonblocking allreduce neither cuts nor overlaps (twice the time of its blocking one on one host,
- * tests/bench/RESULTS.md). Small ones are MPI_Iallreduce. In both, an element is summed once and
+ * tests/bench/RESULTS.md). Sends need no memory, so many of them are begun early: a receiver that
+ * copies by itself (one host) then never waits for the sender's processor. Small ones are
+ * MPI_Iallreduce. In both, an element is summed once and
  * the result goes to all, or in an order that does not show in the bits: they are the same on every
  * rank.
  */
@@ -16,7 +18,8 @@
 #include "core/backend/mpi_process.h"
 #include "core/coll/reduce.h"
 
-#define MPI_SUM_WINDOW 4 /* blocks under way in each direction */
+#define MPI_SUM_WINDOW 4  /* receives under way; each has a block of scratch */
+#define MPI_SUM_SENDS  32 /* sends under way */
 
 /* A block of the ring: byte `off` of the segment that a step moves. */
 struct mpi_place {
@@ -30,6 +33,7 @@ struct mpi_sum {
     const struct mpi_here *here;
     void *comm;
     int members, place;
+    bool near;               /* all members are on this host */
     struct reduce_plan plan; /* no 16-bit floats; inputs carry their prescale already */
     size_t elem;
     const void *in;
@@ -43,11 +47,11 @@ struct mpi_sum {
     struct mpi_request one;
     struct mpi_place posted, taken; /* of receives: next to post, next to wait for */
     struct mpi_place begun, gone;   /* of sends */
-    struct mpi_request recvs[MPI_SUM_WINDOW], sends[MPI_SUM_WINDOW];
+    struct mpi_request recvs[MPI_SUM_WINDOW], sends[MPI_SUM_SENDS];
 };
 
-/* Bytes of scratch for segments of at most this many bytes. */
-size_t mpi_sum_scratch(size_t segment);
+/* Bytes of scratch for segments of at most this many bytes; near as above. */
+size_t mpi_sum_scratch(size_t segment, bool near);
 
 int mpi_sum_start(struct mpi_sum *s);
 

@@ -269,8 +269,9 @@ int coll_progress(struct coll *coll)
     if (rc == 0) {
         coll->op = NULL;
         coll->seq++;
-        /* Its parts had a turn each: the next one must not have that of the last part again. */
-        coll->turn ^= !coll->by_parts;
+        /* Its parts had a turn each: the next one must not have that of the last part again. What a
+         * library moved nobody reads there any more: the next one finds it in the cache. */
+        coll->turn ^= !coll->by_parts && !coll->alg->together;
     }
     return rc;
 }

@@ -81,7 +81,8 @@ int coll_progress(struct coll *coll);
 
 /* After a 1: how to wait. */
 enum coll_wait {
-    COLL_WAKES, /* on mesh_fd() */
+    COLL_WAKES,  /* on mesh_fd() */
+    COLL_YIELDS, /* the same, but a thread of ours works on it that may need this processor */
     COLL_MOVES, /* nothing wakes us, and every look moves it: a library that works while it is asked
                  */
     COLL_ASKS,  /* nothing wakes us: a device works by itself, and says so when it is asked */

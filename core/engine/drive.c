@@ -23,10 +23,14 @@
 
 /* How long to spin, where every rank of the host has a processor, and how often to yield before a
  * sleep, by enum coll_wait. Woken: a peer that needs our processor has it sooner than by our sleep.
- * Moved: all ranks are in it. Asked: what takes longer than that loses little by a nap. */
-static const uint64_t spin_ns[] = {
-    [COLL_WAKES] = 5000, [COLL_MOVES] = 10 * CLOCK_MS, [COLL_ASKS] = 2 * CLOCK_MS};
-static const int yields[] = {[COLL_WAKES] = 8, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
+ * Yields: so has our own thread, at once. Moved: all ranks are in it. Asked: what takes longer than
+ * that loses little by a nap. */
+static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
+                                   [COLL_YIELDS] = 0,
+                                   [COLL_MOVES] = 10 * CLOCK_MS,
+                                   [COLL_ASKS] = 2 * CLOCK_MS};
+static const int yields[] = {
+    [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
 
 #define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
 #define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */
@@ -218,7 +222,7 @@ bool drive_pause(const struct engine *e, struct patience *p)
 /* When the engine has to be looked at again, whatever happens. */
 static uint64_t wake_by(const struct engine *e)
 {
-    uint64_t poll = coll_wait(e->coll) ? clock_ns() + POLL_NS : UINT64_MAX;
+    uint64_t poll = coll_wait(e->coll) > COLL_YIELDS ? clock_ns() + POLL_NS : UINT64_MAX;
     return e->next_tick < poll ? e->next_tick : poll;
 }
 
