@@ -120,7 +120,7 @@ static int bad_requests(int rank, int size, void *arg)
     TRY((t.kind = HVD_ALLGATHER, t.output_rows = INT64_MAX), -EINVAL, "output_rows")
     TRY((t.kind = HVD_ALLTOALL, t.output = NULL, t.splits = splits), -EINVAL, "splits add up")
     TRY(t.name = "", -EINVAL, "name")
-    TRY(t.device = 0, -ENOTSUP, "device 0")
+    TRY(t.device = -2, -EINVAL, "device -2")
 #undef TRY
     if (rc)
         return rc;
