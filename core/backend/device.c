@@ -14,6 +14,7 @@
 #include "core/backend/nccl_run.h"
 #include "core/backend/staged.h"
 #include "core/base/clock.h"
+#include "core/base/inject.h"
 #include "core/base/log.h"
 
 #define GRACE_MS 3000  /* from an error of NCCL's until it counts: mostly a rank has died */
@@ -121,6 +122,7 @@ static int ask(struct coll *coll, struct job *j, struct err *err)
     struct device *d = j->d;
     size_t size = (size_t)coll->mesh->size;
     int rc = 0;
+    inject_point("ask");
     memset(&j->mine, 0, sizeof(j->mine));
     j->mine.fallback = d->ways.fallback;
     if (d->ways.nccl && !d->nccl)
@@ -416,7 +418,9 @@ static int device_settle(struct coll *coll, void *state, const uint32_t *final,
 static void device_restore(struct coll *coll, void *state)
 {
     struct job *j = state;
-    j->d->kept.owed = j->d->kept.n > 0 && j->op == &j->d->kept.op && j->phase >= RUN;
+    /* What is owed of an earlier one stays so: this one may not have come to bringing it back. */
+    if (j->d->kept.n > 0 && j->op == &j->d->kept.op && j->phase >= RUN)
+        j->d->kept.owed = true;
 }
 
 static int drained(struct device *d, struct err *err)

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Repairs of operations on a GPU (of the fake driver) at chosen places: what had overwritten its
+ * input is begun anew from that input, however many ranks are lost on the way and however few are
+ * left.
+ *
+ * timeout: 120
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/gpu_side.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define CHUNK ((int64_t)1 << 20) /* floats that staged sums at once */
+#define COUNT (4 * CHUNK)
+
+struct plan {
+    int doomed; /* dies when so many chunks of its tensor are overwritten */
+    int chunks;
+    float sum;    /* what the others have in the end */
+    int delay_us; /* of all that the GPUs do */
+};
+
+static int fill(struct gpu_side *g, float value)
+{
+    float *host = (float *)g->host;
+    for (int64_t i = 0; i < COUNT; i++)
+        host[i] = value;
+    return gpu_side_send(g, 0, (size_t)COUNT * 4);
+}
+
+static int check(struct gpu_side *g, float sum)
+{
+    const float *host = (const float *)g->host;
+    if (gpu_side_read(g, g->in.at, (size_t)COUNT * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    for (int64_t i = 0; i < COUNT; i++)
+        if (host[i] != sum)
+            return FAIL("element %lld is %g, not %g", (long long)i, (double)host[i], (double)sum);
+    return 0;
+}
+
+/* The fake's memory can be looked at. */
+static void die_in_the_middle(const struct gpu_side *g, const struct plan *plan, float value)
+{
+    const volatile float *at = (const volatile float *)g->in.at + plan->chunks * CHUNK - 1;
+    while (*at != value) /* until the copy to the GPU has come to it */
+        usleep(100);
+    while (*at == value)
+        ;
+    usleep((unsigned)plan->delay_us * 5 / 4); /* its event, too, and the next begins */
+    raise(SIGKILL);
+}
+
+static int reduce(struct gpu_side *g, int number, const struct plan *plan)
+{
+    hvd_handle h;
+    const int64_t n = COUNT;
+    const struct hvd_request r = {.kind = HVD_ALLREDUCE,
+                                  .name = "sum",
+                                  .input = g->in.at,
+                                  .output = g->in.at,
+                                  .dtype = HVD_FLOAT32,
+                                  .ndim = 1,
+                                  .shape = &n,
+                                  .op = HVD_SUM,
+                                  .device = g->d->ordinal,
+                                  .stream = g->stream};
+    if (fill(g, (float)(1 << number)) < 0)
+        return FAIL("%s", g->err.msg);
+    if (hvd_submit(&r, 1, &h) < 0)
+        return FAIL("%s", hvd_error());
+    if (number == plan->doomed)
+        die_in_the_middle(g, plan, (float)(1 << number));
+    return hvd_wait(h) < 0 ? FAIL("%s", hvd_error()) : check(g, plan->sum);
+}
+
+static int work(int number, void *arg)
+{
+    const struct plan *plan = arg;
+    static struct gpu_side g;
+    if (gpu_side_open(&g, number, (size_t)COUNT * 4, NULL) < 0)
+        return FAIL("%s", g.err.msg);
+    g.fake->delay((unsigned)plan->delay_us);
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : reduce(&g, number, plan);
+    hvd_shutdown();
+    gpu_side_close(&g);
+    return rc;
+}
+
+static void survive(struct elastic *job, int member)
+{
+    if (job->members[member].status != 0)
+        fail_msg("member %d ended with status %x", member, job->members[member].status);
+}
+
+/* Member 3 dies before the others have brought anything back to their tensors. */
+static void test_second_loss(void **state)
+{
+    static const char *const env[] = {"HVD_BACKEND=staged", NULL};
+    static const char *const fails[] = {"HVD_BACKEND=staged", "HVD_TEST_FAIL=ask:2", NULL};
+    struct plan plan = {.doomed = 1, .chunks = 2, .sum = 1 + 4, .delay_us = 20000};
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < 4; m++)
+        elastic_add(&job, work, &plan, m == 3 ? fails : env);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    survive(&job, 0);
+    survive(&job, 2);
+    assert_int_equal(job.members[3].status, SIGKILL);
+    elastic_fini(&job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_second_loss),
+    };
+    return cmocka_run_group_tests_name("multi/test_gpu_repair", tests, NULL, NULL);
+}
