@@ -18,7 +18,7 @@
 struct gpu {
     struct cuda_device *device;
     struct CUstream_st *stream;
-    struct CUevent_st *event; /* of gpu_copy_now() */
+    struct CUevent_st *event; /* for a moment: recorded and asked or waited for in one call */
     bool kernels;             /* ours are loaded for it */
     struct err no_kernels;    /* else why not */
 };

@@ -235,7 +235,10 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
         rc = cuda_memory_reserve(d, &s->packed, PLACES * s->room, err);
     for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
         rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
-    return rc;
+    /* What an operation that was lost has left there, and inputs that are brought back. */
+    if (rc == 0)
+        rc = cuda_event_record(d, s->gpu->event, s->gpu->stream, err);
+    return rc == 0 ? cuda_stream_wait(d, s->outward, s->gpu->event, err) : rc;
 }
 
 int staged_progress(struct staged *s, struct coll *coll, struct err *err)

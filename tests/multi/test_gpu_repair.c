@@ -130,10 +130,25 @@ static void test_second_loss(void **state)
     elastic_fini(&job);
 }
 
+/* So slow that what the lost operation has left on the stream is there yet. */
+static void test_one_is_left(void **state)
+{
+    static const char *const env[] = {"HVD_BACKEND=staged", NULL};
+    struct plan plan = {.doomed = 1, .chunks = 3, .sum = 1, .delay_us = 300000};
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < 2; m++)
+        elastic_add(&job, work, &plan, env);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    survive(&job, 0);
+    elastic_fini(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_loss),
+        cmocka_unit_test(test_one_is_left),
     };
     return cmocka_run_group_tests_name("multi/test_gpu_repair", tests, NULL, NULL);
 }
