@@ -429,18 +429,20 @@ static int drained(struct device *d, struct err *err)
     return rc == 0 && d->staged ? staged_drained(d->staged, err) : rc;
 }
 
-static void device_stop(struct coll *coll, void *state)
+/* On a device that is lost nothing happens any more. */
+static int enter_used(struct device *d, struct cuda_visit *ret, struct err *err)
 {
-    struct job *j = state;
-    struct device *d = j->d;
+    return d->gpu ? cuda_enter(d->gpu->device, ret, err) : -ENODEV;
+}
+
+void device_end(struct device *d)
+{
     struct cuda_visit visit = {0};
     struct err err = {0};
     struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t deadline = deadline_in_ms(STOP_MS);
-    /* On a device that is lost nothing happens any more. */
-    int rc = d->gpu ? cuda_enter(d->gpu->device, &visit, &err) : -ENODEV;
+    int rc = d ? enter_used(d, &visit, &err) : -ENODEV;
     if (rc == 0) {
-        forget(coll, j);
         if (d->nccl)
             nccl_run_abort(d->nccl);
         while ((rc = drained(d, &err)) == 1 && !deadline_passed(deadline))
@@ -451,6 +453,17 @@ static void device_stop(struct coll *coll, void *state)
         log_warn("an operation on GPU %d that has failed is still on its stream after %d s: its "
                  "tensors may change yet",
                  d->gpu->device->ordinal, STOP_MS / 1000);
+}
+
+static void device_stop(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    if (enter_used(j->d, &visit, &err) == 0)
+        forget(coll, j);
+    cuda_leave(&visit);
+    device_end(j->d);
 }
 
 static const char *device_name(const void *state)

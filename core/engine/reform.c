@@ -275,6 +275,9 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
 int reform(struct engine *e, int why, const char *cause, struct err *err)
 {
     int rc = repair(e, why, cause, err);
+    /* Tensors become their owners' again, and some epoch's operation may still be at them. */
+    if (rc < 0)
+        device_end(e->backends.device);
     settle_fini(e);
     atomic_store(&e->repairing, 0);
     return rc;

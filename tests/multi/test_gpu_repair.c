@@ -7,6 +7,7 @@
  * timeout: 120
  */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -144,11 +145,101 @@ static void test_one_is_left(void **state)
     elastic_fini(&job);
 }
 
+/* ---- what hangs on the GPU when a rank is lost ---------------------------------------------- */
+
+#define SMALL 1000
+
+static hvd_handle submit(struct gpu_side *g, enum hvd_kind kind, const char *name)
+{
+    const int64_t n = SMALL;
+    hvd_handle h = 0;
+    const struct hvd_request r = {.kind = kind,
+                                  .name = name,
+                                  .input = g->in.at,
+                                  .output = kind == HVD_ALLREDUCE ? g->in.at : NULL,
+                                  .dtype = HVD_FLOAT32,
+                                  .ndim = 1,
+                                  .shape = &n,
+                                  .op = HVD_SUM,
+                                  .device = g->d->ordinal,
+                                  .stream = g->stream};
+    return hvd_submit(&r, 1, &h) < 0 ? FAIL("%s", hvd_error()) : h;
+}
+
+/* The repair does not come to be; the tensor is this rank's again. */
+static int give_up(struct gpu_side *g, int number)
+{
+    hvd_handle sum = submit(g, HVD_ALLREDUCE, "sum");
+    if (number > 0) {
+        usleep(400000);
+        raise(number == 1 ? SIGKILL : SIGSTOP);
+    }
+    if (hvd_wait(sum) == 0)
+        return FAIL("a sum without the others");
+    /* As cudaFree() does it, this waits for all that is on the GPU. */
+    struct cuda_visit visit = {0};
+    alarm(20);
+    int rc = cuda_enter(g->d, &visit, &g->err);
+    cuda_memory_free(g->d, &g->in);
+    cuda_leave(&visit);
+    return rc < 0 ? FAIL("%s", g->err.msg) : 0;
+}
+
+static int hang(int number, void *arg)
+{
+    static struct gpu_side g;
+    int (*const *use)(struct gpu_side * g, int number) = arg;
+    if (gpu_side_open(&g, number, SMALL * 4, NULL) < 0)
+        return FAIL("%s", g.err.msg);
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : (*use)(&g, number);
+    hvd_shutdown();
+    return gpu_side_close(&g) || rc ? rc : FAIL("%ld things are left", g.fake->live());
+}
+
+static void hang_job(struct elastic *job, int n, int (**use)(struct gpu_side *g, int number))
+{
+    static char lib[PATH_MAX + 16];
+    static const char *const env[] = {lib, NULL};
+    static const char *const hangs[] = {lib, "FAKE_NCCL_HANG=ncclAllReduce:1:async", NULL};
+    char path[PATH_MAX];
+    fake_build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
+    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    elastic_init(job);
+    for (int m = 0; m < n; m++)
+        elastic_add(job, hang, (void *)use, m == 1 ? hangs : env);
+}
+
+static bool wants_an_epoch(struct elastic *job, void *arg)
+{
+    return job->members[1].over && job->members[0].waiting;
+}
+
+static bool first_is_over(struct elastic *job, void *arg)
+{
+    return job->members[0].over;
+}
+
+/* Member 2 stands still, so that the next epoch waits. */
+static void test_give_up(void **state)
+{
+    int (*use)(struct gpu_side * g, int number) = give_up;
+    struct elastic job;
+    hang_job(&job, 3, &use);
+    assert_true(elastic_run(&job, wants_an_epoch, NULL, 30000));
+    elastic_dismiss(&job, 0, "enough");
+    assert_true(elastic_run(&job, first_is_over, NULL, 30000));
+    survive(&job, 0);
+    elastic_fini(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_loss),
         cmocka_unit_test(test_one_is_left),
+        cmocka_unit_test(test_give_up),
     };
     return cmocka_run_group_tests_name("multi/test_gpu_repair", tests, NULL, NULL);
 }
