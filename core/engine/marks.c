@@ -4,6 +4,8 @@
  */
 #include "core/engine/marks.h"
 
+#include <stdlib.h>
+
 #include "core/backend/cuda.h"
 
 static int use_device(struct marks *m, int ordinal, struct err *err)
@@ -108,36 +110,48 @@ static void release(struct marks *m, struct marks_memory *memory)
 int marks_take(struct marks *m, size_t bytes, struct marks_memory *ret, struct err *err)
 {
     struct marks_memory *best = NULL;
-    for (struct marks_memory *s = m->spare; s < m->spare + MARKS_SPARE; s++)
-        if (fits(s, bytes) && (!best || s->size < best->size))
-            best = s;
+    for (size_t i = 0; i < m->nspare; i++)
+        if (fits(&m->spare[i], bytes) && (!best || m->spare[i].size < best->size))
+            best = &m->spare[i];
     if (!best)
         return allocate(m, bytes, ret, err);
     *ret = *best;
-    *best = (struct marks_memory){0};
+    *best = m->spare[--m->nspare];
     return 0;
 }
 
 void marks_give(struct marks *m, struct marks_memory memory)
 {
-    struct marks_memory *place = m->spare;
-    for (struct marks_memory *s = m->spare; s < m->spare + MARKS_SPARE && place->at; s++)
-        if (!s->at || s->size < place->size)
-            place = s;
-    if (place->at && place->size >= memory.size)
-        place = &memory; /* all that are kept are larger */
-    if (place != &memory) {
-        struct marks_memory old = *place;
-        *place = memory;
-        memory = old;
+    if (m->nspare == m->cap) {
+        size_t cap = m->cap ? 2 * m->cap : MARKS_SPARE;
+        struct marks_memory *grown = realloc(m->spare, cap * sizeof(*grown));
+        if (!grown) {
+            release(m, &memory);
+            return;
+        }
+        m->spare = grown;
+        m->cap = cap;
     }
-    release(m, &memory);
+    m->spare[m->nspare++] = memory;
+}
+
+void marks_trim(struct marks *m)
+{
+    while (m->nspare > MARKS_SPARE) {
+        struct marks_memory *least = m->spare;
+        for (struct marks_memory *s = m->spare; s < m->spare + m->nspare; s++)
+            if (s->size < least->size)
+                least = s;
+        release(m, least);
+        *least = m->spare[--m->nspare];
+    }
 }
 
 void marks_fini(struct marks *m)
 {
-    for (int i = 0; m->device && i < MARKS_SPARE; i++)
+    for (size_t i = 0; i < m->nspare; i++)
         release(m, &m->spare[i]);
+    free(m->spare);
     cuda_device_close(m->device);
     *m = (struct marks){0};
 }

@@ -16,7 +16,7 @@
 
 #include "core/base/err.h"
 
-#define MARKS_SPARE 8
+#define MARKS_SPARE 8 /* that are kept in the end */
 
 struct cuda_device;
 struct CUevent_st;
@@ -28,8 +28,10 @@ struct marks_memory {
 };
 
 struct marks {
-    struct cuda_device *device;             /* NULL: no tensor of a GPU yet */
-    struct marks_memory spare[MARKS_SPARE]; /* given back: freeing would wait for the device */
+    struct cuda_device *device; /* NULL: no tensor of a GPU yet */
+    /* Given back: freeing would wait for the device, where an operation may wait for a rank. */
+    struct marks_memory *spare;
+    size_t nspare, cap;
 };
 
 /* The event behind which the request's tensors are the engine's. -EINVAL: they are not on that GPU,
@@ -43,6 +45,9 @@ void marks_drop(struct marks *marks, struct CUevent_st *event);
 /* For a result, of at least so many bytes. -ENOMEM. */
 int marks_take(struct marks *marks, size_t bytes, struct marks_memory *ret, struct err *err);
 void marks_give(struct marks *marks, struct marks_memory memory);
+
+/* Nothing of ours is under way on the device: frees what is not worth keeping. */
+void marks_trim(struct marks *marks);
 
 void marks_fini(struct marks *marks);
 

@@ -415,6 +415,9 @@ int queue_release(struct queue *q, struct slot *slot, hvd_handle handle)
     pthread_mutex_lock(&q->lock);
     if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
         give_slot(q, slot);
+        /* What is under way may hang on the GPU, and its repair needs this lock. */
+        if (atomic_load_explicit(&q->under_way, memory_order_relaxed) == 0)
+            marks_trim(&q->marks);
         rc = 0;
     }
     pthread_mutex_unlock(&q->lock);

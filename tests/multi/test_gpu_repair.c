@@ -147,7 +147,8 @@ static void test_one_is_left(void **state)
 
 /* ---- what hangs on the GPU when a rank is lost ---------------------------------------------- */
 
-#define SMALL 1000
+#define RESULTS 12 /* more than are kept to be used again */
+#define SMALL   1000
 
 static hvd_handle submit(struct gpu_side *g, enum hvd_kind kind, const char *name)
 {
@@ -164,6 +165,34 @@ static hvd_handle submit(struct gpu_side *g, enum hvd_kind kind, const char *nam
                                   .device = g->d->ordinal,
                                   .stream = g->stream};
     return hvd_submit(&r, 1, &h) < 0 ? FAIL("%s", hvd_error()) : h;
+}
+
+/* The results of operations before it are given back while one waits for a rank that will not come
+ * any more. */
+static int release(struct gpu_side *g, int number)
+{
+    hvd_handle results[RESULTS], sum;
+    for (int i = 0; i < RESULTS; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "result%d", i);
+        results[i] = submit(g, HVD_ALLGATHER, name);
+    }
+    for (int i = 0; i < RESULTS; i++)
+        if (hvd_wait(results[i]) < 0)
+            return FAIL("%s", hvd_error());
+    ((float *)g->host)[SMALL - 1] = (float)(1 << number);
+    if (gpu_side_send(g, 0, SMALL * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    sum = submit(g, HVD_ALLREDUCE, "sum");
+    usleep(number == 1 ? 600000 : 300000);
+    if (number == 1)
+        raise(SIGKILL);
+    for (int i = 0; i < RESULTS; i++)
+        hvd_release(results[i]);
+    if (hvd_wait(sum) < 0 || gpu_side_read(g, g->in.at, SMALL * 4) < 0)
+        return FAIL("%s %s", hvd_error(), g->err.msg);
+    const float last = ((float *)g->host)[SMALL - 1];
+    return last == 1 ? 0 : FAIL("%g, not 1", (double)last);
 }
 
 /* The repair does not come to be; the tensor is this rank's again. */
@@ -211,6 +240,16 @@ static void hang_job(struct elastic *job, int n, int (**use)(struct gpu_side *g,
         elastic_add(job, hang, (void *)use, m == 1 ? hangs : env);
 }
 
+static void test_release(void **state)
+{
+    int (*use)(struct gpu_side * g, int number) = release;
+    struct elastic job;
+    hang_job(&job, 2, &use);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 30000));
+    survive(&job, 0);
+    elastic_fini(&job);
+}
+
 static bool wants_an_epoch(struct elastic *job, void *arg)
 {
     return job->members[1].over && job->members[0].waiting;
@@ -239,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_loss),
         cmocka_unit_test(test_one_is_left),
+        cmocka_unit_test(test_release),
         cmocka_unit_test(test_give_up),
     };
     return cmocka_run_group_tests_name("multi/test_gpu_repair", tests, NULL, NULL);
