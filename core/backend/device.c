@@ -73,14 +73,13 @@ void device_destroy(struct device *d)
     struct err err = {0};
     if (!d)
         return;
-    bool in = d->gpu && cuda_enter(d->gpu->device, &visit, &err) == 0;
+    /* Of a device that is lost nothing can be given back; the calls say so, and that is all. */
+    if (d->gpu)
+        cuda_enter(d->gpu->device, &visit, &err);
     bool gone = nccl_run_destroy(d->nccl);
-    if (in && gone) {
+    if (gone)
         staged_destroy(d->staged);
-        kept_fini(&d->kept, d->gpu);
-    } else {
-        kept_fini(&d->kept, NULL); /* what is on the device goes with the process */
-    }
+    kept_fini(&d->kept, gone ? d->gpu : NULL); /* else it goes with the process */
     cuda_leave(&visit);
     if (gone)
         gpu_close(d->gpu);
@@ -189,6 +188,10 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
             said[r] = j->all[r].nccl;
         verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, &why);
         free(said);
+        if (why.code == -ENOMEM) { /* here only: the others choose without it */
+            *err = why;
+            return -ENOMEM;
+        }
     }
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
     if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
@@ -221,12 +224,14 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
         rc = kept_begin(&d->kept, d->gpu, coll->op, &j->op, err);
     if (rc == 0 && j->way == DEVICE_NCCL) {
         rc = nccl_run_prepare(d->nccl, coll->mesh, j->op, &why);
-        if (rc == -ENOTSUP && j->staged_too)
+        if (rc == -ENOTSUP && j->staged_too) {
             j->way = DEVICE_STAGED;
-        else if (rc < 0)
+            rc = 0;
+        }
+        if (rc < 0)
             *err = why;
     }
-    if (j->way == DEVICE_STAGED) {
+    if (rc == 0 && j->way == DEVICE_STAGED) {
         rc = d->staged ? 0 : staged_create(d->gpu, &d->staged, err);
         if (rc == 0)
             rc = staged_prepare(d->staged, coll->mesh, j->op, err);
@@ -276,7 +281,9 @@ static int run(struct coll *coll, struct job *j, struct err *err)
 static int begin_run(struct coll *coll, struct job *j, struct err *err)
 {
     j->phase = RUN;
-    return j->way == DEVICE_NCCL ? nccl_run_launch(j->d->nccl, err) : 0;
+    int rc = j->way == DEVICE_NCCL ? nccl_run_launch(j->d->nccl, err) : 0;
+    rc = excuse(coll, j, rc, err);
+    return rc == 1 ? 0 : rc; /* run() goes on from there */
 }
 
 /* A phase is over: what comes next. 1: all are. */
@@ -378,6 +385,8 @@ static int device_progress(struct coll *coll, void *state)
     if (rc == 0)
         rc = work(coll, j, &err);
     cuda_leave(&visit);
+    if (rc < 0 && !err.code)
+        err_sys(&err, -rc, "GPU %d", j->d->gpu->device->ordinal);
     return rc < 0 ? coll_failed(coll, &err) : rc;
 }
 
@@ -435,7 +444,7 @@ static int enter_used(struct device *d, struct cuda_visit *ret, struct err *err)
     return d->gpu ? cuda_enter(d->gpu->device, ret, err) : -ENODEV;
 }
 
-void device_end(struct device *d)
+bool device_end(struct device *d)
 {
     struct cuda_visit visit = {0};
     struct err err = {0};
@@ -453,6 +462,7 @@ void device_end(struct device *d)
         log_warn("an operation on GPU %d that has failed is still on its stream after %d s: its "
                  "tensors may change yet",
                  d->gpu->device->ordinal, STOP_MS / 1000);
+    return rc != 1;
 }
 
 static void device_stop(struct coll *coll, void *state)

@@ -40,8 +40,9 @@ int device_create(const struct device_ways *ways, struct device **ret, struct er
 void device_destroy(struct device *device);
 
 /* Whatever coll it was of, an operation that has not ended is given up for good: when this returns
- * nothing of it touches tensors any more. Bounded. There will be no other one. NULL is fine. */
-void device_end(struct device *device);
+ * nothing of it touches tensors any more. Bounded; false: the time was not enough, and whatever
+ * waits for that GPU may wait for ever. There will be no other operation. NULL is fine. */
+bool device_end(struct device *device);
 
 /* Ends with NULL; struct device is its back end (coll_add_algorithms). */
 extern const struct algorithm *const device_algorithms[];

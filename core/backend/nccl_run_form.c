@@ -76,6 +76,7 @@ static struct nccl_survivor say_comm(struct nccl_run *run)
 void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
 {
     memset(ret, 0, sizeof(*ret)); /* it is sent as it is */
+    run->form.parting = false;    /* of the epoch before, whose coll may be gone */
     nccl_run_load(run);
     say_host(&ret->fact);
     say_gpu(run->gpu->device, &ret->fact);

@@ -347,6 +347,8 @@ bool batches_progress(struct engine *e)
         }
         moved = true;
         launch_finish(e);
+        if (e->trouble.code)
+            return true;
         e->done++;
         b->running = false;
         batch->at += b->op_n;

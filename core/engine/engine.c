@@ -113,6 +113,12 @@ static void destroy_parts(struct engine *e)
     if (e->neg)
         negotiate_destroy(e->neg);
     settle_fini(e);
+    if (!device_end(e->backends.device)) {
+        /* Memory of a GPU that hangs goes with the process: giving it back would hang, too. */
+        launch_gpu_leave(&e->batches.gpu);
+        if (e->queue)
+            marks_leave(&e->queue->marks);
+    }
     batches_fini(e);
     ids_fini(&e->ids);
     queue_destroy(e->queue);

@@ -39,4 +39,7 @@ int launch_gpu_copy(struct engine *e, int device, void *to, const void *from, si
 
 void launch_gpu_fini(struct launch_gpu *g);
 
+/* Gives nothing of it back. */
+void launch_gpu_leave(struct launch_gpu *g);
+
 #endif

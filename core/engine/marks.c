@@ -101,7 +101,7 @@ static void release(struct marks *m, struct marks_memory *memory)
 {
     struct cuda_visit visit = {0};
     struct cuda_memory old = {.at = memory->at, .size = memory->size};
-    if (old.at && cuda_enter(m->device, &visit, NULL) == 0)
+    if (old.at && !m->left && cuda_enter(m->device, &visit, NULL) == 0)
         cuda_memory_free(m->device, &old);
     cuda_leave(&visit);
     *memory = (struct marks_memory){0};
@@ -152,6 +152,12 @@ void marks_fini(struct marks *m)
     for (size_t i = 0; i < m->nspare; i++)
         release(m, &m->spare[i]);
     free(m->spare);
-    cuda_device_close(m->device);
+    if (!m->left)
+        cuda_device_close(m->device);
     *m = (struct marks){0};
+}
+
+void marks_leave(struct marks *m)
+{
+    m->left = true;
 }

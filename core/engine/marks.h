@@ -32,6 +32,7 @@ struct marks {
     /* Given back: freeing would wait for the device, where an operation may wait for a rank. */
     struct marks_memory *spare;
     size_t nspare, cap;
+    bool left; /* see marks_leave() */
 };
 
 /* The event behind which the request's tensors are the engine's. -EINVAL: they are not on that GPU,
@@ -50,5 +51,8 @@ void marks_give(struct marks *marks, struct marks_memory memory);
 void marks_trim(struct marks *marks);
 
 void marks_fini(struct marks *marks);
+
+/* From here on memory on the GPU is forgotten where it would be given back. */
+void marks_leave(struct marks *marks);
 
 #endif

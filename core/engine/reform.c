@@ -215,16 +215,30 @@ static void leave_mesh(struct engine *e, const struct err *why)
     mesh_retire(e->mesh);
 }
 
+/* An operation on GPUs that was under way in it knows what to bring back: the next settle() asks.
+ */
+static void give_up_coll(struct engine *e)
+{
+    struct reform *f = &e->reform;
+    struct coll_standing st = {0};
+    if (e->coll)
+        coll_standing(e->coll, &st);
+    if (st.started && !f->old_coll && e->batches.running && e->batches.op.device >= 0) {
+        f->old_coll = e->coll;
+        f->old_mesh = e->mesh;
+    } else {
+        coll_destroy(e->coll);
+    }
+    e->coll = NULL;
+}
+
 static int next_epoch(struct engine *e, struct err *err)
 {
     int rc = connect_epoch(e, UINT64_MAX, err);
     if (rc == 0)
         rc = enter_epoch(e, err);
     if (rc < 0) {
-        if (e->coll)
-            coll_restore(e->coll);
-        coll_destroy(e->coll);
-        e->coll = NULL;
+        give_up_coll(e);
         leave_mesh(e, err);
     }
     return rc;

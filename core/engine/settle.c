@@ -181,6 +181,25 @@ static void count(struct engine *e)
 
 /* ---- the batch it is in --------------------------------------------------------------------- */
 
+static int run_host(struct engine *e, const struct coll_op *op, struct err *err)
+{
+    struct batches *b = &e->batches;
+    int rc = save_inputs(&e->reform, b->tensors, op->n, hvd_dtype_size(op->dtype), err);
+    return rc == 0 ? run_safely(e, op, err) : rc;
+}
+
+/* It keeps its inputs, and has a barrier behind it, by itself (backend/device). */
+static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *err)
+{
+    struct coll_standing st;
+    set_whole(e, false);
+    inject_point("rest");
+    int rc = run(e, op, err);
+    coll_standing(e->coll, &st);
+    set_whole(e, rc == 0 || st.whole);
+    return rc;
+}
+
 /* The rest of a batch of which something is done: all ranks have it, and nobody may see a part. */
 static int run_batch(struct engine *e, struct err *err)
 {
@@ -193,11 +212,8 @@ static int run_batch(struct engine *e, struct err *err)
         }
         b->running = true;
         struct coll_op op = b->op;
-        /* Those of a GPU are kept there (backend/device). */
-        if (op.device < 0)
-            rc = save_inputs(&e->reform, b->tensors, op.n, hvd_dtype_size(op.dtype), err);
-        if (rc == 0)
-            rc = run_safely(e, &op, err);
+        /* Its coll may keep it for the next repair. */
+        rc = op.device < 0 ? run_host(e, &op, err) : run_on_gpu(e, &b->op, err);
         if (rc < 0)
             return rc;
         count(e);

@@ -117,8 +117,12 @@ static int rank_main(int rank, int size, void *arg)
     if (job->driver && gpu_side_open(&g, job->gpu < 0 ? rank : job->gpu, 1 << 16, m->script) < 0)
         return check_said(job, g.err.msg); /* so says any CUDA program */
     int rc = hvd_init();
-    if (job->init)
-        return rc < 0 ? check_said(job, hvd_error()) : FAIL("hvd_init() is content");
+    if (job->init) {
+        rc = rc < 0 ? check_said(job, hvd_error()) : FAIL("hvd_init() is content");
+        if (job->driver)
+            gpu_side_close(&g);
+        return rc;
+    }
     if (rc < 0)
         return FAIL("%s", hvd_error());
     rc = sum(&g, size);
