@@ -27,8 +27,7 @@ struct device {
     struct nccl_run *nccl; /* NULL: not used yet */
     struct staged *staged; /* the same */
     struct kept kept;
-    enum device_way way;
-    enum device_way told; /* the log has it */
+    enum device_way way, told; /* told: in the log */
 };
 
 /* What a rank says in ask. Plain bytes. */

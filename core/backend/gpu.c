@@ -54,6 +54,8 @@ void gpu_close(struct gpu *gpu)
         return;
     /* Of a lost device nothing can be given back. */
     if (gpu->device && cuda_enter(gpu->device, &visit, NULL) == 0) {
+        while (gpu->nold > 0)
+            cuda_memory_free(gpu->device, &gpu->old[--gpu->nold]);
         cuda_event_put(gpu->device, gpu->event);
         cuda_stream_destroy(gpu->device, gpu->stream);
     }
@@ -104,4 +106,16 @@ int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err)
         before = op->ready[i];
     }
     return rc;
+}
+
+int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err)
+{
+    size_t had = memory->size;
+    if (bytes <= had)
+        return 0;
+    if (memory->at && gpu->nold < GPU_OLD) {
+        gpu->old[gpu->nold++] = *memory;
+        *memory = (struct cuda_memory){.host = memory->host};
+    }
+    return cuda_memory_reserve(gpu->device, memory, bytes > 2 * had ? bytes : 2 * had, err);
 }

@@ -15,12 +15,16 @@
 #include "core/backend/cuda.h"
 #include "core/coll/coll.h"
 
+#define GPU_OLD 64
+
 struct gpu {
     struct cuda_device *device;
     struct CUstream_st *stream;
     struct CUevent_st *event; /* for a moment: recorded and asked or waited for in one call */
     bool kernels;             /* ours are loaded for it */
     struct err no_kernels;    /* else why not */
+    struct cuda_memory old[GPU_OLD]; /* grown out of, see gpu_reserve() */
+    int nold;
 };
 
 int gpu_open(int ordinal, struct gpu **ret, struct err *err);
@@ -30,6 +34,10 @@ void gpu_close(struct gpu *gpu);
 
 /* Copies between places of the device and waits, bounded, until it is done. Makes a visit. */
 int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err);
+
+/* In a visit. As cuda_memory_reserve(), but what memory has grown out of is freed with the GPU:
+ * freeing waits for all streams, and the user's may wait for other ranks. It doubles at least. */
+int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err);
 
 /* In a visit. What comes on the stream waits for the operation's inputs. */
 int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err);

@@ -80,7 +80,7 @@ static int copy_all(struct kept *k, struct gpu *gpu, const struct coll_tensor *t
 static int copy_out(struct kept *k, struct gpu *gpu, const struct coll_op *op, size_t bytes,
                     struct err *err)
 {
-    int rc = cuda_memory_reserve(gpu->device, &k->memory, bytes, err);
+    int rc = gpu_reserve(gpu, &k->memory, bytes, err);
     if (rc == 0 && !k->event)
         rc = cuda_event_get(gpu->device, &k->event, err);
     if (rc == 0)

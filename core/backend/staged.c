@@ -230,9 +230,9 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
     s->room = staged_room(mesh, op);
     s->begun = s->summed = s->ended = 0;
     s->all = s->summing = false;
-    int rc = cuda_memory_reserve(d, &s->locked, PLACES * s->room, err);
+    int rc = gpu_reserve(s->gpu, &s->locked, PLACES * s->room, err);
     if (rc == 0 && s->gpu->kernels && op->kind == HVD_ALLREDUCE)
-        rc = cuda_memory_reserve(d, &s->packed, PLACES * s->room, err);
+        rc = gpu_reserve(s->gpu, &s->packed, PLACES * s->room, err);
     for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
         rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
     /* What an operation that was lost has left there, and inputs that are brought back. */
