@@ -47,6 +47,12 @@ int gpu_open(int ordinal, struct gpu **ret, struct err *err)
     return rc;
 }
 
+static void free_old(struct gpu *gpu)
+{
+    while (gpu->nold > 0)
+        cuda_memory_free(gpu->device, &gpu->old[--gpu->nold]);
+}
+
 void gpu_close(struct gpu *gpu)
 {
     struct cuda_visit visit = {0};
@@ -54,13 +60,13 @@ void gpu_close(struct gpu *gpu)
         return;
     /* Of a lost device nothing can be given back. */
     if (gpu->device && cuda_enter(gpu->device, &visit, NULL) == 0) {
-        while (gpu->nold > 0)
-            cuda_memory_free(gpu->device, &gpu->old[--gpu->nold]);
+        free_old(gpu);
         cuda_event_put(gpu->device, gpu->event);
         cuda_stream_destroy(gpu->device, gpu->stream);
     }
     cuda_leave(&visit);
     cuda_device_close(gpu->device);
+    free(gpu->old);
     free(gpu);
 }
 
@@ -108,14 +114,48 @@ int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err)
     return rc;
 }
 
+int gpu_move_bytes(struct gpu *gpu, const struct gpu_piece *pieces, size_t n,
+                   struct CUstream_st *stream, struct err *err)
+{
+    static const struct gpu_change none = {HVD_UINT8, HVD_UINT8, 1.0, 1, 1.0};
+    int rc = 0;
+    if (gpu->kernels)
+        return n > 0 ? cuda_move(gpu->device, &none, pieces, n, stream, err) : 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, pieces[i].to, pieces[i].from, pieces[i].count,
+                       stream, err);
+    return rc;
+}
+
+/* ---- memory ---- */
+
+static bool is_idle(struct gpu *gpu)
+{
+    return cuda_event_record(gpu->device, gpu->event, gpu->stream, NULL) == 0 &&
+           cuda_event_done(gpu->device, gpu->event, NULL) == 0;
+}
+
 int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err)
 {
-    size_t had = memory->size;
-    if (bytes <= had)
+    struct cuda_memory larger = {.host = memory->host};
+    size_t twice = 2 * memory->size;
+    if (bytes <= memory->size)
         return 0;
-    if (memory->at && gpu->nold < GPU_OLD) {
-        gpu->old[gpu->nold++] = *memory;
-        *memory = (struct cuda_memory){.host = memory->host};
+    struct cuda_memory *old = realloc(gpu->old, (gpu->nold + 1) * sizeof(*old));
+    if (!old)
+        return err_set(err, ENOMEM, "no memory for a larger buffer");
+    gpu->old = old;
+    int rc = cuda_memory_reserve(gpu->device, &larger, bytes > twice ? bytes : twice, err);
+    if (rc == -ENOMEM && is_idle(gpu)) {
+        free_old(gpu);
+        cuda_memory_free(gpu->device, memory);
     }
-    return cuda_memory_reserve(gpu->device, memory, bytes > 2 * had ? bytes : 2 * had, err);
+    if (rc == -ENOMEM)
+        rc = cuda_memory_reserve(gpu->device, &larger, bytes, err);
+    if (rc < 0)
+        return rc;
+    if (memory->at)
+        gpu->old[gpu->nold++] = *memory;
+    *memory = larger;
+    return 0;
 }

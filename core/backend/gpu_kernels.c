@@ -167,8 +167,9 @@ size_t gpu_layout(const size_t *counts, size_t n, size_t elem, size_t *ret_at)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
+        size_t bytes = counts[i] * elem;
         ret_at[i] = at;
-        at += (counts[i] * elem + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
+        at += (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
     }
     return at;
 }

@@ -65,7 +65,7 @@ int gpu_combine_fill(const struct reduce_plan *plan, void *dst, const void *cons
 unsigned gpu_blocks(uint64_t work, int multiprocessors);
 
 /* Where tensors lie in a buffer that holds all of them: each at a multiple of 16 bytes.
- * ret_at[n], in bytes; the size of the whole. elem: bytes of an element there. */
+ * ret_at[n], in bytes; may be counts. The size of the whole. elem: bytes of an element there. */
 size_t gpu_layout(const size_t *counts, size_t n, size_t elem, size_t *ret_at);
 
 #endif

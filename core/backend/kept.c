@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/backend/cuda_kernels.h"
-
-static bool destroys_input(const struct coll_tensor *t)
-{
-    return t->count > 0 && t->in == t->out;
-}
-
 static int make_room(struct kept *k, size_t n, struct err *err)
 {
     if (n <= k->cap)
@@ -21,11 +14,13 @@ static int make_room(struct kept *k, size_t n, struct err *err)
     free(k->tensors);
     free(k->ready);
     free(k->at);
+    free(k->pieces);
     k->cap = 2 * n;
     k->tensors = calloc(k->cap, sizeof(*k->tensors));
     k->ready = calloc(k->cap, sizeof(*k->ready));
     k->at = calloc(k->cap, sizeof(*k->at));
-    if (k->tensors && k->ready && k->at)
+    k->pieces = calloc(k->cap, sizeof(*k->pieces));
+    if (k->tensors && k->ready && k->at && k->pieces)
         return 0;
     k->cap = 0;
     return err_set(err, ENOMEM, "no memory to keep the inputs of %zu tensors", n);
@@ -34,47 +29,24 @@ static int make_room(struct kept *k, size_t n, struct err *err)
 /* Where each copy lies; 0 bytes: nothing is overwritten. */
 static size_t lay_out(struct kept *k, const struct coll_op *op)
 {
-    size_t bytes = 0, elem = hvd_dtype_size(op->dtype);
-    for (size_t i = 0; i < op->n; i++) {
-        k->at[i] = bytes;
-        if (destroys_input(&op->tensors[i]))
-            bytes += (op->tensors[i].count * elem + 15) / 16 * 16;
-    }
-    return bytes;
+    for (size_t i = 0; i < op->n; i++)
+        k->at[i] = coll_destroys_input(&op->tensors[i]) ? op->tensors[i].count : 0;
+    return gpu_layout(k->at, op->n, hvd_dtype_size(op->dtype), k->at);
 }
 
-static int flush(struct gpu *gpu, const struct gpu_piece *pieces, size_t n, struct err *err)
-{
-    static const struct gpu_change none = {HVD_UINT8, HVD_UINT8, 1.0, 1, 1.0};
-    return n > 0 ? cuda_move(gpu->device, &none, pieces, n, gpu->stream, err) : 0;
-}
-
-/* All of them, to memory or back, by as few launches as can be. */
+/* All of them, to memory or back. */
 static int copy_all(struct kept *k, struct gpu *gpu, const struct coll_tensor *tensors, bool back,
                     struct err *err)
 {
-    struct gpu_piece pieces[KERNEL_PIECES];
     size_t n = 0, elem = hvd_dtype_size(k->op.dtype);
-    int rc = 0;
-    for (size_t i = 0; i < k->n && rc == 0; i++) {
+    for (size_t i = 0; i < k->n; i++) {
         uint8_t *copy = (uint8_t *)k->memory.at + k->at[i], *own = tensors[i].out;
-        size_t bytes = tensors[i].count * elem;
         /* Of the copy of the operation: it reads a copy where the two differ in this way. */
-        if (bytes == 0 || (back ? tensors[i].in != copy : tensors[i].in != own))
-            continue;
-        struct gpu_piece piece = {back ? copy : own, back ? own : copy, bytes};
-        if (!gpu->kernels) {
-            rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, piece.to, piece.from, bytes, gpu->stream,
-                           err);
-            continue;
-        }
-        pieces[n++] = piece;
-        if (n == KERNEL_PIECES) {
-            rc = flush(gpu, pieces, n, err);
-            n = 0;
-        }
+        if (tensors[i].count > 0 && tensors[i].in == (back ? copy : own))
+            k->pieces[n++] =
+                (struct gpu_piece){back ? copy : own, back ? own : copy, tensors[i].count * elem};
     }
-    return rc == 0 ? flush(gpu, pieces, n, err) : rc;
+    return gpu_move_bytes(gpu, k->pieces, n, gpu->stream, err);
 }
 
 static int copy_out(struct kept *k, struct gpu *gpu, const struct coll_op *op, size_t bytes,
@@ -112,7 +84,7 @@ int kept_begin(struct kept *k, struct gpu *gpu, const struct coll_op *op,
     for (size_t i = 0; i < op->n; i++) {
         k->tensors[i] = op->tensors[i];
         k->ready[i] = k->event;
-        if (destroys_input(&op->tensors[i]))
+        if (coll_destroys_input(&op->tensors[i]))
             k->tensors[i].in = (uint8_t *)k->memory.at + k->at[i];
     }
     k->op.tensors = k->tensors;
@@ -138,5 +110,6 @@ void kept_fini(struct kept *k, struct gpu *gpu)
     free(k->tensors);
     free(k->ready);
     free(k->at);
+    free(k->pieces);
     *k = (struct kept){0};
 }

@@ -16,6 +16,7 @@ struct kept {
     struct coll_tensor *tensors;
     void **ready;
     size_t *at; /* where in memory */
+    struct gpu_piece *pieces;
     size_t cap, n;
     bool owed; /* inputs are to be brought back before anything else */
 };

@@ -83,12 +83,6 @@ int nccl_run_none(const struct nccl_run *run, struct err *err)
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
 }
 
-static void free_old(struct nccl_run *run)
-{
-    while (run->nold > 0)
-        cuda_memory_free(run->gpu->device, &run->old[--run->nold]);
-}
-
 /* Bounded. */
 static bool drain(struct nccl_run *run)
 {
@@ -118,17 +112,14 @@ bool nccl_run_destroy(struct nccl_run *run)
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
-    if (rid) {
-        free_old(run);
+    if (rid)
         cuda_memory_free(run->gpu->device, &run->fusion);
-    }
     cuda_event_put(run->gpu->device, run->event);
     if (clean)
         free(run->ground);
     else
         leave_ground(run->ground);
     nccl_steps_fini(&run->steps);
-    free(run->old);
     free(run->pieces);
     free(run->counts);
     free(run->places);
@@ -201,35 +192,6 @@ static int make_room(struct nccl_run *run, size_t n, struct err *err)
     return 0;
 }
 
-/* A larger buffer. To give the former one back the driver would wait for all that is on the GPU,
- * the user's work too, which may wait for another rank: it is kept, unless memory is short. Twice
- * the size each time, so that all former ones together are no larger than the present one. */
-static int reserve(struct nccl_run *run, size_t bytes, struct err *err)
-{
-    struct cuda_device *d = run->gpu->device;
-    struct cuda_memory larger = {0};
-    size_t twice = 2 * run->fusion.size;
-    if (bytes <= run->fusion.size)
-        return 0;
-    struct cuda_memory *old = realloc(run->old, (run->nold + 1) * sizeof(*old));
-    if (!old)
-        return err_set(err, ENOMEM, "no memory for a larger buffer on the GPU");
-    run->old = old;
-    int rc = cuda_memory_reserve(d, &larger, bytes > twice ? bytes : twice, err);
-    if (rc == -ENOMEM && !run->used) {
-        free_old(run);
-        cuda_memory_free(d, &run->fusion);
-    }
-    if (rc == -ENOMEM)
-        rc = cuda_memory_reserve(d, &larger, bytes, err);
-    if (rc < 0)
-        return rc;
-    if (run->fusion.at)
-        run->old[run->nold++] = run->fusion;
-    run->fusion = larger;
-    return 0;
-}
-
 /* Tensors side by side; where the results are of another size, they have a place behind them. */
 static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtype dtype,
                    struct err *err)
@@ -255,7 +217,7 @@ static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtyp
         run->out_at = (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
         size = run->out_at + op->recv_counts[run->rank] * elem;
     }
-    rc = size > 0 ? reserve(run, size, err) : 0;
+    rc = size > 0 ? gpu_reserve(run->gpu, &run->fusion, size, err) : 0;
     if (rc < 0)
         return rc;
     buffer->in = run->fusion.at;

@@ -83,8 +83,6 @@ struct nccl_run {
 
     /* What of ours is on the stream. */
     struct cuda_memory fusion;
-    struct cuda_memory *old; /* [nold], room for one more: it has grown out of these */
-    size_t nold;
     struct CUevent_st *event;
     bool used;     /* something is, or was when it was last asked */
     bool marked;   /* the event is behind all of it */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "core/backend/cuda.h"
-#include "core/backend/cuda_kernels.h"
 #include "core/base/cleanup.h"
 #include "core/base/log.h"
 
@@ -80,14 +79,13 @@ static uint8_t *at(const struct cuda_memory *memory, const struct staged *s, uin
 static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed, bool out,
                 struct err *err)
 {
-    static const struct gpu_change none = {HVD_UINT8, HVD_UINT8, 1.0, 1, 1.0};
     struct gpu_piece pieces[STAGED_PIECES];
     for (size_t i = 0; i < c->n; i++) {
         const struct staged_piece *p = &c->pieces[i];
         pieces[i] = out ? (struct gpu_piece){p->in, packed + p->in_at, p->in_bytes}
                         : (struct gpu_piece){packed + p->out_at, p->out, p->out_bytes};
     }
-    return cuda_move(s->gpu->device, &none, pieces, c->n, out ? s->outward : s->gpu->stream, err);
+    return gpu_move_bytes(s->gpu, pieces, c->n, out ? s->outward : s->gpu->stream, err);
 }
 
 /* Out of the device into locked memory. */

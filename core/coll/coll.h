@@ -37,6 +37,12 @@ struct coll_tensor {
     size_t count; /* elements */
 };
 
+/* Would an operation overwrite what it reads? */
+static inline bool coll_destroys_input(const struct coll_tensor *tensor)
+{
+    return tensor->count > 0 && tensor->in && tensor->in == tensor->out;
+}
+
 struct coll_op {
     enum hvd_kind kind;
     enum hvd_dtype dtype;

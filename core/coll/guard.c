@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool destroys_input(const struct coll_tensor *t)
-{
-    return t->count > 0 && t->in && t->in == t->out;
-}
-
 static int make_room(struct guard *g, size_t tensors, size_t bytes)
 {
     if (tensors > g->cap) {
@@ -39,7 +34,7 @@ int guard_begin(struct guard *g, const struct coll_op *op, const struct coll_op 
     size_t elem = hvd_dtype_size(op->dtype), bytes = 0, at = 0;
     bool reduces = op->kind == HVD_ALLREDUCE || op->kind == HVD_REDUCESCATTER;
     for (size_t i = 0; reduces && i < op->n; i++)
-        bytes += destroys_input(&op->tensors[i]) ? op->tensors[i].count * elem : 0;
+        bytes += coll_destroys_input(&op->tensors[i]) ? op->tensors[i].count * elem : 0;
     g->on = true;
     g->behind = false;
     g->n = 0;
@@ -52,7 +47,7 @@ int guard_begin(struct guard *g, const struct coll_op *op, const struct coll_op 
     memcpy(g->tensors, op->tensors, op->n * sizeof(*g->tensors));
     for (size_t i = 0; i < op->n; i++) {
         struct coll_tensor *t = &g->tensors[i];
-        if (!destroys_input(t))
+        if (!coll_destroys_input(t))
             continue;
         t->in = memcpy(g->saved + at, t->in, t->count * elem);
         at += t->count * elem;

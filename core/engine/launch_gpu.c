@@ -14,32 +14,19 @@ static int enter(struct engine *e, int device, struct cuda_visit *ret)
     return rc == 0 ? cuda_enter(g->gpu->device, ret, &e->trouble) : rc;
 }
 
-static int grow(struct launch_gpu *g, size_t bytes, struct err *err)
-{
-    size_t had = g->n > 0 ? g->scratch[g->n - 1].size : 0;
-    if (bytes <= had)
-        return 0;
-    if (g->n == LAUNCH_GPU_SCRATCH)
-        return err_set(err, ENOMEM, "no memory on the GPU for %zu bytes", bytes);
-    size_t want = bytes > 2 * had ? bytes : 2 * had;
-    int rc = cuda_memory_reserve(g->gpu->device, &g->scratch[g->n], want, err);
-    g->n += rc == 0;
-    return rc;
-}
-
 uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *s, size_t bytes)
 {
     struct launch_gpu *g = &e->batches.gpu;
     struct cuda_visit visit = {0};
     int rc = enter(e, s->device, &visit);
     if (rc == 0)
-        rc = grow(g, bytes, &e->trouble);
+        rc = gpu_reserve(g->gpu, &g->scratch, bytes, &e->trouble);
     if (rc == 0 && !g->packed)
         rc = cuda_event_get(g->gpu->device, &g->packed, &e->trouble);
     cuda_leave(&visit);
     if (rc < 0)
         err_prefix(&e->trouble, "%s", s->name);
-    return rc == 0 ? g->scratch[g->n - 1].at : NULL;
+    return rc == 0 ? g->scratch.at : NULL;
 }
 
 int launch_gpu_pack(struct engine *e, const struct slot *s, void *to, const void *from,
@@ -84,8 +71,7 @@ void launch_gpu_fini(struct launch_gpu *g)
     if (!g->gpu)
         return;
     if (cuda_enter(g->gpu->device, &visit, NULL) == 0) {
-        while (g->n > 0)
-            cuda_memory_free(g->gpu->device, &g->scratch[--g->n]);
+        cuda_memory_free(g->gpu->device, &g->scratch);
         cuda_event_put(g->gpu->device, g->packed);
     }
     cuda_leave(&visit);

@@ -14,14 +14,9 @@
 struct engine;
 struct slot;
 
-#define LAUNCH_GPU_SCRATCH 48 /* each twice as large as the one before */
-
 struct launch_gpu {
     struct gpu *gpu; /* NULL: nothing was done there yet */
-    /* The last one counts. Freeing the others would wait for the GPU, on which what a lost rank has
-     * left unfinished may still hang. */
-    struct cuda_memory scratch[LAUNCH_GPU_SCRATCH];
-    int n;
+    struct cuda_memory scratch;
     struct CUevent_st *packed;
 };
 

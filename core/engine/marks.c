@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-#include "core/backend/cuda.h"
-
 static int use_device(struct marks *m, int ordinal, struct err *err)
 {
     if (!m->device)
@@ -79,37 +77,34 @@ void marks_drop(struct marks *m, struct CUevent_st *event)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static bool fits(const struct marks_memory *memory, size_t bytes)
+static bool fits(const struct cuda_memory *memory, size_t bytes)
 {
     return memory->at && memory->size >= bytes && memory->size / 4 <= bytes;
 }
 
-static int allocate(struct marks *m, size_t bytes, struct marks_memory *ret, struct err *err)
+static int allocate(struct marks *m, size_t bytes, struct cuda_memory *ret, struct err *err)
 {
     struct cuda_visit visit = {0};
-    struct cuda_memory fresh = {0};
+    *ret = (struct cuda_memory){0};
     int rc = cuda_enter(m->device, &visit, err);
     if (rc == 0)
-        rc = cuda_memory_reserve(m->device, &fresh, bytes, err);
+        rc = cuda_memory_reserve(m->device, ret, bytes, err);
     cuda_leave(&visit);
-    if (rc == 0)
-        *ret = (struct marks_memory){fresh.at, fresh.size};
     return rc;
 }
 
-static void release(struct marks *m, struct marks_memory *memory)
+static void release(struct marks *m, struct cuda_memory *memory)
 {
     struct cuda_visit visit = {0};
-    struct cuda_memory old = {.at = memory->at, .size = memory->size};
-    if (old.at && !m->left && cuda_enter(m->device, &visit, NULL) == 0)
-        cuda_memory_free(m->device, &old);
+    if (memory->at && !m->left && cuda_enter(m->device, &visit, NULL) == 0)
+        cuda_memory_free(m->device, memory);
     cuda_leave(&visit);
-    *memory = (struct marks_memory){0};
+    *memory = (struct cuda_memory){0};
 }
 
-int marks_take(struct marks *m, size_t bytes, struct marks_memory *ret, struct err *err)
+int marks_take(struct marks *m, size_t bytes, struct cuda_memory *ret, struct err *err)
 {
-    struct marks_memory *best = NULL;
+    struct cuda_memory *best = NULL;
     for (size_t i = 0; i < m->nspare; i++)
         if (fits(&m->spare[i], bytes) && (!best || m->spare[i].size < best->size))
             best = &m->spare[i];
@@ -120,11 +115,11 @@ int marks_take(struct marks *m, size_t bytes, struct marks_memory *ret, struct e
     return 0;
 }
 
-void marks_give(struct marks *m, struct marks_memory memory)
+void marks_give(struct marks *m, struct cuda_memory memory)
 {
     if (m->nspare == m->cap) {
         size_t cap = m->cap ? 2 * m->cap : MARKS_SPARE;
-        struct marks_memory *grown = realloc(m->spare, cap * sizeof(*grown));
+        struct cuda_memory *grown = realloc(m->spare, cap * sizeof(*grown));
         if (!grown) {
             release(m, &memory);
             return;
@@ -138,8 +133,8 @@ void marks_give(struct marks *m, struct marks_memory memory)
 void marks_trim(struct marks *m)
 {
     while (m->nspare > MARKS_SPARE) {
-        struct marks_memory *least = m->spare;
-        for (struct marks_memory *s = m->spare; s < m->spare + m->nspare; s++)
+        struct cuda_memory *least = m->spare;
+        for (struct cuda_memory *s = m->spare; s < m->spare + m->nspare; s++)
             if (s->size < least->size)
                 least = s;
         release(m, least);

@@ -14,23 +14,14 @@
 
 #include <hvd.h>
 
-#include "core/base/err.h"
+#include "core/backend/cuda.h"
 
 #define MARKS_SPARE 8 /* that are kept in the end */
-
-struct cuda_device;
-struct CUevent_st;
-
-/* A result's memory. */
-struct marks_memory {
-    void *at;
-    size_t size;
-};
 
 struct marks {
     struct cuda_device *device; /* NULL: no tensor of a GPU yet */
     /* Given back: freeing would wait for the device, where an operation may wait for a rank. */
-    struct marks_memory *spare;
+    struct cuda_memory *spare;
     size_t nspare, cap;
     bool left; /* see marks_leave() */
 };
@@ -44,8 +35,8 @@ int marks_put(struct marks *marks, const struct hvd_request *request, size_t in_
 void marks_drop(struct marks *marks, struct CUevent_st *event);
 
 /* For a result, of at least so many bytes. -ENOMEM. */
-int marks_take(struct marks *marks, size_t bytes, struct marks_memory *ret, struct err *err);
-void marks_give(struct marks *marks, struct marks_memory memory);
+int marks_take(struct marks *marks, size_t bytes, struct cuda_memory *ret, struct err *err);
+void marks_give(struct marks *marks, struct cuda_memory memory);
 
 /* Nothing of ours is under way on the device: frees what is not worth keeping. */
 void marks_trim(struct marks *marks);

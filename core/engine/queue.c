@@ -46,7 +46,7 @@ static void drop_result(struct queue *q, struct slot *s)
         marks_give(&q->marks, s->on_gpu);
     else
         free(s->result);
-    s->on_gpu = (struct marks_memory){0};
+    s->on_gpu = (struct cuda_memory){0};
     s->result = NULL;
 }
 

@@ -46,7 +46,7 @@ struct slot {
     int64_t *rows;            /* [size] allgather, alltoall: rows from each rank */
     size_t rows_cap;          /* ranks there is room for in both */
     void *result; /* allgather, alltoall: allocated output, until release; NULL: it is in out */
-    struct marks_memory on_gpu; /* that result's memory is on the GPU */
+    struct cuda_memory on_gpu; /* that result's memory is on the GPU */
     int64_t result_rows;
     uint64_t id; /* negotiate's name for it */
     bool has_id;
