@@ -10,13 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/backend/cuda.h"
 #include "core/backend/cuda_kernels.h"
 #include "core/base/clock.h"
 #include "tests/fake/cuda/use.h"
+#include "tests/harness/gpu_side.h"
 
 struct gpu {
     bool fake;
@@ -35,39 +34,15 @@ static inline void gpu_need(int rc, const struct err *err)
     exit(1);
 }
 
-/* Why there is no device to be used here, in ret; asked in a child, for a process opens one driver.
- */
-static inline bool gpu_is_here(char ret[sizeof(((struct err *)0)->msg)])
-{
-    int to[2], status = -1;
-    struct err err = {0};
-    if (pipe(to) < 0)
-        exit(1);
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct cuda_device *device = NULL;
-        int rc = cuda_device_open(0, &device, &err);
-        cuda_device_close(device);
-        if (write(to[1], err.msg, strlen(err.msg) + 1) < 0)
-            rc = 1;
-        _exit(rc != 0);
-    }
-    close(to[1]);
-    ssize_t n = read(to[0], ret, sizeof(err.msg) - 1);
-    ret[n > 0 ? n : 0] = '\0';
-    close(to[0]);
-    return waitpid(pid, &status, 0) == pid && status == 0;
-}
-
 /* id: for the line that tells of a skip. */
 static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
 {
-    char path[PATH_MAX], why[sizeof(((struct err *)0)->msg)];
+    char path[PATH_MAX];
     struct err err = {0};
-    g->fake = getenv("HVD_TEST_FAKE") || !gpu_is_here(why);
+    g->fake = getenv("HVD_TEST_FAKE") || !gpu_side_has_gpu(&err);
     if (g->fake) {
         printf("SKIP: %s: GPU: %s; runs on the fake driver\n", id,
-               getenv("HVD_TEST_FAKE") ? "HVD_TEST_FAKE" : why);
+               getenv("HVD_TEST_FAKE") ? "HVD_TEST_FAKE" : err.msg);
         fake_cuda_use("cuda");
     } else {
         fake_build_path("hvd_kernels.fatbin", path);

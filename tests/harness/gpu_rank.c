@@ -13,7 +13,6 @@
 #include "core/base/clock.h"
 #include "core/coll/algorithm.h"
 #include "tests/fake/cuda/use.h"
-#include "tests/harness/nccl_rank.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/rank.h"
 
@@ -217,7 +216,7 @@ int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *
 {
     char library[PATH_MAX] = "/nonexistent/libnccl.so.2", script[256];
     if (o->nccl)
-        nccl_rank_library(o->nccl, library, sizeof(library));
+        fake_nccl_path(o->nccl, library);
     snprintf(script, sizeof(script), "count=8%s%s", o->script ? ";" : "",
              o->script ? o->script : "");
     setenv("FAKE_CUDA", script, 1);

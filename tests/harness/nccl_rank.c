@@ -11,19 +11,8 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "tests/fake/cuda/use.h"
 #include "tests/harness/rank.h"
-
-const char *nccl_rank_library(const char *version, char *dst, size_t size)
-{
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    self[n > 0 ? n : 0] = '\0';
-    char *tests = strstr(self, "/tests/");
-    if (tests)
-        *tests = '\0';
-    snprintf(dst, size, "%s/tests/fake/nccl-%s/libnccl.so.2", self, version);
-    return dst;
-}
 
 /* Rank 0 writes, the others read when it is there. */
 static int exchange(void *ctx, void *data, size_t n)
@@ -53,7 +42,7 @@ int nccl_rank_open(struct nccl_rank *r, const char *version, int rank, int size,
 {
     struct nccl_place place = {.origin = NCCL_ASKED};
     const struct nccl_host host = {.ctx = r, .exchange = exchange, .copy = copy};
-    nccl_rank_library(version, place.path, sizeof(place.path));
+    fake_nccl_path(version, place.path);
     r->rank = rank;
     r->size = size;
     r->meeting = meeting;

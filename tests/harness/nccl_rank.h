@@ -38,9 +38,6 @@ struct nccl_rank {
     struct err err; /* of the last call */
 };
 
-/* The file of a version ("2.27") of the fake, beside this test program. */
-const char *nccl_rank_library(const char *version, char *dst, size_t size);
-
 /* Loads it and makes a communicator that has not begun. limits: set before. */
 int nccl_rank_open(struct nccl_rank *r, const char *version, int rank, int size,
                    struct nccl_meeting *meeting);

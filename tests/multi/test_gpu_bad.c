@@ -42,13 +42,6 @@ struct job {
     bool works;           /* it does after all */
 };
 
-static void fake_nccl(const char *version, char path[PATH_MAX])
-{
-    char part[64];
-    snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
-    fake_build_path(part, path);
-}
-
 static void set(const char *name, const char *value)
 {
     if (value)
@@ -65,11 +58,11 @@ static void set_machine(const struct job *job, const struct machine *m)
     set("CUDA_VISIBLE_DEVICES", m->visible);
     setenv("HVD_NCCL_LIB", "/none", 1);
     if (m->nccl) {
-        fake_nccl(m->nccl, path);
+        fake_nccl_path(m->nccl, path);
         setenv("HVD_NCCL_LIB", path, 1);
     }
     if (m->mapped) {
-        fake_nccl(m->mapped, path);
+        fake_nccl_path(m->mapped, path);
         dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
 }

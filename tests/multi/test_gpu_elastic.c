@@ -389,10 +389,9 @@ static void test_nccl(void **state)
 {
     static const char *const versions[] = {"2.27", "2.18", "2.8"};
     for (size_t v = 0; v < sizeof(versions) / sizeof(*versions); v++) {
-        char part[64], path[PATH_MAX], lib[PATH_MAX + 16];
+        char path[PATH_MAX], lib[PATH_MAX + 16];
         const char *const env[] = {lib, NULL}, *const slow[] = {lib, "SLOW=1", NULL};
-        snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", versions[v]);
-        fake_build_path(part, path);
+        fake_nccl_path(versions[v], path);
         snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
         printf("NCCL %s\n", versions[v]);
         for (unsigned seed = 1; seed <= SEEDS(v == 0 ? 8 : 3); seed++)

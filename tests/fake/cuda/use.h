@@ -29,6 +29,14 @@ static inline void fake_build_path(const char *name, char ret[PATH_MAX])
     snprintf(ret, PATH_MAX, "%.3000s/%s", exe, name);
 }
 
+/* The fake libnccl.so.2 of that version ("2.27"). */
+static inline void fake_nccl_path(const char *version, char ret[PATH_MAX])
+{
+    char part[64];
+    snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
+    fake_build_path(part, ret);
+}
+
 /* Loads tests/fake/NAME.so; what control.h declares, NULL where it has none. Its kernels need a
  * file, any file: this program. */
 static inline const struct fake_cuda_control *fake_cuda_use(const char *name)

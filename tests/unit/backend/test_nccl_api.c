@@ -22,7 +22,7 @@
 #include "core/backend/nccl_build.h"
 #include "core/backend/nccl_comm.h"
 #include "core/base/library.h"
-#include "tests/harness/nccl_rank.h"
+#include "tests/fake/cuda/use.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -74,7 +74,8 @@ static const char *fake(const char *version)
     static char path[4][PATH_MAX];
     static int next;
     next = (next + 1) % 4;
-    return nccl_rank_library(version, path[next], sizeof(path[0]));
+    fake_nccl_path(version, path[next]);
+    return path[next];
 }
 
 /* What a case expects: rc, and words in what is said (an error or the name). */
@@ -247,7 +248,7 @@ static int optional(void)
         struct nccl_place place = {.origin = NCCL_ASKED};
         struct nccl_api api;
         struct err err = {0};
-        nccl_rank_library(v[i].version, place.path, sizeof(place.path));
+        fake_nccl_path(v[i].version, place.path);
         CHECK(nccl_api_open(&place, &api, &err) == 0, "%s", err.msg);
         CHECK(strncmp(api.text, v[i].version, strlen(v[i].version)) == 0, "%s", api.text);
         CHECK(!!api.ncclGetLastError == v[i].last_error, "%s", api.text);

@@ -37,7 +37,7 @@ static void set_up(struct setup *s, const char *version)
     struct nccl_abi_id id;
     struct err err = {0};
     *s = (struct setup){.locked.host = true};
-    nccl_rank_library(version, place.path, sizeof(place.path));
+    fake_nccl_path(version, place.path);
     assert_int_equal(nccl_api_open(&place, &s->nccl, &err), 0);
     assert_int_equal(gpu_open(0, &s->gpu, &err), 0);
     struct cuda_device *d = s->gpu->device;

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_job: see gpu_job.h.
+ */
+#include "tests/harness/gpu_job.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/values.h"
+#include "tests/harness/world.h"
+
+const char *const gpu_job_fallback[] = {"HVD_GPU_FALLBACK=1", "HVD_NCCL_LIB=/none", NULL};
+
+struct hvd_request gpu_job_request(struct gpu_side *g, enum hvd_kind kind, const char *name,
+                                   enum hvd_dtype dtype, int ndim, const int64_t *shape)
+{
+    return (struct hvd_request){.kind = kind,
+                                .name = name,
+                                .dtype = dtype,
+                                .ndim = ndim,
+                                .shape = shape,
+                                .op = HVD_SUM,
+                                .device = g->d->ordinal,
+                                .stream = g->stream};
+}
+
+int gpu_job_wait(const struct hvd_request *r, hvd_handle *ret)
+{
+    int rc = hvd_submit(r, 1, ret);
+    return rc < 0 ? rc : hvd_wait(*ret);
+}
+
+int gpu_job_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype, enum hvd_op op,
+                size_t n, bool in_place, int salt)
+{
+    const int64_t shape = (int64_t)n;
+    size_t bytes = n * hvd_dtype_size(dtype);
+    hvd_handle h;
+    values_fill(dtype, op, rank, size, g->host, n, salt);
+    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "one", dtype, 1, &shape);
+    r.op = op;
+    r.input = g->in.at;
+    r.output = in_place ? g->in.at : g->out.at;
+    int rc = gpu_side_send(g, 0, bytes);
+    if (rc == 0 && gpu_job_wait(&r, &h) < 0)
+        return FAIL("%s %s: %s", hvd_dtype_name(dtype), hvd_op_name(op), hvd_error());
+    if (rc == 0)
+        rc = gpu_side_read(g, r.output, bytes);
+    if (rc < 0)
+        return FAIL("%s", g->err.msg);
+    long bad = values_check(dtype, op, size, g->host, 0, n, salt);
+    return bad >= 0
+               ? FAIL("%s %s of %zu: element %ld", hvd_dtype_name(dtype), hvd_op_name(op), n, bad)
+               : 0;
+}
+
+/* ---- the job ---- */
+
+static int check_way(const char *way)
+{
+    struct hvd_backend b = {.size_of_struct = sizeof(b)};
+    if (!way)
+        return 0;
+    if (hvd_backend(way, &b) < 0 || !b.open)
+        return FAIL("%s is not what was used", way);
+    return 0;
+}
+
+static int rank_main(int rank, int size, void *arg)
+{
+    const struct gpu_job *job = arg;
+    struct gpu_side g;
+    if (gpu_side_open(&g, job->gpu < 0 ? rank : job->gpu, GPU_JOB_ROOM, job->script) < 0)
+        return FAIL("%s", g.err.msg);
+    if (g.fake)
+        g.fake->delay(job->delay_us);
+    if (hvd_init() < 0)
+        return FAIL("%s", hvd_error());
+    int rc = job->body(&g, rank, size);
+    if (rc == 0)
+        rc = check_way(job->way);
+    if (hvd_shutdown() < 0 && rc == 0)
+        rc = FAIL("%s", hvd_error());
+    if (!gpu_side_close(&g) && rc == 0)
+        rc = FAIL("%ld things are left on the GPU", g.fake->live());
+    return rc;
+}
+
+const char *const *gpu_job_nccl(const char *version, const char *more)
+{
+    static char lib[PATH_MAX + 16];
+    static const char *env[3];
+    char path[PATH_MAX];
+    fake_nccl_path(version, path);
+    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    env[0] = lib;
+    env[1] = more;
+    return env;
+}
+
+void gpu_job_run(int size, const char *const *env, struct gpu_job job)
+{
+    struct world_options options = {.size = size, .env = env};
+    assert_int_equal(world_run_options(&options, rank_main, &job), 0);
+}

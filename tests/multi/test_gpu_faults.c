@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensors of a GPU through hvd.h, on the fake driver: what is refused at once, where there is no
+ * way for them, and a GPU or an NCCL that fails, hangs or loses a rank in the middle.
+ *
+ * timeout: 300
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "core/backend/cuda.h"
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/gpu_job.h"
+#include "tests/harness/rank.h"
+
+/* ---- refused ---- */
+
+static int refuse(const struct hvd_request *r, int code, const char *words)
+{
+    hvd_handle h;
+    int rc = hvd_submit(r, 1, &h);
+    if (rc != code || !strstr(hvd_error(), words))
+        return FAIL("%d (%s), not %d with \"%s\"", rc, hvd_error(), code, words);
+    return 0;
+}
+
+static int refused(struct gpu_side *g, int rank, int size)
+{
+    const int64_t n = 100;
+    static float host[100];
+    struct hvd_request good = gpu_job_request(g, HVD_ALLREDUCE, "r", HVD_FLOAT32, 1, &n), r = good;
+    good.input = good.output = g->in.at;
+    r = good;
+    r.device = -2;
+    int rc = refuse(&r, -EINVAL, "device -2");
+    r.device = 77;
+    rc = rc ? rc : refuse(&r, -ENODEV, "there is no GPU 77");
+    rc = rc ? rc : gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 1);
+    r.device = g->d->ordinal + 1;
+    rc = rc ? rc : refuse(&r, -EINVAL, "uses one only");
+    r = good;
+    r.input = r.output = host;
+    rc = rc ? rc : refuse(&r, -EINVAL, "its input is in the host's memory");
+    r = good;
+    g->fake->capture(g->stream, 1);
+    rc = rc ? rc : refuse(&r, -EBUSY, "captured into a CUDA graph");
+    g->fake->capture(g->stream, 0);
+    return rc ? rc : gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 2);
+}
+
+/* On a GPU here and in the host's memory there: all are told. */
+static int mixed(struct gpu_side *g, int rank, int size)
+{
+    const int64_t n = 10;
+    static float host[10];
+    hvd_handle h;
+    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "mixed", HVD_FLOAT32, 1, &n);
+    r.input = r.output = g->in.at;
+    if (rank == 0) {
+        r.device = -1;
+        r.input = r.output = host;
+    }
+    if (gpu_job_wait(&r, &h) != -EINVAL || !strstr(hvd_error(), "on a GPU"))
+        return FAIL("%s", hvd_error());
+    return gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 3);
+}
+
+static int refusing(struct gpu_side *g, const char *words)
+{
+    const int64_t n = 10;
+    float one = 1;
+    hvd_handle h;
+    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    r.input = r.output = g->in.at;
+    if (gpu_job_wait(&r, &h) != -ENOTSUP || !strstr(hvd_error(), words))
+        return FAIL("%s", hvd_error());
+    /* From then on there is nothing but that answer. */
+    if (hvd_allreduce("x", &one, &one, 1, HVD_FLOAT32, HVD_SUM) != -ENOTSUP)
+        return FAIL("%s", hvd_error());
+    return 0;
+}
+
+static int no_way(struct gpu_side *g, int rank, int size)
+{
+    return refusing(g, "HVD_GPU_FALLBACK=1");
+}
+
+static int works(struct gpu_side *g, int rank, int size)
+{
+    return gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_AVERAGE, 100001, true, 5);
+}
+
+static int shared(struct gpu_side *g, int rank, int size)
+{
+    return refusing(g, "use the same GPU");
+}
+
+/* Rank 1's GPU fails in the middle; everybody hears of it, from whom it is known. */
+static int broken(struct gpu_side *g, int rank, int size)
+{
+    const int64_t n = 1000000;
+    hvd_handle h;
+    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    r.input = r.output = g->in.at;
+    int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
+    if (rc)
+        return rc;
+    if (rank == 1)
+        g->fake->break_device(g->d->ordinal, CUDA_ILLEGAL_ADDRESS);
+    rc = gpu_job_wait(&r, &h);
+    if (rc >= 0 || !strstr(hvd_error(), "rank 1") || !strstr(hvd_error(), "ILLEGAL_ADDRESS"))
+        return FAIL("%d: %s", rc, hvd_error());
+    if (rank == 1 && gpu_side_read(g, g->in.at, 4) >= 0)
+        return FAIL("the GPU still works");
+    return 0;
+}
+
+/* ---- NCCL that fails: its operation is off the GPU when the ranks hear of it, else memory could
+ * not be given back at their end ---- */
+
+static int fail_second(struct gpu_side *g, int rank, int size, const char *const words[3])
+{
+    const int64_t n = 1000000;
+    hvd_handle h;
+    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    r.input = r.output = g->in.at;
+    int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
+    if (rc)
+        return rc;
+    rc = gpu_job_wait(&r, &h);
+    if (rc >= 0)
+        return FAIL("it is done");
+    for (int i = 0; i < 3 && words[i]; i++)
+        if (!strstr(hvd_error(), words[i]))
+            return FAIL("\"%s\" is not in: %s", words[i], hvd_error());
+    return 0;
+}
+
+static int hangs(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"allreduce 't' has run for", "on the GPUs"};
+    if (rank == 1)
+        setenv("FAKE_NCCL_HANG", "ncclAllReduce:2:async", 1);
+    return fail_second(g, rank, size, words);
+}
+
+static int fails_later(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"rank 1", "NCCL 2.27", "ncclAllReduce"};
+    if (rank == 1)
+        setenv("FAKE_NCCL_FAIL", "ncclAllReduce:2:async:6", 1);
+    return fail_second(g, rank, size, words);
+}
+
+static void go(int signal)
+{
+    _exit(0);
+}
+
+/* Rank 1 ends without a word while NCCL runs. */
+static int dies(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"rank 1"};
+    if (rank == 1) {
+        setenv("FAKE_NCCL_HANG", "ncclAllReduce:2:async", 1);
+        signal(SIGALRM, go);
+        alarm(1);
+    }
+    return fail_second(g, rank, size, words);
+}
+
+/* ---- jobs ---- */
+
+static void test_refused(void **state)
+{
+    gpu_job_run(1, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, refused});
+    gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, refused});
+    gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, refused});
+    gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, mixed});
+    gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, mixed});
+}
+
+static void test_no_way(void **state)
+{
+    static const char *const none[] = {"HVD_NCCL_LIB=/none", NULL};
+    gpu_job_run(2, none, (struct gpu_job){NULL, NULL, 0, -1, no_way});
+    gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){NULL, NULL, 0, 0, shared});
+    gpu_job_run(2, gpu_job_nccl("2.27", "HVD_GPU_FALLBACK=1"),
+                (struct gpu_job){"staged", NULL, 0, 0, works});
+}
+
+static void test_broken(void **state)
+{
+    gpu_job_run(2, gpu_job_fallback, (struct gpu_job){NULL, NULL, 0, -1, broken});
+    gpu_job_run(3, gpu_job_fallback, (struct gpu_job){NULL, NULL, 100, -1, broken});
+    gpu_job_run(3, gpu_job_nccl("2.27", NULL), (struct gpu_job){NULL, NULL, 0, -1, broken});
+}
+
+static void test_nccl_fails(void **state)
+{
+    const char *const *env = gpu_job_nccl("2.27", NULL);
+    const char *const stall[] = {env[0], "HVD_STALL_CHECK_TIME_SECONDS=1",
+                                 "HVD_STALL_SHUTDOWN_TIME_SECONDS=2", NULL};
+    gpu_job_run(2, stall, (struct gpu_job){NULL, NULL, 0, -1, hangs});
+    gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_later});
+    gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, dies});
+    gpu_job_run(2, gpu_job_nccl("2.8", NULL), (struct gpu_job){NULL, NULL, 0, -1, dies});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_way),
+        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_nccl_fails),
+    };
+    return cmocka_run_group_tests_name("multi/test_gpu_faults", tests, NULL, NULL);
+}
