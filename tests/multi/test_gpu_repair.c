@@ -59,7 +59,9 @@ static int check(struct gpu_side *g, float sum)
 }
 
 /* The fake's memory can be looked at, while its stream writes it. */
-__attribute__((no_sanitize("thread"))) static void die_in_the_middle(const struct gpu_side *g, const struct plan *plan, float value)
+__attribute__((no_sanitize("thread"))) static void die_in_the_middle(const struct gpu_side *g,
+                                                                     const struct plan *plan,
+                                                                     float value)
 {
     const volatile float *at = (const volatile float *)g->in.at + plan->chunks * CHUNK - 1;
     while (*at != value) /* until the copy to the GPU has come to it */
