@@ -11,9 +11,9 @@ $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/te
 	$(Q)$(CC) -o $@ $< $(HARNESS_A) $(LIB_A) $(LDFLAGS) $(if $(findstring /test_,$@),-lcmocka) $(LIB_LIBS)
 tests-bin: $(GPU_TESTS) $(GPU_BENCH)
 
-test-gpu: lib $(KERNELS) $(GPU_TESTS) $(BUILD)/tests/multi/test_gpu  ## kernels, operations and hvd.torch on this machine's GPU
+test-gpu: lib programs $(KERNELS) $(GPU_TESTS) $(BUILD)/tests/multi/test_gpu  ## kernels, operations, hvd.torch and hvd-doctor on this machine's GPU
 	$(Q)tests/run.sh $(BUILD) $(GPU_TESTS) "gpu/device=env HVD_TEST_REAL_GPU=1 $(BUILD)/tests/multi/test_gpu" \
-	    tests/gpu/test_torch.sh
+	    tests/gpu/test_torch.sh tests/gpu/test_doctor.sh
 
 bench-gpu: lib $(KERNELS) $(GPU_BENCH)  ## kernels beside the device's copy, hvd beside bare NCCL
 	$(Q)for bench in $(GPU_BENCH); do $$bench || exit; done
