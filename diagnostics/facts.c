@@ -261,13 +261,32 @@ static void set_status(struct result *r, enum check_status status, const char *t
         result_info(r, "%s", text);
 }
 
+/* Whole rules with their references, as many as there is room for. */
+static void say_why(struct result *r, const struct rule *const *hits, size_t n)
+{
+    char why[RESULT_TEXT] = "";
+    const size_t room = sizeof(why) - sizeof("; and 99 more");
+    size_t at = 0, said = 0;
+    for (; said < n; said++) {
+        const struct rule *h = hits[said];
+        size_t need = strlen(h->text) + strlen(h->reference) + sizeof("; ()");
+        if (at + need > room)
+            break;
+        at += (size_t)snprintf(why + at, sizeof(why) - at, "%s%s (%s)", said ? "; " : "", h->text,
+                               h->reference);
+    }
+    if (said > 0 && said < n)
+        snprintf(why + at, sizeof(why) - at, "; and %zu more", n - said);
+    result_why(r, "%s", why);
+}
+
 bool facts_judge(struct result *r, const struct facts *facts, const char *component,
                  const char *version, const char *what)
 {
     const struct rule *hits[HITS_MAX];
     const struct rule_facts asked = {.holds = facts_holds, .arg = (void *)facts};
-    char text[RESULT_TEXT], why[RESULT_TEXT];
-    size_t n = rules_hits(facts->view->rules, component, version, &asked, hits, HITS_MAX), at = 0;
+    char text[RESULT_TEXT];
+    size_t n = rules_hits(facts->view->rules, component, version, &asked, hits, HITS_MAX);
     if (n == 0)
         return false;
     snprintf(text, sizeof(text), "%s: %s", what, hits[0]->text);
@@ -278,9 +297,6 @@ bool facts_judge(struct result *r, const struct facts *facts, const char *compon
     result_observed(r, "%s", version);
     for (int place = 0; place < FIX_PLACES; place++)
         result_fix(r, (enum fix_place)place, "%s", hits[0]->fix);
-    for (size_t i = 0; i < n && at < sizeof(why); i++)
-        at += (size_t)snprintf(why + at, sizeof(why) - at, "%s%s (%s)", i ? "; " : "",
-                               hits[i]->text, hits[i]->reference);
-    result_why(r, "%s", why);
+    say_why(r, hits, n);
     return true;
 }

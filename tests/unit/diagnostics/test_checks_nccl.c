@@ -88,6 +88,13 @@ static void test_known_bad(void **state)
     checkup_answer("nccl", LOADED("2.4.2", "10.0"));
     checkup_expect("nccl-known-bad", CHECK_WARN, "can hang");
     assert_non_null(strstr(checkup.result.why, "github.com/NVIDIA/nccl"));
+    /* Whole sentences, and how many there are besides. */
+    gpus(2, 90);
+    checkup_answer("nccl", LOADED("2.8.4", "11.0"));
+    checkup_run("nccl-known-bad");
+    const char *last = strstr(checkup.result.why, "); and ");
+    assert_non_null(last);
+    assert_string_equal(last + strcspn(last, "m"), "more");
     gpus(8, 70); /* Volta */
     checkup_answer("nccl", LOADED("2.28.9", "13.0"));
     checkup_expect("nccl-known-bad", CHECK_FAIL, "no code for Volta");
