@@ -42,13 +42,13 @@ refused() { # WORDS COMMAND...: fails, and one line of it has these words
 }
 
 for n in 1 2 4; do
-    check "$n ranks by hand" by_hand $n life ops autograd optimizer dataloader elastic
+    check "$n ranks by hand" by_hand $n life ops autograd optimizer broadcast dataloader elastic
 done
 check "ops, 3 ranks by hand" by_hand 3 ops
 
 if [ -x "$BUILD/hvdrun" ]; then
     check "4 ranks under hvdrun" timeout -k 5 400 "$BUILD/hvdrun" -np 4 \
-        "$PY" tests/python/rank.py life ops optimizer dataloader
+        "$PY" tests/python/rank.py life ops optimizer broadcast dataloader
 else
     echo "SKIP: e2e/test_python/hvdrun: hvdrun: it is not built"
 fi

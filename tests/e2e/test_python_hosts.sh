@@ -28,7 +28,7 @@ together() {
 by_hand() (
     for r in 0 1 2 3; do
         HVD_RANK=$r HVD_SIZE=4 HVD_RENDEZVOUS=10.213.7.1:7007 HVD_KEY_FILE=$TMP/key \
-            on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py ops optimizer &
+            on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py ops optimizer broadcast &
     done
     together
 )

@@ -18,16 +18,16 @@ export HVD_TEST_GPU=real
 "$python" -c 'import torch; print("torch", torch.__version__, "NCCL", torch.cuda.nccl.version(),
     torch.cuda.device_count(), "x", torch.cuda.get_device_name())'
 gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
+all=(ops autograd optimizer broadcast gpu)
 
-check "1 rank, NCCL" ranks 1 HVD_TEST_WAY=nccl -- ops autograd optimizer gpu
-check "1 rank, through the host's memory" ranks 1 HVD_BACKEND=staged HVD_TEST_WAY=staged -- ops autograd optimizer gpu
+check "1 rank, NCCL" ranks 1 HVD_TEST_WAY=nccl -- "${all[@]}"
+check "1 rank, through the host's memory" ranks 1 HVD_BACKEND=staged HVD_TEST_WAY=staged -- "${all[@]}"
 for n in 2 3 4; do
-    check "$n ranks that share a GPU" ranks $n CUDA_VISIBLE_DEVICES=0 HVD_GPU_FALLBACK=1 HVD_TEST_WAY=staged -- \
-        ops autograd optimizer gpu
+    check "$n ranks that share a GPU" ranks $n CUDA_VISIBLE_DEVICES=0 HVD_GPU_FALLBACK=1 HVD_TEST_WAY=staged -- "${all[@]}"
 done
 check "2 ranks that share a GPU, and may not" ranks_refused CUDA_VISIBLE_DEVICES=0
 if [ "$gpus" -ge 2 ]; then
-    check "$gpus ranks, NCCL" ranks "$gpus" HVD_TEST_WAY=nccl -- ops autograd optimizer gpu
+    check "$gpus ranks, NCCL" ranks "$gpus" HVD_TEST_WAY=nccl -- "${all[@]}"
 else
     skip_part nccl-ranks 2-gpus "there is one GPU"
 fi

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests of operator/api/informer against an API server of ours: lists in pages and streamed,
- * watches cut after every byte, 410 both ways, objects made anew unseen, failures; and election
- * against a lease there. After each trouble the cache says what the server has, and its owner has
- * heard no nonsense.
+ * watches cut after every byte, 410 both ways, objects made anew unseen, failures. After each
+ * trouble the cache says what the server has, and its owner has heard no nonsense.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -17,7 +16,6 @@
 #include <stdio.h>
 
 #include "core/base/clock.h"
-#include "operator/api/election.h"
 #include "operator/api/informer.h"
 #include "tests/harness/kube_server.h"
 
@@ -392,90 +390,6 @@ static void test_large_lists_are_packed(void **state)
     end_quietly();
 }
 
-/* ---- election
- * --------------------------------------------------------------------------------------- */
-
-struct candidate {
-    struct election *election;
-    int started, stopped, left;
-    int64_t term;
-};
-
-static void on_started(void *arg, int64_t term)
-{
-    struct candidate *c = arg;
-    c->started++;
-    c->term = term;
-}
-
-static void on_stopped(void *arg)
-{
-    ((struct candidate *)arg)->stopped++;
-}
-
-static void on_left(void *arg)
-{
-    ((struct candidate *)arg)->left++;
-}
-
-static void stand(struct candidate *c, const char *identity)
-{
-    struct election_config config = {.api = api,
-                                     .namespace = "default",
-                                     .name = "operator",
-                                     .identity = identity,
-                                     .duration_ms = 3000,
-                                     .renew_ms = 2000,
-                                     .retry_ms = 200,
-                                     .started = on_started,
-                                     .stopped = on_stopped,
-                                     .arg = c};
-    struct err err = {0};
-    assert_int_equal(election_open(&c->election, &config, &err), 0);
-}
-
-static void wait_for(const int *counter, int n)
-{
-    uint64_t deadline = deadline_in_ms(60000);
-    while (*counter < n && !deadline_passed(deadline))
-        turn();
-    assert_true(*counter >= n);
-}
-
-static void test_election(void **state)
-{
-    struct candidate a = {0}, b = {0};
-    (void)state;
-    stand(&a, "a");
-    wait_for(&a.started, 1);
-    assert_int_equal(a.term, 0);
-    stand(&b, "b");
-    uint64_t deadline = deadline_in_ms(4000); /* longer than the lease: renewed, so not taken */
-    while (!deadline_passed(deadline))
-        turn();
-    assert_true(election_leads(a.election) || a.stopped);
-    /* It leaves in order: the next one takes over at once. */
-    election_leave(a.election, on_left);
-    assert_int_equal(a.stopped, a.started);
-    wait_for(&a.left, 1);
-    election_close(a.election);
-    uint64_t patience = deadline_in_ms(60000);
-    while (!(b.term > a.term && election_leads(b.election)) && !deadline_passed(patience))
-        turn();
-    assert_true(b.term > a.term && b.started > b.stopped);
-    /* The server refuses: it stops before the lease is over, and begins again later. */
-    int started = b.started;
-    kube_server_do("token nobody-has-it");
-    wait_for(&b.stopped, started);
-    assert_false(election_leads(b.election));
-    assert_non_null(strstr(election_problem(b.election), "401"));
-    kube_server_do("token -");
-    int64_t before = b.term;
-    wait_for(&b.started, started + 1);
-    assert_true(b.term > before);
-    election_close(b.election);
-}
-
 static int setup(void **state)
 {
     (void)state;
@@ -512,7 +426,6 @@ int main(void)
         cmocka_unit_test_teardown(test_failures, after_each),
         cmocka_unit_test_teardown(test_unreadable, after_each),
         cmocka_unit_test_teardown(test_large_lists_are_packed, after_each),
-        cmocka_unit_test_teardown(test_election, after_each),
     };
     return cmocka_run_group_tests_name("api/informer", tests, setup, teardown);
 }

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/api/election against a lease of an API server of ours: two candidates, one who
+ * leaves in order, one whom the server refuses.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/clock.h"
+#include "operator/api/election.h"
+#include "tests/harness/kube_server.h"
+
+static struct loop loop;
+static struct access to;
+static struct api *api;
+
+static void turn(void)
+{
+    assert_int_equal(loop_once(&loop, 20), 0);
+}
+
+struct candidate {
+    struct election *election;
+    int started, stopped, left;
+    int64_t term;
+};
+
+static void on_started(void *arg, int64_t term)
+{
+    struct candidate *c = arg;
+    c->started++;
+    c->term = term;
+}
+
+static void on_stopped(void *arg)
+{
+    ((struct candidate *)arg)->stopped++;
+}
+
+static void on_left(void *arg)
+{
+    ((struct candidate *)arg)->left++;
+}
+
+static void stand(struct candidate *c, const char *identity)
+{
+    struct election_config config = {.api = api,
+                                     .namespace = "default",
+                                     .name = "operator",
+                                     .identity = identity,
+                                     .duration_ms = 3000,
+                                     .renew_ms = 2000,
+                                     .retry_ms = 200,
+                                     .started = on_started,
+                                     .stopped = on_stopped,
+                                     .arg = c};
+    struct err err = {0};
+    assert_int_equal(election_open(&c->election, &config, &err), 0);
+}
+
+static void wait_for(const int *counter, int n)
+{
+    uint64_t deadline = deadline_in_ms(60000);
+    while (*counter < n && !deadline_passed(deadline))
+        turn();
+    assert_true(*counter >= n);
+}
+
+static void test_election(void **state)
+{
+    struct candidate a = {0}, b = {0};
+    (void)state;
+    stand(&a, "a");
+    wait_for(&a.started, 1);
+    assert_int_equal(a.term, 0);
+    stand(&b, "b");
+    uint64_t deadline = deadline_in_ms(4000); /* longer than the lease: renewed, so not taken */
+    while (!deadline_passed(deadline))
+        turn();
+    assert_true(election_leads(a.election) || a.stopped);
+    /* It leaves in order: the next one takes over at once. */
+    election_leave(a.election, on_left);
+    assert_int_equal(a.stopped, a.started);
+    wait_for(&a.left, 1);
+    election_close(a.election);
+    uint64_t patience = deadline_in_ms(60000);
+    while (!(b.term > a.term && election_leads(b.election)) && !deadline_passed(patience))
+        turn();
+    assert_true(b.term > a.term && b.started > b.stopped);
+    /* The server refuses: it stops before the lease is over, and begins again later. */
+    int started = b.started;
+    kube_server_do("token nobody-has-it");
+    wait_for(&b.stopped, started);
+    assert_false(election_leads(b.election));
+    assert_non_null(strstr(election_problem(b.election), "401"));
+    kube_server_do("token -");
+    int64_t before = b.term;
+    wait_for(&b.started, started + 1);
+    assert_true(b.term > before);
+    election_close(b.election);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    if (loop_init(&loop) < 0 ||
+        asprintf(&to.server, "http://127.0.0.1:%d", kube_server_start(NULL, NULL)) < 0)
+        return -1;
+    return api_open(&api, &loop, &to, NULL);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    api_close(api);
+    access_fini(&to);
+    loop_fini(&loop);
+    kube_server_stop();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_election)};
+    return cmocka_run_group_tests_name("api/election", tests, setup, teardown);
+}
