@@ -20,25 +20,6 @@
 
 const char *const gpu_job_fallback[] = {"HVD_GPU_FALLBACK=1", "HVD_NCCL_LIB=/none", NULL};
 
-struct hvd_request gpu_job_request(struct gpu_side *g, enum hvd_kind kind, const char *name,
-                                   enum hvd_dtype dtype, int ndim, const int64_t *shape)
-{
-    return (struct hvd_request){.kind = kind,
-                                .name = name,
-                                .dtype = dtype,
-                                .ndim = ndim,
-                                .shape = shape,
-                                .op = HVD_SUM,
-                                .device = g->d->ordinal,
-                                .stream = g->stream};
-}
-
-int gpu_job_wait(const struct hvd_request *r, hvd_handle *ret)
-{
-    int rc = hvd_submit(r, 1, ret);
-    return rc < 0 ? rc : hvd_wait(*ret);
-}
-
 int gpu_job_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype, enum hvd_op op,
                 size_t n, bool in_place, int salt)
 {
@@ -46,12 +27,11 @@ int gpu_job_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype, en
     size_t bytes = n * hvd_dtype_size(dtype);
     hvd_handle h;
     values_fill(dtype, op, rank, size, g->host, n, salt);
-    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "one", dtype, 1, &shape);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "one", dtype, 1, &shape);
     r.op = op;
-    r.input = g->in.at;
     r.output = in_place ? g->in.at : g->out.at;
     int rc = gpu_side_send(g, 0, bytes);
-    if (rc == 0 && gpu_job_wait(&r, &h) < 0)
+    if (rc == 0 && rank_wait(&r, &h) < 0)
         return FAIL("%s %s: %s", hvd_dtype_name(dtype), hvd_op_name(op), hvd_error());
     if (rc == 0)
         rc = gpu_side_read(g, r.output, bytes);

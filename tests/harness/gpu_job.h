@@ -29,12 +29,6 @@ void gpu_job_run(int size, const char *const *env, struct gpu_job job);
 
 /* ---- in a rank ---- */
 
-/* With device, stream and HVD_SUM; input and output are the caller's to set. */
-struct hvd_request gpu_job_request(struct gpu_side *g, enum hvd_kind kind, const char *name,
-                                   enum hvd_dtype dtype, int ndim, const int64_t *shape);
-
-int gpu_job_wait(const struct hvd_request *request, hvd_handle *ret);
-
 /* An allreduce of n values, checked; 0, or FAIL(). */
 int gpu_job_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype, enum hvd_op op,
                 size_t n, bool in_place, int salt);

@@ -92,6 +92,21 @@ bool gpu_side_close(struct gpu_side *g)
     return lost || !g->fake || g->fake->live() == 0;
 }
 
+struct hvd_request gpu_side_request(const struct gpu_side *g, enum hvd_kind kind, const char *name,
+                                    enum hvd_dtype dtype, int ndim, const int64_t *shape)
+{
+    return (struct hvd_request){.kind = kind,
+                                .name = name,
+                                .dtype = dtype,
+                                .ndim = ndim,
+                                .shape = shape,
+                                .op = HVD_SUM,
+                                .input = g->in.at,
+                                .output = g->in.at,
+                                .device = g->d->ordinal,
+                                .stream = g->stream};
+}
+
 int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes)
 {
     struct cuda_visit visit = {0};

@@ -37,6 +37,10 @@ int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *scri
 /* After hvd_shutdown(). False: something that was made on the fake was not given back. */
 bool gpu_side_close(struct gpu_side *g);
 
+/* In place at the beginning of in, summed; the caller changes what is to be otherwise. */
+struct hvd_request gpu_side_request(const struct gpu_side *g, enum hvd_kind kind, const char *name,
+                                    enum hvd_dtype dtype, int ndim, const int64_t *shape);
+
 /* bytes of host to in + at, in the order of the stream: not done when this returns. */
 int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes);
 

@@ -37,6 +37,37 @@ static inline struct hvd_request rank_request(const char *name, float *data, con
                                 .device = -1};
 }
 
+/* Submits it and waits. 0 or -errno; *ret is the caller's to release. */
+static inline int rank_wait(const struct hvd_request *request, hvd_handle *ret)
+{
+    int rc = hvd_submit(request, 1, ret);
+    return rc < 0 ? rc : hvd_wait(*ret);
+}
+
+/* All say who they are: ret_crew[hvd_size()], by rank; -1: lost. 0 or -errno. */
+static inline int rank_crew(int64_t mine, int64_t *ret_crew)
+{
+    int64_t shape = 1;
+    struct hvd_result result;
+    hvd_handle h;
+    struct hvd_request r = {.kind = HVD_ALLGATHER,
+                            .name = "crew",
+                            .input = &mine,
+                            .dtype = HVD_INT64,
+                            .ndim = 1,
+                            .shape = &shape,
+                            .device = -1};
+    int rc = rank_wait(&r, &h);
+    if (rc < 0)
+        return rc;
+    hvd_result(h, &result);
+    const int64_t *data = result.data;
+    for (int i = 0, k = 0; i < hvd_size(); i++)
+        ret_crew[i] = result.splits[i] ? data[k++] : -1;
+    hvd_release(h);
+    return 0;
+}
+
 static inline uint64_t rank_random(uint64_t *state)
 {
     *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;

@@ -47,35 +47,6 @@ struct crew {
     int64_t members[ELASTIC_MAX];
 };
 
-static int submit_wait(const struct hvd_request *r, hvd_handle *ret)
-{
-    int rc = hvd_submit(r, 1, ret);
-    return rc < 0 ? rc : hvd_wait(*ret);
-}
-
-static int meet(int member, struct crew *crew)
-{
-    int64_t shape = 1, mine = member;
-    struct hvd_result result;
-    hvd_handle h;
-    struct hvd_request r = {.kind = HVD_ALLGATHER,
-                            .name = "crew",
-                            .input = &mine,
-                            .dtype = HVD_INT64,
-                            .ndim = 1,
-                            .shape = &shape,
-                            .device = -1};
-    int rc = submit_wait(&r, &h);
-    if (rc < 0)
-        return rc;
-    hvd_result(h, &result);
-    const int64_t *data = result.data;
-    for (int i = 0, k = 0; i < hvd_size(); i++)
-        crew->members[i] = result.splits[i] ? data[k++] : -1;
-    hvd_release(h);
-    return 0;
-}
-
 /* Member m gives m + 1 rows of its number. */
 static int gather(struct board *b, int member, int step, const struct crew *crew)
 {
@@ -93,7 +64,7 @@ static int gather(struct board *b, int member, int step, const struct crew *crew
                             .device = -1};
     struct hvd_result result;
     hvd_handle h;
-    int rc = submit_wait(&r, &h);
+    int rc = rank_wait(&r, &h);
     free(rows);
     if (rc < 0)
         return FAIL("gather: %s", hvd_error());
@@ -145,7 +116,7 @@ static int exchange(int member, const struct crew *crew)
                             .device = -1};
     struct hvd_result result;
     hvd_handle h;
-    int rc = submit_wait(&r, &h);
+    int rc = rank_wait(&r, &h);
     free(rows);
     if (rc < 0)
         return FAIL("exchange: %s", hvd_error());
@@ -180,7 +151,7 @@ static int scatter(struct board *b, int member, int step)
                             .op = HVD_SUM,
                             .device = -1};
     hvd_handle h;
-    int rc = submit_wait(&r, &h);
+    int rc = rank_wait(&r, &h);
     const float *sums = r.output;
     for (int i = 0; rc == 0 && i < 2 * WIDE; i++)
         if (sums[i] != sums[0])
@@ -198,7 +169,7 @@ static int work(int member, void *arg)
     struct crew crew;
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
-    int rc = meet(member, &crew);
+    int rc = rank_crew(member, crew.members);
     for (int step = 0; step < STEPS && rc == 0; step++) {
         atomic_store(&b->at[member], step);
         rc = gather(b, member, step, &crew);
@@ -210,7 +181,9 @@ static int work(int member, void *arg)
         /* The dead are seen until here, and in every third step beyond. */
         if (rc == 0 && step % 3 == 2) {
             rc = hvd_commit();
-            rc = rc < 0 ? FAIL("commit: %s", hvd_error()) : rc == 1 ? meet(member, &crew) : 0;
+            rc = rc < 0    ? FAIL("commit: %s", hvd_error())
+                 : rc == 1 ? rank_crew(member, crew.members)
+                           : 0;
         }
     }
     atomic_store(&b->at[member], STEPS);

@@ -85,7 +85,7 @@ static int step(struct gpu_side *g, int rank, int size, int k)
         const int64_t n = (int64_t)size_of(i);
         char name[16];
         snprintf(name, sizeof(name), "g%d", i);
-        struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n);
+        struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n);
         r.input = r.output = (uint8_t *)g->in.at + at[i];
         if (gpu_side_send(g, at[i], (size_t)n * 4) < 0)
             return FAIL("%s", g->err.msg);
@@ -122,16 +122,15 @@ static int steps(struct gpu_side *g, int rank, int size)
 static int gather(struct gpu_side *g, int rank, int size, bool room)
 {
     const int64_t shape[] = {rank % 2 ? 0 : rank + 1, 33};
-    struct hvd_request r = gpu_job_request(g, HVD_ALLGATHER, "gather", HVD_INT32, 2, shape);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLGATHER, "gather", HVD_INT32, 2, shape);
     struct hvd_result result;
     hvd_handle h;
     int32_t *host = (int32_t *)g->host;
     for (int i = 0; i < (rank + 1) * 33; i++)
         host[i] = rank;
-    r.input = g->in.at;
     r.output = room ? g->out.at : NULL;
     r.output_rows = room ? 1000 : 0;
-    if (gpu_side_send(g, 0, (size_t)(rank + 1) * 132) < 0 || gpu_job_wait(&r, &h) < 0)
+    if (gpu_side_send(g, 0, (size_t)(rank + 1) * 132) < 0 || rank_wait(&r, &h) < 0)
         return FAIL("%s %s", g->err.msg, hvd_error());
     hvd_result(h, &result);
     if (room && result.data != g->out.at)
@@ -152,14 +151,14 @@ static int gather(struct gpu_side *g, int rank, int size, bool room)
 static int exchange(struct gpu_side *g, int rank, int size)
 {
     const int64_t shape[] = {(int64_t)size * 3, 5};
-    struct hvd_request r = gpu_job_request(g, HVD_ALLTOALL, "exchange", HVD_INT64, 2, shape);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLTOALL, "exchange", HVD_INT64, 2, shape);
     struct hvd_result result;
     hvd_handle h;
     int64_t *host = (int64_t *)g->host;
+    r.output = NULL;
     for (int i = 0; i < size * 15; i++)
         host[i] = rank * 100 + i / 15;
-    r.input = g->in.at;
-    if (gpu_side_send(g, 0, (size_t)size * 120) < 0 || gpu_job_wait(&r, &h) < 0)
+    if (gpu_side_send(g, 0, (size_t)size * 120) < 0 || rank_wait(&r, &h) < 0)
         return FAIL("%s %s", g->err.msg, hvd_error());
     hvd_result(h, &result);
     if (result.shape[0] != 3 * size || gpu_side_read(g, result.data, (size_t)size * 120) < 0)
@@ -174,12 +173,11 @@ static int exchange(struct gpu_side *g, int rank, int size)
 static int spread(struct gpu_side *g, int rank, int size)
 {
     const int64_t n = 5003;
-    struct hvd_request r = gpu_job_request(g, HVD_BROADCAST, "spread", HVD_FLOAT16, 1, &n);
+    struct hvd_request r = gpu_side_request(g, HVD_BROADCAST, "spread", HVD_FLOAT16, 1, &n);
     hvd_handle h;
     r.root = size - 1;
-    r.input = r.output = g->in.at;
     memset(g->host, rank == r.root ? 0x21 : 0, (size_t)n * 2);
-    if (gpu_side_send(g, 0, (size_t)n * 2) < 0 || gpu_job_wait(&r, &h) < 0)
+    if (gpu_side_send(g, 0, (size_t)n * 2) < 0 || rank_wait(&r, &h) < 0)
         return FAIL("%s %s", g->err.msg, hvd_error());
     memset(g->host, 0, (size_t)n * 2);
     if (gpu_side_read(g, g->in.at, (size_t)n * 2) < 0)
@@ -193,13 +191,12 @@ static int spread(struct gpu_side *g, int rank, int size)
 static int scatter(struct gpu_side *g, int rank, int size)
 {
     const int64_t rows = 4 * size + 1, shape[] = {rows, 11};
-    struct hvd_request r = gpu_job_request(g, HVD_REDUCESCATTER, "scatter", HVD_FLOAT32, 2, shape);
+    struct hvd_request r = gpu_side_request(g, HVD_REDUCESCATTER, "scatter", HVD_FLOAT32, 2, shape);
     hvd_handle h;
     size_t n = (size_t)rows * 11;
-    r.input = g->in.at;
     r.output = g->out.at;
     values_fill(HVD_FLOAT32, HVD_SUM, rank, size, g->host, n, 9);
-    if (gpu_side_send(g, 0, n * 4) < 0 || gpu_job_wait(&r, &h) < 0)
+    if (gpu_side_send(g, 0, n * 4) < 0 || rank_wait(&r, &h) < 0)
         return FAIL("%s %s", g->err.msg, hvd_error());
     size_t mine = (rank == 0 ? 5 : 4) * 11, first = rank == 0 ? 0 : (size_t)(4 * rank + 1) * 11;
     if (gpu_side_read(g, g->out.at, mine * 4) < 0)

@@ -80,22 +80,12 @@ static int sum(struct gpu_side *g, int size)
 {
     const int64_t n = 1000;
     hvd_handle h;
-    struct hvd_request r = {.kind = HVD_ALLREDUCE,
-                            .name = "t",
-                            .input = g->in.at,
-                            .output = g->in.at,
-                            .dtype = HVD_FLOAT32,
-                            .ndim = 1,
-                            .shape = &n,
-                            .op = HVD_SUM,
-                            .device = g->d->ordinal,
-                            .stream = g->stream};
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
     float *host = (float *)g->host;
     for (int i = 0; i < n; i++)
         host[i] = 1;
     int rc = gpu_side_send(g, 0, (size_t)n * 4);
-    rc = rc < 0 ? rc : hvd_submit(&r, 1, &h);
-    rc = rc < 0 ? rc : hvd_wait(h);
+    rc = rc < 0 ? rc : rank_wait(&r, &h);
     if (rc == 0 && (gpu_side_read(g, g->in.at, (size_t)n * 4) < 0 || host[n - 1] != (float)size))
         return FAIL("a wrong sum");
     return rc;

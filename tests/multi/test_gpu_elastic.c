@@ -56,49 +56,6 @@ struct member {
     int64_t crew[ELASTIC_MAX]; /* by rank, as everybody said at the last boundary */
 };
 
-static struct hvd_request on_gpu(struct member *m, enum hvd_kind kind, const char *name,
-                                 enum hvd_dtype dtype, int ndim, const int64_t *shape)
-{
-    return (struct hvd_request){.kind = kind,
-                                .name = name,
-                                .dtype = dtype,
-                                .ndim = ndim,
-                                .shape = shape,
-                                .op = HVD_SUM,
-                                .input = m->g.in.at,
-                                .output = m->g.in.at,
-                                .device = m->g.d->ordinal,
-                                .stream = m->g.stream};
-}
-
-static int submit_wait(const struct hvd_request *r, hvd_handle *ret)
-{
-    int rc = hvd_submit(r, 1, ret);
-    return rc < 0 ? rc : hvd_wait(*ret);
-}
-
-static int meet(struct member *m)
-{
-    int64_t shape = 1, mine = m->number;
-    struct hvd_result result;
-    hvd_handle h;
-    struct hvd_request r = {.kind = HVD_ALLGATHER,
-                            .name = "crew",
-                            .input = &mine,
-                            .dtype = HVD_INT64,
-                            .ndim = 1,
-                            .shape = &shape,
-                            .device = -1};
-    if (submit_wait(&r, &h) < 0)
-        return FAIL("crew: %s", hvd_error());
-    hvd_result(h, &result);
-    const int64_t *data = result.data;
-    for (int i = 0, k = 0; i < hvd_size(); i++)
-        m->crew[i] = result.splits[i] ? data[k++] : -1;
-    hvd_release(h);
-    return 0;
-}
-
 static void fill(struct member *m, size_t n, float value)
 {
     float *f = (float *)m->g.host;
@@ -117,7 +74,7 @@ static int reduce(struct member *m)
     for (int i = 0; i < TENSORS; i++) {
         char name[16];
         snprintf(name, sizeof(name), "r%d", i);
-        struct hvd_request r = on_gpu(m, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n[i]);
+        struct hvd_request r = gpu_side_request(&m->g, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n[i]);
         r.input = r.output = (uint8_t *)m->g.in.at + at;
         if (gpu_side_send(&m->g, at, (size_t)n[i] * 4) < 0 || hvd_submit(&r, 1, &h[i]) < 0)
             return FAIL("%s %s", m->g.err.msg, hvd_error());
@@ -144,12 +101,12 @@ static int gather(struct member *m)
 {
     int64_t shape[] = {m->number + 1, WIDE};
     size_t n = (size_t)(m->number + 1) * WIDE;
-    struct hvd_request r = on_gpu(m, HVD_ALLGATHER, "gather", HVD_FLOAT32, 2, shape);
+    struct hvd_request r = gpu_side_request(&m->g, HVD_ALLGATHER, "gather", HVD_FLOAT32, 2, shape);
     struct hvd_result result;
     hvd_handle h;
     r.output = NULL;
     fill(m, n, (float)m->number);
-    if (gpu_side_send(&m->g, 0, n * 4) < 0 || submit_wait(&r, &h) < 0)
+    if (gpu_side_send(&m->g, 0, n * 4) < 0 || rank_wait(&r, &h) < 0)
         return FAIL("gather: %s %s", m->g.err.msg, hvd_error());
     hvd_result(h, &result);
     if (gpu_side_read(&m->g, result.data, (size_t)result.shape[0] * WIDE * 4) < 0)
@@ -171,13 +128,13 @@ static int gather(struct member *m)
 static int tell(struct member *m)
 {
     const int64_t n = 2 * WIDE;
-    struct hvd_request r = on_gpu(m, HVD_BROADCAST, "tell", HVD_FLOAT32, 1, &n);
+    struct hvd_request r = gpu_side_request(&m->g, HVD_BROADCAST, "tell", HVD_FLOAT32, 1, &n);
     hvd_handle h;
     r.root = m->step % hvd_size();
     fill(m, 2 * WIDE, hvd_rank() == r.root ? (float)(m->number * 1000 + m->step) : -2);
     if (gpu_side_send(&m->g, 0, (size_t)n * 4) < 0)
         return FAIL("%s", m->g.err.msg);
-    int rc = submit_wait(&r, &h);
+    int rc = rank_wait(&r, &h);
     m->b->told[m->number][m->step] = -1;
     if (rc == -EOWNERDEAD) /* nobody has waited for what was sent */
         return gpu_side_read(&m->g, m->g.in.at, 4) < 0 ? FAIL("%s", m->g.err.msg) : 0;
@@ -198,14 +155,14 @@ static int exchange(struct member *m)
     int size = hvd_size();
     int64_t shape[] = {2 * size, WIDE};
     size_t n = (size_t)(2 * size) * WIDE;
-    struct hvd_request r = on_gpu(m, HVD_ALLTOALL, "exchange", HVD_FLOAT32, 2, shape);
+    struct hvd_request r = gpu_side_request(&m->g, HVD_ALLTOALL, "exchange", HVD_FLOAT32, 2, shape);
     struct hvd_result result;
     hvd_handle h;
     float *host = (float *)m->g.host;
     r.output = NULL;
     for (size_t i = 0; i < n; i++)
         host[i] = (float)(m->number * 100 + (int)(i / (2 * WIDE)));
-    if (gpu_side_send(&m->g, 0, n * 4) < 0 || submit_wait(&r, &h) < 0)
+    if (gpu_side_send(&m->g, 0, n * 4) < 0 || rank_wait(&r, &h) < 0)
         return FAIL("exchange: %s %s", m->g.err.msg, hvd_error());
     hvd_result(h, &result);
     if (gpu_side_read(&m->g, result.data, (size_t)result.shape[0] * WIDE * 4) < 0)
@@ -226,11 +183,12 @@ static int scatter(struct member *m)
     int size = hvd_size();
     int64_t shape[] = {2 * size, WIDE};
     size_t n = (size_t)(2 * size) * WIDE;
-    struct hvd_request r = on_gpu(m, HVD_REDUCESCATTER, "scatter", HVD_FLOAT32, 2, shape);
+    struct hvd_request r =
+        gpu_side_request(&m->g, HVD_REDUCESCATTER, "scatter", HVD_FLOAT32, 2, shape);
     hvd_handle h;
     r.output = m->step % 2 ? m->g.in.at : m->g.out.at; /* in place, too */
     fill(m, n, (float)(1 << m->number));
-    if (gpu_side_send(&m->g, 0, n * 4) < 0 || submit_wait(&r, &h) < 0 ||
+    if (gpu_side_send(&m->g, 0, n * 4) < 0 || rank_wait(&r, &h) < 0 ||
         gpu_side_read(&m->g, r.output, (size_t)2 * WIDE * 4) < 0)
         return FAIL("scatter: %s %s", m->g.err.msg, hvd_error());
     const float *sums = (float *)m->g.host;
@@ -261,7 +219,7 @@ static int agree(struct member *m)
     if (hvd_allreduce("step", &step, &step, 1, HVD_INT64, HVD_MAX) < 0)
         return FAIL("step: %s", hvd_error());
     m->step = (int)step;
-    return meet(m);
+    return rank_crew(m->number, m->crew) < 0 ? FAIL("crew: %s", hvd_error()) : 0;
 }
 
 static int train(struct member *m)

@@ -40,8 +40,7 @@ static int refused(struct gpu_side *g, int rank, int size)
 {
     const int64_t n = 100;
     static float host[100];
-    struct hvd_request good = gpu_job_request(g, HVD_ALLREDUCE, "r", HVD_FLOAT32, 1, &n), r = good;
-    good.input = good.output = g->in.at;
+    struct hvd_request good = gpu_side_request(g, HVD_ALLREDUCE, "r", HVD_FLOAT32, 1, &n), r = good;
     r = good;
     r.device = -2;
     int rc = refuse(&r, -EINVAL, "device -2");
@@ -66,13 +65,12 @@ static int mixed(struct gpu_side *g, int rank, int size)
     const int64_t n = 10;
     static float host[10];
     hvd_handle h;
-    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "mixed", HVD_FLOAT32, 1, &n);
-    r.input = r.output = g->in.at;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "mixed", HVD_FLOAT32, 1, &n);
     if (rank == 0) {
         r.device = -1;
         r.input = r.output = host;
     }
-    if (gpu_job_wait(&r, &h) != -EINVAL || !strstr(hvd_error(), "on a GPU"))
+    if (rank_wait(&r, &h) != -EINVAL || !strstr(hvd_error(), "on a GPU"))
         return FAIL("%s", hvd_error());
     return gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 3);
 }
@@ -82,9 +80,8 @@ static int refusing(struct gpu_side *g, const char *words)
     const int64_t n = 10;
     float one = 1;
     hvd_handle h;
-    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
-    r.input = r.output = g->in.at;
-    if (gpu_job_wait(&r, &h) != -ENOTSUP || !strstr(hvd_error(), words))
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    if (rank_wait(&r, &h) != -ENOTSUP || !strstr(hvd_error(), words))
         return FAIL("%s", hvd_error());
     /* From then on there is nothing but that answer. */
     if (hvd_allreduce("x", &one, &one, 1, HVD_FLOAT32, HVD_SUM) != -ENOTSUP)
@@ -112,14 +109,13 @@ static int broken(struct gpu_side *g, int rank, int size)
 {
     const int64_t n = 1000000;
     hvd_handle h;
-    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
-    r.input = r.output = g->in.at;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
     int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
     if (rc)
         return rc;
     if (rank == 1)
         g->fake->break_device(g->d->ordinal, CUDA_ILLEGAL_ADDRESS);
-    rc = gpu_job_wait(&r, &h);
+    rc = rank_wait(&r, &h);
     if (rc >= 0 || !strstr(hvd_error(), "rank 1") || !strstr(hvd_error(), "ILLEGAL_ADDRESS"))
         return FAIL("%d: %s", rc, hvd_error());
     if (rank == 1 && gpu_side_read(g, g->in.at, 4) >= 0)
@@ -130,16 +126,26 @@ static int broken(struct gpu_side *g, int rank, int size)
 /* ---- NCCL that fails: its operation is off the GPU when the ranks hear of it, else memory could
  * not be given back at their end ---- */
 
-static int fail_second(struct gpu_side *g, int rank, int size, const char *const words[3])
+static void go(int signal)
+{
+    _exit(0);
+}
+
+/* ends: rank 1 does, a second later. */
+static int fail_second(struct gpu_side *g, int rank, int size, bool ends,
+                       const char *const words[3])
 {
     const int64_t n = 1000000;
     hvd_handle h;
-    struct hvd_request r = gpu_job_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
-    r.input = r.output = g->in.at;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
     int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
     if (rc)
         return rc;
-    rc = gpu_job_wait(&r, &h);
+    if (ends && rank == 1) {
+        signal(SIGALRM, go);
+        alarm(1);
+    }
+    rc = rank_wait(&r, &h);
     if (rc >= 0)
         return FAIL("it is done");
     for (int i = 0; i < 3 && words[i]; i++)
@@ -153,7 +159,7 @@ static int hangs(struct gpu_side *g, int rank, int size)
     static const char *const words[3] = {"allreduce 't' has run for", "on the GPUs"};
     if (rank == 1)
         setenv("FAKE_NCCL_HANG", "ncclAllReduce:2:async", 1);
-    return fail_second(g, rank, size, words);
+    return fail_second(g, rank, size, false, words);
 }
 
 static int fails_later(struct gpu_side *g, int rank, int size)
@@ -161,24 +167,16 @@ static int fails_later(struct gpu_side *g, int rank, int size)
     static const char *const words[3] = {"rank 1", "NCCL 2.27", "ncclAllReduce"};
     if (rank == 1)
         setenv("FAKE_NCCL_FAIL", "ncclAllReduce:2:async:6", 1);
-    return fail_second(g, rank, size, words);
-}
-
-static void go(int signal)
-{
-    _exit(0);
+    return fail_second(g, rank, size, false, words);
 }
 
 /* Rank 1 ends without a word while NCCL runs. */
 static int dies(struct gpu_side *g, int rank, int size)
 {
     static const char *const words[3] = {"rank 1"};
-    if (rank == 1) {
+    if (rank == 1)
         setenv("FAKE_NCCL_HANG", "ncclAllReduce:2:async", 1);
-        signal(SIGALRM, go);
-        alarm(1);
-    }
-    return fail_second(g, rank, size, words);
+    return fail_second(g, rank, size, true, words);
 }
 
 /* ---- jobs ---- */

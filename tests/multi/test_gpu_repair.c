@@ -76,16 +76,7 @@ static int reduce(struct gpu_side *g, int number, const struct plan *plan)
 {
     hvd_handle h;
     const int64_t n = COUNT;
-    const struct hvd_request r = {.kind = HVD_ALLREDUCE,
-                                  .name = "sum",
-                                  .input = g->in.at,
-                                  .output = g->in.at,
-                                  .dtype = HVD_FLOAT32,
-                                  .ndim = 1,
-                                  .shape = &n,
-                                  .op = HVD_SUM,
-                                  .device = g->d->ordinal,
-                                  .stream = g->stream};
+    const struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "sum", HVD_FLOAT32, 1, &n);
     if (fill(g, (float)(1 << number)) < 0)
         return FAIL("%s", g->err.msg);
     if (hvd_submit(&r, 1, &h) < 0)
@@ -156,16 +147,9 @@ static hvd_handle submit(struct gpu_side *g, enum hvd_kind kind, const char *nam
 {
     const int64_t n = SMALL;
     hvd_handle h = 0;
-    const struct hvd_request r = {.kind = kind,
-                                  .name = name,
-                                  .input = g->in.at,
-                                  .output = kind == HVD_ALLREDUCE ? g->in.at : NULL,
-                                  .dtype = HVD_FLOAT32,
-                                  .ndim = 1,
-                                  .shape = &n,
-                                  .op = HVD_SUM,
-                                  .device = g->d->ordinal,
-                                  .stream = g->stream};
+    struct hvd_request r = gpu_side_request(g, kind, name, HVD_FLOAT32, 1, &n);
+    if (kind != HVD_ALLREDUCE)
+        r.output = NULL;
     return hvd_submit(&r, 1, &h) < 0 ? FAIL("%s", hvd_error()) : h;
 }
 
