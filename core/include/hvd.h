@@ -183,7 +183,8 @@ HVD_API int hvd_poll(hvd_handle handle);
 HVD_API int hvd_wait(hvd_handle handle);
 
 /* What an allgather or alltoall has received; the engine's own memory is there until hvd_release().
- */
+ * That on a GPU is given to the next result then: what reads it there has ended, or is on the
+ * stream of the requests that follow. */
 struct hvd_result {
     const void *data; /* the request's output, where that had room; where that is, host or GPU */
     int ndim;
