@@ -31,6 +31,8 @@ ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS
 TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline%,$(UNIT_SRCS)) \
               $(filter-out tests/multi/test_coll%,$(MULTI_SRCS))
 TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
+# Beside the others and behind ASan's: both lanes end together.
+TSAN_BEHIND := $(filter $(BUILD)/thread/tests/multi/test_nccl%,$(TSAN_TESTS))
 # The operator, with real agents too, where it goes the most ways; leaks are looked for at its end.
 PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
 ASAN_PLANE := 'asan/e2e/test_plane=$(PY_ASAN)/e2e/test_plane.py' \
@@ -63,7 +65,7 @@ test-all:
 	$(SAN_ENV) $(RUN) $(UNIT_BINS) $(MULTI_BINS) \
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
 	    beside tests/model/run.sh '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
-	    then $(ASAN_TESTS) beside $(TSAN_TESTS) \
+	    then $(ASAN_TESTS) $(TSAN_BEHIND) beside $(filter-out $(TSAN_BEHIND),$(TSAN_TESTS)) \
 	    then $(filter-out $(CLUSTER_LONG),$(CLUSTER_TESTS)) beside $(ASAN_PLANE) $(CLUSTER_LONG) \
 	    then '$(STEP_FUZZ)'; \
 	code=$$?; kill $$debian $$kube 2>/dev/null; wait; exit $$code
