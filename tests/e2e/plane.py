@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the coordinator plane share: the plane as a process (tests/programs/plane_try), pods as
 processes: build/hvd-agent with the environment that a pod's container has."""
+import contextlib
 import http.client
 import json
 import os
@@ -126,7 +127,8 @@ class Pod:
         pids = self.ranks()
         self.process.kill()
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # their agent's end may have been theirs
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -147,11 +149,7 @@ class Case(unittest.TestCase):
         failed = any(case is self for case, _ in self.result.failures + self.result.errors)
         for pod in self.pods:
             if pod.process.poll() is None:
-                pids = pod.ranks()
-                pod.process.kill()
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
-            pod.process.wait()
+                pod.kill()
             if failed:
                 print(f"---- {pod.name}: code {pod.process.returncode}\n{pod.text()}")
         code = self.plane.end() if self.plane.process.poll() is None else 0
