@@ -26,6 +26,7 @@ struct algorithm {
     size_t state_size;
     /* The first of the table that applies is taken: must be the same on every rank. */
     bool (*applies)(const struct mesh *mesh, const struct coll_op *op);
+    bool across; /* may be asked for sums across hosts, too (struct coll_op) */
     /* It cannot be cancelled once it has begun: start is called when every rank has come to the
      * operation (a barrier of the coll's own lies before it), so nobody takes it back. */
     bool together;

@@ -178,7 +178,9 @@ static bool choose(struct coll *coll, const struct coll_op *op)
 {
     for (int i = 0; i < coll->n; i++) {
         const struct coll_entry *e = &coll->list[i];
-        if ((op->device >= 0 && i >= coll->nbackend) || !e->alg->applies(coll->mesh, op))
+        if ((op->device >= 0 && i >= coll->nbackend) || (op->across && !e->alg->across))
+            continue;
+        if (!e->alg->applies(coll->mesh, op))
             continue;
         coll->alg = e->alg;
         coll->alg_state = e->state;

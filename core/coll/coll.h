@@ -18,11 +18,13 @@
  * Order of summation of an allreduce: within a host in the order of local ranks; between hosts
  * piece q of a tensor (its count split as evenly as possible over lanes x hosts pieces, in order)
  * starts at host q % hosts and goes round from there. Neither depends on fusion, chunks, arrival or
- * on which algorithm runs between these hosts. A reduce-scatter sums in the order of ranks.
+ * on which algorithm runs between these hosts. A sum across hosts is that of a world with one rank
+ * a host. A reduce-scatter sums in the order of ranks.
  */
 #ifndef HVD_COLL_COLL_H
 #define HVD_COLL_COLL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +53,7 @@ struct coll_op {
     int contributors;                  /* what an average divides by */
     int device;                        /* where the tensors are; -1: the host's memory */
     int root;                          /* broadcast */
+    bool across;                       /* allreduce: see below */
     const struct coll_tensor *tensors; /* fused ones; only allreduce has more than one */
     size_t n;
     /* One number a rank, in elements; NULL where the kind has none.
@@ -59,6 +62,10 @@ struct coll_op {
      *   reducescatter  recv_counts: what each rank gets; tensors[0].count is their sum */
     const size_t *send_counts;
     const size_t *recv_counts;
+    /* across: each rank's tensors are summed with those of the ranks that have its local rank on
+     * the other hosts. Only as a part of an operation to which every rank has come, where there are
+     * several hosts and all have as many ranks (core/backend/hier); ranks of one host may differ in
+     * counts, and those that have no elements wait for nobody. */
     /* Of a device, one a tensor: an event behind which in is complete and out may be overwritten.
      * NULL: that is so. */
     void *const *ready;

@@ -2,7 +2,8 @@
  *
  * direct_allreduce: a small allreduce over several hosts in log2(hosts) rounds: the first rank of
  * every host gets the inputs of all hosts (Bruck's allgather) and does all sums itself. Ranks that
- * share a host sum there first and get the result from their first one (shm_pieces.h).
+ * share a host sum there first and get the result from their first one (shm_pieces.h). Across hosts
+ * every rank does so for itself, with those of its local rank.
  *
  * It makes the very sums that the rings make, in the same order and with the same rounding in
  * between: piece l x hosts + k starts at host k. So the bits do not depend on which of them runs,
@@ -29,7 +30,10 @@ struct direct {
     struct shm_share share;
     struct reduce_plan plan;
     enum phase phase;
-    bool first;        /* of its host */
+    bool shares;       /* it sums on its host first */
+    bool first;        /* of those that share */
+    int lane;          /* the local rank that it talks to */
+    size_t pieces;     /* of a tensor */
     size_t bytes;      /* of one input, packed */
     uint8_t *gathered; /* [hosts] packed inputs: place i has the one of this host + i */
     uint8_t *result;   /* packed */
@@ -74,14 +78,17 @@ static int direct_start(struct coll *coll, void *state, struct err *err)
     d->share = (struct shm_share){.layout = &d->whole, .first = 0, .stride = 1, .owners = 1};
     d->plan = coll_reduce_plan(op);
     d->bytes = coll_count(op) * d->whole.elem;
-    d->first = mesh->local_rank == 0;
+    d->shares = mesh->local_size > 1 && !op->across;
+    d->first = mesh->local_rank == 0 || op->across;
+    d->lane = op->across ? mesh->local_rank : 0;
+    d->pieces = op->across ? hosts : (size_t)mesh->lanes * hosts;
     d->gathered = d->first ? coll_work(coll, (hosts + 1) * d->bytes) : NULL;
     if (d->first && !d->gathered)
         return err_set(err, ENOMEM, "no memory for an allreduce of %zu bytes", d->bytes);
     d->result = d->first ? d->gathered + hosts * d->bytes : NULL;
     d->distance = 1;
     d->begun = false;
-    d->phase = mesh->local_size > 1 ? SUM_LOCALLY : EXCHANGE;
+    d->phase = d->shares ? SUM_LOCALLY : EXCHANGE;
     if (d->phase == SUM_LOCALLY)
         shm_pieces_reduce_scatter(coll->pieces, &d->share, &d->plan, false, d->gathered);
     else if (d->first)
@@ -94,8 +101,8 @@ static int begin_round(struct coll *coll, struct direct *d)
 {
     const struct mesh *mesh = coll->mesh;
     int p = mesh->hosts, me = mesh->host;
-    struct link *down = coll_link(coll, mesh_rank_at(mesh, (me - d->distance + p) % p, 0));
-    struct link *up = coll_link(coll, mesh_rank_at(mesh, (me + d->distance) % p, 0));
+    struct link *down = coll_link(coll, mesh_rank_at(mesh, (me - d->distance + p) % p, d->lane));
+    struct link *up = coll_link(coll, mesh_rank_at(mesh, (me + d->distance) % p, d->lane));
     if (!down || !up)
         return -ENOMEM;
     int inputs = d->distance < p - d->distance ? d->distance : p - d->distance;
@@ -135,15 +142,15 @@ static int exchange(struct coll *coll, struct direct *d)
 
 /* count elements at off of every packed input, host after host from start on. Inputs of hosts with
  * several ranks are sums and carry the prescale already. */
-static void sum_range(const struct direct *d, const struct mesh *mesh, int start, size_t off,
-                      size_t count)
+static void sum_range(const struct direct *d, const struct mesh *mesh, bool across, int start,
+                      size_t off, size_t count)
 {
     uint8_t *dst = d->result + off;
     for (int i = 0; i < mesh->hosts; i++) {
         int host = (start + i) % mesh->hosts;
         int place = (host - mesh->host + mesh->hosts) % mesh->hosts;
         const void *src[] = {dst, d->gathered + (size_t)place * d->bytes + off};
-        const bool prescaled[] = {true, mesh->local_size_of[host] > 1};
+        const bool prescaled[] = {true, mesh->local_size_of[host] > 1 && !across};
         if (i > 0)
             reduce(&d->plan, dst, src, 2, count, prescaled, i == mesh->hosts - 1, false);
         else if (d->plan.prescale == 1.0 || prescaled[1])
@@ -155,7 +162,7 @@ static void sum_range(const struct direct *d, const struct mesh *mesh, int start
 
 static void sum(const struct direct *d, const struct coll_op *op, const struct mesh *mesh)
 {
-    size_t pieces = (size_t)mesh->lanes * (size_t)mesh->hosts, off = 0;
+    size_t pieces = d->pieces, off = 0;
     for (size_t i = 0; i < op->n; i++) {
         size_t all = op->tensors[i].count;
         /* The longer pieces come first: behind an empty one there are none. */
@@ -163,7 +170,7 @@ static void sum(const struct direct *d, const struct coll_op *op, const struct m
             size_t count = layout_begin(all, pieces, q + 1) - layout_begin(all, pieces, q);
             if (count == 0)
                 break;
-            sum_range(d, mesh, (int)(q % (size_t)mesh->hosts), off, count);
+            sum_range(d, mesh, op->across, (int)(q % (size_t)mesh->hosts), off, count);
             off += count * d->whole.elem;
         }
     }
@@ -191,7 +198,7 @@ static int direct_progress(struct coll *coll, void *state)
             return rc;
         if (d->first)
             sum(d, coll->op, coll->mesh);
-        if (coll->mesh->local_size == 1) {
+        if (!d->shares) {
             unpack(d, d->result);
             return 0;
         }
@@ -205,7 +212,7 @@ static void direct_cancel(struct coll *coll, void *state)
     struct direct *d = state;
     message_cancel_send(&d->out);
     message_cancel_recv(&d->in);
-    if (coll->pieces)
+    if (d->shares)
         shm_pieces_cancel(coll->pieces);
 }
 
@@ -213,6 +220,7 @@ const struct algorithm direct_allreduce_algorithm = {
     .name = "direct",
     .state_size = sizeof(struct direct),
     .applies = direct_applies,
+    .across = true,
     .start = direct_start,
     .progress = direct_progress,
     .cancel = direct_cancel,

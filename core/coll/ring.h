@@ -53,10 +53,10 @@ struct ring {
 void ring_start(struct ring *ring);
 
 /* Starts the ring of owners `lane` of all hosts for the operation under way: segment k is piece
- * lane * hosts + k of layout. offsets: [hosts + 1], filled here and kept by the ring. Takes the
+ * first + k of layout. offsets: [hosts + 1], filled here and kept by the ring. Takes the
  * work buffer of coll, and a block of it for scratch when that is asked for. */
-int ring_open(struct ring *ring, struct coll *coll, const struct layout *layout, int lane,
-              size_t *offsets, bool scratch, struct err *err);
+int ring_open(struct ring *ring, struct coll *coll, const struct layout *layout, size_t first,
+              int lane, size_t *offsets, bool scratch, struct err *err);
 
 /* 0: everything has been delivered here and sent on; 1: would have to wait. */
 int ring_progress(struct ring *ring);
