@@ -1,58 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: see device.h.
+ * device: see device.h. Its life and the phases of an operation; device_ask.c has the first one.
  */
-#include "core/backend/device.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/backend/device_private.h"
 #include "core/backend/gpu.h"
-#include "core/backend/kept.h"
-#include "core/backend/nccl_run.h"
 #include "core/backend/staged.h"
 #include "core/base/clock.h"
-#include "core/base/inject.h"
 #include "core/base/log.h"
 
 #define GRACE_MS 3000  /* from an error of NCCL's until it counts: mostly a rank has died */
 #define STOP_MS  15000 /* for what is on streams to end */
 #define NAP_NS   100000
-
-struct device {
-    struct device_ways ways;
-    struct gpu *gpu;       /* NULL: no tensor of a device yet */
-    struct nccl_run *nccl; /* NULL: not used yet */
-    struct staged *staged; /* the same */
-    struct kept kept;
-    enum device_way way, told; /* told: in the log */
-};
-
-/* What a rank says in ask. Plain bytes. */
-struct said {
-    struct nccl_said nccl;
-    bool fallback;
-};
-
-enum phase { ASK, FORM, RUN, BEHIND };
-
-/* An operation, one after the other; of one coll, and so of one epoch. */
-struct job {
-    struct device *d;
-    bool agreed; /* the way of this epoch is known */
-    enum phase phase;
-    enum device_way way;
-    bool staged_too;          /* where NCCL cannot: the user allows it, on every rank */
-    const struct coll_op *op; /* reads what is kept where it must */
-    struct said mine, *all;   /* [size] */
-    size_t *counts;           /* [size] */
-    struct coll_tensor tensor;
-    struct coll_op part;
-    struct err trouble; /* NCCL's first error; code 0: none */
-    uint64_t give_up;   /* when it counts */
-};
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -66,6 +29,15 @@ int device_create(const struct device_ways *ways, struct device **ret, struct er
     return 0;
 }
 
+/* All of NCCL's first: what is on the GPU's stream comes to an end only together. */
+static void abort_all(struct device *d)
+{
+    if (d->nccl)
+        nccl_run_abort(d->nccl);
+    if (d->hier)
+        hier_abort(d->hier);
+}
+
 void device_destroy(struct device *d)
 {
     struct cuda_visit visit = {0};
@@ -75,7 +47,9 @@ void device_destroy(struct device *d)
     /* Of a device that is lost nothing can be given back; the calls say so, and that is all. */
     if (d->gpu)
         cuda_enter(d->gpu->device, &visit, &err);
-    bool gone = nccl_run_destroy(d->nccl);
+    abort_all(d);
+    bool gone = hier_destroy(d->hier);
+    gone = nccl_run_destroy(d->nccl) && gone;
     if (gone)
         staged_destroy(d->staged);
     kept_fini(&d->kept, gone ? d->gpu : NULL); /* else it goes with the process */
@@ -105,50 +79,19 @@ enum device_way device_way(const struct device *d)
 
 void device_describe(const struct device *d, enum device_way way, char *dst, size_t size)
 {
-    if (way == DEVICE_NCCL && d->nccl)
+    if (way == DEVICE_NCCL && d->nccl) {
         nccl_run_describe(d->nccl, dst, size);
-    else
-        snprintf(dst, size, "%s",
-                 way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
+        size_t at = strlen(dst);
+        if (d->two_levels)
+            snprintf(dst + at, size - at, "; allreduce inside hosts, %s between them",
+                     d->ways.between ? d->ways.between : "TCP");
+        return;
+    }
+    snprintf(dst, size, "%s",
+             way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
-
-/* An allgather of what each rank says, as a part of the operation. */
-static int ask(struct coll *coll, struct job *j, struct err *err)
-{
-    struct device *d = j->d;
-    size_t size = (size_t)coll->mesh->size;
-    int rc = 0;
-    inject_point("ask");
-    memset(&j->mine, 0, sizeof(j->mine));
-    j->mine.fallback = d->ways.fallback;
-    if (d->ways.nccl && !d->nccl)
-        rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
-    if (rc == 0 && d->nccl)
-        nccl_run_say(d->nccl, &j->mine.nccl);
-    free(j->all);
-    free(j->counts);
-    j->all = calloc(size, sizeof(*j->all));
-    j->counts = calloc(size, sizeof(*j->counts));
-    if (rc == 0 && (!j->all || !j->counts))
-        rc = err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
-    if (rc < 0)
-        return rc;
-    for (size_t r = 0; r < size; r++)
-        j->counts[r] = sizeof(j->mine);
-    j->tensor = (struct coll_tensor){&j->mine, j->all, sizeof(j->mine)};
-    j->part = (struct coll_op){.kind = HVD_ALLGATHER,
-                               .dtype = HVD_UINT8,
-                               .prescale = 1.0,
-                               .postscale = 1.0,
-                               .contributors = coll->mesh->size,
-                               .device = -1,
-                               .tensors = &j->tensor,
-                               .n = 1,
-                               .recv_counts = j->counts};
-    return coll_part_start(coll, &j->part, err);
-}
+/* ---- running -------------------------------------------------------------------------------- */
 
 static int meet(struct coll *coll, struct job *j, struct err *err)
 {
@@ -156,60 +99,6 @@ static int meet(struct coll *coll, struct job *j, struct err *err)
         (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
     return coll_part_start(coll, &j->part, err);
 }
-
-static int refuse(const struct device *d, const struct err *why, struct err *err)
-{
-    if (!d->ways.nccl)
-        return err_set(err, ENOTSUP, "HVD_BACKEND leaves no way for tensors of a GPU");
-    return err_set(
-        err, ENOTSUP,
-        "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
-        "slower",
-        why->msg);
-}
-
-/* The same on every rank, from what all have said. */
-static int choose_way(const struct coll *coll, struct job *j, struct err *err)
-{
-    struct device *d = j->d;
-    int size = coll->mesh->size;
-    struct err why = {0};
-    bool all_allow = true;
-    for (int r = 0; r < size; r++)
-        all_allow = all_allow && j->all[r].fallback;
-    j->staged_too = d->ways.staged || all_allow || size == 1;
-    enum nccl_verdict verdict = NCCL_BAD;
-    if (d->nccl) {
-        struct nccl_said *said = calloc((size_t)size, sizeof(*said));
-        if (!said)
-            return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
-        for (int r = 0; r < size; r++)
-            said[r] = j->all[r].nccl;
-        verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, &why);
-        free(said);
-        if (why.code == -ENOMEM) { /* here only: the others choose without it */
-            *err = why;
-            return -ENOMEM;
-        }
-    }
-    d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
-    if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
-        log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
-    return d->way == DEVICE_NONE ? refuse(d, &why, err) : 0;
-}
-
-static void tell_way(const struct coll *coll, struct device *d)
-{
-    char text[512];
-    if (d->told == d->way)
-        return;
-    d->told = d->way;
-    device_describe(d, d->way, text, sizeof(text));
-    if (coll->mesh->rank == 0)
-        log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
-}
-
-/* ---- running -------------------------------------------------------------------------------- */
 
 /* The inputs are read, and kept where that must be; nothing is written that a user could see. */
 static int prepare(struct coll *coll, struct job *j, struct err *err)
@@ -221,7 +110,10 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
     j->way = d->way;
     if (rc == 0 && coll->elastic && coll->mesh->size > 1)
         rc = kept_begin(&d->kept, d->gpu, coll->op, &j->op, err);
-    if (rc == 0 && j->way == DEVICE_NCCL) {
+    if (rc == 0 && d->two_levels && hier_can(d->hier, j->op)) {
+        j->way = DEVICE_HIER;
+        rc = hier_prepare(d->hier, coll->mesh, j->op, err);
+    } else if (rc == 0 && j->way == DEVICE_NCCL) {
         rc = nccl_run_prepare(d->nccl, coll->mesh, j->op, &why);
         if (rc == -ENOTSUP && j->staged_too) {
             j->way = DEVICE_STAGED;
@@ -259,6 +151,8 @@ static int form(struct coll *coll, struct job *j, struct err *err)
     if (d->way != DEVICE_NCCL)
         return 0;
     int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
+    if (rc == 0 && d->hier) /* what it was doing before has to be off the GPU, too */
+        rc = d->two_levels ? hier_form(d->hier, coll, err) : hier_drained(d->hier, err);
     rc = excuse(coll, j, rc, err);
     if (rc == 1)
         coll->wait = COLL_ASKS;
@@ -268,9 +162,17 @@ static int form(struct coll *coll, struct job *j, struct err *err)
 static int run(struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
+    bool between = false;
+    int rc = j->trouble.code;
     if (j->way == DEVICE_STAGED)
         return staged_progress(d->staged, coll, err);
-    int rc = j->trouble.code ? j->trouble.code : nccl_run_progress(d->nccl, err);
+    if (rc == 0 && j->way == DEVICE_HIER) {
+        rc = hier_progress(d->hier, coll, &between, err);
+        if (rc >= 0 || between)
+            return rc;
+    } else if (rc == 0) {
+        rc = nccl_run_progress(d->nccl, err);
+    }
     rc = excuse(coll, j, rc, err);
     if (rc == 1)
         coll->wait = COLL_ASKS;
@@ -294,10 +196,10 @@ static int next_phase(struct coll *coll, struct job *j, struct err *err)
         if (j->agreed)
             return begin_run(coll, j, err);
         j->phase = FORM;
-        return choose_way(coll, j, err);
+        return device_choose(coll, j, err);
     case FORM:
         j->agreed = true;
-        tell_way(coll, j->d);
+        device_tell(coll, j->d);
         rc = prepare(coll, j, err);
         return rc == 0 ? begin_run(coll, j, err) : rc;
     case RUN:
@@ -370,7 +272,7 @@ static int device_start(struct coll *coll, void *state, struct err *err)
     if (rc == 0 && j->agreed)
         rc = prepare(coll, j, err);
     if (rc == 0)
-        rc = j->agreed ? meet(coll, j, err) : ask(coll, j, err);
+        rc = j->agreed ? meet(coll, j, err) : device_ask(coll, j, err);
     cuda_leave(&visit);
     return rc;
 }
@@ -395,6 +297,8 @@ static void forget(struct coll *coll, struct job *j)
     coll_part_cancel(coll);
     if (d->nccl && j->phase < RUN)
         nccl_run_cancel(d->nccl);
+    if (d->hier)
+        hier_cancel(d->hier, coll);
     if (j->way == DEVICE_STAGED && j->phase == RUN)
         staged_cancel(d->staged, coll);
 }
@@ -434,6 +338,8 @@ static void device_restore(struct coll *coll, void *state)
 static int drained(struct device *d, struct err *err)
 {
     int rc = d->nccl ? nccl_run_drained(d->nccl, err) : 0;
+    if (rc == 0 && d->hier)
+        rc = hier_drained(d->hier, err);
     return rc == 0 && d->staged ? staged_drained(d->staged, err) : rc;
 }
 
@@ -451,8 +357,7 @@ bool device_end(struct device *d)
     uint64_t deadline = deadline_in_ms(STOP_MS);
     int rc = d ? enter_used(d, &visit, &err) : -ENODEV;
     if (rc == 0) {
-        if (d->nccl)
-            nccl_run_abort(d->nccl);
+        abort_all(d);
         while ((rc = drained(d, &err)) == 1 && !deadline_passed(deadline))
             nanosleep(&nap, NULL);
     }
@@ -478,7 +383,13 @@ static void device_stop(struct coll *coll, void *state)
 static const char *device_name(const void *state)
 {
     const struct job *j = state;
-    return j->way == DEVICE_NCCL ? "nccl" : j->way == DEVICE_STAGED ? "staged" : "device";
+    static const char *const names[] = {
+        [DEVICE_NONE] = "device",
+        [DEVICE_NCCL] = "nccl",
+        [DEVICE_STAGED] = "staged",
+        [DEVICE_HIER] = "nccl_hierarchical",
+    };
+    return names[j->way];
 }
 
 static const struct algorithm device_algorithm = {

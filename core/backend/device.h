@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: operations on tensors of a GPU, by NCCL or through the host's memory (staged).
+ * device: operations on tensors of a GPU, by NCCL, by NCCL inside hosts and the host's links
+ * between them (hier), or through the host's memory (staged).
  *
  * One algorithm for all of them, in four phases:
  *
@@ -22,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "core/backend/hier_choice.h"
 #include "core/coll/algorithm.h"
 
 struct device;
@@ -30,7 +32,9 @@ struct gpu;
 /* What the user allows (HVD_BACKEND, HVD_GPU_FALLBACK). */
 struct device_ways {
     bool nccl, staged;
-    bool fallback; /* staged where nccl cannot be had; must be so on every rank */
+    bool fallback;         /* staged where nccl cannot be had; must be so on every rank */
+    enum hier_wish levels; /* allreduce by NCCL inside hosts only (hier.h) */
+    const char *between; /* a back end that the user has named for what is between hosts, or NULL */
 };
 
 /* Touches no GPU. */
@@ -51,7 +55,8 @@ extern const struct algorithm *const device_algorithms[];
  * this rank uses another one. */
 int device_gpu(struct device *device, int ordinal, struct gpu **ret, struct err *err);
 
-enum device_way { DEVICE_NONE, DEVICE_NCCL, DEVICE_STAGED };
+/* DEVICE_HIER: of single operations, where the way of the epoch is DEVICE_NCCL. */
+enum device_way { DEVICE_NONE, DEVICE_NCCL, DEVICE_STAGED, DEVICE_HIER };
 
 /* In use in this epoch, and in words. */
 enum device_way device_way(const struct device *device);

@@ -109,6 +109,8 @@ bool nccl_run_destroy(struct nccl_run *run)
     if (!run)
         return true;
     nccl_run_give_up(run);
+    if (run->fusion.at)
+        nccl_run_use(run); /* freeing it would wait for whatever is on the stream */
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
@@ -124,7 +126,7 @@ bool nccl_run_destroy(struct nccl_run *run)
     free(run->counts);
     free(run->places);
     free(run->seen);
-    free(run->form.excluded);
+    nccl_run_forget_form(run);
     free(run);
     return clean && (rid || lost);
 }
@@ -323,7 +325,7 @@ int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct
         return err_set(err, EBUSY, "an operation of NCCL's is under way");
     if (!run->comm || !run->heard)
         return nccl_run_none(run, err);
-    if (mesh->rank != run->rank || mesh->size != run->size)
+    if (mesh->rank != run->me || mesh->size != run->world)
         return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
                        mesh->rank, mesh->size);
     /* The buffer may be one that is in use: what goes there comes behind it on the stream. */

@@ -52,10 +52,12 @@ bool nccl_run_destroy(struct nccl_run *run);
 /* Loads NCCL and asks GPU and driver. What is missing is in ret->fact.why: no error here. */
 void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
 
-/* all: [size], in the order of the ranks of this epoch. NCCL_BAD: no communicator, err has the line
- * for people; NCCL_WARN: err has a line for the log (code 0 all the same). */
+/* all: [size], in the order of the ranks of this epoch. host_of: NULL: one communicator of all
+ * ranks; else each rank's host, from 0 on: one for the ranks of each host, and the hosts go the
+ * same way. NCCL_BAD: no communicator, err has the line for people; NCCL_WARN: err has a line for
+ * the log (code 0 all the same). */
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
-                                int size, struct err *err);
+                                int size, const int *host_of, struct err *err);
 
 /* 1: on its way; 0: ready on every rank, and nothing on the stream is left of an operation that was
  * launched before and given up. May run parts of the operation under way of coll
@@ -72,6 +74,21 @@ int nccl_run_launch(struct nccl_run *run, struct err *err);
 /* 1: on its way; 0: the results are in the outputs, and nothing on the stream touches tensors any
  * more. -errno: NCCL or the GPU has failed; a dead rank shows so too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
+
+/* For who packs by himself and needs several calls for an operation (hier.h): instead of prepare
+ * and launch a call of NCCL's at a time, behind what is on the GPU's stream. op: on memory of the
+ * device, in a dtype of NCCL's, without factors; its counts are those of the communicator's ranks.
+ * Then nccl_run_called() until it answers 0: it is on the stream, and other things may be put
+ * there; later, that nothing has failed since. nccl_run_progress() is for the end of all of them.
+ */
+int nccl_run_call(struct nccl_run *run, const struct coll_op *op, struct err *err);
+int nccl_run_called(struct nccl_run *run, struct err *err);
+
+/* He has put something of an operation onto the GPU's stream. */
+void nccl_run_use(struct nccl_run *run);
+
+/* What to plan with, kernels included. */
+struct nccl_means nccl_run_means(const struct nccl_run *run);
 
 /* Of what was prepared and not launched: nothing of it will touch the tensors' outputs. Inputs may
  * still be read until nccl_run_drained() answers 0. A part of nccl_run_form() that is under way is

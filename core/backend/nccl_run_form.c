@@ -16,6 +16,8 @@
 #include "core/base/log.h"
 #include "core/coll/algorithm.h"
 
+#define RANKS_MAX (1 << 20) /* of a communicator: what others say of theirs */
+
 /* ---- what it says ---- */
 
 static void say_host(struct nccl_fact *f)
@@ -67,6 +69,7 @@ static struct nccl_survivor say_comm(struct nccl_run *run)
         nccl_comm_progress(run->comm, NULL); /* what has gone wrong since shows */
     s.mark = nccl_comm_mark(run->comm);
     s.rank = run->comm_rank;
+    s.was = run->comm_size;
     s.ready = nccl_comm_phase(run->comm) == NCCL_READY && !run->given_up &&
               run->doing != RUN_LAUNCHED && run->doing != RUN_BEHIND;
     s.can_shrink = nccl_comm_can_shrink(run->comm);
@@ -87,19 +90,47 @@ void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
 
 /* ---- what all have said ---- */
 
-/* Whatever was under way in the epoch before: its coll may be gone. */
-static void begin_epoch(struct nccl_run *run, int rank, int size)
+void nccl_run_forget_form(struct nccl_run *run)
 {
     struct nccl_form_way *f = &run->form;
-    nccl_run_give_up(run);
     free(f->excluded);
+    free(f->ids);
+    free(f->counts);
     *f = (struct nccl_form_way){.phase = FORM_NONE};
-    run->heard = false;
-    run->rank = rank;
-    run->size = size;
 }
 
-static int choose(struct nccl_run *run, const struct nccl_survivor *survivors, struct err *err)
+/* Whatever was under way in the epoch before: its coll may be gone. */
+static void begin_epoch(struct nccl_run *run, int rank, int size, const int *host_of)
+{
+    nccl_run_give_up(run);
+    nccl_run_forget_form(run);
+    run->heard = false;
+    run->me = rank;
+    run->world = size;
+    run->grouped = host_of != NULL;
+    run->rank = run->size = 0;
+    for (int r = size - 1; r >= 0; r--) {
+        if (host_of && host_of[r] != host_of[rank])
+            continue;
+        run->lead = r;
+        run->size++;
+        run->rank += r < rank;
+    }
+}
+
+/* The ways of a communicator's ranks; excluded: [was of the first]. */
+static enum nccl_reform choose_one(const struct nccl_survivor *all, int n, int **ret_excluded,
+                                   int *ret_n)
+{
+    int was = all[0].was;
+    *ret_n = 0;
+    *ret_excluded = was > 0 && was <= RANKS_MAX ? calloc((size_t)was, sizeof(int)) : NULL;
+    return *ret_excluded ? nccl_reform_choose(all, n, was, *ret_excluded, ret_n) : NCCL_REFORM_NEW;
+}
+
+/* Where one of them is new all are: the parts of the operation must be the same everywhere. */
+static int choose(struct nccl_run *run, const struct nccl_survivor *survivors, const int *host_of,
+                  struct err *err)
 {
     static const enum nccl_forming ways[] = {
         [NCCL_REFORM_KEEP] = FORM_KEEP,
@@ -107,22 +138,41 @@ static int choose(struct nccl_run *run, const struct nccl_survivor *survivors, s
         [NCCL_REFORM_NEW] = FORM_END,
     };
     struct nccl_form_way *f = &run->form;
-    f->excluded = calloc((size_t)run->comm_size + 1, sizeof(*f->excluded));
-    if (!f->excluded)
+    enum nccl_reform mine = NCCL_REFORM_NEW;
+    bool anew = false;
+    auto_free struct nccl_survivor *group = calloc((size_t)run->world, sizeof(*group));
+    if (!group)
         return err_set(err, ENOMEM, "no memory to choose a communicator");
-    f->phase =
-        ways[nccl_reform_choose(survivors, run->size, run->comm_size, f->excluded, &f->nexcluded)];
+    for (int host = 0, n = 1; n > 0; host++) {
+        auto_free int *excluded = NULL;
+        int nexcluded;
+        n = 0;
+        for (int r = 0; r < run->world; r++)
+            if (host_of ? host_of[r] == host : host == 0)
+                group[n++] = survivors[r];
+        if (n == 0)
+            break;
+        enum nccl_reform way = choose_one(group, n, &excluded, &nexcluded);
+        anew = anew || way == NCCL_REFORM_NEW;
+        if (host_of && host_of[run->me] != host)
+            continue;
+        mine = way;
+        f->excluded = TAKE(excluded);
+        f->nexcluded = nexcluded;
+    }
+    f->phase = ways[anew ? NCCL_REFORM_NEW : mine];
     return 0;
 }
 
-static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all, struct err *err)
+static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all,
+                               const int *host_of, struct err *err)
 {
-    size_t n = (size_t)run->size;
+    size_t n = (size_t)run->world;
     char line[1000];
     auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
     auto_free struct nccl_survivor *survivors = calloc(n, sizeof(*survivors));
     if (!facts || !survivors) {
-        err_set(err, ENOMEM, "no memory for what %d ranks say", run->size);
+        err_set(err, ENOMEM, "no memory for what %d ranks say", run->world);
         return NCCL_BAD;
     }
     run->kernels = true;
@@ -131,10 +181,10 @@ static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all
         survivors[r] = all[r].survivor;
         run->kernels = run->kernels && all[r].kernels;
     }
-    enum nccl_verdict verdict = nccl_facts_judge(facts, run->size, line, sizeof(line));
+    enum nccl_verdict verdict = nccl_facts_judge(facts, run->world, line, sizeof(line));
     if (verdict == NCCL_BAD)
         err_set(err, ENOTSUP, "%s", line);
-    else if (!run->comm || choose(run, survivors, err) < 0)
+    else if (!run->comm || choose(run, survivors, host_of, err) < 0)
         verdict = NCCL_BAD;
     else if (verdict == NCCL_WARN && err)
         snprintf(err->msg, sizeof(err->msg), "%s", line);
@@ -142,10 +192,10 @@ static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all
 }
 
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
-                                int size, struct err *err)
+                                int size, const int *host_of, struct err *err)
 {
-    begin_epoch(run, rank, size);
-    enum nccl_verdict verdict = judge(run, all, err);
+    begin_epoch(run, rank, size, host_of);
+    enum nccl_verdict verdict = judge(run, all, host_of, err);
     run->heard = verdict != NCCL_BAD;
     if (!run->heard && run->comm)
         nccl_comm_abort(run->comm);
@@ -154,17 +204,17 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *al
 
 /* ---- parts of the operation that waits for the communicator ---- */
 
-/* One operation of the host's on data, in place; the coll's answers. */
-static int part(struct nccl_run *run, const struct coll_op *op, void *data, size_t n,
+/* One operation of the host's; the coll's answers. */
+static int part(struct nccl_run *run, const struct coll_op *op, const void *in, void *out, size_t n,
                 struct err *err)
 {
     struct nccl_form_way *f = &run->form;
     int rc = 0;
     if (!f->parting) {
         f->part = *op;
-        f->tensor = (struct coll_tensor){data, data, n};
+        f->tensor = (struct coll_tensor){in, out, n};
         f->part.prescale = f->part.postscale = 1;
-        f->part.contributors = run->size;
+        f->part.contributors = run->world;
         f->part.device = -1;
         f->part.tensors = &f->tensor;
         f->part.n = 1;
@@ -177,6 +227,26 @@ static int part(struct nccl_run *run, const struct coll_op *op, void *data, size
     return rc;
 }
 
+/* The ids of all ranks, of which each takes that of its communicator. */
+static int exchange_all(struct nccl_run *run, uint8_t *data, size_t n)
+{
+    struct nccl_form_way *f = &run->form;
+    size_t world = (size_t)run->world;
+    if (!f->ids)
+        f->ids = calloc(world, n);
+    if (!f->counts)
+        f->counts = calloc(world, sizeof(*f->counts));
+    if (!f->ids || !f->counts)
+        return -ENOMEM;
+    for (size_t r = 0; r < world; r++)
+        f->counts[r] = n;
+    struct coll_op gather = {.kind = HVD_ALLGATHER, .dtype = HVD_UINT8, .recv_counts = f->counts};
+    int rc = part(run, &gather, data, f->ids, n, NULL);
+    if (rc == 0)
+        memcpy(data, f->ids + (size_t)run->lead * n, n);
+    return rc;
+}
+
 int nccl_run_exchange(void *ctx, void *data, size_t n)
 {
     static const struct coll_op broadcast = {.kind = HVD_BROADCAST, .dtype = HVD_UINT8};
@@ -184,7 +254,8 @@ int nccl_run_exchange(void *ctx, void *data, size_t n)
     struct nccl_form_way *f = &ground->run->form;
     if (f->phase != FORM_MAKING)
         return -ECANCELED;
-    int rc = part(ground->run, &broadcast, data, n, NULL);
+    int rc = ground->run->grouped ? exchange_all(ground->run, data, n)
+                                  : part(ground->run, &broadcast, data, data, n, NULL);
     f->told = f->told || rc == 0;
     return rc;
 }
@@ -264,13 +335,13 @@ static int form_agree(struct nccl_run *run, struct err *err)
 {
     static const struct coll_op least = {.kind = HVD_ALLREDUCE, .dtype = HVD_INT32, .op = HVD_MIN};
     struct nccl_form_way *f = &run->form;
-    int rc = part(run, &least, &f->good, 1, err);
+    int rc = part(run, &least, &f->good, &f->good, 1, err);
     if (rc == 1 && deadline_passed(f->deadline) && f->why.code)
         return err_set(err, -f->why.code, "%s", f->why.msg);
     if (rc == 1 && deadline_passed(f->deadline))
         return err_set(err, ETIMEDOUT,
                        "rank %d waited %u s for the other ranks to say that NCCL is ready there",
-                       run->rank, 2 * run->limits.init_ms / 1000);
+                       run->me, 2 * run->limits.init_ms / 1000);
     if (rc != 0)
         return rc;
     if (f->good) {

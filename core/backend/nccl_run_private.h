@@ -43,6 +43,8 @@ struct nccl_form_way {
     struct err why;    /* not good: this rank's reason */
     int *excluded;     /* [nexcluded], of the former communicator */
     int nexcluded;
+    uint8_t *ids;   /* of all ranks, where there are several communicators */
+    size_t *counts; /* [world], of that part */
 };
 
 enum nccl_doing {
@@ -64,8 +66,10 @@ struct nccl_run {
 
     /* This epoch. */
     bool heard;
-    bool kernels; /* every rank has them */
-    int rank, size;
+    bool kernels;        /* every rank has them */
+    int rank, size;      /* in its communicator */
+    int me, world, lead; /* in the epoch; lead: who is rank 0 of the communicator */
+    bool grouped;        /* one a host */
     struct nccl_form_way form;
 
     /* The operation. */
@@ -101,6 +105,9 @@ int nccl_run_settle(struct nccl_run *run, struct err *err);
 
 /* What is under way is nobody's any more; the communicator is not touched. */
 void nccl_run_give_up(struct nccl_run *run);
+
+/* Frees what the way to a communicator has. */
+void nccl_run_forget_form(struct nccl_run *run);
 
 /* For nccl_host. */
 int nccl_run_exchange(void *ctx, void *data, size_t n);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_private: what device.c (life and phases) and device_ask.c (what ranks say, and the way
+ * that comes of it) share.
+ */
+#ifndef HVD_BACKEND_DEVICE_PRIVATE_H
+#define HVD_BACKEND_DEVICE_PRIVATE_H
+
+#include "core/backend/device.h"
+#include "core/backend/hier.h"
+#include "core/backend/kept.h"
+#include "core/backend/nccl_run.h"
+
+struct staged;
+
+struct device {
+    struct device_ways ways;
+    struct gpu *gpu;       /* NULL: no tensor of a device yet */
+    struct nccl_run *nccl; /* NULL: not used yet */
+    struct staged *staged; /* the same */
+    struct hier *hier;     /* the same */
+    struct kept kept;
+    enum device_way way, told; /* told: in the log */
+    bool two_levels;           /* of this epoch: allreduce by hier where it can */
+    bool told_levels;          /* the log has what there is to say of that */
+};
+
+/* What a rank says in ask. Plain bytes. */
+struct said {
+    struct nccl_said nccl;
+    struct nccl_said local; /* of the communicator inside the host */
+    bool fallback;
+    uint8_t levels; /* enum hier_wish */
+};
+
+enum phase { ASK, FORM, RUN, BEHIND };
+
+/* An operation, one after the other; of one coll, and so of one epoch. */
+struct job {
+    struct device *d;
+    bool agreed; /* the way of this epoch is known */
+    enum phase phase;
+    enum device_way way;
+    bool staged_too;          /* where NCCL cannot: the user allows it, on every rank */
+    const struct coll_op *op; /* reads what is kept where it must */
+    struct said mine, *all;   /* [size] */
+    size_t *counts;           /* [size] */
+    struct coll_tensor tensor;
+    struct coll_op part;
+    struct err trouble; /* NCCL's first error; code 0: none */
+    uint64_t give_up;   /* when it counts */
+};
+
+/* An allgather of what each rank says, as a part of the operation. */
+int device_ask(struct coll *coll, struct job *job, struct err *err);
+
+/* When all have been heard: the way of this epoch, the same on every rank. */
+int device_choose(const struct coll *coll, struct job *job, struct err *err);
+
+/* In the log, once. */
+void device_tell(const struct coll *coll, struct device *device);
+
+#endif

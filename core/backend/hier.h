@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hier: allreduce of tensors of GPUs over several hosts in two levels: NCCL between the GPUs of a
+ * host, the host's own links (or the back end that stands in for them) between hosts.
+ *
+ * An operation is cut into chunks (staged.h: a tensor at multiples of its own beginning). Of each
+ * chunk every rank of a host gets a shard:
+ *
+ *     packed by our kernels -> ncclReduceScatter on the host -> the shard out into locked memory
+ *     -> summed with the same local rank of the other hosts -> back -> ncclAllGather -> unpacked
+ *
+ * several chunks at a time, NCCL's calls in the same order on every rank. Factors are applied where
+ * it is packed and unpacked. Each piece of a tensor has its part in every shard, by its own count,
+ * so what it is fused with does not show in how the hosts' sums are added.
+ *
+ * It needs hosts with as many ranks each, more than one, and our kernels on every rank
+ * (hier_choice.h). Its communicator of the host's ranks, and its memory, go through epochs. All in
+ * a visit of the GPU, under the progress lock.
+ */
+#ifndef HVD_BACKEND_HIER_H
+#define HVD_BACKEND_HIER_H
+
+#include "core/backend/nccl_run.h"
+#include "core/backend/staged.h"
+#include "core/coll/algorithm.h"
+
+struct hier;
+
+/* gpu outlives it. */
+int hier_create(struct gpu *gpu, struct hier **ret, struct err *err);
+
+/* As nccl_run_destroy(). NULL is fine. */
+bool hier_destroy(struct hier *hier);
+
+/* The communicator of the ranks of this host, in each epoch: as nccl_run_say(), nccl_run_hear() and
+ * nccl_run_form(). */
+void hier_say(struct hier *hier, struct nccl_said *ret);
+enum nccl_verdict hier_hear(struct hier *hier, const struct nccl_said *all, const struct mesh *mesh,
+                            struct err *err);
+int hier_form(struct hier *hier, struct coll *coll, struct err *err);
+
+/* It has a way for this operation; the same on every rank. */
+bool hier_can(const struct hier *hier, const struct coll_op *op);
+
+/* op stays until its end. Nothing comes to a stream yet. */
+int hier_prepare(struct hier *hier, const struct mesh *mesh, const struct coll_op *op,
+                 struct err *err);
+
+/* When every rank has come to it. Answers as coll_progress(), until the results are in the outputs.
+ * Runs parts of the operation under way of coll; *ret_between: it was one of these that failed. */
+int hier_progress(struct hier *hier, struct coll *coll, bool *ret_between, struct err *err);
+
+/* Forgets the operation; of what is on streams hier_abort() and hier_drained() see to the end, as
+ * nccl_run's. */
+void hier_cancel(struct hier *hier, struct coll *coll);
+void hier_abort(struct hier *hier);
+int hier_drained(struct hier *hier, struct err *err);
+
+/* ---- how a chunk is cut into shards (hier_cut.c); pure ---- */
+
+/* A piece's part in a shard. */
+struct hier_part {
+    size_t each; /* elements; the last shards may have fewer of them, or none */
+    size_t at;   /* bytes from the beginning of the shard */
+};
+
+/* elem: bytes of an element on its way. parts: [chunk->n]. The bytes of a shard, a multiple of 16.
+ */
+size_t hier_cut(const struct staged_chunk *chunk, int shards, size_t elem, struct hier_part *parts);
+
+/* Elements of a piece of count ones that are in a shard. */
+size_t hier_count(const struct hier_part *part, size_t count, int shard);
+
+/* What no shard is larger than. */
+size_t hier_shard_max(int shards);
+
+#endif

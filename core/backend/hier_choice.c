@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hier_choice: see hier_choice.h.
+ */
+#include "core/backend/hier_choice.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "core/base/env.h"
+
+#define NAME "HVD_HIERARCHICAL_ALLREDUCE"
+
+int hier_wish_read(enum hier_wish *ret, struct err *err)
+{
+    bool yes;
+    int rc = env_bool("HIERARCHICAL_ALLREDUCE", false, &yes, err);
+    if (rc == 0)
+        *ret = !env_get("HIERARCHICAL_ALLREDUCE") ? HIER_UNSET : yes ? HIER_YES : HIER_NO;
+    return rc;
+}
+
+static const char *word(unsigned wish)
+{
+    return wish == HIER_YES ? "1" : wish == HIER_NO ? "0" : "not set";
+}
+
+/* What it lacks; 0: nothing. */
+static int lacks(const struct hier_facts *f, struct err *err)
+{
+    if (f->hosts == 1)
+        return snprintf(err->msg, sizeof(err->msg), "there is one host");
+    for (int host = 1; host < f->hosts; host++)
+        if (f->local_sizes[host] != f->local_sizes[0])
+            return snprintf(err->msg, sizeof(err->msg),
+                            "one host has %d of the ranks, another one %d", f->local_sizes[0],
+                            f->local_sizes[host]);
+    if (f->local_sizes[0] == 1)
+        return snprintf(err->msg, sizeof(err->msg), "every host has one rank");
+    if (!f->kernels)
+        return snprintf(err->msg, sizeof(err->msg),
+                        "not every rank has hvd's kernels (HVD_KERNELS)");
+    return 0;
+}
+
+int hier_choose(const struct hier_facts *f, struct err *err)
+{
+    struct err why = {0};
+    for (int r = 1; r < f->size; r++)
+        if (f->wishes[r] != f->wishes[0])
+            return err_set(err, ENOTSUP,
+                           NAME " is %s on rank 0 and %s on rank %d: it must be the same on every "
+                                "rank",
+                           word(f->wishes[0]), word(f->wishes[r]), r);
+    bool wished = f->wishes[0] == HIER_YES || (f->wishes[0] == HIER_UNSET && f->network);
+    if (!wished)
+        return 0;
+    if (lacks(f, &why) == 0)
+        return 1;
+    snprintf(err->msg, sizeof(err->msg), "%sallreduce of GPUs by NCCL over all ranks: %.300s",
+             f->wishes[0] == HIER_YES ? NAME "=1: " : "", why.msg);
+    return 0;
+}
