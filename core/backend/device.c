@@ -25,6 +25,7 @@ int device_create(const struct device_ways *ways, struct device **ret, struct er
     if (!d)
         return err_set(err, ENOMEM, "no memory for operations on GPUs");
     d->ways = *ways;
+    d->told_levels = -1;
     *ret = d;
     return 0;
 }
@@ -83,8 +84,7 @@ void device_describe(const struct device *d, enum device_way way, char *dst, siz
         nccl_run_describe(d->nccl, dst, size);
         size_t at = strlen(dst);
         if (d->two_levels)
-            snprintf(dst + at, size - at, "; allreduce inside hosts, %s between them",
-                     d->ways.between ? d->ways.between : "TCP");
+            snprintf(dst + at, size - at, "; allreduce inside hosts, TCP between them");
         return;
     }
     snprintf(dst, size, "%s",

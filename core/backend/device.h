@@ -29,12 +29,11 @@
 struct device;
 struct gpu;
 
-/* What the user allows (HVD_BACKEND, HVD_GPU_FALLBACK). */
+/* What the user allows (HVD_BACKEND, HVD_GPU_FALLBACK, HVD_HIERARCHICAL_ALLREDUCE). */
 struct device_ways {
     bool nccl, staged;
     bool fallback;         /* staged where nccl cannot be had; must be so on every rank */
     enum hier_wish levels; /* allreduce by NCCL inside hosts only (hier.h) */
-    const char *between; /* a back end that the user has named for what is between hosts, or NULL */
 };
 
 /* Touches no GPU. */

@@ -7,28 +7,27 @@
 #include <string.h>
 
 #include "core/backend/device_private.h"
+#include "core/backend/nccl_net.h"
 #include "core/base/cleanup.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
 
-static bool wants_levels(const struct device *d)
-{
-    return d->ways.levels == HIER_YES || (d->ways.levels == HIER_UNSET && d->ways.between);
-}
-
 /* What this rank has; NCCL is loaded the first time. */
 static int say(struct device *d, const struct mesh *mesh, struct said *ret, struct err *err)
 {
+    enum hier_wish levels = d->ways.levels;
     int rc = 0;
     memset(ret, 0, sizeof(*ret)); /* it is sent as it is */
     ret->fallback = d->ways.fallback;
-    ret->levels = (uint8_t)d->ways.levels;
+    ret->levels = (uint8_t)levels;
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
-    if (rc == 0 && d->nccl && !d->hier && mesh->hosts > 1 && wants_levels(d))
-        rc = hier_create(d->gpu, &d->hier, err);
     if (rc == 0 && d->nccl)
         nccl_run_say(d->nccl, &ret->nccl);
+    ret->sockets = mesh->hosts > 1 && nccl_net_is_sockets(NCCL_NET_PORTS);
+    bool wanted = levels == HIER_YES || (levels == HIER_UNSET && ret->sockets);
+    if (rc == 0 && d->nccl && !d->hier && mesh->hosts > 1 && wanted)
+        rc = hier_create(d->gpu, &d->hier, err);
     if (rc == 0 && d->hier)
         hier_say(d->hier, &ret->local);
     return rc;
@@ -73,41 +72,67 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
         why->msg);
 }
 
-/* Of NCCL: is there to be one more communicator, inside the hosts? */
+static int hear_levels(struct device *d, const struct job *j, const struct mesh *mesh,
+                       struct err *ret_why)
+{
+    auto_free struct nccl_said *said = calloc((size_t)mesh->size, sizeof(*said));
+    if (!said)
+        return err_set(ret_why, ENOMEM, "no memory for what %d ranks say", mesh->size);
+    for (int r = 0; r < mesh->size; r++)
+        said[r] = j->all[r].local;
+    if (hier_hear(d->hier, said, mesh, ret_why) != NCCL_BAD)
+        return 1;
+    return ret_why->code == -ENOMEM ? -ENOMEM : 0;
+}
+
+/* As it changes. */
+static void tell_levels(struct device *d, const struct mesh *mesh, const char *why)
+{
+    bool asked = d->ways.levels == HIER_YES, first = d->told_levels < 0;
+    if (d->told_levels == d->two_levels || (first && !asked && !d->two_levels))
+        return;
+    d->told_levels = d->two_levels;
+    if (mesh->rank != 0)
+        return;
+    if (d->two_levels)
+        log_info("allreduce on GPUs: NCCL inside the %d hosts, TCP between them: %s", mesh->hosts,
+                 why);
+    else if (asked)
+        log_warn("allreduce on GPUs: NCCL over all ranks: %s", why);
+    else
+        log_info("allreduce on GPUs: NCCL over all ranks: %s", why);
+}
+
+/* Of NCCL: is there to be one more communicator, inside the hosts? The same on every rank. */
 static int choose_levels(const struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
     const struct mesh *mesh = coll->mesh;
-    size_t size = (size_t)mesh->size;
     struct err why = {0};
-    auto_free struct nccl_said *said = calloc(size, sizeof(*said));
-    auto_free uint8_t *wishes = calloc(size, sizeof(*wishes));
+    auto_free uint8_t *wishes = calloc((size_t)mesh->size, sizeof(*wishes));
     struct hier_facts facts = {.wishes = wishes,
                                .size = mesh->size,
-                               .network = d->ways.between != NULL,
+                               .sockets = true,
                                .kernels = true,
                                .local_sizes = mesh->local_size_of,
                                .hosts = mesh->hosts};
-    if (!said || !wishes)
-        return err_set(err, ENOMEM, "no memory for what %zu ranks say", size);
-    for (size_t r = 0; r < size; r++) {
-        said[r] = j->all[r].local;
+    if (!wishes)
+        return err_set(err, ENOMEM, "no memory for what %d ranks say", mesh->size);
+    for (int r = 0; r < mesh->size; r++) {
         wishes[r] = j->all[r].levels;
+        facts.sockets = facts.sockets && j->all[r].sockets;
         facts.kernels = facts.kernels && j->all[r].nccl.kernels;
     }
     int rc = hier_choose(&facts, &why);
-    if (rc < 0)
-        return err_set(err, -rc, "%s", why.msg);
-    if (rc == 0 && why.msg[0] && mesh->rank == 0 && !d->told_levels) {
-        d->told_levels = true;
-        if (d->ways.levels == HIER_YES)
-            log_warn("%s", why.msg);
-        else
-            log_info("%s", why.msg);
+    struct err words = why;
+    if (rc == 1)
+        rc = hear_levels(d, j, mesh, &why);
+    if (rc < 0) {
+        *err = why;
+        return rc;
     }
     d->two_levels = rc == 1;
-    if (d->two_levels && hier_hear(d->hier, said, mesh, &why) == NCCL_BAD)
-        return err_set(err, ENOMEM, "%s", why.msg);
+    tell_levels(d, mesh, rc == 1 ? words.msg : why.msg);
     return 0;
 }
 

@@ -22,7 +22,7 @@ struct device {
     struct kept kept;
     enum device_way way, told; /* told: in the log */
     bool two_levels;           /* of this epoch: allreduce by hier where it can */
-    bool told_levels;          /* the log has what there is to say of that */
+    int told_levels;           /* in the log: 1 that it is so, 0 that it is not, -1: neither */
 };
 
 /* What a rank says in ask. Plain bytes. */
@@ -31,6 +31,7 @@ struct said {
     struct nccl_said local; /* of the communicator inside the host */
     bool fallback;
     uint8_t levels; /* enum hier_wish */
+    bool sockets;   /* NCCL has nothing else between hosts */
 };
 
 enum phase { ASK, FORM, RUN, BEHIND };

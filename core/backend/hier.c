@@ -81,6 +81,8 @@ bool hier_destroy(struct hier *h)
     if (!h)
         return true;
     struct cuda_device *d = h->gpu->device;
+    if (h->packed.at)
+        nccl_run_use(h->run); /* freeing it would wait for whatever is on the stream */
     bool gone = nccl_run_destroy(h->run);
     /* What is on a device that is lost goes with the process. */
     if (gone && !d->lost.code) {
@@ -167,7 +169,6 @@ static struct coll_op bare(const struct hier *h, enum hvd_kind kind)
 
 int hier_prepare(struct hier *h, const struct mesh *mesh, const struct coll_op *op, struct err *err)
 {
-    struct cuda_device *d = h->gpu->device;
     h->op = op;
     h->cut = (struct staged_cut){.op = op, .mesh = mesh};
     h->room = (hier_shard_max(h->shards) + 255) / 256 * 256;
@@ -180,8 +181,8 @@ int hier_prepare(struct hier *h, const struct mesh *mesh, const struct coll_op *
     if (!counts)
         return err_set(err, ENOMEM, "no memory for allreduce in two levels");
     h->counts = counts;
-    int rc = cuda_memory_reserve(d, &h->packed, PLACES * (size_t)h->shards * h->room, err);
-    return rc == 0 ? cuda_memory_reserve(d, &h->locked, PLACES * h->room, err) : rc;
+    int rc = gpu_reserve(h->gpu, &h->packed, PLACES * (size_t)h->shards * h->room, err);
+    return rc == 0 ? gpu_reserve(h->gpu, &h->locked, PLACES * h->room, err) : rc;
 }
 
 static struct place *place_of(struct hier *h, uint64_t chunk)

@@ -26,38 +26,41 @@ static const char *word(unsigned wish)
 }
 
 /* What it lacks; 0: nothing. */
-static int lacks(const struct hier_facts *f, struct err *err)
+static int lacks(const struct hier_facts *f, char *dst, size_t size)
 {
     if (f->hosts == 1)
-        return snprintf(err->msg, sizeof(err->msg), "there is one host");
+        return snprintf(dst, size, "there is one host");
     for (int host = 1; host < f->hosts; host++)
         if (f->local_sizes[host] != f->local_sizes[0])
-            return snprintf(err->msg, sizeof(err->msg),
-                            "one host has %d of the ranks, another one %d", f->local_sizes[0],
-                            f->local_sizes[host]);
+            return snprintf(dst, size, "one host has %d of the ranks, another one %d",
+                            f->local_sizes[0], f->local_sizes[host]);
     if (f->local_sizes[0] == 1)
-        return snprintf(err->msg, sizeof(err->msg), "every host has one rank");
+        return snprintf(dst, size, "every host has one rank");
     if (!f->kernels)
-        return snprintf(err->msg, sizeof(err->msg),
-                        "not every rank has hvd's kernels (HVD_KERNELS)");
+        return snprintf(dst, size, "not every rank has hvd's kernels (HVD_KERNELS)");
     return 0;
 }
 
-int hier_choose(const struct hier_facts *f, struct err *err)
+int hier_choose(const struct hier_facts *f, struct err *ret_why)
 {
-    struct err why = {0};
+    char text[200];
     for (int r = 1; r < f->size; r++)
         if (f->wishes[r] != f->wishes[0])
-            return err_set(err, ENOTSUP,
+            return err_set(ret_why, ENOTSUP,
                            NAME " is %s on rank 0 and %s on rank %d: it must be the same on every "
                                 "rank",
                            word(f->wishes[0]), word(f->wishes[r]), r);
-    bool wished = f->wishes[0] == HIER_YES || (f->wishes[0] == HIER_UNSET && f->network);
-    if (!wished)
-        return 0;
-    if (lacks(f, &why) == 0)
-        return 1;
-    snprintf(err->msg, sizeof(err->msg), "%sallreduce of GPUs by NCCL over all ranks: %.300s",
-             f->wishes[0] == HIER_YES ? NAME "=1: " : "", why.msg);
-    return 0;
+    bool asked = f->wishes[0] == HIER_YES;
+    const char *because = asked                     ? NAME "=1"
+                          : f->wishes[0] == HIER_NO ? NAME "=0"
+                          : f->sockets              ? "NCCL has only sockets between the hosts"
+                                                    : "NCCL has more than sockets between hosts";
+    bool wished = asked || (f->wishes[0] == HIER_UNSET && f->sockets);
+    bool used = wished && lacks(f, text, sizeof(text)) == 0;
+    if (used || !wished)
+        snprintf(ret_why->msg, sizeof(ret_why->msg), "%s", because);
+    else
+        snprintf(ret_why->msg, sizeof(ret_why->msg), "%s%s%s", asked ? because : "",
+                 asked ? ", but " : "", text);
+    return used;
 }

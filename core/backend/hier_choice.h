@@ -2,6 +2,10 @@
  *
  * hier_choice: whether tensors of GPUs are summed in two levels (hier.h). Pure: what all ranks want
  * and have in, one answer out, the same on every rank that is given the same.
+ *
+ * Where the user says nothing it is used where NCCL has nothing but sockets between the hosts:
+ * there both go the same way over the network, and two levels send less: a host's ranks together as
+ * much as one of them would alone.
  */
 #ifndef HVD_BACKEND_HIER_CHOICE_H
 #define HVD_BACKEND_HIER_CHOICE_H
@@ -19,14 +23,14 @@ int hier_wish_read(enum hier_wish *ret, struct err *err);
 struct hier_facts {
     const uint8_t *wishes; /* [size], of all ranks */
     int size;
-    bool network; /* the user has named a back end of the host's for what is between hosts */
-    bool kernels; /* every rank has ours */
+    bool sockets;           /* every rank says so of NCCL (nccl_net.h) */
+    bool kernels;           /* every rank has ours */
     const int *local_sizes; /* [hosts] */
     int hosts;
 };
 
-/* 1: it is used; 0: it is not, and err->msg says why where it was wished for (else it is empty).
- * -ENOTSUP: the ranks want different things; err names them. */
-int hier_choose(const struct hier_facts *facts, struct err *err);
+/* 1: it is used; 0: it is not. Why goes to ret_why->msg, whose code stays 0. -ENOTSUP: the ranks
+ * want different things; ret_why names them. */
+int hier_choose(const struct hier_facts *facts, struct err *ret_why);
 
 #endif

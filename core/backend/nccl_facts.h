@@ -41,7 +41,6 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
 struct nccl_survivor {
     uint64_t mark;   /* nccl_comm_mark() */
     int32_t rank;    /* in it; -1: it is new here */
-    int32_t was;     /* ranks that it has */
     bool ready;      /* nothing has failed or was given up */
     bool can_shrink; /* nccl_comm_can_shrink() */
 };

@@ -38,6 +38,7 @@ struct nccl_run;
 struct nccl_said {
     struct nccl_fact fact;
     struct nccl_survivor survivor;
+    int32_t was;  /* ranks of the communicator that it tells of */
     bool kernels; /* ours are used where every rank has them */
 };
 

@@ -69,7 +69,6 @@ static struct nccl_survivor say_comm(struct nccl_run *run)
         nccl_comm_progress(run->comm, NULL); /* what has gone wrong since shows */
     s.mark = nccl_comm_mark(run->comm);
     s.rank = run->comm_rank;
-    s.was = run->comm_size;
     s.ready = nccl_comm_phase(run->comm) == NCCL_READY && !run->given_up &&
               run->doing != RUN_LAUNCHED && run->doing != RUN_BEHIND;
     s.can_shrink = nccl_comm_can_shrink(run->comm);
@@ -85,6 +84,7 @@ void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
     say_gpu(run->gpu->device, &ret->fact);
     say_nccl(run, &ret->fact);
     ret->survivor = say_comm(run);
+    ret->was = run->comm_size;
     ret->kernels = run->gpu->kernels;
 }
 
@@ -118,18 +118,29 @@ static void begin_epoch(struct nccl_run *run, int rank, int size, const int *hos
     }
 }
 
-/* The ways of a communicator's ranks; excluded: [was of the first]. */
-static enum nccl_reform choose_one(const struct nccl_survivor *all, int n, int **ret_excluded,
-                                   int *ret_n)
+/* Ranks of a communicator, as another one says. */
+static int ranks_of(const struct nccl_said *said)
 {
-    int was = all[0].was;
-    *ret_n = 0;
-    *ret_excluded = was > 0 && was <= RANKS_MAX ? calloc((size_t)was, sizeof(int)) : NULL;
-    return *ret_excluded ? nccl_reform_choose(all, n, was, *ret_excluded, ret_n) : NCCL_REFORM_NEW;
+    return said->was > 0 && said->was <= RANKS_MAX ? said->was : 0;
 }
 
-/* Where one of them is new all are: the parts of the operation must be the same everywhere. */
-static int choose(struct nccl_run *run, const struct nccl_survivor *survivors, const int *host_of,
+/* Who shares a communicator: the ranks of one host, or all. */
+static int pick(const struct nccl_run *run, const struct nccl_said *all, const int *host_of,
+                int host, struct nccl_survivor *group, int *ret_was)
+{
+    int n = 0;
+    for (int r = 0; r < run->world; r++) {
+        if (host_of && host_of[r] != host)
+            continue;
+        if (n == 0)
+            *ret_was = ranks_of(&all[r]);
+        group[n++] = all[r].survivor;
+    }
+    return n;
+}
+
+/* Where one communicator is new all are: the parts of the operation must be the same everywhere. */
+static int choose(struct nccl_run *run, const struct nccl_said *all, const int *host_of, int hosts,
                   struct err *err)
 {
     static const enum nccl_forming ways[] = {
@@ -140,25 +151,23 @@ static int choose(struct nccl_run *run, const struct nccl_survivor *survivors, c
     struct nccl_form_way *f = &run->form;
     enum nccl_reform mine = NCCL_REFORM_NEW;
     bool anew = false;
+    int most = 1, was = 0, unused;
+    for (int r = 0; r < run->world; r++)
+        most = ranks_of(&all[r]) > most ? ranks_of(&all[r]) : most;
     auto_free struct nccl_survivor *group = calloc((size_t)run->world, sizeof(*group));
-    if (!group)
+    auto_free int *others = calloc((size_t)most, sizeof(*others));
+    f->excluded = calloc((size_t)most, sizeof(*f->excluded));
+    if (!group || !others || !f->excluded)
         return err_set(err, ENOMEM, "no memory to choose a communicator");
-    for (int host = 0, n = 1; n > 0; host++) {
-        auto_free int *excluded = NULL;
-        int nexcluded;
-        n = 0;
-        for (int r = 0; r < run->world; r++)
-            if (host_of ? host_of[r] == host : host == 0)
-                group[n++] = survivors[r];
+    for (int host = 0; host < hosts; host++) {
+        bool own = !host_of || host_of[run->me] == host;
+        int n = pick(run, all, host_of, host, group, &was);
         if (n == 0)
-            break;
-        enum nccl_reform way = choose_one(group, n, &excluded, &nexcluded);
-        anew = anew || way == NCCL_REFORM_NEW;
-        if (host_of && host_of[run->me] != host)
             continue;
-        mine = way;
-        f->excluded = TAKE(excluded);
-        f->nexcluded = nexcluded;
+        enum nccl_reform way = nccl_reform_choose(group, n, was, own ? f->excluded : others,
+                                                  own ? &f->nexcluded : &unused);
+        anew = anew || way == NCCL_REFORM_NEW;
+        mine = own ? way : mine;
     }
     f->phase = ways[anew ? NCCL_REFORM_NEW : mine];
     return 0;
@@ -170,21 +179,21 @@ static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all
     size_t n = (size_t)run->world;
     char line[1000];
     auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
-    auto_free struct nccl_survivor *survivors = calloc(n, sizeof(*survivors));
-    if (!facts || !survivors) {
+    int hosts = 1;
+    if (!facts) {
         err_set(err, ENOMEM, "no memory for what %d ranks say", run->world);
         return NCCL_BAD;
     }
     run->kernels = true;
     for (size_t r = 0; r < n; r++) {
         facts[r] = all[r].fact;
-        survivors[r] = all[r].survivor;
+        hosts = host_of && host_of[r] >= hosts ? host_of[r] + 1 : hosts;
         run->kernels = run->kernels && all[r].kernels;
     }
     enum nccl_verdict verdict = nccl_facts_judge(facts, run->world, line, sizeof(line));
     if (verdict == NCCL_BAD)
         err_set(err, ENOTSUP, "%s", line);
-    else if (!run->comm || choose(run, survivors, host_of, err) < 0)
+    else if (!run->comm || choose(run, all, host_of, hosts, err) < 0)
         verdict = NCCL_BAD;
     else if (verdict == NCCL_WARN && err)
         snprintf(err->msg, sizeof(err->msg), "%s", line);

@@ -286,10 +286,11 @@ static int rank_main(int rank, int size, void *arg)
     return rc;
 }
 
+/* more: a setting; beside it NCCL has nothing but sockets between hosts, where it does not say. */
 static void run_job(const char *version, const char *more, struct job job)
 {
     char part[64], path[PATH_MAX], lib[PATH_MAX + 16];
-    const char *const env[] = {lib, more, NULL};
+    const char *const env[] = {lib, "NCCL_NET=Socket", more, NULL};
     struct world_options options = {.size = (int)strlen(job.hosts), .env = env};
     snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
     fake_build_path(part, path);
@@ -299,6 +300,15 @@ static void run_job(const char *version, const char *more, struct job job)
 }
 
 static const char *const yes = "HVD_HIERARCHICAL_ALLREDUCE=1";
+
+/* Where nobody has said anything. */
+static void test_by_itself(void **state)
+{
+    run_job("2.27", NULL, (struct job){"aabb", NULL, 0, false, gather});
+    run_job("2.27", "NCCL_NET=IB", (struct job){"aabb", NULL, 0, true, gather});
+    run_job("2.27", NULL, (struct job){"aab", NULL, 0, true, gather});
+    run_job("2.27", yes, (struct job){"aabb", NULL, 0, false, gather});
+}
 
 static void test_sums(void **state)
 {
@@ -333,7 +343,6 @@ static void test_unused(void **state)
         run_job("2.27", yes, (struct job){worlds[i], NULL, 0, true, gather});
     run_job("2.27", yes, (struct job){"aabb", "count=8;cuModuleLoadData=209", 0, true, gather});
     run_job("2.27", "HVD_HIERARCHICAL_ALLREDUCE=0", (struct job){"aabb", NULL, 0, true, gather});
-    run_job("2.27", NULL, (struct job){"aabb", NULL, 0, true, gather});
 }
 
 static void test_bad(void **state)
@@ -346,8 +355,9 @@ static void test_bad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),   cmocka_unit_test(test_fused), cmocka_unit_test(test_beside),
-        cmocka_unit_test(test_unused), cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_sums),   cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_beside), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_bad),    cmocka_unit_test(test_by_itself),
     };
     return cmocka_run_group_tests_name("multi/test_gpu_hier", tests, NULL, NULL);
 }

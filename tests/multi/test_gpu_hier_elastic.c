@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Allreduce of tensors of GPUs in two levels while ranks are lost: killed at each phase of an
+ * operation (packing and NCCL inside the host, the shard's way out, between hosts, back, and what
+ * spreads the result), one of them, one of every host, a whole host. The same operation is done
+ * again from inputs that it has overwritten, all that are left have the same bits, and go on in two
+ * levels where their hosts are still equal, else by NCCL over all ranks; a rank that comes makes
+ * them equal again.
+ *
+ * timeout: 600
+ */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/gpu_side.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define CHUNK   ((int64_t)1 << 20) /* floats that are under way together */
+#define COUNT   (5 * CHUNK - 12345)
+#define TENSORS 9
+#define STEPS   6
+#define DOOM    2 /* the step in which they die */
+#define MEMBERS 8
+
+/* Sanitizers make everything slow: fewer places then. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STRIDE 4
+#else
+#define STRIDE 1
+#endif
+
+struct board {
+    /* What is asked for. */
+    unsigned doomed;      /* members */
+    const char *function; /* of the driver's, and its call in the step at which they die */
+    long call;
+    bool waits; /* the last step lasts until all who are to come are there */
+    /* What has come of it, by member and step. */
+    _Atomic int at[ELASTIC_MAX];
+    int parts[MEMBERS][STEPS];     /* whose inputs are in the sum of one tensor */
+    uint64_t bits[MEMBERS][STEPS]; /* of a sum whose order shows, of several tensors */
+    bool levels[MEMBERS][STEPS];   /* it went in two levels */
+};
+
+struct member {
+    struct gpu_side g;
+    struct board *b;
+    int number, step;
+    long before; /* calls when the step began */
+};
+
+/* ---- dying ---------------------------------------------------------------------------------- */
+
+static void *watch(void *arg)
+{
+    const struct member *m = arg;
+    while (m->g.fake->calls(m->b->function) - m->before < m->b->call)
+        ;
+    raise(SIGKILL);
+    return NULL;
+}
+
+static int begin_doom(struct member *m)
+{
+    pthread_t thread;
+    if (m->step != DOOM || !(m->b->doomed & 1U << m->number))
+        return 0;
+    m->before = m->g.fake->calls(m->b->function);
+    return pthread_create(&thread, NULL, watch, m);
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+static struct hvd_request sum_of(struct member *m, const char *name, size_t at, const int64_t *n)
+{
+    uint8_t *in = (uint8_t *)m->g.in.at + at;
+    return (struct hvd_request){.kind = HVD_ALLREDUCE,
+                                .name = name,
+                                .dtype = HVD_FLOAT32,
+                                .ndim = 1,
+                                .shape = n,
+                                .op = HVD_SUM,
+                                .input = in,
+                                .output = in,
+                                .device = m->g.d->ordinal,
+                                .stream = m->g.stream};
+}
+
+/* Five chunks in place; element i is (1 << member) * (1 + i % 7). */
+static int large(struct member *m)
+{
+    const int64_t n = COUNT;
+    float *f = (float *)m->g.host;
+    hvd_handle h;
+    struct hvd_request r = sum_of(m, "large", 0, &n);
+    for (int64_t i = 0; i < COUNT; i++)
+        f[i] = (float)((1 << m->number) * (1 + i % 7));
+    if (gpu_side_send(&m->g, 0, COUNT * 4) < 0 || begin_doom(m) != 0)
+        return FAIL("%s", m->g.err.msg);
+    long out = m->g.fake->calls("cuMemcpyDtoHAsync_v2");
+    if (hvd_submit(&r, 1, &h) < 0 || hvd_wait(h) < 0)
+        return FAIL("large: %s", hvd_error());
+    m->b->levels[m->number][m->step] = m->g.fake->calls("cuMemcpyDtoHAsync_v2") > out;
+    if (gpu_side_read(&m->g, m->g.in.at, COUNT * 4) < 0)
+        return FAIL("%s", m->g.err.msg);
+    int parts = (int)f[0];
+    for (int64_t i = 0; i < COUNT; i++)
+        if (f[i] != (float)(parts * (1 + i % 7)))
+            return FAIL("step %d: element %d is %g, the first %g", m->step, (int)i, (double)f[i],
+                        (double)f[0]);
+    m->b->parts[m->number][m->step] = parts;
+    return 0;
+}
+
+/* Several, of numbers whose sum depends on the order. */
+static int small(struct member *m)
+{
+    static const int64_t n[TENSORS] = {1, 2, 3, 700, 70001, 5, 31, 4096, 12347};
+    uint64_t random = (uint64_t)(m->number * 100 + m->step + 1), bits = 1469598103934665603ULL;
+    hvd_handle h[TENSORS];
+    size_t at = 0, all = 0;
+    for (int i = 0; i < TENSORS; i++)
+        all += (size_t)n[i];
+    for (size_t i = 0; i < all; i++)
+        ((float *)m->g.host)[i] = (float)(int64_t)rank_random(&random) * 1e-9F;
+    if (gpu_side_send(&m->g, 0, all * 4) < 0)
+        return FAIL("%s", m->g.err.msg);
+    for (int i = 0; i < TENSORS; at += (size_t)n[i++] * 4) {
+        char name[8];
+        snprintf(name, sizeof(name), "s%d", i);
+        struct hvd_request r = sum_of(m, name, at, &n[i]);
+        if (hvd_submit(&r, 1, &h[i]) < 0)
+            return FAIL("small: %s", hvd_error());
+    }
+    for (int i = 0; i < TENSORS; i++)
+        if (hvd_wait(h[i]) < 0)
+            return FAIL("small: %s", hvd_error());
+    if (gpu_side_read(&m->g, m->g.in.at, all * 4) < 0)
+        return FAIL("%s", m->g.err.msg);
+    for (size_t i = 0; i < all * 4; i++)
+        bits = (bits ^ m->g.host[i]) * 1099511628211ULL;
+    m->b->bits[m->number][m->step] = bits;
+    return 0;
+}
+
+/* Where the others are. */
+static int agree(struct member *m)
+{
+    int64_t step = m->step;
+    if (hvd_allreduce("step", &step, &step, 1, HVD_INT64, HVD_MAX) < 0)
+        return FAIL("step: %s", hvd_error());
+    m->step = (int)step;
+    return 0;
+}
+
+/* The last but one is repeated until the one who comes is there. */
+static bool goes_on(const struct member *m)
+{
+    return m->b->waits && m->step == STEPS - 2 && hvd_size() < 4;
+}
+
+static int train(struct member *m)
+{
+    int rc = agree(m);
+    while (rc == 0 && m->step < STEPS) {
+        atomic_store(&m->b->at[m->number], m->step);
+        rc = large(m);
+        rc = rc ? rc : small(m);
+        int changed = rc ? 0 : hvd_commit();
+        if (changed < 0)
+            rc = FAIL("commit: %s", hvd_error());
+        m->step += !goes_on(m);
+        if (rc == 0 && changed == 1)
+            rc = agree(m);
+    }
+    atomic_store(&m->b->at[m->number], STEPS);
+    return rc;
+}
+
+static int work(int number, void *arg)
+{
+    static struct member m;
+    m = (struct member){.b = arg, .number = number};
+    if (gpu_side_open(&m.g, number, COUNT * 4, NULL) < 0)
+        return FAIL("%s", m.g.err.msg);
+    m.g.fake->delay(300);
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : train(&m);
+    if (hvd_shutdown() < 0 && rc == 0)
+        rc = FAIL("shutdown: %s", hvd_error());
+    if (!gpu_side_close(&m.g) && rc == 0)
+        rc = FAIL("%ld things are left on the GPU", m.g.fake->live());
+    return rc;
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+struct job {
+    const char *hosts;   /* a character a member */
+    const char *version; /* of NCCL */
+    unsigned doomed;
+    bool still; /* those who are left go on in two levels */
+};
+
+static struct board *clean_board(void)
+{
+    static struct board *b;
+    b = b ? b : world_shared(sizeof(*b));
+    memset(b, 0, sizeof(*b));
+    return b;
+}
+
+static void add(struct elastic *job, struct board *b, const char *version, char host)
+{
+    char part[64], path[PATH_MAX], lib[PATH_MAX + 16], where[] = "HVD_LOCALITY=?";
+    const char *const env[] = {lib, where, "HVD_HIERARCHICAL_ALLREDUCE=1", NULL};
+    snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
+    fake_build_path(part, path);
+    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    where[sizeof(where) - 2] = host;
+    elastic_add(job, work, b, env);
+}
+
+static void check_member(const struct board *b, const struct job *j, int first, int member)
+{
+    const unsigned all = (1U << strlen(j->hosts)) - 1, left = all & ~j->doomed;
+    for (int step = 0; step < STEPS; step++) {
+        int parts = b->parts[member][step];
+        if (parts != b->parts[first][step] || b->bits[member][step] != b->bits[first][step])
+            fail_msg("step %d: members %d and %d have not the same", step, first, member);
+        if (step < DOOM ? parts != (int)all
+                        : parts != (int)left && (step > DOOM || parts != (int)all))
+            fail_msg("step %d: a sum of %x", step, (unsigned)parts);
+        if (step != DOOM && b->levels[member][step] != (step < DOOM || j->still))
+            fail_msg("step %d: two levels: %d", step, b->levels[member][step]);
+    }
+}
+
+static void lose(const struct job *j, const char *function, long call)
+{
+    struct board *b = clean_board();
+    struct elastic job;
+    int n = (int)strlen(j->hosts), first = -1;
+    b->doomed = j->doomed;
+    b->function = function;
+    b->call = call;
+    printf("hosts %s, NCCL %s: %x at %s %ld\n", j->hosts, j->version, j->doomed, function, call);
+    elastic_init(&job);
+    for (int m = 0; m < n; m++)
+        add(&job, b, j->version, j->hosts[m]);
+    if (!elastic_run(&job, elastic_all_over, NULL, 60000))
+        fail_msg("no end in a minute");
+    for (int m = 0; m < n; m++) {
+        bool doomed = j->doomed & 1U << m;
+        if (job.members[m].status != (doomed ? SIGKILL : 0))
+            fail_msg("member %d ended with status %x", m, job.members[m].status);
+        if (doomed)
+            continue;
+        first = first < 0 ? m : first;
+        check_member(b, j, first, m);
+    }
+    elastic_fini(&job);
+}
+
+/* Of a step: one launch that keeps the input, a launch that packs a chunk before NCCL's
+ * reduce-scatter, its shard out, back, one that unpacks it behind NCCL's allgather. */
+static void lose_everywhere(const struct job *j, long stride)
+{
+    for (long call = 1; call <= 11; call += stride)
+        lose(j, "cuLaunchKernel", call);
+    for (long call = 1; call <= 5; call += stride)
+        lose(j, "cuMemcpyDtoHAsync_v2", call);
+    for (long call = 1; call <= 5; call += stride)
+        lose(j, "cuMemcpyHtoDAsync_v2", call);
+}
+
+static void test_unequal(void **state)
+{
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 1U << 1, false}, STRIDE);
+    lose_everywhere(&(struct job){"aabbcc", "2.27", 1U << 4, false}, 2 * STRIDE);
+    lose_everywhere(&(struct job){"ababab", "2.18", 1U << 0, false}, 3 * STRIDE);
+    lose_everywhere(&(struct job){"aabb", "2.8", 1U << 3, false}, 3 * STRIDE);
+}
+
+/* One of every host: two levels again, with fewer. */
+static void test_equal(void **state)
+{
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 1U << 0 | 1U << 5, true}, 2 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.14", 1U << 1 | 1U << 4, true}, 4 * STRIDE);
+}
+
+static void test_whole_host(void **state)
+{
+    lose_everywhere(&(struct job){"aabbcc", "2.27", 1U << 2 | 1U << 3, true}, 3 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 1U << 3 | 1U << 4 | 1U << 5, false},
+                    3 * STRIDE);
+}
+
+static bool wants_in(struct elastic *job, void *arg)
+{
+    return job->members[4].waiting;
+}
+
+/* Member 3 is lost; member 4 takes its place on that host. */
+static void test_comes_back(void **state)
+{
+    static const char *const versions[] = {"2.27", "2.18"};
+    for (int v = 0; v < 2; v++) {
+        struct board *b = clean_board();
+        struct elastic job;
+        b->doomed = 1U << 3;
+        b->function = "cuMemcpyDtoHAsync_v2";
+        b->call = 3;
+        b->waits = true;
+        elastic_init(&job);
+        for (int m = 0; m < 4; m++)
+            add(&job, b, versions[v], "aabb"[m]);
+        assert_true(elastic_run_to(&job, &b->at[0], STEPS - 2, 60000));
+        add(&job, b, versions[v], 'b');
+        assert_true(elastic_run(&job, wants_in, NULL, 60000));
+        elastic_announce(&job);
+        assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+        for (int m = 0; m < 5; m++)
+            if (job.members[m].status != (m == 3 ? SIGKILL : 0))
+                fail_msg("member %d ended with status %x", m, job.members[m].status);
+        for (int m = 0; m < 5; m++) {
+            if (m == 3)
+                continue;
+            assert_int_equal(b->parts[m][STEPS - 1], 16 + 4 + 2 + 1);
+            assert_true(b->levels[m][STEPS - 1]);
+            assert_true(b->bits[m][STEPS - 1] == b->bits[0][STEPS - 1]);
+        }
+        assert_true(b->levels[0][0]);
+        assert_false(b->levels[0][DOOM + 1]);
+        elastic_fini(&job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unequal),
+        cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_whole_host),
+        cmocka_unit_test(test_comes_back),
+    };
+    return cmocka_run_group_tests_name("multi/test_gpu_hier_elastic", tests, NULL, NULL);
+}
