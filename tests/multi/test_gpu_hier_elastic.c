@@ -34,21 +34,25 @@
 #include "tests/harness/world.h"
 
 #define CHUNK   ((int64_t)1 << 20) /* floats that are under way together */
-#define COUNT   (5 * CHUNK - 12345)
+#define PIECES  512                /* tensors that are, too */
+#define TINY    4                  /* elements of each of them */
+#define FEW     5003               /* of a tensor where nobody dies */
 #define TENSORS 9
-#define STEPS   6
+#define STEPS   5
 #define DOOM    2 /* the step in which they die */
 #define MEMBERS 8
 
 /* Sanitizers make everything slow: fewer places then. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STRIDE 4
+#define STRIDE 5
 #else
 #define STRIDE 1
 #endif
 
 struct board {
     /* What is asked for. */
+    int chunks;           /* of what they die with; the last one is short */
+    bool tiny;            /* many tensors, else one */
     unsigned doomed;      /* members */
     const char *function; /* of the driver's, and its call in the step at which they die */
     long call;
@@ -73,7 +77,7 @@ static void *watch(void *arg)
 {
     const struct member *m = arg;
     while (m->g.fake->calls(m->b->function) - m->before < m->b->call)
-        ;
+        usleep(20);
     raise(SIGKILL);
     return NULL;
 }
@@ -104,25 +108,51 @@ static struct hvd_request sum_of(struct member *m, const char *name, size_t at, 
                                 .stream = m->g.stream};
 }
 
-/* Five chunks in place; element i is (1 << member) * (1 + i % 7). */
+static int64_t count_of(const struct member *m)
+{
+    const struct board *b = m->b;
+    if (m->step != DOOM)
+        return FEW;
+    return b->tiny ? (b->chunks * PIECES - 100) * TINY : b->chunks * CHUNK - 12345;
+}
+
+/* n elements as one tensor, or as many that are summed together. */
+static int sum(struct member *m, int64_t n)
+{
+    static struct hvd_request r[8 * PIECES];
+    static char names[8 * PIECES][12];
+    static hvd_handle h[8 * PIECES];
+    static const int64_t tiny = TINY;
+    int tensors = n != FEW && m->b->tiny ? (int)(n / TINY) : 1, rc = 0;
+    for (int i = 0; i < tensors; i++) {
+        snprintf(names[i], sizeof(names[i]), "%c%d", n == FEW ? 'f' : 'l', i);
+        r[i] = sum_of(m, names[i], (size_t)i * TINY * 4, tensors > 1 ? &tiny : &n);
+    }
+    if (hvd_submit(r, tensors, h) < 0)
+        return FAIL("submit: %s", hvd_error());
+    for (int i = 0; i < tensors; i++)
+        if (hvd_wait(h[i]) < 0)
+            rc = FAIL("%s: %s", names[i], hvd_error());
+    return rc;
+}
+
+/* In place; element i is (1 << member) * (1 + i % 7). */
 static int large(struct member *m)
 {
-    const int64_t n = COUNT;
+    const int64_t n = count_of(m);
     float *f = (float *)m->g.host;
-    hvd_handle h;
-    struct hvd_request r = sum_of(m, "large", 0, &n);
-    for (int64_t i = 0; i < COUNT; i++)
+    for (int64_t i = 0; i < n; i++)
         f[i] = (float)((1 << m->number) * (1 + i % 7));
-    if (gpu_side_send(&m->g, 0, COUNT * 4) < 0 || begin_doom(m) != 0)
+    if (gpu_side_send(&m->g, 0, (size_t)n * 4) < 0 || begin_doom(m) != 0)
         return FAIL("%s", m->g.err.msg);
     long out = m->g.fake->calls("cuMemcpyDtoHAsync_v2");
-    if (hvd_submit(&r, 1, &h) < 0 || hvd_wait(h) < 0)
-        return FAIL("large: %s", hvd_error());
+    if (sum(m, n) != 0)
+        return 1;
     m->b->levels[m->number][m->step] = m->g.fake->calls("cuMemcpyDtoHAsync_v2") > out;
-    if (gpu_side_read(&m->g, m->g.in.at, COUNT * 4) < 0)
+    if (gpu_side_read(&m->g, m->g.in.at, (size_t)n * 4) < 0)
         return FAIL("%s", m->g.err.msg);
     int parts = (int)f[0];
-    for (int64_t i = 0; i < COUNT; i++)
+    for (int64_t i = 0; i < n; i++)
         if (f[i] != (float)(parts * (1 + i % 7)))
             return FAIL("step %d: element %d is %g, the first %g", m->step, (int)i, (double)f[i],
                         (double)f[0]);
@@ -199,7 +229,7 @@ static int work(int number, void *arg)
 {
     static struct member m;
     m = (struct member){.b = arg, .number = number};
-    if (gpu_side_open(&m.g, number, COUNT * 4, NULL) < 0)
+    if (gpu_side_open(&m.g, number, (size_t)(m.b->chunks * CHUNK) * 4, NULL) < 0)
         return FAIL("%s", m.g.err.msg);
     m.g.fake->delay(300);
     if (hvd_init() < 0)
@@ -217,6 +247,8 @@ static int work(int number, void *arg)
 struct job {
     const char *hosts;   /* a character a member */
     const char *version; /* of NCCL */
+    int chunks;
+    bool tiny;
     unsigned doomed;
     bool still; /* those who are left go on in two levels */
 };
@@ -260,15 +292,18 @@ static void lose(const struct job *j, const char *function, long call)
     struct board *b = clean_board();
     struct elastic job;
     int n = (int)strlen(j->hosts), first = -1;
+    b->chunks = j->chunks;
+    b->tiny = j->tiny;
     b->doomed = j->doomed;
     b->function = function;
     b->call = call;
-    printf("hosts %s, NCCL %s: %x at %s %ld\n", j->hosts, j->version, j->doomed, function, call);
+    printf("hosts %s, NCCL %s, %d chunks%s: %x at %s %ld\n", j->hosts, j->version, j->chunks,
+           j->tiny ? " of tiny tensors" : "", j->doomed, function, call);
     elastic_init(&job);
     for (int m = 0; m < n; m++)
         add(&job, b, j->version, j->hosts[m]);
-    if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-        fail_msg("no end in a minute");
+    if (!elastic_run(&job, elastic_all_over, NULL, 90000))
+        fail_msg("no end in 90 s");
     for (int m = 0; m < n; m++) {
         bool doomed = j->doomed & 1U << m;
         if (job.members[m].status != (doomed ? SIGKILL : 0))
@@ -281,38 +316,42 @@ static void lose(const struct job *j, const char *function, long call)
     elastic_fini(&job);
 }
 
-/* Of a step: one launch that keeps the input, a launch that packs a chunk before NCCL's
- * reduce-scatter, its shard out, back, one that unpacks it behind NCCL's allgather. */
-static void lose_everywhere(const struct job *j, long stride)
+/* In the order of what is done: launches that keep the input; for each chunk some that pack it
+ * before NCCL's reduce-scatter, its shard out, back, and launches that unpack it behind NCCL's
+ * allgather. */
+static void lose_everywhere(const struct job *j, long launches, long stride)
 {
-    for (long call = 1; call <= 11; call += stride)
+    for (long call = 1; call <= launches; call += stride)
         lose(j, "cuLaunchKernel", call);
-    for (long call = 1; call <= 5; call += stride)
+    for (long call = 1; call <= j->chunks; call += stride)
         lose(j, "cuMemcpyDtoHAsync_v2", call);
-    for (long call = 1; call <= 5; call += stride)
+    for (long call = 1; call <= j->chunks; call += stride)
         lose(j, "cuMemcpyHtoDAsync_v2", call);
 }
 
-static void test_unequal(void **state)
+static void test_one(void **state)
 {
-    lose_everywhere(&(struct job){"aaabbb", "2.27", 1U << 1, false}, STRIDE);
-    lose_everywhere(&(struct job){"aabbcc", "2.27", 1U << 4, false}, 2 * STRIDE);
-    lose_everywhere(&(struct job){"ababab", "2.18", 1U << 0, false}, 3 * STRIDE);
-    lose_everywhere(&(struct job){"aabb", "2.8", 1U << 3, false}, 3 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 3, true, 1U << 1, false}, 21, 2 * STRIDE);
+    lose_everywhere(&(struct job){"aabbcc", "2.27", 2, true, 1U << 4, false}, 10, 3 * STRIDE);
+    lose_everywhere(&(struct job){"ababab", "2.18", 2, true, 1U << 0, false}, 14, 5 * STRIDE);
+    lose_everywhere(&(struct job){"aabb", "2.8", 2, true, 1U << 3, false}, 10, 4 * STRIDE);
+    lose_everywhere(&(struct job){"aabb", "2.27", 5, false, 1U << 2, false}, 11, 6 * STRIDE);
 }
 
 /* One of every host: two levels again, with fewer. */
 static void test_equal(void **state)
 {
-    lose_everywhere(&(struct job){"aaabbb", "2.27", 1U << 0 | 1U << 5, true}, 2 * STRIDE);
-    lose_everywhere(&(struct job){"aaabbb", "2.14", 1U << 1 | 1U << 4, true}, 4 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 2, true, 1U << 0 | 1U << 5, true}, 14,
+                    3 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.14", 2, true, 1U << 1 | 1U << 4, true}, 14,
+                    6 * STRIDE);
 }
 
 static void test_whole_host(void **state)
 {
-    lose_everywhere(&(struct job){"aabbcc", "2.27", 1U << 2 | 1U << 3, true}, 3 * STRIDE);
-    lose_everywhere(&(struct job){"aaabbb", "2.27", 1U << 3 | 1U << 4 | 1U << 5, false},
-                    3 * STRIDE);
+    lose_everywhere(&(struct job){"aabbcc", "2.27", 2, true, 1U << 2 | 1U << 3, true}, 10,
+                    4 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 2, true, 7U << 3, false}, 14, 6 * STRIDE);
 }
 
 static bool wants_in(struct elastic *job, void *arg)
@@ -327,6 +366,8 @@ static void test_comes_back(void **state)
     for (int v = 0; v < 2; v++) {
         struct board *b = clean_board();
         struct elastic job;
+        b->chunks = 3;
+        b->tiny = true;
         b->doomed = 1U << 3;
         b->function = "cuMemcpyDtoHAsync_v2";
         b->call = 3;
@@ -358,7 +399,7 @@ static void test_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unequal),
+        cmocka_unit_test(test_one),
         cmocka_unit_test(test_equal),
         cmocka_unit_test(test_whole_host),
         cmocka_unit_test(test_comes_back),
