@@ -21,6 +21,7 @@
 #include <hvd.h>
 
 #include "tests/fake/cuda/use.h"
+#include "tests/harness/gpu_job.h"
 #include "tests/harness/gpu_side.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/values.h"
@@ -38,56 +39,27 @@ struct job {
     int (*body)(struct gpu_side *g, int rank, int size, const struct job *job);
 };
 
-static struct hvd_request sum_of(struct gpu_side *g, const char *name, enum hvd_dtype dtype,
-                                 const int64_t *n)
-{
-    return (struct hvd_request){.kind = HVD_ALLREDUCE,
-                                .name = name,
-                                .dtype = dtype,
-                                .ndim = 1,
-                                .shape = n,
-                                .op = HVD_SUM,
-                                .input = g->in.at,
-                                .output = g->in.at,
-                                .device = g->d->ordinal,
-                                .stream = g->stream};
-}
-
 /* One whose shards went through the host, or did not. */
 static int submit_wait(struct gpu_side *g, const struct hvd_request *r, bool through_host)
 {
     hvd_handle h;
     long before = g->fake->calls("cuMemcpyDtoHAsync_v2");
-    int rc = hvd_submit(r, 1, &h);
-    rc = rc < 0 ? rc : hvd_wait(h);
-    if (rc < 0)
-        return rc;
+    int rc = rank_wait(r, &h);
     bool went = g->fake->calls("cuMemcpyDtoHAsync_v2") > before;
-    return went == through_host ? 0 : -EXDEV;
+    return rc < 0 || went == through_host ? rc : -EXDEV;
 }
 
+/* The same of one that is checked, by one more such copy. */
 static int one_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype, enum hvd_op op,
                    size_t n, bool in_place, bool through_host)
 {
     static int salt;
-    const int64_t shape = (int64_t)n;
-    size_t bytes = n * hvd_dtype_size(dtype);
-    struct hvd_request r = sum_of(g, "one", dtype, &shape);
-    r.op = op;
-    r.output = in_place ? g->in.at : g->out.at;
-    values_fill(dtype, op, rank, size, g->host, n, ++salt);
-    int rc = gpu_side_send(g, 0, bytes);
-    if (rc == 0 && (rc = submit_wait(g, &r, through_host)) < 0)
-        return FAIL("%s %s of %zu: %d: %s", hvd_dtype_name(dtype), hvd_op_name(op), n, rc,
-                    rc == -EXDEV ? "it went another way" : hvd_error());
-    if (rc == 0)
-        rc = gpu_side_read(g, r.output, bytes);
-    if (rc < 0)
-        return FAIL("%s", g->err.msg);
-    long bad = values_check(dtype, op, size, g->host, 0, n, salt);
-    return bad >= 0
-               ? FAIL("%s %s of %zu: element %ld", hvd_dtype_name(dtype), hvd_op_name(op), n, bad)
-               : 0;
+    long before = g->fake->calls("cuMemcpyDtoHAsync_v2");
+    int rc = gpu_job_sum(g, rank, size, dtype, op, n, in_place, ++salt);
+    bool went = g->fake->calls("cuMemcpyDtoHAsync_v2") > before + 1;
+    return rc || went == through_host
+               ? rc
+               : FAIL("%s %s of %zu went another way", hvd_dtype_name(dtype), hvd_op_name(op), n);
 }
 
 static int sums(struct gpu_side *g, int rank, int size, const struct job *job)
@@ -111,7 +83,7 @@ static int sums(struct gpu_side *g, int rank, int size, const struct job *job)
 static int scaled(struct gpu_side *g, int rank, int size, const struct job *job)
 {
     const int64_t n = 1001;
-    struct hvd_request r = sum_of(g, "scaled", HVD_FLOAT32, &n);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "scaled", HVD_FLOAT32, 1, &n);
     float *f = (float *)g->host;
     r.prescale = 0.5;
     r.postscale = 4;
@@ -142,7 +114,7 @@ static int submit_all(struct gpu_side *g, bool alone)
         const int64_t n = (int64_t)length(i);
         char name[16];
         snprintf(name, sizeof(name), "%c%d", alone ? 'a' : 'g', i);
-        struct hvd_request r = sum_of(g, name, HVD_FLOAT32, &n);
+        struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n);
         r.input = r.output = (uint8_t *)g->in.at + at;
         if (hvd_submit(&r, 1, &handles[i]) < 0 || (alone && hvd_wait(handles[i]) < 0))
             return FAIL("%s", hvd_error());
@@ -207,7 +179,7 @@ static int same_bits(struct gpu_side *g, int rank, int size, const struct job *j
 static int gather(struct gpu_side *g, int rank, int size, const struct job *job)
 {
     const int64_t n = 33;
-    struct hvd_request r = sum_of(g, "gather", HVD_INT32, &n);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "gather", HVD_INT32, 1, &n);
     int32_t *host = (int32_t *)g->host;
     int rc = 0;
     r.kind = HVD_ALLGATHER;
@@ -230,7 +202,7 @@ static int gather(struct gpu_side *g, int rank, int size, const struct job *job)
 static int different(struct gpu_side *g, int rank, int size, const struct job *job)
 {
     const int64_t n = 10;
-    struct hvd_request r = sum_of(g, "t", HVD_FLOAT32, &n);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
     if (submit_wait(g, &r, false) != -ENOTSUP ||
         !strstr(hvd_error(), "HVD_HIERARCHICAL_ALLREDUCE is 1 on rank 0 and not set on rank 2"))
         return FAIL("%s", hvd_error());
@@ -240,7 +212,7 @@ static int different(struct gpu_side *g, int rank, int size, const struct job *j
 static int broken(struct gpu_side *g, int rank, int size, const struct job *job)
 {
     const int64_t n = LARGE;
-    struct hvd_request r = sum_of(g, "t", HVD_FLOAT32, &n);
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
     int rc = one_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, true);
     if (rc)
         return rc;
@@ -289,12 +261,8 @@ static int rank_main(int rank, int size, void *arg)
 /* more: a setting; beside it NCCL has nothing but sockets between hosts, where it does not say. */
 static void run_job(const char *version, const char *more, struct job job)
 {
-    char part[64], path[PATH_MAX], lib[PATH_MAX + 16];
-    const char *const env[] = {lib, "NCCL_NET=Socket", more, NULL};
+    const char *const env[] = {*gpu_job_nccl(version, NULL), "NCCL_NET=Socket", more, NULL};
     struct world_options options = {.size = (int)strlen(job.hosts), .env = env};
-    snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
-    fake_build_path(part, path);
-    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
     printf("ranks on hosts %s, NCCL %s\n", job.hosts, version);
     assert_int_equal(world_run_options(&options, rank_main, &job), 0);
 }

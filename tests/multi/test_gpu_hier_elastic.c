@@ -10,7 +10,6 @@
  * timeout: 600
  */
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -29,6 +28,7 @@
 
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/elastic.h"
+#include "tests/harness/gpu_job.h"
 #include "tests/harness/gpu_side.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
@@ -95,17 +95,9 @@ static int begin_doom(struct member *m)
 
 static struct hvd_request sum_of(struct member *m, const char *name, size_t at, const int64_t *n)
 {
-    uint8_t *in = (uint8_t *)m->g.in.at + at;
-    return (struct hvd_request){.kind = HVD_ALLREDUCE,
-                                .name = name,
-                                .dtype = HVD_FLOAT32,
-                                .ndim = 1,
-                                .shape = n,
-                                .op = HVD_SUM,
-                                .input = in,
-                                .output = in,
-                                .device = m->g.d->ordinal,
-                                .stream = m->g.stream};
+    struct hvd_request r = gpu_side_request(&m->g, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, n);
+    r.input = r.output = (uint8_t *)m->g.in.at + at;
+    return r;
 }
 
 static int64_t count_of(const struct member *m)
@@ -263,11 +255,9 @@ static struct board *clean_board(void)
 
 static void add(struct elastic *job, struct board *b, const char *version, char host)
 {
-    char part[64], path[PATH_MAX], lib[PATH_MAX + 16], where[] = "HVD_LOCALITY=?";
-    const char *const env[] = {lib, where, "HVD_HIERARCHICAL_ALLREDUCE=1", NULL};
-    snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
-    fake_build_path(part, path);
-    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    char where[] = "HVD_LOCALITY=?";
+    const char *const env[] = {*gpu_job_nccl(version, NULL), where, "HVD_HIERARCHICAL_ALLREDUCE=1",
+                               NULL};
     where[sizeof(where) - 2] = host;
     elastic_add(job, work, b, env);
 }

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of allreduce in two levels: the first operation on GPUs of an engine (GPU, NCCL, both
+ * communicators, the choice) and one more, with each of the allocations of one rank in them failing
+ * in turn. It says so or all went well; nobody takes another way than the others, nobody waits
+ * without end, nothing is left on the GPU, and the next engine of the same processes is good.
+ *
+ * timeout: 600
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "core/base/clock.h"
+#include "tests/harness/fail_alloc.h"
+#include "tests/harness/gpu_job.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define WORLDS  4 /* they mostly wait: side by side, each with its share of the allocations */
+#define RANKS   4
+#define COUNT   3001
+#define MOST    2000 /* allocations */
+#define SECONDS 30   /* of a life */
+
+struct board {
+    int world, victim;
+    _Atomic int over, told;
+};
+
+/* Copies to the host tell: one a chunk, and the one that looks at the result. */
+static int one(struct gpu_side *g, int rank, int salt)
+{
+    const int64_t n = COUNT;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "sum", HVD_FLOAT32, 1, &n);
+    hvd_handle h;
+    float *f = (float *)g->host;
+    long before = g->fake->calls("cuMemcpyDtoHAsync_v2");
+    for (int i = 0; i < COUNT; i++)
+        f[i] = (float)(rank + salt + i % 10);
+    if (gpu_side_send(g, 0, COUNT * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    int rc = rank_wait(&r, &h);
+    if (rc < 0)
+        return rc;
+    if (g->fake->calls("cuMemcpyDtoHAsync_v2") == before)
+        return FAIL("it went another way");
+    if (gpu_side_read(g, g->in.at, COUNT * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    for (int i = 0; i < COUNT; i++)
+        if (f[i] != (float)(6 + RANKS * (salt + i % 10)))
+            return FAIL("element %d is %g", i, (double)f[i]);
+    return 0;
+}
+
+/* 0: all went well; < 0: it was told; > 0: wrong. */
+static int live(struct gpu_side *g, int rank, long fail_at, long *ret_failed)
+{
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = hvd_barrier("all") < 0 ? FAIL("barrier: %s", hvd_error()) : 0;
+    fail_alloc.failed = 0;
+    fail_alloc.fail_at = fail_at;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = one(g, rank, i);
+    fail_alloc.fail_at = -1;
+    *ret_failed = fail_alloc.failed;
+    if (rc < 0 && !hvd_error()[0])
+        rc = FAIL("it failed, and nobody says why");
+    hvd_shutdown();
+    return rc;
+}
+
+static int attempt(const struct board *b, int rank, long n, bool *ret_failed)
+{
+    struct gpu_side g;
+    uint64_t begun = clock_ns();
+    long failed;
+    if (gpu_side_open(&g, rank, COUNT * 4, NULL) < 0)
+        return FAIL("%s", g.err.msg);
+    int rc = live(&g, rank, rank == b->victim ? n : -1, &failed);
+    if (rc < 0 && rank == b->victim && failed == 0)
+        rc = FAIL("allocation %ld: it was not this rank: %s", n, hvd_error());
+    if (!gpu_side_close(&g) && rc <= 0)
+        rc = FAIL("allocation %ld: %ld things are left on the GPU", n, g.fake->live());
+    if (rc <= 0 && clock_ns() - begun > SECONDS * CLOCK_S)
+        rc = FAIL("allocation %ld: it took too long", n);
+    *ret_failed = failed > 0;
+    return rc;
+}
+
+static int rank_main(int rank, int size, void *arg)
+{
+    struct board *b = arg;
+    bool failed;
+    setenv("HVD_LOCALITY", rank < 2 ? "a" : "b", 1);
+    int rc = attempt(b, rank, -1, &failed); /* what is made once, and stays */
+    for (long n = b->world; n < MOST && rc == 0 && !atomic_load(&b->over); n += WORLDS) {
+        rc = attempt(b, rank, n, &failed);
+        if (rc > 0)
+            return rc;
+        if (rank == b->victim) {
+            b->told += rc < 0;
+            atomic_store(&b->over, !failed);
+        }
+        rc = attempt(b, rank, -1, &failed); /* nobody begins the next before all have seen over */
+        if (rc != 0)
+            return FAIL("after allocation %ld: %d %s", n, rc, hvd_error());
+    }
+    return rc;
+}
+
+static void test_allocations(void **state)
+{
+    struct world *worlds[WORLDS];
+    struct board *boards[WORLDS];
+    int bad = 0, told = 0;
+    if (!FAIL_ALLOC) {
+        printf("SKIP: multi/gpu_hier_alloc: no sanitizer: its allocator is its own\n");
+        skip();
+    }
+    for (int w = 0; w < WORLDS; w++) {
+        const char *const env[] = {*gpu_job_nccl("2.27", NULL), "HVD_LOG_LEVEL=error",
+                                   "HVD_HIERARCHICAL_ALLREDUCE=1", NULL};
+        struct world_options o = {.size = RANKS, .timeout_s = 500, .env = env};
+        boards[w] = world_shared(sizeof(*boards[w]));
+        boards[w]->world = w;
+        boards[w]->victim = w % RANKS;
+        assert_int_equal(world_start(&o, rank_main, boards[w], &worlds[w]), 0);
+    }
+    for (int w = 0; w < WORLDS; w++) {
+        bad += world_wait(worlds[w], NULL);
+        told += boards[w]->told;
+    }
+    assert_int_equal(bad, 0);
+    assert_in_range(told, 20, MOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations)};
+    return cmocka_run_group_tests_name("multi/gpu_hier_alloc", tests, NULL, NULL);
+}
