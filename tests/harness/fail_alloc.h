@@ -30,6 +30,7 @@ static struct {
     _Atomic long live;    /* blocks that were not freed */
     _Atomic long fail_at; /* the so many-th from now fails; -1: none */
     bool on;              /* and all after it */
+    bool own;             /* of those that the program's own code asks for */
     _Atomic long failed;
 } fail_alloc = {.fail_at = -1};
 
@@ -45,9 +46,15 @@ void __libc_free(void *p);
 /* Visible, so that the libraries' calls come here, too. */
 #pragma GCC visibility push(default)
 
-static bool fail_alloc_now(void)
+/* The program as the linker has laid it out. NOLINTNEXTLINE(bugprone-reserved-identifier) */
+extern const char __executable_start[], etext[];
+
+static bool fail_alloc_now(const void *caller)
 {
+    const char *at = caller;
     fail_alloc.calls++;
+    if (fail_alloc.own && (at < __executable_start || at >= etext))
+        return false;
     if (fail_alloc.fail_at < 0 || fail_alloc.fail_at-- != 0)
         return false;
     if (fail_alloc.on)
@@ -65,17 +72,19 @@ static void *fail_alloc_counted(void *p)
 
 void *malloc(size_t size)
 {
-    return fail_alloc_now() ? NULL : fail_alloc_counted(__libc_malloc(size));
+    return fail_alloc_now(__builtin_return_address(0)) ? NULL
+                                                       : fail_alloc_counted(__libc_malloc(size));
 }
 
 void *calloc(size_t n, size_t size)
 {
-    return fail_alloc_now() ? NULL : fail_alloc_counted(__libc_calloc(n, size));
+    return fail_alloc_now(__builtin_return_address(0)) ? NULL
+                                                       : fail_alloc_counted(__libc_calloc(n, size));
 }
 
 void *realloc(void *p, size_t size)
 {
-    if (fail_alloc_now())
+    if (fail_alloc_now(__builtin_return_address(0)))
         return NULL;
     void *q = __libc_realloc(p, size);
     return p ? q : fail_alloc_counted(q);
@@ -83,7 +92,9 @@ void *realloc(void *p, size_t size)
 
 void *aligned_alloc(size_t alignment, size_t size)
 {
-    return fail_alloc_now() ? NULL : fail_alloc_counted(__libc_memalign(alignment, size));
+    return fail_alloc_now(__builtin_return_address(0))
+               ? NULL
+               : fail_alloc_counted(__libc_memalign(alignment, size));
 }
 
 void free(void *p)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of allreduce in two levels: the first operation on GPUs of an engine (GPU, NCCL, both
- * communicators, the choice) and one more, with each of the allocations of one rank in them failing
- * in turn. It says so or all went well; nobody takes another way than the others, nobody waits
- * without end, nothing is left on the GPU, and the next engine of the same processes is good.
+ * communicators, the choice) and one more, with each of the allocations of hvd's own code on one
+ * rank in them failing in turn. It says so or all went well; nobody takes another way than the
+ * others, nobody waits without end, nothing is left on the GPU, and the next engine of the same
+ * processes is good.
  *
  * timeout: 600
  */
@@ -51,6 +52,7 @@ static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fa
         f[i] = (float)(rank + salt + i % 10);
     if (gpu_side_send(g, 0, COUNT * 4) < 0)
         return FAIL("%s", g->err.msg);
+    fail_alloc.own = true; /* what fails inside NCCL's init others learn by waiting for it */
     fail_alloc.fail_at = *fail_at;
     int rc = rank_wait(&r, &h);
     *fail_at = fail_alloc.fail_at;

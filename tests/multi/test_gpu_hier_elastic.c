@@ -7,7 +7,7 @@
  * levels where their hosts are still equal, else by NCCL over all ranks; a rank that comes makes
  * them equal again.
  *
- * timeout: 600
+ * timeout: 900
  */
 #include <errno.h>
 #include <pthread.h>
@@ -321,9 +321,9 @@ static void lose_everywhere(const struct job *j, long launches, long stride)
 
 static void test_one(void **state)
 {
-    lose_everywhere(&(struct job){"aaabbb", "2.27", 3, true, 1U << 1, false}, 21, 2 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 3, true, 1U << 1, false}, 15, 2 * STRIDE);
     lose_everywhere(&(struct job){"aabbcc", "2.27", 2, true, 1U << 4, false}, 10, 3 * STRIDE);
-    lose_everywhere(&(struct job){"ababab", "2.18", 2, true, 1U << 0, false}, 14, 5 * STRIDE);
+    lose_everywhere(&(struct job){"ababab", "2.18", 2, true, 1U << 0, false}, 10, 4 * STRIDE);
     lose_everywhere(&(struct job){"aabb", "2.8", 2, true, 1U << 3, false}, 10, 4 * STRIDE);
     lose_everywhere(&(struct job){"aabb", "2.27", 5, false, 1U << 2, false}, 11, 6 * STRIDE);
 }
@@ -331,17 +331,17 @@ static void test_one(void **state)
 /* One of every host: two levels again, with fewer. */
 static void test_equal(void **state)
 {
-    lose_everywhere(&(struct job){"aaabbb", "2.27", 2, true, 1U << 0 | 1U << 5, true}, 14,
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 2, true, 1U << 0 | 1U << 5, true}, 10,
                     3 * STRIDE);
-    lose_everywhere(&(struct job){"aaabbb", "2.14", 2, true, 1U << 1 | 1U << 4, true}, 14,
-                    6 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.14", 2, true, 1U << 1 | 1U << 4, true}, 10,
+                    5 * STRIDE);
 }
 
 static void test_whole_host(void **state)
 {
     lose_everywhere(&(struct job){"aabbcc", "2.27", 2, true, 1U << 2 | 1U << 3, true}, 10,
                     4 * STRIDE);
-    lose_everywhere(&(struct job){"aaabbb", "2.27", 2, true, 7U << 3, false}, 14, 6 * STRIDE);
+    lose_everywhere(&(struct job){"aaabbb", "2.27", 2, true, 7U << 3, false}, 10, 5 * STRIDE);
 }
 
 static bool wants_in(struct elastic *job, void *arg)
