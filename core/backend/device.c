@@ -130,15 +130,20 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
     return rc;
 }
 
+void device_wait_for_loss(struct job *j, const struct err *err)
+{
+    if (j->trouble.code)
+        return;
+    j->trouble = *err;
+    j->give_up = deadline_in_ms(GRACE_MS);
+}
+
 /* An error of NCCL's is mostly a rank that has died: the others say who, in a moment. */
 static int excuse(const struct coll *coll, struct job *j, int rc, struct err *err)
 {
     if (rc >= 0 || coll->mesh->size == 1 || j->d->gpu->device->lost.code)
         return rc;
-    if (!j->trouble.code) {
-        j->trouble = *err;
-        j->give_up = deadline_in_ms(GRACE_MS);
-    }
+    device_wait_for_loss(j, err);
     if (!deadline_passed(j->give_up))
         return 1;
     *err = j->trouble;
@@ -148,9 +153,11 @@ static int excuse(const struct coll *coll, struct job *j, int rc, struct err *er
 static int form(struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
-    if (d->way != DEVICE_NCCL)
+    int rc = j->trouble.code;
+    if (rc == 0 && d->way != DEVICE_NCCL)
         return 0;
-    int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
+    if (rc == 0)
+        rc = nccl_run_form(d->nccl, coll, err);
     if (rc == 0 && d->hier) /* what it was doing before has to be off the GPU, too */
         rc = d->two_levels ? hier_form(d->hier, coll, err) : hier_drained(d->hier, err);
     rc = excuse(coll, j, rc, err);

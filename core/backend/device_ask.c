@@ -20,6 +20,7 @@ static int say(struct device *d, const struct mesh *mesh, struct said *ret, stru
     memset(ret, 0, sizeof(*ret)); /* it is sent as it is */
     ret->fallback = d->ways.fallback;
     ret->levels = (uint8_t)levels;
+    ret->used = (uint8_t)d->used;
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
     if (rc == 0 && d->nccl)
@@ -70,6 +71,27 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
         "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
         "slower",
         why->msg);
+}
+
+/* Those who have worked together until now fit; it is who has come to them that does not. */
+static int no_way(const struct coll *coll, struct job *j, const struct err *why, struct err *err)
+{
+    int size = coll->mesh->size, first = 0, rc = refuse(j->d, why, err);
+    bool came = false;
+    while (first < size && j->all[first].used == DEVICE_NONE)
+        first++;
+    for (int r = 0; r < size; r++)
+        came = came || j->all[r].used == DEVICE_NONE;
+    if (first == size || !came)
+        return rc;
+    if (j->mine.used == DEVICE_NONE) {
+        err_prefix(err, "rank %d does not fit the ranks that it has joined", coll->mesh->rank);
+        return err->code = -EXDEV;
+    }
+    if (coll->mesh->rank == first)
+        log_warn("the ranks that were here go on without who has come: %s", why->msg);
+    device_wait_for_loss(j, err);
+    return 0;
 }
 
 static int hear_levels(struct device *d, const struct job *j, const struct mesh *mesh,
@@ -160,10 +182,10 @@ int device_choose(const struct coll *coll, struct job *j, struct err *err)
         }
     }
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
-    if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
+    if (coll->mesh->rank == 0 && d->used != d->way && why.msg[0] && d->way != DEVICE_NONE)
         log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
     d->two_levels = false;
-    int rc = d->way == DEVICE_NONE   ? refuse(d, &why, err)
+    int rc = d->way == DEVICE_NONE   ? no_way(coll, j, &why, err)
              : d->way == DEVICE_NCCL ? choose_levels(coll, j, err)
                                      : 0;
     if (d->hier && !d->two_levels)
@@ -174,9 +196,9 @@ int device_choose(const struct coll *coll, struct job *j, struct err *err)
 void device_tell(const struct coll *coll, struct device *d)
 {
     char text[512];
-    if (d->told == d->way)
+    if (d->used == d->way)
         return;
-    d->told = d->way;
+    d->used = d->way;
     device_describe(d, d->way, text, sizeof(text));
     if (coll->mesh->rank == 0)
         log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);

@@ -20,7 +20,7 @@ struct device {
     struct staged *staged; /* the same */
     struct hier *hier;     /* the same */
     struct kept kept;
-    enum device_way way, told; /* told: in the log */
+    enum device_way way, used; /* used: the last one by which operations were begun; in the log */
     bool two_levels;           /* of this epoch: allreduce by hier where it can */
     int told_levels;           /* in the log: 1 that it is so, 0 that it is not, -1: neither */
 };
@@ -30,6 +30,7 @@ struct said {
     struct nccl_said nccl;
     struct nccl_said local; /* of the communicator inside the host */
     bool fallback;
+    uint8_t used;   /* enum device_way; DEVICE_NONE: it has done nothing with the others yet */
     uint8_t levels; /* enum hier_wish */
     bool sockets;   /* NCCL has nothing else between hosts */
 };
@@ -48,17 +49,22 @@ struct job {
     size_t *counts;           /* [size] */
     struct coll_tensor tensor;
     struct coll_op part;
-    struct err trouble; /* NCCL's first error; code 0: none */
+    struct err trouble; /* NCCL's first error, or a rank that does not fit; code 0: none */
     uint64_t give_up;   /* when it counts */
 };
+
+/* What has failed counts after GRACE_MS; until then the loss of a rank may explain it. */
+void device_wait_for_loss(struct job *job, const struct err *err);
 
 /* An allgather of what each rank says, as a part of the operation. */
 int device_ask(struct coll *coll, struct job *job, struct err *err);
 
-/* When all have been heard: the way of this epoch, the same on every rank. */
+/* When all have been heard: the way of this epoch, the same on every rank. -ENOTSUP: there is none.
+ * Where that is so because of ranks that have come to others, these others go on without them:
+ * they have 0 and trouble until the newcomers, who have -EXDEV, are gone. */
 int device_choose(const struct coll *coll, struct job *job, struct err *err);
 
-/* In the log, once. */
+/* The way is used from here on; in the log as it changes. */
 void device_tell(const struct coll *coll, struct device *device);
 
 #endif

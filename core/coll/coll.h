@@ -105,7 +105,8 @@ enum coll_wait {
 enum coll_wait coll_wait(const struct coll *coll);
 
 /* In words, why an operation has failed: NULL where there are none. code -ENOTSUP: every rank has
- * come to the same answer from what all of them said. */
+ * come to the same answer from what all of them said; -EXDEV: the others have come to doing without
+ * this one. */
 const struct err *coll_why(const struct coll *coll);
 
 /* The operation under way, if any, has failed or is given up for good: when this returns nothing of

@@ -294,9 +294,14 @@ void engine_lost(struct engine *e, const char *what, int rc)
     const struct err *why = coll_why(e->coll);
     struct err err = {0};
     int peer = e->rank;
-    if (rc == -ENOTSUP) { /* every rank has come to that, from what all have said */
+    if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
-        engine_fail(e, &err);
+        if (rc == -ENOTSUP) { /* every rank has come to that, from what all have said */
+            engine_fail(e, &err);
+            return;
+        }
+        mesh_abort(e->mesh, err.msg); /* this one has, and they can do without it */
+        engine_break_off(e, &err);
         return;
     }
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank that cannot go on in an elastic job whose tensors are on GPUs: a joiner that has not what
+ * the others use, a GPU that fails. It says why and leaves; the others go on without it.
+ *
+ * timeout: 300
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/fake/cuda/use.h"
+#include "tests/harness/elastic.h"
+#include "tests/harness/gpu_side.h"
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+#define STEPS 60
+#define COUNT 5000
+#define UNFIT 7 /* exit code of one that could not go on */
+
+struct board {
+    _Atomic int at[ELASTIC_MAX];
+    _Atomic int fails; /* this member's GPU does; -1: nobody's */
+    _Atomic int hold;  /* the others stay below the last step until it is 0 */
+    char said[ELASTIC_MAX][512];
+};
+
+/* All elements are the same, and whole numbers of ranks. */
+static int sum(struct gpu_side *g, int64_t n, bool breaks)
+{
+    hvd_handle h;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "sum", HVD_FLOAT32, 1, &n);
+    float *host = (float *)g->host;
+    for (int64_t i = 0; i < n; i++)
+        host[i] = 1;
+    if (gpu_side_send(g, 0, (size_t)n * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    int rc = hvd_submit(&r, 1, &h);
+    if (breaks)
+        g->fake->break_device(g->d->ordinal, CUDA_ILLEGAL_ADDRESS);
+    if (rc < 0 || hvd_wait(h) < 0)
+        return UNFIT;
+    if (gpu_side_read(g, g->in.at, (size_t)n * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    for (int64_t i = 0; i < n; i++)
+        if (host[i] != host[0] || host[i] < 1 || host[i] > (float)ELASTIC_MAX)
+            return FAIL("element %d is %g, the first %g", (int)i, (double)host[i], (double)host[0]);
+    return 0;
+}
+
+static int train(struct gpu_side *g, int member, struct board *b)
+{
+    int rc = 0;
+    for (int64_t step = 0; rc == 0 && step < STEPS;) {
+        if (hvd_allreduce("step", &step, &step, 1, HVD_INT64, HVD_MAX) < 0)
+            return FAIL("step: %s", hvd_error());
+        atomic_store(&b->at[member], (int)step);
+        rc = sum(g, COUNT, atomic_load(&b->fails) == member && step > 10);
+        if (rc == 0 && hvd_commit() < 0)
+            rc = FAIL("commit: %s", hvd_error());
+        step += step + 1 < STEPS || !atomic_load(&b->hold);
+        nap_ms(1);
+    }
+    atomic_store(&b->at[member], STEPS);
+    return rc;
+}
+
+static int work(int member, void *arg)
+{
+    static struct gpu_side g;
+    struct board *b = arg;
+    if (gpu_side_open(&g, member, (size_t)COUNT * 4, getenv("SCRIPT")) < 0)
+        return FAIL("%s", g.err.msg);
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : train(&g, member, b);
+    if (rc == UNFIT)
+        snprintf(b->said[member], sizeof(b->said[0]), "%s", hvd_error());
+    hvd_shutdown();
+    gpu_side_close(&g);
+    return rc;
+}
+
+static struct board *clean_board(int fails)
+{
+    static struct board *b;
+    b = b ? b : world_shared(sizeof(*b));
+    memset(b, 0, sizeof(*b));
+    atomic_store(&b->fails, fails);
+    return b;
+}
+
+static void expect_left(struct elastic *job, const struct board *b, int member, const char *words)
+{
+    printf("member %d: %s\n", member, b->said[member]);
+    assert_int_equal(job->members[member].status, UNFIT << 8);
+    if (!strstr(b->said[member], words))
+        fail_msg("\"%s\" is not in: %s", words, b->said[member]);
+}
+
+static bool is_over(struct elastic *job, void *arg)
+{
+    return job->members[*(int *)arg].over;
+}
+
+static bool wants_in(struct elastic *job, void *arg)
+{
+    return job->members[*(int *)arg].waiting;
+}
+
+static void joins(const char *const *env, const char *const *bad, const char *words)
+{
+    struct board *b = clean_board(-1);
+    struct elastic job;
+    elastic_init(&job);
+    atomic_store(&b->hold, 1);
+    for (int m = 0; m < 2; m++)
+        elastic_add(&job, work, b, env);
+    assert_true(elastic_run_to(&job, &b->at[0], 10, 60000));
+    int member = elastic_add(&job, work, b, bad);
+    assert_true(elastic_run(&job, wants_in, &member, 60000));
+    elastic_announce(&job);
+    assert_true(elastic_run(&job, is_over, &member, 60000));
+    atomic_store(&b->hold, 0);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    expect_left(&job, b, member, words);
+    for (int m = 0; m < 2; m++)
+        assert_int_equal(job.members[m].status, 0);
+    elastic_fini(&job);
+}
+
+static void test_joiners(void **state)
+{
+    char path[PATH_MAX], lib[PATH_MAX + 16], old[PATH_MAX + 16];
+    const char *const env[] = {lib, NULL}, *const none[] = {"HVD_NCCL_LIB=/none", NULL};
+    const char *const older[] = {old, NULL};
+    fake_nccl_path("2.27", path);
+    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    fake_nccl_path("2.8", path);
+    snprintf(old, sizeof(old), "HVD_NCCL_LIB=%s", path);
+    joins(env, none, "has no NCCL");
+    joins(env, older, "2.8");
+}
+
+static void fails(const char *const *env)
+{
+    struct board *b = clean_board(1);
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < 3; m++)
+        elastic_add(&job, work, b, env);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
+    expect_left(&job, b, 1, "ILLEGAL_ADDRESS");
+    assert_int_equal(job.members[0].status, 0);
+    assert_int_equal(job.members[2].status, 0);
+    elastic_fini(&job);
+}
+
+static void test_broken(void **state)
+{
+    char path[PATH_MAX], lib[PATH_MAX + 16];
+    static const char *const staged[] = {"HVD_BACKEND=staged", NULL};
+    const char *const nccl[] = {lib, NULL};
+    fake_nccl_path("2.27", path);
+    snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    fails(staged);
+    fails(nccl);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_broken),
+                                       cmocka_unit_test(test_joiners)};
+    return cmocka_run_group_tests_name("multi/test_gpu_unfit", tests, NULL, NULL);
+}
