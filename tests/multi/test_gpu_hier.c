@@ -31,7 +31,7 @@
 #define TENSORS 60
 #define LARGE   4000037 /* elements: four chunks of floats, the last one short */
 
-/* Sanitizers make everything slow: fewer sizes then. */
+/* Sanitizers make everything slow: fewer sizes and worlds then. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STRIDE 3
 #else
@@ -288,7 +288,8 @@ static void test_by_itself(void **state)
 static void test_sums(void **state)
 {
     run_job("2.27", yes, (struct job){"aabb", NULL, 0, false, sums});
-    run_job("2.8", yes, (struct job){"abab", NULL, 0, false, sums});
+    if (STRIDE == 1)
+        run_job("2.8", yes, (struct job){"abab", NULL, 0, false, sums});
     run_job("2.27", yes, (struct job){"aaabbb", NULL, 0, false, sums});
     run_job("2.27", "HOROVOD_HIERARCHICAL_ALLREDUCE=1",
             (struct job){"aabbcc", NULL, 0, false, scaled});
@@ -297,7 +298,7 @@ static void test_sums(void **state)
 static void test_fused(void **state)
 {
     static const char *const worlds[] = {"aabb", "abcabc", "abab"};
-    for (size_t i = 0; i < sizeof(worlds) / sizeof(*worlds); i++) {
+    for (size_t i = 0; i < sizeof(worlds) / sizeof(*worlds); i += STRIDE) {
         run_job("2.27", yes, (struct job){worlds[i], NULL, 0, false, steps});
         run_job("2.27", yes, (struct job){worlds[i], NULL, 0, false, same_bits});
     }
