@@ -62,7 +62,7 @@ test: deps  ## every test there is
 test-all:
 	$(Q)tests/e2e/rootfs.sh debian13 debian11 >/dev/null 2>&1 & debian=$$!; \
 	nice -n 19 $(PY) tests/cluster/binaries.py >/dev/null 2>&1 & kube=$$!; \
-	$(SAN_ENV) $(RUN) $(UNIT_BINS) $(MULTI_BINS) \
+	$(SAN_ENV) $(RUN) $(UNIT_BINS) beside $(MULTI_BINS) \
 	    then $(PYTHON_TESTS) $(E2E_TESTS) \
 	    beside tests/model/run.sh '$(STEP_LINT)' '$(STEP_ASAN)' '$(STEP_TSAN)' '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
 	    then $(ASAN_TESTS) $(TSAN_BEHIND) beside $(filter-out $(TSAN_BEHIND),$(TSAN_TESTS)) \
