@@ -263,10 +263,8 @@ int nccl_run_exchange(void *ctx, void *data, size_t n)
     struct nccl_form_way *f = &ground->run->form;
     if (f->phase != FORM_MAKING)
         return -ECANCELED;
-    int rc = ground->run->grouped ? exchange_all(ground->run, data, n)
-                                  : part(ground->run, &broadcast, data, data, n, NULL);
-    f->told = f->told || rc == 0;
-    return rc;
+    return ground->run->grouped ? exchange_all(ground->run, data, n)
+                                : part(ground->run, &broadcast, data, data, n, NULL);
 }
 
 /* ---- the way, a phase a function: 1: wait, 0: on to the phase that is set, -errno ---- */
@@ -328,16 +326,16 @@ static int form_ending(struct nccl_run *run, struct err *err)
     return nccl_comm_start(run->comm, run->rank, run->size, err);
 }
 
-/* Where the id did not come the others cannot be asked: they may still be at it. */
+/* The others cannot be asked by one that has failed: they may still wait for it in NCCL. They hear
+ * of it over the host's links. */
 static int form_making(struct nccl_run *run, struct err *err)
 {
     struct err why = {0};
     int rc = nccl_comm_progress(run->comm, &why);
     if (rc == 1)
         return 1;
-    if (rc < 0 && !run->form.told)
-        return err_set(err, -rc, "%s", why.msg);
-    return ask_others(run, rc, &why);
+    run->form.made = rc == 0;
+    return rc < 0 ? err_set(err, -rc, "%s", why.msg) : ask_others(run, 0, &why);
 }
 
 static int form_agree(struct nccl_run *run, struct err *err)
@@ -357,9 +355,6 @@ static int form_agree(struct nccl_run *run, struct err *err)
         f->phase = FORM_CLEAR;
         return 0;
     }
-    if (f->told)
-        return f->why.code ? err_set(err, -f->why.code, "%s", f->why.msg)
-                           : err_set(err, ECONNABORTED, "NCCL is not ready on another rank");
     log_info("NCCL: a new communicator: the former one does not serve: %s",
              f->why.code ? f->why.msg : "another rank says so");
     f->why = (struct err){0};
@@ -369,10 +364,16 @@ static int form_agree(struct nccl_run *run, struct err *err)
 
 static int form_clear(struct nccl_run *run, struct err *err)
 {
+    const struct nccl_form_way *f = &run->form;
     int rc = run->given_up ? nccl_run_drained(run, err) : 0;
-    if (rc == 0)
-        run->form.phase = FORM_READY;
-    return rc;
+    if (rc != 0)
+        return rc;
+    log_debug("NCCL: the communicator of %d ranks is %s", run->size,
+              f->made        ? "new"
+              : f->nexcluded ? "the former one, made smaller"
+                             : "the former one");
+    run->form.phase = FORM_READY;
+    return 0;
 }
 
 static int form_ready(struct nccl_run *run, struct err *err)

@@ -37,7 +37,7 @@ struct nccl_form_way {
     struct coll_op part;
     struct coll_tensor tensor;
     bool parting;      /* the part is under way */
-    bool told;         /* the id of a new one is here; nothing else is tried */
+    bool made;         /* a new one, in this epoch */
     int32_t good;      /* here; of the part: on every rank */
     uint64_t deadline; /* of the part */
     struct err why;    /* not good: this rank's reason */

@@ -21,9 +21,12 @@
 #include <hvd.h>
 
 #include "core/backend/cuda.h"
+#include "core/base/clock.h"
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/gpu_job.h"
 #include "tests/harness/rank.h"
+
+#define PATIENCE_S 20 /* until the others hear of one that has failed */
 
 /* ---- refused ---- */
 
@@ -162,6 +165,23 @@ static int hangs(struct gpu_side *g, int rank, int size)
     return fail_second(g, rank, size, false, words);
 }
 
+/* Rank 1 cannot begin its communicator; the others wait in theirs. */
+static int fails_first(struct gpu_side *g, int rank, int size)
+{
+    const int64_t n = 1000;
+    hvd_handle h;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    uint64_t begun = clock_ns();
+    if (rank == 1)
+        setenv("FAKE_NCCL_FAIL", "ncclCommInitRankConfig:1:sync:2", 1);
+    int rc = rank_wait(&r, &h);
+    if (rc >= 0 || !strstr(hvd_error(), "rank 1"))
+        return FAIL("%d: %s", rc, hvd_error());
+    if (clock_ns() - begun > PATIENCE_S * CLOCK_S)
+        return FAIL("that took too long");
+    return 0;
+}
+
 static int fails_later(struct gpu_side *g, int rank, int size)
 {
     static const char *const words[3] = {"rank 1", "NCCL 2.27", "ncclAllReduce"};
@@ -213,6 +233,7 @@ static void test_nccl_fails(void **state)
                                  "HVD_STALL_SHUTDOWN_TIME_SECONDS=2", NULL};
     gpu_job_run(2, stall, (struct gpu_job){NULL, NULL, 0, -1, hangs});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_later});
+    gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_first});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, dies});
     gpu_job_run(2, gpu_job_nccl("2.8", NULL), (struct gpu_job){NULL, NULL, 0, -1, dies});
 }

@@ -42,7 +42,7 @@ static void choose_ports(void)
 static const char *way_of(const struct gpu_rank *me)
 {
     const struct nccl_form_way *f = &me->run->form;
-    return f->phase != FORM_READY ? "none" : f->told ? "new" : f->nexcluded ? "shrunk" : "kept";
+    return f->phase != FORM_READY ? "none" : f->made ? "new" : f->nexcluded ? "shrunk" : "kept";
 }
 
 static int check_way(const struct gpu_rank *me, const char *way)
