@@ -107,7 +107,8 @@ static int open_device(struct backends *b, struct err *err)
     return rc == 0 ? device_create(&ways, &b->device, err) : rc;
 }
 
-int backends_enter(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
+int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t deadline,
+                   struct err *err)
 {
     int rc = 0;
     if (!b->device) {
@@ -115,6 +116,8 @@ int backends_enter(struct backends *b, struct coll *coll, uint64_t deadline, str
         if (rc == 0)
             rc = open_device(b, err);
     }
+    if (rc == 0 && joined)
+        device_joins(b->device);
     for (int i = 0; i < b->n && rc == 0; i++)
         rc = coll_add_algorithms(coll, b->open[i].ops->algorithms(b->open[i].state, coll->mesh),
                                  b->open[i].state, err);

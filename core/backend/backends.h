@@ -37,7 +37,9 @@ int backends_say(const struct backends *b, bool elastic, struct buf *out, struct
 /* cards: [size]. */
 int backends_hear(struct backends *b, struct buf *cards, int size, struct err *err);
 
-int backends_enter(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err);
+/* joined: this rank has come to others, who were there. */
+int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t deadline,
+                   struct err *err);
 void backends_close(struct backends *b, bool lost);
 
 /* What hvd_backend() tells of the one of this name; b NULL: none is open. -EINVAL. */

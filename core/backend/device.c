@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
+#define LEAVE_MS 10000 /* for who does not fit */
 #define GRACE_MS 3000  /* from an error of NCCL's until it counts: mostly a rank has died */
 #define STOP_MS  15000 /* for what is on streams to end */
 #define NAP_NS   100000
@@ -28,6 +29,11 @@ int device_create(const struct device_ways *ways, struct device **ret, struct er
     d->told_levels = -1;
     *ret = d;
     return 0;
+}
+
+void device_joins(struct device *d)
+{
+    d->newcomer = true;
 }
 
 /* All of NCCL's first: what is on the GPU's stream comes to an end only together. */
@@ -119,6 +125,7 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
             j->way = DEVICE_STAGED;
             rc = 0;
         }
+        j->refused = rc == -ENOTSUP;
         if (rc < 0)
             *err = why;
     }
@@ -130,34 +137,40 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
     return rc;
 }
 
-void device_wait_for_loss(struct job *j, const struct err *err)
-{
-    if (j->trouble.code)
-        return;
-    j->trouble = *err;
-    j->give_up = deadline_in_ms(GRACE_MS);
-}
-
 /* An error of NCCL's is mostly a rank that has died: the others say who, in a moment. */
 static int excuse(const struct coll *coll, struct job *j, int rc, struct err *err)
 {
     if (rc >= 0 || coll->mesh->size == 1 || j->d->gpu->device->lost.code)
         return rc;
-    device_wait_for_loss(j, err);
+    if (!j->trouble.code) {
+        j->trouble = *err;
+        j->give_up = deadline_in_ms(GRACE_MS);
+    }
     if (!deadline_passed(j->give_up))
         return 1;
     *err = j->trouble;
     return rc;
 }
 
+/* Who does not fit has been told so by the same words, and leaves. */
+static int await_loss(struct coll *coll, struct job *j)
+{
+    if (deadline_passed(j->give_up)) {
+        mesh_lost(coll->mesh, j->unfit, "it does not fit the others, and did not leave");
+        j->give_up = UINT64_MAX;
+    }
+    coll->wait = COLL_ASKS;
+    return 1;
+}
+
 static int form(struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
-    int rc = j->trouble.code;
-    if (rc == 0 && d->way != DEVICE_NCCL)
+    if (j->unfit >= 0)
+        return await_loss(coll, j);
+    if (d->way != DEVICE_NCCL)
         return 0;
-    if (rc == 0)
-        rc = nccl_run_form(d->nccl, coll, err);
+    int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
     if (rc == 0 && d->hier) /* what it was doing before has to be off the GPU, too */
         rc = d->two_levels ? hier_form(d->hier, coll, err) : hier_drained(d->hier, err);
     rc = excuse(coll, j, rc, err);
@@ -203,7 +216,10 @@ static int next_phase(struct coll *coll, struct job *j, struct err *err)
         if (j->agreed)
             return begin_run(coll, j, err);
         j->phase = FORM;
-        return device_choose(coll, j, err);
+        j->give_up = deadline_in_ms(LEAVE_MS);
+        rc = device_choose(coll, j, err);
+        j->refused = rc == -ENOTSUP;
+        return rc;
     case FORM:
         j->agreed = true;
         device_tell(coll, j->d);
@@ -273,6 +289,8 @@ static int device_start(struct coll *coll, void *state, struct err *err)
     j->phase = ASK;
     j->op = coll->op;
     j->trouble.code = 0;
+    j->unfit = -1;
+    j->refused = false;
     int rc = device_gpu(j->d, coll->op->device, &gpu, err);
     if (rc == 0)
         rc = cuda_enter(gpu->device, &visit, err);
@@ -295,6 +313,8 @@ static int device_progress(struct coll *coll, void *state)
     cuda_leave(&visit);
     if (rc < 0 && !err.code)
         err_sys(&err, -rc, "GPU %d", j->d->gpu->device->ordinal);
+    if (rc == -ENOTSUP && !j->refused) /* here only */
+        err.code = -EIO;
     return rc < 0 ? coll_failed(coll, &err) : rc;
 }
 

@@ -39,6 +39,9 @@ struct device_ways {
 /* Touches no GPU. */
 int device_create(const struct device_ways *ways, struct device **ret, struct err *err);
 
+/* This rank has come to others, who do without it if it does not fit them. */
+void device_joins(struct device *device);
+
 /* After all colls that had its algorithm are destroyed. Bounded. NULL is fine. */
 void device_destroy(struct device *device);
 

@@ -20,12 +20,16 @@ static int say(struct device *d, const struct mesh *mesh, struct said *ret, stru
     memset(ret, 0, sizeof(*ret)); /* it is sent as it is */
     ret->fallback = d->ways.fallback;
     ret->levels = (uint8_t)levels;
-    ret->used = (uint8_t)d->used;
+    ret->newcomer = d->newcomer;
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
     if (rc == 0 && d->nccl)
         nccl_run_say(d->nccl, &ret->nccl);
-    ret->sockets = mesh->hosts > 1 && nccl_net_is_sockets(NCCL_NET_PORTS);
+    if (mesh->hosts > 1 && d->ways.nccl && !d->asked_net) {
+        d->asked_net = true;
+        d->sockets = nccl_net_is_sockets(NCCL_NET_PORTS);
+    }
+    ret->sockets = mesh->hosts > 1 && d->sockets;
     bool wanted = levels == HIER_YES || (levels == HIER_UNSET && ret->sockets);
     if (rc == 0 && d->nccl && !d->hier && mesh->hosts > 1 && wanted)
         rc = hier_create(d->gpu, &d->hier, err);
@@ -73,24 +77,21 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
         why->msg);
 }
 
-/* Those who have worked together until now fit; it is who has come to them that does not. */
-static int no_way(const struct coll *coll, struct job *j, const struct err *why, struct err *err)
+/* Ranks that have come and do not fit leave; the others keep what they have, and go on. */
+static int part(const struct coll *coll, struct job *j, const bool *unfit, const struct err *why,
+                struct err *err)
 {
-    int size = coll->mesh->size, first = 0, rc = refuse(j->d, why, err);
-    bool came = false;
-    while (first < size && j->all[first].used == DEVICE_NONE)
+    int size = coll->mesh->size, me = coll->mesh->rank, first = 0;
+    if (unfit[me])
+        return err_set(err, EXDEV, "rank %d does not fit the ranks that it has joined: %s", me,
+                       why->msg);
+    for (j->unfit = 0; !unfit[j->unfit];)
+        j->unfit++;
+    while (first < size && unfit[first])
         first++;
-    for (int r = 0; r < size; r++)
-        came = came || j->all[r].used == DEVICE_NONE;
-    if (first == size || !came)
-        return rc;
-    if (j->mine.used == DEVICE_NONE) {
-        err_prefix(err, "rank %d does not fit the ranks that it has joined", coll->mesh->rank);
-        return err->code = -EXDEV;
-    }
-    if (coll->mesh->rank == first)
-        log_warn("the ranks that were here go on without who has come: %s", why->msg);
-    device_wait_for_loss(j, err);
+    if (me == first)
+        log_warn("rank %d has come and does not fit: the others go on without it: %s", j->unfit,
+                 why->msg);
     return 0;
 }
 
@@ -158,7 +159,7 @@ static int choose_levels(const struct coll *coll, struct job *j, struct err *err
     return 0;
 }
 
-int device_choose(const struct coll *coll, struct job *j, struct err *err)
+static int choose_way(const struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
     int size = coll->mesh->size;
@@ -182,10 +183,10 @@ int device_choose(const struct coll *coll, struct job *j, struct err *err)
         }
     }
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
-    if (coll->mesh->rank == 0 && d->used != d->way && why.msg[0] && d->way != DEVICE_NONE)
+    if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
         log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
     d->two_levels = false;
-    int rc = d->way == DEVICE_NONE   ? no_way(coll, j, &why, err)
+    int rc = d->way == DEVICE_NONE   ? refuse(d, &why, err)
              : d->way == DEVICE_NCCL ? choose_levels(coll, j, err)
                                      : 0;
     if (d->hier && !d->two_levels)
@@ -193,12 +194,29 @@ int device_choose(const struct coll *coll, struct job *j, struct err *err)
     return rc;
 }
 
+int device_choose(const struct coll *coll, struct job *j, struct err *err)
+{
+    int size = coll->mesh->size;
+    struct err why = {0};
+    auto_free bool *unfit = calloc((size_t)size, sizeof(*unfit));
+    if (!unfit)
+        return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+    int n = device_fit(&j->d->ways, j->all, size, coll->mesh->rank, unfit, &why);
+    if (n < 0)
+        return err_set(err, -n, "%s", why.msg);
+    if (n > 0)
+        return part(coll, j, unfit, &why, err);
+    int rc = choose_way(coll, j, err);
+    j->d->newcomer = j->d->newcomer && rc < 0;
+    return rc;
+}
+
 void device_tell(const struct coll *coll, struct device *d)
 {
     char text[512];
-    if (d->used == d->way)
+    if (d->told == d->way)
         return;
-    d->used = d->way;
+    d->told = d->way;
     device_describe(d, d->way, text, sizeof(text));
     if (coll->mesh->rank == 0)
         log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);

@@ -20,7 +20,9 @@ struct device {
     struct staged *staged; /* the same */
     struct hier *hier;     /* the same */
     struct kept kept;
-    enum device_way way, used; /* used: the last one by which operations were begun; in the log */
+    enum device_way way, told; /* told: in the log */
+    bool newcomer;             /* it has joined others, and was in no choice with them yet */
+    bool sockets, asked_net;   /* NCCL has nothing else between hosts; once it was looked for */
     bool two_levels;           /* of this epoch: allreduce by hier where it can */
     int told_levels;           /* in the log: 1 that it is so, 0 that it is not, -1: neither */
 };
@@ -30,7 +32,7 @@ struct said {
     struct nccl_said nccl;
     struct nccl_said local; /* of the communicator inside the host */
     bool fallback;
-    uint8_t used;   /* enum device_way; DEVICE_NONE: it has done nothing with the others yet */
+    bool newcomer;
     uint8_t levels; /* enum hier_wish */
     bool sockets;   /* NCCL has nothing else between hosts */
 };
@@ -49,22 +51,28 @@ struct job {
     size_t *counts;           /* [size] */
     struct coll_tensor tensor;
     struct coll_op part;
-    struct err trouble; /* NCCL's first error, or a rank that does not fit; code 0: none */
-    uint64_t give_up;   /* when it counts */
+    struct err trouble; /* NCCL's first error; code 0: none */
+    uint64_t give_up;   /* when it counts, or who does not fit is taken for lost */
+    int unfit;          /* a rank that is to leave; -1: none */
+    bool refused;       /* all ranks have come to that */
 };
-
-/* What has failed counts after GRACE_MS; until then the loss of a rank may explain it. */
-void device_wait_for_loss(struct job *job, const struct err *err);
 
 /* An allgather of what each rank says, as a part of the operation. */
 int device_ask(struct coll *coll, struct job *job, struct err *err);
 
+/* Of ranks that have joined others, those that do not fit (device_fit.c, pure): ret_unfit[size],
+ * which is all false before; how many. Those who were there are taken as they are; one that has
+ * come fits where it leaves a way for all, by kernels where there were kernels. ret_why: of rank me
+ * where that is one, else of the first. -ENOMEM. */
+int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
+               bool *ret_unfit, struct err *ret_why);
+
 /* When all have been heard: the way of this epoch, the same on every rank. -ENOTSUP: there is none.
- * Where that is so because of ranks that have come to others, these others go on without them:
- * they have 0 and trouble until the newcomers, who have -EXDEV, are gone. */
+ * Where ranks that have come do not fit they get -EXDEV, and the others 0 with
+ * job->unfit. */
 int device_choose(const struct coll *coll, struct job *job, struct err *err);
 
-/* The way is used from here on; in the log as it changes. */
+/* In the log, once. */
 void device_tell(const struct coll *coll, struct device *device);
 
 #endif

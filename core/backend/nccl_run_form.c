@@ -206,7 +206,8 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *al
     begin_epoch(run, rank, size, host_of);
     enum nccl_verdict verdict = judge(run, all, host_of, err);
     run->heard = verdict != NCCL_BAD;
-    if (!run->heard && run->comm)
+    /* Before anybody forms: an abort may wait for all that is on the GPU, another one's, too. */
+    if (run->comm && (!run->heard || run->form.phase == FORM_END))
         nccl_comm_abort(run->comm);
     return verdict;
 }

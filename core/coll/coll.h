@@ -65,7 +65,7 @@ struct coll_op {
     /* across: each rank's tensors are summed with those of the ranks that have its local rank on
      * the other hosts. Only as a part of an operation to which every rank has come, where there are
      * several hosts and all have as many ranks (core/backend/hier); ranks of one host may differ in
-     * counts, and those that have no elements wait for nobody. */
+     * counts. */
     /* Of a device, one a tensor: an event behind which in is complete and out may be overwritten.
      * NULL: that is so. */
     void *const *ready;

@@ -76,7 +76,8 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
     if (rc == 0 && e->boot.elastic)
         coll_set_elastic(e->coll);
     if (rc == 0)
-        rc = backends_enter(&e->backends, e->coll, deadline_in_ms(e->set.start_timeout_ms), err);
+        rc = backends_enter(&e->backends, e->coll, e->boot.is_new && e->boot.is_new[e->rank],
+                            deadline_in_ms(e->set.start_timeout_ms), err);
     if (rc == 0)
         rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
     if (rc == 0)

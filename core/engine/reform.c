@@ -202,7 +202,8 @@ static int enter_epoch(struct engine *e, struct err *err)
     if (rc < 0)
         return rc;
     coll_set_elastic(e->coll);
-    rc = backends_enter(&e->backends, e->coll, deadline_in_ms(MEET_MS), err);
+    rc = backends_enter(&e->backends, e->coll, e->boot.is_new && e->boot.is_new[e->rank],
+                        deadline_in_ms(MEET_MS), err);
     if (rc == 0)
         rc = batches_resize(e, err);
     return rc == 0 ? settle(e, err) : rc;

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_fit: see device_private.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/backend/device_private.h"
+#include "core/base/cleanup.h"
+
+/* Ranks that are to work together. */
+struct crew {
+    const struct device_ways *ways;
+    const struct said *all;
+    struct nccl_fact *facts; /* [n] of them */
+    int n;
+    int first; /* rank */
+    bool fallback, kernels;
+};
+
+static void add(struct crew *c, int rank)
+{
+    const struct said *s = &c->all[rank];
+    c->first = c->n == 0 ? rank : c->first;
+    c->fallback = (c->n == 0 || c->fallback) && s->fallback;
+    c->kernels = (c->n == 0 || c->kernels) && s->nccl.kernels;
+    c->facts[c->n++] = s->nccl.fact;
+}
+
+/* With NCCL, or where all allow it without. */
+static bool has_way(const struct crew *c, bool *ret_nccl, struct err *ret_why)
+{
+    char line[sizeof(ret_why->msg)];
+    *ret_nccl = c->ways->nccl && nccl_facts_judge(c->facts, c->n, line, sizeof(line)) != NCCL_BAD;
+    if (!*ret_nccl && c->ways->nccl)
+        err_set(ret_why, ENOTSUP, "%s", line);
+    return *ret_nccl || c->ways->staged || c->fallback;
+}
+
+/* Is the last one of them like the others, who have kernels or not? */
+static bool is_alike(const struct crew *c, int rank, bool kernels, bool nccl, struct err *ret_why)
+{
+    const struct said *s = &c->all[rank];
+    if (s->levels != c->all[c->first].levels)
+        err_set(ret_why, ENOTSUP,
+                "HVD_HIERARCHICAL_ALLREDUCE is another one than on rank %d: it must be the same on "
+                "every rank",
+                c->first);
+    else if (nccl && kernels && !s->nccl.kernels)
+        err_set(ret_why, ENOTSUP,
+                "it has not hvd's kernels for GPUs, which the others have "
+                "(HVD_KERNELS)");
+    else
+        return true;
+    return false;
+}
+
+/* One more; false: it is not taken. */
+static bool take(struct crew *c, int rank, struct err *ret_why)
+{
+    const struct crew before = *c;
+    bool nccl;
+    add(c, rank);
+    if (has_way(c, &nccl, ret_why) && is_alike(c, rank, before.kernels, nccl, ret_why))
+        return true;
+    *c = before;
+    return false;
+}
+
+int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
+               bool *ret_unfit, struct err *ret_why)
+{
+    auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
+    struct crew c = {.ways = ways, .all = all, .facts = facts};
+    bool nccl;
+    int n = 0;
+    if (!facts)
+        return err_set(ret_why, ENOMEM, "no memory for what %d ranks say", size);
+    for (int r = 0; r < size; r++)
+        if (!all[r].newcomer)
+            add(&c, r);
+    if (c.n == 0 || c.n == size || !has_way(&c, &nccl, ret_why))
+        return 0;
+    for (int r = 0; r < size; r++) {
+        struct err why = {0};
+        if (!all[r].newcomer || take(&c, r, &why))
+            continue;
+        ret_unfit[r] = true;
+        if (n++ == 0 || r == me)
+            *ret_why = why;
+    }
+    return n;
+}
