@@ -31,7 +31,7 @@ struct CUctx_st {
     unsigned sticky; /* what every call answers from now on */
     unsigned breaks; /* what the next task makes of it */
     struct CUstream_st *null;
-    long tasks; /* not done yet, of all its streams */
+    long queued, done; /* tasks, of all its streams */
 };
 
 struct fake_task {

@@ -40,7 +40,7 @@ static void finish(struct fake_task *task, unsigned code)
         task->drop(task);
     put_event(task->event);
     free(task);
-    c->tasks--;
+    c->done++;
     pthread_cond_broadcast(&fake_moved);
 }
 
@@ -149,7 +149,7 @@ struct fake_task *fake_append(const char *function, struct CUstream_st *stream,
     task->stalls = scripted("stall", function);
     *s->end = task;
     s->end = &task->next;
-    s->context->tasks++;
+    s->context->queued++;
     pthread_cond_broadcast(&fake_moved);
     return task;
 }
