@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of core/backend/device_fit: which of the ranks that have come to others have to leave.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/backend/device_private.h"
+
+#define RANKS 4
+
+static const struct device_ways by_nccl = {.nccl = true}, by_host = {.staged = true};
+
+/* Ranks 2 and 3 have joined; all is well. */
+static void all_well(struct said all[RANKS])
+{
+    memset(all, 0, RANKS * sizeof(*all));
+    for (int r = 0; r < RANKS; r++) {
+        struct nccl_fact *f = &all[r].nccl.fact;
+        *f = (struct nccl_fact){.nccl = 22707, .cuda = 12080, .driver = 13000, .gpus = 8, .sm = 90};
+        snprintf(f->host, sizeof(f->host), "boot-id");
+        snprintf(f->name, sizeof(f->name), "node");
+        f->gpu[0] = (uint8_t)(r + 1);
+        all[r].nccl.kernels = true;
+        all[r].newcomer = r >= 2;
+    }
+}
+
+static void no_nccl(struct said *s)
+{
+    s->nccl.fact.nccl = 0;
+    snprintf(s->nccl.fact.why, sizeof(s->nccl.fact.why), "it is not here");
+}
+
+/* unfit: a bit a rank. */
+static void expect(const struct device_ways *ways, const struct said *all, int me, unsigned unfit,
+                   const char *words)
+{
+    bool found[RANKS] = {false};
+    struct err why = {0};
+    int n = device_fit(ways, all, RANKS, me, found, &why);
+    assert_int_equal(n, __builtin_popcount(unfit));
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(found[r], unfit >> r & 1);
+    if (n > 0 && !strstr(why.msg, words))
+        fail_msg("\"%s\" is not in: %s", words, why.msg);
+}
+
+static void test_all_fit(void **state)
+{
+    struct said all[RANKS];
+    all_well(all);
+    expect(&by_nccl, all, 0, 0, "");
+    expect(&by_host, all, 3, 0, "");
+}
+
+static void test_one_does_not(void **state)
+{
+    struct said all[RANKS];
+    all_well(all);
+    no_nccl(&all[2]);
+    expect(&by_nccl, all, 0, 1U << 2, "no NCCL");
+    expect(&by_nccl, all, 2, 1U << 2, "no NCCL");
+    expect(&by_host, all, 2, 0, ""); /* nobody asks for NCCL */
+    all[3].nccl.kernels = false;
+    expect(&by_nccl, all, 0, 3U << 2, "no NCCL");
+    expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each hears its own reason */
+    all_well(all);
+    all[3].levels = HIER_YES;
+    expect(&by_nccl, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
+    expect(&by_host, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
+}
+
+/* The first one stays. */
+static void test_two_that_do_not_go_together(void **state)
+{
+    struct said all[RANKS];
+    all_well(all);
+    memcpy(all[3].nccl.fact.gpu, all[2].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
+    expect(&by_nccl, all, 0, 1U << 3, "the same GPU");
+}
+
+static void test_the_host_is_allowed(void **state)
+{
+    struct said all[RANKS];
+    all_well(all);
+    no_nccl(&all[3]);
+    for (int r = 0; r < RANKS; r++)
+        all[r].fallback = true;
+    expect(&by_nccl, all, 0, 0, "");
+    all[3].fallback = false;
+    expect(&by_nccl, all, 0, 1U << 3, "no NCCL");
+    /* Without kernels as the others: nothing is lost. */
+    all_well(all);
+    for (int r = 0; r < RANKS; r++)
+        all[r].nccl.kernels = false;
+    expect(&by_nccl, all, 0, 0, "");
+}
+
+/* Then it is not those who have come. */
+static void test_nobody_to_judge_by(void **state)
+{
+    struct said all[RANKS];
+    all_well(all);
+    no_nccl(&all[0]);
+    expect(&by_nccl, all, 2, 0, "");
+    all_well(all);
+    no_nccl(&all[3]);
+    all[0].newcomer = all[1].newcomer = true;
+    expect(&by_nccl, all, 3, 0, "");
+    all[0].newcomer = all[1].newcomer = all[2].newcomer = all[3].newcomer = false;
+    expect(&by_nccl, all, 3, 0, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_fit),
+        cmocka_unit_test(test_one_does_not),
+        cmocka_unit_test(test_two_that_do_not_go_together),
+        cmocka_unit_test(test_the_host_is_allowed),
+        cmocka_unit_test(test_nobody_to_judge_by),
+    };
+    return cmocka_run_group_tests_name("backend/device_fit", tests, NULL, NULL);
+}
