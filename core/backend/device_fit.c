@@ -25,7 +25,8 @@ static void add(struct crew *c, int rank)
     c->first = c->n == 0 ? rank : c->first;
     c->fallback = (c->n == 0 || c->fallback) && s->fallback;
     c->kernels = (c->n == 0 || c->kernels) && s->nccl.kernels;
-    c->facts[c->n++] = s->nccl.fact;
+    c->facts[c->n] = s->nccl.fact;
+    c->facts[c->n++].rank = rank;
 }
 
 /* With NCCL, or where all allow it without. */

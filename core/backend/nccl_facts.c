@@ -23,8 +23,8 @@ static bool no_driver(const struct facts *f, char *dst, size_t size)
     for (int r = 0; r < f->n; r++) {
         if (f->v[r].driver != 0)
             continue;
-        snprintf(dst, size, "rank %d on %s has no NVIDIA driver: start its container with GPUs", r,
-                 f->v[r].name);
+        snprintf(dst, size, "rank %d on %s has no NVIDIA driver: start its container with GPUs",
+                 f->v[r].rank, f->v[r].name);
         return true;
     }
     return false;
@@ -37,7 +37,7 @@ static bool hides_gpus(const struct facts *f, char *dst, size_t size)
             continue;
         snprintf(dst, size,
                  "CUDA_VISIBLE_DEVICES hides every GPU from rank %d on %s: unset it, or name a GPU",
-                 r, f->v[r].name);
+                 f->v[r].rank, f->v[r].name);
         return true;
     }
     return false;
@@ -94,7 +94,7 @@ static bool too_few_gpus(const struct facts *f, char *dst, size_t size)
         if (f->v[r].gpus > 0)
             say_too_many(f, r, dst, size);
         else
-            snprintf(dst, size, "rank %d on %s sees no GPU", r, f->v[r].name);
+            snprintf(dst, size, "rank %d on %s sees no GPU", f->v[r].rank, f->v[r].name);
         return true;
     }
     /* A process that was given a GPU of its own sees no other: then they are only shared. */
@@ -112,7 +112,7 @@ static bool shared_gpu(const struct facts *f, char *dst, size_t size)
     snprintf(dst, size,
              "ranks %d and %d use the same GPU of %s: NCCL wants one each (take the device of "
              "hvd.local_rank(), or fewer ranks)",
-             a, b, f->v[a].name);
+             f->v[a].rank, f->v[b].rank, f->v[a].name);
     return true;
 }
 
@@ -121,7 +121,8 @@ static bool no_nccl(const struct facts *f, char *dst, size_t size)
     for (int r = 0; r < f->n; r++) {
         if (f->v[r].nccl != 0)
             continue;
-        snprintf(dst, size, "rank %d on %s has no NCCL: %s", r, f->v[r].name, f->v[r].why);
+        snprintf(dst, size, "rank %d on %s has no NCCL: %s", f->v[r].rank, f->v[r].name,
+                 f->v[r].why);
         return true;
     }
     return false;
@@ -134,10 +135,10 @@ static bool mixed_nccl(const struct facts *f, char *dst, size_t size)
         if (f->v[r].nccl == f->v[0].nccl)
             continue;
         snprintf(dst, size,
-                 "rank 0 on %s has NCCL %s (%s), rank %d on %s has %s (%s): one image for all "
+                 "rank %d on %s has NCCL %s (%s), rank %d on %s has %s (%s): one image for all "
                  "ranks",
-                 f->v[0].name, nccl_version_text(f->v[0].nccl, a), f->v[0].why, r, f->v[r].name,
-                 nccl_version_text(f->v[r].nccl, b), f->v[r].why);
+                 f->v[0].rank, f->v[0].name, nccl_version_text(f->v[0].nccl, a), f->v[0].why,
+                 f->v[r].rank, f->v[r].name, nccl_version_text(f->v[r].nccl, b), f->v[r].why);
         return true;
     }
     return false;
@@ -149,10 +150,10 @@ static bool mixed_drivers(const struct facts *f, char *dst, size_t size)
         if (f->v[r].driver == f->v[0].driver)
             continue;
         snprintf(dst, size,
-                 "the driver of rank 0 on %s is for CUDA %d.%d, that of rank %d on %s "
+                 "the driver of rank %d on %s is for CUDA %d.%d, that of rank %d on %s "
                  "for %d.%d",
-                 f->v[0].name, f->v[0].driver / 1000, f->v[0].driver / 10 % 100, r, f->v[r].name,
-                 f->v[r].driver / 1000, f->v[r].driver / 10 % 100);
+                 f->v[0].rank, f->v[0].name, f->v[0].driver / 1000, f->v[0].driver / 10 % 100,
+                 f->v[r].rank, f->v[r].name, f->v[r].driver / 1000, f->v[r].driver / 10 % 100);
         return true;
     }
     return false;
@@ -194,7 +195,7 @@ static bool build_misfits(const struct facts *f, int how, const char *words, cha
         if (v->nccl == 0 || fits(v) != how)
             continue;
         snprintf(dst, size, "NCCL %s of rank %d on %s was built for CUDA %d.%d and %s (sm_%d)",
-                 nccl_version_text(v->nccl, version), r, v->name, v->cuda / 1000,
+                 nccl_version_text(v->nccl, version), v->rank, v->name, v->cuda / 1000,
                  v->cuda / 10 % 100, words, v->sm);
         return true;
     }
@@ -212,7 +213,7 @@ static bool old_driver(const struct facts *f, char *dst, size_t size)
         snprintf(dst, size,
                  "NCCL %s of rank %d on %s was built for CUDA %d.%d, and the driver there is for "
                  "%d.%d at most: a newer driver, or an image for an older CUDA",
-                 nccl_version_text(v->nccl, version), r, v->name, v->cuda / 1000,
+                 nccl_version_text(v->nccl, version), v->rank, v->name, v->cuda / 1000,
                  v->cuda / 10 % 100, v->driver / 1000, v->driver / 10 % 100);
         return true;
     }

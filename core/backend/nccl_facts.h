@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct nccl_fact {
+    int32_t rank;    /* in this epoch: what people read; whoever judges sets it */
     char host[64];   /* the same for ranks of one machine and no others (a boot id will do) */
     char name[64];   /* of the machine, for people */
     int32_t nccl;    /* version, 22707; 0: none */

@@ -187,6 +187,7 @@ static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all
     run->kernels = true;
     for (size_t r = 0; r < n; r++) {
         facts[r] = all[r].fact;
+        facts[r].rank = (int32_t)r;
         hosts = host_of && host_of[r] >= hosts ? host_of[r] + 1 : hosts;
         run->kernels = run->kernels && all[r].kernels;
     }

@@ -83,7 +83,11 @@ static void test_two_that_do_not_go_together(void **state)
     struct said all[RANKS];
     all_well(all);
     memcpy(all[3].nccl.fact.gpu, all[2].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
-    expect(&by_nccl, all, 0, 1U << 3, "the same GPU");
+    expect(&by_nccl, all, 0, 1U << 3, "ranks 2 and 3 use the same GPU");
+    all_well(all);
+    no_nccl(&all[2]);
+    memcpy(all[3].nccl.fact.gpu, all[1].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
+    expect(&by_nccl, all, 3, 3U << 2, "ranks 1 and 3 use the same GPU"); /* their own numbers */
 }
 
 static void test_the_host_is_allowed(void **state)

@@ -126,9 +126,10 @@ static const struct {
      "HVD9601"},
 };
 
-static struct nccl_fact expand(const struct short_fact *s)
+static struct nccl_fact expand(const struct short_fact *s, int rank)
 {
-    struct nccl_fact f = {.nccl = s->nccl,
+    struct nccl_fact f = {.rank = rank,
+                          .nccl = s->nccl,
                           .cuda = s->cuda,
                           .driver = s->driver,
                           .gpus = s->gpus,
@@ -148,7 +149,7 @@ static void test_cases(void **state)
         char line[1024] = "untouched";
         int n = 0;
         for (; n < RANKS && cases[i].rank[n].host; n++)
-            facts[n] = expand(&cases[i].rank[n]);
+            facts[n] = expand(&cases[i].rank[n], n);
         enum nccl_verdict v = nccl_facts_judge(facts, n, line, sizeof(line));
         if (v != cases[i].verdict || !strstr(line, cases[i].words) ||
             !strstr(line, cases[i].doctor) || (v == NCCL_GOOD && line[0]))
@@ -166,7 +167,7 @@ static void test_order(void **state)
         char line[1024];
         int n = 0;
         for (; n < RANKS && cases[i].rank[n].host; n++)
-            facts[n] = expand(&cases[i].rank[n]);
+            facts[n] = expand(&cases[i].rank[n], n);
         for (int r = 0; r < n; r++)
             turned[r] = facts[n - 1 - r];
         if (nccl_facts_judge(turned, n, line, sizeof(line)) != cases[i].verdict)
