@@ -90,7 +90,7 @@ void device_describe(const struct device *d, enum device_way way, char *dst, siz
         nccl_run_describe(d->nccl, dst, size);
         size_t at = strlen(dst);
         if (d->two_levels)
-            snprintf(dst + at, size - at, "; allreduce inside hosts, TCP between them");
+            snprintf(dst + at, size - at, "; allreduce inside hosts, %s between them", d->between);
         return;
     }
     snprintf(dst, size, "%s",

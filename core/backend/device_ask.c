@@ -118,8 +118,8 @@ static void tell_levels(struct device *d, const struct mesh *mesh, const char *w
     if (mesh->rank != 0)
         return;
     if (d->two_levels)
-        log_info("allreduce on GPUs: NCCL inside the %d hosts, TCP between them: %s", mesh->hosts,
-                 why);
+        log_info("allreduce on GPUs: NCCL inside the %d hosts, %s between them: %s", mesh->hosts,
+                 d->between, why);
     else if (asked)
         log_warn("allreduce on GPUs: NCCL over all ranks: %s", why);
     else
@@ -155,6 +155,7 @@ static int choose_levels(const struct coll *coll, struct job *j, struct err *err
         return rc;
     }
     d->two_levels = rc == 1;
+    d->between = coll_across_by_library(coll) ? "MPI" : "TCP";
     tell_levels(d, mesh, rc == 1 ? words.msg : why.msg);
     return 0;
 }

@@ -23,6 +23,7 @@ struct device {
     enum device_way way, told; /* told: in the log */
     bool newcomer;             /* it has joined others, and was in no choice with them yet */
     bool sockets, asked_net;   /* NCCL has nothing else between hosts; once it was looked for */
+    const char *between;       /* in words: what sums between hosts */
     bool two_levels;           /* of this epoch: allreduce by hier where it can */
     int told_levels;           /* in the log: 1 that it is so, 0 that it is not, -1: neither */
 };

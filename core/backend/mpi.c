@@ -88,9 +88,9 @@ static enum coll_wait wait_for(const struct mpi *mpi, const struct mesh *mesh)
 static int make_comms(struct mpi *mpi, struct mesh *mesh, uint64_t deadline, struct err *err)
 {
     int rc = mpi_process_comm(&mpi->here, 0, mesh->rank, mesh, deadline, &mpi->world, err);
-    int lane = mesh->local_rank < mesh->lanes ? mesh->local_rank : -1;
-    if (rc == 0 && !mpi->flat)
-        rc = mpi_process_comm(&mpi->here, lane, mesh->host, mesh, deadline, &mpi->lane, err);
+    if (rc == 0 && mesh->hosts > 1)
+        rc = mpi_process_comm(&mpi->here, mesh->local_rank, mesh->host, mesh, deadline, &mpi->lane,
+                              err);
     return rc;
 }
 

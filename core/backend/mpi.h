@@ -24,7 +24,7 @@ struct mpi {
     bool flat;
     enum coll_wait wait; /* for an operation of MPI */
     void *world;         /* every rank, by rank */
-    void *lane;          /* one rank of each host, by host; NULL: flat, or this one makes no sums */
+    void *lane;          /* those with this local rank, by host; NULL: there is one host */
 };
 
 extern const struct algorithm mpi_allreduce_algorithm, mpi_moves_algorithm;

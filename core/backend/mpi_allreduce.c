@@ -7,7 +7,8 @@
  * Ranks that share their host sum there first, by lanes as in coll/hier_allreduce; the first
  * `lanes` of them own a part of the host's sums and take it through MPI; the results go out to all.
  * A rank alone on its host, and every rank with HVD_MPI_FLAT=1, gives its tensors to MPI itself: a
- * single one as it lies, others packed. 16-bit floats travel as float32 and are rounded once.
+ * single one as it lies, others packed; so does each with its own share of a sum across hosts
+ * (coll_op.across). 16-bit floats travel as float32 and are rounded once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct mpi_allreduce {
     size_t *local;   /* the same in the tensors' own type */
     enum phase phase;
     int run;     /* of hosts runs that sum, and of as many that hand out */
+    bool whole;  /* this rank's tensors go to MPI as they are */
     bool shared; /* the host's memory is used */
     bool owner;  /* this rank takes part in MPI's */
     bool packed; /* the vector is not the tensor itself */
@@ -164,13 +166,14 @@ static int make_room(struct coll *coll, struct mpi_allreduce *a, size_t longest,
     return 0;
 }
 
-static void fill_sum(struct mpi_allreduce *a, const struct mesh *mesh)
+static void fill_sum(struct mpi_allreduce *a, const struct mesh *mesh, bool across)
 {
     const struct mpi *mpi = a->mpi;
+    bool all = mpi->flat && !across;
     a->sum.here = &mpi->here;
-    a->sum.comm = mpi->flat ? mpi->world : mpi->lane;
-    a->sum.members = mpi->flat ? mesh->size : mesh->hosts;
-    a->sum.place = mpi->flat ? mesh->rank : mesh->host;
+    a->sum.comm = all ? mpi->world : mpi->lane;
+    a->sum.members = all ? mesh->size : mesh->hosts;
+    a->sum.place = all ? mesh->rank : mesh->host;
     a->sum.near = mesh->hosts == 1;
     a->sum.plan = a->plan;
     a->sum.plan.prescale = 1.0;
@@ -210,13 +213,13 @@ static int allreduce_start(struct coll *coll, void *state, struct err *err)
     struct mpi_allreduce *a = state;
     const struct mesh *mesh = coll->mesh;
     const struct coll_op *op = coll->op;
-    bool flat = a->mpi->flat;
-    size_t lanes = flat ? 1 : (size_t)mesh->lanes;
-    a->shared = !flat && mesh->local_size > 1;
-    a->owner = flat || mesh->local_rank < mesh->lanes;
-    a->lane = flat ? 0 : (size_t)mesh->local_rank;
+    a->whole = a->mpi->flat || op->across;
+    size_t lanes = a->whole ? 1 : (size_t)mesh->lanes;
+    a->shared = !a->whole && mesh->local_size > 1;
+    a->owner = a->whole || mesh->local_rank < mesh->lanes;
+    a->lane = a->whole ? 0 : (size_t)mesh->local_rank;
     a->plan = coll_reduce_plan(op);
-    fill_sum(a, mesh);
+    fill_sum(a, mesh, op->across);
     a->layout = (struct layout){op->tensors, op->n, hvd_dtype_size(op->dtype),
                                 lanes * (size_t)a->sum.members};
     int rc = a->owner ? make_room(coll, a, measure(a), err) : 0;
@@ -289,7 +292,7 @@ static void allreduce_cancel(struct coll *coll, void *state)
 static const char *allreduce_name(const void *state)
 {
     const struct mpi_allreduce *a = state;
-    return a->mpi->flat ? "mpi_flat" : a->shared ? "mpi_hierarchical" : "mpi_allreduce";
+    return a->whole ? "mpi_flat" : a->shared ? "mpi_hierarchical" : "mpi_allreduce";
 }
 
 const struct algorithm mpi_allreduce_algorithm = {
@@ -298,6 +301,7 @@ const struct algorithm mpi_allreduce_algorithm = {
     .state_size = sizeof(struct mpi_allreduce),
     .applies = allreduce_applies,
     .together = true,
+    .across = true,
     .init = allreduce_init,
     .fini = allreduce_fini,
     .start = allreduce_start,

@@ -189,6 +189,14 @@ static bool choose(struct coll *coll, const struct coll_op *op)
     return false;
 }
 
+bool coll_across_by_library(const struct coll *coll)
+{
+    for (int i = 0; i < coll->nbackend; i++)
+        if (coll->list[i].alg->across)
+            return true;
+    return false;
+}
+
 static const struct coll_op barrier = {
     .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
 
@@ -196,7 +204,7 @@ static const struct coll_op barrier = {
 static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
 {
     coll->gathering = NULL;
-    if (coll->alg->together && coll->mesh->size > 1) {
+    if (coll->alg->together && coll->mesh->size > 1 && !op->across) {
         coll->gathering = op;
         op = &barrier;
         if (!choose(coll, op))

@@ -104,6 +104,9 @@ enum coll_wait {
 /* NULL: COLL_WAKES. */
 enum coll_wait coll_wait(const struct coll *coll);
 
+/* Do sums across hosts (coll_op.across) go by a back end, not by the host's own links? */
+bool coll_across_by_library(const struct coll *coll);
+
 /* In words, why an operation has failed: NULL where there are none. code -ENOTSUP: every rank has
  * come to the same answer from what all of them said; -EXDEV: the others have come to doing without
  * this one. */
