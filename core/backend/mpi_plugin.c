@@ -236,11 +236,10 @@ static int comm_create(int color, int key, void **ret)
     MPI_Comm *comm = malloc(sizeof(*comm));
     if (!comm)
         return -ENOMEM;
-    int rc = failed("MPI_Comm_split",
-                    MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, comm));
-    if (rc == 0 && *comm != MPI_COMM_NULL)
+    int rc = failed("MPI_Comm_split", MPI_Comm_split(MPI_COMM_WORLD, color, key, comm));
+    if (rc == 0)
         rc = failed("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN));
-    if (rc < 0 || *comm == MPI_COMM_NULL) {
+    if (rc < 0) {
         free(comm);
         comm = NULL;
     }

@@ -58,7 +58,7 @@ struct mpi_plugin {
     int (*prepare)(mpi_reduce_f reduce, int *ret_rank, int *ret_size);
     int (*finalize)(void);
 
-    /* Of all ranks, by color (-1: none, *ret is NULL) in the order of key. Collective. */
+    /* Of all ranks, by color (0 or more) in the order of key. Collective. */
     int (*comm_create)(int color, int key, void **ret);
     void (*comm_destroy)(void *comm);
 
