@@ -13,7 +13,6 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define LEAVE_MS 10000 /* for who does not fit */
 #define GRACE_MS 3000  /* from an error of NCCL's until it counts: mostly a rank has died */
 #define STOP_MS  15000 /* for what is on streams to end */
 #define NAP_NS   100000
@@ -216,7 +215,6 @@ static int next_phase(struct coll *coll, struct job *j, struct err *err)
         if (j->agreed)
             return begin_run(coll, j, err);
         j->phase = FORM;
-        j->give_up = deadline_in_ms(LEAVE_MS);
         rc = device_choose(coll, j, err);
         j->refused = rc == -ENOTSUP;
         return rc;

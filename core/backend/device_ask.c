@@ -9,8 +9,11 @@
 #include "core/backend/device_private.h"
 #include "core/backend/nccl_net.h"
 #include "core/base/cleanup.h"
+#include "core/base/clock.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
+
+#define LEAVE_MS 10000 /* for who does not fit */
 
 /* What this rank has; NCCL is loaded the first time. */
 static int say(struct device *d, const struct mesh *mesh, struct said *ret, struct err *err)
@@ -85,6 +88,7 @@ static int part(const struct coll *coll, struct job *j, const bool *unfit, const
     if (unfit[me])
         return err_set(err, EXDEV, "rank %d does not fit the ranks that it has joined: %s", me,
                        why->msg);
+    j->give_up = deadline_in_ms(LEAVE_MS);
     for (j->unfit = 0; !unfit[j->unfit];)
         j->unfit++;
     while (first < size && unfit[first])
@@ -95,14 +99,23 @@ static int part(const struct coll *coll, struct job *j, const bool *unfit, const
     return 0;
 }
 
+/* Of the communicator of all ranks, or of those inside the hosts: free() it. NULL: no memory. */
+static struct nccl_said *said_of(const struct job *j, int size, bool local, struct err *err)
+{
+    struct nccl_said *said = calloc((size_t)size, sizeof(*said));
+    if (!said)
+        err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+    for (int r = 0; r < size && said; r++)
+        said[r] = local ? j->all[r].local : j->all[r].nccl;
+    return said;
+}
+
 static int hear_levels(struct device *d, const struct job *j, const struct mesh *mesh,
                        struct err *ret_why)
 {
-    auto_free struct nccl_said *said = calloc((size_t)mesh->size, sizeof(*said));
+    auto_free struct nccl_said *said = said_of(j, mesh->size, true, ret_why);
     if (!said)
-        return err_set(ret_why, ENOMEM, "no memory for what %d ranks say", mesh->size);
-    for (int r = 0; r < mesh->size; r++)
-        said[r] = j->all[r].local;
+        return -ENOMEM;
     if (hier_hear(d->hier, said, mesh, ret_why) != NCCL_BAD)
         return 1;
     return ret_why->code == -ENOMEM ? -ENOMEM : 0;
@@ -171,13 +184,10 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
     j->staged_too = d->ways.staged || all_allow || size == 1;
     enum nccl_verdict verdict = NCCL_BAD;
     if (d->nccl) {
-        struct nccl_said *said = calloc((size_t)size, sizeof(*said));
+        auto_free struct nccl_said *said = said_of(j, size, false, err);
         if (!said)
-            return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
-        for (int r = 0; r < size; r++)
-            said[r] = j->all[r].nccl;
+            return -ENOMEM;
         verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, NULL, &why);
-        free(said);
         if (why.code == -ENOMEM) { /* here only: the others choose without it */
             *err = why;
             return -ENOMEM;

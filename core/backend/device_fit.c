@@ -69,19 +69,29 @@ static bool take(struct crew *c, int rank, struct err *ret_why)
     return false;
 }
 
+static int count_newcomers(const struct said *all, int size)
+{
+    int n = 0;
+    for (int r = 0; r < size; r++)
+        n += all[r].newcomer;
+    return n;
+}
+
 int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
                bool *ret_unfit, struct err *ret_why)
 {
+    int came = count_newcomers(all, size), n = 0;
+    if (came == 0 || came == size)
+        return 0;
     auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
     struct crew c = {.ways = ways, .all = all, .facts = facts};
     bool nccl;
-    int n = 0;
     if (!facts)
         return err_set(ret_why, ENOMEM, "no memory for what %d ranks say", size);
     for (int r = 0; r < size; r++)
         if (!all[r].newcomer)
             add(&c, r);
-    if (c.n == 0 || c.n == size || !has_way(&c, &nccl, ret_why))
+    if (!has_way(&c, &nccl, ret_why))
         return 0;
     for (int r = 0; r < size; r++) {
         struct err why = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hier: allreduce of tensors of GPUs over several hosts in two levels: NCCL between the GPUs of a
- * host, the host's own links between hosts.
+ * host, the host's own links or MPI between hosts.
  *
  * An operation is cut into chunks (staged.h: a tensor at multiples of its own beginning). Of each
  * chunk every rank of a host gets a shard:
