@@ -29,9 +29,10 @@ PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
 PKGS_DOCTOR := $(PKGS_MEMBER)
 PKGS_OPERATOR := $(PKGS_MEMBER) yaml-0.1
 
-# The site's MPI: a plugin alone is compiled against it.
+# The site's MPI: a plugin alone is compiled against it. A checksum of its mpi.h, with all paths and
+# macros: which MPI it is, in one call, of any kind of mpicc; empty where there is none.
 MPICC    ?= mpicc
-HAS_MPI  := $(shell printf '\043include <mpi.h>\n' | $(MPICC) -E -x c - >/dev/null 2>&1 && echo 1)
+HAS_MPI  := $(shell seen=$$(printf '\043include <mpi.h>\n' | $(MPICC) -E -dD -x c - 2>/dev/null) && printf '%s' "$$seen" | cksum)
 
 CPPFLAGS += -D_GNU_SOURCE -I. -Icore/include
 CFLAGS   ?= -O2 -g
@@ -145,7 +146,13 @@ $(LIBHVD): $(call objs,$(LIB_SRCS)) core/libhvd.map
 $(LIBHVD).0: $(LIBHVD)
 	$(Q)ln -sf libhvd.so $@
 
-$(BUILD)/libhvd_mpi.so: $(MPI_PLUGIN_SRC) core/backend/mpi_plugin.h
+# Another MPI (`module swap`) makes another plugin: this file changes with it, and only then.
+$(BUILD)/mpi.seen: FORCE
+	@mkdir -p $(@D)
+	@echo '$(MPICC) $(HAS_MPI)' | cmp -s - $@ || echo '$(MPICC) $(HAS_MPI)' >$@
+FORCE:
+
+$(BUILD)/libhvd_mpi.so: $(MPI_PLUGIN_SRC) core/backend/mpi_plugin.h core/backend/mpi_version.h $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $< $(LDFLAGS)
@@ -254,9 +261,9 @@ deps:  ## install the Debian packages that are missing (root or sudo), and fetch
 summary: lib programs
 	@printf 'hvd %s: %s' '$(VERSION)' '$(LIBHVD)'; printf ' %s' $(PROGRAMS); \
 	    printf '%s\n' '$(if $(MPI_PLUGIN), $(MPI_PLUGIN), (no MPI: $(MPICC) and mpi.h are not here))'
-	@echo '$(if $(KERNELS),kernels for GPUs: $(KERNELS)$(comma) sm_$(KERNELS_SM),no kernels for GPUs: no nvcc (make deps fetches one))'
+	@echo '$(if $(KERNELS),kernels for GPUs: $(KERNELS)$(comma) sm_$(KERNELS_SM),no kernels for GPUs: no nvcc of CUDA 13 or newer in PATH or CUDA_HOME (make deps fetches one))'
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all lib programs examples bench-programs tests-bin format lint install uninstall clean deps summary help
+.PHONY: all lib programs examples bench-programs tests-bin format lint install uninstall clean deps summary help FORCE

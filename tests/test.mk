@@ -129,7 +129,7 @@ PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(filter-out $(if $(HAS_MPI),,%
 $(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
-$(BUILD)/tests/programs/mpi_own: tests/programs/mpi_own.c $(LIBHVD) $(LIBHVD).0
+$(BUILD)/tests/programs/mpi_own: tests/programs/mpi_own.c $(LIBHVD) $(LIBHVD).0 $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/backend/mpi_load.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/base/log.h"
@@ -22,6 +23,15 @@ _Static_assert(sizeof(backend_names) / sizeof(backend_names[0]) ==
                    sizeof(table) / sizeof(table[0]) + 1,
                "a name for each of the table");
 _Static_assert(sizeof(table) / sizeof(table[0]) <= BACKENDS_MAX, "BACKENDS_MAX");
+
+void backends_early(const struct backend_wish *wish)
+{
+    struct mpi_found found;
+    struct err unsaid = {0};
+    for (int i = 0; i < wish->n; i++)
+        if (table[wish->list[i]] == &mpi_backend)
+            mpi_load(&found, &unsaid);
+}
 
 int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err)
 {
@@ -174,7 +184,8 @@ void backends_probe(const char *name, struct hvd_backend *ret)
 
 void backends_close(struct backends *b, bool lost)
 {
-    device_destroy(b->device);
+    if (!b->left)
+        device_destroy(b->device);
     b->device = NULL;
     while (b->n > 0) {
         b->n--;

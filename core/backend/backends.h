@@ -2,13 +2,14 @@
  *
  * backends: the back ends of one engine, from what the user wants (HVD_BACKEND) to what is open.
  *
+ *     backends_early()   before the launcher is looked for
  *     backends_say()     what this rank wants and has, in front of its card
  *     backends_hear()    what all ranks have said, off their cards: the choice
  *     backends_enter()   on the mesh: opens them, once, and each adds its algorithms to the coll
  *     backends_close()   when all colls are gone
  *
- * One struct an engine; the first three again for each epoch. Called inside hvd_init() and under
- * the progress lock.
+ * One struct an engine; the three in the middle again for each epoch. Called inside hvd_init() and
+ * under the progress lock.
  */
 #ifndef HVD_BACKEND_BACKENDS_H
 #define HVD_BACKEND_BACKENDS_H
@@ -24,12 +25,18 @@ struct backends {
     struct backend_choice choice;
     bool said;             /* the choice of this process was told in the log */
     struct device *device; /* for tensors of GPUs; NULL: not entered yet */
+    bool left;             /* a library still uses the memory of an operation: it is not freed */
     int n;
     struct {
         const struct backend_ops *ops;
         void *state;
     } open[BACKENDS_MAX];
 };
+
+/* Loads MPI where it is wanted: an Open MPI may bring a libpmix.so.2 of its own, and the loader
+ * gives it the first of that name, which is to be its own and not the one of boot/pmix. What fails
+ * is said by backends_say(). */
+void backends_early(const struct backend_wish *wish);
 
 /* -ENOTSUP: elastic, and it cannot be. */
 int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err);

@@ -39,6 +39,7 @@ typedef unsigned long long cuda_address;
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                 \
     X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st *context))                              \
     X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st **ret))                                   \
+    X(context_set, cuCtxSetCurrent, (struct CUctx_st *context))                                    \
     X(priorities, cuCtxGetStreamPriorityRange, (int *ret_least, int *ret_greatest))                \
     X(capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned *mode))                           \
     X(stream_create, cuStreamCreateWithPriority,                                                   \

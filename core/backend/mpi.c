@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/backend/backend.h"
+#include "core/backend/mpi_level.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/transport/shm.h"
@@ -67,8 +68,7 @@ static int check_fact(const struct mesh *mesh, const struct facts *all, int r, s
     if (f->size != mesh->size || f->rank != r)
         return err_set(err, EINVAL,
                        "rank %d of %d is rank %d of %d in MPI: they must agree. With mpirun set "
-                       "none of HVD_RANK, HVD_SIZE, RANK, WORLD_SIZE, and see that this MPI speaks "
-                       "PMIx (without it every rank is alone for hvd)",
+                       "none of HVD_RANK, HVD_SIZE, RANK, WORLD_SIZE",
                        r, mesh->size, f->rank, f->size);
     if (f->flat != all[0].flat)
         return err_set(err, EINVAL, "HVD_MPI_FLAT is %d on rank 0 and %d on rank %d", all[0].flat,
@@ -99,7 +99,8 @@ static void mpi_close(void *state, bool lost)
     struct mpi *mpi = state;
     mpi_process_close(&mpi->here, mpi->lane, lost);
     mpi_process_close(&mpi->here, mpi->world, lost);
-    free(mpi);
+    if (!mpi_process_left()) /* else its thread may be in a step still */
+        free(mpi);
 }
 
 static int mpi_open(struct coll *coll, uint64_t deadline, void **ret_state, struct err *err)
@@ -141,10 +142,9 @@ static const struct algorithm *const *mpi_algorithms(const void *state, const st
 
 static void mpi_describe(const void *state, char *dst, size_t size)
 {
-    static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     const struct mpi *mpi = state;
     snprintf(dst, size, "%s (%s), MPI_THREAD_%s, %s", mpi->found.version, mpi->found.file,
-             levels[mpi->here.level],
+             mpi_level_name(mpi->here.level),
              mpi->flat ? "for everything" : "between hosts, shared memory inside them");
 }
 

@@ -155,7 +155,8 @@ static int make_room(struct coll *coll, struct mpi_allreduce *a, size_t longest,
     bool half = wide_needed(a->plan.dtype);
     a->packed = a->shared || coll->op->n > 1 || half || a->plan.prescale != 1.0;
     size_t vector = half || (a->packed && !a->shared) ? lines(all) : 0;
-    uint8_t *memory = coll_work(coll, work + vector + mpi_sum_scratch(longest, a->sum.near));
+    uint8_t *memory =
+        coll_work(coll, work + vector + mpi_sum_scratch(longest, a->sum.members, a->sum.near));
     if (!memory)
         return err_set(err, ENOMEM, "no memory for an allreduce of %zu bytes", all);
     a->work = memory;
@@ -280,12 +281,19 @@ static int allreduce_progress(struct coll *coll, void *state)
     return progress_runs(coll, a);
 }
 
+/* In the other phases nobody but progress touches anything. */
+static void allreduce_stop(struct coll *coll, void *state)
+{
+    struct mpi_allreduce *a = state;
+    if (a->phase == EXCHANGE && a->owner && !mpi_sum_stop(&a->sum))
+        coll->left = "MPI";
+}
+
 static void allreduce_cancel(struct coll *coll, void *state)
 {
     struct mpi_allreduce *a = state;
-    if (a->phase == EXCHANGE && a->owner)
-        mpi_sum_stop(&a->sum);
-    else if (a->shared)
+    allreduce_stop(coll, state);
+    if (a->phase != EXCHANGE && a->shared)
         shm_pieces_cancel(coll->pieces);
 }
 
@@ -307,4 +315,5 @@ const struct algorithm mpi_allreduce_algorithm = {
     .start = allreduce_start,
     .progress = allreduce_progress,
     .cancel = allreduce_cancel,
+    .stop = allreduce_stop,
 };

@@ -4,7 +4,6 @@
  */
 #include "core/backend/mpi_load.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -13,23 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/backend/mpi_version.h"
 #include "core/base/env.h"
 
 #define PLUGIN "libhvd_mpi.so"
-
-/* ---- versions ------------------------------------------------------------------------------- */
-
-bool mpi_version_fits(const char *family, unsigned major, const char *text, char *dst, size_t size)
-{
-    size_t name = strlen(family);
-    if (strncmp(text, family, name) != 0) {
-        snprintf(dst, size, "%.*s", (int)strcspn(text, ",\n"), text);
-        return false;
-    }
-    const char *number = text + name + strcspn(text + name, "0123456789");
-    snprintf(dst, size, "%s %.*s", family, (int)strspn(number, "0123456789."), number);
-    return strtoul(number, NULL, 10) == major && isdigit((unsigned char)number[0]);
-}
 
 /* ---- finding -------------------------------------------------------------------------------- */
 

@@ -26,8 +26,4 @@ int mpi_load(struct mpi_found *ret, struct err *err);
 /* Is the plugin's file there? */
 bool mpi_built(void);
 
-/* Pure. Whether text, of MPI_Get_library_version, is of this family and major version; dst: its
- * name and version, as far as they can be told. */
-bool mpi_version_fits(const char *family, unsigned major, const char *text, char *dst, size_t size);
-
 #endif

@@ -126,7 +126,7 @@ static int prepare_sums(struct coll *coll, struct mpi_moves *m, struct err *err)
 {
     const struct coll_tensor *t = &coll->op->tensors[0];
     enum hvd_dtype dtype = wide_type(coll->op->dtype);
-    size_t elem = hvd_dtype_size(dtype), in = (t->count * elem + 63) / 64 * 64;
+    size_t elem = hvd_dtype_size(dtype), in = (t->count * elem / 64 + 1) * 64;
     uint8_t *work = coll_work(coll, in + m->own * elem);
     if (!work)
         return err_set(err, ENOMEM, "no memory for a reducescatter of %zu bytes", in);
@@ -157,7 +157,8 @@ static int start_reducescatter(struct coll *coll, struct mpi_moves *m, struct er
     m->call.op = m->plan.op;
     m->own = op->recv_counts[coll->mesh->rank];
     m->out = NULL;
-    if (wide_needed(op->dtype) || m->plan.prescale != 1.0 ||
+    /* Without elements, too, MPI refuses one address for both. */
+    if (wide_needed(op->dtype) || m->plan.prescale != 1.0 || t->in == t->out ||
         overlaps(t, t->count * elem, m->own * elem))
         return prepare_sums(coll, m, err);
     return 0;
@@ -233,10 +234,11 @@ static int moves_progress(struct coll *coll, void *state)
     return rc;
 }
 
-static void moves_cancel(struct coll *coll, void *state)
+static void moves_stop(struct coll *coll, void *state)
 {
     struct mpi_moves *m = state;
-    mpi_task_stop(&m->mpi->here, &m->task);
+    if (!mpi_task_stop(&m->mpi->here, &m->task))
+        coll->left = "MPI";
 }
 
 static const char *moves_name(const void *state)
@@ -259,5 +261,6 @@ const struct algorithm mpi_moves_algorithm = {
     .fini = moves_fini,
     .start = moves_start,
     .progress = moves_progress,
-    .cancel = moves_cancel,
+    .cancel = moves_stop,
+    .stop = moves_stop,
 };

@@ -13,24 +13,36 @@
 
 #include <mpi.h>
 
+#include "core/backend/mpi_version.h"
+
 #define TAG 1
 
 #define TEXT(x)  #x
 #define VALUE(x) TEXT(x)
-#if defined(OMPI_MAJOR_VERSION)
-#define FAMILY "Open MPI"
+#if defined(OPEN_MPI)
+#define FAMILY MPI_FAMILY_OPEN
 #define MAJOR  OMPI_MAJOR_VERSION
 #define BUILT_FOR                                                                                  \
     "Open MPI " VALUE(OMPI_MAJOR_VERSION) "." VALUE(OMPI_MINOR_VERSION) "." VALUE(                 \
         OMPI_RELEASE_VERSION)
-#elif defined(MPICH_NUMVERSION)
-#define FAMILY    "MPICH"
-#define MAJOR     (MPICH_NUMVERSION / 10000000)
-#define BUILT_FOR "MPICH " MPICH_VERSION
+#elif defined(MPICH_NAME) || defined(MPICH_VERSION)
+#define FAMILY MPI_FAMILY_MPICH
+#define MAJOR  0
+#if defined(I_MPI_VERSION)
+#define BUILT_FOR "Intel MPI " I_MPI_VERSION
+#elif defined(CRAY_MPICH_VERSION)
+#define BUILT_FOR "Cray MPICH " VALUE(CRAY_MPICH_VERSION)
+#elif defined(MVAPICH2_VERSION)
+#define BUILT_FOR "MVAPICH2 " MVAPICH2_VERSION
+#elif defined(MVAPICH_VERSION)
+#define BUILT_FOR "MVAPICH " MVAPICH_VERSION
 #else
-#define FAMILY    "MPI"
-#define MAJOR     MPI_VERSION
-#define BUILT_FOR "MPI " VALUE(MPI_VERSION) "." VALUE(MPI_SUBVERSION)
+#define BUILT_FOR "MPICH " MPICH_VERSION
+#endif
+#else
+#define FAMILY    MPI_FAMILY_OTHER
+#define MAJOR     0
+#define BUILT_FOR "an MPI " VALUE(MPI_VERSION) "." VALUE(MPI_SUBVERSION)
 #endif
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(struct mpi_request), "room for an MPI_Request");
@@ -259,10 +271,9 @@ static void comm_destroy(void *comm)
 static int start_call(MPI_Comm comm, const struct mpi_call *c, MPI_Request *r)
 {
     MPI_Datatype sums = sum_type(c->dtype), moves = move_type(c->dtype);
-    const void *in = c->in == c->out ? MPI_IN_PLACE : c->in;
     switch (c->kind) {
     case HVD_ALLREDUCE:
-        return MPI_Iallreduce(in, c->out, c->count, sums, op_of(c->dtype, c->op), comm, r);
+        return MPI_Iallreduce(c->in, c->out, c->count, sums, op_of(c->dtype, c->op), comm, r);
     case HVD_REDUCESCATTER:
         return MPI_Ireduce_scatter(c->in, c->out, c->recv_counts, sums, op_of(c->dtype, c->op),
                                    comm, r);
@@ -322,6 +333,13 @@ static int test(struct mpi_request *request)
     return rc < 0 ? rc : !done;
 }
 
+/* MPI has no call for this alone; a probe that finds nothing does it. */
+static void progress(void)
+{
+    int there;
+    MPI_Iprobe(0, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+}
+
 HVD_API extern const struct mpi_plugin hvd_mpi_plugin;
 const struct mpi_plugin hvd_mpi_plugin = {
     .version = MPI_PLUGIN_VERSION,
@@ -340,5 +358,6 @@ const struct mpi_plugin hvd_mpi_plugin = {
     .send = send_block,
     .recv = recv_block,
     .test = test,
+    .progress = progress,
     .why = why,
 };

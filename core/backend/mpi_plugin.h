@@ -14,7 +14,7 @@
 
 #include <hvd.h>
 
-#define MPI_PLUGIN_VERSION 1
+#define MPI_PLUGIN_VERSION 2
 #define MPI_PLUGIN_SYMBOL  "hvd_mpi_plugin"
 
 enum mpi_level { MPI_LEVEL_SINGLE, MPI_LEVEL_FUNNELED, MPI_LEVEL_SERIALIZED, MPI_LEVEL_MULTIPLE };
@@ -34,7 +34,9 @@ struct mpi_call {
     enum hvd_kind kind;
     enum hvd_dtype dtype;
     enum hvd_op op; /* sums: SUM, MIN, MAX, PRODUCT; not of 16-bit floats */
-    const void *in; /* == out: in place (allreduce, broadcast) */
+    /* Not in place: MPI wants that of all ranks or of none, and chooses by it how they talk. Not
+     * used by a broadcast. */
+    const void *in;
     void *out;
     int count; /* allreduce, broadcast: of the tensor; allgather: what this rank gives */
     int root;
@@ -44,8 +46,8 @@ struct mpi_call {
 
 struct mpi_plugin {
     uint32_t version;      /* MPI_PLUGIN_VERSION */
-    uint32_t major;        /* of the MPI it was compiled against */
-    const char *family;    /* "Open MPI", "MPICH" */
+    uint32_t major;        /* of the Open MPI it was compiled against */
+    const char *family;    /* of what it was compiled against (mpi_version.h) */
     const char *built_for; /* "Open MPI 4.1.4" */
     const void *anchor;    /* an address inside libmpi */
 
@@ -67,6 +69,9 @@ struct mpi_plugin {
     int (*send)(void *comm, const void *data, size_t bytes, int to, struct mpi_request *ret);
     int (*recv)(void *comm, void *data, size_t bytes, int from, struct mpi_request *ret);
     int (*test)(struct mpi_request *request);
+    /* Moves what others still wait for. A request that is done here may not be done with: MPI may
+     * hold its last words to the other rank until it is called again. */
+    void (*progress)(void);
 
     const char *(*why)(void);
 };

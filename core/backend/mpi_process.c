@@ -4,26 +4,32 @@
  */
 #include "core/backend/mpi_process.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/backend/mpi_level.h"
 #include "core/base/clock.h"
 #include "core/base/env.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "core/coll/reduce.h"
 #include "core/transport/shm.h"
 
-#define FINALIZE_MS 30000 /* for ranks that are late, not lost */
-#define LOOK_MS     20    /* between two looks at the mesh */
-#define CLOSE_MS    2000
-#define STOP_NAPS   50000           /* of 100 us */
-#define SPIN_NS     (10 * CLOCK_MS) /* an operation that all ranks are in, before others may run */
+#define FINALIZE_S 3600 /* for ranks that still work: a last checkpoint, say */
+#define YEAR_S     31536000
+#define SAY_MS     5000 /* of it, then it is said */
+#define LOOK_MS    20   /* between two looks at the mesh */
+#define CLOSE_MS   2000
+#define STOP_NAPS  50000           /* of 100 us */
+#define IDLE_NS    (5 * CLOCK_MS)  /* between two looks at what other ranks still wait for */
+#define DRAIN_MS   2000            /* for an operation that is given up: the others are in it */
+#define SPIN_NS    (10 * CLOCK_MS) /* an operation that all ranks are in, before others may run */
 
 enum { TASK_NONE, TASK_RUNS, TASK_STOPS, TASK_DONE };
 
@@ -34,6 +40,7 @@ struct errand {
     enum mpi_level level; /* wanted, then what there is */
     bool ours;            /* it was this file that started MPI */
     int rank, size, color, key;
+    uint64_t say_at; /* when it is said that it lasts; 0: it is not, or has been */
     void *comm;
     struct err err;
     bool done, forgotten;
@@ -45,16 +52,20 @@ static struct {
     bool started;
     struct errand *errand;
     struct mpi_task *task;
-    struct mesh *mesh;   /* of who waits for tasks */
-    bool spin;           /* every rank of the host has a processor */
-    const char *stuck;   /* in what the thread has been left */
-    _Atomic int inside;  /* threads that are in a step */
-    _Atomic int pending; /* operations that are not done */
-    _Atomic int leaving; /* at exit: no more steps */
-    bool entered, ours, lost;
+    struct mesh *mesh;     /* of who waits for tasks; NULL: nobody is in MPI */
+    bool spin;             /* every rank of the host has a processor */
+    const char *stuck;     /* in what the thread has been left */
+    pthread_mutex_t calls; /* one at a time, also where MPI would take more */
+    _Atomic int inside;    /* threads that are in a step */
+    _Atomic int pending;   /* operations that are not done */
+    _Atomic int leaving;   /* at exit: no more steps */
+    bool entered, ours;
+    bool lost;          /* MPI is not called any more, not even to finalize it */
+    bool broken;        /* something of a job, or of an operation, was left in it */
+    int64_t finalize_s; /* HVD_MPI_FINALIZE_TIMEOUT */
     pid_t pid;
     struct mpi_here here;
-} g = {.lock = PTHREAD_MUTEX_INITIALIZER, .todo = PTHREAD_COND_INITIALIZER};
+} g = {.lock = PTHREAD_MUTEX_INITIALIZER, .calls = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
@@ -63,8 +74,11 @@ static int one_step(struct mpi_task *task)
 {
     int rc = 1;
     atomic_fetch_add(&g.inside, 1);
-    if (!atomic_load(&g.leaving))
+    if (!atomic_load(&g.leaving)) {
+        pthread_mutex_lock(&g.calls);
         rc = task->step(task->ctx);
+        pthread_mutex_unlock(&g.calls);
+    }
     atomic_fetch_sub(&g.inside, 1);
     if (rc == 0)
         atomic_fetch_sub(&g.pending, 1);
@@ -92,11 +106,38 @@ static void run_errand(struct errand *errand)
 {
     errand->run(errand);
     pthread_mutex_lock(&g.lock);
+    g.ours = g.ours || (errand->ours && errand->err.code == 0);
     errand->done = true;
-    if (errand->forgotten)
+    if (errand->forgotten) {
+        g.stuck = NULL;
         free(errand);
+    }
     pthread_cond_broadcast(&g.done);
     pthread_mutex_unlock(&g.lock);
+}
+
+static struct timespec in_ns(uint64_t ns)
+{
+    uint64_t at = clock_ns() + ns;
+    return (struct timespec){.tv_sec = (time_t)(at / CLOCK_S), .tv_nsec = (long)(at % CLOCK_S)};
+}
+
+/* (lock) A rank that has all it waits for may be the one that another one waits for: while there is
+ * nothing to do, MPI is called all the same. With the lock: who closes the mesh may end MPI next.
+ */
+static void idle(void)
+{
+    struct timespec until = in_ns(IDLE_NS);
+    if (!g.mesh || g.lost || g.stuck) {
+        pthread_cond_wait(&g.todo, &g.lock);
+        return;
+    }
+    pthread_cond_timedwait(&g.todo, &g.lock, &until);
+    if (g.errand || g.task || !g.mesh || g.lost || pthread_mutex_trylock(&g.calls) != 0)
+        return;
+    if (!atomic_load(&g.leaving))
+        g.here.plugin->progress();
+    pthread_mutex_unlock(&g.calls);
 }
 
 static void *thread_main(void *arg)
@@ -109,7 +150,7 @@ static void *thread_main(void *arg)
         g.errand = NULL;
         g.task = NULL;
         if (!errand && !task) {
-            pthread_cond_wait(&g.todo, &g.lock);
+            idle();
             continue;
         }
         pthread_mutex_unlock(&g.lock);
@@ -125,7 +166,6 @@ static void *thread_main(void *arg)
 /* (lock) */
 static int start_thread(struct err *err)
 {
-    sigset_t all, old;
     pthread_t thread;
     pthread_condattr_t attr;
     if (g.started && g.pid == getpid())
@@ -133,11 +173,9 @@ static int start_thread(struct err *err)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&g.done, &attr);
+    pthread_cond_init(&g.todo, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&thread, NULL, thread_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = thread_start(&thread, thread_main, NULL);
     if (rc != 0)
         return err_sys(err, rc, "a thread for MPI");
     pthread_detach(thread);
@@ -146,19 +184,13 @@ static int start_thread(struct err *err)
     return 0;
 }
 
-static struct timespec soon(void)
-{
-    uint64_t at = clock_ns() + LOOK_MS * CLOCK_MS;
-    return (struct timespec){.tv_sec = (time_t)(at / CLOCK_S), .tv_nsec = (long)(at % CLOCK_S)};
-}
-
 /* (lock) Waits for the errand; it is the caller's again if this returns 0. mesh may be NULL. */
 static int wait_for(struct errand *errand, const char *what, struct mesh *mesh, uint64_t deadline,
                     struct err *err)
 {
     int rc = 0;
     while (!errand->done && rc == 0) {
-        struct timespec until = soon();
+        struct timespec until = in_ns(LOOK_MS * CLOCK_MS);
         pthread_cond_timedwait(&g.done, &g.lock, &until);
         if (errand->done)
             break;
@@ -167,6 +199,10 @@ static int wait_for(struct errand *errand, const char *what, struct mesh *mesh, 
                          what);
         else if (mesh)
             rc = mesh_progress(mesh, NULL, err);
+        if (rc == 0 && errand->say_at && deadline_passed(errand->say_at)) {
+            log_warn("this rank is in %s, which waits for ranks that still work", what);
+            errand->say_at = 0;
+        }
     }
     if (rc < 0 && !errand->done) {
         errand->forgotten = true;
@@ -239,18 +275,33 @@ static int run_enter(struct errand *e)
     return rc < 0 ? err_set(&e->err, -rc, "%s", e->plugin->why()) : 0;
 }
 
+/* What was not waited for may end yet. */
+static bool is_stuck(uint64_t deadline)
+{
+    pthread_mutex_lock(&g.lock);
+    while (g.stuck && !deadline_passed(deadline)) {
+        struct timespec until = in_ns(LOOK_MS * CLOCK_MS);
+        pthread_cond_timedwait(&g.done, &g.lock, &until);
+    }
+    bool stuck = g.stuck != NULL;
+    pthread_mutex_unlock(&g.lock);
+    return stuck;
+}
+
 static int run_finalize(struct errand *e)
 {
     int rc = e->plugin->finalize();
     return rc < 0 ? err_set(&e->err, -rc, "%s", e->plugin->why()) : 0;
 }
 
-/* At exit, before PMIx is left. Not in a forked child, whose MPI is its parent's. */
+/* At exit, before PMIx is left. The launcher ends the job where a rank leaves without MPI_Finalize,
+ * or is lost from here on; where it does not, the time does. Not in a forked child, whose MPI is
+ * its parent's. */
 static void leave_mpi(void)
 {
     struct err err = {0};
     enum mpi_level level;
-    if (g.pid != getpid() || !g.ours || g.lost || g.stuck)
+    if (g.pid != getpid() || !g.ours || g.lost)
         return;
     /* Another thread may be at it still: this is exit(), not hvd_shutdown(). */
     atomic_store(&g.leaving, 1);
@@ -258,35 +309,19 @@ static void leave_mpi(void)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     if (atomic_load(&g.pending) > 0)
         return; /* MPI would wait for it */
+    uint64_t deadline = deadline_in_ms((uint64_t)g.finalize_s * 1000);
+    if (is_stuck(deadline))
+        return;
     if (g.here.plugin->state(&level) != MPI_STATE_RUNS)
         return; /* the program has seen to it */
-    const struct errand order = {.run = run_finalize, .plugin = g.here.plugin};
-    free(send_errand(&order, "MPI_Finalize", NULL, deadline_in_ms(FINALIZE_MS), &err));
-    if (err.code < 0)
+    const struct errand order = {
+        .run = run_finalize, .plugin = g.here.plugin, .say_at = deadline_in_ms(SAY_MS)};
+    free(send_errand(&order, "MPI_Finalize", NULL, deadline, &err));
+    if (err.code == -ETIMEDOUT)
+        log_warn("%s (HVD_MPI_FINALIZE_TIMEOUT: %lld s); this rank ends without it", err.msg,
+                 (long long)g.finalize_s);
+    else if (err.code < 0)
         log_warn("%s; this rank ends without it", err.msg);
-}
-
-static int read_threads(enum mpi_level *ret, bool *ret_forced, struct err *err)
-{
-    const char *value = env_get("MPI_THREADS");
-    *ret = MPI_LEVEL_MULTIPLE;
-    *ret_forced = value != NULL;
-    if (!value || strcasecmp(value, "multiple") == 0)
-        return 0;
-    if (strcasecmp(value, "funneled") != 0)
-        return err_set(err, EINVAL, "HVD_MPI_THREADS=%s: want multiple or funneled", value);
-    *ret = MPI_LEVEL_FUNNELED;
-    return 0;
-}
-
-static int check_level(const struct mpi_here *here, enum mpi_level wanted, bool forced,
-                       struct err *err)
-{
-    static const char *const words[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
-    if (here->level == MPI_LEVEL_SINGLE || (forced && here->level < wanted))
-        return err_set(err, ENOTSUP, "MPI offers MPI_THREAD_%s, wanted is MPI_THREAD_%s",
-                       words[here->level], words[forced ? wanted : MPI_LEVEL_FUNNELED]);
-    return 0;
 }
 
 int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t deadline,
@@ -294,9 +329,17 @@ int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t
 {
     enum mpi_level wanted;
     bool forced;
-    int rc = read_threads(&wanted, &forced, err);
+    int rc = mpi_level_wanted(&wanted, &forced, err);
+    if (rc == 0)
+        rc = env_int("MPI_FINALIZE_TIMEOUT", FINALIZE_S, 1, YEAR_S, &g.finalize_s, err);
     if (rc < 0)
         return rc;
+    if (g.broken)
+        return err_set(err, EBUSY,
+                       "MPI cannot be used any more in this process: hvd has left it in the middle "
+                       "of %s",
+                       atomic_load(&g.pending) > 0 ? "an operation, whose memory it may still use"
+                                                   : "a job");
     if (!g.entered) {
         const struct errand order = {.run = run_enter, .plugin = found->plugin, .level = wanted};
         /* Without this MPI_Finalize waits for every other rank, however long it works on alone. */
@@ -307,7 +350,6 @@ int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t
         g.here =
             (struct mpi_here){found->plugin, e->rank, e->size, e->level,
                               wanted == MPI_LEVEL_MULTIPLE && e->level >= MPI_LEVEL_SERIALIZED};
-        g.ours = e->ours;
         g.entered = true;
         free(e);
         if (g.ours)
@@ -316,9 +358,10 @@ int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t
     pthread_mutex_lock(&g.lock);
     g.mesh = mesh;
     g.spin = mesh->shm && mesh->shm->spin;
+    pthread_cond_signal(&g.todo);
     pthread_mutex_unlock(&g.lock);
     *ret = g.here;
-    return check_level(ret, wanted, forced, err);
+    return mpi_level_check(ret->level, wanted, forced, err);
 }
 
 static int run_comm(struct errand *e)
@@ -353,8 +396,10 @@ void mpi_process_close(const struct mpi_here *here, void *comm, bool lost)
     const struct errand order = {.run = run_close, .plugin = here->plugin, .comm = comm};
     pthread_mutex_lock(&g.lock);
     g.mesh = NULL;
-    pthread_mutex_unlock(&g.lock);
+    lost = lost || atomic_load(&g.pending) > 0;
     g.lost = g.lost || lost;
+    g.broken = g.broken || (comm && lost);
+    pthread_mutex_unlock(&g.lock);
     if (comm && !lost)
         free(send_errand(&order, "MPI_Comm_free", NULL, deadline_in_ms(CLOSE_MS), NULL));
 }
@@ -367,6 +412,7 @@ void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*st
     task->step = step;
     task->ctx = ctx;
     task->rc = 1;
+    task->left = false;
     task->spin = g.spin;
     atomic_fetch_add(&g.pending, 1);
     atomic_store(&task->state, TASK_RUNS);
@@ -383,17 +429,65 @@ void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*st
 int mpi_task_progress(const struct mpi_here *here, struct mpi_task *task)
 {
     if (here->direct)
-        return one_step(task);
+        return task->rc = one_step(task);
     return atomic_load(&task->state) == TASK_DONE ? task->rc : 1;
 }
 
-void mpi_task_stop(const struct mpi_here *here, struct mpi_task *task)
+static void nap(void)
 {
-    struct timespec nap = {.tv_nsec = 100000};
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* Until it has ended, in whatever way; 1: it has not in time. */
+static int drain(const struct mpi_here *here, struct mpi_task *task)
+{
+    uint64_t deadline = deadline_in_ms(DRAIN_MS);
+    int rc = here->direct ? task->rc : mpi_task_progress(here, task);
+    while (rc == 1 && !deadline_passed(deadline)) {
+        if (here->direct)
+            sched_yield();
+        else
+            nap();
+        rc = mpi_task_progress(here, task);
+    }
+    return rc;
+}
+
+/* The thread tests it no more. A step does not block: it is out of it in a moment. */
+static int leave_task(struct mpi_task *task)
+{
     int runs = TASK_RUNS;
-    if (here->direct || !atomic_compare_exchange_strong(&task->state, &runs, TASK_STOPS))
-        return;
-    /* A step does not block: the thread is out of it in a moment. */
+    atomic_compare_exchange_strong(&task->state, &runs, TASK_STOPS);
     for (int i = 0; i < STOP_NAPS && atomic_load(&task->state) != TASK_DONE; i++)
-        nanosleep(&nap, NULL);
+        nap();
+    if (atomic_load(&task->state) == TASK_DONE)
+        return task->rc;
+    pthread_mutex_lock(&g.lock);
+    g.stuck = "an operation";
+    pthread_mutex_unlock(&g.lock);
+    return 1;
+}
+
+bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task)
+{
+    if (atomic_load(&task->state) == TASK_NONE || task->left)
+        return !task->left;
+    int rc = drain(here, task);
+    if (rc == 1 && !here->direct)
+        rc = leave_task(task);
+    task->left = rc != 0;
+    if (!task->left)
+        return true;
+    /* With the lock the thread is not in MPI to see what there is to do, and never comes back. */
+    pthread_mutex_lock(&g.lock);
+    g.lost = g.broken = true;
+    pthread_mutex_unlock(&g.lock);
+    log_warn("an operation of MPI that was given up has not ended well: MPI is not used any more, "
+             "and keeps the memory it was given");
+    return false;
+}
+
+bool mpi_process_left(void)
+{
+    return atomic_load(&g.pending) > 0;
 }

@@ -20,18 +20,21 @@
 
 /* The sums of one block are made while the next one travels, and results of one arrive while the
  * next is summed. On one host and in place neither is so: the rank that sums also copies, and may
- * not overwrite what its neighbour still reads. There each message has its price for nothing. */
-static size_t block_of(size_t segment, bool one)
+ * not overwrite what its neighbour still reads. There each message has its price for nothing. Only
+ * what all ranks know counts here: not whether this one is in place. */
+static size_t block_of(size_t segment, bool near)
 {
-    if (one && segment <= NEAR_ONE)
+    if (near && segment <= NEAR_ONE)
         return (segment + 63) / 64 * 64;
     size_t block = segment / 4 / 64 * 64;
     return block < BLOCK_MIN ? BLOCK_MIN : block > BLOCK_MAX ? BLOCK_MAX : block;
 }
 
-size_t mpi_sum_scratch(size_t segment, bool near)
+size_t mpi_sum_scratch(size_t segment, int members, bool near)
 {
-    return MPI_SUM_WINDOW * block_of(segment, near) + ALIAS;
+    size_t ring = MPI_SUM_WINDOW * block_of(segment, near) + ALIAS;
+    size_t one = segment < RING_MIN ? segment * (size_t)members : 0;
+    return ring > one ? ring : one;
 }
 
 static size_t longest(const struct mpi_sum *s)
@@ -226,12 +229,16 @@ static void start_ring(struct mpi_sum *s)
 
 /* ---- MPI's own ------------------------------------------------------------------------------ */
 
+/* In place on no rank, because it may not be so on all: MPI would choose another way to talk, and
+ * is slower there than the copy is. */
 static int begin_one(struct mpi_sum *s)
 {
+    if (s->in == s->out)
+        reduce_copy(s->scratch, s->in, s->offsets[s->members], false);
     const struct mpi_call call = {.kind = HVD_ALLREDUCE,
                                   .dtype = s->plan.dtype,
                                   .op = s->plan.op,
-                                  .in = s->in,
+                                  .in = s->in == s->out ? s->scratch : s->in,
                                   .out = s->out,
                                   .count = (int)(s->offsets[s->members] / s->elem)};
     return s->here->plugin->start(s->comm, &call, &s->one);
@@ -258,7 +265,7 @@ int mpi_sum_start(struct mpi_sum *s)
 {
     size_t segment = longest(s), count = s->offsets[s->members] / s->elem;
     bool ring = segment >= RING_MIN || count > INT_MAX / 2;
-    s->block = ring ? block_of(segment, s->near && s->in == s->out) : 0;
+    s->block = ring ? block_of(segment, s->near) : 0;
     s->asked = false;
     if (s->block)
         start_ring(s);
@@ -271,7 +278,7 @@ int mpi_sum_progress(struct mpi_sum *s)
     return mpi_task_progress(s->here, &s->task);
 }
 
-void mpi_sum_stop(struct mpi_sum *s)
+bool mpi_sum_stop(struct mpi_sum *s)
 {
-    mpi_task_stop(s->here, &s->task);
+    return mpi_task_stop(s->here, &s->task);
 }

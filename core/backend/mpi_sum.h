@@ -50,13 +50,15 @@ struct mpi_sum {
     struct mpi_request recvs[MPI_SUM_WINDOW], sends[MPI_SUM_SENDS];
 };
 
-/* Bytes of scratch for segments of at most this many bytes; near as above. */
-size_t mpi_sum_scratch(size_t segment, bool near);
+/* Bytes of scratch for segments of at most this many bytes; the others as above. */
+size_t mpi_sum_scratch(size_t segment, int members, bool near);
 
 int mpi_sum_start(struct mpi_sum *s);
 
 /* 0: done, 1: would have to wait. */
 int mpi_sum_progress(struct mpi_sum *s);
-void mpi_sum_stop(struct mpi_sum *s);
+
+/* As mpi_task_stop(). */
+bool mpi_sum_stop(struct mpi_sum *s);
 
 #endif

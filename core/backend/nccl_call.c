@@ -4,74 +4,74 @@
  */
 #include "core/backend/nccl_call.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/backend/nccl_thread.h"
+
 struct nccl_call {
-    atomic_int owners; /* the thread and the caller; the last one frees */
-    atomic_bool done;
+    atomic_int owners; /* the caller, and every thread that was given it; the last one frees */
+    atomic_bool begun, done;
     int result;
     nccl_call_f *fn;
     _Alignas(16) unsigned char arg[];
 };
 
-/* True: this was the last one. */
-static bool drop(struct nccl_call *call)
+static void drop(struct nccl_call *call)
 {
-    if (atomic_fetch_sub(&call->owners, 1) > 1)
-        return false;
-    free(call);
-    return true;
+    if (atomic_fetch_sub(&call->owners, 1) == 1)
+        free(call);
 }
 
-static void *run(void *arg)
+/* On each thread that was given it; the first one does it. */
+static void run(void *arg)
 {
     struct nccl_call *call = arg;
-    call->result = call->fn(call->arg);
-    atomic_store_explicit(&call->done, true, memory_order_release);
+    if (!atomic_exchange(&call->begun, true)) {
+        call->result = call->fn(call->arg);
+        atomic_store_explicit(&call->done, true, memory_order_release);
+    }
     drop(call);
-    return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(struct nccl_call *call)
+static int give(struct nccl_thread *thread, struct nccl_call *call, struct err *err)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, before;
-    int rc = pthread_attr_init(&attr);
-    if (rc != 0)
-        return rc;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attr, run, call);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    atomic_fetch_add(&call->owners, 1);
+    int rc = nccl_thread_give(thread, run, call, err);
+    if (rc < 0)
+        drop(call);
     return rc;
 }
 
-int nccl_call_start(nccl_call_f *fn, const void *arg, size_t size, struct nccl_call **ret,
-                    struct err *err)
+int nccl_call_start(struct nccl_thread *thread, nccl_call_f *fn, const void *arg, size_t size,
+                    struct nccl_call **ret, struct err *err)
 {
     struct nccl_call *call = malloc(sizeof(*call) + size);
     if (!call)
         return err_set(err, ENOMEM, "no memory for a call into NCCL");
-    atomic_init(&call->owners, 2);
+    atomic_init(&call->owners, 1);
+    atomic_init(&call->begun, false);
     atomic_init(&call->done, false);
     call->result = 0;
     call->fn = fn;
     memcpy(call->arg, arg, size);
-    int rc = start_thread(call);
-    if (rc != 0) {
-        free(call);
-        return err_sys(err, rc, "no thread for a call into NCCL");
+    int rc = give(thread, call, err);
+    if (rc < 0) {
+        drop(call);
+        return rc;
     }
     *ret = call;
     return 0;
+}
+
+void nccl_call_hasten(struct nccl_call *call)
+{
+    struct nccl_thread *thread;
+    if (atomic_load(&call->begun) || nccl_thread_create(&thread, NULL) < 0)
+        return;
+    give(thread, call, NULL);
+    nccl_thread_leave(thread);
 }
 
 bool nccl_call_done(const struct nccl_call *call)

@@ -11,6 +11,8 @@
 #include "core/backend/nccl_comm_private.h"
 #include "core/base/clock.h"
 
+#define GROUPS_ANYWHERE 22700 /* before it they are the calling thread's: nccl_thread.h */
+
 static const struct nccl_row rows[] = {
     {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
     {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
@@ -111,7 +113,7 @@ int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
     c->api = api;
     c->host = *host;
     c->limits = *limits;
-    c->blocks = !api->ncclCommInitRankConfig || (blocks && blocks[0] && strcmp(blocks, "0") != 0);
+    c->apart = api->version < GROUPS_ANYWHERE || (blocks && blocks[0] && strcmp(blocks, "0") != 0);
     c->doing = "nothing";
     *ret = c;
     return 0;
@@ -244,6 +246,7 @@ int nccl_comm_shrink(struct nccl_comm *comm, const int *excluded, int n, struct 
 struct nccl_means nccl_comm_means(const struct nccl_comm *comm)
 {
     return (struct nccl_means){.version = comm->api->version,
+                               .cuda = comm->api->cuda,
                                .premul = comm->api->ncclRedOpCreatePreMulSum != NULL,
                                .copies = comm->host.copy != NULL};
 }

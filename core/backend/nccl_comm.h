@@ -5,12 +5,13 @@
  * have changed.
  *
  * A state machine; nccl_comm_progress() drives it and never sleeps. Everything runs under the
- * engine's progress lock, on whatever thread drives; what may sleep inside NCCL is on a thread of
- * its own (nccl_call.h), and so is every launch where NCCL's communicators block (before 2.14, or
- * NCCL_COMM_BLOCKING=1). Every phase has an end in time. A communicator is aborted, never
- * destroyed: destroying one waits for ranks that may be gone. An abort that does not come back
- * either (known before 2.26.2) is left behind with its thread, and so is an init of NCCL before
- * 2.14, which nothing can interrupt.
+ * engine's progress lock, on whatever thread drives; what may sleep inside NCCL is on the
+ * communicator's own thread (nccl_call.h, nccl_thread.h), and so is every launch before NCCL 2.27
+ * and where communicators block (NCCL_COMM_BLOCKING=1). Every phase has an end in time. A
+ * communicator is aborted, never destroyed: destroying one waits for ranks that may be gone. The
+ * abort begins when the call that is inside it has come back, or has had its time to. An abort that
+ * does not come back either (known before 2.26.2) is left behind with its thread, and so is an init
+ * of NCCL before 2.14, which nothing can interrupt.
  *
  * The states are a table (nccl_comm_rows()):
  *
@@ -36,26 +37,28 @@ struct nccl_comm;
  * behind, see nccl_comm_destroy(). */
 struct nccl_host {
     void *ctx;
-    /* Makes the GPU current on the calling thread, which is one of nccl_call.h. 0 or -errno; NULL:
-     * there is nothing to do. */
+    /* Makes the GPU current on the calling thread, which is one of nccl_thread.h; before each call.
+     * 0 or -errno; NULL: there is nothing to do. */
     int (*bind)(void *ctx);
     /* Brings rank 0's n bytes to everybody; called until it does not answer 1. The bytes stay where
      * they are meanwhile. */
     int (*exchange)(void *ctx, void *data, size_t n);
-    /* On the stream, device to device; on the thread that launches, where communicators block one
-     * of nccl_call.h. 0 or -errno; NULL: NCCL sends to itself. */
+    /* On the stream, device to device; on the thread that launches, which may be one of
+     * nccl_thread.h. 0 or -errno; NULL: NCCL sends to itself. */
     int (*copy)(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream);
 };
 
 struct nccl_limits {
-    uint32_t init_ms;   /* id, exchange, init, shrink: until all ranks are there */
+    uint32_t init_ms;   /* id, exchange, init: until all ranks are there */
+    uint32_t shrink_ms; /* all of them are; and 20 ms a rank. One whose shrink fails lets the others
+                         * wait in theirs that long, before all start anew */
     uint32_t launch_ms; /* until a launch is on its stream; the first one connects the ranks */
     uint32_t abort_ms;
 };
 
 #define NCCL_LIMITS_DEFAULT                                                                        \
     {                                                                                              \
-        .init_ms = 60000, .launch_ms = 60000, .abort_ms = 10000                                    \
+        .init_ms = 60000, .shrink_ms = 10000, .launch_ms = 60000, .abort_ms = 10000                \
     }
 
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,

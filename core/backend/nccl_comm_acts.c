@@ -12,6 +12,9 @@
 #include "core/base/clock.h"
 #include "core/base/hash.h"
 
+#define SHRINK_RANK_MS 20
+#define HASTEN_PART    10 /* of abort_ms, for the call that is in a communicator to come back */
+
 /* ---- words ---- */
 
 static int code_of(int result)
@@ -45,7 +48,7 @@ static uint64_t init_deadline(const struct nccl_comm *c)
     return deadline_in_ms(c->limits.init_ms);
 }
 
-/* ---- what the calls on threads read and write: copies of their own ---- */
+/* ---- what the calls on the thread read and write: copies of their own ---- */
 
 struct id_call {
     const struct nccl_api *api;
@@ -141,8 +144,9 @@ static int do_launch(void *arg)
 static int begin_call(struct nccl_comm *c, enum nccl_phase phase, nccl_call_f *fn, const void *arg,
                       size_t size, struct err *err)
 {
+    int rc = c->thread ? 0 : nccl_thread_create(&c->thread, err);
     c->call_of = phase;
-    return nccl_call_start(fn, arg, size, &c->call, err);
+    return rc < 0 ? rc : nccl_call_start(c->thread, fn, arg, size, &c->call, err);
 }
 
 int nccl_begin_id(struct nccl_comm *c, struct err *err)
@@ -164,8 +168,10 @@ int nccl_begin_exchange(struct nccl_comm *c, struct err *err)
     } else if (c->rank == 0) {
         c->ticket.result = NCCL_ABI_SYSTEM_ERROR; /* late, or not begun */
     }
-    if (!nccl_call_release(call))
+    if (!nccl_call_release(call)) {
         c->left++;
+        nccl_thread_leave(TAKE(c->thread));
+    }
     /* Rank 0 may have needed all of its time for the id, and still says that there is none. */
     c->deadline = deadline_in_ms((c->rank == 0 ? 1 : 2) * (uint64_t)c->limits.init_ms);
     c->doing = "the exchange of rank 0's id";
@@ -196,7 +202,7 @@ int nccl_become_ready(struct nccl_comm *c, struct err *err)
 
 /* ---- launch ---- */
 
-static int launch_asleep(struct nccl_comm *c, const struct nccl_issue *issue, struct err *err)
+static int launch_apart(struct nccl_comm *c, const struct nccl_issue *issue, struct err *err)
 {
     size_t bytes = issue->n * sizeof(struct nccl_step);
     size_t size = sizeof(struct launch_call) + bytes;
@@ -222,8 +228,8 @@ int nccl_begin_launch(struct nccl_comm *c, struct err *err)
                                      .n = c->steps->n};
     c->deadline = deadline_in_ms(c->limits.launch_ms);
     c->doing = "a launch";
-    if (c->blocks)
-        return launch_asleep(c, &issue, err);
+    if (c->apart)
+        return launch_apart(c, &issue, err);
     int result = nccl_issue(&issue, &c->doing);
     return bad(result) ? nccl_say(c, result, err) : 0;
 }
@@ -234,7 +240,7 @@ int nccl_begin_shrink(struct nccl_comm *c, struct err *err)
 {
     size_t list = (size_t)c->nexcluded * sizeof(int), size = sizeof(struct shrink_call) + list;
     auto_free struct shrink_call *call = calloc(1, size);
-    c->deadline = init_deadline(c);
+    c->deadline = deadline_in_ms(c->limits.shrink_ms + SHRINK_RANK_MS * (uint64_t)c->size);
     c->doing = "ncclCommShrink";
     if (!call)
         return err_set(err, ENOMEM, "no memory to make a communicator smaller");
@@ -246,7 +252,8 @@ int nccl_begin_shrink(struct nccl_comm *c, struct err *err)
     return begin_call(c, NCCL_SHRINK, do_shrink, call, size, err);
 }
 
-static void bury(struct nccl_comm *c, struct ncclComm *comm, struct nccl_call *kept);
+static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclComm *comm,
+                 struct nccl_call *kept);
 
 int nccl_adopt_child(struct nccl_comm *c, struct err *err)
 {
@@ -255,7 +262,7 @@ int nccl_adopt_child(struct nccl_comm *c, struct err *err)
     c->handle = call->child;
     c->mark = hash_mix(c->mark ^ hash_bytes(c->excluded, (size_t)c->nexcluded * sizeof(int))) | 1;
     nccl_call_release(TAKE(c->call));
-    bury(c, parent, NULL);
+    bury(c, TAKE(c->thread), parent, NULL);
     c->doing = "what was launched";
     return 0;
 }
@@ -268,47 +275,64 @@ static void leave(struct nccl_comm *c, struct nccl_call *call)
         c->left++;
 }
 
+static bool came_back(const struct nccl_call *call)
+{
+    return !call || nccl_call_done(call);
+}
+
+/* What has not come back stays where it is, with its thread. */
+static void close_grave(struct nccl_comm *c, struct nccl_burial *b)
+{
+    bool done = came_back(b->kept) && came_back(b->abort);
+    if (b->kept && b->kept_of == NCCL_SHRINK && !nccl_call_done(b->kept)) {
+        b->kept = NULL; /* not freed: NCCL may still write the child's address there */
+        c->left++;
+    }
+    leave(c, TAKE(b->abort));
+    leave(c, TAKE(b->kept));
+    (done ? nccl_thread_end : nccl_thread_leave)(TAKE(b->thread));
+}
+
 static struct nccl_burial *free_grave(struct nccl_comm *c)
 {
     struct nccl_burial *oldest = &c->burial[0];
     for (int i = 0; i < NCCL_BURIALS; i++) {
-        if (!c->burial[i].abort && !c->burial[i].kept)
+        if (!c->burial[i].thread)
             return &c->burial[i];
         if (c->burial[i].deadline < oldest->deadline)
             oldest = &c->burial[i];
     }
-    leave(c, TAKE(oldest->abort));
-    leave(c, TAKE(oldest->kept));
+    close_grave(c, oldest);
     return oldest;
 }
 
-/* comm NULL: it is yet to come from what is kept. */
-static void bury(struct nccl_comm *c, struct ncclComm *comm, struct nccl_call *kept)
+/* Takes the thread over, if there is one. comm NULL: it is yet to come from what is kept. */
+static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclComm *comm,
+                 struct nccl_call *kept)
 {
     const struct abort_call call = {.api = c->api, .host = c->host, .comm = comm};
+    if (!thread && nccl_thread_create(&thread, NULL) < 0) {
+        c->left++; /* it stays as it is */
+        return;
+    }
     struct nccl_burial *b = free_grave(c);
-    if (comm && nccl_call_start(do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
-        c->left++; /* no thread, no abort: it stays as it is */
+    b->thread = thread;
+    if (comm && nccl_call_start(thread, do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
+        c->left++; /* nor without memory for the call */
     b->kept = kept;
     b->kept_of = c->call_of;
+    b->hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART);
     b->deadline = deadline_in_ms(c->limits.abort_ms);
 }
 
 int nccl_begin_abort(struct nccl_comm *c, struct err *err)
 {
-    struct nccl_call *call = TAKE(c->call);
-    struct ncclComm *comm = TAKE(c->handle);
     c->deadline = UINT64_MAX; /* the burial has one */
     c->doing = "ncclCommAbort";
     c->mark = 0;
-    if (comm || call)
-        bury(c, comm, call);
+    if (c->thread || c->handle)
+        bury(c, TAKE(c->thread), TAKE(c->handle), TAKE(c->call));
     return 0;
-}
-
-static bool came_back(const struct nccl_call *call)
-{
-    return !call || nccl_call_done(call);
 }
 
 /* What a call that has come back at last has made. */
@@ -321,26 +345,30 @@ static struct ncclComm *made_by(struct nccl_call *call, enum nccl_phase phase)
     return NULL;
 }
 
+/* Is it over? Then late is what there is to bury next, on its thread. */
+static bool look_after(struct nccl_comm *c, struct nccl_burial *b)
+{
+    bool kept_back = came_back(b->kept), done = kept_back && came_back(b->abort);
+    if (!kept_back && b->abort && deadline_passed(b->hasten)) {
+        b->hasten = UINT64_MAX;
+        nccl_call_hasten(b->abort);
+    }
+    if (!done && !deadline_passed(b->deadline))
+        return false;
+    struct ncclComm *late = done ? made_by(b->kept, b->kept_of) : NULL;
+    struct nccl_thread *thread = late ? TAKE(b->thread) : NULL;
+    close_grave(c, b);
+    if (late)
+        bury(c, thread, late, NULL);
+    return !late;
+}
+
 bool nccl_bury_on(struct nccl_comm *c)
 {
     bool some = false;
     for (int i = 0; i < NCCL_BURIALS; i++) {
-        struct nccl_burial *b = &c->burial[i];
-        if (!b->abort && !b->kept)
-            continue;
-        bool done = came_back(b->abort) && came_back(b->kept);
-        some = some || !done;
-        if (!done && !deadline_passed(b->deadline))
-            continue;
-        struct ncclComm *late = done ? made_by(b->kept, b->kept_of) : NULL;
-        if (!done && b->kept_of == NCCL_SHRINK)
-            b->kept = NULL; /* not freed: NCCL may still write the child's address there */
-        leave(c, TAKE(b->abort));
-        leave(c, TAKE(b->kept));
-        if (late) {
-            bury(c, late, NULL);
-            some = true;
-        }
+        if (c->burial[i].thread)
+            some = !look_after(c, &c->burial[i]) || some;
     }
     return some;
 }
@@ -389,6 +417,8 @@ static int look_init(struct nccl_comm *c)
         nccl_call_release(TAKE(c->call));
         if (bad(result) || !c->handle)
             return nccl_say(c, bad(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
+        /* It blocks after all, as a file of NCCL's settings may have it. */
+        c->apart = c->apart || result == NCCL_ABI_SUCCESS;
     }
     return ask(c, c->handle);
 }

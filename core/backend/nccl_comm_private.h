@@ -9,6 +9,7 @@
 #include "core/backend/nccl_api.h"
 #include "core/backend/nccl_call.h"
 #include "core/backend/nccl_comm.h"
+#include "core/backend/nccl_thread.h"
 
 /* What rank 0 tells the others. */
 struct nccl_ticket {
@@ -16,11 +17,13 @@ struct nccl_ticket {
     int32_t result; /* of ncclGetUniqueId; nobody begins unless it is 0 */
 };
 
-/* An old communicator on its way out, beside whatever phase. Free where both calls are NULL. */
+/* An old communicator on its way out, beside whatever phase. Free where thread is NULL. */
 struct nccl_burial {
-    struct nccl_call *abort; /* NULL: there is nothing to abort yet */
-    struct nccl_call *kept;  /* was under way, and comes back by itself or by the abort */
-    enum nccl_phase kept_of; /* an init's or a shrink's communicator goes too */
+    struct nccl_thread *thread; /* was the communicator's */
+    struct nccl_call *abort;    /* NULL: there is nothing to abort yet */
+    struct nccl_call *kept;     /* was under way; the abort is behind it on the thread */
+    enum nccl_phase kept_of;    /* an init's or a shrink's communicator goes too */
+    uint64_t hasten;            /* what is under way is to be ended by the abort */
     uint64_t deadline;
 };
 
@@ -32,12 +35,13 @@ struct nccl_comm {
     struct nccl_limits limits;
     int rank, size;
     enum nccl_phase phase;
-    bool blocks;             /* NCCL's calls sleep until they are done */
-    uint64_t deadline;       /* of the phase */
-    struct ncclComm *handle; /* NULL: there is none */
-    struct nccl_call *call;  /* under way, or its answer; NULL: none */
-    enum nccl_phase call_of; /* the phase that made it */
-    const char *doing;       /* the call that is under way, for words */
+    bool apart;                 /* launches are for the thread, too */
+    uint64_t deadline;          /* of the phase */
+    struct ncclComm *handle;    /* NULL: there is none */
+    struct nccl_thread *thread; /* of its calls; NULL: there were none yet */
+    struct nccl_call *call;     /* under way, or its answer; NULL: none */
+    enum nccl_phase call_of;    /* the phase that made it */
+    const char *doing;          /* the call that is under way, for words */
     struct nccl_ticket ticket;
     uint64_t mark;
     int *excluded; /* shrink */

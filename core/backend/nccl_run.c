@@ -20,12 +20,12 @@
 
 /* ---- for NCCL's calls, which may be on threads of their own ---- */
 
-/* The thread makes nothing but this call, so what it had current before does not matter. */
+/* The thread makes nothing but such calls: what it had current before does not matter. */
 static int bind(void *ctx)
 {
     const struct nccl_ground *g = ctx;
     unsigned mode = CUDA_CAPTURE_RELAXED;
-    if (g->api->context_push(g->context) != CUDA_OK)
+    if (g->api->context_set(g->context) != CUDA_OK)
         return -EIO;
     return g->api->capture_mode(&mode) == CUDA_OK ? 0 : -EIO;
 }

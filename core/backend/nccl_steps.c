@@ -45,6 +45,12 @@ static bool reduces(enum hvd_kind kind)
     return kind == HVD_ALLREDUCE || kind == HVD_REDUCESCATTER;
 }
 
+/* From the same version on as the average, in builds for CUDA 11 and newer. */
+static bool has_bfloat(const struct nccl_means *means)
+{
+    return means->version >= HAS_AVG && (means->cuda == 0 || means->cuda >= 11000);
+}
+
 /* The dtype in which it travels. */
 static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype dtype)
 {
@@ -53,7 +59,7 @@ static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype 
     case HVD_UINT16:
         return HVD_INT32;
     case HVD_BFLOAT16:
-        return means->version >= HAS_AVG ? HVD_BFLOAT16 : HVD_FLOAT32;
+        return has_bfloat(means) ? HVD_BFLOAT16 : HVD_FLOAT32;
     default:
         return dtype;
     }

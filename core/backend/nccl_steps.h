@@ -35,6 +35,7 @@
 /* What there is to plan with. */
 struct nccl_means {
     int version;  /* of NCCL: 22707 */
+    int cuda;     /* that it was built for, 13000; 0: unknown */
     bool premul;  /* it has ncclRedOpCreatePreMulSum */
     bool kernels; /* the caller scales and converts */
     bool copies;  /* the caller copies device memory on a stream */

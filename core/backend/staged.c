@@ -10,8 +10,6 @@
 #include "core/base/cleanup.h"
 #include "core/base/log.h"
 
-#define PLACES 4
-
 enum phase { EMPTY, COMING, GOING };
 
 /* A place of locked memory and the chunk in it. */
@@ -24,11 +22,11 @@ struct place {
 struct staged {
     struct gpu *gpu;
     struct CUstream_st *outward;       /* back it goes on the GPU's own stream */
-    struct cuda_memory locked, packed; /* PLACES in each; packed: several pieces side by side */
-    struct place places[PLACES];
+    struct cuda_memory locked, packed; /* of all places; packed: several pieces side by side */
+    struct place places[STAGED_PLACES];
     struct staged_cut cut;
     size_t room;                   /* of a place */
-    uint64_t begun, summed, ended; /* chunks; chunk i is in place i % PLACES */
+    uint64_t begun, summed, ended; /* chunks; chunk i is in place i % STAGED_PLACES */
     bool all, summing;             /* all: no more of them will begin */
     struct coll_op part;           /* the chunk that is summed */
     struct coll_tensor tensors[STAGED_PIECES];
@@ -44,7 +42,7 @@ int staged_create(struct gpu *gpu, struct staged **ret, struct err *err)
     s->gpu = gpu;
     s->locked.host = true;
     int rc = cuda_stream_create(gpu->device, &s->outward, err);
-    for (int i = 0; i < PLACES && rc == 0; i++)
+    for (int i = 0; i < STAGED_PLACES && rc == 0; i++)
         rc = cuda_event_get(gpu->device, &s->places[i].event, err);
     if (rc == 0 && !gpu->kernels)
         log_info("staged: each tensor is copied by itself: %s", gpu->no_kernels.msg);
@@ -63,7 +61,7 @@ void staged_destroy(struct staged *s)
     cuda_stream_destroy(d, s->outward);
     cuda_memory_free(d, &s->locked);
     cuda_memory_free(d, &s->packed);
-    for (int i = 0; i < PLACES; i++)
+    for (int i = 0; i < STAGED_PLACES; i++)
         cuda_event_put(d, s->places[i].event);
     free(s);
 }
@@ -72,7 +70,7 @@ void staged_destroy(struct staged *s)
 
 static uint8_t *at(const struct cuda_memory *memory, const struct staged *s, uint64_t chunk)
 {
-    return (uint8_t *)memory->at + chunk % PLACES * s->room;
+    return (uint8_t *)memory->at + chunk % STAGED_PLACES * s->room;
 }
 
 /* Pieces of memory to other places of the device, all of them bytes. */
@@ -92,7 +90,7 @@ static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed,
 static int come(struct staged *s, uint64_t number, struct err *err)
 {
     struct cuda_device *d = s->gpu->device;
-    struct place *place = &s->places[number % PLACES];
+    struct place *place = &s->places[number % STAGED_PLACES];
     const struct staged_chunk *c = &place->chunk;
     uint8_t *to = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
     int rc = 0;
@@ -113,7 +111,7 @@ static int come(struct staged *s, uint64_t number, struct err *err)
 static int go(struct staged *s, uint64_t number, struct err *err)
 {
     struct cuda_device *d = s->gpu->device;
-    struct place *place = &s->places[number % PLACES];
+    struct place *place = &s->places[number % STAGED_PLACES];
     const struct staged_chunk *c = &place->chunk;
     uint8_t *from = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
     int rc = 0;
@@ -134,7 +132,7 @@ static int go(struct staged *s, uint64_t number, struct err *err)
 /* All ranks together, in locked memory. */
 static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err *err)
 {
-    const struct staged_chunk *c = &s->places[number % PLACES].chunk;
+    const struct staged_chunk *c = &s->places[number % STAGED_PLACES].chunk;
     uint8_t *memory = at(&s->locked, s, number);
     for (size_t i = 0; i < c->n; i++)
         s->tensors[i] = (struct coll_tensor){.in = memory + c->pieces[i].in_at,
@@ -157,8 +155,8 @@ static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err 
 static int begin_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     int rc = 0;
-    while (rc == 0 && !s->all && s->begun < s->ended + PLACES) {
-        s->all = !staged_cut_next(&s->cut, &s->places[s->begun % PLACES].chunk);
+    while (rc == 0 && !s->all && s->begun < s->ended + STAGED_PLACES) {
+        s->all = !staged_cut_next(&s->cut, &s->places[s->begun % STAGED_PLACES].chunk);
         if (s->all)
             break;
         rc = come(s, s->begun++, err);
@@ -171,7 +169,7 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
 {
     int rc = 0;
     if (!s->summing && s->summed < s->begun) {
-        rc = cuda_event_done(s->gpu->device, s->places[s->summed % PLACES].event, err);
+        rc = cuda_event_done(s->gpu->device, s->places[s->summed % STAGED_PLACES].event, err);
         if (rc == 0)
             rc = sum(coll, s, s->summed, err);
         if (rc != 0)
@@ -192,7 +190,7 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
 static int end_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     while (s->ended < s->summed) {
-        struct place *place = &s->places[s->ended % PLACES];
+        struct place *place = &s->places[s->ended % STAGED_PLACES];
         int rc = cuda_event_done(s->gpu->device, place->event, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
@@ -228,9 +226,9 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
     s->room = staged_room(mesh, op);
     s->begun = s->summed = s->ended = 0;
     s->all = s->summing = false;
-    int rc = gpu_reserve(s->gpu, &s->locked, PLACES * s->room, err);
+    int rc = gpu_reserve(s->gpu, &s->locked, staged_places(op) * s->room, err);
     if (rc == 0 && s->gpu->kernels && op->kind == HVD_ALLREDUCE)
-        rc = gpu_reserve(s->gpu, &s->packed, PLACES * s->room, err);
+        rc = gpu_reserve(s->gpu, &s->packed, staged_places(op) * s->room, err);
     for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
         rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
     /* What an operation that was lost has left there, and inputs that are brought back. */
@@ -258,7 +256,7 @@ void staged_cancel(struct staged *s, struct coll *coll)
 int staged_drained(struct staged *s, struct err *err)
 {
     for (uint64_t i = s->ended; i < s->begun; i++) {
-        int rc = cuda_event_done(s->gpu->device, s->places[i % PLACES].event, err);
+        int rc = cuda_event_done(s->gpu->device, s->places[i % STAGED_PLACES].event, err);
         if (rc != 0)
             return rc;
     }

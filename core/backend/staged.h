@@ -3,10 +3,10 @@
  * staged: tensors of a device through locked memory of the host and the host's algorithms: for
  * devices that no library between devices serves.
  *
- * An operation is cut into chunks. Each goes through a place of locked memory: out of the device,
- * summed there by all ranks, back to the device; while one is summed the next ones come out and
- * those before go back. A tensor is cut at multiples of its own beginning, so that how its elements
- * are summed does not depend on what it is fused with. Under the progress lock.
+ * An allreduce is cut into chunks, all else is one. Each goes through a place of locked memory: out
+ * of the device, summed there by all ranks, back to the device; while one is summed the next ones
+ * come out and those before go back. A tensor is cut at multiples of its own beginning, so that how
+ * its elements are summed does not depend on what it is fused with. Under the progress lock.
  */
 #ifndef HVD_BACKEND_STAGED_H
 #define HVD_BACKEND_STAGED_H
@@ -39,6 +39,7 @@ int staged_drained(struct staged *staged, struct err *err);
 /* ---- how an operation is cut (staged_cut.c); pure ---- */
 
 #define STAGED_CHUNK  ((size_t)4 << 20) /* bytes of a chunk; more where a kind cannot be cut */
+#define STAGED_PLACES 4                 /* chunks under way at a time */
 #define STAGED_PIECES KERNEL_PIECES     /* of a chunk: one launch packs them */
 
 /* A part of a tensor, and where in its chunk's place it comes to and goes from. */
@@ -66,6 +67,9 @@ struct staged_cut {
 
 /* Bytes that a place needs for chunks of this operation. */
 size_t staged_room(const struct mesh *mesh, const struct coll_op *op);
+
+/* Places that it can use: what is not cut is one chunk, and may be large. */
+size_t staged_places(const struct coll_op *op);
 
 /* The next chunk; false: there are no more. Of an operation without elements there is one, without
  * pieces. */

@@ -58,6 +58,11 @@ size_t staged_room(const struct mesh *mesh, const struct coll_op *op)
     return room > STAGED_CHUNK ? room : STAGED_CHUNK;
 }
 
+size_t staged_places(const struct coll_op *op)
+{
+    return op->kind == HVD_ALLREDUCE ? STAGED_PLACES : 1;
+}
+
 static void add(struct staged_chunk *c, const struct staged_piece *p)
 {
     size_t in_end = p->in_at + p->in_bytes, out_end = p->out_at + p->out_bytes;

@@ -145,6 +145,11 @@ int cpus_usable(void)
     return n < 1 ? 1 : n;
 }
 
+bool cpus_may_spin(int ranks, int usable)
+{
+    return usable > 1 && ranks <= usable;
+}
+
 size_t cpus_cache_size(const char *root)
 {
     size_t largest = 0;

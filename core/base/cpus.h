@@ -6,6 +6,7 @@
 #ifndef HVD_BASE_CPUS_H
 #define HVD_BASE_CPUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,10 @@ int cpus_quota(const char *root);
 
 /* The smaller of affinity and quota, at least 1. */
 int cpus_usable(void);
+
+/* May each of so many ranks spin while it waits? Only where all of them have a processor of their
+ * own. Where one is all there is, who is waited for needs it. */
+bool cpus_may_spin(int ranks, int usable);
 
 /* Bytes of the largest last-level cache, 0 when it cannot be read. root as above. */
 size_t cpus_cache_size(const char *root);

@@ -4,6 +4,7 @@
  */
 #include "core/boot/boot.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,8 +15,20 @@
 /* The most explicit first: what a user sets by hand overrides the launcher it runs under, and only
  * the agent, which sets those variables too, comes before it. */
 static const struct boot_ops *const sources[] = {
-    &boot_agent_ops, &boot_env_ops, &boot_pmix_ops, &boot_slurm_ops, &boot_alone_ops,
+    &boot_agent_ops,  &boot_env_ops,   &boot_pmix_ops,
+    &boot_mpirun_ops, &boot_slurm_ops, &boot_alone_ops,
 };
+
+int64_t boot_number(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !isdigit((unsigned char)*text))
+        return -1;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    return errno || *end ? -1 : v;
+}
 
 int boot_open(struct boot *boot, struct err *err)
 {

@@ -13,6 +13,29 @@
 
 #include <stdlib.h>
 
+#include "core/boot/mpirun.h"
+
+static bool started_us(void)
+{
+    return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
+}
+
+/* Some Open MPI 4 has a PMIx inside, under names of its own: there need be no libpmix. Its ranks
+ * know their numbers, which is enough for mpirun.c where it is told where to meet. */
+static int without_pmix(const char *why, const char *cure, struct err *err)
+{
+    if (mpirun_will_do())
+        return 0;
+    return err_set(err, ENOENT,
+                   "a PMIx launcher started this rank (PMIX_RANK is set), but %s. %s, or start the "
+                   "ranks with %s",
+                   why, cure,
+                   getenv("OMPI_COMM_WORLD_SIZE")
+                       ? "hvdrun, or set HVD_RENDEZVOUS=HOST:PORT, of rank 0, and HVD_KEY_FILE for "
+                         "all of them"
+                       : "hvdrun, or srun without --mpi=pmix");
+}
+
 #if __has_include(<pmix.h>)
 
 #include <pthread.h>
@@ -153,8 +176,7 @@ static int open_library(struct pmix *pmix, struct err *err)
         {"PMIx_Error_string", (void **)&pmix->error_string},
     };
     void *handle;
-    int rc = library_open(names, symbols, sizeof(symbols) / sizeof(symbols[0]), &handle, err);
-    return rc < 0 ? err_prefix(err, "a PMIx launcher started this rank (PMIX_RANK is set)") : 0;
+    return library_open(names, symbols, sizeof(symbols) / sizeof(symbols[0]), &handle, err);
 }
 
 static int job_size(const struct pmix *pmix, int *ret, struct err *err)
@@ -181,32 +203,35 @@ static void leave_pmix(void)
         g_process.pmix.finalize(NULL, 0);
 }
 
+/* 1: it is entered; 0: it cannot be, and need not. */
 static int enter_pmix(struct err *err)
 {
     struct pmix *pmix = &g_process.pmix;
+    struct err why = {0};
     if (g_process.pid == getpid())
-        return 0;
-    int rc = open_library(pmix, err);
-    if (rc < 0)
-        return rc;
+        return 1;
+    if (open_library(pmix, &why) < 0)
+        return without_pmix(err_text(&why), "Put libpmix.so.2 on every host (Debian: libpmix2)",
+                            err);
     pmix_status_t status = pmix->init(&pmix->self, NULL, 0);
     if (status != PMIX_SUCCESS)
         return pmix_failed(pmix, status, "PMIx_Init", err);
     g_process.pid = getpid();
     atexit(leave_pmix);
-    return 0;
+    return 1;
 }
 
 static int pmix_probe(struct boot *boot, struct err *err)
 {
     struct pmix *pmix = &g_process.pmix;
-    if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
+    if (!started_us())
         return 0;
     pthread_mutex_lock(&g_process.lock);
     int rc = enter_pmix(err);
     pthread_mutex_unlock(&g_process.lock);
-    if (rc == 0)
-        rc = job_size(pmix, &boot->size, err);
+    if (rc <= 0)
+        return rc;
+    rc = job_size(pmix, &boot->size, err);
     if (rc < 0)
         return rc;
     boot->rank = (int)pmix->self.rank;
@@ -311,12 +336,10 @@ static int pmix_exchange(struct boot *boot, const struct buf *card, uint64_t dea
 
 static int pmix_probe(struct boot *boot, struct err *err)
 {
-    if (!getenv("PMIX_RANK") || !getenv("PMIX_NAMESPACE"))
+    if (!started_us())
         return 0;
-    return err_set(
-        err, ENOSYS,
-        "a PMIx launcher started this rank (PMIX_RANK is set), but hvd was built without "
-        "pmix.h (Debian: libpmix-dev)");
+    return without_pmix("hvd was built without pmix.h",
+                        "Build it where pmix.h is (Debian: libpmix-dev)", err);
 }
 
 static int pmix_exchange(struct boot *boot, const struct buf *card, uint64_t deadline,

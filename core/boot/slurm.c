@@ -48,22 +48,10 @@ int slurm_port(uint32_t job, uint32_t step)
     return FIRST_PORT + (int)((job * 31u + step) % PORTS);
 }
 
-/* A number of the step, -1 where the variable is absent or something else. */
-static int64_t number(const char *name)
-{
-    const char *text = getenv(name);
-    char *end;
-    if (!text || !isdigit((unsigned char)*text))
-        return -1;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    return errno || *end ? -1 : v;
-}
-
 /* A batch script has SLURM_PROCID too, but is no task of a step. */
 static int slurm_probe(struct boot *boot, struct err *err)
 {
-    int64_t rank = number("SLURM_PROCID"), size = number("SLURM_STEP_NUM_TASKS");
+    int64_t rank = boot_number("SLURM_PROCID"), size = boot_number("SLURM_STEP_NUM_TASKS");
     if (rank < 0 || !getenv("SLURM_STEP_ID"))
         return 0;
     if (size < 1 || size > BOOT_SIZE_MAX || rank >= size)
@@ -81,8 +69,8 @@ static int slurm_where(char *where, size_t size, struct err *err)
 {
     char host[256] = "127.0.0.1";
     const char *list = getenv("SLURM_STEP_NODELIST");
-    int64_t job = number("SLURM_JOB_ID"), step = number("SLURM_STEP_ID");
-    if (number("SLURM_STEP_NUM_NODES") != 1 &&
+    int64_t job = boot_number("SLURM_JOB_ID"), step = boot_number("SLURM_STEP_ID");
+    if (boot_number("SLURM_STEP_NUM_NODES") != 1 &&
         (!list || slurm_first_host(list, host, sizeof(host)) < 0))
         return err_set(err, EINVAL, "no first host in SLURM_STEP_NODELIST=%s", list ? list : "");
     snprintf(where, size, "%s:%d", host, slurm_port((uint32_t)job, (uint32_t)step));

@@ -42,6 +42,7 @@ struct algorithm {
     int (*settle)(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest);
     /* As coll_restore() and coll_stop(). May be NULL. */
     void (*restore)(struct coll *coll, void *state);
+    /* It, and cancel, may set coll->left. */
     void (*stop)(struct coll *coll, void *state);
 };
 
@@ -71,8 +72,9 @@ struct coll {
     struct coll_work work[2];
     bool elastic;
     struct guard guard;
-    uint32_t *final; /* [seats], for coll_standing() */
-    struct err why;  /* see coll_why() */
+    uint32_t *final;  /* [seats], for coll_standing() */
+    struct err why;   /* see coll_why() */
+    const char *left; /* see coll_left() */
     /* Before an operation that wants all ranks together; NULL: none is waiting. */
     const struct coll_op *gathering;
     void *backend; /* see struct algorithm, init */

@@ -76,7 +76,12 @@ void coll_destroy(struct coll *coll)
 {
     if (!coll)
         return;
+    /* Where something is left the states of back ends, and the work buffers, are in a library's
+     * hands: they go with the process. */
+    const struct coll_entry *kept = coll->list + (coll->left ? coll->nbackend : 0);
     for (struct coll_entry *e = coll->list; e < coll->list + coll->n; e++) {
+        if (e < kept)
+            continue;
         if (e->alg->fini)
             e->alg->fini(e->state);
         free(e->state);
@@ -84,8 +89,8 @@ void coll_destroy(struct coll *coll)
     shm_pieces_destroy(coll->pieces);
     guard_fini(&coll->guard);
     free(coll->final);
-    free(coll->work[0].data);
-    free(coll->work[1].data);
+    for (int i = 0; i < 2 && !coll->left; i++)
+        free(coll->work[i].data);
     free(coll);
 }
 
@@ -314,6 +319,11 @@ void coll_stop(struct coll *coll)
 {
     if (coll && coll->op && coll->alg->stop)
         coll->alg->stop(coll, coll->alg_state);
+}
+
+const char *coll_left(const struct coll *coll)
+{
+    return coll ? coll->left : NULL;
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */

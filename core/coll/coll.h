@@ -113,9 +113,14 @@ bool coll_across_by_library(const struct coll *coll);
 const struct err *coll_why(const struct coll *coll);
 
 /* The operation under way, if any, has failed or is given up for good: when this returns nothing of
- * it touches its tensors any more. Bounded. The coll is good only for coll_destroy(). NULL is fine.
- */
+ * it touches its tensors any more, unless coll_left() says so. Bounded. The coll is good only for
+ * coll_destroy(). NULL is fine. */
 void coll_stop(struct coll *coll);
+
+/* NULL; or the library that could not be made to let go of what has been stopped or cancelled, and
+ * may still read and write its tensors: these must stay as they are until the process ends.
+ * coll_destroy() then frees nothing that an algorithm of a back end has used. NULL is fine. */
+const char *coll_left(const struct coll *coll);
 
 /* Forgets the operation that was started; see above for when this is allowed. The caller then makes
  * a new generation on every rank. */

@@ -12,7 +12,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,11 +19,12 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/engine/turn.h"
+#include "core/base/thread.h"
 
 /* How long to spin, where every rank of the host has a processor, and how often to yield before a
  * sleep, by enum coll_wait. Woken: a peer that needs our processor has it sooner than by our sleep.
  * Yields: so has our own thread, at once. Moved: all ranks are in it. Asked: what takes longer than
- * that loses little by a nap. */
+ * that loses little by a nap; for this alone a rank spins that shares its memory with nobody. */
 static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
                                    [COLL_YIELDS] = 0,
                                    [COLL_MOVES] = 10 * CLOCK_MS,
@@ -202,18 +202,25 @@ static bool is_done(struct slot *slot)
     return atomic_load_explicit(&slot->done, memory_order_acquire);
 }
 
+/* What comes over the network takes longer than a spin is worth. */
+static bool spins_for(const struct engine *e, enum coll_wait wait)
+{
+    return e->spin && (e->mesh->shm || wait == COLL_ASKS);
+}
+
 bool drive_pause(const struct engine *e, struct patience *p)
 {
-    if (e->spin && p->yields == 0) {
+    enum coll_wait wait = coll_wait(e->coll);
+    if (p->yields == 0 && spins_for(e, wait)) {
         uint64_t now = clock_ns();
         if (p->since == 0)
             p->since = now;
-        if (now - p->since < spin_ns[coll_wait(e->coll)]) {
+        if (now - p->since < spin_ns[wait]) {
             __builtin_ia32_pause();
             return true;
         }
     }
-    if (p->yields++ >= yields[coll_wait(e->coll)])
+    if (p->yields++ >= yields[wait])
         return false;
     sched_yield();
     return true;
@@ -432,11 +439,7 @@ int drive_init(struct engine *e, struct err *err)
 int drive_start(struct engine *e, struct err *err)
 {
     struct drive *d = &e->drive;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&d->thread, NULL, thread_main, e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = thread_start(&d->thread, thread_main, e);
     if (rc != 0)
         return err_sys(err, rc, "the engine's thread");
     d->started = true;

@@ -16,7 +16,6 @@
 #include "core/base/log.h"
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
-#include "core/transport/shm.h"
 
 #define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the others */
 
@@ -99,7 +98,7 @@ int engine_negotiate_anew(struct engine *e, struct err *err)
     if (rc == 0)
         rc = create_negotiate(e, err);
     e->next_tick = 0;
-    e->spin = e->mesh->shm && e->mesh->shm->spin;
+    e->spin = mesh_may_spin(e->mesh);
     if (rc == 0)
         batches_resubmit(e);
     return rc;
@@ -235,11 +234,29 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* ---- failure ---- */
 
-static void fail_all(struct engine *e, const struct err *err)
+/* A library goes on with what it has: what is ours of it stays, and owners hear what they must not
+ * do with theirs. */
+static void leave_tensors(struct engine *e, const char *who, struct err *err)
 {
+    const struct err why = *err;
+    err_set(err, -why.code,
+            "%s; %s cannot take back the operation that was under way, and may still read and "
+            "write its tensors: do not use or free them before this process ends",
+            why.msg, who);
+    e->backends.left = true;
+    e->batches.scratch = NULL;
+    e->batches.scratch_cap = 0;
+    queue_leave(e->queue);
+}
+
+static void fail_all(struct engine *e, const struct err *why)
+{
+    struct err told = *why, *err = &told;
     /* Tensors are their owners' again when they hear of it. */
     coll_stop(e->coll);
     coll_stop(e->reform.old_coll);
+    if (coll_left(e->coll))
+        leave_tensors(e, coll_left(e->coll), err);
     batches_drop(e);
     ids_fini(&e->ids);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {

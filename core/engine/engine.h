@@ -54,7 +54,7 @@ struct engine {
     struct queue *queue;
     struct drive drive;
     struct engine_counters counters;
-    bool spin; /* every rank of this host has a processor of its own */
+    bool spin; /* every rank of this host has a processor of its own: mesh_may_spin() */
 
     /* (lock) */
     int rank, size; /* in the mesh: these may be fewer than the world's */

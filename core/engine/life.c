@@ -174,6 +174,8 @@ static int init_locked(struct err *err)
     l->boot.agent_fd = -1;
     int rc = settings_read(&l->set, err);
     if (rc == 0)
+        backends_early(&l->set.backend);
+    if (rc == 0)
         rc = boot_open(&l->boot, err);
     if (rc == 0)
         rc = make_engine(&l->boot, &l->set, err);

@@ -44,7 +44,7 @@ static void drop_result(struct queue *q, struct slot *s)
 {
     if (s->on_gpu.at)
         marks_give(&q->marks, s->on_gpu);
-    else
+    else if (!q->left)
         free(s->result);
     s->on_gpu = (struct cuda_memory){0};
     s->result = NULL;
@@ -379,6 +379,13 @@ void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *
         for (struct slot *s = q->names[i]; s; s = s->name_next)
             f(ctx, s);
     }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_leave(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->left = true;
     pthread_mutex_unlock(&q->lock);
 }
 

@@ -78,6 +78,7 @@ struct queue {
     uint64_t unnamed[HVD_KINDS];
     const struct slot *last_slot; /* the last one submitted; its name stays there for a while */
     _Atomic uint64_t allocations;
+    bool left; /* see queue_leave() */
 };
 
 /* first_seq: queues of one process hand it on (queue.seq), so that no handle comes twice. */
@@ -110,6 +111,9 @@ void queue_finish(struct queue *q, struct slot *slot, const struct err *err);
 
 /* Every operation that is not done ends with err, those in the inbox too. */
 void queue_fail_all(struct queue *q, const struct err *err);
+
+/* Results in the host's memory are not freed any more: a library may write to them still. */
+void queue_leave(struct queue *q);
 
 /* Calls f for every slot that is under way (negotiating or batched), in no order. */
 void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *ctx);

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/engine/trace.h"
+#include "core/base/thread.h"
 
 #define RING       2048 /* records */
 #define WRITE_MS   50
@@ -130,12 +130,7 @@ static void *writer_main(void *arg)
 
 static int start_thread(struct timeline *t)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&t->thread, NULL, writer_main, t);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return -rc;
+    return -thread_start(&t->thread, writer_main, t);
 }
 
 static void timeline_free(struct timeline *t)

@@ -8,7 +8,8 @@
  *     hvd_shutdown();
  *
  * A process is one rank. It finds the others through its launcher (hvdrun, mpirun, srun, torchrun,
- * or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS, HVD_KEY_FILE by hand); without one it is a world of 1.
+ * or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS, HVD_KEY_FILE by hand); without one it is a world of 1. An
+ * mpirun that is not Open MPI's needs HVD_RENDEZVOUS too.
  *
  * Every rank calls the same operations with the same names, in any order and from any thread.
  * Operations of one name are matched in the order in which each rank submits them; a second one

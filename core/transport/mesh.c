@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/cpus.h"
 #include "core/transport/accept.h"
 #include "core/transport/dial.h"
 #include "core/transport/link_private.h"
@@ -112,6 +113,11 @@ void mesh_sleep_end(struct mesh *mesh)
 {
     if (mesh->shm)
         shm_sleep_end(mesh->shm);
+}
+
+bool mesh_may_spin(const struct mesh *mesh)
+{
+    return mesh->shm ? mesh->shm->spin : cpus_may_spin(mesh->local_size, cpus_usable());
 }
 
 void mesh_wake(struct mesh *mesh)

@@ -101,6 +101,10 @@ int mesh_fd(const struct mesh *mesh);
 void mesh_sleep_begin(struct mesh *mesh);
 void mesh_sleep_end(struct mesh *mesh);
 
+/* May the ranks of this host spin while they wait: has each of them a processor of its own? Reads
+ * files where there is one rank. */
+bool mesh_may_spin(const struct mesh *mesh);
+
 /* Wakes a sleeper of this process (any thread, no lock needed). */
 void mesh_wake(struct mesh *mesh);
 

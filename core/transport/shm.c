@@ -152,7 +152,7 @@ static void find_spin(struct shm *shm)
     if (quota < (uint32_t)cpus)
         cpus = (int)quota;
     shm->usable_cpus = cpus < 1 ? 1 : cpus;
-    shm->spin = shm->seats <= shm->usable_cpus;
+    shm->spin = cpus_may_spin(shm->seats, shm->usable_cpus);
 }
 
 static void take_seat(struct shm *shm)

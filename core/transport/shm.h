@@ -59,7 +59,7 @@ struct shm {
     size_t pipe_size[LINK_CLASSES];
     int *doorbells;  /* [seats] eventfds, owned; -1 where not known yet */
     int usable_cpus; /* of all seats together: affinity and cgroup quota; 0: not known yet */
-    bool spin;       /* seats <= usable_cpus; false until every seat has attached */
+    bool spin;       /* cpus_may_spin(); false until every seat has attached */
 };
 
 static inline uint64_t shm_stamp(uint32_t generation, uint64_t counter)

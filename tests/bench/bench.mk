@@ -3,12 +3,12 @@
 
 BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_both),$(BENCH_BINS))
 
-$(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c
+$(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
 
-$(BUILD)/tests/bench/bench_both: tests/bench/bench_both.c $(LIBHVD) $(LIBHVD).0
+$(BUILD)/tests/bench/bench_both: tests/bench/bench_both.c $(LIBHVD) $(LIBHVD).0 $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $< -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # HVD_BACKEND=mpi with the MPI of this machine: every collective, 1 to 8 ranks, both thread levels, flat
 # and by hosts; a container that forbids process_vm_readv; a rank that is killed; another MPI in
-# LD_LIBRARY_PATH; ends without hvd_shutdown; settings that do not fit together.
+# LD_LIBRARY_PATH, or to make hvd with; ends without hvd_shutdown; settings that do not fit together.
 # timeout: 900
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
@@ -13,6 +13,7 @@ command -v mpirun >/dev/null || skip_all openmpi-bin 'no mpirun here'
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$TMP
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ALL=$BUILD/tests/programs/collectives
+MIDWAY=$BUILD/tests/programs/midway
 DENY=$BUILD/tests/programs/deny
 
 # mpi RANKS COMMAND...: with the back end, unless HVD_BACKEND says otherwise
@@ -46,9 +47,29 @@ flat() { # RANKS THREADS
     [ "$1" -eq 1 ] || { ran mpi_flat && ran mpi_allgather && ran mpi_broadcast && ran mpi_alltoall && ran mpi_reducescatter; }
 }
 
-by_hosts() { # HOSTS THREADS ALGORITHM
+by_hosts() { # HOSTS THREADS ALGORITHM [OPTION]
     rm -f "$TMP/timeline"
-    every ${#1} HVD_MPI_THREADS="$2" HVD_TIMELINE="$TMP/timeline" "$ALL" -q -h "$1" && ran "$3"
+    every ${#1} HVD_MPI_THREADS="$2" HVD_TIMELINE="$TMP/timeline" "$ALL" -q -h "$1" ${4:+"$4"} && ran "$3"
+}
+
+# Everybody leaves in the middle of a sum. That no rank has finished MPI mpirun does not like.
+midway() { # RANKS [NAME=VALUE]... -- midway [OPTION]
+    local ranks=$1 rc=0
+    shift
+    mpi "$ranks" env "$@" >"$TMP/ranks" 2>&1 || rc=$?
+    cat "$TMP/ranks"
+    [ "$rc" -ne 124 ] && [ "$(grep -c '^rank .*: ok$' "$TMP/ranks")" -eq "$ranks" ]
+}
+
+# MPI_Comm_free takes longer than hvd waits for it: MPI_Finalize comes all the same.
+slow_free() {
+    every 2 HVD_MPI_FLAT=1 LD_PRELOAD="$BUILD/tests/fake/mpi_slow_free.so" "$ALL" -q
+}
+
+# As between machines: what MPI holds back for another rank moves only when MPI is called.
+over_tcp() { # HOSTS THREADS
+    every ${#1} OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_btl_tcp_sndbuf=4096 \
+        OMPI_MCA_btl_tcp_rcvbuf=4096 HVD_MPI_THREADS="$2" "$ALL" -q -h "$1"
 }
 
 # Each rank has one processor, for the caller and for the thread that calls MPI: the caller makes way
@@ -77,6 +98,20 @@ one_line() {
 untouched() {
     HVD_BACKEND='' mpi 2 bash -c "LD_DEBUG=files '$ALL' -q 2>'$TMP/files.'\$OMPI_COMM_WORLD_RANK" || return 1
     ! grep -q 'libhvd_mpi\|libmpi.so' "$TMP"/files.*
+}
+
+# An MPI that brings a libpmix.so.2 of its own, as Open MPI 5 does: the launcher is asked through that
+# one, and no other is loaded.
+own_pmix() {
+    local system
+    system=$(readlink -f "$("${CC:-gcc}" -print-file-name=libpmix.so.2)")
+    rm -rf "$TMP/pmix" && mkdir "$TMP/pmix" && cp "$system" "$TMP/pmix/libpmix.so.2" &&
+        "${CC:-gcc}" -shared -o "$TMP/pmix/plugin.so" -Wl,--no-as-needed,--enable-new-dtags,-rpath,"$TMP/pmix:$BUILD" \
+            "$TMP/pmix/libpmix.so.2" "$BUILD/libhvd_mpi.so" || return 1
+    HVD_MPI_PLUGIN=$TMP/pmix/plugin.so mpi 2 bash -c \
+        "LD_DEBUG=files '$ALL' -q 2>'$TMP/pmix/files.'\$OMPI_COMM_WORLD_RANK" || return 1
+    cat "$TMP"/pmix/files.* | grep -o 'calling init: .*/libpmix.so.2.*' | sort | uniq -c | tee "$TMP/pmix/loaded"
+    [ "$(wc -l <"$TMP/pmix/loaded")" -eq 1 ] && grep -q "2 calling init: $TMP/pmix/libpmix.so.2" "$TMP/pmix/loaded"
 }
 
 # A program that uses MPI itself: who starts it ends it.
@@ -113,6 +148,21 @@ works_on() {
     mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 6)) && echo rank \$OMPI_COMM_WORLD_RANK ended after \$(( \${EPOCHREALTIME/./} - ${begin/./} ))" >"$TMP/ranks" 2>&1 || return 1
     cat "$TMP/ranks"
     [ "$(grep -c ': ok$' "$TMP/ranks")" -eq 2 ] && [ "$(sed -n 's/rank 0 ended after //p' "$TMP/ranks")" -lt 5900000 ]
+}
+
+# The same where MPI_Finalize waits for all ranks, as MPICH's and UCX's does: the others wait, and say so.
+waits() {
+    OMPI_MCA_async_mpi_finalize=0 mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 7)) && echo rank \$OMPI_COMM_WORLD_RANK ended well" >"$TMP/ranks" 2>&1 || { cat "$TMP/ranks"; return 1; }
+    cat "$TMP/ranks"
+    [ "$(grep -c ' ended well$' "$TMP/ranks")" -eq 2 ] && [ "$(grep -c 'hvd.0.: warn: this rank is in MPI_Finalize, which waits' "$TMP/ranks")" -eq 1 ]
+}
+
+# But not for longer than is wanted.
+waits_no_longer() {
+    local begin=$EPOCHREALTIME
+    HVD_MPI_FINALIZE_TIMEOUT=1 OMPI_MCA_async_mpi_finalize=0 mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 60))" >"$TMP/ranks" 2>&1
+    cat "$TMP/ranks"
+    [ "$(since_ms "$begin")" -lt 50000 ] && grep 'hvd.0.: warn: MPI_Finalize has not ended in time.* (HVD_MPI_FINALIZE_TIMEOUT: 1 s); this' "$TMP/ranks"
 }
 
 # Numbers by hand that are not MPI's.
@@ -160,9 +210,35 @@ other_version() {
 no_plugin() {
     refused 'there is no /nowhere/libhvd_mpi.so: hvd was built without MPI' \
         env HVD_BACKEND=mpi HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q &&
+        [ "$(grep -c 'there is no /nowhere' "$TMP/refused")" -eq 1 ] &&
         env HVD_BACKEND=auto HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q >"$TMP/quiet" 2>&1 &&
         ! grep -qi mpi "$TMP/quiet" &&
-        env HVD_BACKEND=mpi,host HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q 2>&1 | grep 'host instead'
+        [ "$(env HVD_BACKEND=mpi,host HVD_MPI_PLUGIN=/nowhere/libhvd_mpi.so "$ALL" -q 2>&1 |
+            grep -c 'host instead')" -eq 1 ]
+}
+
+# plugin_by MPICC: what the makefile does for it, in a build folder that is kept
+plugin_by() {
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory -C "$ROOT" BUILD="$TMP/build" SAN= \
+        MPICC="$1" "$TMP/build/libhvd_mpi.so" >"$TMP/made" 2>&1 || { cat "$TMP/made"; return 1; }
+}
+
+# mpicc_with PATH MACRO: a wrapper at PATH that gives the compiler one more macro, as another mpi.h
+# would, and counts its calls
+mpicc_with() {
+    printf '#!/bin/sh\necho >>"%s"\nexec mpicc -D%s "$@"\n' "$TMP/calls" "$2" >"$1" && chmod +x "$1"
+}
+
+# Another MPI in PATH, as by `module swap`, makes another plugin; the same one makes none, and costs
+# one call.
+swapped() {
+    rm -rf "$TMP/build"
+    mpicc_with "$TMP/mpicc" FIRST_MPI && plugin_by "$TMP/mpicc" && grep MPICC "$TMP/made" || return 1
+    rm "$TMP/calls"
+    plugin_by "$TMP/mpicc" || return 1
+    ! grep MPICC "$TMP/made" || { echo 'made again for the same MPI'; return 1; }
+    [ "$(wc -l <"$TMP/calls")" -eq 1 ] || { echo 'more than one call'; return 1; }
+    mpicc_with "$TMP/mpicc" OTHER_MPI && plugin_by "$TMP/mpicc" && grep MPICC "$TMP/made"
 }
 
 for n in 1 2 3 5 8; do
@@ -179,11 +255,20 @@ check 'two hosts of two' by_hosts aabb multiple mpi_hierarchical
 check 'two hosts of two, funneled' by_hosts aabb funneled mpi_hierarchical
 check 'uneven hosts' by_hosts aaabc multiple mpi_hierarchical
 check 'hosts of one' by_hosts abc multiple mpi_allreduce
+check 'over TCP, in small pieces' over_tcp abcd multiple
+check 'over TCP, funneled' over_tcp aabb funneled
+check 'four uneven hosts, one of one rank' by_hosts aabbccd multiple mpi_hierarchical
+check 'four uneven hosts, funneled' by_hosts aabbccd funneled mpi_hierarchical
+check 'in place on some ranks, flat' flat 4 multiple -mq
+check 'in place on some ranks, flat, 2 ranks' flat 2 funneled -m
+check 'in place on some ranks, hosts of one' by_hosts abcde multiple mpi_allreduce -m
 check 'one line in the log' one_line
 check 'MPI is not touched unasked' untouched
+check 'an MPI with a PMIx of its own' own_pmix
 check 'no process_vm_readv' every 2 HVD_MPI_FLAT=1 "$DENY" process_vm_readv EPERM "$ALL" -q
 check 'ends without hvd_shutdown' every 3 HVD_MPI_FLAT=1 "$ALL" -q -x
 check 'ends without hvd_shutdown, funneled' every 3 HVD_MPI_THREADS=funneled HVD_MPI_FLAT=1 "$ALL" -q -x
+check 'an MPI that is strict about memory' every 2 HVD_MPI_FLAT=1 LD_PRELOAD="$BUILD/tests/fake/mpi_strict.so" "$ALL" -q
 check 'nobody else' env HVD_BACKEND=mpi HVD_MPI_FLAT=1 "$ALL" -q
 check 'a program with its own MPI' own
 check 'a program with its own MPI, of one thread' own_but 'call MPI_Init_thread with MPI_THREAD_MULTIPLE' single
@@ -192,14 +277,25 @@ check 'twice in a process' every 2 HVD_MPI_FLAT=1 "$ALL" -q -r 3
 check 'ranks at odds' at_odds
 check 'flat on one rank only' flat_at_odds
 check 'a rank that works on alone' works_on
+check 'a rank that works on alone, and MPI waits' waits
+check 'a rank that works on for too long' waits_no_longer
 check 'ranks that MPI numbers otherwise' disagree
 check 'a killed rank, flat' killed HVD_MPI_FLAT=1
 check 'a killed rank, funneled' killed HVD_MPI_FLAT=1 HVD_MPI_THREADS=funneled
+for level in multiple funneled; do
+    check "hvd_shutdown() in the middle of a sum, $level" midway 2 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY"
+    check "hvd_shutdown() in the middle of a broadcast, $level" \
+        midway 3 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -m
+    check "a sum that never ends, $level" at_best midway 2 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -f
+done
+check 'a slow MPI_Comm_free' slow_free
 check 'without mpirun' alone
 check 'an elastic job' elastic
 check 'no library in the path of libraries' no_file
 check 'another MPI in the path of libraries' other_version
 check 'no plugin' no_plugin
+check 'hvd is made with another MPI' swapped
 check 'an unknown name' refused 'did you mean mpi' env HVD_BACKEND=mip "$ALL" -q
 check 'an unknown thread level' refused 'HVD_MPI_THREADS=many' env HVD_BACKEND=mpi HVD_MPI_THREADS=many "$ALL" -q
+check 'no time to finalize in' refused 'HVD_MPI_FINALIZE_TIMEOUT=soon' env HVD_BACKEND=mpi HVD_MPI_FINALIZE_TIMEOUT=soon "$ALL" -q
 exit "$failed"

@@ -42,7 +42,7 @@ refused() { # WORDS COMMAND...: fails, and one line of it has these words
 }
 
 for n in 1 2 4; do
-    check "$n ranks by hand" by_hand $n life ops autograd optimizer broadcast dataloader elastic
+    check "$n ranks by hand" by_hand $n life ops autograd optimizer flight broadcast dataloader elastic
 done
 check "ops, 3 ranks by hand" by_hand 3 ops
 

@@ -16,7 +16,7 @@ export HVD_TEST_GPU=fake
 
 staged=(HVD_BACKEND=staged HVD_TEST_WAY=staged)
 check "1 rank, through the host's memory" ranks 1 "${staged[@]}" -- gpu ops
-check "2 ranks, through the host's memory" ranks 2 "${staged[@]}" -- ops autograd optimizer broadcast elastic gpu
+check "2 ranks, through the host's memory" ranks 2 "${staged[@]}" -- ops autograd optimizer flight broadcast elastic gpu
 check "4 ranks, through the host's memory" ranks 4 "${staged[@]}" -- ops gpu
 check "where there is no NCCL" ranks 2 HVD_GPU_FALLBACK=1 \
     HVD_NCCL_LIB=/nowhere/libnccl.so.2 HVD_TEST_WAY=staged -- gpu
@@ -24,7 +24,7 @@ check "2 ranks that share a GPU" ranks 2 HVD_GPU_FALLBACK=1 FAKE_CUDA="uuid=1;bu
 check "an error where there is no NCCL" ranks_refused HVD_NCCL_LIB=/nowhere/libnccl.so.2
 nccl=(HVD_NCCL_LIB="$BUILD/tests/fake/nccl-2.27/libnccl.so.2" HVD_TEST_WAY=nccl)
 check "1 rank, through NCCL" ranks 1 "${nccl[@]}" -- gpu ops
-check "2 ranks, through NCCL" ranks 2 "${nccl[@]}" -- ops autograd optimizer broadcast elastic gpu
+check "2 ranks, through NCCL" ranks 2 "${nccl[@]}" -- ops autograd optimizer flight broadcast elastic gpu
 check "4 ranks, through NCCL" ranks 4 "${nccl[@]}" -- ops gpu
 
 # Two hosts of two ranks: NCCL inside them, the site's MPI between them.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks under srun, by a Slurm of its own in a private directory: munged, slurmctld and two slurmd, each
 # in a network namespace that stands for its node, all ended at the end. With PMIx; without it and with
-# a key file; without a key.
+# a key file; without a key; under MPICH's mpirun, whose proxies are tasks.
 # timeout: 600
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
@@ -125,6 +125,18 @@ by_key_file() {
     HVD_KEY_FILE=$TMP/key HVD_RENDEZVOUS=10.213.7.1:$(free_port) step 4 2
 }
 
+# Four ranks below two tasks: Slurm's numbers are the proxies'.
+hydra() {
+    local salloc=(nsenter --net="/run/netns/${hosts[0]}" salloc --immediate=60 -N 2 -n 4 --ntasks-per-node=2)
+    head -c 32 /dev/urandom >"$TMP/key"
+    chmod 600 "$TMP/key"
+    refused 'PMI_SIZE=4: this rank was started by an mpirun' "${salloc[@]}" mpiexec.hydra -iface veth0 -np 4 "$SUM" &&
+        HVD_KEY_FILE=$TMP/key HVD_RENDEZVOUS=10.213.7.1:$(free_port) timeout -k 5 100 \
+            "${salloc[@]}" mpiexec.hydra -iface veth0 -np 4 "$SUM" 2 2 >"$TMP/ranks" || return 1
+    cat "$TMP/ranks"
+    [ "$(grep -c 'of 4 on host .*: sum ok' "$TMP/ranks")" -eq 8 ]
+}
+
 # A batch script is no task: the process in it is a world of 1, whatever the job's size.
 batch_script() {
     cat >"$TMP/job.sh" <<EOF
@@ -145,6 +157,12 @@ if within "${hosts[0]}" srun --mpi=list 2>&1 | grep -q pmix; then
     check 'four tasks on two nodes, PMIx' step 4 2 --mpi=pmix
 else
     skip_part pmix 'srun --mpi=pmix' "this Slurm has no PMIx plugin"
+fi
+check 'two tasks on one node, PMI-2' step 2 1 --mpi=pmi2
+if command -v mpiexec.hydra >/dev/null; then
+    check "MPICH's launcher" hydra
+else
+    skip_part hydra mpich 'no mpiexec.hydra here'
 fi
 check 'a batch script' batch_script
 [ "$failed" -eq 0 ] || tail -n 15 "$S"/log/*.log

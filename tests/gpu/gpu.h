@@ -6,6 +6,7 @@
 #ifndef HVD_TESTS_GPU_GPU_H
 #define HVD_TESTS_GPU_GPU_H
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,24 @@ static inline void gpu_need(int rc, const struct err *err)
     exit(1);
 }
 
+/* The program is skipped where there are none, or the driver has no use for them. */
+static inline void gpu_need_kernels(struct gpu *g, const char *id)
+{
+    char path[PATH_MAX];
+    struct err err = {0};
+    int rc = cuda_kernels_path(path, sizeof(path), &err);
+    bool none = rc == -ENOENT;
+    if (rc == 0) {
+        rc = cuda_kernels_load(g->device, &err);
+        none = rc == -ENOTSUP;
+    }
+    if (none) {
+        printf("SKIP: %s: kernels: %s\n", id, err.msg);
+        exit(77);
+    }
+    gpu_need(rc, &err);
+}
+
 /* id: for the line that tells of a skip. */
 static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
 {
@@ -52,7 +71,7 @@ static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
     gpu_need(cuda_enter(g->device, &g->visit, &err), &err);
     gpu_need(cuda_stream_create(g->device, &g->stream, &err), &err);
     gpu_need(cuda_event_get(g->device, &g->event, &err), &err);
-    gpu_need(cuda_kernels_load(g->device, &err), &err);
+    gpu_need_kernels(g, id);
     printf("GPU %s%s, sm_%d, driver for CUDA %d.%d (%s)\n", g->device->name,
            g->fake ? " (fake)" : "", g->device->sm, g->device->api->version / 1000,
            g->device->api->version / 10 % 100, g->device->api->path);

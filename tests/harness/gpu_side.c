@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/backend/nccl_api.h"
 #include "core/base/clock.h"
 #include "tests/fake/cuda/use.h"
 
@@ -19,7 +20,8 @@ bool gpu_side_is_real(void)
     return getenv("HVD_TEST_REAL_GPU") != NULL;
 }
 
-bool gpu_side_has_gpu(struct err *err)
+/* In a child: what it loads stays there. */
+static bool is_had(int (*ask)(struct err *err), struct err *err)
 {
     int to[2], status = -1;
     *err = (struct err){0};
@@ -27,9 +29,7 @@ bool gpu_side_has_gpu(struct err *err)
         return false;
     pid_t pid = fork();
     if (pid == 0) {
-        struct cuda_device *d = NULL;
-        int rc = cuda_device_open(0, &d, err);
-        cuda_device_close(d);
+        int rc = ask(err);
         if (write(to[1], err, sizeof(*err)) < 0)
             rc = 1;
         _exit(rc != 0);
@@ -39,6 +39,30 @@ bool gpu_side_has_gpu(struct err *err)
         err->code = -errno;
     close(to[0]);
     return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static int ask_gpu(struct err *err)
+{
+    struct cuda_device *d = NULL;
+    int rc = cuda_device_open(0, &d, err);
+    cuda_device_close(d);
+    return rc;
+}
+
+bool gpu_side_has_gpu(struct err *err)
+{
+    return is_had(ask_gpu, err);
+}
+
+static int ask_nccl(struct err *err)
+{
+    const struct nccl_api *api;
+    return nccl_api_load(&api, err);
+}
+
+bool gpu_side_has_nccl(struct err *err)
+{
+    return is_had(ask_nccl, err);
 }
 
 static void use_driver(struct gpu_side *g, const char *script)

@@ -31,6 +31,10 @@ bool gpu_side_is_real(void);
 /* Can the first GPU of this machine be used? Asked in a child; err says why not. */
 bool gpu_side_has_gpu(struct err *err);
 
+/* Can a job here use an NCCL, as it is found without the job's own variables? Asked in a child; err
+ * says why not, with the code of nccl_api_load(). */
+bool gpu_side_has_nccl(struct err *err);
+
 /* room: bytes of in and of out. script: FAKE_CUDA, NULL: none. */
 int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *script);
 

@@ -253,6 +253,18 @@ static int kinds(void *arg)
     return rc;
 }
 
+/* What is one chunk has one place in locked memory, however large it is. */
+static int locked(void *arg)
+{
+    struct rank *me = arg;
+    const size_t count = 3 * FLOATS, bytes = count * 4, before = me->fake->locked();
+    int rc = broadcast(me, count, 0, true);
+    size_t used = me->fake->locked() - before;
+    if (rc == 0 && (used < bytes || used > bytes + bytes / 4))
+        rc = FAIL("%zu bytes of locked memory for %zu", used, bytes);
+    return rc;
+}
+
 /* The second time nothing is made anew. */
 static int steady(void *arg)
 {
@@ -413,6 +425,7 @@ static void test_kinds(void **state)
 {
     run_job("aa", kinds, NULL, 0);
     run_job("aab", kinds, NULL, 100);
+    run_job("aa", locked, NULL, 0);
 }
 
 static void test_taken_back(void **state)

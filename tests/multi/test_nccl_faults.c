@@ -79,6 +79,8 @@ static const struct fault faults[] = {
     {"2.27", 0, "ncclGetUniqueId", 0, AT_START, 0, 0, 1, "ncclGetUniqueId did not end in time", 1, 0},
     {"2.27", 0, "ncclCommInitRankConfig", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not end", 1, 0},
     {"2.27", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
+    {"2.14", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
+    {"2.18", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
     {"2.13", 0, "ncclCommInitRank", 1, AT_START, 0, 0, 1, "ncclCommInitRank did not end in time", 1, 1},
     {"2.13", 0, "ncclGroupEnd", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "a launch did not end in time", 0, 0},
     {"2.13", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
@@ -143,7 +145,7 @@ static int with_fault(int rank, int size, void *arg)
     const struct fault *f = t->fault;
     uint32_t limit = f->hang ? LATE_MS : 10000;
     bool mine = rank == f->who;
-    struct nccl_rank r = {.limits = {limit, limit, ABORT_MS},
+    struct nccl_rank r = {.limits = {limit, limit, limit, ABORT_MS},
                           .patience_ms = (int)limit * 2,
                           .stop = mine ? NULL : &t->meeting->arrived[0]};
     if (mine && f->fail)
@@ -193,30 +195,41 @@ struct loss {
     bool told;               /* NCCL tells of it (sockets); else it waits (memory, NVLink) */
     bool shrinks;            /* and the survivors go on with a smaller one, else anew */
     const char *fail, *hang; /* of the lowest survivor, in its shrink */
+    bool again;              /* the survivors hear of the next loss while NCCL makes it smaller */
 };
+
+/* -1: it became no smaller one, and is to be aborted. */
+static int get_smaller(struct nccl_rank *r, const struct loss *l, int rank, int size)
+{
+    bool failed = l->fail || l->hang;
+    int rc = nccl_comm_shrink(r->comm, &l->dead, 1, &r->err);
+    if (rc == 0 && l->again) {
+        rc = nccl_comm_progress(r->comm, &r->err);
+        return rc == 1 ? -1 : FAIL("it is smaller already: %d %s", rc, r->err.msg);
+    }
+    if (rc == 0)
+        rc = nccl_rank_drive(r, 10000);
+    if ((rc == 0) == failed || rc == -ETIME)
+        return FAIL("shrink: %d %s", rc, r->err.msg);
+    if (rc == 0) {
+        r->rank = rank - (rank > l->dead);
+        r->size = size - 1;
+        return 0;
+    }
+    if (!nccl_rank_meet(r, 1, size - 1, 20000))
+        return FAIL("the others did not come");
+    unsetenv("FAKE_NCCL_FAIL");
+    unsetenv("FAKE_NCCL_HANG");
+    return -1;
+}
 
 static int survive(struct nccl_rank *r, const struct loss *l, int rank, int size)
 {
     int rc, now = rank - (rank > l->dead), n = size - 1;
     if (nccl_comm_can_shrink(r->comm) != (strcmp(l->version, "2.27") == 0 && !l->told))
         return FAIL("it can shrink, or cannot");
-    if (l->shrinks) {
-        rc = nccl_comm_shrink(r->comm, &l->dead, 1, &r->err);
-        if (rc == 0)
-            rc = nccl_rank_drive(r, 10000);
-        bool failed = l->fail || l->hang;
-        if ((rc == 0) == failed)
-            return FAIL("shrink: %d %s", rc, r->err.msg);
-        if (rc == 0) {
-            r->rank = now;
-            r->size = n;
-            return 0;
-        }
-        if (!nccl_rank_meet(r, 1, n, 20000))
-            return FAIL("the others did not come");
-        unsetenv("FAKE_NCCL_FAIL");
-        unsetenv("FAKE_NCCL_HANG");
-    }
+    if (l->shrinks && (rc = get_smaller(r, l, rank, size)) != -1)
+        return rc;
     nccl_comm_abort(r->comm);
     rc = nccl_rank_drive(r, 10000);
     if (rc != -ENOTCONN)
@@ -229,10 +242,12 @@ static int lose(int rank, int size, void *arg)
 {
     const struct loss *l = arg;
     /* a shrink that fails on one rank holds the others up until they are late */
-    uint32_t limit = l->fail || l->hang ? 2000 : 15000;
-    struct nccl_rank r = {.limits = {limit, limit, 5000}};
+    uint32_t shrink_ms = l->fail || l->hang ? 2000 : 15000;
+    /* where a shrink is in the way of an abort it has the time to come back, on any machine */
+    struct nccl_rank r = {.limits = {15000, shrink_ms, 15000, l->again ? 60000 : 5000}};
     int first = l->dead == 0, rc;
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);
+    setenv("FAKE_NCCL_SLOW", l->again ? "200" : "0", 1);
     if (rank == first && l->fail)
         setenv("FAKE_NCCL_FAIL", l->fail, 1);
     if (rank == first && l->hang)
@@ -263,15 +278,16 @@ static int lose(int rank, int size, void *arg)
 static void test_losses(void **state)
 {
     static const struct loss losses[] = {
-        {NULL, "2.27", 2, false, true, NULL, NULL},
-        {NULL, "2.27", 0, false, true, NULL, NULL},
-        {NULL, "2.27", 1, true, false, NULL, NULL},
-        {NULL, "2.18", 0, true, false, NULL, NULL},
-        {NULL, "2.14", 1, false, false, NULL, NULL},
-        {NULL, "2.8", 1, false, false, NULL, NULL},
-        {NULL, "2.27", 1, false, true, "ncclCommShrink", NULL},
-        {NULL, "2.27", 1, false, true, "ncclCommShrink:1:async:3", NULL},
-        {NULL, "2.27", 1, false, true, NULL, "ncclCommShrink:1:async"},
+        {NULL, "2.27", 2, false, true, NULL, NULL, false},
+        {NULL, "2.27", 0, false, true, NULL, NULL, false},
+        {NULL, "2.27", 1, true, false, NULL, NULL, false},
+        {NULL, "2.18", 0, true, false, NULL, NULL, false},
+        {NULL, "2.14", 1, false, false, NULL, NULL, false},
+        {NULL, "2.8", 1, false, false, NULL, NULL, false},
+        {NULL, "2.27", 1, false, true, "ncclCommShrink", NULL, false},
+        {NULL, "2.27", 1, false, true, "ncclCommShrink:1:async:3", NULL, false},
+        {NULL, "2.27", 1, false, true, NULL, "ncclCommShrink:1:async", false},
+        {NULL, "2.27", 1, false, true, NULL, NULL, true},
     };
     for (size_t i = 0; i < COUNT(losses); i++) {
         struct loss l = losses[i];

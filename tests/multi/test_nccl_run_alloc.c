@@ -25,7 +25,8 @@
 #include "tests/harness/world.h"
 
 /* Of a step that may have lost a call: NCCL is not asked again for what it could not do. */
-static const struct nccl_limits brief = {.init_ms = 4000, .launch_ms = 4000, .abort_ms = 4000};
+static const struct nccl_limits brief = {
+    .init_ms = 4000, .shrink_ms = 4000, .launch_ms = 4000, .abort_ms = 4000};
 
 /* Without the mesh, which is not what fails here. 0: all went well; < 0: told; > 0: wrong. */
 static int life(struct gpu_rank *me)

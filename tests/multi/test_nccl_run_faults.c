@@ -135,7 +135,8 @@ static int with_fault(int rank, int size, void *arg)
     struct gpu_rank_options o = {.hosts = "aa", .nccl = f->nccl, .ordinal = -1, .quiet = true};
     log_set_level(LOG_ERROR);
     if (brief)
-        o.limits = (struct nccl_limits){.init_ms = 3000, .launch_ms = 3000, .abort_ms = 2000};
+        o.limits = (struct nccl_limits){
+            .init_ms = 3000, .shrink_ms = 3000, .launch_ms = 3000, .abort_ms = 2000};
     if (mine && f->fail)
         setenv("FAKE_NCCL_FAIL", f->fail, 1);
     if (mine && f->hang)
@@ -178,7 +179,11 @@ static int stuck(int rank, int size, void *arg)
     const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, false, false, 1500};
     static struct gpu_rank me;
     struct gpu_rank_options o = {
-        .hosts = "aa", .nccl = "2.27", .ordinal = -1, .quiet = true, .limits = {5000, 5000, 700}};
+        .hosts = "aa",
+        .nccl = "2.27",
+        .ordinal = -1,
+        .quiet = true,
+        .limits = {.init_ms = 5000, .shrink_ms = 5000, .launch_ms = 5000, .abort_ms = 700}};
     log_set_level(LOG_ERROR);
     setenv("FAKE_NCCL_HANG", "ncclAllReduce:1:async,ncclCommAbort", 1);
     if (gpu_rank_open(&me, rank, &o) < 0)
@@ -217,12 +222,14 @@ static int lose(int rank, int size, void *arg)
 {
     const struct loss *l = arg;
     struct gpu_rank me = {0};
-    struct gpu_rank_options o = {
-        .hosts = "aab",
-        .nccl = l->nccl,
-        .ordinal = -1,
-        .quiet = true,
-        .limits = {.init_ms = l->fail ? 4000 : 15000, .launch_ms = 15000, .abort_ms = 5000}};
+    struct gpu_rank_options o = {.hosts = "aab",
+                                 .nccl = l->nccl,
+                                 .ordinal = -1,
+                                 .quiet = true,
+                                 .limits = {.init_ms = 15000,
+                                            .shrink_ms = l->fail ? 4000 : 15000,
+                                            .launch_ms = 15000,
+                                            .abort_ms = 5000}};
     int now = rank - (rank > l->dead);
     log_set_level(LOG_ERROR);
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * collectives [-h HOSTS] [-x] [-k RANK] [-q] [-r ROUNDS] [-s SECONDS]: every collective with every
- * type and odd sizes, each result checked. For tests of launchers and back ends: what runs them is
- * the environment's.
+ * collectives [-h HOSTS] [-m] [-x] [-k RANK] [-q] [-r ROUNDS] [-s SECONDS]: every collective with
+ * every type and odd sizes, each result checked. For tests of launchers and back ends: what runs
+ * them is the environment's.
  *
  *   -h HOSTS  one character a rank: those with the same one may share memory
+ *   -m        sums are in place on every other rank
  *   -x        ends without hvd_shutdown()
  *   -k RANK   RANK kills itself in the middle; the others then expect to fail
  *   -q        fewer sizes
@@ -24,7 +25,7 @@
 
 static int rank, size;
 static unsigned salt;
-static bool quick;
+static bool quick, mixed;
 static int killed = -1;
 
 static int failed(const char *what, const char *name, size_t at)
@@ -78,7 +79,7 @@ static int one_sum(enum hvd_dtype dtype, enum hvd_op op, size_t count, bool in_p
         return -1;
     pattern_fill(dtype, op, rank, size, 0, count, ++salt, in + off);
     snprintf(name, sizeof(name), "%s.%s.%zu", hvd_dtype_name(dtype), hvd_op_name(op), count);
-    uint8_t *dst = in_place ? in + off : out + off;
+    uint8_t *dst = in_place != (mixed && rank % 2) ? in + off : out + off;
     struct hvd_request r = request(HVD_ALLREDUCE, name, dtype, in + off, dst, &n);
     r.op = op;
     int rc = run(&r);
@@ -93,7 +94,7 @@ static int one_sum(enum hvd_dtype dtype, enum hvd_op op, size_t count, bool in_p
 static int sums(void)
 {
     size_t p = (size_t)size;
-    const size_t counts[] = {1, p - 1, p, p + 1, 1000, 70001, 300007 * p};
+    const size_t counts[] = {1, p - 1, p, p + 1, 1000, 20001, 70001, 300007 * p};
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]) - quick; c++)
         for (int d = 0; d < HVD_DTYPES; d++)
             for (int o = 0; o < HVD_OPS; o++)
@@ -281,10 +282,12 @@ int main(int argc, char **argv)
     const char *me = getenv("OMPI_COMM_WORLD_RANK");
     bool leave = true;
     int rounds = 1, seconds = 0;
-    for (int opt; (opt = getopt(argc, argv, "h:xk:qr:s:")) != -1;) {
+    for (int opt; (opt = getopt(argc, argv, "h:mxk:qr:s:")) != -1;) {
         char host[2] = {opt == 'h' && me ? optarg[atoi(me)] : 0, 0};
         if (opt == 'h' && me)
             setenv("HVD_LOCALITY", host, 1);
+        else if (opt == 'm')
+            mixed = true;
         else if (opt == 'x')
             leave = false;
         else if (opt == 'k')

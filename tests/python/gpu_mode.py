@@ -101,6 +101,8 @@ def enter():
     elif MODE == "real":
         torch.cuda.set_device(_number() % torch.cuda.device_count())
         torch.set_default_device("cuda")
+        # Results are compared with those of other ways to compute them: no 10-bit mantissas.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     elif MODE not in ("", "fake"):
         raise SystemExit(f"HVD_TEST_GPU={MODE}: want fake or real")
 

@@ -9,6 +9,19 @@ import hvd.torch as hvd
 from hvd import _transfer
 
 
+class Thing:
+    """Tensors by name."""
+
+    def __init__(self, tensors):
+        self.tensors = tensors
+
+    def state_dict(self):
+        return self.tensors
+
+    def load_state_dict(self, tensors):
+        self.tensors = tensors
+
+
 def make(seed, **more):
     """A small model that has been trained a little, and its state."""
     torch.manual_seed(seed)
@@ -77,16 +90,6 @@ def test_large_and_odd_tensors():
         "turned": torch.arange(12.0).view(3, 4).t(),
         "long": torch.tensor([2**62, -1]),
     }
-
-    class Thing:
-        def __init__(self, tensors):
-            self.tensors = tensors
-
-        def state_dict(self):
-            return self.tensors
-
-        def load_state_dict(self, tensors):
-            self.tensors = tensors
 
     large, _transfer.LARGE = _transfer.LARGE, 5_000_003
     try:
@@ -329,3 +332,16 @@ def test_nothing_follows():
     state = hvd.elastic.TorchState(model, optimizer)
     new = join_last(state)
     assert not state._delivery and len(optimizer.state) == 2, new
+
+
+def test_default_device():
+    """A state of host tensors is received as such where the program makes others elsewhere."""
+    if not hasattr(torch, "set_default_device"):
+        print("SKIP: this torch has no default device")
+        return
+    weight = torch.arange(6.0, device="cpu")
+    state = hvd.elastic.TorchState(thing=Thing({"weight": weight} if hvd.rank() == 0 else {}))
+    with torch.device("meta"):  # whose tensors have no memory
+        state.sync()
+    assert state.thing.tensors["weight"].device.type == "cpu"
+    assert torch.equal(state.thing.tensors["weight"], weight)

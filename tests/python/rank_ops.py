@@ -435,3 +435,23 @@ def test_threads():
 
 def test_barrier():
     hvd.barrier()
+
+
+def test_default_device():
+    """Tensors of the host stay there where the program makes others elsewhere, as with
+    torch.set_default_device("cuda")."""
+    if not hasattr(torch, "set_default_device"):
+        print("SKIP: this torch has no default device")
+        return
+    n, me = hvd.size(), hvd.rank()
+    x = torch.full([me + 1, 2], me + 1.0, device="cpu")
+    rows = torch.arange(n, device="cpu").float()
+    sparse = torch.sparse_coo_tensor(torch.zeros([1, 1], dtype=torch.int64, device="cpu"), x[:1, :1].view(1), [2])
+    with torch.device("meta"):  # whose tensors have no memory
+        gathered = hvd.allgather(x)
+        exchanged, splits = hvd.alltoall(rows, splits=[1] * n)
+        summed = hvd.synchronize(hvd.sparse_allreduce_async(sparse, op=hvd.Sum, name="default_device"))
+    assert {t.device.type for t in (gathered, exchanged, splits, summed)} == {"cpu"}
+    assert gathered.tolist() == [[r + 1.0] * 2 for r in range(n) for _ in range(r + 1)]
+    assert exchanged.tolist() == [float(me)] * n and splits.tolist() == [1] * n
+    assert summed.to_dense().tolist() == [n * (n + 1) / 2, 0.0]

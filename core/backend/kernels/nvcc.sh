@@ -6,8 +6,8 @@
 #               about 100 MB, into ${HVD_CACHE:-~/.cache/hvd}. Exit code 77 when pip cannot get them; it is
 #               asked again after an hour.
 #
-# A nvcc in PATH is taken when it is of this CUDA or newer: the oldest GPUs that the kernels are built
-# for (kernels.mk) are the oldest of CUDA 13.
+# A nvcc in PATH, or else in ${CUDA_HOME:-/usr/local/cuda}/bin, is taken when it is of this CUDA or newer: the
+# oldest GPUs that the kernels are built for (kernels.mk) are the oldest of CUDA 13.
 set -u
 PY=${PY:-/usr/bin/python3}
 cuda=13
@@ -18,10 +18,11 @@ nvcc=$dir/nvidia/cu13/bin/nvcc
 
 find_nvcc() {
     local own major
-    if own=$(command -v nvcc); then
+    for own in "$(command -v nvcc)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
+        [ -x "$own" ] || continue
         major=$("$own" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
         [ "${major:-0}" -ge $cuda ] && echo "$own" && return
-    fi
+    done
     [ ! -x "$nvcc" ] || echo "$nvcc"
 }
 

@@ -109,8 +109,9 @@ class State:
 
     def register_reset_callbacks(self, callbacks):
         """Functions without arguments, called when the world has changed, on the ranks that were in it
-        before, and on one that comes in whose rank or size was another one until then. rank() and size() are the new ones; ranks that join receive the state as it is after
-        these calls. No collective operations in them."""
+        before, and on one that comes in whose rank or size was another one until then. rank() and size()
+        are the new ones; ranks that join receive the state as it is after these calls. No collective
+        operations in them."""
         self._reset_callbacks.extend(callbacks)
 
     def register_resize_callbacks(self, callbacks):
@@ -143,9 +144,8 @@ class State:
         """The process begins again in a new world, after restore()."""
 
     def commit(self):
-        """Saves the state in memory, for the case that repair is impossible, and is a boundary: where
-        the world takes its new shape. Saving costs a copy of the state: check_host_updates() does
-        without, and may be called each step."""
+        """Saves a copy of the state in memory, for when repair is impossible, and is a boundary: where the
+        world takes its new shape. check_host_updates() does without the copy, and may come each step."""
         self._boundary(True)
 
     def check_host_updates(self):
@@ -201,8 +201,7 @@ class ObjectState(State):
         self._changed = False  # the world has, and the samplers do not know yet
         self._place = 0  # where the program was when it did
         self._arrived = None  # where the others were when this rank joined them, until its first commit
-        self._later = []  # blocks of the state that travel while the ranks go on, and the Delivery of them
-        self._delivery = None
+        self._later, self._delivery = [], None  # blocks that travel while the ranks go on, their Delivery
         ObjectState.save(self)
 
     def _values(self):
@@ -356,8 +355,7 @@ class ObjectState(State):
         """Waits until ranks that have joined have all of the state: what is not needed at once travels
         while the others train on. Collective, where something is under way. Every boundary calls it, and
         step() of hvd.torch.DistributedOptimizer."""
-        delivery = self._delivery
-        if not delivery:
+        if not self._delivery:
             return
         lacks = not self._arrive()
         for _ in range(_TRIES):
@@ -437,9 +435,8 @@ class ObjectState(State):
 def scale_lr(optimizer, rule="linear", schedulers=()):
     """A resize callback that scales an optimizer's learning rates with the number of ranks.
 
-    rule: "linear" (twice the ranks, twice the rate, as the batch of all ranks together grows), "none", or
-    a function of (old size, new size) that returns the factor. schedulers: those of the optimizer, whose
-    base rates are scaled as well."""
+    rule: "linear" (twice the ranks, twice the rate, as the batch of all ranks grows), "none", or a function
+    of (old size, new size) that returns the factor. schedulers: the optimizer's; their base rates too."""
     rules = {"linear": lambda old, new: new / old, "none": lambda old, new: 1.0}
     factor_of = rule if callable(rule) else rules.get(rule)
     if factor_of is None:

@@ -15,6 +15,7 @@ struct CUctx_st fake_contexts[FAKE_GPUS];
 unsigned fake_delay_us;
 bool fake_stalled;
 long fake_live;
+size_t fake_locked;
 
 static struct {
     const char *name;
@@ -135,6 +136,16 @@ unsigned cuCtxPushCurrent_v2(struct CUctx_st *context)
     return CUDA_OK;
 }
 
+unsigned cuCtxSetCurrent(struct CUctx_st *context)
+{
+    unsigned code = fake_enter(__func__, FAKE_INIT);
+    if (code)
+        return code;
+    depth += depth == 0;
+    stack[depth - 1] = context;
+    return CUDA_OK;
+}
+
 /* Never fails on demand: who is in has to get out. */
 unsigned cuCtxPopCurrent_v2(struct CUctx_st **ret)
 {
@@ -238,6 +249,14 @@ static long control_live(void)
     return n;
 }
 
+static size_t control_locked(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    size_t n = fake_locked;
+    pthread_mutex_unlock(&fake_lock);
+    return n;
+}
+
 const struct fake_cuda_control fake_cuda_control = {
     .calls = control_calls,
     .fail_call = control_fail,
@@ -248,4 +267,5 @@ const struct fake_cuda_control fake_cuda_control = {
     .delay = control_delay,
     .capture = control_capture,
     .live = control_live,
+    .locked = control_locked,
 };

@@ -9,6 +9,7 @@
 #define HVD_TESTS_FAKE_CUDA_CONTROL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct CUstream_st;
 
@@ -29,6 +30,8 @@ struct fake_cuda_control {
     void (*capture)(struct CUstream_st *stream, unsigned status);
     /* Streams, events, modules, memory and retained contexts that were not given back. */
     long (*live)(void);
+    /* Bytes of locked memory of the host that were not given back. */
+    size_t (*locked)(void);
 };
 
 extern const struct fake_cuda_control fake_cuda_control;

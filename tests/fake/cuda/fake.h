@@ -69,6 +69,7 @@ extern struct CUctx_st fake_contexts[FAKE_GPUS];
 extern unsigned fake_delay_us; /* of every task */
 extern bool fake_stalled;      /* no stream does anything */
 extern long fake_live;         /* things that somebody has to destroy yet */
+extern size_t fake_locked;     /* bytes of the host's memory among them */
 
 enum fake_needs { FAKE_NOTHING, FAKE_INIT, FAKE_CONTEXT, FAKE_UNSAFE };
 

@@ -63,6 +63,7 @@ static unsigned allocate(size_t bytes, bool host, void **ret)
     b->next = blocks;
     blocks = b;
     fake_live++;
+    fake_locked += host ? bytes : 0;
     pthread_mutex_unlock(&fake_lock);
     *ret = at;
     return CUDA_OK;
@@ -81,6 +82,7 @@ static unsigned release(const void *at, bool host)
     if (b) {
         *link = b->next;
         fake_live--;
+        fake_locked -= host ? b->bytes : 0;
     }
     pthread_mutex_unlock(&fake_lock);
     if (!b)

@@ -13,6 +13,8 @@ NCCL_ABI_OPTIONAL(N)
 
 static int call(const char *function, struct task t)
 {
+    if (t.comm)
+        home_settle(t.comm);
     struct fault f = script_fault(function, t.comm);
     if (f.sync)
         return f.sync;

@@ -172,6 +172,7 @@ static void *join_thread(void *arg)
 {
     struct ncclComm *c = arg;
     int rc = join(c);
+    home_check(c);
     int expected = NCCL_ABI_IN_PROGRESS; /* else it has failed already */
     atomic_compare_exchange_strong(&c->async, &expected, rc);
     atomic_store(&c->busy, false);
@@ -200,6 +201,7 @@ static int init(const char *function, struct ncclComm **ret, int size, struct nc
     }
     atomic_store(&c->async, f.async ? f.async : NCCL_ABI_IN_PROGRESS);
     *ret = c;
+    home_begin(c);
     if (!f.async && !f.hangs)
         start_thread(c, join_thread);
     return f.async ? NCCL_ABI_IN_PROGRESS : atomic_load(&c->async);
@@ -244,6 +246,7 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
         return NCCL_ABI_INVALID_ARGUMENT;
     if (f.async)
         atomic_store(&comm->async, f.async);
+    home_check(comm);
     if (comm->launch && atomic_load(&comm->async) == NCCL_ABI_IN_PROGRESS && --comm->polls <= 0) {
         struct task *list = comm->launch;
         int expected = NCCL_ABI_IN_PROGRESS;
@@ -280,6 +283,9 @@ int ncclCommAbort(struct ncclComm *comm)
         return NCCL_ABI_SUCCESS;
     if (atomic_exchange(&comm->aborted, true))
         return NCCL_ABI_INVALID_ARGUMENT;
+    if (atomic_load(&comm->shrinking))
+        fake_wrong("an abort of a communicator that is in ncclCommShrink");
+    home_abort(comm);
     if (comm->child && !comm->given)
         atomic_store(&comm->child->stopped, true);
     wait_thread(comm);
@@ -358,7 +364,7 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm 
 {
     struct fault f = script_fault(__func__, comm);
     const struct where nowhere = {0};
-    int rank = 0;
+    int rank = 0, naps = script_number("FAKE_NCCL_SLOW", 0) * 10;
     if (f.sync)
         return f.sync;
     if (n < 1 || n >= comm->size || is_excluded(comm->rank, excluded, n))
@@ -369,11 +375,13 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm 
         return state == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_INVALID_ARGUMENT : state;
     for (int r = 0; r < comm->rank; r++)
         rank += !is_excluded(r, excluded, n);
+    atomic_store(&comm->shrinking, true);
     if (flags & NCCL_ABI_SHRINK_ABORT)
         atomic_store(&comm->stopped, true);
-    while (atomic_load(&comm->run) != atomic_load(&comm->queued))
+    while (atomic_load(&comm->run) != atomic_load(&comm->queued) || --naps > 0)
         nap();
     wait_thread(comm);
+    atomic_store(&comm->shrinking, false);
     comm->children++;
     comm->ret_child = child;
     comm->given = false;

@@ -6,7 +6,8 @@
  *
  * segment: memory that the ranks of a communicator share, and waiting in it. comm: the life of a
  * communicator. group: calls become tasks. run: what a task does, on its stream's thread. stream:
- * queues with a thread each. math: arithmetic. script: failures on demand.
+ * queues with a thread each. math: arithmetic. home: what a thread has begun. script: failures on
+ * demand.
  */
 #ifndef HVD_TESTS_FAKE_NCCL_H
 #define HVD_TESTS_FAKE_NCCL_H
@@ -90,7 +91,9 @@ struct ncclComm {
     } made[MADE_OPS_MAX];
     struct task *launch; /* not on its stream yet: somebody has to poll first */
     int polls;
-    _Atomic bool busy; /* a thread makes it, or its child */
+    _Atomic bool busy;           /* a thread makes it, or its child */
+    _Atomic bool shrinking;      /* a caller is in ncclCommShrink */
+    _Atomic(struct home *) home; /* of the thread that has begun something; NULL: nobody has */
     struct ncclComm **ret_child;
     struct ncclComm *child;
     bool given;            /* the child is its caller's now */
@@ -135,6 +138,18 @@ void run_tasks(void *list);
 void skip_tasks(void *list);
 
 int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg);
+
+/* ---- home: of threads and what they have begun, before 2.27 ---- */
+
+/* What no caller of NCCL may do was done: ends the process. */
+_Noreturn void fake_wrong(const char *what);
+/* The caller's thread begins something for it. */
+void home_begin(struct ncclComm *comm);
+/* Somebody works through what was begun. */
+void home_check(struct ncclComm *comm);
+/* Its next call: what was begun ends. */
+void home_settle(struct ncclComm *comm);
+void home_abort(struct ncclComm *comm);
 
 /* ---- math ---- */
 

@@ -64,6 +64,7 @@ static int end_group(void)
         if (comm->blocking) {
             rc = group_launch(comm, list);
         } else {
+            home_begin(comm);
             comm->launch = list;
             comm->polls = script_number("FAKE_NCCL_POLLS", 2);
             atomic_store(&comm->async, NCCL_ABI_IN_PROGRESS);

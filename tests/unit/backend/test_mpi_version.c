@@ -8,42 +8,96 @@
 
 #include <cmocka.h>
 
-#include "core/backend/mpi_load.h"
+#include "core/backend/mpi_version.h"
 
+#define OPEN  MPI_FAMILY_OPEN
+#define MPICH MPI_FAMILY_MPICH
+#define OTHER MPI_FAMILY_OTHER
+
+/* What libraries say; major: of the Open MPI whose plugin runs with it. */
 static const struct {
-    const char *family;
+    const char *text, *family, *version;
     unsigned major;
-    const char *text;
-    bool fits;
-    const char *version;
 } table[] = {
-    {"Open MPI", 4, "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4",
-     true, "Open MPI 4.1.4"},
-    {"Open MPI", 4, "Open MPI v4.1.6, package: x", true, "Open MPI 4.1.6"},
-    {"Open MPI", 4, "Open MPI v5.0.7, package: x", false, "Open MPI 5.0.7"},
-    {"Open MPI", 4, "Open MPI v3.1.3, package: x", false, "Open MPI 3.1.3"},
-    {"Open MPI", 4, "Open MPI", false, "Open MPI "},
-    {"Open MPI", 4, "MPICH Version:      4.0.2", false, "MPICH Version:      4.0.2"},
-    {"Open MPI", 4, "Intel(R) MPI Library 2021.9 for Linux* OS\n", false,
-     "Intel(R) MPI Library 2021.9 for Linux* OS"},
-    {"Open MPI", 4, "", false, ""},
-    {"MPICH", 4, "MPICH Version:      4.0.2", true, "MPICH 4.0.2"},
-    {"MPICH", 3, "MPICH Version:      4.0.2", false, "MPICH 4.0.2"},
+    {"Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022", OPEN,
+     "Open MPI 4.1.4", 4},
+    {"Open MPI v3.1.3, package: Open MPI root@b Distribution, ident: 3.1.3", OPEN, "Open MPI 3.1.3",
+     3},
+    {"Open MPI v5.0.0rc12, package: Open MPI root@MPICH Distribution, ident: 5.0.0rc12, repo rev: "
+     "v5.0.0rc12, Unreleased developer copy\n",
+     OPEN, "Open MPI 5.0.0", 5},
+    {"Open MPI v3.1.0, package: IBM Spectrum MPI, ident: 10.03.01.00rtm0, repo rev: "
+     "IBM_SPECTRUM_MPI_10.03.01.00_2019.04.02, Apr 02, 2019\n",
+     OPEN, "Spectrum MPI 10.03.01.00", 10},
+    {"FUJITSU MPI Library 4.0.0 (4.0.1fj4.0.0)", OPEN, "Fujitsu MPI 4.0.0", 4},
+    {"MPICH Version:      4.0.2\nMPICH Release date: Thu Apr  7 12:34:45 CDT 2022\nMPICH ABI: "
+     "          14:2:2\n",
+     MPICH, "MPICH 4.0.2", 0},
+    {"MPICH Version:\t3.4.2\nMPICH Release date:\tWed May 26 15:51:40 CDT 2021\nMPICH "
+     "configure:\t--prefix=/opt/Open MPI\n",
+     MPICH, "MPICH 3.4.2", 0},
+    {"Intel(R) MPI Library 2018 for Linux* OS\n", MPICH, "Intel MPI 2018", 0},
+    {"Intel(R) MPI Library 2019 Update 6 for Linux* OS\n", MPICH, "Intel MPI 2019", 0},
+    {"Intel(R) MPI Library 2021.8 for Linux* OS\n", MPICH, "Intel MPI 2021.8", 0},
+    {"MPI VERSION    : CRAY MPICH version 7.7.10 (ANL base 3.2)\nMPI BUILD INFO : Built Fri", MPICH,
+     "Cray MPICH 7.7.10", 0},
+    {"MPI VERSION    : CRAY MPICH version 8.1.28.2 (ANL base 3.4a2)\n", MPICH,
+     "Cray MPICH 8.1.28.2", 0},
+    {"MVAPICH2 Version      :\t2.3.5\nMVAPICH2 Release date :\tMon November 30 2020\n", MPICH,
+     "MVAPICH2 2.3.5", 0},
+    {"MVAPICH Version      :\t3.0\nMVAPICH Release date :\t02/26/2024\n", MPICH, "MVAPICH 3.0", 0},
+    {"HPE HMPT 2.23  08/26/20 02:59:48-root", MPICH, "HPE HMPT 2.23", 0},
+    {"HPE MPT 2.23  08/26/20 02:54:49-root", OTHER, "HPE MPT 2.23  08/26/20 02:54:49-root", 0},
+    {"MPIwrapper Version:\t2.2.2\nMPICH Version: 4.0\n", OTHER, "MPIwrapper Version:\t2.2.2", 0},
 };
 
-static void test_versions(void **state)
+/* A plugin runs with its own family's libraries, and with no other's. */
+static void test_families(void **state)
 {
+    static const char *const families[] = {OPEN, MPICH, OTHER};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        char got[64] = "x";
-        bool fits =
-            mpi_version_fits(table[i].family, table[i].major, table[i].text, got, sizeof(got));
-        assert_int_equal(fits, table[i].fits);
-        assert_string_equal(got, table[i].version);
+        assert_string_equal(mpi_version_family(table[i].text), table[i].family);
+        for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+            char got[64] = "x";
+            bool fits = mpi_version_fits(families[f], table[i].major, table[i].text, got, 64);
+            assert_int_equal(fits, strcmp(families[f], table[i].family) == 0);
+            assert_string_equal(got, table[i].version);
+        }
     }
+}
+
+/* Of Open MPI the major version must be the same; where the others count otherwise, it is not
+ * looked at. */
+static void test_majors(void **state)
+{
+    char got[64];
+    assert_false(mpi_version_fits(OPEN, 4, "Open MPI v5.0.7, package: x", got, sizeof(got)));
+    assert_string_equal(got, "Open MPI 5.0.7");
+    assert_false(mpi_version_fits(OPEN, 4, "Open MPI v3.1.3, package: x", got, sizeof(got)));
+    assert_false(mpi_version_fits(OPEN, 10, "Open MPI v4.1.4, package: x", got, sizeof(got)));
+    assert_true(mpi_version_fits(OPEN, 4, "Open MPI v4.0.0, package: x", got, sizeof(got)));
+    assert_true(mpi_version_fits(MPICH, 3, "MPICH Version:      4.0.2", got, sizeof(got)));
+}
+
+static void test_broken(void **state)
+{
+    char got[64];
+    assert_false(mpi_version_fits(OPEN, 4, "Open MPI", got, sizeof(got)));
+    assert_string_equal(got, "Open MPI");
+    assert_false(mpi_version_fits(OPEN, 0, "Open MPI v\n4.1.4", got, sizeof(got)));
+    assert_string_equal(got, "Open MPI");
+    assert_false(mpi_version_fits(OPEN, 4, "", got, sizeof(got)));
+    assert_false(mpi_version_fits(OTHER, 0, "", got, sizeof(got)));
+    assert_string_equal(got, "");
+    char little[9];
+    assert_true(mpi_version_fits(MPICH, 0, "Intel(R) MPI Library 2021.8", little, sizeof(little)));
+    assert_string_equal(little, "Intel MP");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_majors),
+                                       cmocka_unit_test(test_broken)};
     return cmocka_run_group_tests_name("backend/mpi_version", tests, NULL, NULL);
 }

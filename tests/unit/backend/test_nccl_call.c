@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_call: a call on a thread comes back with its result, or is left behind without harm.
+ * nccl_call: a call on a thread comes back with its result, or is left behind without harm; one
+ * that waits for the call before it can be hastened.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "core/backend/nccl_call.h"
+#include "core/backend/nccl_thread.h"
 #include "core/base/clock.h"
 #include "tests/harness/rank.h"
 
@@ -42,13 +44,21 @@ static bool wait_for(const struct nccl_call *call)
     return nccl_call_done(call);
 }
 
+static struct nccl_thread *new_thread(void)
+{
+    struct nccl_thread *thread = NULL;
+    assert_int_equal(nccl_thread_create(&thread, NULL), 0);
+    return thread;
+}
+
 static void test_result(void **state)
 {
     struct work w = {.in = 41};
     struct nccl_call *call = NULL;
+    struct nccl_thread *thread = new_thread();
     sigset_t before, after;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    assert_int_equal(nccl_call_start(work, &w, sizeof(w), &call, NULL), 0);
+    assert_int_equal(nccl_call_start(thread, work, &w, sizeof(w), &call, NULL), 0);
     w.in = 0; /* it has a copy */
     assert_true(wait_for(call));
     assert_int_equal(nccl_call_result(call), 5); /* no signals there */
@@ -56,6 +66,7 @@ static void test_result(void **state)
     assert_int_equal((uintptr_t)nccl_call_arg(call) % 16, 0);
     assert_true(nccl_call_release(call));
     assert_true(nccl_call_release(NULL));
+    nccl_thread_end(thread);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     assert_int_equal(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
 }
@@ -65,15 +76,43 @@ static void test_left(void **state)
     static _Atomic int gate;
     struct work w = {.gate = &gate};
     struct nccl_call *call = NULL;
+    struct nccl_thread *thread = new_thread();
     atomic_store(&gate, 0);
-    assert_int_equal(nccl_call_start(work, &w, sizeof(w), &call, NULL), 0);
+    assert_int_equal(nccl_call_start(thread, work, &w, sizeof(w), &call, NULL), 0);
     nap_ms(20);
     assert_false(nccl_call_done(call));
     assert_false(nccl_call_release(call));
+    nccl_thread_leave(thread);
     atomic_store(&gate, 1); /* it comes back all the same, and frees what it has */
     for (int i = 0; i < 10000 && atomic_load(&gate) != 2; i++)
         nap_ms(1);
     assert_int_equal(atomic_load(&gate), 2);
+}
+
+/* The thread is in a call: the next one waits for it, until it is hastened; it is made once. */
+static void test_hastened(void **state)
+{
+    static _Atomic int gate;
+    struct work first = {.gate = &gate}, second = {.in = 1};
+    struct nccl_call *call = NULL, *next = NULL;
+    struct nccl_thread *thread = new_thread();
+    atomic_store(&gate, 0);
+    assert_int_equal(nccl_call_start(thread, work, &first, sizeof(first), &call, NULL), 0);
+    assert_int_equal(nccl_call_start(thread, work, &second, sizeof(second), &next, NULL), 0);
+    nap_ms(20);
+    assert_false(nccl_call_done(next));
+    nccl_call_hasten(next);
+    assert_true(wait_for(next));
+    assert_false(nccl_call_done(call));
+    ((struct work *)nccl_call_arg(next))->out = 7; /* a second time would change it */
+    atomic_store(&gate, 1);
+    assert_true(wait_for(call));
+    nccl_call_hasten(call);
+    nap_ms(20);
+    assert_int_equal(((struct work *)nccl_call_arg(next))->out, 7);
+    assert_true(nccl_call_release(next));
+    assert_true(nccl_call_release(call));
+    nccl_thread_end(thread);
 }
 
 int main(void)
@@ -81,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_result),
         cmocka_unit_test(test_left),
+        cmocka_unit_test(test_hastened),
     };
     return cmocka_run_group_tests_name("backend/nccl_call", tests, NULL, NULL);
 }

@@ -140,7 +140,8 @@ static int bind_gpu(void *ctx)
 static struct nccl_comm *create(void)
 {
     const struct nccl_host host = {.exchange = exchange, .bind = bind_gpu};
-    const struct nccl_limits limits = {.init_ms = 100, .launch_ms = 100, .abort_ms = 5000};
+    const struct nccl_limits limits = {
+        .init_ms = 100, .shrink_ms = 100, .launch_ms = 100, .abort_ms = 5000};
     struct nccl_comm *c = NULL;
     memset(&g, 0, sizeof(g));
     g.told = -1;

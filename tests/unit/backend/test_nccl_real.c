@@ -56,7 +56,8 @@ static int exchange(void *ctx, void *data, size_t n)
 static void test_alone(void **state)
 {
     const struct nccl_host host = {.exchange = exchange};
-    const struct nccl_limits limits = {.init_ms = 60000, .launch_ms = 60000, .abort_ms = 20000};
+    const struct nccl_limits limits = {
+        .init_ms = 60000, .shrink_ms = 60000, .launch_ms = 60000, .abort_ms = 20000};
     uint64_t deadline = deadline_in_ms(60000);
     struct nccl_comm *c = NULL;
     struct err err = {0};

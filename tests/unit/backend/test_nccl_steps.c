@@ -125,6 +125,20 @@ static void test_forms(void **state)
     }
 }
 
+/* Builds for CUDA 10 know no bfloat16, whatever their version. */
+static void test_old_cuda(void **state)
+{
+    static const int cudas[] = {10020, 11000, 0};
+    for (size_t i = 0; i < COUNT(cudas); i++) {
+        struct nccl_means m = means(21003, 1);
+        struct coll_op op = reduction(HVD_BFLOAT16, HVD_SUM, 1, 1);
+        struct nccl_form f = {0};
+        m.cuda = cudas[i];
+        assert_int_equal(nccl_form_of(&m, &op, RANKS, &f, NULL), 0);
+        assert_int_equal(f.dtype, i == 0 ? HVD_FLOAT32 : HVD_BFLOAT16);
+    }
+}
+
 /* An average over three in 16 bits is left to kernels, one over four is not. */
 static void test_rough(void **state)
 {
@@ -375,11 +389,12 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),         cmocka_unit_test(test_rough),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_every_form),
-        cmocka_unit_test(test_fused),         cmocka_unit_test(test_allgather),
-        cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_alltoall),
-        cmocka_unit_test(test_reducescatter), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_forms),      cmocka_unit_test(test_old_cuda),
+        cmocka_unit_test(test_rough),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_every_form), cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_allgather),  cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_alltoall),   cmocka_unit_test(test_reducescatter),
+        cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests_name("backend/nccl_steps", tests, NULL, NULL);
 }

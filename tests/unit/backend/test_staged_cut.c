@@ -56,6 +56,7 @@ static size_t cut_all(const struct coll_tensor *tensors, size_t n)
     for (; tensor < n; tensor++, element = 0)
         assert_int_equal(element, tensors[tensor].count);
     assert_false(staged_cut_next(&cut, &chunk));
+    assert_int_equal(staged_places(&op), STAGED_PLACES);
     return chunks;
 }
 
@@ -102,6 +103,7 @@ static const struct staged_piece *whole(enum hvd_kind kind, const struct coll_te
     struct staged_cut cut = {.op = &op, .mesh = &mesh};
     assert_true(staged_cut_next(&cut, &chunk));
     assert_int_equal(chunk.n, 1);
+    assert_int_equal(staged_places(&op), 1);
     assert_true(staged_room(&mesh, &op) >= chunk.in_size);
     assert_true(staged_room(&mesh, &op) >= chunk.out_end);
     assert_false(staged_cut_next(&cut, &chunk));

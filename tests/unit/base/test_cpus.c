@@ -119,6 +119,17 @@ static void test_affinity(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
+static void test_may_spin(void **state)
+{
+    (void)state;
+    assert_true(cpus_may_spin(1, 2));
+    assert_true(cpus_may_spin(2, 2));
+    assert_true(cpus_may_spin(2, INT_MAX));
+    assert_false(cpus_may_spin(3, 2));
+    assert_false(cpus_may_spin(1, 1));
+    assert_false(cpus_may_spin(2, 1));
+}
+
 static void test_cache(void **state)
 {
     (void)state;
@@ -137,6 +148,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_v1, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_cache, make_root, remove_root),
         cmocka_unit_test(test_affinity),
+        cmocka_unit_test(test_may_spin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

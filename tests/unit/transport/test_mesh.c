@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/cpus.h"
 #include "core/transport/shm.h"
 #include "tests/harness/mesh_ranks.h"
 
@@ -222,6 +224,40 @@ static void test_map(void **state)
     expect_all(&m, 0);
 }
 
+/* Alone it is a matter of the processors that this thread may use, one of them at first. */
+static bool spin_is_right(const struct mesh *mesh)
+{
+    cpu_set_t all, one;
+    sched_getaffinity(0, sizeof(all), &all);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &all))
+            CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    bool right = !mesh_may_spin(mesh);
+    sched_setaffinity(0, sizeof(all), &all);
+    return right && mesh_may_spin(mesh) == (cpus_usable() > 1);
+}
+
+static int body_spin(struct mesh *mesh, void *arg)
+{
+    bool right =
+        mesh->shm ? mesh_may_spin(mesh) == (mesh->shm->usable_cpus > 1) : spin_is_right(mesh);
+    mesh_ranks_leave(mesh);
+    return !right;
+}
+
+static void test_spin(void **state)
+{
+    struct mesh_ranks m = {.n = 1, .body = body_spin};
+    mesh_ranks_run(&m);
+    expect_all(&m, 0);
+    m.n = 3;
+    m.hosts = "aba";
+    mesh_ranks_run(&m);
+    expect_all(&m, 0);
+}
+
 static int body_alone(struct mesh *mesh, void *arg)
 {
     int peer = 5;
@@ -343,13 +379,14 @@ static void test_abort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),       cmocka_unit_test(test_map),
-        cmocka_unit_test(test_one_host),    cmocka_unit_test(test_agent),
-        cmocka_unit_test(test_tcp_only),    cmocka_unit_test(test_no_key),
-        cmocka_unit_test(test_mixed),       cmocka_unit_test(test_mixed_agent),
-        cmocka_unit_test(test_death_local), cmocka_unit_test(test_death_agent),
-        cmocka_unit_test(test_death_tcp),   cmocka_unit_test(test_death_mixed),
-        cmocka_unit_test(test_abort),       cmocka_unit_test(test_data_only),
+        cmocka_unit_test(test_alone),       cmocka_unit_test(test_spin),
+        cmocka_unit_test(test_map),         cmocka_unit_test(test_one_host),
+        cmocka_unit_test(test_agent),       cmocka_unit_test(test_tcp_only),
+        cmocka_unit_test(test_no_key),      cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_mixed_agent), cmocka_unit_test(test_death_local),
+        cmocka_unit_test(test_death_agent), cmocka_unit_test(test_death_tcp),
+        cmocka_unit_test(test_death_mixed), cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_data_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

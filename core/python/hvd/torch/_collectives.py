@@ -86,9 +86,9 @@ def start_broadcast(tensor, root_rank, name, in_place):
 
 def start_alltoall(tensor, splits, name):
     source = _rows(usable(tensor))
-    device = splits.device if torch.is_tensor(splits) else None
+    device = splits.device if torch.is_tensor(splits) else "cpu"
     if splits is not None:
-        splits = dims(int(s) for s in (splits if device is None else splits.tolist()))
+        splits = dims(int(s) for s in (splits.tolist() if torch.is_tensor(splits) else splits))
 
     def finish(handles):
         wait(handles, gathered=True)

@@ -117,7 +117,7 @@ def copied(address, shape, like):
     """A new tensor of this shape, of like's type and on its device, with what is at the address there. The
     memory has been read when it returns."""
     if like.device.type == "cpu":
-        tensor = torch.empty(shape, dtype=like.dtype)
+        tensor = torch.empty(shape, dtype=like.dtype, device="cpu")  # there may be another default
         if tensor.numel():
             ctypes.memmove(tensor.data_ptr(), address, tensor.numel() * tensor.element_size())
         return tensor

@@ -23,7 +23,7 @@ def _whole(indices, values, shape, op):
     """The result, its indices not coalesced."""
     if op == _lib.AVERAGE:
         values = values / lib.hvd_size()
-    return torch.sparse_coo_tensor(indices.t(), values, shape)
+    return torch.sparse_coo_tensor(indices.t(), values, shape, device=values.device)
 
 
 def start_sparse_allreduce(tensor, name, op):

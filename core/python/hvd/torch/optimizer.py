@@ -14,7 +14,7 @@ import torch
 
 from .. import _lib
 from .._lib import HvdError, Request, check_stay, error, lib
-from . import _device
+from . import _device, _scaler, _stolen
 from ._options import need_options, need_passes
 from ._request import describe, flights, usable
 from ._sparse import SparseSum
@@ -159,6 +159,7 @@ class _DistributedMixin:
                 )
             optimizer._hvd_send(gradient)
 
+        _stolen.keep_apart(gradient.param)
         if hasattr(gradient.param, "register_post_accumulate_grad_hook"):  # torch >= 2.1
             gradient.param.register_post_accumulate_grad_hook(hook)
         else:
@@ -283,7 +284,7 @@ class _DistributedMixin:
         if sparse_dim is not None:  # it was sparse before: the other ranks gather
             indices = torch.empty([sparse_dim, 0], dtype=torch.int64, device=param.device)
             values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype, device=param.device)
-            return torch.sparse_coo_tensor(indices, values, param.shape)
+            return torch.sparse_coo_tensor(indices, values, param.shape, device=param.device)
         return torch.zeros_like(param, memory_format=torch.contiguous_format)
 
     def _hvd_wait(self, discard=False):
@@ -332,7 +333,7 @@ class _DistributedMixin:
         if grad._version != gradient.version:
             return (
                 f"the gradient of {gradient.name} was changed while the ranks exchanged it: synchronize() comes "
-                "before clipping or GradScaler.unscale_(), then step() with skip_synchronize()"
+                "before clipping, then step() with skip_synchronize()"
             )
         if target is not tensor:
             target.copy_(self._hvd_options["compression"].decompress(tensor, gradient.context))
@@ -353,7 +354,7 @@ class _DistributedMixin:
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """step() within does not wait: for use after synchronize(), to clip gradients between."""
+        """step() and GradScaler's within do not wait: for use after synchronize(), to clip gradients between."""
         self._hvd_should_synchronize = False
         try:
             yield
@@ -373,11 +374,18 @@ class _DistributedMixin:
         if closure is not None:
             self._hvd_settle()
             return super().step(self._hvd_closure(closure))
-        if self._hvd_should_synchronize and (self._hvd_flight or not self._hvd_synchronized):
-            self.synchronize()
+        self._hvd_combine()
         self._hvd_synchronized = False
         self._hvd_settle()
         return super().step()
+
+    def _hvd_combine(self):
+        """The gradients are about to be used."""
+        if self._hvd_should_synchronize:
+            if self._hvd_flight or not self._hvd_synchronized:
+                self.synchronize()
+        elif self._hvd_flight:
+            raise RuntimeError("the ranks are exchanging gradients: synchronize() comes before skip_synchronize()")
 
     def _hvd_settle(self):
         if self._hvd_awaits is not None:
@@ -432,6 +440,9 @@ class _DistributedMixin:
         for param in params:
             if param.requires_grad:
                 self._hvd_add([param], names)
+
+
+_scaler.wait_for(_DistributedMixin)
 
 
 def DistributedOptimizer(

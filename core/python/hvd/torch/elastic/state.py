@@ -174,8 +174,9 @@ class TorchState(elastic.ObjectState):
             fits = {(i, tuple(t.shape), t.dtype): t.detach() for i, t in enumerate(here) if _plain(t)}
             for i, slot in enumerate(_slots(part)):
                 at_hand = fits.get((i, slot.shape, slot.dtype))
-                fresh = at_hand is None
-                tensors.append(torch.empty(slot.shape, dtype=slot.dtype) if fresh else at_hand)
+                if at_hand is None:
+                    at_hand = torch.empty(slot.shape, dtype=slot.dtype, device="cpu")
+                tensors.append(at_hand)
         blocks = super()._unpack(plain)
         self._parts, self._kept = parts, tensors
         return blocks + self._divide(parts, tensors)

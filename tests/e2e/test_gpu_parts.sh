@@ -1,0 +1,100 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What a machine with a GPU may lack, as CUDA's own packages leave it: without NCCL or kernels the programs of
+# tests/gpu say so and do the rest, and nvcc is found beside PATH. The driver is one of ours, as libcuda.so.1.
+# timeout: 300
+# shellcheck disable=SC2317  # functions that check calls
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+trap 'rm -rf "$TMP"' EXIT
+mkdir "$TMP/driver" && ln -s "$BUILD/tests/fake/cuda.so" "$TMP/driver/libcuda.so.1" || exit 1
+unset HVD_RANK HVD_SIZE HVD_BACKEND HVD_GPU_FALLBACK HVD_NCCL_LIB
+
+# on_gpu VARIABLE=VALUE... PROGRAM: with a GPU, as far as it can tell. Its words are in $TMP/words.
+on_gpu() {
+    local rc=0
+    env LD_LIBRARY_PATH="$TMP/driver:$LD_LIBRARY_PATH" FAKE_CUDA=count=1 HVD_KERNELS=/proc/self/exe "$@" \
+        >"$TMP/words" 2>&1 || rc=$?
+    cat "$TMP/words"
+    return "$rc"
+}
+
+# says COUNT WORDS: so many lines begin with them
+says() {
+    [ "$(grep -c "^$2" "$TMP/words")" -eq "$1" ]
+}
+
+operations_without_nccl() {
+    on_gpu HVD_TEST_REAL_GPU=1 HVD_NCCL_LIB="$TMP/none" "$BUILD/tests/multi/test_gpu" &&
+        says 1 'SKIP: gpu/device/nccl: libnccl.so.2: .' && says 1 '.*OK.* test_real_staged'
+}
+
+operations_with_nccl() {
+    on_gpu HVD_TEST_REAL_GPU=1 HVD_NCCL_LIB="$BUILD/tests/fake/nccl-2.27/libnccl.so.2" "$BUILD/tests/multi/test_gpu" &&
+        says 0 SKIP && says 1 '.*OK.* test_real_nccl'
+}
+
+operations_with_a_broken_nccl() {
+    ! on_gpu HVD_TEST_REAL_GPU=1 HVD_NCCL_LIB="$BUILD/tests/fake/cuda.so" "$BUILD/tests/multi/test_gpu" &&
+        says 0 SKIP && says 1 '.*OK.* test_real_staged'
+}
+
+bench_without_nccl() {
+    on_gpu HVD_NCCL_LIB="$TMP/none" "$BUILD/tests/gpu/bench_allreduce" &&
+        says 1 'SKIP: gpu/bench_allreduce: libnccl.so.2: .'
+}
+
+# without_kernels PROGRAM VARIABLE=VALUE
+without_kernels() {
+    local rc=0
+    on_gpu "$2" "$BUILD/tests/gpu/$1" || rc=$?
+    [ "$rc" -eq 77 ] && says 1 'SKIP: gpu/[a-z_]*: kernels: .'
+}
+
+# kernels that are no file of that driver's are no reason to skip
+with_broken_kernels() {
+    ! on_gpu FAKE_CUDA=cuModuleGetFunction=500 "$BUILD/tests/gpu/bench_gpu" && says 0 SKIP
+}
+
+# toolkit FOLDER RELEASE
+toolkit() {
+    mkdir -p "$TMP/$1/bin"
+    printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V%s.88"\n' "$2" "$2" >"$TMP/$1/bin/nvcc"
+    chmod +x "$TMP/$1/bin/nvcc"
+}
+
+# finds FOLDER|- FOLDER...: nvcc.sh finds that one, the others are in PATH; CUDA_HOME is $TMP/home
+finds() {
+    local path=$TMP/tools want='' folder found
+    [ "$1" = - ] || want=$TMP/$1/bin/nvcc
+    shift
+    for folder in "$@"; do
+        path=$TMP/$folder/bin:$path
+    done
+    found=$(env PATH="$path" CUDA_HOME="$TMP/home" HVD_CACHE="$TMP/cache" core/backend/kernels/nvcc.sh find)
+    echo "found $found"
+    [ "$found" = "$want" ]
+}
+
+finds_nvcc() {
+    mkdir "$TMP/tools" && ln -s "$(command -v sed)" "$(command -v bash)" "$TMP/tools" || return 1
+    toolkit old 12.9
+    toolkit new 13.1
+    finds - && finds - old && finds new new || return 1
+    toolkit home 13.0
+    finds home && finds home old && finds new new || return 1
+    toolkit home 12.4
+    finds - old && finds new new
+}
+
+check "operations without NCCL" operations_without_nccl
+check "operations with NCCL" operations_with_nccl
+check "operations with an NCCL that is none" operations_with_a_broken_nccl
+check "the measurement beside NCCL without NCCL" bench_without_nccl
+for program in test_kernels bench_gpu bench_allreduce; do
+    check "$program without kernels" without_kernels $program HVD_KERNELS="$TMP/none"
+    check "$program with kernels for other GPUs" without_kernels $program FAKE_CUDA=cuModuleLoadData=209
+done
+check "kernels of another version" with_broken_kernels
+check "nvcc in PATH and in CUDA_HOME" finds_nvcc
+exit $failed

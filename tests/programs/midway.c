@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * midway [-f] [-m]: hvd_shutdown() in the middle of a large sum. What was summed is gone from
+ * memory right behind it, so that whoever still works on it ends the process.
+ *
+ *   -f  rank 1 of 2 stands still in the middle (SIGSTOP), so that the sum cannot end: rank 0 leaves
+ *       its tensors as they are, expects to be told to, and both that hvd_init() refuses this MPI
+ *   -m  broadcasts in place of sums
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <hvd.h>
+
+#include "tests/harness/rank.h"
+
+enum { SUMS = 3 };
+#define COUNT ((int64_t)16 << 20)
+#define BYTES ((size_t)COUNT * sizeof(float))
+
+static int rank;
+static float *data[SUMS];
+static hvd_handle handles[SUMS];
+static char why[1024];
+
+static int begin(bool moves)
+{
+    static const char *const names[SUMS] = {"a", "b", "c"};
+    static const int64_t count = COUNT;
+    struct hvd_request r[SUMS];
+    for (int i = 0; i < SUMS; i++) {
+        data[i] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (data[i] == MAP_FAILED)
+            return -1;
+        memset(data[i], 0, BYTES);
+        r[i] = rank_request(names[i], data[i], &count);
+        r[i].kind = moves ? HVD_BROADCAST : HVD_ALLREDUCE;
+    }
+    return hvd_submit(r, SUMS, handles);
+}
+
+static void *wait_all(void *arg)
+{
+    for (int i = 0; i < SUMS; i++) {
+        if (hvd_wait(handles[i]) < 0) {
+            snprintf(why, sizeof(why), "%s", hvd_error());
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* Everybody leaves; the MPI of this process has a second to show that it has not seen it. */
+static int leave(void)
+{
+    hvd_wait(handles[0]);
+    nap_ms(4);
+    hvd_shutdown();
+    for (int i = 0; i < SUMS; i++)
+        munmap(data[i], BYTES);
+    nap_ms(1000);
+    return 0;
+}
+
+static int stand_still(pid_t other)
+{
+    pthread_t waiter;
+    if (pthread_create(&waiter, NULL, wait_all, NULL) != 0)
+        return -1;
+    if (rank == 1) {
+        hvd_wait(handles[0]);
+        nap_ms(4);
+        kill(getpid(), SIGSTOP);
+    } else {
+        nap_ms(1500);
+        hvd_shutdown();
+        kill(other, SIGCONT);
+    }
+    pthread_join(waiter, NULL);
+    printf("rank %d: %s\n", rank, why);
+    hvd_shutdown();
+    if (rank == 0 && !strstr(why, "may still read and write its tensors"))
+        return -1;
+    if (hvd_init() == 0 || !strstr(hvd_error(), "MPI cannot be used any more in this process"))
+        return -1;
+    printf("rank %d: %s\n", rank, hvd_error());
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool frozen = false, moves = false;
+    for (int opt; (opt = getopt(argc, argv, "fm")) != -1;) {
+        frozen = frozen || opt == 'f';
+        moves = moves || opt == 'm';
+    }
+    if (hvd_init() < 0) {
+        fprintf(stderr, "midway: %s\n", hvd_error());
+        return 1;
+    }
+    rank = hvd_rank();
+    double pid = rank == 1 ? getpid() : 0;
+    if (hvd_allreduce("pid", &pid, &pid, 1, HVD_FLOAT64, HVD_SUM) < 0 || begin(moves) < 0)
+        return 1;
+    if ((frozen ? stand_still((pid_t)pid) : leave()) < 0)
+        return 1;
+    printf("rank %d: ok\n", rank);
+    fflush(stdout);
+    nap_ms(1000); /* without MPI_Finalize mpirun ends the others as soon as one ends */
+    return 0;
+}

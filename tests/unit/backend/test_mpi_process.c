@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi_process: between operations MPI is called, so that what other ranks still wait for moves; not
+ * while a step is in it, and not after the end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "core/backend/mpi_process.h"
+#include "core/base/clock.h"
+#include "tests/harness/rank.h"
+
+static struct {
+    _Atomic int inside, together, progress, ended;
+    enum mpi_state state;
+} g;
+
+static void into_mpi(unsigned ms)
+{
+    if (atomic_fetch_add(&g.inside, 1) > 0)
+        atomic_fetch_add(&g.together, 1);
+    nap_ms(ms);
+    atomic_fetch_sub(&g.inside, 1);
+}
+
+static enum mpi_state state(enum mpi_level *ret_level)
+{
+    *ret_level = MPI_LEVEL_SERIALIZED;
+    return g.state;
+}
+
+static int init(enum mpi_level wanted, enum mpi_level *ret_level)
+{
+    *ret_level = MPI_LEVEL_SERIALIZED;
+    g.state = MPI_STATE_RUNS;
+    return 0;
+}
+
+static int prepare(mpi_reduce_f reduce, int *ret_rank, int *ret_size)
+{
+    *ret_rank = 0;
+    *ret_size = 1;
+    return 0;
+}
+
+static void progress(void)
+{
+    into_mpi(2);
+    atomic_fetch_add(&g.progress, 1);
+}
+
+/* At exit. */
+static int finalize(void)
+{
+    if (atomic_load(&g.inside) > 0 || atomic_load(&g.ended) != 1)
+        puts("FAILED: MPI_Finalize at the wrong time");
+    g.state = MPI_STATE_OVER;
+    return 0;
+}
+
+static const char *why(void)
+{
+    return "no reason";
+}
+
+static int step(void *left)
+{
+    into_mpi(2);
+    return --*(int *)left > 0;
+}
+
+static bool progresses(int more)
+{
+    int wanted = atomic_load(&g.progress) + more;
+    for (int i = 0; i < 10000 && atomic_load(&g.progress) < wanted; i++)
+        nap_ms(1);
+    return atomic_load(&g.progress) >= wanted;
+}
+
+static void test_progress(void **test)
+{
+    static const struct mpi_plugin plugin = {.version = MPI_PLUGIN_VERSION,
+                                             .state = state,
+                                             .init = init,
+                                             .prepare = prepare,
+                                             .finalize = finalize,
+                                             .progress = progress,
+                                             .why = why};
+    static struct mesh mesh;
+    const struct mpi_found found = {.plugin = &plugin};
+    struct mpi_here here;
+    struct mpi_task task;
+    struct err err = {0};
+    int left = 50;
+    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
+    assert_true(here.direct);
+    assert_true(progresses(3));
+    mpi_task_start(&here, &task, step, &left);
+    while (mpi_task_progress(&here, &task) == 1)
+        ;
+    assert_true(progresses(3));
+    mpi_process_close(&here, NULL, false);
+    int before = atomic_load(&g.progress);
+    nap_ms(50);
+    assert_int_equal(atomic_load(&g.progress), before);
+    assert_int_equal(atomic_load(&g.together), 0);
+    /* and again, in another world */
+    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
+    assert_true(progresses(3));
+    mpi_process_close(&here, NULL, false);
+    atomic_store(&g.ended, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_progress),
+    };
+    return cmocka_run_group_tests_name("backend/mpi_process", tests, NULL, NULL);
+}

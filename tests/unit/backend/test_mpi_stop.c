@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mpi_process: an operation that is given up has time to end; where it has failed or does not end,
+ * MPI is called no more, neither between operations nor at exit, and is not entered again.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/backend/mpi_process.h"
+#include "core/base/clock.h"
+#include "tests/harness/rank.h"
+
+static struct {
+    _Atomic int progress, steps;
+    enum mpi_state state;
+} g;
+
+static enum mpi_state state(enum mpi_level *ret_level)
+{
+    *ret_level = MPI_LEVEL_SERIALIZED;
+    return g.state;
+}
+
+static int init(enum mpi_level wanted, enum mpi_level *ret_level)
+{
+    *ret_level = wanted;
+    g.state = MPI_STATE_RUNS;
+    return 0;
+}
+
+static int prepare(mpi_reduce_f reduce, int *ret_rank, int *ret_size)
+{
+    *ret_rank = 0;
+    *ret_size = 1;
+    return 0;
+}
+
+static void progress(void)
+{
+    atomic_fetch_add(&g.progress, 1);
+}
+
+static int finalize(void)
+{
+    _exit(99); /* at exit, where it must not be called */
+}
+
+static const char *why(void)
+{
+    return "no reason";
+}
+
+static const struct mpi_plugin plugin = {.version = MPI_PLUGIN_VERSION,
+                                         .state = state,
+                                         .init = init,
+                                         .prepare = prepare,
+                                         .finalize = finalize,
+                                         .progress = progress,
+                                         .why = why};
+static const struct mpi_found found = {.plugin = &plugin};
+
+/* So many steps, then what comes of it; 0 steps: it never ends. */
+struct job {
+    int steps, rc;
+};
+
+static int step(void *ctx)
+{
+    struct job *job = ctx;
+    atomic_fetch_add(&g.steps, 1);
+    return job->steps > 0 && --job->steps == 0 ? job->rc : 1;
+}
+
+static void stop_one(const struct mpi_here *here, struct job job, bool ends)
+{
+    struct mpi_task task = {0};
+    assert_true(mpi_task_stop(here, &task)); /* it was never started */
+    mpi_task_start(here, &task, step, &job);
+    assert_int_equal(mpi_task_stop(here, &task), ends);
+    int steps = atomic_load(&g.steps), calls = atomic_load(&g.progress);
+    assert_int_equal(mpi_task_stop(here, &task), ends); /* again */
+    nap_ms(50);
+    assert_int_equal(atomic_load(&g.steps), steps);
+    if (!ends)
+        assert_int_equal(atomic_load(&g.progress), calls);
+}
+
+static void stop_in(const char *threads, struct job bad)
+{
+    static struct mesh mesh;
+    struct mpi_here here;
+    struct err err = {0};
+    setenv("HVD_MPI_THREADS", threads, 1);
+    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
+    if (!here.direct) /* the end of each would wake who sleeps in the mesh */
+        mpi_process_close(&here, NULL, false);
+    while (here.direct && atomic_load(&g.progress) == 0)
+        nap_ms(1);
+    stop_one(&here, (struct job){.steps = 100}, true);
+    assert_false(mpi_process_left());
+    stop_one(&here, bad, false);
+    assert_true(mpi_process_left());
+    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), -EBUSY);
+}
+
+static void direct_never(void **test)
+{
+    stop_in("multiple", (struct job){.steps = 0});
+}
+
+static void direct_failed(void **test)
+{
+    stop_in("multiple", (struct job){.steps = 7, .rc = -EIO});
+}
+
+static void funneled_never(void **test)
+{
+    stop_in("funneled", (struct job){.steps = 0});
+}
+
+static void funneled_failed(void **test)
+{
+    stop_in("funneled", (struct job){.steps = 7, .rc = -EIO});
+}
+
+/* MPI is of the process: each in one of its own. */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(direct_never),
+        cmocka_unit_test(direct_failed),
+        cmocka_unit_test(funneled_never),
+        cmocka_unit_test(funneled_failed),
+    };
+    int failed = 0;
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+        const struct CMUnitTest one[] = {tests[i]};
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0)
+            exit(cmocka_run_group_tests_name("backend/mpi_stop", one, NULL, NULL));
+        failed += pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
+    }
+    return failed != 0;
+}
