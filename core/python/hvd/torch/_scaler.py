@@ -9,8 +9,8 @@ import functools
 
 import torch
 
-# Since torch 2.3 the first is the base of the second.
-_GradScaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
+# Since torch 2.3 the first is the base of the second; before 1.10 there is no torch.amp.
+_GradScaler = getattr(getattr(torch, "amp", None), "GradScaler", torch.cuda.amp.GradScaler)
 
 
 def wait_for(kind):
