@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD TEST... [beside TEST...]... [then TEST...]...: runs tests one after the other and says
-# how each ended. Called by make. What follows "beside" is a lane that runs at the same time as those
-# before it; "then" waits for all lanes.
+# run.sh BUILD TEST... [beside TEST...]...: runs tests one after the other and says how each ended. Called
+# by make. What follows "beside" is a lane that runs at the same time as those before it. The first lane
+# is for what mostly waits, the others for what computes: they are niced.
 #
 # A TEST is a program under BUILD, a script (*.sh, *.py), or LABEL=COMMAND. Each has a time-out (300 s;
 # a line "timeout: SECONDS" in the head of its source asks for more), after which everything it
@@ -162,7 +162,6 @@ allowed() {
     return 1
 }
 
-# The lanes up to the next "then", each in a process of its own, the last one in this.
 lane() {
     local test
     for test in "$@"; do
@@ -170,21 +169,19 @@ lane() {
     done
 }
 
+# Each lane is a process of its own.
 list=()
-for word in "$@" "then"; do
-    case $word in
-    beside)
+for word in "$@"; do
+    if [ "$word" = beside ]; then
         lane "${list[@]}" &
         list=()
-        ;;
-    then)
-        lane "${list[@]}"
-        wait
-        list=()
-        ;;
-    *) list+=("$word") ;;
-    esac
+        renice -n 5 $$ >/dev/null 2>&1
+    else
+        list+=("$word")
+    fi
 done
+lane "${list[@]}"
+wait
 
 passed=$(grep -c '^ok ' "$RESULTS") failed=0
 skips=() failures=() failure_logs=()

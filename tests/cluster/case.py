@@ -3,10 +3,26 @@
 import glob
 import os
 import sys
+import time
 import unittest
 
 import binaries
 import groups
+
+
+class Timed(unittest.TextTestResult):
+    """Says how long each test took."""
+    def startTest(self, test):
+        super().startTest(test)
+        self.begin = time.monotonic()
+
+    def stopTest(self, test):
+        self.stream.writeln(f"    {time.monotonic() - self.begin:.1f} s")
+        super().stopTest(test)
+
+
+class Runner(unittest.TextTestRunner):
+    resultclass = Timed
 
 
 def main(name, needs=lambda: None):
@@ -17,7 +33,7 @@ def main(name, needs=lambda: None):
     except binaries.Missing as missing:
         print(f"SKIP: cluster/{name}/{missing.need}: {missing.need}: {missing}")
         sys.exit(77)
-    unittest.main(verbosity=2, module="__main__")
+    unittest.main(verbosity=2, module="__main__", testRunner=Runner)
 
 
 def processes(word):
