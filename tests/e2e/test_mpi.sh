@@ -56,7 +56,9 @@ by_hosts() { # HOSTS THREADS ALGORITHM [OPTION]
 midway() { # RANKS [NAME=VALUE]... -- midway [OPTION]
     local ranks=$1 rc=0
     shift
-    mpi "$ranks" env "$@" >"$TMP/ranks" 2>&1 || rc=$?
+    rm -rf "$TMP/together"
+    mkdir "$TMP/together"
+    mpi "$ranks" env "$@" "$TMP/together" >"$TMP/ranks" 2>&1 || rc=$?
     cat "$TMP/ranks"
     [ "$rc" -ne 124 ] && [ "$(grep -c '^rank .*: ok$' "$TMP/ranks")" -eq "$ranks" ]
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * midway [-f] [-m]: hvd_shutdown() in the middle of a large sum. What was summed is gone from
- * memory right behind it, so that whoever still works on it ends the process.
+ * midway [-f] [-m] FOLDER: hvd_shutdown() in the middle of a large sum. What was summed is gone
+ * from memory right behind it, so that whoever still works on it ends the process. Without
+ * MPI_Finalize mpirun ends all as soon as one ends: in FOLDER, which is empty, they wait for each
+ * other.
  *
  *   -f  rank 1 of 2 stands still in the middle (SIGSTOP), so that the sum cannot end: rank 0 leaves
  *       its tensors as they are, expects to be told to, and both that hvd_init() refuses this MPI
  *   -m  broadcasts in place of sums
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,7 +27,7 @@ enum { SUMS = 3 };
 #define COUNT ((int64_t)16 << 20)
 #define BYTES ((size_t)COUNT * sizeof(float))
 
-static int rank;
+static int rank, size;
 static float *data[SUMS];
 static hvd_handle handles[SUMS];
 static char why[1024];
@@ -93,6 +96,22 @@ static int stand_still(pid_t other)
     return 0;
 }
 
+static int end_together(const char *folder)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%d", folder, rank);
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    for (int other = 0, naps = 0; other < size; other++) {
+        snprintf(path, sizeof(path), "%s/%d", folder, other);
+        while (access(path, F_OK) < 0) {
+            if (naps++ > 2000)
+                return -1;
+            nap_ms(10);
+        }
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     bool frozen = false, moves = false;
@@ -100,11 +119,14 @@ int main(int argc, char **argv)
         frozen = frozen || opt == 'f';
         moves = moves || opt == 'm';
     }
+    if (optind + 1 != argc)
+        return 2;
     if (hvd_init() < 0) {
         fprintf(stderr, "midway: %s\n", hvd_error());
         return 1;
     }
     rank = hvd_rank();
+    size = hvd_size();
     double pid = rank == 1 ? getpid() : 0;
     if (hvd_allreduce("pid", &pid, &pid, 1, HVD_FLOAT64, HVD_SUM) < 0 || begin(moves) < 0)
         return 1;
@@ -112,6 +134,5 @@ int main(int argc, char **argv)
         return 1;
     printf("rank %d: ok\n", rank);
     fflush(stdout);
-    nap_ms(1000); /* without MPI_Finalize mpirun ends the others as soon as one ends */
-    return 0;
+    return end_together(argv[optind]) < 0;
 }
