@@ -71,12 +71,13 @@ ended=0
 run "python=echo 'RuntimeError: all is well' >&2" || ended=$?
 check no-report ends 0 '1 passed, 0 failed, 0 skipped'
 
-# Lanes: the first waits for what only the second brings; what comes then sees both.
+# Lanes: the first waits for what only the second brings, and the second, which is niced, for the first's.
 ended=0
-run "first=for i in \$(seq 300); do [ -e $TMP/second ] && touch $TMP/first && exit 0; sleep 0.1; done; exit 1" beside \
-    "second=touch $TMP/second" 'bad=exit 3' "then" "both=test -e $TMP/first -a -e $TMP/second" || ended=$?
+waits_for="for i in \$(seq 300); do [ -e $TMP/\$want ] && exit 0; sleep 0.1; done; exit 1"
+run "first=want=second; touch $TMP/first; nice; $waits_for" beside \
+    "second=want=first; touch $TMP/second; $waits_for" "niced=[ \$(nice) -ge 5 ]" 'bad=exit 3' || ended=$?
 check lanes ends 1 '3 passed, 1 failed, 0 skipped'
-check lanes-order bash -c "tail -n 4 '$TMP/said' | head -n 3; grep -E '^(ok|FAIL)' '$TMP/said' | tail -n 1 | grep both"
+check lanes-first grep -qx "$(nice)" "$TMP/build/log/first.log"
 
 ended=0
 limit=1 run "slow=sleep 60" || ended=$?
