@@ -16,8 +16,6 @@ SUB              := $(MAKE) --no-print-directory
 
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
-# It mostly waits.
-CLUSTER_LONG  := tests/cluster/test_operator_storm.py
 PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
 # The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
 # and 11 come last: their root file systems may still be in the making.
@@ -61,8 +59,8 @@ test: deps  ## every test there is
 test-all:
 	$(Q)tests/e2e/rootfs.sh debian13 debian11 >/dev/null 2>&1 & debian=$$!; \
 	nice -n 5 $(PY) tests/cluster/binaries.py >/dev/null 2>&1 & kube=$$!; \
-	$(SAN_ENV) $(RUN) $(PYTHON_TESTS) $(E2E_TESTS) $(filter-out $(CLUSTER_LONG),$(CLUSTER_TESTS)) \
-	    beside $(UNIT_BINS) $(MULTI_BINS) '$(STEP_TSAN)' $(TSAN_TESTS) $(CLUSTER_LONG) \
+	$(SAN_ENV) $(RUN) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER_TESTS) \
+	    beside $(UNIT_BINS) $(MULTI_BINS) '$(STEP_TSAN)' $(TSAN_TESTS) \
 	    beside '$(STEP_ASAN)' '$(STEP_LINT)' tests/model/run.sh '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
 	        $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_FUZZ)'; \
 	code=$$?; kill $$debian $$kube 2>/dev/null; wait; exit $$code

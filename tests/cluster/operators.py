@@ -38,6 +38,9 @@ def install(cluster, overlay="cluster"):
     cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "overlays", overlay))
     cluster.kubectl("-n", SYSTEM, "scale", "deployment/hvd-operator", "--replicas=0")
     wait_until("the CRD", 60, lambda: served(cluster))
+    # Its garbage collector looks for new kinds when it begins, and then every half minute.
+    cluster.ask("stop kube-controller-manager")
+    cluster.ask("start kube-controller-manager")
 
 
 class Installed(unittest.TestCase):

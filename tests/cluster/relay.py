@@ -24,12 +24,13 @@ class Relay(Serving):
     def address(self):
         return f"https://127.0.0.1:{self.port}"
 
+    def work(self):
+        """The pipes that do."""
+        return [pipe for pipe in self.pipes if not pipe.frozen]
+
     def freeze(self):
-        """How many."""
-        frozen = [pipe for pipe in self.pipes if not pipe.frozen]
-        for pipe in frozen:
+        for pipe in self.work():
             pipe.frozen = True
-        return len(frozen)
 
     async def copy(self, pipe, reader, writer):
         while data := await reader.read(65536):

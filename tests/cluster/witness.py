@@ -2,9 +2,11 @@
 """Who sees everything that happens to jobs and their pods, on the API server itself: a watch of its own on each.
 
 What it holds against an operator: a pod of one name is made once, a job's counts never go back, an epoch neither."""
+import contextlib
 import datetime
 import http.client
 import json
+import socket
 import threading
 import time
 from urllib.parse import urlsplit
@@ -31,6 +33,8 @@ class Witness:
 
     def __exit__(self, *_):
         for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)    # close() alone lets whoever reads wait on
             connection.sock.close()
         for thread in self.threads:
             thread.join(10)
