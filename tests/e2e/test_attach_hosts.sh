@@ -213,7 +213,7 @@ training() {
     lost
     sleep 0.5
     attached || return 1
-    kill -KILL "$(pid_of 3)"
+    kill -USR1 "$(pid_of 3)"
     lost
     attached || return 1
     finish 0 && "${PY:-/usr/bin/python3}" tests/python/elastic_rank.py check "$TMP/diary" 600

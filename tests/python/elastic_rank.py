@@ -11,6 +11,9 @@ what: before, in, after (a SIGKILL before, in, after the step's operation, of th
 giving (a SIGKILL while it gives the state to ranks that have joined; steps is 0), or a number (hvdrun scale to
 it, by rank 0). HVD_TEST_MEMORY: bytes of state. Training goes on until EPOCHS are over and the world has changed
 HVD_TEST_CHANGES times.
+
+SIGUSR1 to a rank: a SIGKILL before its next operation. One from outside may fall between a commit and the line
+that says so.
 """
 import collections
 import json
@@ -74,7 +77,12 @@ def plan(state):
             yield what, who[0] if who else ""
 
 
+doomed = threading.Event()
+
+
 def happen(state, where):
+    if doomed.is_set() and where == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
     for what, who in plan(state):
         mine = who == os.environ.get("HVD_RANK")
         if mine and what == where:
@@ -132,6 +140,7 @@ def train(state, diary, epochs):
 
 def main():
     folder, samples, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    signal.signal(signal.SIGUSR1, lambda *_: doomed.set())
     hvd.init()
     diary = Diary(folder)
     sampler = hvd.elastic.ElasticSampler(range(samples))
