@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/coll/algorithm.h"
 #include "core/coll/shm_pieces.h"
+#include "core/coll/shm_steps.h"
 #include "core/transport/shm.h"
 
 /* Behind those of back ends that are there; coll_create() then calls them its own. */
@@ -376,6 +377,8 @@ void coll_part_cancel(struct coll *coll)
 void coll_set_elastic(struct coll *coll)
 {
     coll->elastic = true;
+    if (coll->pieces)
+        shm_pieces_steps(coll->pieces)->elastic = true;
 }
 
 void coll_standing(struct coll *coll, struct coll_standing *ret)

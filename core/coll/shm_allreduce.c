@@ -156,7 +156,7 @@ int shm_allreduce_progress(struct shm_allreduce *s)
         s->phase = SMALL_WAIT;
         /* fall through */
     case SMALL_WAIT:
-        if (!small_all_in(s))
+        if (!small_all_in(s) || !shm_steps_may_return(s->steps))
             break;
         small_sum(s);
         s->steps->small++;

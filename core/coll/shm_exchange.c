@@ -348,6 +348,8 @@ int shm_exchange_progress(struct shm_exchange *x)
             continue;
         if (!is_over(x))
             return shm_aborted(x->steps->shm) ? -ECONNRESET : 1;
+        if (!shm_steps_may_return(x->steps))
+            return -ECONNRESET;
         x->steps->given += x->all;
         x->turn = (x->turn + 1) % SHM_TABLES;
         x->running = false;

@@ -420,6 +420,8 @@ int shm_pieces_progress(struct shm_pieces *s)
     while (s->run && s->out < s->n)
         if (!try_out(s) && !try_mid(s) && !try_in(s))
             return shm_aborted(s->steps.shm) ? -ECONNRESET : 1;
+    if (s->run && s->n > 0 && !shm_steps_may_return(&s->steps))
+        return -ECONNRESET;
     if (s->run)
         shm_choice_end(&s->choice);
     s->run = NULL;

@@ -40,6 +40,7 @@ struct shm_steps {
     uint64_t small; /* operations beside the flags so far */
     uint32_t generation;
     bool entered; /* generation is valid */
+    bool elastic; /* see shm_steps_may_return() */
     size_t cell;  /* bytes, a multiple of SHM_LINE */
     unsigned cells;
     struct shm_watch room;
@@ -85,6 +86,17 @@ static inline uint64_t shm_steps_count(const struct shm_steps *s, int seat, enum
     if (flag >= shm_stamp(s->generation + 1, 0))
         return 0;
     return flag > shm_stamp(s->generation, 0) ? flag - shm_stamp(s->generation, 0) : 0;
+}
+
+/* May what is done here be returned? In an elastic job not where somebody has given the epoch up
+ * already: what he has reported of the operation is what he saw then, and if this rank dies next,
+ * nobody knows that it was done (engine/REPAIR.md, Which results are safe). He writes the abort
+ * word before he looks at the flags; this rank has written its last flag, with a fence behind it
+ * (shm_ring_all), before it looks at the word. So he sees all that this rank has seen, or this rank
+ * sees the word. */
+static inline bool shm_steps_may_return(const struct shm_steps *s)
+{
+    return !s->elastic || !shm_aborted(s->shm);
 }
 
 /* True when step g may be written to this seat's cell. */

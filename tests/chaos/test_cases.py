@@ -98,7 +98,8 @@ class Case(unittest.TestCase):
 
         with open(os.path.join(self.job.records, "events.jsonl"), "w", encoding="utf-8") as f:
             f.writelines(json.dumps(e) + "\n" for e in self.events)
-        self.assertEqual(check.check(self.job.records, first).violations, [])
+        violations = check.check(self.job.records, first).violations
+        self.assertFalse(violations, "".join(f"\n{what}: {text}" for what, text in violations))
 
 
 class Horovod(Case):

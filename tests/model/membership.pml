@@ -4,7 +4,7 @@
  * repair.pml.
  */
 
-hidden byte m, list, most, pieces, revoked;
+hidden byte m, list, most, pieces, revoked, all_whole;
 
 /* A joiner whose first epoch did not come to be is a joiner again. */
 #define joins_again                                                                               \
@@ -26,6 +26,9 @@ hidden byte m, list, most, pieces, revoked;
 #else
 #define enough (COUNT(expected) + (waiting -> 1 : 0) >= MIN)
 #endif
+
+#define stale_ones                                                                                \
+    ((stale[0] -> 1 : 0) | (stale[1] -> 2 : 0) | (stale[2] -> 4 : 0) | (stale[3] -> 8 : 0))
 
 #define has_it(w) ((epoch[w] >= known || mail[w] != 0 -> BIT(w) : 0))
 #define told (has_it(0) | has_it(1) | has_it(2) | has_it(3))
@@ -53,9 +56,27 @@ inline decide()
         fi;
         m++
     :: else -> break
-    od
+    od;
+    /* All that are left have the whole result, and whoever has passed the barrier behind it may be
+     * gone. */
+    all_whole = true;
+    m = 0;
+    do
+    :: m < N ->
+        all_whole = all_whole && ((expected & BIT(m)) == 0 || stale[m] || (done[m] == most && whole[m]));
+        m++
+    :: else -> break
+    od;
+#ifndef BUG_PASSED
+    if
+    :: all_whole && (expected & ~stale_ones) != 0 ->
+        most++;
+        pieces = 0
+    :: else
+    fi;
+#endif
+    all_whole = false
 #if LEAVE
-#ifndef BUG_LEAVE
     ;
     if
     :: leavers > most ->
@@ -63,7 +84,6 @@ inline decide()
         pieces = 0
     :: else
     fi
-#endif
 #endif
 }
 
