@@ -114,8 +114,7 @@ static void say_epochs(struct coordinator *c)
         return;
     snprintf(c->change, sizeof(c->change), "epoch %u: %d of %d ranks after %.1f ms: %s",
              roster_epoch_number(r->epoch), r->size, r->target - r->done,
-             (double)r->last.took / CLOCK_MS,
-             r->last.cause[0] ? r->last.cause : "the ranks lost touch with one another");
+             (double)r->last.took / CLOCK_MS, r->last.cause);
     if (fresh)
         c->change_held = now;
     c->said_epoch = r->epoch;

@@ -130,8 +130,9 @@ void coll_cancel(struct coll *coll);
 
 /* From here on every operation can be finished by the survivors, or begun anew: where an algorithm
  * cannot see to that by itself, inputs that are outputs too are saved first, and a barrier behind
- * the operation tells that everybody has the result. Where the mesh of this host has been given up
- * (mesh_abort) nothing is returned any more, also what is done: coll_standing() says that it is. */
+ * the operation tells that everybody has the result. On one host nothing is returned any more
+ * from a mesh that was given up (mesh_abort), also what is done: coll_standing() says that it is.
+ */
 void coll_set_elastic(struct coll *coll);
 
 /* How far the operation under way has come, as far as this rank can see. */

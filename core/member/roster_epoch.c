@@ -287,6 +287,8 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
             int left = send_off(r, now);
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
+            if (!r->cause[0])
+                roster_add_cause(r, now, "nobody has joined or left after all");
             r->applied = r->announced;
         } else if (!r->cause[0]) {
             explain_retry(r, now);
@@ -326,6 +328,8 @@ static void publish_fresh(struct roster *r, uint64_t now)
             list[n++] = i;
     if (list) {
         r->applied = r->announced = r->change;
+        if (r->epoch > 0 && !r->cause[0])
+            add_count(r, now, n, "began anew");
         publish(r, list, n, true, now);
     }
     free(list);

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The README's two commands in a bare Debian 12 container: mmdebstrap, git clone of what is committed
-# here, make demo, make test. Downloads about 700 MB and takes half an hour: make test-clean, not part
-# of make test. HVD_CLEAN_TARGETS names other targets ("demo test").
+# here, make demo, make test. Downloads about 700 MB and takes about 50 min on 2 cores: make test-clean,
+# not part of make test. HVD_CLEAN_TARGETS names other targets ("demo test").
 # timeout: 5400
 # shellcheck disable=SC2154  # what common.sh and container.sh set
 # shellcheck source=tests/e2e/common.sh

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # make test as an ordinary user in a container without any capability: no root, no namespaces, nothing
 # to install with. The packages are there already: make deps has to see that and stay silent. Every
-# test passes or says what it lacks. Downloads about 700 MB and takes half an hour: make test-clean.
+# test passes or says what it lacks. Downloads about 700 MB and takes about 50 min on 2 cores:
+# make test-clean.
 # timeout: 5400
 # shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
 # shellcheck source=tests/e2e/common.sh

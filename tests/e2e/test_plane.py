@@ -207,6 +207,8 @@ class Operator(Case):
         self.start_job("a", 3, 1, 4)
         self.three = self.start_pods("a", 3, [STEPS, *LONG], HVD_COORDINATOR_LOST_SECONDS="20")
         self.wait_size("a", 3)
+        # The roster may still be on its way to them.
+        wait_for("ranks that know it", 20, lambda: all("world 3" in pod.text() for pod in self.three))
 
     def tell_all(self):
         self.start_job("a", 3, 1, 4, began=True)

@@ -78,6 +78,7 @@ inline decide()
     all_whole = false
 #if LEAVE
     ;
+    assert(leavers <= most || (leavers == most + 1 && pieces == PIECES)); /* the reports say so, too */
     if
     :: leavers > most ->
         most = leavers;

@@ -190,7 +190,11 @@ inline say_hello(w, y)
     said[w] = said[w] | got[w];
 #endif
     if
+#ifdef BUG_NOWORD
+    :: y != BOUNDARY && (roster[epoch[w]] & gone) == 0 -> aborted[epoch[w]] = true
+#else
     :: y != BOUNDARY -> aborted[epoch[w]] = true
+#endif
     :: else
     fi;
 #ifdef BUG_HANGUP
@@ -498,7 +502,7 @@ end:
             epoch[w] = mail[w];
             mail[w] = 0;
             why[w] = 0;
-#ifndef BUG_STALE
+#if !defined(BUG_STALE) && !defined(BUG_LOCALGUESS)
             said[w] = said[w] | (done[w] == upto[epoch[w]] -> final[epoch[w]] : 0);
 #endif
 #ifndef BUG_HELLO

@@ -9,12 +9,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/transport/shm.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/world.h"
 
@@ -33,12 +35,14 @@ struct job {
     enum hvd_kind kind;
     size_t count; /* floats that a rank gives; of each part, where it has parts */
     const char *turns;
-    bool inelastic;
+    bool in_place, inelastic;
     struct seen {
+        _Atomic int ready; /* ranks that are through the barrier */
         _Atomic int turn;
-        _Atomic int last_rc;      /* of LAST's final turn: coll_progress() */
-        _Atomic int said, agreed; /* pieces that are final: in the report; as LAST sees it */
-        _Atomic int wrong;        /* elements of LAST's result */
+        _Atomic int last_rc;             /* of LAST's final turn: coll_progress() */
+        _Atomic int said, agreed;        /* pieces that are final: in the report; as LAST sees it */
+        _Atomic uint32_t decided[RANKS]; /* how far each piece is, as LAST sees it */
+        _Atomic int wrong[RANKS];        /* elements of the result; -1: it cannot be had */
     } * seen;
 };
 
@@ -74,47 +78,41 @@ static int wrong_in(const struct job *job, const float *out)
     return wrong;
 }
 
-static int final_pieces(const struct coll_rank *r)
+/* Less than 1: some are not. */
+static int final_pieces(const struct coll_standing *st)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < st->pieces; i++)
+        n += st->final[i] > 0;
+    return n == (int)st->pieces ? n : -n;
+}
+
+static int report(struct coll_rank *r, struct seen *seen)
 {
     struct coll_standing st;
-    int n = 0;
+    mesh_abort(r->mesh, "the test has it so");
     coll_standing(r->coll, &st);
-    for (uint32_t i = 0; i < st.pieces; i++)
-        n += st.final[i] > 0;
-    return n == (int)st.pieces ? n : -n;
+    atomic_store(&seen->said, final_pieces(&st));
+    return st.started ? 0 : 11;
 }
 
-/* The rest of it comes from the segment. */
-static int settle(const struct coll_rank *r, const struct job *job, const float *out)
+static int work(struct coll_rank *r, struct seen *seen, const struct coll_op *op, bool *started)
 {
-    struct coll_rest rest = {0};
-    int rc = coll_settle(r->coll, NULL, &rest);
-    atomic_store(&job->seen->wrong, rc < 0 || rest.n > 0 ? -1 : wrong_in(job, out));
-    coll_rest_fini(&rest);
-    return rc;
-}
-
-static int take_turn(struct coll_rank *r, const struct job *job, const struct coll_op *op,
-                     char turn, bool *started)
-{
+    struct coll_standing st;
     struct err err = {0};
-    if (turn == 'q') {
-        mesh_abort(r->mesh, "the test has it so");
-        atomic_store(&job->seen->said, final_pieces(r));
-        return 0;
-    }
     if (!*started && coll_start(r->coll, op, &err) < 0)
-        return 11;
+        return 12;
     *started = true;
     int rc = 1;
     for (int i = 0; i < 10 && rc == 1; i++)
         rc = coll_progress(r->coll);
     if (r->mesh->rank != LAST)
         return 0;
-    atomic_store(&job->seen->last_rc, rc);
-    atomic_store(&job->seen->agreed, final_pieces(r));
-    if (rc == -ECONNRESET && settle(r, job, op->tensors[0].out) < 0)
-        return 12;
+    coll_standing(r->coll, &st);
+    atomic_store(&seen->last_rc, rc);
+    atomic_store(&seen->agreed, final_pieces(&st));
+    for (uint32_t i = 0; i < st.pieces && i < RANKS; i++)
+        atomic_store(&seen->decided[i], st.final[i]);
     return 0;
 }
 
@@ -123,21 +121,42 @@ static int whose(char turn)
     return turn == 'L' ? LAST : turn == 'H' ? HELPER : QUITTER;
 }
 
-static int play(struct coll_rank *r, const struct job *job, const struct coll_op *op)
+static int wait_for(const _Atomic int *word, int least)
 {
     uint64_t deadline = deadline_in_ms(20000);
+    while (atomic_load(word) < least)
+        if (deadline_passed(deadline) || usleep(100) < 0)
+            return 13;
+    return 0;
+}
+
+static int play(struct coll_rank *r, const struct job *job, const struct coll_op *op)
+{
+    struct seen *seen = job->seen;
     bool started = false;
-    for (int at = 0; job->turns[at]; at++) {
-        while (atomic_load(&job->seen->turn) < at && !deadline_passed(deadline))
-            usleep(100);
-        if (whose(job->turns[at]) != r->mesh->rank)
+    atomic_fetch_add(&seen->ready, 1);
+    int rc = wait_for(&seen->ready, RANKS);
+    for (int at = 0; job->turns[at] && rc == 0; at++) {
+        rc = wait_for(&seen->turn, at);
+        if (whose(job->turns[at]) != r->mesh->rank || rc != 0)
             continue;
-        int rc = take_turn(r, job, op, job->turns[at], &started);
-        atomic_store(&job->seen->turn, at + 1);
-        if (rc != 0)
-            return rc;
+        rc = job->turns[at] == 'q' ? report(r, seen) : work(r, seen, op, &started);
+        atomic_store(&seen->turn, at + 1);
     }
-    return deadline_passed(deadline) ? 13 : 0;
+    return rc ? rc : wait_for(&seen->turn, (int)strlen(job->turns));
+}
+
+/* What the survivors make of it: LAST has returned it, or has reported. */
+static void settle(struct coll_rank *r, const struct job *job, const float *out)
+{
+    struct seen *seen = job->seen;
+    struct coll_rest rest = {0};
+    uint32_t final[RANKS];
+    for (int i = 0; i < RANKS; i++)
+        final[i] = atomic_load(&seen->decided[i]);
+    int rc = coll_settle(r->coll, atomic_load(&seen->last_rc) == 0 ? NULL : final, &rest);
+    atomic_store(&seen->wrong[r->mesh->rank], rc < 0 || rest.n > 0 ? -1 : wrong_in(job, out));
+    coll_rest_fini(&rest);
 }
 
 static int rank_main(int rank, int size, void *arg)
@@ -149,11 +168,12 @@ static int rank_main(int rank, int size, void *arg)
         return 10;
     if (!job->inelastic)
         coll_set_elastic(r.coll);
+    r.mesh->shm->cache_size = (size_t)16 << 20; /* a slice has no more steps than cells */
     auto_free float *in = calloc(n, sizeof(*in));
     auto_free float *out = calloc(job->count * (size_t)size, sizeof(*out));
     for (size_t i = 0; in && i < n; i++)
         in[i] = (float)(1 + rank);
-    struct coll_tensor t = {in, out, n};
+    struct coll_tensor t = {in, job->in_place ? in : out, n};
     struct coll_op op = coll_rank_op(&r, job->kind, HVD_FLOAT32, HVD_SUM, &t, 1);
     for (int i = 0; i < size; i++)
         parts[i] = job->count;
@@ -164,6 +184,8 @@ static int rank_main(int rank, int size, void *arg)
     int rc = in && out ? coll_rank_run(&r, &barrier) : 14;
     if (rc == 0)
         rc = play(&r, job, &op);
+    if (rc == 0)
+        settle(&r, job, t.out);
     coll_destroy(r.coll);
     mesh_destroy(r.mesh);
     boot_fini(&r.boot);
@@ -186,6 +208,12 @@ static void run(struct job *job)
     }
 }
 
+static void check_results(const struct job *job)
+{
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(job->seen->wrong[i], 0);
+}
+
 /* Done here, and the report does not say so: it is not returned, and LAST reports that it is. */
 static void test_not_returned(void **state)
 {
@@ -193,6 +221,10 @@ static void test_not_returned(void **state)
         {"beside the flags", HVD_ALLREDUCE, 3, .turns = BEHIND_REPORT},
         {"symmetric", HVD_ALLREDUCE, 3000, .turns = BEHIND_REPORT},
         {"slice owners", HVD_ALLREDUCE, 150000, .turns = SLICE_BEHIND_REPORT},
+        {"beside the flags, in place", HVD_ALLREDUCE, 3, .turns = BEHIND_REPORT, .in_place = true},
+        {"symmetric, in place", HVD_ALLREDUCE, 3000, .turns = BEHIND_REPORT, .in_place = true},
+        {"slice owners, in place", HVD_ALLREDUCE, 150000, .turns = SLICE_BEHIND_REPORT,
+         .in_place = true},
         {"allgather", HVD_ALLGATHER, 100, .turns = BEHIND_REPORT},
         {"broadcast", HVD_BROADCAST, 100, .turns = BEHIND_REPORT},
         {"alltoall", HVD_ALLTOALL, 100, .turns = BEHIND_REPORT},
@@ -203,7 +235,7 @@ static void test_not_returned(void **state)
         assert_true(jobs[i].seen->said <= 0);
         assert_int_equal(jobs[i].seen->last_rc, -ECONNRESET);
         assert_true(jobs[i].seen->agreed > 0);
-        assert_int_equal(jobs[i].seen->wrong, 0);
+        check_results(&jobs[i]);
     }
 }
 
@@ -214,6 +246,10 @@ static void test_reported(void **state)
         {"beside the flags", HVD_ALLREDUCE, 3, .turns = BEFORE_REPORT},
         {"symmetric", HVD_ALLREDUCE, 3000, .turns = BEFORE_REPORT},
         {"slice owners", HVD_ALLREDUCE, 150000, .turns = SLICE_BEFORE_REPORT},
+        {"beside the flags, in place", HVD_ALLREDUCE, 3, .turns = BEFORE_REPORT, .in_place = true},
+        {"symmetric, in place", HVD_ALLREDUCE, 3000, .turns = BEFORE_REPORT, .in_place = true},
+        {"slice owners, in place", HVD_ALLREDUCE, 150000, .turns = SLICE_BEFORE_REPORT,
+         .in_place = true},
         {"allgather", HVD_ALLGATHER, 100, .turns = BEFORE_REPORT},
         {"broadcast", HVD_BROADCAST, 100, .turns = BEFORE_REPORT},
         {"alltoall", HVD_ALLTOALL, 100, .turns = BEFORE_REPORT},
@@ -223,6 +259,7 @@ static void test_reported(void **state)
         run(&jobs[i]);
         assert_int_equal(jobs[i].seen->last_rc, 0);
         assert_true(jobs[i].seen->said > 0);
+        check_results(&jobs[i]);
     }
 }
 

@@ -442,6 +442,28 @@ static void test_replacement(void **state)
     roster_fini(&r);
 }
 
+/* The change is announced, and who was to come in dies before the others are at the boundary. */
+static void test_a_change_that_came_to_nothing(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    tell(&r, REPORT_EXITED, 1, -9);
+    hello(&r, 0, CARD_REVOKED);
+    hello(&r, 2, CARD_REVOKED);
+    after(&r, 1100);
+    start(&r, 3);
+    world_is(&r, 2, "0 2");
+    assert_non_null(next_note(&r, NOTE_CHANGE));
+    tell(&r, REPORT_EXITED, 3, -9);
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, 3, "0 2");
+    assert_string_equal(r.last.cause, "nobody has joined or left after all");
+    roster_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -461,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_note_epoch),
         cmocka_unit_test(test_reset_limit),
         cmocka_unit_test(test_replacement),
+        cmocka_unit_test(test_a_change_that_came_to_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

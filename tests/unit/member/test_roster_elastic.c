@@ -269,6 +269,7 @@ static void test_again(void **state)
         hello(&r, i, CARD_JOIN);
     }
     world_is(&r, 2, "0 1 2");
+    assert_string_equal(r.last.cause, "3 ranks began anew");
     roster_fini(&r);
 }
 
