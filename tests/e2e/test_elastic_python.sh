@@ -13,7 +13,8 @@ PY=${PY:-/usr/bin/python3}
 HVD_LIBRARY=$BUILD/libhvd.so
 PYTHONPATH=$ROOT/core/python
 HVDRUN=$RUN
-export HVD_LIBRARY PYTHONPATH HVDRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 HVD_DOCTOR=off
+TMPDIR=$TMP # Python's multiprocessing leaves its folder there when it is killed
+export TMPDIR HVD_LIBRARY PYTHONPATH HVDRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 HVD_DOCTOR=off
 
 # job SIZES OPTION...: elastic_rank.py with the plan in HVD_TEST_PLAN; the world has these sizes (a pattern: on a
 # busy machine those that join may come one after the other)
