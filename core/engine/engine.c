@@ -295,6 +295,10 @@ void engine_break_off(struct engine *e, const struct err *why)
 void engine_recover(struct engine *e, const struct err *why)
 {
     struct err err = {0};
+    /* Where it has not been done: ranks of this host see no connection end, and nobody may return
+     * anything behind the report that comes next (REPAIR.md). */
+    if (e->boot.elastic)
+        mesh_abort(e->mesh, why->msg);
     if (!e->boot.elastic || atomic_load(&e->drive.closing)) {
         e->broken = true;
         engine_fail(e, why);
@@ -329,7 +333,6 @@ void engine_lost(struct engine *e, const char *what, int rc)
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
         peer = 0;
-        mesh_abort(e->mesh, err.msg); /* ranks of this host see no connection end */
     }
     if (known == -ECONNRESET && peer >= 0) {
         engine_recover(e, &err);

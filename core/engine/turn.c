@@ -232,13 +232,10 @@ static void check_farewell(struct engine *e, uint64_t now)
         coll_cancel(e->coll);
     struct err err;
     err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_left);
-    if (!e->boot.elastic) {
+    if (e->boot.elastic)
+        engine_recover(e, &err); /* those who are left can do without it */
+    else
         engine_fail(e, &err);
-        return;
-    }
-    /* Those who are left can do without it. */
-    mesh_abort(e->mesh, err.msg);
-    engine_recover(e, &err);
 }
 
 /* Who has parted for the next epoch was done with everything that had begun in this one: what has
@@ -250,7 +247,6 @@ static void check_parted(struct engine *e)
     if (!pending || !batches_idle(&e->batches))
         return;
     err_set(&err, ECONNRESET, "rank %d: others have gone on to the next epoch", e->rank);
-    mesh_abort(e->mesh, err.msg); /* ranks of this host see no connection end */
     engine_recover(e, &err);
 }
 
