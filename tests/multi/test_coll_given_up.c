@@ -30,12 +30,19 @@ enum { QUITTER, LAST, HELPER, RANKS };
 #define BEFORE_REPORT       "QHLq"
 #define SLICE_BEFORE_REPORT "LQHQLq"
 
-struct job {
+/* A way to do an operation. */
+struct way {
     const char *name;
     enum hvd_kind kind;
     size_t count; /* floats that a rank gives; of each part, where it has parts */
+    bool slices;  /* each owner sums one */
+    bool in_place;
+};
+
+struct job {
+    struct way way;
     const char *turns;
-    bool in_place, inelastic;
+    bool inelastic;
     struct seen {
         _Atomic int ready; /* ranks that are through the barrier */
         _Atomic int turn;
@@ -53,16 +60,16 @@ static size_t parts_of(enum hvd_kind kind)
 
 static size_t results_of(const struct job *job)
 {
-    bool many = job->kind == HVD_ALLTOALL || job->kind == HVD_ALLGATHER;
-    return job->count * (many ? RANKS : 1);
+    bool many = job->way.kind == HVD_ALLTOALL || job->way.kind == HVD_ALLGATHER;
+    return job->way.count * (many ? RANKS : 1);
 }
 
 static float expected(const struct job *job, size_t i)
 {
-    switch (job->kind) {
+    switch (job->way.kind) {
     case HVD_ALLTOALL:
     case HVD_ALLGATHER:
-        return (float)(i / job->count + 1);
+        return (float)(i / job->way.count + 1);
     case HVD_BROADCAST:
         return 1 + LAST;
     default:
@@ -162,7 +169,7 @@ static void settle(struct coll_rank *r, const struct job *job, const float *out)
 static int rank_main(int rank, int size, void *arg)
 {
     const struct job *job = arg;
-    size_t parts[RANKS], n = job->count * parts_of(job->kind);
+    size_t parts[RANKS], n = job->way.count * parts_of(job->way.kind);
     struct coll_rank r;
     if (coll_rank_open(&r, rank, "aaa") < 0)
         return 10;
@@ -170,13 +177,13 @@ static int rank_main(int rank, int size, void *arg)
         coll_set_elastic(r.coll);
     r.mesh->shm->cache_size = (size_t)16 << 20; /* a slice has no more steps than cells */
     auto_free float *in = calloc(n, sizeof(*in));
-    auto_free float *out = calloc(job->count * (size_t)size, sizeof(*out));
+    auto_free float *out = calloc(job->way.count * (size_t)size, sizeof(*out));
     for (size_t i = 0; in && i < n; i++)
         in[i] = (float)(1 + rank);
-    struct coll_tensor t = {in, job->in_place ? in : out, n};
-    struct coll_op op = coll_rank_op(&r, job->kind, HVD_FLOAT32, HVD_SUM, &t, 1);
+    struct coll_tensor t = {in, job->way.in_place ? in : out, n};
+    struct coll_op op = coll_rank_op(&r, job->way.kind, HVD_FLOAT32, HVD_SUM, &t, 1);
     for (int i = 0; i < size; i++)
-        parts[i] = job->count;
+        parts[i] = job->way.count;
     op.send_counts = op.recv_counts = parts;
     op.root = LAST;
     /* Nobody writes to the segment before all have come to it. */
@@ -199,7 +206,7 @@ static void run(struct job *job)
     struct world *w = NULL;
     job->seen = world_shared(sizeof(*job->seen));
     assert_non_null(job->seen);
-    print_message("%s\n", job->name);
+    print_message("%s\n", job->way.name);
     assert_int_equal(world_start(&o, rank_main, job, &w), 0);
     world_wait(w, status);
     for (int i = 0; i < RANKS; i++) {
@@ -214,59 +221,60 @@ static void check_results(const struct job *job)
         assert_int_equal(job->seen->wrong[i], 0);
 }
 
+static const struct way ways[] = {
+    {"beside the flags", HVD_ALLREDUCE, 3, false, false},
+    {"symmetric", HVD_ALLREDUCE, 3000, false, false},
+    {"slice owners", HVD_ALLREDUCE, 150000, true, false},
+    {"beside the flags, in place", HVD_ALLREDUCE, 3, false, true},
+    {"symmetric, in place", HVD_ALLREDUCE, 3000, false, true},
+    {"slice owners, in place", HVD_ALLREDUCE, 150000, true, true},
+    {"allgather", HVD_ALLGATHER, 100, false, false},
+    {"broadcast", HVD_BROADCAST, 100, false, false},
+    {"alltoall", HVD_ALLTOALL, 100, false, false},
+    {"reducescatter", HVD_REDUCESCATTER, 100, false, false},
+};
+
+/* Each of them in that order of turns: what came of it is as check says, and right on every rank.
+ */
+static void run_all(const char *turns, const char *slice_turns, void (*check)(const struct seen *))
+{
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        struct job job = {.way = ways[i], .turns = ways[i].slices ? slice_turns : turns};
+        run(&job);
+        check(job.seen);
+        check_results(&job);
+    }
+}
+
+static void is_reported_by_last(const struct seen *seen)
+{
+    assert_true(seen->said <= 0);
+    assert_int_equal(seen->last_rc, -ECONNRESET);
+    assert_true(seen->agreed > 0);
+}
+
 /* Done here, and the report does not say so: it is not returned, and LAST reports that it is. */
 static void test_not_returned(void **state)
 {
-    struct job jobs[] = {
-        {"beside the flags", HVD_ALLREDUCE, 3, .turns = BEHIND_REPORT},
-        {"symmetric", HVD_ALLREDUCE, 3000, .turns = BEHIND_REPORT},
-        {"slice owners", HVD_ALLREDUCE, 150000, .turns = SLICE_BEHIND_REPORT},
-        {"beside the flags, in place", HVD_ALLREDUCE, 3, .turns = BEHIND_REPORT, .in_place = true},
-        {"symmetric, in place", HVD_ALLREDUCE, 3000, .turns = BEHIND_REPORT, .in_place = true},
-        {"slice owners, in place", HVD_ALLREDUCE, 150000, .turns = SLICE_BEHIND_REPORT,
-         .in_place = true},
-        {"allgather", HVD_ALLGATHER, 100, .turns = BEHIND_REPORT},
-        {"broadcast", HVD_BROADCAST, 100, .turns = BEHIND_REPORT},
-        {"alltoall", HVD_ALLTOALL, 100, .turns = BEHIND_REPORT},
-        {"reducescatter", HVD_REDUCESCATTER, 100, .turns = BEHIND_REPORT},
-    };
-    for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++) {
-        run(&jobs[i]);
-        assert_true(jobs[i].seen->said <= 0);
-        assert_int_equal(jobs[i].seen->last_rc, -ECONNRESET);
-        assert_true(jobs[i].seen->agreed > 0);
-        check_results(&jobs[i]);
-    }
+    run_all(BEHIND_REPORT, SLICE_BEHIND_REPORT, is_reported_by_last);
+}
+
+static void is_returned_and_reported(const struct seen *seen)
+{
+    assert_int_equal(seen->last_rc, 0);
+    assert_true(seen->said > 0);
 }
 
 /* Returned, and then the report says so, whatever becomes of LAST. */
 static void test_reported(void **state)
 {
-    struct job jobs[] = {
-        {"beside the flags", HVD_ALLREDUCE, 3, .turns = BEFORE_REPORT},
-        {"symmetric", HVD_ALLREDUCE, 3000, .turns = BEFORE_REPORT},
-        {"slice owners", HVD_ALLREDUCE, 150000, .turns = SLICE_BEFORE_REPORT},
-        {"beside the flags, in place", HVD_ALLREDUCE, 3, .turns = BEFORE_REPORT, .in_place = true},
-        {"symmetric, in place", HVD_ALLREDUCE, 3000, .turns = BEFORE_REPORT, .in_place = true},
-        {"slice owners, in place", HVD_ALLREDUCE, 150000, .turns = SLICE_BEFORE_REPORT,
-         .in_place = true},
-        {"allgather", HVD_ALLGATHER, 100, .turns = BEFORE_REPORT},
-        {"broadcast", HVD_BROADCAST, 100, .turns = BEFORE_REPORT},
-        {"alltoall", HVD_ALLTOALL, 100, .turns = BEFORE_REPORT},
-        {"reducescatter", HVD_REDUCESCATTER, 100, .turns = BEFORE_REPORT},
-    };
-    for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++) {
-        run(&jobs[i]);
-        assert_int_equal(jobs[i].seen->last_rc, 0);
-        assert_true(jobs[i].seen->said > 0);
-        check_results(&jobs[i]);
-    }
+    run_all(BEFORE_REPORT, SLICE_BEFORE_REPORT, is_returned_and_reported);
 }
 
 /* Nobody goes on behind a loss: whoever has a result keeps it. */
 static void test_inelastic(void **state)
 {
-    struct job job = {"inelastic", HVD_ALLREDUCE, 3000, .turns = BEHIND_REPORT, .inelastic = true};
+    struct job job = {.way = ways[1], .turns = BEHIND_REPORT, .inelastic = true};
     run(&job);
     assert_int_equal(job.seen->last_rc, 0);
 }

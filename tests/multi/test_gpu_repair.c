@@ -24,6 +24,7 @@
 #include <hvd.h>
 
 #include "core/base/clock.h"
+#include "core/base/vitals.h"
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/gpu_side.h"
@@ -201,13 +202,8 @@ static _Atomic pid_t *stopped; /* in shared memory: who is about to stand still 
 
 static bool stands_still(pid_t pid)
 {
-    char path[32], state = 0;
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    FILE *f = pid > 0 ? fopen(path, "re") : NULL;
-    bool read = f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
-    if (f)
-        fclose(f);
-    return read && state == 'T';
+    struct vitals v;
+    return pid > 0 && vitals_read(pid, &v) == 0 && v.stopped;
 }
 
 /* One dies, when another one stands still already and cannot take part in what follows. */
