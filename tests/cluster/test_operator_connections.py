@@ -17,6 +17,7 @@ from witness import Witness  # noqa: E402
 
 SILENT_S = 100      # a watch without even a bookmark is given up
 PATIENCE_S = SILENT_S + 40
+JOBS, ROUNDS, ENDED = 12, 20, 4     # in a round; at most; connections that have to end
 
 
 class Connections(operators.Installed):
@@ -58,19 +59,27 @@ class Connections(operators.Installed):
         self.assertGreater(self.operator.metric("hvd_watch_failures_total"), 0)
         self.assertEqual(self.witness.wrong, [])
 
-    def test_goaway(self):
-        """Connections come and go; no request is lost, no watch ends for long."""
-        before = self.relay.accepted
-        jobs = [self.job(f"away{i}", 3, cpu="500m", run={"ttlSecondsAfterFinished": 0}) for i in range(12)]
+    def pass_through(self, prefix):
+        """A round: jobs come, run, succeed and go."""
+        jobs = [self.job(f"{prefix}-{i}", 3, cpu="500m", run={"ttlSecondsAfterFinished": 0}) for i in range(JOBS)]
         for job in jobs:
             job.wait_running(3, 120)
         for job in jobs:
             job.end_all()
         for job in jobs:
             job.wait_gone(120)
-        self.assertGreater(self.relay.accepted, before + 1, "no connection was ended")
+
+    def test_goaway(self):
+        """Connections come and go; no request is lost, no watch ends for long. Which requests the server picks is its
+        own luck, and a round has few of them: rounds until it has picked often enough."""
+        enough = self.relay.accepted + ENDED
+        for rounds in range(1, ROUNDS + 1):
+            self.pass_through(f"away{rounds}")
+            if self.relay.accepted >= enough:
+                break
+        self.assertGreaterEqual(self.relay.accepted, enough, "too few connections were ended")
         self.assertEqual(self.witness.wrong, [])
-        self.assertEqual(self.operator.metric("hvd_gang_wait_seconds_count"), 12)
+        self.assertEqual(self.operator.metric("hvd_gang_wait_seconds_count"), rounds * JOBS)
         self.assertTrue(self.operator.alive())
 
 
