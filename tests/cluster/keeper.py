@@ -53,7 +53,6 @@ class Keeper:
         signal.set_wakeup_fd(wake_in)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
-        self.asker = None
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.control.bind(self.path("control"))
         self.control.listen(8)
@@ -152,7 +151,7 @@ class Keeper:
         try:
             word, _, name = connection.makefile().readline().strip().partition(" ")
             if word == "end":
-                self.asker = connection   # it closes with this process: the answer is that it is gone
+                connection.detach()   # it closes with this process: the answer is that it is gone
                 raise Ended("asked for")
             connection.sendall((self.obey(word, name) + "\n").encode())
         except OSError as error:

@@ -357,6 +357,16 @@ class Life(unittest.TestCase):
         job2.wait_phase("Running")
         self.assertEqual((job.status(), job.pods()), ({}, {}))
 
+    def lose(self, job, times):
+        """A worker, so often, each time from all that run. After the last of n losses the job rests for 2^(n - 1) s, less
+        up to one, as a pod's time is in whole seconds: after three long enough to be seen."""
+        for number in range(1, times + 1):
+            job.end_pod(sorted(job.running())[0], code=1)
+            if number < times:
+                wait_until("the loss to be counted", 60, lambda: job.status().get("failures") == number)
+                job.wait_phase("Running")
+                job.wait_running(2)
+
     def test_deletion_in_every_phase(self):
         """Nothing is left, whatever it was doing."""
         for phase, more in (("Queued", {"cpu": "9", "gang": {"probeSeconds": 0}}),
@@ -369,11 +379,10 @@ class Life(unittest.TestCase):
                 if phase in ("Waiting", "Restarting", "Completing", "Succeeded", "Failed"):
                     job.wait_phase("Running")
                     job.wait_running(2)
-                    name = sorted(job.running())[0]
                     if phase in ("Completing", "Succeeded"):
-                        job.end_pod(name)
+                        job.end_pod(sorted(job.running())[0])
                     else:
-                        job.end_pod(name, code=1)
+                        self.lose(job, 3 if phase in ("Waiting", "Restarting") else 1)
                     if phase == "Succeeded":
                         job.end_all()
                 job.wait_phase(phase)

@@ -112,7 +112,8 @@ troubled() {
     local end=$1 options=() rc=0 ended pid
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    timeout -k 5 200 "$RUN" --name "$MARK-torch" --no-prefix "${options[@]}" "$PY" "${@:2}" >"$TMP/log" 2>&1 &
+    : >"$TMP/log" # here: whoever runs in the background may be late, and line_of reads the former program's lines
+    timeout -k 5 200 "$RUN" --name "$MARK-torch" --no-prefix "${options[@]}" "$PY" "${@:2}" >>"$TMP/log" 2>&1 &
     job=$!
     line_of '^epoch  *3 ' && pid=$(pid_of 1) && [ -n "$pid" ] && kill -KILL "$pid" && line_of "pid $pid) was ended"
     rc=$?

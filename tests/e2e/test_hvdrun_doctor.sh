@@ -34,6 +34,7 @@ fail_refuses() {
 # The ranks run at once; what is wrong is said while they do.
 warn_runs() {
     rm -f "$TMP/go"
+    : >"$TMP/2" # what the former check's job has said is not this one's
     sick "$RUN" -np 2 sh -c "until [ -e $TMP/go ]; do sleep 0.1; done; echo done" >"$TMP/1" 2>"$TMP/2" &
     local pid=$! rc=0
     hears 'hvdrun: doctor on localhost: fail: .*(nofile-low)' "$TMP/2" || rc=1

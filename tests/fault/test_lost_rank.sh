@@ -8,7 +8,8 @@
 . "$(dirname "$0")/../e2e/common.sh"
 LOOP=$BUILD/tests/programs/loop
 
-# pid_of RANK FILE: waits until that rank has said that it is ready
+# pid_of RANK FILE: waits until that rank has said that it is ready. Whoever writes the file runs in the background and
+# may not have opened it yet: it is emptied before, lest a former rank's line is found.
 pid_of() {
     local i
     for i in $(seq 600); do
@@ -26,6 +27,7 @@ start() {
     export HVD_SIZE=$size HVD_RENDEZVOUS
     HVD_RENDEZVOUS=127.0.0.1:$(free_port)
     for ((r = 0; r < size; r++)); do
+        : >"$TMP/out.$r"
         HVD_RANK=$r timeout 60 "$@" >"$TMP/out.$r" 2>&1 &
         ranks+=($!)
     done
@@ -55,6 +57,7 @@ killed_by_hand() (
 )
 
 killed_under_hvdrun() (
+    : >"$TMP/run"
     timeout 60 "$BUILD/hvdrun" -np 3 "$LOOP" 1048576 30 >"$TMP/run" 2>&1 &
     run=$!
     target=$(pid_of 1 "$TMP/run") && sleep 0.3 || exit 1
@@ -69,6 +72,7 @@ killed_under_hvdrun() (
 )
 
 stopped() (
+    : >"$TMP/run"
     HVD_STALL_CHECK_TIME_SECONDS=1 timeout 60 "$BUILD/hvdrun" -np 3 "$LOOP" 65536 10 >"$TMP/run" 2>&1 &
     run=$!
     target=$(pid_of 2 "$TMP/run") && sleep 0.5 || exit 1
