@@ -24,7 +24,7 @@ aside() {
 begun() {
     local n=$1
     shift
-    rm -f "$END"
+    rm -f "$END" "$END.hold"
     "${prefix[@]}" "$RUN" -v --doctor off --name "$NAME" "$@" >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!
     line "$n" 'epoch 1 rank'

@@ -4,7 +4,8 @@
 
 Says HELLO; answers every LOST of a member of its world with HELLO (revoked), every CHANGE with HELLO
 (boundary), ends with 0 when it gets LEAVE, and with BYE and 0 when the file named by its argument is
-there. Prints a line for each roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", * for those that are new.
+there. A rank that joins keeps back its ENTER as long as there is a file END.hold. Prints a line for each
+roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", * for those that are new.
 With a second argument it goes wrong:
   deaf      it does not answer a LOST
   out       it says BYE with -5 at its first LOST, and sleeps
@@ -28,6 +29,7 @@ class Rank:
         self.sock.setblocking(True)
         self.data, self.epoch, self.world, self.applied, self.change = b"", 0, [], 0, 0
         self.waiting, self.lost_at, self.begun_anew = True, 0, False
+        self.placed = False     # it has a place and has not said ENTER yet
 
     def send(self, kind, body):
         self.sock.sendall(struct.pack("<IHH", len(body), kind, 0) + body)
@@ -72,7 +74,7 @@ class Rank:
         print("epoch %d rank %d of %d: %s (change %d)"
               % (self.epoch, rank, size, " ".join(text), self.applied), flush=True)
 
-    def step(self, what):
+    def step(self, what, hold):
         for kind, body in self.frames(0.05):
             if kind == ROSTER:
                 self.on_roster(body)
@@ -94,10 +96,13 @@ class Rank:
             elif kind == PLACE:
                 print("place: epoch %d, rank %d of %d, local rank %d of %d, cross rank %d of %d"
                       % struct.unpack("<7I", body), flush=True)
-                self.hello(ENTER)
+                self.placed = True
             elif kind == LEAVE:
                 print("asked to leave: %s" % body.decode(), flush=True)
                 raise SystemExit(0)
+        if self.placed and not os.path.exists(hold):
+            self.placed = False
+            self.hello(ENTER)
         if not self.waiting and self.change > self.applied:
             self.hello(BOUNDARY)
 
@@ -109,7 +114,7 @@ def main():
     rank.hello(JOIN)
     limit = float(os.environ.get("CTL_SECONDS", "60"))
     while time.monotonic() - began < limit and (rank.waiting or not os.path.exists(end)):
-        rank.step(what)
+        rank.step(what, end + ".hold")
         batches += not rank.waiting
         rank.send(PROGRESS, struct.pack("<QQB", batches, batches * 1000, 1) + b"allreduce")
     if os.path.exists(end):

@@ -11,7 +11,7 @@ prefix=() # in front of hvdrun
 
 # begin OPTIONS...: an elastic job in the background, its lines in $TMP/out
 begin() {
-    rm -f "$END"
+    rm -f "$END" "$END.hold"
     timeout 100 "${prefix[@]}" "$RUN" -v --doctor off "$@" >"$TMP/out" 2>&1 &
     job=$!
 }
@@ -39,6 +39,19 @@ line() {
     echo "no $1 lines \"$2\" in:"
     cat "$TMP/out"
     return 1
+}
+
+# together N COMMAND...: what it asks for brings ranks; they enter when N in all have found their place, at the same
+# moment: one that comes later than the others has an epoch of its own
+together() {
+    local n=$1 rc=0 letting
+    shift
+    touch "$END.hold"
+    (line "$n" 'place: epoch'; rm "$END.hold") &
+    letting=$!
+    "$@" || rc=$?
+    wait "$letting"
+    return $rc
 }
 
 # ask PATH [BODY]: the answer, with its status behind it

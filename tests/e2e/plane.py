@@ -179,6 +179,10 @@ class Case(unittest.TestCase):
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.plane.facts(job)}\n{self.plane.ask('status', job)}") from late
 
+    def wait_known(self, pods, seconds=20):
+        """Until all of these, who run STEPS, are in the world of all of them: the operator knows it before they do."""
+        wait_for("ranks that know it", seconds, lambda: all(f"world {len(pods)}" in pod.text() for pod in pods))
+
     def request(self, method, path, token, body=None):
         """As a stranger with curl: status and text."""
         context = ssl.create_default_context(cadata=json.loads(self.plane.ask("ca")))

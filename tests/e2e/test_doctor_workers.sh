@@ -20,13 +20,14 @@ can_netns || skip_all netns "cannot make network namespaces (root and iproute2)"
 # IPv6 is off: its addresses would come late and by themselves. On eth1 no packet is larger than the
 # MTU, as on a wire.
 make_three() {
-    local s=hvd$$s h i
+    local mark=${TMP##*-} s h i
+    s=hvd${mark}s # $$ is 1 or so in here, and the names are everybody's
     ip netns add "$s" && hosts+=("$s") || return 1
     for i in 0 1; do
         ip -n "$s" link add "br$i" type bridge && ip -n "$s" link set "br$i" up || return 1
     done
     for i in 1 2 3; do
-        h=hvd$$h$i
+        h=hvd${mark}h$i
         ip netns add "$h" && hosts+=("$h") && ip -n "$h" link set lo up &&
             on "$h" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 &&
             ip link add eth0 netns "$h" type veth peer name "a$i" netns "$s" &&

@@ -57,7 +57,7 @@ proved() {
 }
 
 slow() {
-    begun 3 -np 3 --min-np 2
+    begun 6 -np 3 --min-np 2
     line 'place 2 of 3, local rank 1' || return 1
     "$RUN" status "$MARK" | tee "$TMP/status" | grep -q ' starting$' || { cat "$TMP/status" && return 1; }
     ends 0 && proved && says 'epoch 3: 3 of 3 ranks after .*: 1 rank joined' "$TMP/log"
@@ -74,9 +74,12 @@ shrinks() {
     begun 3 -np 3 --min-np 2
     line 'place 2 of 3' && "$RUN" scale "$MARK" 2 || return 1
     line 'hvdrun: member 3 leaves: the job is to be smaller' || return 1
-    sleep 4 # longer than it starts up: it has come, was told, and is gone
-    "$RUN" status "$MARK" >"$TMP/status"
-    grep 'leaving' "$TMP/status" && return 1
+    local i
+    for i in $(seq 200); do # until it has come, was told, and is gone
+        "$RUN" status "$MARK" >"$TMP/status" && ! grep 'leaving' "$TMP/status" && break
+        sleep 0.1
+    done
+    [ "$i" -lt 200 ] || return 1
     "$RUN" scale "$MARK" 3 && ends 0
 }
 
@@ -93,6 +96,13 @@ attached() {
 # A program without a boundary: its replacement waits, and is told why it waited in vain.
 never() {
     begun plain -np 3 --min-np 2
+    line 'place 2 of 3' || return 1
+    local i
+    for i in $(seq 600); do
+        "$RUN" status "$MARK" >"$TMP/status" && grep -q 'ready to enter' "$TMP/status" && break
+        sleep 0.1
+    done
+    touch "$TMP/diary/enough"
     ends 0 && says 'the end after [0-9]* steps' "$TMP/log" &&
         says 'hvdrun: member 3 leaves: the job has come to its end; it was ready to come in for .* no boundary' "$TMP/log"
 }

@@ -52,8 +52,12 @@ check two-deaths-and-the-replacements planned "0.5:before:1 1.3:after:2" 3 '\[4,
 check all-but-one-die planned "0.5:before:0 0.5:after:1 0.5:after:3" 2 '\[4, 1, .*\]' -np 4 --min-np 1
 check everybody-dies planned "0.5:before:0 0.5:after:1" 0 '\[2\]' -np 2 --min-np 1 --max-np 9
 check below-the-minimum planned "0.5:after:0" 1 '\[3, 3\]' -np 3 --min-np 3
-check grow-and-shrink planned "0.5:5 1.4:3" 2 '\[2, ([345], )+3\]' -np 2 --min-np 1 --max-np 6
-check grow-from-one planned "0.2:3" 1 '\[1, (2, )?3\]' -np 1 --min-np 1 --max-np 3
+# Those who join may come one after the other.
+to_size() {
+    HVD_TEST_SIZE=$1 planned "${@:2}"
+}
+check grow-and-shrink to_size 3 "0.5:5 =5.4:3" 2 '\[2, ([345], )+3\]' -np 2 --min-np 1 --max-np 6
+check grow-from-one to_size 3 "0.2:3" 1 '\[1, (2, )?3\]' -np 1 --min-np 1 --max-np 3
 check a-death-right-after-growing planned "0.5:5 1.0:before:0" 2 '\[3, [45], .*\]' -np 3 --min-np 1 --max-np 5
 giving() {
     HVD_TEST_MEMORY=60000000 planned "$@"
@@ -143,6 +147,6 @@ check data-loader-workers troubled "$accurate" -np 2 --min-np 1 \
     -- examples/digits_elastic.py --epochs 12 --batch 24 --workers 1 --pace 0.7
 check a-plain-loop troubled "$accurate" -np 4 --min-np 2 -- examples/digits_torch.py --epochs 60
 check written-for-horovod troubled '^done: loss 0.0.* on 5 ranks' -np 3 --min-np 2 --max-np 5 \
-    -- tests/python/horovod_script.py 25
+    -- tests/python/horovod_script.py 10 5
 check nothing-left nothing_left
 exit $failed

@@ -60,10 +60,16 @@ names() {
 # Started at the same moment, none has the name of another.
 at_once() {
     local i pids=()
+    rm -f "$TMP/all-named" "$TMP"/name.*
     for i in 1 2 3 4 5 6; do
-        "$RUN" --no-prefix sh -c 'echo $HVD_JOB; sleep 2' >"$TMP/name.$i" 2>&1 &
+        "$RUN" --no-prefix sh -c "echo \$HVD_JOB; until [ -e $TMP/all-named ]; do sleep 0.1; done" >"$TMP/name.$i" 2>&1 &
         pids+=($!)
     done
+    for _ in $(seq 300); do
+        [ "$(cat "$TMP"/name.* | wc -l)" -ge 6 ] && break
+        sleep 0.1
+    done
+    touch "$TMP/all-named"
     wait "${pids[@]}"
     cat "$TMP"/name.*
     [ "$(cat "$TMP"/name.* | sort -u | wc -l)" -eq 6 ] && [ "$(cat "$TMP"/name.* | wc -l)" -eq 6 ]
@@ -124,6 +130,15 @@ changes() {
     local job=$! rc=0
     jobs+=("$job")
     until_listed 'elastic  *[a-z]*  *2 of 2' || return 1
+    # Those who come enter at the same moment: one that is late has an epoch of its own.
+    touch "$TMP/end.hold"
+    (
+        for _ in $(seq 300); do
+            [ "$(grep -c 'place: epoch' "$TMP/1")" -ge 2 ] && break
+            sleep 0.1
+        done
+        rm "$TMP/end.hold"
+    ) &
     "$RUN" scale elastic 4 --wait 60 >"$TMP/2" && says '^change 1: 2 -> 4 ranks$' "$TMP/2" &&
         says '^change 1 is in effect: epoch 2, 4 ranks, after ' "$TMP/2" || return 1
     "$RUN" status elastic >"$TMP/2" && says '4 of 4 ranks (2 to 4), epoch 2' "$TMP/2" &&
@@ -147,7 +162,7 @@ changes() {
 # A killed hvdrun's job is listed no more, and its directory goes with its agent.
 killed() {
     end_jobs
-    start -np 1 --name lost
+    HVD_COORDINATOR_LOST_SECONDS=10 start -np 1 --name lost # three commands have to see it so
     local job=$started
     until_listed lost || return 1
     kill -KILL "$job"
@@ -162,9 +177,13 @@ watching() {
     start -np 1 --name short
     local job=$started
     until_listed short || return 1
-    timeout 60 "$RUN" status --watch=0.2 short >"$TMP/watch" 2>&1 &
+    : >"$TMP/watch"
+    timeout 60 "$RUN" status --watch=0.2 short >>"$TMP/watch" 2>&1 &
     local watch=$!
-    sleep 1
+    for _ in $(seq 300); do
+        [ "$(grep -c '^short: running' "$TMP/watch")" -ge 2 ] && break
+        sleep 0.1
+    done
     stop "$job"
     wait "$watch" && [ "$(grep -c '^short: running' "$TMP/watch")" -ge 2 ] && [ "$(tail -n 1 "$TMP/watch")" = 'short has ended' ]
 }
@@ -211,8 +230,15 @@ discovery() {
 # Too few slots at first: waits for more, with a word; and not for ever.
 discovery_waits() {
     script "[ -e '$TMP/more' ] && echo localhost:3 || echo localhost:1"
-    (sleep 2.5 && touch "$TMP/more") &
-    timeout 60 "$RUN" --no-prefix --min-np 2 --host-discovery-script "$TMP/hosts" echo x >"$TMP/1" 2>"$TMP/2" || return 1
+    : >"$TMP/2"
+    timeout 60 "$RUN" --no-prefix --min-np 2 --host-discovery-script "$TMP/hosts" echo x >"$TMP/1" 2>>"$TMP/2" &
+    for _ in $(seq 300); do
+        grep -q waiting "$TMP/2" && break
+        sleep 0.1
+    done
+    sleep 1.5 # it looks again, and says nothing new
+    touch "$TMP/more"
+    wait $! || return 1
     cat "$TMP/2"
     [ "$(grep -c x "$TMP/1")" -eq 3 ] &&
         [ "$(grep -c waiting "$TMP/2")" -eq 1 ] && says 'waiting for hosts: .* names 1 slots, 2 are wanted' "$TMP/2" || return 1
@@ -222,7 +248,7 @@ discovery_waits() {
 }
 
 check names names
-check at-once at_once
+check at-once at_best at_once
 check list listing
 check refusals refusals
 check changes changes

@@ -172,7 +172,7 @@ check "warn: ranks run, failures are said" warn_runs
 check "off: nothing" off_is_silent
 check "HVD_DOCTOR" by_variable
 check "a job file's policy" by_job_file
-check "findings with the rank that failed" with_the_rank
+check "findings with the rank that failed" at_best with_the_rank
 check "the cause in the output" cause_is_named
 check "no cause is made up" no_cause_is_made_up
 check "without hvd-doctor" no_doctor

@@ -143,7 +143,7 @@ check environment environment
 check places places
 check listens-narrowly listens_narrowly
 check failure-there failure_there
-check died-there died_there
+check died-there at_best died_there
 check unreachable unreachable
 check silent silent
 check chatty chatty

@@ -28,7 +28,7 @@ loss() {
 changes() {
     begin -np 2 --min-np 2 --max-np 4 $RANKS
     line 2 'epoch 1 rank' || return 1
-    [ "$(ask /v1/scale '{"np":4}')" = '{"change":1,"np":4} 200' ] &&
+    [ "$(together 2 ask /v1/scale '{"np":4}')" = '{"change":1,"np":4} 200' ] &&
         line 4 'epoch 2 rank . of 4: 0 1 2\* 3\* (change 1)' || return 1
     [ "$(ask /v1/drain '{"rank":0}')" = '{"change":2,"np":3} 200' ] &&
         line 3 'epoch 3 rank . of 3: 1 2 3 (change 2)' && line 1 '0.<stdout>:asked to leave' || return 1
@@ -55,7 +55,7 @@ refusals() {
     # A job of a fixed size says so.
     begin -np 2 sleep 5
     for _ in $(seq 100); do
-        ls "$XDG_RUNTIME_DIR"/hvdrun-*/token >/dev/null 2>&1 && break
+        ask /v1/status | grep -q ' 200$' && break
         sleep 0.1
     done
     ask /v1/scale '{"np":1}' | grep -q 'fixed size.* 400' && finish 0
@@ -144,7 +144,7 @@ signal_ends() {
 # Without hvdrun the ranks train on for a while, then their agent ends them.
 hvdrun_lost() {
     local pid
-    HVD_COORDINATOR_LOST_SECONDS=2 begin -np 2 --min-np 1 bash -c "exec -a $MARK $RANKS"
+    HVD_COORDINATOR_LOST_SECONDS=6 begin -np 2 --min-np 1 bash -c "exec -a $MARK $RANKS"
     line 2 'epoch 1 rank' || return 1
     pid=$(pgrep -P "$job" hvdrun)
     kill -KILL "$pid"

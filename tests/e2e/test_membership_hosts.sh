@@ -16,6 +16,8 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 prefix=(ip netns exec "$A")
+# An agent of another host that gets no processor for half a second is not to be given up: only where that is tested.
+export HVD_HEARTBEAT_MS=1000
 
 # The agent on host B is killed: its rank is lost, and waits for room. The host comes back, and it too.
 host_lost() {
@@ -46,7 +48,7 @@ evicted() {
 grows() {
     begin -np 2 --min-np 1 --max-np 5 -H "localhost:2,$B:3" $RANKS
     line 2 'epoch 1 rank' || return 1
-    [ "$(ask /v1/scale '{"np":5}')" = '{"change":1,"np":5} 200' ] &&
+    [ "$(together 3 ask /v1/scale '{"np":5}')" = '{"change":1,"np":5} 200' ] &&
         line 5 'epoch 2 rank . of 5: 0 1 2\* 3\* 4\* (change 1)' &&
         line 3 "member [234] is started on $B" && kill -KILL "$(pid_of 3)" &&
         line 4 'epoch 3 rank . of 4: 0 1 2 4 (change 1)' && line 5 'epoch 4 rank . of 5: 0 1 2 4 5\* (change 2)' && ends 0
@@ -68,11 +70,11 @@ begins_anew() {
 host_silent() {
     local dev
     dev=$(ip -n "$B" -o link show type veth | sed 's/^[0-9]*: \([^@:]*\).*/\1/')
-    begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
+    HVD_HEARTBEAT_MS=100 begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
     line 4 'epoch 1 rank . of 4' || return 1
     sleep 3 # the usual gaps are known by now
     ip -n "$B" link set "$dev" down
-    line 1 "the agent on $B has been silent for [0-4][.]" &&
+    line 1 "the agent on $B has been silent for [0-9][.]" &&
         line 2 "epoch 2 rank . of 2: 0 1 (change 0)" && ip -n "$B" link set "$dev" up && ends 0
 }
 

@@ -7,7 +7,7 @@
 
 HOW, of those that join: so many seconds between init() and run(); die: the first of them ends itself there. Others:
 plain: a loop without a commit. Rank 1 ends itself when all has begun well. The job goes on until it is whole again and
-20 steps more, or until DIR/enough is there; plain: until a joiner has been there.
+20 steps more, or until DIR/enough is there.
 """
 import os
 import signal
@@ -19,6 +19,7 @@ import hvd
 
 BEGIN = 20  # steps before anything happens
 BETWEEN = 20  # steps that others do at least while a joiner starts up
+LINE = 40  # bytes of a diary's line, at most
 
 
 class Diary:
@@ -36,6 +37,16 @@ class Diary:
             return True
         except FileExistsError:
             return False
+
+    def others(self):
+        """What the others have written so far, in bytes."""
+        return sum(os.path.getsize(os.path.join(self.folder, name)) for name in os.listdir(self.folder)
+                   if name.isdigit() and name != str(os.getpid()))
+
+    def wait_others(self, more):
+        end, at = time.monotonic() + 30, self.others() + more
+        while self.others() < at and time.monotonic() < end:
+            time.sleep(0.05)
 
     def has(self, name):
         return os.path.exists(os.path.join(self.folder, name))
@@ -65,7 +76,7 @@ def train(state, diary, want):
 def plain(diary):
     step, over = 0, False
     while not over:
-        over = work(step, diary.has("joiner.ready") and step > 3 * BEGIN)
+        over = work(step, diary.has("enough") and step > 3 * BEGIN)
         step += 1
         diary.note("step", step)
         if step == BEGIN and hvd.rank() == 1:
@@ -81,11 +92,11 @@ def main(folder, how):
     if joins:
         print(f"place {hvd.rank()} of {hvd.size()}, local rank {hvd.local_rank()}", flush=True)
         if how == "die" and diary.mark("dead"):
-            time.sleep(0.5)
+            diary.wait_others(BETWEEN * LINE)
+            diary.note("end")
             os.kill(os.getpid(), signal.SIGKILL)
         if how.isdigit():
             time.sleep(int(how))
-        diary.mark("joiner.ready")
     if how == "plain":
         plain(diary)
         return
@@ -110,11 +121,11 @@ def check(folder):
     assert joiners, "nobody has joined"
     for life in joiners:
         hello = life[0][0]
-        came = next((at for at, what, _ in life if what == "in"), None)
-        between = [at for at in steps if hello < at < (came or hello + 0.4)]
-        print(f"joiner: {len(between)} steps of the others from its hello to", end=" ")
-        print(f"its coming in, {came - hello:.2f} s later" if came else "its end")
-        least = 1 if not came else BETWEEN if came - hello > 2 else 0
+        came, what = next((at, what) for at, what, _ in life if what in ("in", "end"))
+        between = [at for at in steps if hello < at < came]
+        print(f"joiner: {len(between)} steps of the others from its hello to its", end=" ")
+        print(f"{'coming in' if what == 'in' else 'end'}, {came - hello:.2f} s later")
+        least = 1 if what == "end" else BETWEEN if came - hello > 2 else 0
         assert len(between) >= least, between
     print(f"longest time between two steps: {1000 * max(gaps):.0f} ms of {len(steps)} steps")
 

@@ -6,11 +6,12 @@ which samples it used and what became of them, and does what HVD_TEST_PLAN says.
     elastic_rank.py DIR SAMPLES EPOCHS     writes DIR/MEMBER.PID
     elastic_rank.py check DIR SAMPLES      proves from all files that every sample was used exactly once
 
-HVD_TEST_PLAN: words "changes.steps:what[:who]": after so many changes of the world and then so many steps.
+HVD_TEST_PLAN: words "changes.steps:what[:who]": after so many changes of the world, or "=size.steps:...": when it has
+this size, and then so many steps.
 what: before, in, after (a SIGKILL before, in, after the step's operation, of the rank whose HVD_RANK is who),
 giving (a SIGKILL while it gives the state to ranks that have joined; steps is 0), or a number (hvdrun scale to
-it, by rank 0). HVD_TEST_MEMORY: bytes of state. Training goes on until EPOCHS are over and the world has changed
-HVD_TEST_CHANGES times.
+it, by rank 0). HVD_TEST_MEMORY: bytes of state. Training goes on until EPOCHS are over, the world has changed
+HVD_TEST_CHANGES times, and has HVD_TEST_SIZE ranks.
 
 SIGUSR1 to a rank: a SIGKILL before its next operation. One from outside may fall between a commit and the line
 that says so.
@@ -70,10 +71,11 @@ class Diary:
 
 def plan(state):
     """What is to happen in this step: (what, who)."""
-    now = f"{len(state.sizes) - 1}.{state.step - state.since}"
+    steps = state.step - state.since
+    now = f"{len(state.sizes) - 1}.{steps}", f"={state.sizes[-1]}.{steps}"
     for word in os.environ.get("HVD_TEST_PLAN", "").split():
         when, what, *who = word.split(":")
-        if when == now:
+        if when in now:
             yield what, who[0] if who else ""
 
 
@@ -103,7 +105,7 @@ def use(sampler, batch, epoch, diary):
 
 
 def train(state, diary, epochs):
-    changes = int(os.environ.get("HVD_TEST_CHANGES", 0))
+    changes, size = (int(os.environ.get(name, 0)) for name in ("HVD_TEST_CHANGES", "HVD_TEST_SIZE"))
     loader = Loader(state.sampler)
     diary.life = state.life
     while not state.done:
@@ -134,7 +136,7 @@ def train(state, diary, epochs):
             diary.reached()
         state.epoch += 1
         state.sampler.set_epoch(state.epoch)
-        state.done = state.epoch >= epochs and len(state.sizes) > changes
+        state.done = state.epoch >= epochs and len(state.sizes) > changes and size in (0, hvd.size())
         state.commit()
 
 

@@ -4,7 +4,7 @@
 counts batches itself, scales its learning rate in a reset callback. Only where the name horovod comes from
 is ours. Used by tests/e2e/test_elastic_python.sh.
 
-    horovod_script.py SECONDS     trains for so long and to the end of that epoch
+    horovod_script.py SECONDS SIZE     trains for so long, until there are SIZE ranks, and to the end of that epoch
 """
 import sys
 import time
@@ -18,6 +18,7 @@ import horovod.torch as hvd  # noqa: E402
 from horovod.torch.elastic.sampler import ElasticSampler  # noqa: E402
 
 BATCH, BATCHES_PER_COMMIT, BATCHES_PER_HOST_CHECK, BASE_LR = 4, 5, 2, 0.01
+PATIENCE_S = 120  # a rank that joins loads PyTorch first, on a busy machine
 
 hvd.init()
 torch.manual_seed(42)
@@ -56,7 +57,8 @@ def validate():
 
 
 def end_epoch(state):
-    over = time.monotonic() - begin > float(sys.argv[1])
+    seconds = time.monotonic() - begin
+    over = seconds > PATIENCE_S or (seconds > float(sys.argv[1]) and hvd.size() >= int(sys.argv[2]))
     state.over = bool(hvd.allreduce(torch.tensor([int(over)]), op=hvd.Max, name="over"))
     state.epoch += 1
     state.batch = 0
