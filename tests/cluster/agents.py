@@ -20,7 +20,6 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD") or "build")
 AGENT = os.path.join(BUILD, "hvd-agent")
 STEPS = os.path.join(BUILD, "tests/programs/steps")
 CROWD = os.path.join(BUILD, "tests/programs/agents_try")
-FAST = ("--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
 
 
 def needs():
@@ -126,14 +125,14 @@ class Kubelet:
 
 
 class Case(operators.Installed):
-    nodes, options, lease = 3, (), FAST
+    nodes, options = 3, ()
 
     def setUp(self):
         self.port = clusters.free_port("127.0.0.1")
         self.operator = self.start_operator("agents-" + self._testMethodName)
 
     def start_operator(self, name):
-        operator = Operator(self.cluster, *self.lease, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
+        operator = Operator(self.cluster, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
                             f"https://127.0.0.1:{self.port}", name=name).start()
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator
@@ -145,6 +144,7 @@ class Case(operators.Installed):
                   template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
         kubelet = Kubelet(job)
         self.addCleanup(kubelet.stop)
+        self.addCleanup(job.wait_gone)    # the next one of this name has pods of its own
         self.addCleanup(lambda: job.get() and job.delete())
         return job, kubelet
 
@@ -165,11 +165,12 @@ class Case(operators.Installed):
         context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        for _ in range(20):    # "come again" while the token is asked after
+        end = time.monotonic() + 30
+        while True:    # "come again" while the token is asked after
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             answer.read()
-            if answer.status != 503:
+            if answer.status != 503 or time.monotonic() > end:
                 break
             time.sleep(0.2)
         connection.close()

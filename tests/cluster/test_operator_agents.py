@@ -40,12 +40,12 @@ class Alone(Case):
 class Crowd(Case):
     """Agents by the thousand, without ranks, whose pods' key they all have. HVD_TEST_CROWD=n."""
     crowd = int(os.environ.get("HVD_TEST_CROWD") or "200")
-    overlay, options, lease = "namespaced", ("--namespace", operators.SYSTEM), ()
+    overlay, options = "namespaced", ("--namespace", operators.SYSTEM)
     nodes = crowd // 100 + 1
 
     def test_lease_beside_a_crowd(self):
         """They connect at once, lose their operator and come to the next one at once: no renewal of the lease is late by
-        a second."""
+        what would endanger it."""
         job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
                   maxWorkers=self.crowd, doctor={"policy": "off"})
         wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
@@ -64,7 +64,7 @@ class Crowd(Case):
             print(f"{said.strip()}; a renewal was {late:.3f} s late, and {pause:.2f} s after the last one, with the API "
                   f"server's time, of {len(witness.renewals)}")
             self.assertEqual(term, witness.renewals[0][1] + 1)    # nobody lost it but who was killed
-            self.assertLess(late, 1)
+            self.assertLess(late, 5)    # 8 would cost it the lease; the machine itself may stand still for a second
 
     def arguments(self, job):
         """Of agents_try; all that it reads is in files."""
@@ -82,14 +82,11 @@ class Crowd(Case):
 
 
 class Away(Case):
-    """With the lease's own times."""
-    lease = ()
-
     def test_api_server_is_away_for_a_minute(self):
         """Ranks train on, from its first second to its last; afterwards there is nothing twice, and the job can be
         scaled."""
         job, kubelet = self.start_job("minute", 2, 1000000, 20, minWorkers=1, maxWorkers=3)
-        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("both in a world of two", 60, job, kubelet, lambda: self.worlds(kubelet) == [2, 2])
         self.wait("its epoch", 30, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
         pids = {name: kubelet.of(name).pid for name in job.running()}
         uids = {name: pod["metadata"]["uid"] for name, pod in job.pods().items()}
@@ -125,7 +122,7 @@ class Agents(Case):
         job, kubelet = self.start_job("trains", 3, 20, 100)
         self.wait("an epoch", 60, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
         self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
-        self.assertEqual(self.operator.metric("hvd_agents"), 3)
+        self.assertEqual(self.operator.metric("hvd_agent_joins_total"), 3)
         self.wait("success", 120, job, kubelet, lambda: job.status().get("phase") == "Succeeded")
         self.assertEqual(self.operator.metric("hvd_agents_refused_total"), 0)
 

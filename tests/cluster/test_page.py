@@ -128,9 +128,12 @@ class Page(Case):
         self.wait_text("the suspended one", "#jobrows", "Suspended")
         page = self.browser
         page.wait("all three", "document.querySelectorAll('#jobrows tr').length === 3")
-        by_name = {r[0]: r for r in page.rows("#jobrows")}
-        self.assertEqual(by_name["default/too-big"][1], "Queued")
-        self.assertIn(queued.status()["message"], by_name["default/too-big"][7])
+
+        def row():
+            return next(r for r in page.rows("#jobrows") if r[0] == "default/too-big")
+        self.assertEqual(row()[1], "Queued")
+        # the page is some seconds old, and other words may have come
+        wait_until("the words of its status", 30, lambda: queued.status()["message"] in row()[7])
         self.shot("jobs")
         # the filter, and a phase
         page.value("document.querySelector('#filter').value = 'BIG';"
@@ -146,6 +149,7 @@ class Page(Case):
     def test_findings(self):
         """What the doctor found in a pod, and what to do; when it has ended what its status kept."""
         job, kubelet = self.start_job("sick", 1, 20, 100, doctor={"policy": "fail", "level": 1}, run={"backoffLimit": 0})
+        wait_until("the operator to know it", 30, job.status)
         kubelet.through = ("prlimit", "--nofile=512", "--")
         self.open(job)
         self.wait("a finding", 90, job, kubelet, lambda: "nofile-low" in self.browser.text("#findings"))
@@ -178,8 +182,8 @@ class Page(Case):
         self.browser.open(self.url + "#/default/" + "%3Cimg%20src=x%20onerror=alert(1)%3E")
         self.wait_text("that there is none", "#alarm", "<img src=x onerror=alert(1)>")
         self.assertEqual(self.browser.value("document.querySelectorAll('img').length"), 0)
-        self.browser.errors.clear()   # the console tells of the 404
         self.open(job)
+        self.browser.errors.clear()   # the console tells of the 404
         self.shot("words")
 
     def test_operator_goes(self):

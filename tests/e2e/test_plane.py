@@ -23,12 +23,12 @@ LONG = (100000, 5)  # steps, milliseconds each: until it is ended
 class Trains(Case):
     def test_from_first_pod_to_exit_codes(self):
         self.start_job("a", 2, 1, 4)
-        pods = self.start_pods("a", 2, [STEPS, 200, 5])
+        pods = self.start_pods("a", 2, [STEPS, 1000, 5])
         facts = self.wait_size("a", 2)
         self.assertEqual((facts["ready"], facts["agents"], facts["epoch"]), (2, 2, 1))
         for pod in pods:
             self.assertEqual(pod.code(), 0, pod.text())
-            self.assertIn("done 200", pod.text())
+            self.assertIn("done 1000", pod.text())
         for pod in pods:
             pod.tell(over=True)
         facts = wait_for("the end", 5, lambda: self.plane.facts("a")["over"] and self.plane.facts("a"))
@@ -44,10 +44,10 @@ class Trains(Case):
 
     def test_two_slots_a_worker(self):
         self.start_job("a", 2, 1, 2, slots=2)
-        pods = self.start_pods("a", 2, [STEPS, 100, 5])
+        pods = self.start_pods("a", 2, [STEPS, 1000, 5])
         self.wait_size("a", 4)
         self.assertEqual([pod.code() for pod in pods], [0, 0])
-        self.assertRegex(pods[0].text(), r"\[1\]<stdout>: ?pid \d+ done 100")
+        self.assertRegex(pods[0].text(), r"\[1\]<stdout>: ?pid \d+ done 1000")
 
     def test_a_job_that_is_not_elastic(self):
         self.start_job("a", 2, 2, 2)

@@ -117,7 +117,7 @@ static int waits_in_vain(int member, void *arg)
 
 static void test_no_boundary(void **state)
 {
-    const char *const env[] = {"HVD_START_TIMEOUT=0.5", NULL};
+    const char *const env[] = {"HVD_START_TIMEOUT=2", NULL};
     struct elastic job;
     enter_job_begin(&job, BY_ENTER);
     int member = elastic_add(&job, waits_in_vain, NULL, env);

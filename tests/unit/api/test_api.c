@@ -141,6 +141,16 @@ static void test_retries(void **state)
     assert_int_equal(ask(get).status, 503);
 }
 
+/* The server has one request more than before: what it was told to do with the next one is done
+ * with this one. */
+static void until_asked(long before)
+{
+    uint64_t deadline = deadline_in_ms(20000);
+    while (kube_server_count("requests") == before && !deadline_passed(deadline))
+        loop_once(&loop, 10);
+    assert_int_equal(kube_server_count("requests"), before + 1);
+}
+
 static void test_no_answer(void **state)
 {
     struct api_request get = {.method = "GET", .path = "/echo", .timeout_ms = 700};
@@ -153,9 +163,9 @@ static void test_no_answer(void **state)
     struct heard slow = {0};
     get.timeout_ms = 5000;
     kube_server_do("hang 1");
+    long asked = kube_server_count("requests");
     assert_int_equal(api_send(api, &get, on_done, &slow, NULL, NULL), 0);
-    for (int i = 0; i < 10; i++)
-        loop_once(&loop, 20);
+    until_asked(asked);
     uint64_t before = clock_ns();
     assert_int_equal(
         ask((struct api_request){.method = "PUT", .path = "/echo", .body = "{}"}).status, 200);
@@ -183,9 +193,9 @@ static void test_cancel(void **state)
     assert_int_equal(api_send(api, &get, on_done, &h, &call, NULL), 0);
     api_cancel(call);
     kube_server_do("hang 1");
+    long asked = kube_server_count("requests");
     assert_int_equal(api_send(api, &get, on_done, &h, &to_cancel, NULL), 0);
-    for (int i = 0; i < 20; i++)
-        loop_once(&loop, 10);
+    until_asked(asked);
     assert_int_equal(api_send(api, &get, on_done_cancel, &done, NULL, NULL), 0);
     until(&done, 1);
     /* And while it pauses before it is sent again. */

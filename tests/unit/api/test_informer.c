@@ -220,8 +220,6 @@ static void test_streams_misunderstood(void **state)
     stream_ms = 500;
     begin(false, 10);
     stream_ms = 0;
-    UNTIL(informer_size(inf) == 25);
-    assert_false(informer_synced(inf));
     UNTIL(heard.syncs == 1);
     assert_int_equal(heard.news, 25); /* what came meanwhile is not news again */
     assert_int_equal(counts()->lists, 1);

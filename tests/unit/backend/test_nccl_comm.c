@@ -137,11 +137,13 @@ static int bind_gpu(void *ctx)
     return g.bind;
 }
 
-static struct nccl_comm *create(void)
+#define LONG_MS 10000 /* where nothing hangs */
+
+static struct nccl_comm *create(int init_ms, int launch_ms)
 {
     const struct nccl_host host = {.exchange = exchange, .bind = bind_gpu};
     const struct nccl_limits limits = {
-        .init_ms = 100, .shrink_ms = 100, .launch_ms = 100, .abort_ms = 5000};
+        .init_ms = init_ms, .shrink_ms = LONG_MS, .launch_ms = launch_ms, .abort_ms = LONG_MS};
     struct nccl_comm *c = NULL;
     memset(&g, 0, sizeof(g));
     g.told = -1;
@@ -151,7 +153,7 @@ static struct nccl_comm *create(void)
 
 static int drive(struct nccl_comm *c, struct err *err)
 {
-    uint64_t deadline = deadline_in_ms(10000);
+    uint64_t deadline = deadline_in_ms(2 * LONG_MS);
     int rc;
     while ((rc = nccl_comm_progress(c, err)) == 1 && !deadline_passed(deadline))
         nap_ms(1);
@@ -160,7 +162,7 @@ static int drive(struct nccl_comm *c, struct err *err)
 
 static void test_good(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     assert_int_equal(nccl_comm_progress(c, &err), -ENOTCONN);
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
@@ -179,7 +181,7 @@ static void test_good(void **state)
 
 static void test_too_early(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct nccl_step step = {.verb = NCCL_ALLREDUCE, .count = 1};
     struct nccl_steps steps = {.form = {.factor = 1}, .v = &step, .n = 1};
     struct err err = {0};
@@ -193,7 +195,7 @@ static void test_too_early(void **state)
 /* Rank 0 has no id: it tells the others instead of letting them wait. */
 static void test_no_id(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     g.id = NCCL_ABI_SYSTEM_ERROR;
     assert_int_equal(nccl_comm_start(c, 0, 2, &err), 0);
@@ -208,14 +210,14 @@ static void test_no_id(void **state)
 
 static void test_no_exchange(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     g.exchange = -ECONNRESET;
     assert_int_equal(nccl_comm_start(c, 1, 2, &err), 0);
     assert_int_equal(drive(c, &err), -ECONNRESET);
     assert_non_null(strstr(err.msg, "rank 0's id did not come"));
     assert_true(nccl_comm_destroy(c));
-    c = create();
+    c = create(100, LONG_MS);
     g.exchange = 1;
     uint64_t begun = clock_ns();
     assert_int_equal(nccl_comm_start(c, 1, 2, &err), 0);
@@ -227,7 +229,7 @@ static void test_no_exchange(void **state)
 
 static void test_no_device(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     g.bind = -ENODEV;
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
@@ -239,7 +241,7 @@ static void test_no_device(void **state)
 /* From failed to gone, and another start is as good as the first. */
 static void test_again(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     g.async = NCCL_ABI_REMOTE_ERROR;
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
@@ -258,7 +260,7 @@ static void test_again(void **state)
 
 static void test_launch(void **state)
 {
-    struct nccl_comm *c = create();
+    struct nccl_comm *c = create(LONG_MS, 100);
     struct nccl_step step = {.verb = NCCL_ALLREDUCE, .count = 1};
     struct nccl_steps steps = {.form = {.factor = 1}, .v = &step, .n = 1}, none = {.n = 0};
     struct err err = {0};

@@ -213,8 +213,8 @@ static void test_missing_ranks_are_named(void **state)
     (void)state;
     struct world w;
     world_init(&w, 7, hex_key);
-    start(&w, 0, 0, 7, w.key_file, 800);
-    start(&w, 3, 3, 7, w.key_file, 800);
+    start(&w, 0, 0, 7, w.key_file, 5000);
+    start(&w, 3, 3, 7, w.key_file, 5000);
     for (int r = 0; r <= 3; r += 3) {
         struct answer a = finish(&w, r);
         assert_true(a.rc == -ETIMEDOUT || a.rc == -ECONNREFUSED);
