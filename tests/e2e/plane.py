@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -181,7 +182,8 @@ class Case(unittest.TestCase):
 
     def wait_known(self, pods, seconds=20):
         """Until all of these, who run STEPS, are in the world of all of them: the operator knows it before they do."""
-        wait_for("ranks that know it", seconds, lambda: all(f"world {len(pods)}" in pod.text() for pod in pods))
+        wait_for("ranks that know it", seconds, lambda: all(
+            re.findall(r" world (\d+) ", pod.text())[-1:] == [str(len(pods))] for pod in pods))
 
     def request(self, method, path, token, body=None):
         """As a stranger with curl: status and text."""

@@ -238,6 +238,7 @@ class Operator(Case):
             wait_for("the survivors", 10, lambda: self.plane.facts("a")["size"] == len(self.three))
             self.three.append(self.start_pod("a", 2, [STEPS, *LONG], HVD_COORDINATOR_LOST_SECONDS="20"))
             self.wait_size("a", 3)
+            self.wait_known(self.three)
             ranks.append(self.three[2].ranks())
 
     def test_a_pod_dies_while_it_is_away(self):
