@@ -45,7 +45,7 @@ class Crowd(Case):
 
     def test_lease_beside_a_crowd(self):
         """They connect at once, lose their operator and come to the next one at once: no renewal of the lease is late by
-        what would endanger it."""
+        a second."""
         job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
                   maxWorkers=self.crowd, doctor={"policy": "off"})
         wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
@@ -64,7 +64,7 @@ class Crowd(Case):
             print(f"{said.strip()}; a renewal was {late:.3f} s late, and {pause:.2f} s after the last one, with the API "
                   f"server's time, of {len(witness.renewals)}")
             self.assertEqual(term, witness.renewals[0][1] + 1)    # nobody lost it but who was killed
-            self.assertLess(late, 5)    # 8 would cost it the lease; the machine itself may stand still for a second
+            self.assertLess(late, 1)
 
     def arguments(self, job):
         """Of agents_try; all that it reads is in files."""

@@ -116,8 +116,8 @@ nobody_comes() {
     lost
     sleep 1
     pgrep -f "ctl_elastic.py $END" >/dev/null || { echo "they ended too early"; return 1; }
-    no_ranks 25 || return 1
-    [ "$(since_ms "$began")" -lt 25000 ] && refused 'no job' "$RUN" attach "$NAME"
+    no_ranks 19 || return 1
+    [ "$(since_ms "$began")" -lt 19000 ] && refused 'no job' "$RUN" attach "$NAME"
 }
 
 signals() {

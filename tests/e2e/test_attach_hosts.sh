@@ -47,7 +47,7 @@ nobody_comes() {
     lost
     sleep 1
     [ "$(pgrep -fc "^[^ ]*python[^ ]* .*ctl_elastic.py $END")" -eq 4 ] || { echo "they ended too early"; return 1; }
-    no_ranks 25 || return 1
+    no_ranks 19 || return 1
     for _ in $(seq 50); do # its agent may still be ending
         [ -z "$(ip netns pids "$B")" ] && break
         sleep 0.1

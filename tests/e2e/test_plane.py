@@ -172,13 +172,13 @@ class Changes(Case):
         self.assertEqual(self.two[0].code(), 137)
         facts = wait_for("the survivor", 5, lambda: self.plane.facts("a")["size"] == 1 and self.plane.facts("a"))
         self.assertIn("signal 9", facts["cause"])
-        self.assertLess(facts["ms"], 5000)    # by its end, not by its silence
+        self.assertLess(facts["ms"], 500)
 
     def test_a_pod_is_killed(self):
         self.two[1].kill()
         facts = wait_for("the survivor", 5, lambda: self.plane.facts("a")["size"] == 1 and self.plane.facts("a"))
         print(f"a pod was killed: the next epoch after {facts['ms']:.1f} ms: {facts['cause']}")
-        self.assertLess(facts["ms"], 5000)
+        self.assertLess(facts["ms"], 1000)
         self.start_pod("a", 1, [STEPS, *LONG])
         self.wait_size("a", 2)
 

@@ -217,9 +217,11 @@ static void test_streams_misunderstood(void **state)
     (void)state;
     kube_server_do("make 25 100");
     kube_server_do("stream mute");
-    stream_ms = 500;
+    stream_ms = 3000; /* long enough for all of them to come first */
     begin(false, 10);
     stream_ms = 0;
+    UNTIL(informer_size(inf) == 25);
+    assert_false(informer_synced(inf));
     UNTIL(heard.syncs == 1);
     assert_int_equal(heard.news, 25); /* what came meanwhile is not news again */
     assert_int_equal(counts()->lists, 1);
