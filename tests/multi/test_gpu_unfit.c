@@ -64,18 +64,22 @@ static int sum(struct gpu_side *g, int64_t n, bool breaks)
     return 0;
 }
 
+/* All read the board at another time: what is held is agreed on with the step. */
 static int train(struct gpu_side *g, int member, struct board *b)
 {
     int rc = 0;
     for (int64_t step = 0; rc == 0 && step < STEPS;) {
-        if (hvd_allreduce("step", &step, &step, 1, HVD_INT64, HVD_MAX) < 0)
+        int64_t now[] = {step, atomic_load(&b->hold)};
+        if (hvd_allreduce("step", now, now, 2, HVD_INT64, HVD_MAX) < 0)
             return FAIL("step: %s", hvd_error());
+        step = now[0];
+        bool held = now[1];
         atomic_store(&b->at[member], (int)step);
-        if (!b->late || hvd_size() > 2 || !atomic_load(&b->hold))
+        if (!b->late || hvd_size() > 2 || !held)
             rc = sum(g, COUNT, atomic_load(&b->fails) == member && step > 10);
         if (rc == 0 && hvd_commit() < 0)
             rc = FAIL("commit: %s", hvd_error());
-        step += step + 1 < STEPS || !atomic_load(&b->hold);
+        step += step + 1 < STEPS || !held;
         nap_ms(1);
     }
     atomic_store(&b->at[member], STEPS);
