@@ -64,7 +64,7 @@ static int sum(struct gpu_side *g, int64_t n, bool breaks)
     return 0;
 }
 
-/* All read the board at another time: what is held is agreed on with the step. */
+/* Each reads the board at its own time: whether they hold is agreed on with the step. */
 static int train(struct gpu_side *g, int member, struct board *b)
 {
     int rc = 0;
