@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: make test runs all of them; the others are parts of it.
+# Tests. `make check` before each commit, `make test` before a release is used, HVD_TEST_STRICT=1 make test in CI; the other
+# targets are parts of these.
 #
+# HVD_TEST_STRICT=1    everything: also sanitizers, clang, lint, fuzzers, the model, other distributions, clean machines;
+#                      and a skip that tests/SKIPS does not name is a failure
+# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (300)
 # HVD_FUZZ_SECONDS=n   for each fuzzer. Without it 60 for what a stranger's bytes reach first (the
 #                      handshake, the frames) and 20 for the others with HVD_TEST_STRICT=1, as in
 #                      CI; 10 for each else
-# HVD_TEST_STRICT=1    a skip that tests/SKIPS does not name is a failure
-# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (300)
 # UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
 
 HVD_FUZZ_SECONDS ?=
 export HVD_UPDATE ?= $(UPDATE)
 JOBS             ?= $(shell nproc 2>/dev/null || echo 2)
-RUN              := PY=$(PY) tests/run.sh $(BUILD)
+RUN              := PY=$(PY) $(PY) tests/run.py
 SUB              := $(MAKE) --no-print-directory
 
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
 PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
-# The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
-# and 11 come last: their root file systems may still be in the making.
-E2E_LAST     := tests/e2e/test_debian13.sh tests/e2e/test_bundle.sh
-E2E_TESTS    := $(filter-out tests/e2e/test_clean% $(E2E_LAST),$(E2E_TESTS)) $(E2E_LAST)
+# Only in a strict run: other distributions.
+STRICT_E2E   := tests/e2e/test_debian13.sh tests/e2e/test_bundle.sh
+# Clean machines download a distribution and build hvd on it: make test-clean.
+E2E_TESTS    := $(filter-out tests/e2e/test_clean% $(STRICT_E2E),$(E2E_TESTS))
 
 # ---- sanitizers: the same tests in builds of their own --------------------------------------
 ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS))
@@ -40,54 +42,58 @@ SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size
               TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=tests/tsan.supp
 
 # -O1 -g1: in half the time, and reports name the same lines.
-STEP_ASAN  := asan/build=CFLAGS="-O1 -g1" $(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address lib programs tests-bin
-STEP_TSAN  := tsan/build=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
-STEP_CLANG := clang=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 NVCC= all tests-bin
-STEP_FUZZ_BIN := fuzz/build=$(SUB) fuzz-build BUILD=$(BUILD)
-STEP_FUZZ  := fuzz=$(SUB) fuzz BUILD=$(BUILD) HVD_FUZZ_SECONDS=$(HVD_FUZZ_SECONDS)
-STEP_LINT  := lint=$(SUB) lint BUILD=$(BUILD)
+STEP_ASAN  := asan/build:150=CFLAGS="-O1 -g1" $(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address lib programs tests-bin
+STEP_TSAN  := tsan/build:120=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
+STEP_CLANG := clang:200=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 NVCC= all tests-bin
+STEP_FUZZ_BIN := fuzz/build:150=$(SUB) fuzz-build BUILD=$(BUILD)
+STEP_LINT  := lint:400=$(SUB) lint BUILD=$(BUILD)
 
 tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
 
-test: deps  ## every test there is
+# What other people make, and is kept for the next run: Kubernetes, and Debian 13 and 11. Those that need it skip what they
+# cannot have.
+STEP_KUBE  := cluster/build:600=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
+STEP_ROOTS := roots:400=tests/e2e/rootfs.sh debian13 debian11 || true
+
+CHECK_TESTS := $(UNIT_BINS) $(MULTI_BINS) $(CHECK_E2E)
+TESTS       := $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER_TESTS)
+STRICT_TESTS = '$(STEP_ROOTS)' $(STRICT_E2E) '$(STEP_ASAN)' $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_TSAN)' $(TSAN_TESTS) \
+               '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' $(FUZZ_STEPS) '$(STEP_LINT)' tests/model/run.sh
+
+check: deps  ## what to run before a commit: three minutes after a build
+	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
+	$(Q)$(RUN) $(BUILD) $(CHECK_TESTS)
+
+test: deps  ## all that a user would miss: programs, launchers, PyTorch, Kubernetes; HVD_TEST_STRICT=1 for every test there is
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin staged
 	$(Q)$(SUB) BUILD=$(BUILD) test-all
 
-# Three lanes, which end at about the same time. Within a lane what comes first is what the rest needs:
-# builds before their tests, and what is made beside the lanes (the Debian 13 and 11 that two tests want,
-# the Kubernetes of the cluster tests: network, root; both wait for it) long before it is wanted.
 test-all:
-	$(Q)tests/e2e/rootfs.sh debian13 debian11 >/dev/null 2>&1 & debian=$$!; \
-	nice -n 5 $(PY) tests/cluster/binaries.py >/dev/null 2>&1 & kube=$$!; \
-	$(SAN_ENV) $(RUN) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER_TESTS) \
-	    beside $(UNIT_BINS) $(MULTI_BINS) '$(STEP_TSAN)' $(TSAN_TESTS) \
-	    beside '$(STEP_ASAN)' '$(STEP_LINT)' tests/model/run.sh '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' \
-	        $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_FUZZ)'; \
-	code=$$?; kill $$debian $$kube 2>/dev/null; wait; exit $$code
+	$(Q)$(SAN_ENV) $(RUN) $(BUILD) '$(STEP_KUBE)' $(TESTS) $(if $(filter 1,$(HVD_TEST_STRICT)),$(STRICT_TESTS))
 
 test-unit: all tests-bin  ## unit and multi-rank tests of this build
-	$(Q)$(RUN) $(UNIT_BINS) $(MULTI_BINS)
+	$(Q)$(RUN) $(BUILD) $(UNIT_BINS) $(MULTI_BINS)
 
 test-e2e: all staged  ## Python, launchers, whole programs
-	$(Q)$(RUN) $(PYTHON_TESTS) $(E2E_TESTS)
+	$(Q)$(RUN) $(BUILD) $(PYTHON_TESTS) $(E2E_TESTS)
 
 test-cluster: deps all staged  ## the cluster tests
-	$(Q)$(RUN) $(CLUSTER_TESTS)
+	$(Q)$(RUN) $(BUILD) $(CLUSTER_TESTS)
 
 test-asan:  ## unit and multi-rank tests with ASan and UBSan
-	$(Q)$(SAN_ENV) $(RUN) '$(STEP_ASAN)' $(ASAN_TESTS)
+	$(Q)$(SAN_ENV) $(RUN) $(BUILD) '$(STEP_ASAN)' $(ASAN_TESTS)
 
 test-asan-operator:  ## operator and agents with ASan and UBSan on a real control plane
-	$(Q)$(SAN_ENV) $(RUN) '$(STEP_ASAN)' $(ASAN_PLANE)
+	$(Q)$(SAN_ENV) $(RUN) $(BUILD) '$(STEP_ASAN)' $(ASAN_PLANE)
 
 test-tsan:  ## engine and multi-rank tests with TSan
-	$(Q)$(SAN_ENV) $(RUN) '$(STEP_TSAN)' $(TSAN_TESTS)
+	$(Q)$(SAN_ENV) $(RUN) $(BUILD) '$(STEP_TSAN)' $(TSAN_TESTS)
 
 model: deps  ## the protocol of repair in Promela, with spin (tests/model/README.md)
-	$(Q)$(RUN) tests/model/run.sh
+	$(Q)$(RUN) $(BUILD) tests/model/run.sh
 
 test-clean: staged  ## the README's commands in a bare Debian 12 container (podman, network; long)
-	$(Q)HVD_TEST_TIMEOUT=3600 $(RUN) $(sort $(wildcard tests/e2e/test_clean*.sh))
+	$(Q)HVD_TEST_TIMEOUT=3600 $(RUN) $(BUILD) $(sort $(wildcard tests/e2e/test_clean*.sh))
 
 # ---- fuzzers: clang's libFuzzer, all of core and agent instrumented --------------------------
 ifeq ($(FUZZ),1)
@@ -102,19 +108,18 @@ fuzz-bin: $(FUZZ_BINS)
 endif
 
 FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,%,$(FUZZ_SRCS))
-# noun:seconds, the long ones first: JOBS of them run at a time
 FUZZ_LONG := handshake frames
 fuzz_for   = $(or $(HVD_FUZZ_SECONDS),$(if $(filter 1,$(HVD_TEST_STRICT)),$(1),10))
-FUZZ_RUNS := $(foreach f,$(filter $(FUZZ_LONG),$(FUZZERS)),$(f):$(call fuzz_for,60)) \
-             $(foreach f,$(filter-out $(FUZZ_LONG),$(FUZZERS)),$(f):$(call fuzz_for,20))
+fuzz_step  = 'fuzz/$(1):$(call fuzz_for,$(2))=tests/fuzz/run.sh $(BUILD)/fuzzing $(1) $(call fuzz_for,$(2))'
+FUZZ_STEPS = $(foreach f,$(FUZZERS),$(call fuzz_step,$(f),$(if $(filter $(f),$(FUZZ_LONG)),60,20)))
 
 fuzz-build:
 	$(Q)CFLAGS='-O1 -g' $(SUB) -j$(JOBS) BUILD=$(BUILD)/fuzzing CC=clang SAN= FUZZ=1 fuzz-bin
 
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
-	$(Q)printf '%s\n' $(subst :, ,$(FUZZ_RUNS)) | xargs -P $(JOBS) -n 2 tests/fuzz/run.sh $(BUILD)/fuzzing
+	$(Q)$(RUN) $(BUILD) $(FUZZ_STEPS)
 
-.PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: check test test-all model test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The runner itself: what tests/run.sh counts as passed, failed and skipped, and what it shows of a
+# The runner itself: what tests/run.py counts as passed, failed and skipped, and what it shows of a
 # failure. Each check runs it on commands made for the purpose, with a build folder of its own.
+# takes: 15 s, waiting
 # shellcheck disable=SC2317  # checks are called by name
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -10,7 +11,7 @@
 # run TEST...: its output in $TMP/said, its exit code
 run() {
     env -u HVD_TEST_TAIL HVD_TEST_STRICT="${strict:-0}" HVD_STEP_TIMEOUT="${limit:-60}" \
-        tests/run.sh "$TMP/build" "$@" >"$TMP/said" 2>&1
+        tests/run.py "$TMP/build" "$@" >"$TMP/said" 2>&1
 }
 
 # ends WANT LINE: run ended with 0 or 1, and the last line is LINE
@@ -71,13 +72,24 @@ ended=0
 run "python=echo 'RuntimeError: all is well' >&2" || ended=$?
 check no-report ends 0 '1 passed, 0 failed, 0 skipped'
 
-# Lanes: the first waits for what only the second brings, and the second, which is niced, for the first's.
+# What needs a build starts when it has passed, and fails with it.
 ended=0
-waits_for="for i in \$(seq 300); do [ -e $TMP/\$want ] && exit 0; sleep 0.1; done; exit 1"
-run "first=want=second; touch $TMP/first; nice; $waits_for" beside \
-    "second=want=first; touch $TMP/second; $waits_for" "niced=[ \$(nice) -ge 5 ]" 'bad=exit 3' || ended=$?
-check lanes ends 1 '3 passed, 1 failed, 0 skipped'
-check lanes-first grep -qx "$(nice)" "$TMP/build/log/first.log"
+run "x/test=[ -e $TMP/built ] && [ \$(nice) -ge 5 ]" "x/build=sleep 0.5; touch $TMP/built" || ended=$?
+check build ends 0 '2 passed, 0 failed, 0 skipped'
+ended=0
+run 'x/test=true' 'x/build=exit 3' 'y=true' || ended=$?
+check no-build ends 1 '1 passed, 2 failed, 0 skipped'
+check no-build-why says '^FAIL  x/test .*x/build failed'
+
+# Interrupted, it ends what runs.
+tests/run.py "$TMP/build" "long=sleep 4712.$$" >"$TMP/said" 2>&1 &
+runner=$!
+until pgrep -f "^sleep 4712.$$" >/dev/null; do sleep 0.1; done
+kill -TERM "$runner"
+ended=0
+wait "$runner" || ended=$?
+check interrupted [ "$ended" -eq 130 ]
+check interrupted-gone bash -c "! pgrep -f '^sleep 4712.$$'"
 
 ended=0
 limit=1 run "slow=sleep 60" || ended=$?

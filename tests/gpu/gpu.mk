@@ -12,7 +12,7 @@ $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/te
 tests-bin: $(GPU_TESTS) $(GPU_BENCH)
 
 test-gpu: lib programs $(KERNELS) $(GPU_TESTS) $(BUILD)/tests/multi/test_gpu  ## kernels, operations, hvd.torch and hvd-doctor on this machine's GPU
-	$(Q)tests/run.sh $(BUILD) $(GPU_TESTS) "gpu/device=env HVD_TEST_REAL_GPU=1 $(BUILD)/tests/multi/test_gpu" \
+	$(Q)$(PY) tests/run.py --alone $(BUILD) $(GPU_TESTS) "gpu/device=env HVD_TEST_REAL_GPU=1 $(BUILD)/tests/multi/test_gpu" \
 	    tests/gpu/test_torch.sh tests/gpu/test_doctor.sh
 
 bench-gpu: lib $(KERNELS) $(GPU_BENCH)  ## kernels beside the device's copy, hvd beside bare NCCL

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs tests, several at a time, and says how each ended. Called by make.
+
+    run.py [--alone] BUILD TEST...
+
+A TEST is a program under BUILD, a script (*.sh, *.py), or a step LABEL=COMMAND. What compiles and computes gets a core,
+what mostly waits runs beside it (tests/runner/job.py: the line "takes:" in a test's head). With --alone one test runs at a
+time, which is for tests that share a GPU. A test has a time limit ("timeout:" in its head), after which all that it started
+is ended. Exit code 77 means skipped. A test that leaves a process behind has failed, and so has one in whose log a
+sanitizer reports something, whatever the exit code.
+
+Lines "SKIP: id: need: reason" are collected. With HVD_TEST_STRICT=1 a skip that tests/SKIPS does not allow is a failure,
+and so is a lane (unit, multi, e2e ...) that uses its budget of tests/BUDGETS and a third. Logs stay in BUILD/log, times in
+BUILD/log/times. The last line counts."""
+import os
+import queue
+import signal
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from runner.job import ROOT, jobs  # noqa: E402
+from runner.process import Outcome, Process  # noqa: E402
+from runner.report import Report  # noqa: E402
+from runner.schedule import Schedule  # noqa: E402
+
+WAITING = 4                     # jobs that wait, for each core
+
+
+class Run:
+    def __init__(self, build, words, alone):
+        self.build, self.python = build, os.environ.get("PY") or "/usr/bin/python3"
+        work = jobs(words, build, self.python)
+        cores = len(os.sched_getaffinity(0))
+        self.schedule = Schedule(work, 1, 0) if alone else Schedule(work, cores, WAITING * cores)
+        self.report = Report(work, os.environ.get("HVD_TEST_STRICT") == "1", lambda text: print(text, flush=True))
+        self.ends, self.processes = queue.SimpleQueue(), set()
+
+    def start(self, job):
+        process = Process(job, self.build, self.python)
+        self.processes.add(process)
+        threading.Thread(target=lambda: self.ends.put((process, process.run())), daemon=True).start()
+
+    def all(self):
+        while True:
+            while job := self.schedule.next():
+                self.start(job)
+            if not self.processes:
+                break
+            process, outcome = self.ends.get()
+            self.processes.discard(process)
+            self.report.line(outcome)
+            for job in self.schedule.ended(outcome.job, outcome.verdict == "ok"):
+                self.report.line(Outcome(job, "FAIL", f"{job.needs} failed", ""))
+        self.report.save(os.path.join(self.build, "log", "times"))
+        return self.report.end()
+
+    def stop(self):
+        """Ends what runs, and all that it started."""
+        for process in self.processes:
+            process.stop()
+        while self.processes:
+            self.processes.discard(self.ends.get()[0])
+
+
+def interrupted(number, _frame):
+    raise KeyboardInterrupt(number)
+
+
+def main():
+    words = sys.argv[1:]
+    alone = words[:1] == ["--alone"]
+    build, *tests = words[alone:]
+    os.chdir(ROOT)
+    os.makedirs(os.path.join(build, "log"), exist_ok=True)
+    run = Run(build, tests, alone)
+    signal.signal(signal.SIGTERM, interrupted)
+    try:
+        sys.exit(0 if run.all() else 1)
+    except KeyboardInterrupt:
+        print("interrupted: ending the tests that run", flush=True)
+        run.stop()
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

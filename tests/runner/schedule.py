@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which job starts next. Pure: no clock, no processes; run.py asks and tells.
+
+There are two kinds of places: one a core for jobs that compute, and more for jobs that wait. In each kind the longest
+job starts first, so that no long one is alone at the end. What another job needs comes before everything else."""
+
+
+class Schedule:
+    def __init__(self, jobs, computing, waiting):
+        """computing, waiting: how many jobs of each kind may run at a time."""
+        needed = {job.needs for job in jobs}
+        self.pending = sorted(jobs, key=lambda job: (job.label not in needed, -job.takes))
+        if waiting < 1:     # then they take the places of those that compute
+            for job in jobs:
+                job.waiting = False
+        self.free = {False: computing, True: waiting}
+        self.running, self.passed = [], set()
+
+    def next(self):
+        """The job that may start now, which counts as running from here on; None when one has to end first."""
+        for job in self.pending:
+            if job.needs and job.needs not in self.passed:
+                continue
+            if self.free[job.waiting] > 0:
+                self.pending.remove(job)
+                self.running.append(job)
+                self.free[job.waiting] -= 1
+                return job
+        return None
+
+    def ended(self, job, passed):
+        """A running job has ended. Returns the jobs that can never start because of it."""
+        self.running.remove(job)
+        self.free[job.waiting] += 1
+        if passed:
+            self.passed.add(job.label)
+            return []
+        stranded = [other for other in self.pending if other.needs == job.label]
+        for other in stranded:
+            self.pending.remove(other)
+        return stranded
