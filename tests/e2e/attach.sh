@@ -52,12 +52,13 @@ answer = json.JSONDecoder().raw_decode(sys.stdin.read())[0]
 print([m["batches"] for m in answer["ranks"] if m["rank"] == int(sys.argv[1])][0])' "$1"
 }
 
+no_rank_runs() { ! pgrep -f "ctl_elastic.py $END" >/dev/null; }
+
+# diaries N: so many ranks of tests/python/elastic_rank.py have written down more than a few steps
+diaries() { [ "$(find "$TMP/diary" -type f -size +1k | wc -l)" -ge "$1" ]; }
+
 # no_ranks SECONDS: all ranks end within that time, and with them whatever hvdrun keeps
 no_ranks() {
-    for _ in $(seq $(($1 * 10))); do
-        pgrep -f "ctl_elastic.py $END" >/dev/null || [ -n "$(ls "$XDG_RUNTIME_DIR")" ] || break
-        sleep 0.1
-    done
-    pgrep -af "ctl_elastic.py $END" && return 1
+    wait_until "$1" no_rank_runs || { pgrep -af "ctl_elastic.py $END"; return 1; }
     nothing_left
 }

@@ -63,11 +63,32 @@ at_best() {
     return 1
 }
 
+# wait_until SECONDS COMMAND...: COMMAND succeeds within that time; it is asked ten times a second
+wait_until() {
+    local end=$((SECONDS + $1 + 1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.1
+    done
+}
+
+not() { ! "$@"; }
+
+# count_of N PATTERN FILE: at least N of its lines match
+count_of() {
+    [ "$(grep -c -- "$2" "$3")" -ge "$1" ]
+}
+
+listens() { # PORT
+    ss -Htln "sport = :$1" | grep -q .
+}
+
 # A port that nobody listens at, below those the system gives out.
 free_port() {
     local port
     while port=$((10000 + RANDOM % 20000)); do
-        ss -Htln "sport = :$port" | grep -q . || break
+        listens "$port" || break
     done
     echo "$port"
 }

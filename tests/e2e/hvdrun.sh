@@ -31,25 +31,17 @@ marked() { pgrep -f "^$MARK" >/dev/null; }
 
 # nothing_left: no process of ours, no directory of hvdrun's; a busy machine may take its time
 nothing_left() {
-    local i
-    for i in $(seq 200); do
-        marked || [ -n "$(ls "$XDG_RUNTIME_DIR")" ] || break
-        sleep 0.1
-    done
-    if marked; then
-        pgrep -af "^$MARK"
-        return 1
-    fi
-    [ -z "$(ls "$XDG_RUNTIME_DIR")" ] || { ls "$XDG_RUNTIME_DIR"; return 1; }
+    wait_until 20 nothing_now && return 0
+    pgrep -af "^$MARK"
+    ls "$XDG_RUNTIME_DIR"
+    return 1
 }
+
+nothing_now() { ! marked && [ -z "$(ls "$XDG_RUNTIME_DIR")" ]; }
 
 # until_marked N: N of them run
 until_marked() {
-    local i
-    for i in $(seq 300); do
-        [ "$(pgrep -fc "^$MARK")" -ge "$1" ] && return 0
-        sleep 0.1
-    done
-    echo "they did not start"
-    return 1
+    wait_until 30 marked_by "$1" || { echo "they did not start"; return 1; }
 }
+
+marked_by() { [ "$(pgrep -fc "^$MARK")" -ge "$1" ]; }

@@ -32,10 +32,7 @@ ends() {
 
 # line N PATTERN: at least N lines like this come, within 20 s
 line() {
-    for _ in $(seq 200); do
-        [ "$(grep -c -- "$2" "$TMP/out")" -ge "$1" ] && return 0
-        sleep 0.1
-    done
+    wait_until 20 count_of "$1" "$2" "$TMP/out" && return 0
     echo "no $1 lines \"$2\" in:"
     cat "$TMP/out"
     return 1
@@ -61,6 +58,9 @@ ask() {
     curl -s -w ' %{http_code}' ${2:+-d "$2"} --unix-socket "$dir/sock" \
         -H "Authorization: Bearer $(cat "$dir/token")" "http://x$1"
 }
+
+# answers PATH PATTERN
+answers() { ask "$1" | grep -q -- "$2"; }
 
 # pid_of RANK
 pid_of() {

@@ -144,10 +144,7 @@ training() {
     HVD_TEST_CHANGES=1 "$RUN" --doctor off --name "$NAME" -np 3 --min-np 2 "${PY:-/usr/bin/python3}" \
         tests/python/elastic_rank.py "$TMP/diary" 400 4 >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!
-    for _ in $(seq 200); do
-        [ "$(find "$TMP/diary" -type f -size +1k | wc -l)" -ge 3 ] && break
-        sleep 0.1
-    done
+    wait_until 20 diaries 3
     lost
     sleep 0.5
     attached && timeout 30 "$RUN" scale "$NAME" 2 && finish 0 && "${PY:-/usr/bin/python3}" tests/python/elastic_rank.py check "$TMP/diary" 400

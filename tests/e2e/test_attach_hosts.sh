@@ -25,6 +25,11 @@ prefix=(ip netns exec "$A")
 
 port() { on "$A" ss -Htln | sed -n 's/.*10.213.7.1:\([0-9]*\).*/\1/p'; }
 
+port_is() { [ "$(port)" = "$1" ]; }
+
+# empty HOST: no process is on it
+empty() { [ -z "$(ip netns pids "$1")" ]; }
+
 # Work goes on in the same epoch, on both hosts; the server is where it was.
 goes_on() {
     local there before
@@ -48,11 +53,8 @@ nobody_comes() {
     sleep 1
     [ "$(pgrep -fc "^[^ ]*python[^ ]* .*ctl_elastic.py $END")" -eq 4 ] || { echo "they ended too early"; return 1; }
     no_ranks 19 || return 1
-    for _ in $(seq 50); do # its agent may still be ending
-        [ -z "$(ip netns pids "$B")" ] && break
-        sleep 0.1
-    done
-    [ -z "$(ip netns pids "$B")" ] || { echo "left on $B:"; ip netns pids "$B" | xargs ps -fp; return 1; }
+    # Its agent may still be ending.
+    wait_until 5 empty "$B" || { echo "left on $B:"; ip netns pids "$B" | xargs ps -fp; return 1; }
     refused 'no job' "${prefix[@]}" "$RUN" attach "$NAME"
 }
 
@@ -66,21 +68,23 @@ thrice() {
     kill -KILL "$(pid_of 1)" && line 1 'hvdrun: epoch 2: 1 of 2 ranks' && line 2 'rank . of 2: 0 2\* ' && ends 0
 }
 
+# one_attached PID...: one of these is attached, the others have ended
+one_attached() {
+    local pid alive=0
+    for pid; do kill -0 "$pid" 2>/dev/null && alive=$((alive + 1)); done
+    [ $alive -le 1 ] && grep -q 'attached to job' "$TMP"/at[1-5]
+}
+
 # Five at once: one of them has it, the others say so, and nothing comes of that for the job.
 five_at_once() {
-    local pids=() i alive
+    local pids=() i
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
     lost
     for i in 1 2 3 4 5; do
         timeout 60 "${prefix[@]}" "$RUN" attach "$NAME" >"$TMP/at$i" 2>&1 &
         pids+=($!)
     done
-    for _ in $(seq 200); do
-        alive=0
-        for i in "${pids[@]}"; do kill -0 "$i" 2>/dev/null && alive=$((alive + 1)); done
-        [ $alive -le 1 ] && grep -q 'attached to job' "$TMP"/at[1-5] && break
-        sleep 0.1
-    done
+    wait_until 20 one_attached "${pids[@]}"
     cat "$TMP"/at[1-5]
     [ "$(cat "$TMP"/at[1-5] | grep -c "has its hvdrun\|another hvdrun has just taken this job")" -eq 4 ] &&
         [ "$(cat "$TMP"/at[1-5] | grep -c 'attached to job .*: 2 ranks on 2 host(s), epoch 1')" -eq 1 ] || return 1
@@ -100,10 +104,7 @@ after_scale() {
     attached && line 6 'rank . of 6: 0 1 2 3 ' || return 1
     ask /v1/scale '{"np":2}' | grep ' 200'
     lost
-    attached && for _ in $(seq 100); do
-        ask /v1/status | grep -q '"size":2,' && break
-        sleep 0.1
-    done
+    attached && wait_until 10 answers /v1/status '"size":2,'
     ask /v1/status | grep '"size":2,.*"np":2' && ends 0
 }
 
@@ -173,10 +174,7 @@ s.bind(('10.213.7.1', $there))
 s.listen(100)
 time.sleep(60)" &
     squatter=$!
-    for _ in $(seq 100); do
-        [ "$(port)" = "$there" ] && break
-        sleep 0.1
-    done
+    wait_until 10 port_is "$there"
     refused "10.213.7.1 port $there: .*Address already in use" "${prefix[@]}" "$RUN" attach "$NAME" || return 1
     kill -KILL "$squatter"
     wait "$squatter" 2>/dev/null
@@ -190,11 +188,7 @@ much_output() {
         return 1
     lost
     touch "$TMP/loud"
-    for _ in $(seq 100); do
-        [ -e "$TMP/said" ] && break
-        sleep 0.1
-    done
-    [ -e "$TMP/said" ] || { echo "the rank is held up"; return 1; }
+    wait_until 10 [ -e "$TMP/said" ] || { echo "the rank is held up"; return 1; }
     attached && line 1 '^line 120000 of the output$' && ends 0 || return 1
     "${PY:-/usr/bin/python3}" - "$TMP/out" "$B" <<'PY'
 import re, sys
@@ -217,10 +211,7 @@ training() {
     HVD_TEST_CHANGES=2 "${prefix[@]}" "$RUN" --doctor off --name "$NAME" -np 4 --min-np 2 -H "localhost:2,$B:2" "${PY:-/usr/bin/python3}" \
         tests/python/elastic_rank.py "$TMP/diary" 600 4 >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!
-    for _ in $(seq 200); do
-        [ "$(find "$TMP/diary" -type f -size +1k | wc -l)" -ge 4 ] && break
-        sleep 0.1
-    done
+    wait_until 20 diaries 4
     lost
     sleep 0.5
     attached || return 1

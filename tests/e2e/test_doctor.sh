@@ -267,16 +267,17 @@ end_serve() {
     [ -z "$pid" ] || kill "$pid"
 }
 
+serve_url() { sed -n 's|/metrics .*||p' "$TMP/serve"; }
+
+has_looked() { [ -n "$(serve_url)" ] && curl -s "$(serve_url)/readyz" | grep -q '^FAIL'; }
+
 serves() {
     local url
     "$DOCTOR" serve --root "$TORN" --only nic-up,ib-port --every 1 127.0.0.1:0 >"$TMP/serve" 2>"$TMP/2" &
     pid=$!
     at_end+=(end_serve)
-    for _ in $(seq 100); do
-        url=$(sed -n 's|/metrics .*||p' "$TMP/serve")
-        [ -n "$url" ] && curl -s "$url/readyz" | grep -q '^FAIL' && break
-        sleep 0.1
-    done
+    wait_until 10 has_looked
+    url=$(serve_url)
     [ "$(curl -s -o "$TMP/ready" -w '%{http_code}' "$url/readyz")" = 503 ] && grep -q '^FAIL: 1 of 2 checks failed: nic-up' "$TMP/ready" &&
         [ "$(curl -s -w '%{http_code}' "$url/healthz")" = $'ok\n200' ] && curl -s "$url/metrics" >"$TMP/metrics" &&
         grep -qx 'hvd_doctor_check_status{id="nic-up",group="network"} 3' "$TMP/metrics" &&

@@ -189,10 +189,7 @@ if command -v openssl >/dev/null; then
     "$PY" "$TMP/api.py" "$TMP" >"$TMP/port" &
     api=$!
     at_end+=(end_api)
-    for ((i = 0; i < 100; i++)); do
-        [ -s "$TMP/port" ] && break
-        sleep 0.1
-    done
+    wait_until 10 [ -s "$TMP/port" ]
     printf 't%.0s' {1..1200} >"$TMP/account/token"
     printf train >"$TMP/account/namespace"
     cp "$TMP/cert.pem" "$TMP/account/ca.crt"

@@ -30,15 +30,15 @@ begun() {
 
 # line PATTERN: waits until the job has printed it
 line() {
-    local i
-    for i in $(seq 600); do
-        grep -q -- "$1" "$TMP/log" && return
-        sleep 0.1
-    done
+    wait_until 60 grep -q -- "$1" "$TMP/log" && return
     echo "no \"$1\" in:"
     cat "$TMP/log"
     return 1
 }
+
+status_says() { "$RUN" status "$MARK" >"$TMP/status" && grep -q -- "$1" "$TMP/status"; }
+
+nobody_leaves() { "$RUN" status "$MARK" >"$TMP/status" && ! grep leaving "$TMP/status"; }
 
 # ends CODE: with that code, and nothing that would frighten at night
 ends() {
@@ -74,12 +74,8 @@ shrinks() {
     begun 3 -np 3 --min-np 2
     line 'place 2 of 3' && "$RUN" scale "$MARK" 2 || return 1
     line 'hvdrun: member 3 leaves: the job is to be smaller' || return 1
-    local i
-    for i in $(seq 200); do # until it has come, was told, and is gone
-        "$RUN" status "$MARK" >"$TMP/status" && ! grep 'leaving' "$TMP/status" && break
-        sleep 0.1
-    done
-    [ "$i" -lt 200 ] || return 1
+    # Until it has come, was told, and is gone.
+    wait_until 20 nobody_leaves || return 1
     "$RUN" scale "$MARK" 3 && ends 0
 }
 
@@ -97,11 +93,7 @@ attached() {
 never() {
     begun plain -np 3 --min-np 2
     line 'place 2 of 3' || return 1
-    local i
-    for i in $(seq 600); do
-        "$RUN" status "$MARK" >"$TMP/status" && grep -q 'ready to enter' "$TMP/status" && break
-        sleep 0.1
-    done
+    wait_until 60 status_says 'ready to enter'
     touch "$TMP/diary/enough"
     ends 0 && says 'the end after [0-9]* steps' "$TMP/log" &&
         says 'hvdrun: member 3 leaves: the job has come to its end; it was ready to come in for .* no boundary' "$TMP/log"

@@ -96,13 +96,7 @@ check who-gives-the-moments-dies moments 3 dies
 
 # line_of PATTERN: waits until the job has printed it
 line_of() {
-    local i
-    for i in $(seq 600); do
-        grep -q -- "$1" "$TMP/log" && return
-        sleep 0.1
-    done
-    echo "no \"$1\""
-    return 1
+    wait_until 60 grep -q -- "$1" "$TMP/log" || { echo "no \"$1\""; return 1; }
 }
 
 # pid_of RANK

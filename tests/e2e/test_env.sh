@@ -57,10 +57,7 @@ two_jobs() (
     where=127.0.0.1:$(free_port)
     export HVD_START_TIMEOUT=30
     HVD_KEY_FILE=$TMP/key rank 0 2 "$where" "$SUM" &
-    for _ in $(seq 400); do
-        ss -Htln "sport = :${where#*:}" | grep -q . && break
-        sleep 0.05
-    done
+    wait_until 20 listens "${where#*:}"
     refused 'cannot listen' env HVD_KEY_FILE="$TMP/other" HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
     HVD_KEY_FILE=$TMP/key rank 1 2 "$where" "$SUM" &

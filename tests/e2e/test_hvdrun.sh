@@ -177,10 +177,6 @@ killed_hvdrun() {
     wait "$pid"
     sleep 2
     marked || { echo "they ended at once"; return 1; }
-    for i in $(seq 200); do
-        marked || break
-        sleep 0.1
-    done
     nothing_left
 }
 

@@ -27,14 +27,10 @@ start() {
 
 # until_listed NAME: all its ranks run; or whatever the line begins with
 until_listed() {
-    local i
-    for i in $(seq 200); do
-        "$RUN" list | grep -q "^$1  *\(running\|1 \)" && return 0
-        sleep 0.1
-    done
-    echo "$1 is not listed"
-    return 1
+    wait_until 20 lists "$1" || { echo "$1 is not listed"; return 1; }
 }
+
+lists() { "$RUN" list | grep -q "^$1  *\(running\|1 \)"; }
 
 # stop PID: a job ends, and so does its directory
 stop() {
@@ -57,6 +53,8 @@ names() {
     [ "$("$RUN" list)" = 'no job runs' ] && [ "$("$RUN" --no-prefix sh -c 'echo $HVD_JOB')" = sh-1 ]
 }
 
+six_named() { [ "$(cat "$TMP"/name.* | wc -l)" -ge 6 ]; }
+
 # Started at the same moment, none has the name of another.
 at_once() {
     local i pids=()
@@ -65,10 +63,7 @@ at_once() {
         "$RUN" --no-prefix sh -c "echo \$HVD_JOB; until [ -e $TMP/all-named ]; do sleep 0.1; done" >"$TMP/name.$i" 2>&1 &
         pids+=($!)
     done
-    for _ in $(seq 300); do
-        [ "$(cat "$TMP"/name.* | wc -l)" -ge 6 ] && break
-        sleep 0.1
-    done
+    wait_until 30 six_named
     touch "$TMP/all-named"
     wait "${pids[@]}"
     cat "$TMP"/name.*
@@ -133,10 +128,7 @@ changes() {
     # Those who come enter at the same moment: one that is late has an epoch of its own.
     touch "$TMP/end.hold"
     (
-        for _ in $(seq 300); do
-            [ "$(grep -c 'place: epoch' "$TMP/1")" -ge 2 ] && break
-            sleep 0.1
-        done
+        wait_until 30 count_of 2 'place: epoch' "$TMP/1"
         rm "$TMP/end.hold"
     ) &
     "$RUN" scale elastic 4 --wait 60 >"$TMP/2" && says '^change 1: 2 -> 4 ranks$' "$TMP/2" &&
@@ -180,10 +172,7 @@ watching() {
     : >"$TMP/watch"
     timeout 60 "$RUN" status --watch=0.2 short >>"$TMP/watch" 2>&1 &
     local watch=$!
-    for _ in $(seq 300); do
-        [ "$(grep -c '^short: running' "$TMP/watch")" -ge 2 ] && break
-        sleep 0.1
-    done
+    wait_until 30 count_of 2 '^short: running' "$TMP/watch"
     stop "$job"
     wait "$watch" && [ "$(grep -c '^short: running' "$TMP/watch")" -ge 2 ] && [ "$(tail -n 1 "$TMP/watch")" = 'short has ended' ]
 }
@@ -232,10 +221,7 @@ discovery_waits() {
     script "[ -e '$TMP/more' ] && echo localhost:3 || echo localhost:1"
     : >"$TMP/2"
     timeout 60 "$RUN" --no-prefix --min-np 2 --host-discovery-script "$TMP/hosts" echo x >"$TMP/1" 2>>"$TMP/2" &
-    for _ in $(seq 300); do
-        grep -q waiting "$TMP/2" && break
-        sleep 0.1
-    done
+    wait_until 30 grep -q waiting "$TMP/2"
     sleep 1.5 # it looks again, and says nothing new
     touch "$TMP/more"
     wait $! || return 1

@@ -46,39 +46,31 @@ names() {
 
 # asked_twice: the script has been run twice more: what the first of them printed has been taken in
 asked_twice() {
-    local i before
+    local before
     before=$(wc -l <"$TMP/asked")
-    for i in $(seq 300); do
-        [ "$(wc -l <"$TMP/asked")" -ge $((before + 2)) ] && return 0
-        sleep 0.1
-    done
-    echo "the script is not asked"
-    return 1
+    wait_until 30 count_of $((before + 2)) '' "$TMP/asked" || { echo "the script is not asked"; return 1; }
 }
+
+world() {
+    "$RUN" status d --json 2>"$TMP/2" | "${PY:-/usr/bin/python3}" -c '
+import json, sys
+s = json.loads(sys.stdin.read() or "{\"ranks\": []}")
+print(*[r["host"] for r in sorted(s["ranks"], key=lambda r: r["rank"]) if r["rank"] >= 0 and r["state"] == "active"])'
+}
+
+world_is() { [ "$(world)" = "$*" ]; }
 
 # until_world HOST...: the hosts of the ranks in order of ranks, after a while
 until_world() {
-    local i now
-    for i in $(seq 300); do
-        now=$("$RUN" status d --json 2>"$TMP/2" | "${PY:-/usr/bin/python3}" -c '
-import json, sys
-s = json.loads(sys.stdin.read() or "{\"ranks\": []}")
-print(*[r["host"] for r in sorted(s["ranks"], key=lambda r: r["rank"]) if r["rank"] >= 0 and r["state"] == "active"])')
-        [ "$now" = "$*" ] && return 0
-        sleep 0.1
-    done
-    echo "the world is: $now"
+    wait_until 30 world_is "$@" && return 0
+    echo "the world is: $(world)"
     "$RUN" status d -v
     cat "$TMP/err"
     return 1
 }
 
 until_said() {
-    local i
-    for i in $(seq 150); do
-        grep -q -- "$1" "$TMP/err" && return 0
-        sleep 0.1
-    done
+    wait_until 15 grep -q -- "$1" "$TMP/err" && return 0
     says "$1" "$TMP/err"
 }
 

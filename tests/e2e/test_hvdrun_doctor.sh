@@ -15,11 +15,7 @@ sick() { (ulimit -n 512 && timeout 60 "$@"); }
 
 # hears PATTERN FILE: within a time
 hears() {
-    local i
-    for i in $(seq 300); do
-        grep -q -- "$1" "$2" && return 0
-        sleep 0.1
-    done
+    wait_until 30 grep -q -- "$1" "$2" && return 0
     echo "no \"$1\" within 30 s in:"
     cat "$2"
     return 1
@@ -104,17 +100,19 @@ bad_words() {
         refused -- '--metrics' "$RUN" --metrics lots -np 1 true
 }
 
+# preflight_over: what the page of $port says is in $TMP/1
+preflight_over() {
+    curl -s "http://127.0.0.1:$port/metrics" >"$TMP/1"
+    grep -q 'hvd_doctor_check_status{id="nofile-low"' "$TMP/1"
+}
+
 pages() {
-    local port i rc=0
+    local port rc=0
     port=$(free_port)
     "$RUN" --metrics "127.0.0.1:$port" -np 2 bash -c "exec -a $MARK sleep 60" >/dev/null 2>"$TMP/2" &
     local pid=$!
     until_marked 2 || rc=1
-    for i in $(seq 300); do # until the preflight is over
-        curl -s "http://127.0.0.1:$port/metrics" >"$TMP/1"
-        grep -q 'hvd_doctor_check_status{id="nofile-low"' "$TMP/1" && break
-        sleep 0.1
-    done
+    wait_until 30 preflight_over
     says 'hvd_rank_up{rank="1"} 1' "$TMP/1" && says 'hvd_watch_status{id="shm-free"} 0' "$TMP/1" &&
         says 'hvd_doctor_check_status{id="nofile-low",group="limits"} 0' "$TMP/1" || rc=1
     [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/ready")" = 200 ] || rc=1
@@ -123,6 +121,12 @@ pages() {
     kill "$pid"
     wait "$pid"
     return "$rc"
+}
+
+# watch_is_silent DIR: the job whose socket is there has no finding of the watch; its status is in $TMP/1
+watch_is_silent() {
+    curl -s --unix-socket "$1/sock" -H "Authorization: Bearer $(cat "$1/token")" http://job/v1/status >"$TMP/1"
+    ! grep -q '"source":"watch"' "$TMP/1"
 }
 
 # /dev/shm of 8 MiB fills up while the job runs, and is emptied again.
@@ -135,15 +139,11 @@ exec "$RUN" -v -np 1 sh -c 'head -c 8300000 /dev/zero >/dev/shm/big
 END
     rm -f "$TMP/empty" "$TMP/end"
     unshare -m bash "$script" >"$TMP/1" 2>"$TMP/2" &
-    local pid=$! rc=0 dir i
+    local pid=$! rc=0 dir
     hears 'doctor on localhost: fail: /dev/shm has .* of 8 MiB left (shm-free)' "$TMP/2" || rc=1
     dir=$(sed -n 's/.*membership socket \(.*\)\/sock$/\1/p' "$TMP/2")
     touch "$TMP/empty"
-    for i in $(seq 400); do
-        curl -s --unix-socket "$dir/sock" -H "Authorization: Bearer $(cat "$dir/token")" http://job/v1/status >"$TMP/1"
-        grep -q '"source":"watch"' "$TMP/1" || break
-        sleep 0.1
-    done
+    wait_until 40 watch_is_silent "$dir"
     says '"findings"' "$TMP/1" || rc=1
     grep '"source":"watch"' "$TMP/1" && rc=1
     touch "$TMP/end"
@@ -151,16 +151,17 @@ END
     return "$rc"
 }
 
+sees_progress() {
+    "$BUILD/hvd-doctor" -v --only rank-progress-stall >"$TMP/3"
+    grep -q '2 ranks get on' "$TMP/3"
+}
+
 # Another doctor, beside a job of this user, asks how its ranks get on.
 asks_the_job() {
-    local loop=$BUILD/tests/programs/loop i rc=1
+    local loop=$BUILD/tests/programs/loop rc=1
     "$RUN" --doctor off -np 2 "$loop" 65536 20 >"$TMP/1" 2>"$TMP/2" &
     local pid=$!
-    for i in $(seq 200); do
-        "$BUILD/hvd-doctor" -v --only rank-progress-stall >"$TMP/3"
-        grep -q '2 ranks get on' "$TMP/3" && rc=0 && break
-        sleep 0.1
-    done
+    wait_until 20 sees_progress && rc=0
     cat "$TMP/3"
     kill "$pid"
     wait "$pid"

@@ -100,13 +100,8 @@ chatty() {
 
 killed_hvdrun() {
     sleepers
-    local i
     until_marked 2 && kill -9 $!
     wait $!
-    for i in $(seq 200); do
-        marked || break
-        sleep 0.1
-    done
     nothing_left
 }
 

@@ -54,10 +54,7 @@ refusals() {
     ends 0 && [ $rc -eq 0 ] || return 1
     # A job of a fixed size says so.
     begin -np 2 sleep 5
-    for _ in $(seq 100); do
-        ask /v1/status | grep -q ' 200$' && break
-        sleep 0.1
-    done
+    wait_until 10 answers /v1/status ' 200$'
     ask /v1/scale '{"np":1}' | grep -q 'fixed size.* 400' && finish 0
 }
 

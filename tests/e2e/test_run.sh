@@ -84,7 +84,7 @@ check no-build-why says '^FAIL  x/test .*x/build failed'
 # Interrupted, it ends what runs.
 tests/run.py "$TMP/build" "long=sleep 4712.$$" >"$TMP/said" 2>&1 &
 runner=$!
-until pgrep -f "^sleep 4712.$$" >/dev/null; do sleep 0.1; done
+wait_until 20 pgrep -f "^sleep 4712.$$" >/dev/null
 kill -TERM "$runner"
 ended=0
 wait "$runner" || ended=$?

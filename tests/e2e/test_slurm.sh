@@ -34,10 +34,7 @@ stop_slurm() {
         kill "${pids[i]}" 2>/dev/null
     done
     for pid in "${pids[@]}"; do
-        for _ in $(seq 50); do
-            kill -0 "$pid" 2>/dev/null || break
-            sleep 0.1
-        done
+        wait_until 5 not kill -0 "$pid" 2>/dev/null
         kill -KILL "$pid" 2>/dev/null
         wait "$pid" 2>/dev/null
     done
@@ -88,22 +85,15 @@ head -c 1024 /dev/urandom >"$S/munge.key"
 chmod 400 "$S/munge.key"
 start munged munged --foreground --force --key-file="$S/munge.key" --socket="$S/run/munge.socket" \
     --pid-file="$S/run/munged.pid" --log-file="$S/log/munged.log" --seed-file="$S/run/seed" --num-threads=2
-for _ in $(seq 300); do
-    [ -S "$S/run/munge.socket" ] && break
-    sleep 0.1
-done
+wait_until 30 [ -S "$S/run/munge.socket" ]
 export SLURM_CONF=$S/slurm.conf
 start slurmctld within "${hosts[0]}" slurmctld -D -c -f "$SLURM_CONF"
 start slurmd-na within "${hosts[0]}" slurmd -D -N na -f "$SLURM_CONF"
 start slurmd-nb within "${hosts[1]}" slurmd -D -N nb -f "$SLURM_CONF"
-idle_nodes() {
-    within "${hosts[0]}" sinfo -h -t idle -o %D 2>/dev/null
+both_idle() {
+    [ "$(within "${hosts[0]}" sinfo -h -t idle -o %D 2>/dev/null)" = 2 ]
 }
-for _ in $(seq 600); do
-    [ "$(idle_nodes)" = 2 ] && break
-    sleep 0.1
-done
-if [ "$(idle_nodes)" != 2 ]; then
+if ! wait_until 60 both_idle; then
     tail -n 20 "$S"/log/*
     echo "FAILED Slurm does not come up"
     exit 1

@@ -54,16 +54,15 @@ UsePAM $pam
 Banner $TMP/banner
 END
 
+within_b() { on "$B" ss -Htln "sport = :$1" | grep -q .; }
+
 # start_sshd PORT COMMAND...: on host B; COMMAND, if any, before sshd
 start_sshd() {
-    local port=$1 i
+    local port=$1
     shift
     ip netns exec "$B" "$@" /usr/sbin/sshd -D -e -f "$TMP/sshd_config" -p "$port" 2>"$TMP/sshd.$port" &
     disown
-    for i in $(seq 300); do
-        on "$B" ss -Htln "sport = :$port" | grep -q . && return 0
-        sleep 0.1
-    done
+    wait_until 30 within_b "$port" && return 0
     cat "$TMP/sshd.$port"
     exit 1
 }
@@ -125,13 +124,9 @@ interrupted() {
 # hvdrun itself is killed, and with it ssh: the agent there ends its ranks by itself.
 killed_hvdrun() {
     ip netns exec "$A" "$RUN" -p 2022 -i "$TMP/key" -np 2 -H "localhost:1,$THERE:1" bash -c "$(sleeper)" 2>"$TMP/2" &
-    local pid=$! i
+    local pid=$!
     until_marked 2 && kill -KILL $pid
     wait $pid
-    for i in $(seq 200); do
-        marked || break
-        sleep 0.1
-    done
     nothing_left
 }
 

@@ -11,13 +11,10 @@ LOOP=$BUILD/tests/programs/loop
 # pid_of RANK FILE: waits until that rank has said that it is ready. Whoever writes the file runs in the background and
 # may not have opened it yet: it is emptied before, lest a former rank's line is found.
 pid_of() {
-    local i
-    for i in $(seq 600); do
-        sed -n "s/.*rank $1 pid \([0-9]*\) ready.*/\1/p" "$2" | grep . && return 0
-        sleep 0.05
-    done
-    return 1
+    wait_until 30 pid_said "$@"
 }
+
+pid_said() { sed -n "s/.*rank $1 pid \([0-9]*\) ready.*/\1/p" "$2" | grep .; }
 
 # start SIZE COMMAND...: ranks by hand, output of rank R in $TMP/out.R; pids in ${ranks[@]}
 start() {
@@ -77,10 +74,7 @@ stopped() (
     run=$!
     target=$(pid_of 2 "$TMP/run") && sleep 0.5 || exit 1
     kill -STOP "$target"
-    for _ in $(seq 600); do
-        grep -q 'missing rank.*2' "$TMP/run" && break
-        sleep 0.1
-    done
+    wait_until 60 grep -q 'missing rank.*2' "$TMP/run"
     kill -CONT "$target"
     wait "$run"
     rc=$?

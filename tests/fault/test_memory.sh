@@ -45,7 +45,7 @@ nothing_in_dev_shm() {
 
 inside 64k true 2>/dev/null || skip_all root 'no mount namespace of our own here'
 check 'hvdrun, /dev/shm of 64 KiB' shared_memory inside 64k "$BUILD/hvdrun" -np 2 "$LOOP" 33554432 2
-check 'by hand, /dev/shm of 64 KiB' shared_memory inside 64k bash -c "$(declare -f by_hand free_port)
+check 'by hand, /dev/shm of 64 KiB' shared_memory inside 64k bash -c "$(declare -f by_hand free_port listens)
     by_hand '$LOOP' 33554432 2"
 check 'nothing is ever put into /dev/shm' nothing_in_dev_shm
 exit "$failed"
