@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
 #include "core/base/fd.h"
+#include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
@@ -326,19 +327,28 @@ void engine_fail(struct engine *e, const struct err *err)
     fail_all(e, err);
 }
 
+/* In an elastic job the coordinator waits in each repair until it has heard of this rank, and ends
+ * the process after 30 s. why: this rank cannot go on; NULL: it leaves in peace. */
+static void say_bye(struct engine *e, const struct err *why)
+{
+    if (e->boot.elastic && !e->said_bye)
+        boot_bye(&e->boot, why ? why->code : 0, e->done, why ? why->msg : "");
+    e->said_bye = true;
+}
+
 void engine_break_off(struct engine *e, const struct err *why)
 {
     struct err err = *why;
     e->broken = true;
     explain(&err);
-    if (e->boot.elastic)
-        boot_bye(&e->boot, err.code, e->done, err.msg);
+    say_bye(e, &err);
     engine_fail(e, &err);
 }
 
 void engine_recover(struct engine *e, const struct err *why)
 {
     struct err err = {0};
+    inject_point("lost");
     /* Where it has not been done: ranks of this host see no connection end, and nobody may return
      * anything behind the report that comes next (REPAIR.md). */
     if (e->boot.elastic)
@@ -405,6 +415,7 @@ static void leave_world(struct engine *e)
     control_farewell(e);
     mesh_goodbye(e->mesh);
     boot_bye(&e->boot, 0, e->done, "");
+    e->said_bye = true;
     while (!e->broken && !deadline_passed(deadline)) {
         if (mesh_progress(e->mesh, NULL, &err) < 0)
             return;
@@ -430,16 +441,19 @@ void engine_close(struct engine *e)
 {
     struct err err;
     atomic_store(&e->drive.closing, 1);
+    inject_point("closing");
     drive_lock(e);
     bool in_the_middle = !batches_idle(&e->batches);
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
     fail_all(e, &err);
-    if (e->broken) {
-        /* The mesh has told everybody long ago. */
-    } else if (in_the_middle) {
+    if (in_the_middle) {
         err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
         mesh_abort(e->mesh, err.msg);
         e->broken = true;
+        say_bye(e, &err);
+    } else if (e->broken) {
+        /* A loss was read in this very moment: the mesh has told the other ranks. */
+        say_bye(e, NULL);
     } else {
         leave_world(e);
     }

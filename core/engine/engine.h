@@ -80,6 +80,7 @@ struct engine {
     struct err trouble;      /* a callback failed: the turn ends with engine_fail() */
     bool failed;
     bool broken;                     /* the mesh too: nothing can be sent any more */
+    bool said_bye;                   /* the agent knows that this rank takes part in nothing more */
     struct err failure;              /* what every operation gets from now on */
     _Atomic uint64_t batches_before; /* of the others, when this rank came into the world */
     uint64_t progress_told_ns;       /* what the agent knows, and since when */
