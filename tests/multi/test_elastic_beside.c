@@ -75,6 +75,9 @@ struct operation {
     size_t nin, nout;
 };
 
+/* The second thread. */
+enum { NOTHING, WANTED, SUBMITTED, OVER };
+
 /* Of a member, for both threads and for inject_point(). */
 static struct {
     const struct part *part;
@@ -82,7 +85,7 @@ static struct {
     const char *place; /* where the second thread submits now; NULL: nowhere */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    enum { NOTHING, WANTED, SUBMITTED, OVER } state;
+    _Atomic int state;
     struct operation ops[KINDS];
     int failure;
 } me = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -219,7 +222,7 @@ static void go_to(int state)
 static void await(int state)
 {
     pthread_mutex_lock(&me.lock);
-    while ((int)me.state != state && me.state != OVER)
+    while (me.state != state && me.state != OVER)
         pthread_cond_wait(&me.changed, &me.lock);
     pthread_mutex_unlock(&me.lock);
 }
