@@ -143,8 +143,15 @@ int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_han
         rc = queue_submit(e->queue, requests, n, now, ret_handles, &last);
     if (rc == 0)
         drive_submitted(e);
+    else if (rc == -ESTALE && !moved)
+        queue_await_open(e->queue);
     life_end();
     return rc;
+}
+
+static int unknown(hvd_handle handle)
+{
+    return err_set(&last, EINVAL, "unknown handle %lld", (long long)handle);
 }
 
 /* Counts itself in; the caller counts out when a slot was found. */
@@ -156,7 +163,7 @@ static struct slot *find_slot(hvd_handle handle, struct engine **ret_engine)
         return NULL;
     struct slot *slot = e ? queue_find(e->queue, handle) : NULL;
     if (!slot) {
-        err_set(&last, EINVAL, "unknown handle %lld", (long long)handle);
+        unknown(handle);
         life_end();
     }
     *ret_engine = e;
@@ -170,7 +177,9 @@ int hvd_poll(hvd_handle handle)
     if (!slot)
         return last.code;
     int done = atomic_load(&slot->done);
-    if (!done)
+    if (atomic_load(&slot->handle) != handle)
+        done = unknown(handle); /* another thread has released it meanwhile */
+    else if (!done)
         drive_urge(e, slot);
     life_end();
     return done;
@@ -188,14 +197,23 @@ int hvd_wait(hvd_handle handle)
     struct slot *slot = find_slot(handle, &e);
     if (!slot)
         return last.code;
+    if (!queue_claim(slot, handle)) {
+        life_end();
+        return err_set(&last, EINVAL,
+                       "handle %lld: hvd_wait() is called by two threads; only one of them gets "
+                       "the result",
+                       (long long)handle);
+    }
     drive_wait(e, slot);
     int rc = slot->status;
     if (rc < 0)
         err_set(&last, -rc, "%s", slot->text ? slot->text : strerror(-rc));
-    if (keeps_result(slot))
+    if (keeps_result(slot)) {
         slot->waited = true;
-    else
+        queue_unclaim(slot, handle);
+    } else {
         queue_release(e->queue, slot, handle);
+    }
     life_end();
     return rc;
 }
@@ -217,6 +235,7 @@ int hvd_result(hvd_handle handle, struct hvd_result *ret_result)
         memcpy(ret_result->shape, sig->shape, sizeof(ret_result->shape));
         ret_result->shape[0] = slot->result_rows;
         ret_result->splits = slot->rows;
+        ret_result->ranks = slot->ranks;
     }
     life_end();
     return rc;
@@ -228,7 +247,7 @@ void hvd_release(hvd_handle handle)
     struct slot *slot = find_slot(handle, &e);
     if (!slot)
         return;
-    if (atomic_load(&slot->done))
+    if (atomic_load(&slot->done) && queue_claim(slot, handle))
         queue_release(e->queue, slot, handle);
     life_end();
 }
@@ -238,7 +257,7 @@ static int run_now(const struct hvd_request *request)
     struct engine *e = life_begin(NULL, &last);
     if (!e)
         return last.code;
-    int rc = fast_run(e, request, &last);
+    int rc = fast_run(e, request, FAST_USER, &last);
     life_end();
     return rc;
 }

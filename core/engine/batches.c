@@ -132,12 +132,13 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
-    const int *at = e->map.to_world;
+    const struct world_map *map = engine_map_of(e, &s->facts.sig);
+    const int *at = map->to_world;
     /* A slot keeps the rows of an earlier operation, which may be fewer. */
     if (!s->rows || (!t->dim0 && !t->splits))
         return;
-    if (!e->map.same)
-        memset(s->rows, 0, (size_t)e->queue->size * sizeof(*s->rows));
+    if (!map->same)
+        memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
     for (int r = 0; r < e->size; r++) {
         if (at[r] < 0)
             continue; /* it joins, and the user has not seen it yet */
@@ -277,6 +278,7 @@ static void finish_batch(struct engine *e, struct batch *batch)
         count_done(e, s);
         if (timeline_on(&e->timeline))
             batches_tell_timeline(e, s, batch->start_ns, 0);
+        e->batches.held |= s->last;
         if (s == &e->fast)
             atomic_store(&s->done, 1);
         else
@@ -299,6 +301,8 @@ static bool begin_next(struct engine *e)
         struct batch *batch = b->first;
         if (beyond_farewell(e, batch))
             return false; /* the turn fails it with what else is under way */
+        if (b->held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
+            return false;
         b->first = batch->next;
         if (!b->first)
             b->end = &b->first;
@@ -388,6 +392,7 @@ bool batches_run_fast(struct engine *e, uint64_t id)
         b->frozen_done++;
         counter_add(&e->counters.batches, 1);
         count_done(e, s);
+        b->held |= s->last;
         return true;
     }
     struct batch *batch = new_batch(e, 1);
@@ -458,6 +463,8 @@ void batches_resubmit(struct engine *e)
 {
     uint64_t now = clock_ns();
     take_apart(e);
+    if (e->reform.boundary)
+        engine_end_world(e);
     struct pending p = {.cap = atomic_load(&e->queue->under_way)};
     p.list = p.cap ? calloc(p.cap, sizeof(struct slot *)) : NULL;
     if (p.cap && !p.list) {

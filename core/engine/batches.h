@@ -53,6 +53,9 @@ struct batches {
     size_t scratch_cap;
     struct launch_gpu gpu; /* the same on a GPU */
     struct after after;
+    /* hvd_commit() changes the world, and every rank has agreed: no operation of a user begins in
+     * this mesh any more. */
+    bool held;
     uint64_t frozen; /* frozen batches handed out since the plan began */
     uint64_t frozen_done;
     struct batch *free;
@@ -64,7 +67,8 @@ int batches_init(struct engine *e, struct err *err);
 int batches_resize(struct engine *e, struct err *err);
 
 /* In a new epoch: a batch that is over is finished, all others are taken apart, and every operation
- * that is not done is submitted again, in the order of the first time. */
+ * that is not done is submitted again, in the order of the first time: but at
+ * a boundary, those of the user end with -ESTALE (engine_end_world()). */
 void batches_resubmit(struct engine *e);
 void batches_fini(struct engine *e);
 

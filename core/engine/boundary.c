@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/ctl.h"
+#include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
 #include "core/engine/fast.h"
@@ -31,7 +32,7 @@ static int agree_max(struct engine *e, const char *name, const int64_t *mine, in
                                   .shape = &n,
                                   .op = HVD_MAX,
                                   .device = -1};
-    return fast_run(e, &r, err);
+    return fast_run(e, &r, FAST_OWN, err);
 }
 
 static int ask(struct engine *e, int64_t *ret, struct err *err)
@@ -71,11 +72,12 @@ static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
     return 0;
 }
 
-/* Behind it everybody has the agreement: leaving the epoch disturbs nobody. */
+/* Behind it every rank has the agreement: a rank that leaves the epoch disturbs nobody, and no rank
+ * begins an operation of its user in this mesh any more. */
 static int wait_for_all(struct engine *e, struct err *err)
 {
     const struct hvd_request r = {.kind = HVD_BARRIER, .name = "hvd.commit.go", .device = -1};
-    return fast_run(e, &r, err);
+    return fast_run(e, &r, FAST_OWN_LAST, err);
 }
 
 /* (lock) */
@@ -99,16 +101,29 @@ static int enter_world(struct engine *e, struct world *w, struct err *err)
 {
     /* One that has come anew counts as gone and as joined: it has no state. */
     int joined = world_joined(w, e->world), left = e->world->size + joined - w->size;
-    int rc = world_map_init(&e->map, w, e->mesh, err);
-    if (rc < 0)
-        return rc;
-    queue_set_world(e->queue, w->rank, w->size);
     w->left = left;
     w->joined = joined;
     w->is_new = false; /* whoever commits has been in a world */
-    engine_enter_world(e, w);
+    int rc = engine_enter_world(e, w, err);
+    if (rc < 0)
+        return rc;
     engine_set_tag(e);
     return left > 0 || joined > 0;
+}
+
+/* Every rank knows that the world is to change: takes the changes in, and all agree on the epoch
+ * that has come of it. */
+static int change_world(struct engine *e, int64_t change, int64_t *ret_epoch, struct err *err)
+{
+    int rc = wait_for_all(e, err);
+    if (rc < 0)
+        return rc;
+    inject_point("change");
+    drive_lock(e);
+    rc = take_changes(e, change, err);
+    e->batches.held = false;
+    drive_leave(e);
+    return rc == 0 ? agree_epoch(e, ret_epoch, err) : rc;
 }
 
 int boundary_commit(struct engine *e, struct err *err)
@@ -126,23 +141,18 @@ int boundary_commit(struct engine *e, struct err *err)
     engine_world(e, &now);
     if (!change && agreed[EPOCH] == (int64_t)now.epoch)
         return 0;
-    if (change && (rc = wait_for_all(e, err)) < 0)
-        return rc;
-    if (change) {
-        drive_lock(e);
-        rc = take_changes(e, agreed[CHANGE], err);
-        drive_leave(e);
-        if (rc == 0)
-            rc = agree_epoch(e, &agreed[EPOCH], err);
-        if (rc < 0)
-            return rc;
-    }
+    if (change)
+        rc = change_world(e, agreed[CHANGE], &agreed[EPOCH], err);
+    else
+        inject_point("view");
     drive_lock(e);
-    struct world *w = world_of(e->worlds, (uint32_t)agreed[EPOCH]);
-    if (!w)
+    struct world *w = rc == 0 ? world_of(e->worlds, (uint32_t)agreed[EPOCH]) : NULL;
+    if (rc == 0 && !w)
         rc = err_set(err, EPROTO, "hvd_commit: nobody was in epoch %lld", (long long)agreed[EPOCH]);
     if (rc == 0)
         rc = enter_world(e, w, err);
+    if (rc < 0)
+        queue_open(e->queue);
     drive_leave(e);
     return rc;
 }
@@ -160,9 +170,7 @@ int boundary_join(struct engine *e, struct err *err)
     if (!w)
         rc = err_set(err, EPROTO, "hvd_init: nobody was in epoch %lld", (long long)epoch);
     if (rc == 0 && w != e->world) {
-        rc = world_map_init(&e->map, w, e->mesh, err);
-        queue_set_world(e->queue, w->rank, w->size);
-        engine_enter_world(e, w);
+        rc = engine_enter_world(e, w, err);
         engine_set_tag(e);
     }
     e->entered = rc == 0;

@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
 #include "core/base/fd.h"
+#include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
@@ -63,6 +64,7 @@ static int create_negotiate(struct engine *e, struct err *err)
         .cycle_ns = e->set.cycle_ns,
         .cache_capacity = e->set.cache_capacity,
         .freeze_after = e->set.freeze_after,
+        .thaws_max = MESH_GENERATION_MAX - 1,
         .stall_ns = e->set.stall_ns,
         .stall_shutdown_ns = e->set.stall_shutdown_ns,
     };
@@ -79,6 +81,8 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
                             deadline_in_ms(e->set.start_timeout_ms), err);
     if (rc == 0)
         rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
+    if (rc == 0 && e->boot.elastic)
+        queue_set_world(e->queue, e->world->epoch, e->rank, e->size);
     if (rc == 0)
         rc = batches_init(e, err);
     if (rc == 0)
@@ -126,6 +130,7 @@ static void destroy_parts(struct engine *e)
     backends_close(&e->backends, e->broken);
     mesh_destroy(e->mesh);
     world_map_fini(&e->map);
+    world_map_fini(&e->map_before);
     world_destroy(e->worlds);
     free(e->fast.text);
     pthread_mutex_destroy(&e->world_lock);
@@ -184,14 +189,54 @@ void engine_world(struct engine *e, struct world *ret)
     ret->older = NULL;
 }
 
-void engine_enter_world(struct engine *e, struct world *w)
+int engine_enter_world(struct engine *e, struct world *w, struct err *err)
 {
+    struct world_map map = {0};
+    int rc = world_map_init(&map, w, e->mesh, err);
+    if (rc < 0)
+        return rc;
+    if (e->world != w) {
+        e->before = e->world;
+        world_map_fini(&e->map_before);
+        e->map_before = e->map;
+        e->map = (struct world_map){0};
+    }
+    world_map_fini(&e->map);
+    e->map = map;
     pthread_mutex_lock(&e->world_lock);
     e->world = w;
-    struct world *older = w->older;
-    w->older = NULL;
     pthread_mutex_unlock(&e->world_lock);
-    world_destroy(older);
+    if (e->before) {
+        world_destroy(e->before->older);
+        e->before->older = NULL;
+    }
+    if (e->queue && e->boot.elastic)
+        queue_set_world(e->queue, w->epoch, w->rank, w->size);
+    return 0;
+}
+
+int engine_map_worlds(struct engine *e, struct err *err)
+{
+    int rc = world_map_init(&e->map, e->world, e->mesh, err);
+    if (rc == 0 && e->before)
+        rc = world_map_init(&e->map_before, e->before, e->mesh, err);
+    return rc;
+}
+
+void engine_end_world(struct engine *e)
+{
+    struct err err;
+    err_set(&err, ESTALE,
+            "hvd_commit() in another thread has changed the world of %d ranks in which this was "
+            "submitted: no tensor was changed. Look at rank and size, and submit it again",
+            e->world->size);
+    if (e->fast_busy && e->fast.facts.sig.world != 0 && !atomic_load(&e->fast.done)) {
+        e->fast.status = err.code;
+        e->fast.text = strdup(err.msg);
+        atomic_store(&e->fast.done, 1);
+    }
+    queue_end_world(e->queue, &err);
+    drive_wake_waiters(e);
 }
 
 void engine_stats(struct engine *e, struct hvd_stats *ret)
@@ -282,19 +327,28 @@ void engine_fail(struct engine *e, const struct err *err)
     fail_all(e, err);
 }
 
+/* In an elastic job the coordinator waits in each repair until it has heard of this rank, and ends
+ * the process after 30 s. why: this rank cannot go on; NULL: it leaves in peace. */
+static void say_bye(struct engine *e, const struct err *why)
+{
+    if (e->boot.elastic && !e->said_bye)
+        boot_bye(&e->boot, why ? why->code : 0, e->done, why ? why->msg : "");
+    e->said_bye = true;
+}
+
 void engine_break_off(struct engine *e, const struct err *why)
 {
     struct err err = *why;
     e->broken = true;
     explain(&err);
-    if (e->boot.elastic)
-        boot_bye(&e->boot, err.code, e->done, err.msg);
+    say_bye(e, &err);
     engine_fail(e, &err);
 }
 
 void engine_recover(struct engine *e, const struct err *why)
 {
     struct err err = {0};
+    inject_point("lost");
     /* Where it has not been done: ranks of this host see no connection end, and nobody may return
      * anything behind the report that comes next (REPAIR.md). */
     if (e->boot.elastic)
@@ -361,6 +415,7 @@ static void leave_world(struct engine *e)
     control_farewell(e);
     mesh_goodbye(e->mesh);
     boot_bye(&e->boot, 0, e->done, "");
+    e->said_bye = true;
     while (!e->broken && !deadline_passed(deadline)) {
         if (mesh_progress(e->mesh, NULL, &err) < 0)
             return;
@@ -386,16 +441,19 @@ void engine_close(struct engine *e)
 {
     struct err err;
     atomic_store(&e->drive.closing, 1);
+    inject_point("closing");
     drive_lock(e);
     bool in_the_middle = !batches_idle(&e->batches);
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
     fail_all(e, &err);
-    if (e->broken) {
-        /* The mesh has told everybody long ago. */
-    } else if (in_the_middle) {
+    if (in_the_middle) {
         err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
         mesh_abort(e->mesh, err.msg);
         e->broken = true;
+        say_bye(e, &err);
+    } else if (e->broken) {
+        /* A loss was read in this very moment: the mesh has told the other ranks. */
+        say_bye(e, NULL);
     } else {
         leave_world(e);
     }

@@ -60,8 +60,12 @@ struct engine {
     int rank, size; /* in the mesh: these may be fewer than the world's */
     struct mesh *mesh;
     bool entered;         /* hvd_init() is through */
-    struct world *worlds; /* the user's and those of later epochs, the newest first */
+    struct world *worlds; /* those of later epochs, the user's, the one before; the newest first */
     struct world_map map; /* mesh and world */
+    /* The user's world before the last boundary, and its map: operations that were submitted in it
+     * may be under way still. NULL: none can be. */
+    struct world *before;
+    struct world_map map_before;
     struct reform reform;
     uint64_t done; /* collective operations finished: the same at the same place of the log */
     struct coll *coll;
@@ -76,6 +80,7 @@ struct engine {
     struct err trouble;      /* a callback failed: the turn ends with engine_fail() */
     bool failed;
     bool broken;                     /* the mesh too: nothing can be sent any more */
+    bool said_bye;                   /* the agent knows that this rank takes part in nothing more */
     struct err failure;              /* what every operation gets from now on */
     _Atomic uint64_t batches_before; /* of the others, when this rank came into the world */
     uint64_t progress_told_ns;       /* what the agent knows, and since when */
@@ -108,8 +113,9 @@ void engine_destroy(struct engine *e);
 /* The user's world, without its members and the older ones. Any thread, never waits for long. */
 void engine_world(struct engine *e, struct world *ret);
 
-/* (lock) From here on it is this one of worlds; older ones are forgotten. */
-void engine_enter_world(struct engine *e, struct world *w);
+/* (lock) From here on the user's world is this one of worlds, and the one until now is before;
+ * older ones are forgotten. Requests are made for it from here on. */
+int engine_enter_world(struct engine *e, struct world *w, struct err *err);
 
 /* Any thread; does not wait for a repair. */
 void engine_stats(struct engine *e, struct hvd_stats *ret);
@@ -138,6 +144,26 @@ int engine_negotiate_anew(struct engine *e, struct err *err);
 
 /* Another timeline, NULL: none; the one before is closed. */
 void engine_swap_timeline(struct engine *e, struct timeline *fresh);
+
+/* (lock) The world that an operation was submitted in, and its map. */
+static inline const struct world *engine_world_of(const struct engine *e,
+                                                  const struct signature *sig)
+{
+    return sig->world == 0 || sig->world == e->world->epoch || !e->before ? e->world : e->before;
+}
+
+static inline const struct world_map *engine_map_of(const struct engine *e,
+                                                    const struct signature *sig)
+{
+    return engine_world_of(e, sig) == e->world ? &e->map : &e->map_before;
+}
+
+/* (lock) The mesh is another one: both maps follow. */
+int engine_map_worlds(struct engine *e, struct err *err);
+
+/* (lock) Operations that were submitted in the user's world and are not done end with -ESTALE, and
+ * none is taken, until the user is in the next one. */
+void engine_end_world(struct engine *e);
 
 /* (lock) Lines of the log say which rank this is. */
 void engine_set_tag(const struct engine *e);

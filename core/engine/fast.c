@@ -15,18 +15,20 @@
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
     return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
-           batches_idle(&e->batches) && e->control.nleft == 0 && !queue_has_new(e->queue) &&
-           negotiate_frozen(e->neg);
+           batches_idle(&e->batches) && !e->batches.held && e->control.nleft == 0 &&
+           !queue_has_new(e->queue) && negotiate_frozen(e->neg);
 }
 
 /* e->fast belongs to this call until its operation is done. 1: not the next of the plan. */
-static int begin(struct engine *e, const struct hvd_request *r, uint64_t *ret_id, struct err *err)
+static int begin(struct engine *e, const struct hvd_request *r, enum fast_for whose,
+                 uint64_t *ret_id, struct err *err)
 {
     struct slot *s = &e->fast;
     const struct world *w = e->world;
     int rc = request_check(r, r->name, w->rank, w->size, &s->facts, err);
     if (rc < 0)
         return rc;
+    s->facts.sig.world = whose == FAST_USER && e->boot.elastic ? w->epoch : 0;
     if (launch_root(e, &s->facts.sig) < 0)
         return 1; /* the long way has the words for it */
     if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret_id))
@@ -38,17 +40,19 @@ static int begin(struct engine *e, const struct hvd_request *r, uint64_t *ret_id
     s->out = r->output;
     s->status = 0;
     s->has_id = false;
+    s->last = whose == FAST_OWN_LAST;
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);
     atomic_store_explicit(&s->urged, 0, memory_order_relaxed);
     return 0;
 }
 
 /* The plan's next operation, with the lock held; it is left. 1: it is not the next. */
-static int run_planned(struct engine *e, const struct hvd_request *r, struct err *err)
+static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_for whose,
+                       struct err *err)
 {
     uint64_t id = 0;
     struct slot *s = &e->fast;
-    int rc = begin(e, r, &id, err);
+    int rc = begin(e, r, whose, &id, err);
     if (rc != 0)
         return rc;
     e->fast_busy = true;
@@ -69,12 +73,14 @@ static int run_planned(struct engine *e, const struct hvd_request *r, struct err
     return rc;
 }
 
-static int run_submitted(struct engine *e, const struct hvd_request *r, bool locked,
-                         struct err *err)
+static int run_submitted(struct engine *e, const struct hvd_request *r, enum fast_for whose,
+                         bool locked, struct err *err)
 {
     hvd_handle handle;
     uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
-    int rc = queue_submit(e->queue, r, 1, now, &handle, err);
+    int rc = whose == FAST_USER
+                 ? queue_submit(e->queue, r, 1, now, &handle, err)
+                 : queue_submit_own(e->queue, r, whose == FAST_OWN_LAST, now, &handle, err);
     struct slot *slot = rc == 0 ? queue_find(e->queue, handle) : NULL;
     if (locked) {
         if (slot)
@@ -83,6 +89,8 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, bool loc
     } else if (slot) {
         drive_submitted(e);
     }
+    if (rc == -ESTALE)
+        queue_await_open(e->queue);
     if (rc < 0)
         return rc;
     if (!slot)
@@ -95,16 +103,17 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, bool loc
     return rc;
 }
 
-int fast_run(struct engine *e, const struct hvd_request *request, struct err *err)
+int fast_run(struct engine *e, const struct hvd_request *request, enum fast_for whose,
+             struct err *err)
 {
     if (!drive_try(e))
-        return run_submitted(e, request, false, err);
+        return run_submitted(e, request, whose, false, err);
     if (can_be_next(e, request)) {
-        int rc = run_planned(e, request, err);
+        int rc = run_planned(e, request, whose, err);
         if (rc <= 0) {
             drive_leave(e);
             return rc;
         }
     }
-    return run_submitted(e, request, true, err);
+    return run_submitted(e, request, whose, true, err);
 }

@@ -14,7 +14,15 @@
 
 struct engine;
 
-/* allreduce, broadcast, barrier. */
-int fast_run(struct engine *e, const struct hvd_request *request, struct err *err);
+/* Whose operation it is. */
+enum fast_for {
+    FAST_USER,
+    FAST_OWN,      /* the engine's own: it fits every world */
+    FAST_OWN_LAST, /* the same, and no operation of a user begins behind it (batches.held) */
+};
+
+/* allreduce, broadcast, barrier. -ESTALE: the world has changed before it was done. */
+int fast_run(struct engine *e, const struct hvd_request *request, enum fast_for whose,
+             struct err *err);
 
 #endif

@@ -27,15 +27,16 @@ void launch_fill_op(struct engine *e, const struct signature *sig)
 
 int launch_root(const struct engine *e, const struct signature *sig)
 {
-    return sig->kind == HVD_BROADCAST ? e->map.to_mesh[sig->root] : 0;
+    return sig->kind == HVD_BROADCAST ? engine_map_of(e, sig)->to_mesh[sig->root] : 0;
 }
 
 const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
 {
     if (s->facts.sig.kind != HVD_ALLTOALL)
         return NULL;
+    const struct world_map *map = engine_map_of(e, &s->facts.sig);
     for (int r = 0; r < e->size; r++) {
-        int at = e->map.to_world[r]; /* -1: it joins, and the user has not seen it yet */
+        int at = map->to_world[r]; /* -1: it joins, and the user has not seen it yet */
         e->batches.splits[r] = at < 0 ? 0 : s->splits[at];
     }
     return e->batches.splits;
@@ -94,11 +95,12 @@ static int fuse(struct engine *e, const struct batch *batch)
 static int place_result(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
+    const struct world_map *map = engine_map_of(e, &s->facts.sig);
     size_t total = 0, bytes = 0;
     s->result_rows = 0;
     for (int r = 0; r < e->size; r++) {
         size_t count;
-        int at = e->map.to_world[r];
+        int at = map->to_world[r];
         int64_t rows = at < 0 ? 0 : s->rows[at];
         if (rows < 0 || __builtin_mul_overflow((size_t)rows, s->facts.inner, &count) ||
             __builtin_add_overflow(total, count, &total) ||
@@ -144,10 +146,11 @@ static int pack_alltoall(struct engine *e, struct slot *s)
     uint8_t *packed = scratch(e, s, s->facts.count * hvd_dtype_size(b->op.dtype) + 1);
     if (!packed)
         return e->trouble.code;
-    const struct world *w = e->world;
+    const struct world *w = engine_world_of(e, &s->facts.sig);
+    const struct world_map *map = engine_map_of(e, &s->facts.sig);
     for (int r = 0; r < w->size; r++) {
         size_t bytes = (size_t)s->splits[r] * row;
-        if (e->map.to_mesh[r] >= 0 && bytes > 0) {
+        if (map->to_mesh[r] >= 0 && bytes > 0) {
             int rc = s->device < 0 ? 0 : launch_gpu_pack(e, s, packed + at, in, bytes);
             if (rc < 0)
                 return rc;
@@ -167,7 +170,7 @@ static int pack_alltoall(struct engine *e, struct slot *s)
 static int replace_reducescatter(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
-    const struct world *w = e->world;
+    const struct world *w = engine_world_of(e, &s->facts.sig);
     size_t elem = hvd_dtype_size(b->op.dtype), before = 0;
     uint8_t *sums = scratch(e, s, s->facts.count * elem + 1);
     if (!sums)
@@ -193,12 +196,13 @@ void launch_finish(struct engine *e)
 static int set_counts(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
+    const bool same = engine_map_of(e, &s->facts.sig)->same;
     switch (b->op.kind) {
     case HVD_ALLTOALL:
         for (int r = 0; r < e->size; r++)
             b->send_counts[r] = (size_t)launch_wire_splits(e, s)[r] * s->facts.inner;
         b->op.send_counts = b->send_counts;
-        if (!e->map.same) {
+        if (!same) {
             int rc = pack_alltoall(e, s);
             if (rc < 0)
                 return rc;
@@ -207,7 +211,7 @@ static int set_counts(struct engine *e, struct slot *s)
     case HVD_ALLGATHER:
         return place_result(e, s);
     case HVD_REDUCESCATTER:
-        if (!e->map.same)
+        if (!same)
             return replace_reducescatter(e, s);
         for (int r = 0; r < e->size; r++)
             b->recv_counts[r] =

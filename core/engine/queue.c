@@ -23,6 +23,7 @@ int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, str
     if (!q)
         return err_set(err, ENOMEM, "no memory for the queue");
     pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->opened, NULL);
     q->rank = rank;
     q->size = size;
     q->seq = first_seq;
@@ -31,12 +32,36 @@ int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, str
     return 0;
 }
 
-void queue_set_world(struct queue *q, int rank, int size)
+/* With the lock held. */
+static void open_up(struct queue *q)
+{
+    q->closed = false;
+    pthread_cond_broadcast(&q->opened);
+}
+
+void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size)
 {
     pthread_mutex_lock(&q->lock);
+    q->world = epoch;
     q->rank = rank;
     q->size = size;
     memset(q->unnamed, 0, sizeof(q->unnamed));
+    open_up(q);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_open(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    open_up(q);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_await_open(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    while (q->closed)
+        pthread_cond_wait(&q->opened, &q->lock);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -75,6 +100,7 @@ void queue_destroy(struct queue *q)
         free(q->blocks[b]);
     }
     marks_fini(&q->marks);
+    pthread_cond_destroy(&q->opened);
     pthread_mutex_destroy(&q->lock);
     free(q);
 }
@@ -114,6 +140,7 @@ static int take_slot(struct queue *q, struct slot **ret, struct err *err)
 static void give_slot(struct queue *q, struct slot *s)
 {
     atomic_store_explicit(&s->handle, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->open, 0, memory_order_relaxed);
     drop_result(q, s);
     drop_ready(q, s);
     free(s->text);
@@ -223,11 +250,29 @@ static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *
         s->in = s->out;
     s->status = 0;
     s->has_id = false;
+    s->ranks = q->size;
     s->result_rows = 0;
     s->submit_ns = now;
     s->batch_ns = s->start_ns = 0;
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);
     atomic_store_explicit(&s->urged, 0, memory_order_relaxed);
+    return 0;
+}
+
+/* With the lock held. */
+static int check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
+                       struct err *err)
+{
+    if (q->closed)
+        return err_set(err, ESTALE,
+                       "hvd_commit() in another thread was changing the world: nothing was "
+                       "submitted. Look at rank and size, and submit it again");
+    for (size_t i = 0; i < n; i++)
+        if (requests[i].epoch != 0 && q->world != 0 && requests[i].epoch != q->world)
+            return err_set(err, ESTALE,
+                           "a request was made for epoch %u, and the world is that of epoch %u: "
+                           "nothing was submitted. Look at rank and size, and submit it again",
+                           requests[i].epoch, q->world);
     return 0;
 }
 
@@ -265,6 +310,7 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     for (struct slot *s = first; s; s = s->next) {
         s->state = SLOT_INBOX;
         hvd_handle handle = (hvd_handle)(++q->seq << INDEX_BITS | s->index);
+        atomic_store_explicit(&s->open, handle, memory_order_relaxed);
         atomic_store_explicit(&s->handle, handle, memory_order_release);
         ret_handles[i++] = handle;
         q->last_slot = s;
@@ -276,14 +322,12 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     atomic_fetch_add(&q->inbox_count, n);
 }
 
-int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
-                 hvd_handle *ret_handles, struct err *err)
+/* With the lock held. world: see struct signature. */
+static int submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
+                  uint32_t world, bool last, hvd_handle *ret_handles, struct err *err)
 {
-    int rc = check_group(requests, n, err);
-    if (rc < 0)
-        return rc;
+    int rc = 0;
     struct slot *first = NULL, **end = &first;
-    pthread_mutex_lock(&q->lock);
     uint64_t unnamed[HVD_KINDS];
     memcpy(unnamed, q->unnamed, sizeof(unnamed));
     for (size_t i = 0; rc == 0 && i < n; i++) {
@@ -296,6 +340,8 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
             give_slot(q, s);
             break;
         }
+        s->facts.sig.world = world;
+        s->last = last;
         names_add(q, s);
         *end = s;
         end = &s->next;
@@ -311,6 +357,28 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
             give_slot(q, s);
         }
     }
+    return rc;
+}
+
+int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
+                 hvd_handle *ret_handles, struct err *err)
+{
+    int rc = check_group(requests, n, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&q->lock);
+    rc = check_world(q, requests, n, err);
+    if (rc == 0)
+        rc = submit(q, requests, n, now, q->world, false, ret_handles, err);
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
+int queue_submit_own(struct queue *q, const struct hvd_request *request, bool last, uint64_t now,
+                     hvd_handle *ret_handle, struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    int rc = submit(q, request, 1, now, 0, last, ret_handle, err);
     pthread_mutex_unlock(&q->lock);
     return rc;
 }
@@ -368,6 +436,41 @@ void queue_fail_all(struct queue *q, const struct err *err)
     for (size_t i = 0; i < QUEUE_NAMES; i++) {
         while (q->names[i])
             finish(q, q->names[i], err);
+    }
+    open_up(q); /* who waits for the next world is refused in other words */
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* With the lock held: the inbox without what belongs to a world. */
+static void clear_inbox(struct queue *q)
+{
+    struct slot *s = q->inbox;
+    size_t n = 0;
+    q->inbox = NULL;
+    q->inbox_end = &q->inbox;
+    for (struct slot *next; s; s = next) {
+        next = s->next;
+        s->next = NULL;
+        if (s->facts.sig.world != 0)
+            continue;
+        *q->inbox_end = s;
+        q->inbox_end = &s->next;
+        n++;
+    }
+    atomic_store(&q->inbox_count, n);
+}
+
+void queue_end_world(struct queue *q, const struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    clear_inbox(q);
+    for (size_t i = 0; i < QUEUE_NAMES; i++) {
+        for (struct slot *s = q->names[i], *next; s; s = next) {
+            next = s->name_next;
+            if (s->facts.sig.world != 0)
+                finish(q, s, err);
+        }
     }
     pthread_mutex_unlock(&q->lock);
 }

@@ -131,9 +131,7 @@ static int make_world(struct engine *e, struct err *err)
         return err_set(err, ENOMEM, "no memory for a world of %d", e->size);
     w->older = e->worlds;
     e->worlds = w;
-    if (!e->world)
-        engine_enter_world(e, w);
-    return world_map_init(&e->map, e->world, e->mesh, err);
+    return e->world ? engine_map_worlds(e, err) : engine_enter_world(e, w, err);
 }
 
 /* In a first epoch the others may be slow to start. */
@@ -289,7 +287,9 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
 
 int reform(struct engine *e, int why, const char *cause, struct err *err)
 {
+    e->reform.boundary = why == CTL_BOUNDARY;
     int rc = repair(e, why, cause, err);
+    e->reform.boundary = false;
     /* Tensors become their owners' again, and some epoch's operation may still be at them. */
     if (rc < 0)
         device_end(e->backends.device);

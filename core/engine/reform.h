@@ -31,7 +31,8 @@ struct reform {
     /* The epoch in which the operation under way lost a rank; NULL: none was under way. */
     struct mesh *old_mesh;
     struct coll *old_coll;
-    bool active; /* a repair has begun and is not over */
+    bool active;   /* a repair has begun and is not over */
+    bool boundary; /* it is for a planned change, at this rank's boundary */
     struct coll_rest rest;
     struct reform_saved *saved;
     size_t nsaved, saved_cap;

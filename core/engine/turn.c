@@ -166,7 +166,7 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
     /* Members of a group that have lost their root, or were done before the loss, are missing:
      * until the next boundary nobody keeps groups. Then those submitted before a repair and those
      * after it are alike. */
-    if (!e->map.same)
+    if (!engine_map_of(e, &slot->facts.sig)->same)
         signature_ungroup(&slot->facts.sig);
     slot->state = SLOT_NEGOTIATING;
     e->submitting = slot;

@@ -153,6 +153,8 @@ struct hvd_request {
     int64_t output_rows;   /* allgather, alltoall: rows that output has room for. A result of no
                             * more goes there, a larger one (or any, where there is no output) into
                             * memory of the engine's; hvd_result() tells where it is */
+    uint32_t epoch;        /* hvd_world.epoch of the world that it was made for: hvd_submit() fails
+                            * with -ESTALE in another one; 0: any */
 };
 
 /* shapes:
@@ -190,7 +192,8 @@ struct hvd_result {
     const void *data; /* the request's output, where that had room; where that is, host or GPU */
     int ndim;
     int64_t shape[HVD_MAX_DIMS];
-    const int64_t *splits; /* rows received from each rank; size() of them */
+    const int64_t *splits; /* [ranks] rows received from each rank */
+    int ranks;             /* of the world that it was submitted in: size() may be another by now */
 };
 
 /* After hvd_wait() returned 0. */

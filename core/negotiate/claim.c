@@ -237,9 +237,17 @@ bool claims_agree(const struct claim *claims)
     return true;
 }
 
+bool claims_of_one_world(const struct claim *claims)
+{
+    for (const struct claim *c = claims; c && c->next; c = c->next)
+        if (c->common.world != c->next->common.world)
+            return false;
+    return true;
+}
+
 void claims_text(const struct claim *claims, const char *name, char *text, size_t size)
 {
-    bool one_kind = true;
+    bool one_kind = true, one_world = claims_of_one_world(claims);
     for (const struct claim *c = claims; c; c = c->next)
         one_kind = one_kind && c->common.kind == claims->common.kind;
     const char *kind = claims && one_kind ? hvd_kind_name((enum hvd_kind)claims->common.kind) : "";
@@ -253,6 +261,10 @@ void claims_text(const struct claim *claims, const char *name, char *text, size_
         n = snprintf(text + len, size - len, "%s rank %s: %s%s%s", c == claims ? ":" : ";", ranks,
                      one_kind || barrier ? "" : hvd_kind_name((enum hvd_kind)c->common.kind),
                      one_kind || barrier ? "" : " ", what);
+        len += n > 0 ? (size_t)n : 0;
+        if (one_world || len >= size)
+            continue;
+        n = snprintf(text + len, size - len, " in epoch %u", c->common.world);
         len += n > 0 ? (size_t)n : 0;
     }
 }

@@ -58,6 +58,9 @@ void claims_settle(struct claim **claims);
 /* Do all ranks ask for the same? */
 bool claims_agree(const struct claim *claims);
 
+/* Were all of them submitted in the same world (signature.world)? */
+bool claims_of_one_world(const struct claim *claims);
+
 /* "allreduce 'grad': rank 0,2: float32 [10,4] sum; rank 1: ...", cut to fit. */
 void claims_text(const struct claim *claims, const char *name, char *text, size_t size);
 

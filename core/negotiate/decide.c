@@ -130,23 +130,26 @@ void decide_anew(struct negotiate *n)
     decide_flush_log(n);
 }
 
-static void fail_member(void *ctx, struct tensor *e, const char *text)
+static void fail_member(void *ctx, struct tensor *e, int code, const char *text)
 {
-    decide_fail(ctx, e->name, -EINVAL, text);
+    decide_fail(ctx, e->name, code, text);
 }
 
 static int mismatch(struct negotiate *n, struct tensor *e)
 {
     char what[900], text[1000];
     claims_settle(&e->claims);
+    int code = claims_of_one_world(e->claims) ? -EINVAL : -ESTALE;
     claims_text(e->claims, e->name, what, sizeof(what));
-    snprintf(text, sizeof(text), "ranks do not agree: %s", what);
+    snprintf(text, sizeof(text), "%s: %s%s",
+             code == -ESTALE ? "ranks submitted this in different worlds" : "ranks do not agree",
+             what, code == -ESTALE ? ". No tensor was changed; submit it again" : "");
     bool one_group = true;
     for (const struct claim *c = e->claims; c; c = c->next)
         one_group = one_group && c->common.group_hash == e->claims->common.group_hash &&
                     c->common.group_size == e->claims->common.group_size;
-    decide_fail(n, e->name, -EINVAL, text);
-    return one_group ? fusion_failed(&n->fusion, &e->want, text) : 0;
+    decide_fail(n, e->name, code, text);
+    return one_group ? fusion_failed(&n->fusion, &e->want, code, text) : 0;
 }
 
 /* Every rank has e. */

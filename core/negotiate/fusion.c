@@ -15,6 +15,7 @@ struct group {
     uint64_t hash;
     uint32_t size, seen;
     char *failed; /* the text, once a member has failed */
+    int code;     /* its error */
     struct tensor **members;
     uint32_t n, cap;
 };
@@ -189,7 +190,7 @@ int fusion_add(struct fusion *f, struct tensor *e, uint64_t now)
     if (!g)
         return -ENOMEM;
     if (g->failed) {
-        f->ops->fail(f->ctx, e, g->failed);
+        f->ops->fail(f->ctx, e, g->code, g->failed);
         group_seen(f, g, now);
         return 0;
     }
@@ -207,7 +208,7 @@ int fusion_add(struct fusion *f, struct tensor *e, uint64_t now)
     return 0;
 }
 
-int fusion_failed(struct fusion *f, const struct signature *sig, const char *text)
+int fusion_failed(struct fusion *f, const struct signature *sig, int code, const char *text)
 {
     if (sig->group_size == 0)
         return 0;
@@ -218,8 +219,9 @@ int fusion_failed(struct fusion *f, const struct signature *sig, const char *tex
         g->failed = strdup(text);
         if (!g->failed)
             return -ENOMEM;
+        g->code = code;
         for (uint32_t i = 0; i < g->n; i++)
-            f->ops->fail(f->ctx, g->members[i], text);
+            f->ops->fail(f->ctx, g->members[i], code, text);
         g->n = 0;
     }
     group_seen(f, g, 0);

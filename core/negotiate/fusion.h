@@ -30,7 +30,7 @@ struct fusion_ops {
     /* The tensors of a batch, through tensor.out; the callback empties the list. */
     void (*batch)(void *ctx, struct list *tensors, size_t n, enum flush_why why);
     /* A member of a group of which another member failed. */
-    void (*fail)(void *ctx, struct tensor *e, const char *text);
+    void (*fail)(void *ctx, struct tensor *e, int code, const char *text);
 };
 
 struct fusion {
@@ -50,8 +50,9 @@ void fusion_reset(struct fusion *f);
 /* Every rank has e. -ENOMEM. */
 int fusion_add(struct fusion *f, struct tensor *e, uint64_t now);
 
-/* e, which every rank has, failed with this text: so does the rest of its group. -ENOMEM. */
-int fusion_failed(struct fusion *f, const struct signature *sig, const char *text);
+/* A tensor that every rank has failed with this code and text: so does the rest of its group.
+ * -ENOMEM. */
+int fusion_failed(struct fusion *f, const struct signature *sig, int code, const char *text);
 
 /* Bucket i goes out. The last bucket takes its place. */
 void fusion_flush(struct fusion *f, int i, enum flush_why why);

@@ -17,7 +17,8 @@
  * (no output was written then, see coll.h), and negotiation goes on from there in a new generation.
  *
  * Mismatches (dtype, shape, op, root ... between ranks) end the tensor on every rank with a text
- * that says what each rank asked for.
+ * that says what each rank asked for: -EINVAL, or -ESTALE where the ranks submitted it in different
+ * worlds (signature.world).
  */
 #ifndef HVD_NEGOTIATE_H
 #define HVD_NEGOTIATE_H
@@ -35,6 +36,7 @@ struct signature {
     uint8_t kind, dtype, op, ndim;
     int32_t root;
     int32_t device; /* -1: the host's memory; 0: a GPU, of whatever number */
+    uint32_t world; /* the epoch of the world in which it was submitted; 0: it fits every world */
     double prescale, postscale;
     int64_t shape[HVD_MAX_DIMS];
     uint32_t group_size;  /* 0: not in a group */
@@ -88,11 +90,12 @@ struct negotiate_config {
     int parent;          /* rank, -1 on the root */
     const int *children; /* ranks */
     int nchildren;
-    uint64_t fusion_bytes;      /* HVD_FUSION_THRESHOLD */
-    uint64_t cycle_ns;          /* backstop for a batch that does not fill: HVD_CYCLE_TIME */
-    uint32_t cache_capacity;    /* HVD_CACHE_CAPACITY */
-    uint32_t freeze_after;      /* equal rounds before a plan; 0: never freeze (HVD_FREEZE_AFTER) */
-    uint64_t stall_ns;          /* HVD_STALL_CHECK_TIME_SECONDS, 0: no inspector */
+    uint64_t fusion_bytes;   /* HVD_FUSION_THRESHOLD */
+    uint64_t cycle_ns;       /* backstop for a batch that does not fill: HVD_CYCLE_TIME */
+    uint32_t cache_capacity; /* HVD_CACHE_CAPACITY */
+    uint32_t freeze_after;   /* equal rounds before a plan; 0: never freeze (HVD_FREEZE_AFTER) */
+    uint64_t thaws_max;      /* after so many thaws the schedule is not frozen again; 0: no bound */
+    uint64_t stall_ns;       /* HVD_STALL_CHECK_TIME_SECONDS, 0: no inspector */
     uint64_t stall_shutdown_ns; /* HVD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
 };
 

@@ -18,9 +18,10 @@ static bool same_double(double a, double b)
 bool signature_equal(const struct signature *a, const struct signature *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->ndim == b->ndim &&
-           a->root == b->root && a->device == b->device && same_double(a->prescale, b->prescale) &&
-           same_double(a->postscale, b->postscale) && a->group_size == b->group_size &&
-           a->group_index == b->group_index && a->group_hash == b->group_hash &&
+           a->root == b->root && a->device == b->device && a->world == b->world &&
+           same_double(a->prescale, b->prescale) && same_double(a->postscale, b->postscale) &&
+           a->group_size == b->group_size && a->group_index == b->group_index &&
+           a->group_hash == b->group_hash &&
            memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
 }
 
@@ -77,6 +78,7 @@ void signature_write(const struct signature *sig, struct buf *b)
     buf_put_u8(b, sig->ndim);
     buf_put_u32(b, (uint32_t)sig->root);
     buf_put_u32(b, (uint32_t)sig->device);
+    buf_put_u32(b, sig->world);
     buf_put_f64(b, sig->prescale);
     buf_put_f64(b, sig->postscale);
     buf_put_u32(b, sig->group_size);
@@ -95,6 +97,7 @@ void signature_read(struct signature *sig, struct reader *r)
     sig->ndim = reader_u8(r);
     sig->root = (int32_t)reader_u32(r);
     sig->device = (int32_t)reader_u32(r);
+    sig->world = reader_u32(r);
     sig->prescale = reader_f64(r);
     sig->postscale = reader_f64(r);
     sig->group_size = reader_u32(r);

@@ -119,6 +119,8 @@ void thaw_propose(struct negotiate *n)
     if (n->config.freeze_after == 0 || n->frozen || n->failed || !fusion_empty(&n->fusion) ||
         !list_empty(&n->out) || n->rounds.nlog == n->looked_at)
         return;
+    if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
+        return; /* what cannot be thawed must not freeze */
     n->looked_at = n->rounds.nlog;
     uint32_t count = rounds_period(&n->rounds, n->config.freeze_after << n->thaw_backoff);
     uint64_t start = n->rounds.nlog - count;

@@ -105,8 +105,11 @@ int mesh_fd(const struct mesh *mesh)
 
 void mesh_sleep_begin(struct mesh *mesh)
 {
-    if (mesh->shm)
-        shm_sleep_begin(mesh->shm);
+    if (!mesh->shm)
+        return;
+    shm_sleep_begin(mesh->shm);
+    /* A peer that made room in a full pipe before it could see this rank asleep does not ring. */
+    local_flush(mesh->net);
 }
 
 void mesh_sleep_end(struct mesh *mesh)
@@ -129,7 +132,7 @@ void mesh_wake(struct mesh *mesh)
 
 void mesh_next_generation(struct mesh *mesh)
 {
-    mesh->generation++;
+    mesh->generation++; /* at most MESH_GENERATION_MAX: negotiation sees to it */
 }
 
 uint64_t mesh_refused(const struct mesh *mesh)

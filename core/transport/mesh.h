@@ -22,9 +22,12 @@ struct shm;
 struct mesh_listener;
 struct mesh_net; /* sockets and links; private to transport */
 
+/* A flag has 24 bits for a generation, and its readers look for that of the next one, too. */
+#define MESH_GENERATION_MAX ((1u << 24) - 2)
+
 struct mesh {
     uint32_t epoch;      /* of the roster */
-    uint32_t generation; /* rises with every epoch and every thaw; in every frame and flag */
+    uint32_t generation; /* 1, and one more with every thaw; in every frame and flag */
     uint32_t *members;   /* [size], who each rank is; NULL: its rank */
     int rank, size;
     int local_rank, local_size; /* place among the ranks of this host, by rank */
@@ -97,7 +100,8 @@ void mesh_abort(struct mesh *mesh, const char *why);
 int mesh_fd(const struct mesh *mesh);
 
 /* Before sleeping on mesh_fd(): after begin, check once more that nothing is to do, then sleep; end
- * in any case. Peers that publish something in shared memory between the two write the doorbell. */
+ * in any case. Peers that publish something in shared memory between the two, or make room in a
+ * pipe, write the doorbell. begin sends what waits for room in a pipe once more. */
 void mesh_sleep_begin(struct mesh *mesh);
 void mesh_sleep_end(struct mesh *mesh);
 
@@ -109,7 +113,7 @@ bool mesh_may_spin(const struct mesh *mesh);
 void mesh_wake(struct mesh *mesh);
 
 /* A new generation: every data link drops what is left of older ones, shm flags start anew. All
- * ranks do this at the same place of the log. */
+ * ranks do this at the same place of the log, at most MESH_GENERATION_MAX - 1 times in a mesh. */
 void mesh_next_generation(struct mesh *mesh);
 
 /* Connections refused so far: wrong key, garbage, strangers. */

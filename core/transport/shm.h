@@ -25,7 +25,7 @@
 #define SHM_CHOICES    3   /* orders of size */
 
 /* What one seat tells the others about the collective under way. Every word is
- * generation << 40 | counter (shm_stamp) and only rises within a generation. */
+ * generation << 40 | counter (shm_stamp) and only rises, at most to MESH_GENERATION_MAX. */
 struct shm_flags {
     _Alignas(SHM_LINE) _Atomic uint64_t in;  /* staged input chunks */
     _Atomic uint8_t far[SHM_CHOICES][2];     /* seat 0: how staging is written, see shm_choice.h */

@@ -380,6 +380,7 @@ void sim_init(struct sim *s, uint64_t seed, const struct sim_options *o)
             .cycle_ns = o->cycle_ns,
             .cache_capacity = o->cache_capacity,
             .freeze_after = o->freeze_after,
+            .thaws_max = o->thaws_max,
             .stall_ns = o->stall_ns,
             .stall_shutdown_ns = o->stall_shutdown_ns,
         };

@@ -92,6 +92,7 @@ struct sim_options {
     int fan; /* ranks of a host; 0 is a flat tree, 1 a binary one */
     uint64_t fusion_bytes, cycle_ns, stall_ns, stall_shutdown_ns;
     uint32_t cache_capacity, freeze_after;
+    uint64_t thaws_max;
 };
 
 void sim_init(struct sim *s, uint64_t seed, const struct sim_options *o);

@@ -24,6 +24,7 @@
 
 #include <hvd.h>
 
+#include "core/base/inject.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
@@ -161,12 +162,130 @@ static void test_leave_with_result(void **state)
     print_message("the result was first in %d of %d\n", left_first, ROUNDS);
 }
 
+/* ---- a loss that is read in the moment of hvd_shutdown() ---- */
+
+static struct {
+    struct board *board;
+    bool armed; /* in the member that leaves */
+    _Atomic int lost, closing;
+} moment;
+
+/* In place of base/inject's: the engine's thread stands where it has read the loss until the main
+ * thread is inside hvd_shutdown(). */
+void inject_point(const char *place)
+{
+    if (!moment.armed)
+        return;
+    if (strcmp(place, "closing") == 0)
+        atomic_store(&moment.closing, 1);
+    if (strcmp(place, "lost") != 0)
+        return;
+    atomic_store(&moment.lost, 1);
+    while (!atomic_load(&moment.closing))
+        nap_ms(1);
+}
+
+static int leave_in_that_moment(int member, void *arg)
+{
+    struct board *b = arg;
+    float x = 1;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    if (hvd_allreduce("sum", &x, &x, 1, HVD_FLOAT32, HVD_SUM) < 0)
+        return FAIL("sum: %s", hvd_error());
+    moment.armed = member == LEAVES;
+    atomic_store(&b->at[member], WARM);
+    while (member == DIES)
+        pause();
+    if (member == LEAVES) {
+        while (!atomic_load(&moment.lost))
+            nap_ms(1);
+        hvd_shutdown();
+        /* And lives on: only its BYE tells the others not to wait. */
+        while (!atomic_load(&b->go[LEAVES]))
+            nap_ms(1);
+        return 0;
+    }
+    x = 1;
+    if (hvd_allreduce("alone", &x, &x, 1, HVD_FLOAT32, HVD_SUM) < 0)
+        return FAIL("alone: %s", hvd_error());
+    atomic_store(&b->go[LEAVES], 1);
+    hvd_shutdown();
+    return x == 1 ? 0 : FAIL("a sum of %g", (double)x);
+}
+
+static void test_leave_at_a_loss(void **state)
+{
+    struct board *b = fresh_board();
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < RANKS; m++)
+        elastic_add(&job, leave_in_that_moment, b, NULL);
+    assert_true(elastic_run(&job, all_warm, b, 60000));
+    kill(job.members[DIES].pid, SIGKILL);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 10000));
+    assert_true(job.members[LEAVES].left);
+    assert_int_equal(job.members[LEAVES].bye, 0);
+    assert_int_equal(job.members[STAYS].status, 0);
+    assert_int_equal(job.members[LEAVES].status, 0);
+    elastic_fini(&job);
+}
+
+/* ---- hvd_shutdown() in the middle of an operation ---- */
+
+static int leave_in_the_middle(int member, void *arg)
+{
+    struct board *b = arg;
+    float x = 1;
+    int64_t one = 1;
+    hvd_handle h;
+    if (hvd_init() < 0)
+        return FAIL("init: %s", hvd_error());
+    for (int step = 0; step <= WARM; step++) {
+        x = 1;
+        atomic_store(&b->at[member], step);
+        struct hvd_request r = rank_request("sum", &x, &one);
+        if (step == WARM && member == LEAVES) {
+            if (hvd_submit(&r, 1, &h) < 0)
+                return FAIL("submit: %s", hvd_error());
+            hvd_shutdown();
+            while (!atomic_load(&b->go[LEAVES]))
+                nap_ms(1);
+            return 0;
+        }
+        if (step == WARM && member == DIES)
+            nap_ms(20); /* the operation has begun without it */
+        if (hvd_allreduce("sum", &x, &x, 1, HVD_FLOAT32, HVD_SUM) < 0)
+            return FAIL("step %d: %s", step, hvd_error());
+    }
+    atomic_store(&b->go[LEAVES], 1);
+    hvd_shutdown();
+    return x == 2 ? 0 : FAIL("a sum of %g", (double)x);
+}
+
+static void test_leave_in_the_middle(void **state)
+{
+    static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
+    struct board *b = fresh_board();
+    struct elastic job;
+    elastic_init(&job);
+    for (int m = 0; m < RANKS; m++)
+        elastic_add(&job, leave_in_the_middle, b, env);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 10000));
+    assert_true(job.members[LEAVES].left);
+    for (int m = 0; m < RANKS; m++)
+        assert_int_equal(job.members[m].status, 0);
+    elastic_fini(&job);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leave_with_result),
+        cmocka_unit_test(test_leave_at_a_loss),
+        cmocka_unit_test(test_leave_in_the_middle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

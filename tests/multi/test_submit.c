@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -151,6 +152,75 @@ static void test_threads(void **state)
         assert_int_equal(world_run(size, threads, &rounds), 0);
 }
 
+/* ---- waiters of one handle ---- */
+
+#define WAITERS 3
+
+struct shared_handle {
+    _Atomic hvd_handle handle; /* -1: the end */
+    _Atomic int good, refused, other;
+    pthread_barrier_t begin, end;
+};
+
+static void *wait_for_it(void *arg)
+{
+    struct shared_handle *s = arg;
+    for (;;) {
+        pthread_barrier_wait(&s->begin);
+        hvd_handle h = atomic_load(&s->handle);
+        if (h < 0)
+            return NULL;
+        int rc = hvd_wait(h);
+        atomic_fetch_add(rc == 0 ? &s->good : rc == -EINVAL ? &s->refused : &s->other, 1);
+        /* The freed slot is the next operation's at once. */
+        float x = 1;
+        if (rc == 0 && hvd_allreduce("next", &x, &x, 1, HVD_FLOAT32, HVD_SUM) < 0)
+            atomic_fetch_add(&s->other, 1);
+        pthread_barrier_wait(&s->end);
+    }
+}
+
+/* One of them gets the result, the others are refused, also when the slot has another handle by
+ * then. */
+static int waiters(int rank, int size, void *arg)
+{
+    struct shared_handle s = {0};
+    pthread_t threads_[WAITERS];
+    int64_t one = 1;
+    int rc = 0;
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    pthread_barrier_init(&s.begin, NULL, WAITERS + 1);
+    pthread_barrier_init(&s.end, NULL, WAITERS + 1);
+    for (int i = 0; i < WAITERS; i++)
+        pthread_create(&threads_[i], NULL, wait_for_it, &s);
+    for (int k = 1; rc == 0 && k <= *(int *)arg; k++) {
+        float x = (float)rank;
+        struct hvd_request r = rank_request("shared", &x, &one);
+        hvd_handle h;
+        if (hvd_submit(&r, 1, &h) != 0)
+            return FAIL("%s", hvd_error());
+        atomic_store(&s.handle, h);
+        pthread_barrier_wait(&s.begin);
+        pthread_barrier_wait(&s.end);
+        if (s.good != k || s.refused != k * (WAITERS - 1) || x != (float)(size * (size - 1) / 2))
+            rc = FAIL("round %d: %d good, %d refused, %d others, sum %g", k, s.good, s.refused,
+                      s.other, (double)x);
+    }
+    atomic_store(&s.handle, -1);
+    pthread_barrier_wait(&s.begin);
+    for (int i = 0; i < WAITERS; i++)
+        pthread_join(threads_[i], NULL);
+    return rc ? rc : hvd_shutdown() != 0;
+}
+
+static void test_waiters(void **state)
+{
+    int rounds = 300;
+    for (int size = 1; size <= 2; size++)
+        assert_int_equal(world_run(size, waiters, &rounds), 0);
+}
+
 /* A name that is under way is refused; unnamed ones follow each other. */
 static int names(int rank, int size, void *arg)
 {
@@ -280,8 +350,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shuffled), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_names),    cmocka_unit_test(test_steady),
-        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_waiters),  cmocka_unit_test(test_names),
+        cmocka_unit_test(test_steady),   cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,7 @@ class Request(ctypes.Structure):
         ("device", ctypes.c_int),
         ("stream", ctypes.c_void_p),
         ("output_rows", ctypes.c_int64),
+        ("epoch", ctypes.c_uint32),
     ]
 
 
@@ -72,6 +73,7 @@ class Result(ctypes.Structure):
         ("ndim", ctypes.c_int),
         ("shape", ctypes.c_int64 * MAX_DIMS),
         ("splits", ctypes.POINTER(ctypes.c_int64)),
+        ("ranks", ctypes.c_int),
     ]
 
 

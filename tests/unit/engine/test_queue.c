@@ -3,6 +3,7 @@
  * queue and ids: slots from submit to release.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,6 +132,76 @@ static void test_fail_all(void **state)
     queue_destroy(q);
 }
 
+/* One waits; a handle of the slot's past claims nothing. */
+static void test_claim(void **state)
+{
+    struct queue *q = new_queue();
+    hvd_handle h, next;
+    struct hvd_request r = request("a");
+    assert_int_equal(queue_submit(q, &r, 1, 0, &h, NULL), 0);
+    struct slot *s = queue_find(q, h);
+    assert_true(queue_claim(s, h));
+    assert_false(queue_claim(s, h));
+    queue_unclaim(s, h);
+    assert_true(queue_claim(s, h));
+    queue_finish(q, queue_take(q), NULL);
+    assert_int_equal(queue_release(q, s, h), 0);
+    assert_false(queue_claim(s, h));
+    assert_int_equal(queue_submit(q, &r, 1, 0, &next, NULL), 0);
+    assert_ptr_equal(queue_find(q, next), s);
+    assert_false(queue_claim(s, h));
+    assert_true(queue_claim(s, next));
+    queue_destroy(q);
+}
+
+static void *await_open(void *arg)
+{
+    queue_await_open(arg);
+    return NULL;
+}
+
+/* What belongs to the world ends, the engine's own stays, and no request is taken until the next
+ * one is there. */
+static void test_end_of_a_world(void **state)
+{
+    struct queue *q = new_queue();
+    struct err err, why;
+    hvd_handle taken, own, fresh, h;
+    struct hvd_request a = request("a"), b = request("b"), c = request("c");
+    queue_set_world(q, 7, 1, 3);
+    assert_int_equal(queue_submit(q, &a, 1, 0, &taken, NULL), 0);
+    queue_take(q);
+    assert_int_equal(queue_submit_own(q, &b, true, 0, &own, NULL), 0);
+    assert_int_equal(queue_submit(q, &c, 1, 0, &fresh, NULL), 0);
+    assert_int_equal(queue_find(q, fresh)->facts.sig.world, 7);
+    err_set(&why, ESTALE, "another world");
+    queue_end_world(q, &why);
+    const hvd_handle ended[] = {taken, fresh};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(queue_find(q, ended[i])->done, 1);
+        assert_int_equal(queue_find(q, ended[i])->status, -ESTALE);
+    }
+    struct slot *s = queue_find(q, own);
+    assert_false(s->done);
+    assert_true(s->last);
+    assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), -ESTALE);
+    assert_ptr_equal(queue_take(q), s);
+    assert_null(s->next);
+    assert_false(queue_has_new(q));
+    assert_int_equal(queue_submit_own(q, &c, false, 0, &h, NULL), 0);
+    assert_ptr_equal(queue_take(q), queue_find(q, h));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, await_open, q), 0);
+    queue_set_world(q, 8, 0, 5);
+    pthread_join(thread, NULL);
+    a.epoch = 7;
+    assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), -ESTALE);
+    a.epoch = 8;
+    assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), 0);
+    assert_int_equal(queue_find(q, h)->ranks, 5);
+    queue_destroy(q);
+}
+
 /* A thousand steps of the same ten tensors: memory is taken once. */
 static void test_steady_state_allocates_nothing(void **state)
 {
@@ -207,6 +278,8 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_group_is_all_or_nothing),
         cmocka_unit_test(test_fail_all),
+        cmocka_unit_test(test_claim),
+        cmocka_unit_test(test_end_of_a_world),
         cmocka_unit_test(test_steady_state_allocates_nothing),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_ids),

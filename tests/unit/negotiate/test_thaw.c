@@ -182,6 +182,27 @@ static void test_backs_off(void **state)
     sim_fini(&s);
 }
 
+/* A mesh has so many generations: after the last thaw the schedule stays negotiated, and goes on.
+ */
+static void test_thaws_have_an_end(void **state)
+{
+    struct sim s;
+    struct sim_options o = options;
+    o.thaws_max = 2;
+    sim_init(&s, 5, &o);
+    for (int k = 0; k < 4; k++) {
+        add_rounds(&s, 60, 3);
+        run(&s);
+        assert_int_equal(all_frozen(&s), k < 2);
+        for (int i = 0; i < s.n; i++)
+            add(&s.ranks[i], 20, 1);
+    }
+    run(&s);
+    for (int i = 0; i < s.n; i++)
+        assert_int_equal(stats(&s, i).thaws, 2);
+    sim_fini(&s);
+}
+
 /* Tensors that come one by one, each waited for before the next, with a timer that parts them all:
  * the plan must not put into one batch what cannot be submitted together. */
 static void test_never_merges_what_depends(void **state)
@@ -213,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_fast_path),
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_backs_off),
+        cmocka_unit_test(test_thaws_have_an_end),
         cmocka_unit_test(test_never_merges_what_depends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

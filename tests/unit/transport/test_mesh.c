@@ -11,14 +11,17 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/cpus.h"
+#include "core/transport/link_private.h"
 #include "core/transport/shm.h"
 #include "tests/harness/mesh_ranks.h"
 
@@ -376,6 +379,59 @@ static void test_abort(void **state)
     expect_all(&m, 0);
 }
 
+/* ---- a full pipe ---- */
+
+enum { PIPEFUL = 1 << 20 };
+
+/* Rank 1 empties the pipe while rank 0, which has more to send, does not look and is not marked
+ * asleep yet: it does not ring. Rank 0 must send more before it sleeps. */
+static int body_full_pipe(struct mesh *mesh, void *arg)
+{
+    _Atomic int *emptied = arg; /* how often */
+    struct link *link = mesh_link(mesh, 1 - mesh->rank, LINK_CONTROL);
+    struct buf msg = {0};
+    if (mesh->rank == 1) {
+        while (link_take(link, &msg) == 1) {
+            atomic_fetch_add(emptied, 1);
+            if (mesh_progress(mesh, NULL, NULL) < 0)
+                FAIL(4, "rank 0 has given up\n");
+            sched_yield();
+        }
+        size_t len = msg.len;
+        buf_fini(&msg);
+        mesh_ranks_leave(mesh);
+        return len == PIPEFUL ? 0 : 1;
+    }
+    uint8_t *data = calloc(1, PIPEFUL);
+    if (!data || link_post(link, data, PIPEFUL) != 0)
+        FAIL(2, "cannot post\n");
+    free(data);
+    for (int naps = 0; link->out.len > 0; naps++) {
+        mesh_progress(mesh, NULL, NULL); /* fills the pipe */
+        int seen = atomic_load(emptied);
+        while (link->out.len > 0 && atomic_load(emptied) < seen + 2)
+            sched_yield();
+        size_t before = link->out_done;
+        mesh_sleep_begin(mesh);
+        if (link->out.len > 0 && link->out_done == before)
+            FAIL(3, "nap %d: the pipe is empty, and nobody will wake this rank\n", naps);
+        mesh_sleep_end(mesh);
+    }
+    mesh_ranks_leave(mesh);
+    return 0;
+}
+
+static void test_full_pipe(void **state)
+{
+    _Atomic int *emptied =
+        mmap(NULL, sizeof(*emptied), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(emptied != MAP_FAILED);
+    struct mesh_ranks m = {.n = 2, .body = body_full_pipe, .arg = emptied};
+    mesh_ranks_run(&m);
+    expect_all(&m, 0);
+    munmap(emptied, sizeof(*emptied));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,7 +442,7 @@ int main(void)
         cmocka_unit_test(test_mixed_agent), cmocka_unit_test(test_death_local),
         cmocka_unit_test(test_death_agent), cmocka_unit_test(test_death_tcp),
         cmocka_unit_test(test_death_mixed), cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_data_only),
+        cmocka_unit_test(test_data_only),   cmocka_unit_test(test_full_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ def received(handle, like):
         found = Result()
         check(lib.hvd_result(handle, ctypes.byref(found)))
         tensor = _device.copied(found.data, found.shape[: found.ndim], like)
-        return tensor, found.splits[: lib.hvd_size()]
+        return tensor, found.splits[: found.ranks]
     finally:
         lib.hvd_release(handle)
 
