@@ -98,6 +98,7 @@ static void ctl_close(struct rank *rank)
     if (rank->ctl_fd < 0)
         return;
     loop_fd_stop(rank->loop, &rank->ctl_lfd);
+    loop_timer_stop(rank->loop, &rank->again_timer);
     ctl_fini(&rank->ctl);
     close(rank->ctl_fd);
     rank->ctl_fd = -1;
@@ -121,35 +122,54 @@ void rank_read_frames(struct rank *rank)
     }
 }
 
-static void ctl_arm(struct rank *rank, int pending)
+static void on_again(void *arg);
+
+/* rc is what ctl_send() or ctl_flush() gave. An end of the socket is no matter here: what the rank
+ * wrote before it closed its end may still wait to be read. */
+static void ctl_sent(struct rank *rank, int rc)
 {
+    char why[256];
+    if (rank->ctl_fd < 0)
+        return;
+    if (rc == CTL_LATER)
+        loop_timer_start(rank->loop, &rank->again_timer, CTL_LATER_MS, on_again, rank);
+    if (rc >= 0) {
+        loop_fd_set(rank->loop, &rank->ctl_lfd, EPOLLIN | (rc == 1 ? EPOLLOUT : 0u));
+        return;
+    }
+    log_debug("rank %d: control socket: %s", rank->seat.member, strerror(-rc));
+    if (rc == -ECONNRESET || rank->over || rank->text[0])
+        return;
+    ctl_refused_text(rc, why, sizeof(why));
+    snprintf(rank->text, sizeof(rank->text), "what the ranks share could not be passed to it: %s",
+             why);
+    rank->code = 1;
+    rank_end(rank, REST_GRACE_MS);
+}
+
+static void on_again(void *arg)
+{
+    struct rank *rank = arg;
     if (rank->ctl_fd >= 0)
-        loop_fd_set(rank->loop, &rank->ctl_lfd, EPOLLIN | (pending == 1 ? EPOLLOUT : 0u));
+        ctl_sent(rank, ctl_flush(&rank->ctl));
 }
 
 static void on_ctl(void *arg, uint32_t events)
 {
     struct rank *rank = arg;
     if (events & EPOLLOUT)
-        ctl_arm(rank, ctl_flush(&rank->ctl));
+        ctl_sent(rank, ctl_flush(&rank->ctl));
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         rank_read_frames(rank);
 }
 
-void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, const int *fds,
-               size_t nfds)
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
+               struct ctl_cargo *cargo)
 {
     if (rank->ctl_fd < 0)
         return;
-    int rc = ctl_send(&rank->ctl, type, body, fds, nfds);
-    if (rc >= 0)
-        rc = ctl_flush(&rank->ctl);
-    if (rc < 0) {
-        /* What it wrote before it closed its end may still wait to be read. */
-        log_debug("rank %d: control socket: %s", rank->seat.member, strerror(-rc));
-        return;
-    }
-    ctl_arm(rank, rc);
+    int rc = ctl_send_cargo(&rank->ctl, type, body, cargo);
+    ctl_sent(rank, rc < 0 ? rc : ctl_flush(&rank->ctl));
 }
 
 /* ---- end ------------------------------------------------------------------------------------ */

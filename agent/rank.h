@@ -61,6 +61,7 @@ struct rank {
     int ctl_fd;       /* -1: closed */
     struct ctl ctl;
     struct loop_fd ctl_lfd;
+    struct loop_timer again_timer; /* descriptors that the kernel did not pass are tried again */
     struct loop_timer end_timer;
     uint64_t kill_at; /* when its group gets SIGKILL; 0: not yet decided */
     /* The owner's, for relaying: */
@@ -107,9 +108,10 @@ void rank_pause(struct rank *rank, bool pause);
 /* Hands out the frames that wait in its control socket now. */
 void rank_read_frames(struct rank *rank);
 
-/* A frame to the rank; one that cannot be sent closes the control socket. */
-void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, const int *fds,
-               size_t nfds);
+/* A frame to the rank, sent or queued. cargo NULL: without descriptors. If descriptors cannot be
+ * passed, the rank is ended, and its text says why. */
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
+               struct ctl_cargo *cargo);
 
 void rank_fini(struct rank *rank);
 

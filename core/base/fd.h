@@ -30,7 +30,7 @@ int fd_write_full(int fd, const void *src, size_t n, uint64_t deadline);
  * -EFBIG when it is longer. */
 int fd_read_file(const char *path, size_t max, char **ret_text, size_t *ret_len);
 
-#define FD_MAX_PASSED 8
+#define FD_MAX_PASSED 253 /* of one message: Linux takes no more (SCM_MAX_FD) */
 
 /* One sendmsg(2)/recvmsg(2) on a Unix socket with up to FD_MAX_PASSED descriptors beside the bytes
  * (n >= 1). Nonblocking: -EAGAIN. recv: bytes received, 0 at the end; received descriptors are
