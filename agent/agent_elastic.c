@@ -50,7 +50,7 @@ static void report_unstarted(struct agent *a, int member, const char *why)
     outbox_report(&a->outbox, &item);
 }
 
-/* The ranks wait for the preflight: it starts with them. */
+/* The first ranks are still to be started: it starts with them. */
 static void start_later(struct agent *a, const struct seat *seat)
 {
     struct welcome_body *w = &a->welcome;
@@ -85,7 +85,7 @@ void agent_start_member(struct agent *a, int member, int local_rank)
                                     : "the ranks of this host are being ended");
         return;
     }
-    if (!a->cwd) {
+    if (!a->cwd || agent_is_starting(a)) {
         start_later(a, &seat);
         return;
     }

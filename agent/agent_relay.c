@@ -110,7 +110,7 @@ static void post_cards(void *arg)
  * are still in it; at the start everybody. */
 static bool more_to_come(const struct agent *a)
 {
-    bool repair = false, in_world = false, all = true;
+    bool repair = false, in_world = false, all = !agent_is_starting(a);
     for (int i = 0; i < a->nranks; i++) {
         const struct rank *r = a->ranks[i];
         repair |= r->waiting && r->why != CARD_JOIN;

@@ -207,8 +207,7 @@ void ctl_refused_text(int rc, char *text, size_t size)
                  "%llu (ulimit -n), for %d s: raise the limit",
                  (unsigned long long)limit.rlim_cur, CTL_REFUSED_S);
     else
-        snprintf(text, size, "the kernel passed no descriptors for %d s: %s", CTL_REFUSED_S,
-                 strerror(-rc));
+        snprintf(text, size, "%s", strerror(-rc));
 }
 
 /* One send: up to the next frame that has descriptors. */

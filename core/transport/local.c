@@ -18,7 +18,8 @@
 #include "core/transport/shm.h"
 #include "core/transport/verdict.h"
 
-#define LOCAL_NS (5 * CLOCK_S)
+#define LOCAL_NS  (5 * CLOCK_S)
+#define SPARE_FDS 64 /* sockets of a rank, beside its doorbells */
 
 static void give_up(struct mesh_net *net, const char *why)
 {
@@ -173,6 +174,7 @@ int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err)
     }
     memcpy(l->ranks, ranks, (size_t)n * sizeof(int));
     l->seat = local_seat_of(l, net->mesh->rank);
+    (void)fd_limit_need((size_t)n + SPARE_FDS, NULL); /* where that is too many, EMFILE tells */
     l->by_agent = net->cards[net->mesh->rank].agent != 0;
     net_timer_at(net, l->deadline);
     if (l->seat == 0 && make_segment(net) == 0 && l->by_agent)
