@@ -191,6 +191,8 @@ static void on_joined(void *arg, const struct client_answer *answer)
         rc = welcome_read(answer->body, answer->len, &a->welcome, &err);
     if (rc == 0) {
         a->joined = true;
+        if (a->welcome.post_output)
+            agent_cut_output(a);
         agent_poll_events(a);
         rc = agent_begin(a, &err);
     }

@@ -348,6 +348,7 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
                                   .changed = on_changed,
                                   .arg = c,
                                   .output = keep ? coordinator_take_output : NULL,
+                                  .adopted = keep ? coordinator_adopted : NULL,
                                   .keep = on_decided};
     int code = 1, rc = loop_init(&c->loop);
     if (rc < 0) {
