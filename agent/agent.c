@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/ahead.h"
 #include "agent/jobs.h"
 #include "agent/reap.h"
 #include "core/base/cleanup.h"
@@ -38,7 +39,7 @@ void agent_heard(struct agent *a)
 {
     if (a->silence_reported)
         log_info("%s answers again", coordinator_name(a));
-    a->last_answer = clock_ns();
+    unheard_end(&a->unheard, clock_ns());
     a->unanswered[0] = '\0';
     a->silence_reported = false;
 }
@@ -88,7 +89,7 @@ static void on_drained(void *arg)
 /* Nothing more to do: all ranks are gone, and what is to be said is said. */
 static bool is_done(struct agent *a)
 {
-    bool to_come = !a->cwd || (a->welcome.elastic && !agent_pod_is_over(a));
+    bool to_come = !a->cwd || agent_is_starting(a) || (a->welcome.elastic && !agent_pod_is_over(a));
     if (!a->stopping && !a->draining && !a->refused && to_come)
         return false; /* ranks are still to come */
     for (int i = 0; i < a->nranks; i++)
@@ -106,7 +107,7 @@ static bool is_done(struct agent *a)
 
 static void watch_coordinator(struct agent *a)
 {
-    uint64_t silent = clock_ns() - a->last_answer;
+    uint64_t silent = unheard_look(&a->unheard, clock_ns());
     uint64_t limit = (uint64_t)a->config.lost_seconds * CLOCK_S;
     const char *why = *a->unanswered ? a->unanswered : "not a word";
     if (a->orphan)
@@ -190,6 +191,8 @@ static void on_joined(void *arg, const struct client_answer *answer)
         rc = welcome_read(answer->body, answer->len, &a->welcome, &err);
     if (rc == 0) {
         a->joined = true;
+        if (a->welcome.post_output)
+            agent_cut_output(a);
         agent_poll_events(a);
         rc = agent_begin(a, &err);
     }
@@ -293,6 +296,7 @@ static void close_all(struct agent *a)
         remove_socket(a);
     loop_timer_stop(&a->loop, &a->tick);
     loop_timer_stop(&a->loop, &a->cards_timer);
+    loop_timer_stop(&a->loop, &a->start_timer);
     loop_timer_stop(&a->loop, &a->drain_timer);
     loop_timer_stop(&a->loop, &a->drain_retry);
     loop_timer_stop(&a->loop, &a->retry);
@@ -324,6 +328,7 @@ int agent_run(struct agent *a, struct agent_config *config, struct err *err)
         return err_sys(err, -rc, "epoll");
     }
     reap_adopt();
+    ahead_of_ranks();
     rc = open_all(a, err);
     if (rc == 0) {
         agent_heard(a);

@@ -21,6 +21,7 @@
 #include "agent/printer.h"
 #include "agent/rank.h"
 #include "agent/sink.h"
+#include "agent/unheard.h"
 #include "core/base/loop.h"
 #include "core/member/client.h"
 #include "core/member/pages.h"
@@ -66,6 +67,9 @@ struct agent {
     struct welcome_body welcome;
     struct rank **ranks; /* [nranks] */
     int nranks;
+    int nstarted; /* of welcome.seats: in ranks, now or before */
+    struct loop_timer start_timer;
+    uint64_t late_signals; /* bits: ranks that are still to be started get these, too */
     struct fate *fates; /* [nfates], by member */
     int nfates;
     uint32_t epoch;            /* last roster that was handed out */
@@ -83,7 +87,7 @@ struct agent {
     int roster_term, events_term; /* when the poll was sent: answers of a former one do not count */
     char *rejoin_text;            /* what another coordinator is being told; NULL: nothing */
     uint64_t notes_seq;
-    uint64_t last_answer; /* clock: when the coordinator was last heard */
+    struct unheard unheard; /* of the coordinator */
     char unanswered[256]; /* why not since */
     bool silence_reported;
     bool joined;
@@ -132,6 +136,8 @@ void agent_unheard(struct agent *a, const struct client_answer *answer);
 
 /* agent_ranks.c */
 int agent_start_ranks(struct agent *a, struct err *err);
+bool agent_is_starting(const struct agent *a); /* of the first ranks some are still to come */
+void agent_signal_ranks(struct agent *a, int signo);
 int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err);
 void agent_drop_rank(struct rank *rank);
 void agent_reap(struct agent *a);

@@ -50,7 +50,7 @@ static void report_unstarted(struct agent *a, int member, const char *why)
     outbox_report(&a->outbox, &item);
 }
 
-/* The ranks wait for the preflight: it starts with them. */
+/* The first ranks are still to be started: it starts with them. */
 static void start_later(struct agent *a, const struct seat *seat)
 {
     struct welcome_body *w = &a->welcome;
@@ -85,7 +85,7 @@ void agent_start_member(struct agent *a, int member, int local_rank)
                                     : "the ranks of this host are being ended");
         return;
     }
-    if (!a->cwd) {
+    if (!a->cwd || agent_is_starting(a)) {
         start_later(a, &seat);
         return;
     }
@@ -107,7 +107,7 @@ void agent_place(struct agent *a, int member, const struct place *place)
         buf_put_u32(&body, (uint32_t)words[i]);
     rank->waiting = false;
     rank->arrived = true;
-    rank_send(rank, CTL_PLACE, &body, NULL, 0);
+    rank_send(rank, CTL_PLACE, &body, NULL);
     buf_fini(&body);
 }
 
@@ -129,7 +129,7 @@ void agent_dismiss(struct agent *a, int member, const char *text)
     /* Who has never said HELLO does not listen. */
     uint64_t wait = rank->hello && !rank->bye ? LEAVE_MS : 0;
     buf_put(&body, text, strlen(text));
-    rank_send(rank, CTL_LEAVE, &body, NULL, 0);
+    rank_send(rank, CTL_LEAVE, &body, NULL);
     buf_fini(&body);
     rank->waiting = false;
     rank->bye = rank->leaving = true; /* its end is nobody's loss */
@@ -140,7 +140,7 @@ void agent_send_change(struct agent *a, struct rank *rank)
 {
     struct buf body = {0};
     buf_put_u32(&body, a->change);
-    rank_send(rank, CTL_CHANGE, &body, NULL, 0);
+    rank_send(rank, CTL_CHANGE, &body, NULL);
     buf_fini(&body);
 }
 

@@ -4,8 +4,6 @@
  * kernel has taken the process away, and one that is silent for no good reason is ended. See
  * agent.h and lifelines.h.
  */
-#include <unistd.h>
-
 #include "agent/agent.h"
 #include "core/base/log.h"
 
@@ -49,6 +47,8 @@ void agent_give_lifeline(struct agent *a, struct rank *rank)
         log_warn("member %d: its death would be seen late: %s", rank->seat.member, err_text(&err));
         return;
     }
-    rank_send(rank, CTL_LIFELINE, NULL, &fd, 1);
-    close(fd);
+    struct ctl_cargo *cargo = ctl_cargo_create(&fd, 1);
+    if (cargo)
+        rank_send(rank, CTL_LIFELINE, NULL, cargo);
+    ctl_cargo_drop(cargo);
 }

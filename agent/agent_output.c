@@ -48,7 +48,7 @@ void agent_cut_output(struct agent *a)
 
 static bool is_silent(const struct agent *a)
 {
-    return clock_ns() - a->last_answer >= SILENT_S * CLOCK_S;
+    return a->unheard.ns >= SILENT_S * CLOCK_S;
 }
 
 /* Room for what comes: the oldest goes. */

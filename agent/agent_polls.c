@@ -20,8 +20,7 @@ static void on_note(struct agent *a, const struct note *n)
         agent_learn_fate(a, n->member, n->epoch, n->type == NOTE_LOST, n->code, n->text);
         break;
     case NOTE_SIGNAL:
-        for (int i = 0; i < a->nranks; i++)
-            rank_kill(a->ranks[i], n->code);
+        agent_signal_ranks(a, n->code);
         break;
     case NOTE_STOP:
         log_info("ending the ranks: %s", n->text);

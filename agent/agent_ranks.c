@@ -9,11 +9,16 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/ahead.h"
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/base/program.h"
 
 #define TAIL_LINES 10
+#define EXEC_S     60 /* of exec at most: a program out of a slow file server takes seconds */
+#define RANK_FDS   4  /* of the agent: two pipes, the control socket, one that comes and goes */
+#define SLICE_MS   20 /* of starting ranks, between two turns of the loop */
 
 extern char **environ;
 
@@ -173,9 +178,23 @@ static void on_closed(void *arg, struct rank *rank)
     agent_wake(arg);
 }
 
-static const struct rank_ops ops = {on_output, agent_on_frame, on_exited, on_closed};
+static void on_started(void *arg, struct rank *rank)
+{
+    struct agent *a = arg;
+    struct report_item item = {
+        .type = REPORT_STARTED, .member = rank->seat.member, .pid = (int)rank->pid};
+    outbox_report(&a->outbox, &item);
+}
+
+static const struct rank_ops ops = {on_output, agent_on_frame, on_started, on_exited, on_closed};
 
 /* ---- start and end -------------------------------------------------------------------------- */
+
+/* In an elastic job start_timeout is for a joiner, which waits for the others. */
+static int exec_ms(const struct agent *a)
+{
+    return 1000 * (a->config.start_timeout < EXEC_S ? a->config.start_timeout : EXEC_S);
+}
 
 static int start_rank(struct agent *a, struct rank *rank, const struct seat *seat, struct err *err)
 {
@@ -192,18 +211,12 @@ static int start_rank(struct agent *a, struct rank *rank, const struct seat *sea
     struct rank_spec spec = {.argv = a->config.argv,
                              .env = env,
                              .cwd = a->cwd,
+                             .exec_ms = exec_ms(a),
                              .cpus = binding_cpus(&a->binding, seat->local_rank)};
     rc = rank_start(rank, &spec, child_fd, err);
     strings_free(own);
     free(env);
-    if (rc < 0)
-        return rc;
-    if (!rank->text[0]) {
-        struct report_item item = {
-            .type = REPORT_STARTED, .member = seat->member, .pid = (int)rank->pid};
-        outbox_report(&a->outbox, &item);
-    }
-    return 0;
+    return rc;
 }
 
 void agent_drop_rank(struct rank *rank)
@@ -244,17 +257,63 @@ static const char *choose_cwd(const struct agent *a)
     return home ? home : "/";
 }
 
+bool agent_is_starting(const struct agent *a)
+{
+    return a->cwd && !a->stopping && a->nstarted < a->welcome.nseats;
+}
+
+/* Starts ranks for SLICE_MS, and the others in later turns of the loop: in between the agent hears
+ * hvdrun and the ranks that run already. */
+static void start_some(void *arg)
+{
+    struct agent *a = arg;
+    struct err err;
+    uint64_t end = deadline_in_ms(SLICE_MS);
+    while (agent_is_starting(a)) {
+        const struct seat seat = a->welcome.seats[a->nstarted++];
+        if (agent_add_rank(a, &seat, &err) < 0) {
+            agent_fail(a, &err);
+            return;
+        }
+        for (int signo = 1; signo < 64; signo++) /* that came before this rank was there */
+            if (a->late_signals & 1ULL << signo)
+                rank_kill(a->ranks[a->nranks - 1], signo);
+        if (deadline_passed(end))
+            break;
+    }
+    if (agent_is_starting(a)) {
+        loop_timer_start(&a->loop, &a->start_timer, 0, start_some, a);
+        return;
+    }
+    if (!a->config.pod) /* a pod's processor is not shared between sessions */
+        ahead_of_group();
+    agent_wake(a);
+}
+
 int agent_start_ranks(struct agent *a, struct err *err)
 {
     int n = a->welcome.elastic ? a->welcome.slots : a->welcome.nseats;
     if (apply_environment(a) < 0 || extend_path() < 0)
         return err_set(err, ENOMEM, "no memory for %d ranks", n);
+    int rc = fd_limit_need((size_t)n * RANK_FDS, err);
+    if (rc < 0) {
+        err_prefix(err, "%d ranks on host %s", n, a->config.host);
+        return rc;
+    }
     a->cwd = choose_cwd(a);
-    int rc = agent_open_lifelines(a, err);
+    rc = agent_open_lifelines(a, err);
     rc = rc < 0 ? rc : binding_init(&a->binding, a->config.bind_to, n, err);
-    for (int i = 0; i < a->welcome.nseats && rc == 0; i++)
-        rc = agent_add_rank(a, &a->welcome.seats[i], err);
+    if (rc == 0)
+        start_some(a);
     return rc;
+}
+
+void agent_signal_ranks(struct agent *a, int signo)
+{
+    if (agent_is_starting(a) && signo > 0 && signo < 64)
+        a->late_signals |= 1ULL << signo;
+    for (int i = 0; i < a->nranks; i++)
+        rank_kill(a->ranks[i], signo);
 }
 
 void agent_stop_ranks(struct agent *a, int grace_ms)

@@ -69,7 +69,7 @@ static int count_known(const struct agent *a)
     return known;
 }
 
-/* Ranks that run or have, and those that wait for the preflight. NULL: no memory. */
+/* Ranks that run or have run, and those that are still to be started. NULL: no memory. */
 static char *write_rejoin(struct agent *a)
 {
     struct rejoin rejoin = {.change = a->change, .known = count_known(a), .world = a->roster};
@@ -80,7 +80,7 @@ static char *write_rejoin(struct agent *a)
         return NULL;
     for (int i = 0; i < a->nranks; i++)
         fill_member(a->ranks[i], &rejoin.members[rejoin.n++]);
-    for (int i = 0; i < a->welcome.nseats && !a->cwd && !a->refused; i++) {
+    for (int i = a->nstarted; i < a->welcome.nseats && !a->refused && !a->stopping; i++) {
         rejoin.members[rejoin.n].member = a->welcome.seats[i].member;
         rejoin.members[rejoin.n++].local_rank = a->welcome.seats[i].local_rank;
     }

@@ -20,7 +20,7 @@ static void send_lost(struct rank *to, int lost, int code, const char *text)
     buf_put_u32(&body, (uint32_t)lost);
     buf_put_u32(&body, (uint32_t)code);
     buf_put(&body, text, strlen(text));
-    rank_send(to, CTL_LOST, &body, NULL, 0);
+    rank_send(to, CTL_LOST, &body, NULL);
     buf_fini(&body);
 }
 
@@ -110,7 +110,7 @@ static void post_cards(void *arg)
  * are still in it; at the start everybody. */
 static bool more_to_come(const struct agent *a)
 {
-    bool repair = false, in_world = false, all = true;
+    bool repair = false, in_world = false, all = !agent_is_starting(a);
     for (int i = 0; i < a->nranks; i++) {
         const struct rank *r = a->ranks[i];
         repair |= r->waiting && r->why != CARD_JOIN;
@@ -228,7 +228,7 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
         buf_put_u32(&body, (uint32_t)c->bytes.len);
         buf_put(&body, c->bytes.data, c->bytes.len);
     }
-    rank_send(rank, CTL_ROSTER, &body, NULL, 0);
+    rank_send(rank, CTL_ROSTER, &body, NULL);
     explicit_bzero(body.data, body.len);
     buf_fini(&body);
 }
@@ -281,8 +281,9 @@ static bool shares(const struct agent *a, const struct rank *rank, uint32_t epoc
     return !a->welcome.elastic || (rank->place >= 0 && rank->epoch == epoch);
 }
 
-/* To the other ranks here that are in the world; the sender's rank is filled in. */
-static void on_share(struct agent *a, struct rank *from, const struct ctl_frame *frame)
+/* To the other ranks here that are in the world; the sender's rank is filled in. Takes the
+ * descriptors over. */
+static void on_share(struct agent *a, struct rank *from, struct ctl_frame *frame)
 {
     struct buf body = {0};
     struct reader r = reader_over(frame->body, frame->len);
@@ -292,12 +293,17 @@ static void on_share(struct agent *a, struct rank *from, const struct ctl_frame 
     buf_put_u32(&body, epoch);
     buf_put_u32(&body, (uint32_t)from->place);
     buf_put(&body, frame->body + 8, frame->len - 8);
+    struct ctl_cargo *cargo = frame->nfds ? ctl_cargo_create(frame->fds, frame->nfds) : NULL;
+    if (frame->nfds && !cargo)
+        body.failed = true; /* each receiver's start fails with that */
+    frame->nfds = 0;
     for (int i = 0; i < a->nranks; i++) {
         struct rank *to = a->ranks[i];
         /* Also to one that has said BYE: it waits for the farewells of the others. */
         if (to != from && to->hello && !to->waiting && !to->over && shares(a, to, epoch))
-            rank_send(to, CTL_SHARE, &body, frame->fds, frame->nfds);
+            rank_send(to, CTL_SHARE, &body, cargo);
     }
+    ctl_cargo_drop(cargo);
     buf_fini(&body);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/ahead.h"
 #include "agent/reap.h"
 #include "core/base/clock.h"
 
@@ -347,6 +348,7 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
                                   .changed = on_changed,
                                   .arg = c,
                                   .output = keep ? coordinator_take_output : NULL,
+                                  .adopted = keep ? coordinator_adopted : NULL,
                                   .keep = on_decided};
     int code = 1, rc = loop_init(&c->loop);
     if (rc < 0) {
@@ -354,6 +356,7 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
         return 1;
     }
     reap_adopt();
+    ahead_of_ranks();
     if (job->doctor != DOCTOR_OFF)
         explain_init(&c->explain, hosts_ranks(&job->hosts), job->output_dir);
     rc = printer_init(&c->printer, &c->loop, hosts_ranks(&job->hosts), !job->no_prefix,

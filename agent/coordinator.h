@@ -145,6 +145,7 @@ void coordinator_keep(struct coordinator *c);
 int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
                        const struct keep *keep, struct err *err);
 void coordinator_watch_attached(struct coordinator *c);
+bool coordinator_adopted(void *arg, int agent);
 int coordinator_take_output(void *arg, int agent, const struct printed_body *body);
 
 /* coordinator_agents.c */

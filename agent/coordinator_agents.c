@@ -132,6 +132,16 @@ static void describe_end(const struct launched *l, char *dst, size_t size)
         snprintf(dst, size, "%s ended with code %d", program, WEXITSTATUS(l->status));
 }
 
+/* An agent that fails says why and ends its ranks. That is a failure of a fixed job also where the
+ * ranks had all done their work by then. */
+static void consider_failed(struct coordinator *c, const struct launched *l, const char *how)
+{
+    bool failed = WIFEXITED(l->status) && WEXITSTATUS(l->status) == 1;
+    if (l->joined && failed && !c->job->elastic && !c->stopped && c->roster.first < 0)
+        coordinator_fail(c, "host %s: %s: the job fails for the reason that it gave above",
+                         l->host->name, how);
+}
+
 /* Its process and both pipes are gone. */
 static void check_ended(struct coordinator *c, struct launched *l)
 {
@@ -150,6 +160,7 @@ static void check_ended(struct coordinator *c, struct launched *l)
                          last[0] ? ": " : "", last);
     else
         pass_messages(c, l, true);
+    consider_failed(c, l, how);
     roster_agent_lost(&c->roster, index_of(c, l), how, clock_ns());
     c->service.changed(c->service.arg);
 }

@@ -337,6 +337,12 @@ void coordinator_watch_attached(struct coordinator *c)
         begin_again(c);
 }
 
+bool coordinator_adopted(void *arg, int agent)
+{
+    const struct coordinator *c = arg;
+    return c->agents[agent].attached;
+}
+
 int coordinator_take_output(void *arg, int agent, const struct printed_body *body)
 {
     struct coordinator *c = arg;

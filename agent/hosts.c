@@ -162,9 +162,27 @@ int hosts_read(struct hosts *hosts, const char *path, struct err *err)
     return 0;
 }
 
+static int most_of(const struct host *h)
+{
+    return h->slots < HOST_RANKS_MAX ? h->slots : HOST_RANKS_MAX;
+}
+
+/* The hosts have the slots, and may not run so many ranks: names the first such host. */
+static int too_many(const struct hosts *hosts, int np, int room, struct err *err)
+{
+    int i = 0;
+    while (hosts->list[i].slots <= HOST_RANKS_MAX)
+        i++;
+    return err_set(err, EINVAL,
+                   "%d ranks do not fit: one host runs at most %d ranks (they share its memory), and "
+                   "host %s was given %d slots, so that there is room for %d. Lower -np, or name "
+                   "more hosts (-H)",
+                   np, HOST_RANKS_MAX, hosts->list[i].name, hosts->list[i].slots, room);
+}
+
 static int assign(struct hosts *hosts, int np, int here, bool keep, struct err *err)
 {
-    int slots = 0, kept = 0;
+    int slots = 0, room = 0, kept = 0;
     if (hosts->n == 0) {
         int rc = add_host(hosts, "localhost", strlen("localhost"), here, err);
         if (rc < 0)
@@ -172,6 +190,7 @@ static int assign(struct hosts *hosts, int np, int here, bool keep, struct err *
     }
     for (int i = 0; i < hosts->n; i++) {
         slots += hosts->list[i].slots;
+        room += most_of(&hosts->list[i]);
         if (slots > SLOTS_MAX)
             return err_set(err, EINVAL, "more than %d slots", SLOTS_MAX);
     }
@@ -179,10 +198,14 @@ static int assign(struct hosts *hosts, int np, int here, bool keep, struct err *
     if (np > slots)
         return err_set(err, EINVAL, "%d ranks, but the hosts have %d slots: add slots or lower -np",
                        np, slots);
+    if (np > room)
+        return too_many(hosts, np, room, err);
     for (int i = 0; i < hosts->n; i++) {
         struct host *h = &hosts->list[i];
-        h->nranks = h->slots < np ? h->slots : np;
+        h->nranks = most_of(h) < np ? most_of(h) : np;
         np -= h->nranks;
+        if (keep) /* ranks that come later may not be more either */
+            h->slots = most_of(h);
         if (h->nranks > 0 || keep)
             hosts->list[kept++] = *h;
     }

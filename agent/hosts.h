@@ -11,6 +11,8 @@
 
 #include "core/base/err.h"
 
+#define HOST_RANKS_MAX 512 /* SHM_MAX_SEATS: of one shared segment */
+
 struct host {
     char name[256]; /* as the user wrote it, without brackets */
     int slots;
@@ -33,8 +35,8 @@ int hosts_add(struct hosts *hosts, const char *text, const char *end, int slots,
 /* Lines "host slots=N", "host:N" or "host"; # starts a comment. err has file and line. */
 int hosts_read(struct hosts *hosts, const char *path, struct err *err);
 
-/* Fills the hosts in order with np ranks (0: one a slot) and drops those that get none. Without any
- * host: this machine, with as many slots as are asked for. */
+/* Fills the hosts in order with np ranks (0: one a slot), at most HOST_RANKS_MAX each, and drops
+ * those that get none. Without any host: this machine, with as many slots as are asked for. */
 int hosts_assign(struct hosts *hosts, int np, struct err *err);
 
 /* The same for a job that may grow: hosts that get none stay, for ranks that come later; without

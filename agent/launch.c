@@ -109,6 +109,7 @@ static _Noreturn void child_run(char **words, int in, int out, int err)
     signal(SIGXFSZ, SIG_DFL);
     signal(SIGTSTP, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    fd_limit_restore();
     if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0)
         execvp(words[0], words);
     dprintf(2, "cannot run %s: %s\n", words[0], strerror(errno));

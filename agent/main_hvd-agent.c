@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/keeper.h"
 #include "agent/podconfig.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -94,6 +95,10 @@ int main(int argc, char **argv)
         log_set_tag(tag);
         if (config.verbose)
             log_set_level(config.verbose > 1 ? LOG_DEBUG : LOG_INFO);
+        if (!pod) /* with a pod all its processes end */
+            rc = keeper_fork(config.unix_path != NULL, &err);
+    }
+    if (rc == 0) {
         rc = agent_run(&agent, &config, &err);
     }
     if (rc < 0)

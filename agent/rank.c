@@ -28,7 +28,7 @@ int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, 
 {
     int pair[2];
     *rank = (struct rank){
-        .loop = loop, .ops = ops, .arg = arg, .seat = *seat, .ctl_fd = -1, .place = -1};
+        .loop = loop, .ops = ops, .arg = arg, .seat = *seat, .ctl_fd = -1, .place = -1, .report = -1};
     for (int i = 0; i < FRAME_STREAMS; i++)
         rank->streams[i] = (struct rank_stream){rank, (enum frame_stream)i, -1, {0}};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -98,14 +98,18 @@ static void ctl_close(struct rank *rank)
     if (rank->ctl_fd < 0)
         return;
     loop_fd_stop(rank->loop, &rank->ctl_lfd);
+    loop_timer_stop(rank->loop, &rank->again_timer);
     ctl_fini(&rank->ctl);
     close(rank->ctl_fd);
     rank->ctl_fd = -1;
 }
 
-/* Hands out all frames that are there. */
+static void take_report(struct rank *rank);
+
+/* Hands out all frames that are there. That the command runs is told before what it says. */
 void rank_read_frames(struct rank *rank)
 {
+    take_report(rank);
     while (rank->ctl_fd >= 0) {
         struct ctl_frame frame = {0};
         int rc = ctl_recv(&rank->ctl, &frame);
@@ -121,35 +125,54 @@ void rank_read_frames(struct rank *rank)
     }
 }
 
-static void ctl_arm(struct rank *rank, int pending)
+static void on_again(void *arg);
+
+/* rc is what ctl_send() or ctl_flush() gave. An end of the socket is no matter here: what the rank
+ * wrote before it closed its end may still wait to be read. */
+static void ctl_sent(struct rank *rank, int rc)
 {
+    char why[256];
+    if (rank->ctl_fd < 0)
+        return;
+    if (rc == CTL_LATER)
+        loop_timer_start(rank->loop, &rank->again_timer, CTL_LATER_MS, on_again, rank);
+    if (rc >= 0) {
+        loop_fd_set(rank->loop, &rank->ctl_lfd, EPOLLIN | (rc == 1 ? EPOLLOUT : 0u));
+        return;
+    }
+    log_debug("rank %d: control socket: %s", rank->seat.member, strerror(-rc));
+    if (rc == -ECONNRESET || rank->over || rank->text[0])
+        return;
+    ctl_refused_text(rc, why, sizeof(why));
+    snprintf(rank->text, sizeof(rank->text), "what the ranks share could not be passed to it: %s",
+             why);
+    rank->code = 1;
+    rank_end(rank, REST_GRACE_MS);
+}
+
+static void on_again(void *arg)
+{
+    struct rank *rank = arg;
     if (rank->ctl_fd >= 0)
-        loop_fd_set(rank->loop, &rank->ctl_lfd, EPOLLIN | (pending == 1 ? EPOLLOUT : 0u));
+        ctl_sent(rank, ctl_flush(&rank->ctl));
 }
 
 static void on_ctl(void *arg, uint32_t events)
 {
     struct rank *rank = arg;
     if (events & EPOLLOUT)
-        ctl_arm(rank, ctl_flush(&rank->ctl));
+        ctl_sent(rank, ctl_flush(&rank->ctl));
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         rank_read_frames(rank);
 }
 
-void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, const int *fds,
-               size_t nfds)
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
+               struct ctl_cargo *cargo)
 {
     if (rank->ctl_fd < 0)
         return;
-    int rc = ctl_send(&rank->ctl, type, body, fds, nfds);
-    if (rc >= 0)
-        rc = ctl_flush(&rank->ctl);
-    if (rc < 0) {
-        /* What it wrote before it closed its end may still wait to be read. */
-        log_debug("rank %d: control socket: %s", rank->seat.member, strerror(-rc));
-        return;
-    }
-    ctl_arm(rank, rc);
+    int rc = ctl_send_cargo(&rank->ctl, type, body, cargo);
+    ctl_sent(rank, rc < 0 ? rc : ctl_flush(&rank->ctl));
 }
 
 /* ---- end ------------------------------------------------------------------------------------ */
@@ -206,10 +229,68 @@ static void check_gone(struct rank *rank)
     rank->ops->closed(rank->arg, rank);
 }
 
+/* ---- exec ------------------------------------------------------------------------------------ */
+
+static void report_close(struct rank *rank)
+{
+    if (rank->report < 0)
+        return;
+    loop_fd_stop(rank->loop, &rank->report_lfd);
+    loop_timer_stop(rank->loop, &rank->exec_timer);
+    close(rank->report);
+    rank->report = -1;
+}
+
+/* Takes what is known of the command by now. */
+static void take_report(struct rank *rank)
+{
+    struct spawn_failure failure;
+    if (rank->report < 0)
+        return;
+    int rc = spawn_result(rank->report, rank->program, rank->cwd, &failure);
+    if (rc == 1)
+        return;
+    report_close(rank);
+    if (rank->text[0])
+        return;
+    if (rc < 0) {
+        rank->code = failure.code;
+        snprintf(rank->text, sizeof(rank->text), "%s", failure.text);
+        return;
+    }
+    rank->ops->started(rank->arg, rank);
+}
+
+static void on_report(void *arg, uint32_t events)
+{
+    (void)events;
+    take_report(arg);
+}
+
+/* Not even SIGKILL ends a process that the kernel holds in exec. Its end is told all the same. */
+static void on_exec_stuck(void *arg)
+{
+    rank_exited(arg, 0);
+}
+
+static void on_exec_late(void *arg)
+{
+    struct rank *rank = arg;
+    rank->code = 126;
+    snprintf(rank->text, sizeof(rank->text),
+             "%s has not begun to run within %d s: the kernel waits in exec, for a file server "
+             "perhaps; look at the file system of the program and of directory %s",
+             rank->program, rank->exec_ms / 1000, rank->cwd);
+    rank_end(rank, 0);
+    loop_timer_start(rank->loop, &rank->exec_timer, REST_GRACE_MS, on_exec_stuck, rank);
+}
+
 void rank_exited(struct rank *rank, int status)
 {
     if (rank->over)
         return;
+    take_report(rank);
+    report_close(rank);
     rank->over = true;
     if (!rank->text[0])
         rank->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
@@ -234,6 +315,7 @@ void rank_fini(struct rank *rank)
     loop_timer_stop(rank->loop, &rank->leave_timer);
     loop_fd_stop(rank->loop, &rank->speaker_lfd);
     pulse_stop(&rank->pulse);
+    report_close(rank);
     for (int i = 0; i < FRAME_STREAMS; i++)
         stream_close(&rank->streams[i]);
     ctl_close(rank);
@@ -255,6 +337,10 @@ int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, st
     if (rc < 0)
         return rc;
     rank->pid = child.pid;
+    rank->program = spec->argv[0];
+    rank->cwd = spec->cwd;
+    rank->exec_ms = spec->exec_ms;
+    rank->report = child.report;
     rank->streams[FRAME_STDOUT].fd = child.out;
     rank->streams[FRAME_STDERR].fd = child.err;
     for (int i = 0; i < FRAME_STREAMS; i++) {
@@ -264,9 +350,9 @@ int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, st
         if (rc < 0)
             return err_sys(err, -rc, "output pipe of rank %d", rank->seat.member);
     }
-    if (child.exec_errno) {
-        rank->code = child.exec_code;
-        snprintf(rank->text, sizeof(rank->text), "%s", child.exec_text);
-    }
+    rc = loop_fd_start(rank->loop, &rank->report_lfd, rank->report, EPOLLIN, on_report, rank);
+    if (rc < 0)
+        return err_sys(err, -rc, "start of rank %d", rank->seat.member);
+    loop_timer_start(rank->loop, &rank->exec_timer, (uint64_t)rank->exec_ms, on_exec_late, rank);
     return 0;
 }

@@ -27,16 +27,19 @@ struct rank_ops {
                    size_t n);
     /* A frame from its control socket; its descriptors are the callee's to close. */
     void (*frame)(void *arg, struct rank *rank, struct ctl_frame *frame);
+    /* Its command runs. Not called if the command cannot be run: then exited comes. */
+    void (*started)(void *arg, struct rank *rank);
     /* Its process has ended (rank->code) and nothing of what it said is left to read. */
     void (*exited)(void *arg, struct rank *rank);
     /* Its process group and its pipes are gone too. */
     void (*closed)(void *arg, struct rank *rank);
 };
 
-/* How a rank is started. */
+/* How a rank is started. argv and cwd outlive the rank. */
 struct rank_spec {
     char *const *argv, *const *env; /* env: the whole environment */
     const char *cwd;
+    int exec_ms; /* the command runs after so long, or the rank is ended */
     const cpu_set_t *cpus; /* NULL: not bound */
 };
 
@@ -53,6 +56,11 @@ struct rank {
     void *arg;
     struct seat seat;
     pid_t pid; /* 0: not started */
+    const char *program, *cwd;
+    int report; /* whether the command runs (spawn_result); -1: that is known */
+    struct loop_fd report_lfd;
+    struct loop_timer exec_timer;
+    int exec_ms;
     bool over, gone;
     int code;       /* of its end: exit code, -signal */
     char text[512]; /* why it could not start */
@@ -61,6 +69,7 @@ struct rank {
     int ctl_fd;       /* -1: closed */
     struct ctl ctl;
     struct loop_fd ctl_lfd;
+    struct loop_timer again_timer; /* descriptors that the kernel did not pass are tried again */
     struct loop_timer end_timer;
     uint64_t kill_at; /* when its group gets SIGKILL; 0: not yet decided */
     /* The owner's, for relaying: */
@@ -87,8 +96,9 @@ struct rank {
 int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, void *arg,
               const struct seat *seat, int *ret_child_fd, struct err *err);
 
-/* Starts the process; child_fd is closed here. A command that cannot be run is no error of this
- * call: the rank ends with code 127 (not found) or 126 and its text says why. */
+/* Forks the process; child_fd is closed here. Whether the command runs is known later: started or
+ * exited tells. A command that cannot be run ends the rank with code 127 (not found) or 126, and
+ * its text says why. */
 int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, struct err *err);
 
 /* A signal to its whole process group; nothing when that is gone. */
@@ -107,9 +117,10 @@ void rank_pause(struct rank *rank, bool pause);
 /* Hands out the frames that wait in its control socket now. */
 void rank_read_frames(struct rank *rank);
 
-/* A frame to the rank; one that cannot be sent closes the control socket. */
-void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, const int *fds,
-               size_t nfds);
+/* A frame to the rank, sent or queued. cargo NULL: without descriptors. If descriptors cannot be
+ * passed, the rank is ended, and its text says why. */
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
+               struct ctl_cargo *cargo);
 
 void rank_fini(struct rank *rank);
 

@@ -65,6 +65,7 @@ static _Noreturn void child_run(const struct spawn_spec *spec, pid_t parent, int
         _exit(126);
     child_signals();
     child_core(keep_core);
+    fd_limit_restore();
     int null = open("/dev/null", O_RDONLY);
     if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         child_fail(report, FAIL_SETUP);
@@ -80,37 +81,49 @@ static _Noreturn void child_run(const struct spawn_spec *spec, pid_t parent, int
     child_fail(report, FAIL_EXEC);
 }
 
-/* The file is there: what cannot be found is what its first line or its header names. */
-static bool is_there(const struct spawn_spec *spec)
+/* The file exists. So the file that its first line or its header names does not. */
+static bool is_there(const char *program, const char *cwd)
 {
     char path[4096];
-    const char *name = spec->argv[0];
-    int n = snprintf(path, sizeof(path), "%s%s%s", name[0] == '/' ? "" : spec->cwd,
-                     name[0] == '/' ? "" : "/", name);
+    bool whole = program[0] == '/';
+    int n = snprintf(path, sizeof(path), "%s%s%s", whole ? "" : cwd, whole ? "" : "/", program);
     return n < (int)sizeof(path) && access(path, F_OK) == 0;
 }
 
-static void explain(const struct spawn_spec *spec, const struct failure *f, struct spawned *ret)
+static void explain(const struct failure *f, const char *program, const char *cwd,
+                    struct spawn_failure *ret)
 {
-    const char *name = spec->argv[0], *why = strerror(f->code);
-    ret->exec_errno = f->code;
-    ret->exec_code = 126;
+    const char *why = strerror(f->code);
+    ret->code = 126;
     if (f->where == FAIL_CWD) {
-        snprintf(ret->exec_text, sizeof(ret->exec_text), "cannot enter directory %s: %s", spec->cwd,
-                 why);
+        snprintf(ret->text, sizeof(ret->text), "cannot enter directory %s: %s", cwd, why);
         return;
     }
     if (f->where == FAIL_EXEC && (f->code == ENOENT || f->code == ENOTDIR)) {
-        ret->exec_code = 127;
-        if (!strchr(name, '/')) {
+        ret->code = 127;
+        if (!strchr(program, '/')) {
             why = "command not found";
-        } else if (is_there(spec)) {
-            ret->exec_code = 126;
+        } else if (is_there(program, cwd)) {
+            ret->code = 126;
             why = "the interpreter or loader that it names does not exist";
         }
     }
-    snprintf(ret->exec_text, sizeof(ret->exec_text), "cannot run %s: %s", *name ? name : "\"\"",
-             why);
+    snprintf(ret->text, sizeof(ret->text), "cannot run %s: %s", *program ? program : "\"\"", why);
+}
+
+int spawn_result(int report, const char *program, const char *cwd, struct spawn_failure *ret)
+{
+    struct failure f;
+    ssize_t got;
+    do {
+        got = read(report, &f, sizeof(f));
+    } while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN)
+        return 1;
+    if (got != (ssize_t)sizeof(f))
+        return 0;
+    explain(&f, program, cwd, ret);
+    return -ENOEXEC;
 }
 
 static int make_pipe(int ends[2], struct err *err)
@@ -136,16 +149,7 @@ int spawn(const struct spawn_spec *spec, struct spawned *ret, struct err *err)
     if (pid == 0)
         child_run(spec, parent, out_w, err_w, report_w, keep_core);
     setpgid(pid, pid); /* both sides do it: whoever comes first */
-    close(take_fd(&report_w));
-    *ret = (struct spawned){.pid = pid};
-    struct failure f;
-    ssize_t got;
-    do {
-        got = read(report_r, &f, sizeof(f));
-    } while (got < 0 && errno == EINTR);
-    if (got == (ssize_t)sizeof(f))
-        explain(spec, &f, ret);
-    ret->out = take_fd(&out_r);
-    ret->err = take_fd(&err_r);
+    fd_set_nonblock(report_r);
+    *ret = (struct spawned){pid, take_fd(&out_r), take_fd(&err_r), take_fd(&report_r)};
     return 0;
 }

@@ -20,13 +20,21 @@ struct spawn_spec {
 
 struct spawned {
     pid_t pid;
-    int out, err;   /* read ends, the caller's */
-    int exec_errno; /* not 0: it never ran the command, its end is to be reaped all the same */
-    int exec_code;  /* 127: not found, 126: found, but it cannot be run */
-    char exec_text[512];
+    int out, err; /* read ends, the caller's */
+    int report;   /* nonblocking, the caller's: readable when the command runs or cannot be run */
 };
 
-/* Returns when the child has called exec or failed to. */
+/* Why a command does not run. */
+struct spawn_failure {
+    int code; /* exit code: 127: not found; 126: found, but it cannot be run */
+    char text[512];
+};
+
+/* Returns after the fork. exec may take long: the program may lie on a file system that is slow. */
 int spawn(const struct spawn_spec *spec, struct spawned *ret, struct err *err);
+
+/* What stands in the report. 0: the command runs; 1: it is not known yet; -ENOEXEC: it cannot be
+ * run, *ret says why, and the end of the process is to be reaped all the same. */
+int spawn_result(int report, const char *program, const char *cwd, struct spawn_failure *ret);
 
 #endif

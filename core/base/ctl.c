@@ -9,8 +9,12 @@
 #include "core/base/ctl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,9 +36,48 @@ static void close_fds(struct ctl *c)
     c->nfds = 0;
 }
 
+struct ctl_cargo *ctl_cargo_create(const int *fds, size_t n)
+{
+    struct ctl_cargo *cargo = malloc(sizeof(*cargo) + n * sizeof(int));
+    for (size_t i = 0; !cargo && i < n; i++)
+        close(fds[i]);
+    if (cargo) {
+        *cargo = (struct ctl_cargo){.refs = 1, .n = n};
+        memcpy(cargo->fds, fds, n * sizeof(int));
+    }
+    return cargo;
+}
+
+void ctl_cargo_drop(struct ctl_cargo *cargo)
+{
+    if (!cargo || --cargo->refs > 0)
+        return;
+    for (size_t i = 0; i < cargo->n && !cargo->lent; i++)
+        close(cargo->fds[i]);
+    free(cargo);
+}
+
+/* The first n rides have left, and done bytes. */
+static void forget_sent(struct ctl *c, size_t n, size_t done)
+{
+    for (size_t i = 0; i < n; i++)
+        ctl_cargo_drop(c->rides[i].cargo);
+    c->nrides -= n;
+    for (size_t i = 0; i < c->nrides; i++) {
+        c->rides[i] = c->rides[i + n];
+        c->rides[i].at -= done;
+    }
+    if (done)
+        buf_consume(&c->out, done);
+}
+
 void ctl_fini(struct ctl *c)
 {
     close_fds(c);
+    forget_sent(c, c->nrides, 0);
+    free(c->rides);
+    c->rides = NULL;
+    c->max_rides = 0;
     buf_fini(&c->in);
     buf_fini(&c->out);
     c->fd = -1;
@@ -70,73 +113,135 @@ static int put_frame(struct buf *out, enum ctl_type type, const struct buf *body
     return -ENOMEM;
 }
 
-static int wait_writable(int fd, uint64_t deadline)
+static int put_ride(struct ctl *c, size_t at, struct ctl_cargo *cargo)
 {
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    if (poll(&p, 1, deadline_poll_ms(deadline)) < 0 && errno != EINTR)
-        return -errno;
-    return deadline_passed(deadline) ? -ETIMEDOUT : 0;
+    if (c->nrides == c->max_rides) {
+        size_t max = c->max_rides ? 2 * c->max_rides : 4;
+        struct ctl_ride *grown = realloc(c->rides, max * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        c->rides = grown;
+        c->max_rides = max;
+    }
+    cargo->refs++;
+    c->rides[c->nrides++] = (struct ctl_ride){at, cargo};
+    return 0;
 }
 
-/* The first bytes of the frame go with the descriptors, the rest is ordinary. What was queued
- * before must be gone then. */
-static int send_with_fds(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds,
-                         size_t nfds)
+int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
+                   struct ctl_cargo *cargo)
 {
-    uint64_t deadline = deadline_in_ms(1000);
-    int rc;
-    while ((rc = ctl_flush(c)) == 1) {
-        rc = wait_writable(c->fd, deadline);
-        if (rc < 0)
-            return rc;
-    }
-    if (rc == 0)
-        rc = put_frame(&c->out, type, body, nfds);
-    if (rc < 0)
+    size_t nfds = cargo ? cargo->n : 0, before = c->out.len;
+    if (body && body->failed)
+        return -ENOMEM;
+    if ((body && body->len > CTL_BODY_MAX) || nfds > FD_MAX_PASSED)
+        return -EMSGSIZE;
+    int rc = put_frame(&c->out, type, body, nfds);
+    if (rc == 0 && nfds > 0)
+        rc = put_ride(c, before, cargo);
+    if (rc < 0) {
+        c->out.len = before;
         return rc;
-    for (;;) {
-        ssize_t put = fd_send(c->fd, c->out.data, c->out.len, fds, nfds);
-        if (put > 0) {
-            buf_consume(&c->out, (size_t)put);
-            return 0;
-        }
-        rc = put == -EAGAIN ? wait_writable(c->fd, deadline) : (int)put;
-        if (rc < 0) {
-            buf_reset(&c->out);
-            return send_error(rc);
-        }
     }
-}
-
-int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds, size_t nfds)
-{
-    if ((body && (body->failed || body->len > CTL_BODY_MAX)) || nfds > FD_MAX_PASSED)
-        return body && body->failed ? -ENOMEM : -EMSGSIZE;
-    int rc = nfds ? send_with_fds(c, type, body, fds, nfds) : put_frame(&c->out, type, body, 0);
-    if (rc < 0)
-        return rc;
     rc = ctl_flush(c);
     return rc < 0 ? rc : 0;
 }
 
+/* The frame queued last stays in the queue: copies take the place of the caller's descriptors. If
+ * there can be none, the frame leaves the queue: nothing of it was sent. */
+static int keep_fds(struct ctl *c, struct ctl_cargo *cargo)
+{
+    for (size_t i = 0; i < cargo->n; i++) {
+        int copy = fcntl(cargo->fds[i], F_DUPFD_CLOEXEC, 0);
+        if (copy < 0) {
+            int rc = -errno;
+            cargo->n = i;
+            cargo->lent = false;
+            c->out.len = c->rides[--c->nrides].at;
+            ctl_cargo_drop(cargo);
+            return rc;
+        }
+        cargo->fds[i] = copy;
+    }
+    cargo->lent = false;
+    return 0;
+}
+
+int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds, size_t nfds)
+{
+    if (nfds == 0)
+        return ctl_send_cargo(c, type, body, NULL);
+    if (nfds > FD_MAX_PASSED)
+        return -EMSGSIZE;
+    struct ctl_cargo *cargo = malloc(sizeof(*cargo) + nfds * sizeof(int));
+    if (!cargo)
+        return -ENOMEM;
+    *cargo = (struct ctl_cargo){.refs = 1, .lent = true, .n = nfds};
+    memcpy(cargo->fds, fds, nfds * sizeof(int));
+    int rc = ctl_send_cargo(c, type, body, cargo);
+    if (rc == 0 && cargo->refs > 1)
+        rc = keep_fds(c, cargo);
+    else if (rc < 0 && cargo->refs > 1) /* the connection is of no use any more */
+        forget_sent(c, c->nrides, c->out.len);
+    ctl_cargo_drop(cargo);
+    return rc;
+}
+
+/* The kernel passes no descriptors now. Other processes of this user, or the receiver, may take
+ * some out of their sockets soon. */
+static int refused(struct ctl *c, int rc)
+{
+    uint64_t now = clock_ns();
+    if (!c->refused_since)
+        c->refused_since = now;
+    return now - c->refused_since < CTL_REFUSED_S * CLOCK_S ? CTL_LATER : rc;
+}
+
+void ctl_refused_text(int rc, char *text, size_t size)
+{
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (rc == -ETOOMANYREFS)
+        snprintf(text, size,
+                 "more descriptors of this user are in flight between processes than the limit of "
+                 "%llu (ulimit -n), for %d s: raise the limit",
+                 (unsigned long long)limit.rlim_cur, CTL_REFUSED_S);
+    else
+        snprintf(text, size, "%s", strerror(-rc));
+}
+
+/* One send: up to the next frame that has descriptors. */
+static ssize_t send_some(const struct ctl *c, size_t done, size_t ride)
+{
+    bool rides = ride < c->nrides && c->rides[ride].at == done;
+    size_t next = rides ? ride + 1 : ride;
+    size_t end = next < c->nrides ? c->rides[next].at : c->out.len;
+    const struct ctl_cargo *cargo = rides ? c->rides[ride].cargo : NULL;
+    return fd_send(c->fd, c->out.data + done, end - done, cargo ? cargo->fds : NULL,
+                   cargo ? cargo->n : 0);
+}
+
 int ctl_flush(struct ctl *c)
 {
-    size_t done = 0;
+    size_t done = 0, ride = 0;
     int rc = 0;
-    while (done < c->out.len) {
-        ssize_t put =
-            send(c->fd, c->out.data + done, c->out.len - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (done < c->out.len && rc == 0) {
+        ssize_t put = send_some(c, done, ride);
         if (put > 0) {
+            if (ride < c->nrides && c->rides[ride].at == done) {
+                ride++;
+                c->refused_since = 0;
+            }
             done += (size_t)put;
-            continue;
+        } else if (put == -EAGAIN) {
+            rc = 1;
+        } else if (put == -ETOOMANYREFS || put == -ENOBUFS || put == -ENOMEM) {
+            rc = refused(c, (int)put);
+        } else {
+            rc = put == 0 ? -ECONNRESET : send_error((int)put);
         }
-        if (put < 0 && errno == EINTR)
-            continue;
-        rc = put < 0 && errno == EAGAIN ? 1 : put < 0 ? send_error(-errno) : -ECONNRESET;
-        break;
     }
-    if (done)
-        buf_consume(&c->out, done);
+    forget_sent(c, ride, done);
     return rc;
 }
 
@@ -211,7 +316,9 @@ int ctl_wait(struct ctl *c, struct ctl_frame *ret, uint64_t deadline)
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
         if (flush == 1)
             p.events |= POLLOUT;
-        if (poll(&p, 1, deadline_poll_ms(deadline)) < 0 && errno != EINTR)
+        uint64_t later = deadline_in_ms(CTL_LATER_MS);
+        bool soon = flush == CTL_LATER && later < deadline;
+        if (poll(&p, 1, deadline_poll_ms(soon ? later : deadline)) < 0 && errno != EINTR)
             return -errno;
     }
 }

@@ -71,13 +71,35 @@ enum ctl_roster_flag {
     CTL_NEW = 2,   /* was in no epoch before: it has no state */
 };
 
+/* Descriptors of one frame, which the queues of several receivers may share. The last reference
+ * that is dropped closes them. */
+struct ctl_cargo {
+    int refs;
+    bool lent; /* the descriptors are not closed */
+    size_t n;
+    int fds[]; /* [n] */
+};
+
+/* Takes the descriptors over, also on failure (NULL: no memory). One reference: the caller's. */
+struct ctl_cargo *ctl_cargo_create(const int *fds, size_t n);
+void ctl_cargo_drop(struct ctl_cargo *cargo); /* NULL: nothing */
+
+/* A queued frame with descriptors. */
+struct ctl_ride {
+    size_t at; /* in out: its first byte */
+    struct ctl_cargo *cargo;
+};
+
 /* One end of the socket with what was read of an unfinished frame. Nonblocking. */
 struct ctl {
     int fd; /* not owned */
     struct buf in;
     int fds[FD_MAX_PASSED];
     size_t nfds;
-    struct buf out; /* what the socket did not take yet (frames without descriptors) */
+    struct buf out; /* what the socket did not take yet */
+    struct ctl_ride *rides;
+    size_t nrides, max_rides;
+    uint64_t refused_since; /* clock: the kernel passes no descriptors since then; 0: it does */
 };
 
 struct ctl_frame {
@@ -93,13 +115,29 @@ struct ctl_frame {
 void ctl_init(struct ctl *c, int fd);
 void ctl_fini(struct ctl *c);
 
-/* Sends a frame: at once or from the queue by ctl_flush(). With descriptors the call may block for
- * the socket buffer up to one second. */
+/* Queues a frame and sends what the socket takes. 0: all is sent or queued. fds stay the caller's;
+ * what is queued has copies of them. */
 int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds,
              size_t nfds);
 
-/* 0: nothing left to send, 1: call again when writable. */
+/* The same with descriptors that the queue refers to and does not copy. */
+int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
+                   struct ctl_cargo *cargo);
+
+/* ctl_flush(): too many descriptors are in flight (ETOOMANYREFS), or the kernel has no memory for
+ * them. No event tells when this ends: call again after CTL_LATER_MS. */
+#define CTL_LATER    2
+#define CTL_LATER_MS 5
+
+/* For so long without a descriptor passed, ctl_flush() gives CTL_LATER. Then it fails. */
+#define CTL_REFUSED_S 10
+
+/* 0: nothing left to send; 1: call again when writable; CTL_LATER; -errno: -ECONNRESET: the other
+ * end is gone, else descriptors cannot be passed. */
 int ctl_flush(struct ctl *c);
+
+/* Why descriptors cannot be passed, in words: rc is what ctl_flush() gave. */
+void ctl_refused_text(int rc, char *text, size_t size);
 
 /* 0: a whole frame in *ret; 1: none yet; -ECONNRESET: the other end is gone; -EPROTO. */
 int ctl_recv(struct ctl *c, struct ctl_frame *ret);

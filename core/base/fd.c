@@ -4,6 +4,7 @@
  */
 #include "core/base/fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,6 +31,62 @@ void fd_out_text(int rc, char *text, size_t size)
         snprintf(text, size,
                  "this process may have no more than %llu descriptors: raise the limit (ulimit -n)",
                  (unsigned long long)limit.rlim_cur);
+}
+
+/* 0: it was not raised. */
+static rlim_t limit_before;
+
+void fd_limit_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        limit_before = before;
+}
+
+void fd_limit_restore(void)
+{
+    struct rlimit limit;
+    if (limit_before == 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit_before;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* 0 where /proc does not tell. */
+static size_t count_open(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    size_t n = 0;
+    if (!d)
+        return 0;
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n - 1; /* without d's own */
+}
+
+int fd_limit_need(size_t n, struct err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 0;
+    size_t open = count_open(), all = open + n;
+    if (all <= limit.rlim_cur)
+        return 0;
+    if (all > limit.rlim_max)
+        return err_set(err, EMFILE,
+                       "this process needs %zu descriptors (%zu are open, %zu are to come), and may "
+                       "have no more than %llu: raise the limit (ulimit -Hn)",
+                       all, open, n, (unsigned long long)limit.rlim_max);
+    /* A quarter more is for what the program opens meanwhile. */
+    limit.rlim_cur = all + all / 4 < limit.rlim_max ? all + all / 4 : limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) < 0
+               ? err_sys(err, errno, "cannot raise the limit of descriptors to %zu", all)
+               : 0;
 }
 
 int fd_set_nonblock(int fd)

@@ -62,6 +62,7 @@ struct root {
     struct buf roster; /* header and body, without the proof */
     uint64_t refused;
     bool no_memory; /* for a guest; it may be a rank, so the root gives up */
+    int out_of;     /* -EMFILE, -ENFILE: a connection waits that cannot be accepted; 0 */
 };
 
 /* ---- guests -------------------------------------------------------------------------------- */
@@ -211,8 +212,10 @@ static void accept_guests(struct root *root)
 {
     for (;;) {
         int fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            root->out_of = fd_is_out(-errno) ? -errno : 0;
             return;
+        }
         make_room(root);
         compact(root);
         if (root->nguests == root->max_guests) {
@@ -238,6 +241,15 @@ static void drop_slow_guests(struct root *root)
         if (guest->phase < PHASE_READY && deadline_passed(guest->limit))
             guest_refuse(root, guest, "too slow");
     }
+}
+
+/* Without a descriptor for who comes next: guests that have not proven themselves may leave. */
+static bool may_leave(const struct root *root)
+{
+    for (size_t i = 0; i < root->nguests; i++)
+        if (root->guests[i].phase < PHASE_READY)
+            return true;
+    return false;
 }
 
 /* ---- waiting for all ----------------------------------------------------------------------- */
@@ -285,16 +297,27 @@ static int timed_out(struct root *root, struct err *err)
     return give_up(root, ETIMEDOUT, why, err);
 }
 
-/* One turn of poll. slice: at most so long, so that slow guests are dropped in time. */
+static int no_descriptors(struct root *root, struct err *err)
+{
+    char limit[128], why[WIRE_TEXT_MAX];
+    fd_out_text(root->out_of, limit, sizeof(limit));
+    snprintf(why, sizeof(why), "rank 0 holds %d of %d ranks and cannot accept another one: %s",
+             root->nhere, root->rv->size, limit);
+    return give_up(root, -root->out_of, why, err);
+}
+
+/* One turn of poll, of 200 ms at most, so that slow guests are dropped in time. A listener whose
+ * connections cannot be accepted stays readable: it is left out for 20 ms. */
 static int turn(struct root *root, uint64_t deadline, bool sending)
 {
-    root->polls[0] = (struct pollfd){.fd = sending ? -1 : root->listener, .events = POLLIN};
+    bool listens = !sending && !root->out_of;
+    root->polls[0] = (struct pollfd){.fd = listens ? root->listener : -1, .events = POLLIN};
     for (size_t i = 0; i < root->nguests; i++) {
         const struct guest *guest = &root->guests[i];
         short events = guest->phase == PHASE_SENDING ? POLLOUT : POLLIN;
         root->polls[i + 1] = (struct pollfd){.fd = guest->fd, .events = events};
     }
-    uint64_t slice = deadline_in_ms(200);
+    uint64_t slice = deadline_in_ms(root->out_of ? 20 : 200);
     int n =
         poll(root->polls, root->nguests + 1, deadline_poll_ms(slice < deadline ? slice : deadline));
     return n < 0 && errno != EINTR ? -errno : 0;
@@ -316,8 +339,10 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
             return give_up(root, ENOMEM, NO_MEMORY, err);
         drop_slow_guests(root);
         compact(root);
-        if (root->polls[0].revents)
+        if (root->polls[0].revents || root->out_of)
             accept_guests(root);
+        if (root->out_of && !may_leave(root))
+            return no_descriptors(root, err);
     }
     return 0;
 }
@@ -424,6 +449,8 @@ int rendezvous_root(const struct rendezvous *rv, const struct buf *card, uint64_
 {
     struct root root;
     int rc = root_init(&root, rv, card, meeting->cards, err);
+    if (rc == 0) /* the listener, and a connection of each rank */
+        rc = fd_limit_need((size_t)rv->size + 1, err);
     if (rc == 0)
         rc = rendezvous_listen(rv, deadline, &root.listener, err);
     if (rc == 0)

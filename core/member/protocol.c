@@ -122,8 +122,9 @@ char *welcome_write(const struct welcome_body *body)
                                       s->cross_size));
     }
     auto_json json_t *j =
-        json_pack("{s:s, s:i, s:b, s:i, s:O}", "job", body->job, "size", body->size, "elastic",
-                  body->elastic, "slots", body->slots, "ranks", seats);
+        json_pack("{s:s, s:i, s:b, s:i, s:b, s:O}", "job", body->job, "size", body->size, "elastic",
+                  body->elastic, "slots", body->slots, "post_output", body->post_output, "ranks",
+                  seats);
     return json_write(j);
 }
 
@@ -163,13 +164,14 @@ int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct 
 {
     const char *what = "welcome", *job = "";
     struct welcome_body body = {0};
-    int elastic = 0;
+    int elastic = 0, post_output = 0;
     json_t *seats = NULL;
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, what, &j, err);
     if (rc == 0)
-        rc = json_expect(j, what, err, "{s:s, s:i, s:b, s:i, s:o}", "job", &job, "size", &body.size,
-                         "elastic", &elastic, "slots", &body.slots, "ranks", &seats);
+        rc = json_expect(j, what, err, "{s:s, s:i, s:b, s:i, s?b, s:o}", "job", &job, "size",
+                         &body.size, "elastic", &elastic, "slots", &body.slots, "post_output",
+                         &post_output, "ranks", &seats);
     if (rc == 0)
         rc = member_copy_text(body.job, sizeof(body.job), job, "welcome: job", err);
     int n = rc < 0 ? rc : list_size(seats, "welcome: ranks", err);
@@ -177,6 +179,7 @@ int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct 
     if (rc < 0)
         return rc;
     body.elastic = elastic;
+    body.post_output = post_output;
     body.seats = calloc((size_t)n + 1, sizeof(*body.seats));
     if (!body.seats)
         return err_set(err, ENOMEM, "no memory");

@@ -45,6 +45,9 @@ struct welcome_body {
     int size; /* of the world; of an elastic job: the largest */
     bool elastic;
     int slots; /* ranks there may be at a time on this agent */
+    /* This hvdrun did not launch the agent: nobody reads the agent's standard output. What ranks
+     * print goes to POST /v1/output. */
+    bool post_output;
     int nseats;
     struct seat *seats;
 };

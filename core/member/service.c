@@ -36,11 +36,13 @@ static int reply_empty(struct server_reply *reply)
 }
 
 /* What the agent is to start: its members that were not started yet. NULL: out of memory. */
-static char *welcome_text(const struct roster *r, int agent)
+static char *welcome_text(const struct service *s, int agent)
 {
+    const struct roster *r = s->roster;
     struct welcome_body welcome = {.size = r->is_elastic ? r->elastic.max : r->size,
                                    .elastic = r->is_elastic,
-                                   .slots = r->agents[agent].nplaces};
+                                   .slots = r->agents[agent].nplaces,
+                                   .post_output = s->adopted && s->adopted(s->arg, agent)};
     memcpy(welcome.job, r->job, sizeof(welcome.job));
     welcome.seats = calloc((size_t)welcome.slots + 1, sizeof(*welcome.seats));
     for (int i = 0; welcome.seats && i < r->nmembers; i++)
@@ -74,7 +76,7 @@ static int do_join(struct service *s, const struct server_request *q, struct ser
     join_fini(&body);
     if (rc < 0)
         return reply_error(reply, rc, &err);
-    reply_text(reply, welcome_text(s->roster, roster_find(s->roster, body.agent)));
+    reply_text(reply, welcome_text(s, roster_find(s->roster, body.agent)));
     s->changed(s->arg);
     return 0;
 }

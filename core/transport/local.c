@@ -18,7 +18,8 @@
 #include "core/transport/shm.h"
 #include "core/transport/verdict.h"
 
-#define LOCAL_NS (5 * CLOCK_S)
+#define LOCAL_NS  (5 * CLOCK_S)
+#define SPARE_FDS 64 /* sockets of a rank, beside its doorbells */
 
 static void give_up(struct mesh_net *net, const char *why)
 {
@@ -52,28 +53,6 @@ int local_seat_of(const struct local *l, int rank)
     return -1;
 }
 
-/* Doorbells may come before the segment. */
-static void put_bells(struct local *l)
-{
-    for (int i = 0; l->shm && i < l->n; i++) {
-        if (l->bells[i] < 0)
-            continue;
-        shm_set_doorbell(l->shm, i, l->bells[i]);
-        l->bells[i] = -1;
-    }
-}
-
-static void take_bell(struct local *l, int seat, int fd)
-{
-    if (l->here[seat] || l->settled) {
-        close(fd);
-        return;
-    }
-    l->here[seat] = true;
-    l->bells[seat] = fd;
-    put_bells(l);
-}
-
 static int make_segment(struct mesh_net *net)
 {
     struct local *l = net->local;
@@ -84,8 +63,27 @@ static int make_segment(struct mesh_net *net)
         cannot_share(net, rc, err_text(&err));
         return rc;
     }
-    l->here[0] = true;
-    return 0;
+    net->doorbell.fd = l->shm->doorbells[0]; /* the last rank that attaches rings it */
+    rc = net_watch(net, &net->doorbell, EPOLLIN);
+    if (rc < 0) {
+        net->doorbell.fd = -1;
+        cannot_share(net, rc, "cannot watch the doorbell");
+    }
+    return rc;
+}
+
+/* They come in the order of the seats, before the segment. */
+static void take_bells(struct mesh_net *net, struct reader *r, int *fds, size_t nfds)
+{
+    struct local *l = net->local;
+    uint32_t first = reader_u32(r);
+    if (l->seat == 0 || l->failed || !reader_ok(r) || first != (uint32_t)l->nbells ||
+        nfds > (size_t)(l->n - l->nbells))
+        return;
+    for (size_t i = 0; i < nfds; i++) {
+        l->bells[l->nbells++] = fds[i];
+        fds[i] = -1;
+    }
 }
 
 static void take_segment(struct mesh_net *net, struct reader *r, int *fds, size_t nfds)
@@ -94,24 +92,26 @@ static void take_segment(struct mesh_net *net, struct reader *r, int *fds, size_
     struct err err = {0};
     const uint8_t *token = reader_bytes(r, sizeof(l->token));
     uint32_t seats = reader_u32(r);
-    if (l->seat == 0 || l->shm || l->failed || nfds != 2 || !reader_ok(r) ||
-        seats != (uint32_t)l->n)
+    if (l->seat == 0 || l->shm || l->failed || nfds != 1 || !reader_ok(r) ||
+        seats != (uint32_t)l->n || l->nbells != l->n)
         return;
     memcpy(l->token, token, sizeof(l->token));
-    int memfd = fds[0], bell = fds[1];
-    fds[0] = fds[1] = -1;
+    int memfd = fds[0];
+    fds[0] = -1;
     struct shm *shm = NULL;
-    take_bell(l, 0, bell);
     int rc = shm_attach(memfd, l->seat, l->n, l->token, &shm, &err);
     if (rc < 0 || !shm) {
         cannot_share(net, rc, err_text(&err));
         return;
     }
     l->shm = shm;
-    l->here[l->seat] = true;
-    put_bells(l);
-    struct buf none = {0};
-    relay_send(net, LOCAL_ATTACHED, &none, &shm->doorbells[l->seat], 1);
+    for (int i = 0; i < l->n; i++) {
+        shm_set_doorbell(shm, i, l->bells[i]);
+        l->bells[i] = -1;
+    }
+    /* Who has attached stands in the segment. Only the lowest rank waits for it. */
+    if (shm_count_attached(shm) == l->n)
+        shm_knock(shm, 0);
 }
 
 static void take_failed(struct mesh_net *net, struct reader *r)
@@ -135,9 +135,8 @@ void local_handle(struct mesh_net *net, int from, uint16_t what, const void *bod
         return;
     if (what == LOCAL_SEGMENT && seat == 0) {
         take_segment(net, &r, fds, nfds);
-    } else if (what == LOCAL_ATTACHED && nfds == 1) {
-        take_bell(l, seat, fds[0]);
-        fds[0] = -1;
+    } else if (what == LOCAL_BELLS && seat == 0) {
+        take_bells(net, &r, fds, nfds);
     } else if (what == LOCAL_FAILED) {
         take_failed(net, &r);
     } else if (what == LOCAL_MAP && seat == 0) {
@@ -160,21 +159,22 @@ int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err)
     l->n = n;
     l->watch.fd = -1;
     l->deadline = clock_ns() + LOCAL_NS;
+    l->attached = 1;
     l->ranks = calloc((size_t)n, sizeof(int));
     l->bells = malloc((size_t)n * sizeof(int));
-    l->here = calloc((size_t)n, sizeof(bool));
     l->spokes = calloc((size_t)n, sizeof(l->spokes[0]));
     for (int i = 0; l->bells && i < n; i++)
         l->bells[i] = -1;
     for (int i = 0; l->spokes && i < n; i++)
         l->spokes[i].watch.fd = -1;
     net->local = l;
-    if (!l->ranks || !l->bells || !l->here || !l->spokes) {
+    if (!l->ranks || !l->bells || !l->spokes) {
         local_destroy(net);
         return err_set(err, ENOMEM, "out of memory");
     }
     memcpy(l->ranks, ranks, (size_t)n * sizeof(int));
     l->seat = local_seat_of(l, net->mesh->rank);
+    (void)fd_limit_need((size_t)n + SPARE_FDS, NULL); /* where that is too many, EMFILE tells */
     l->by_agent = net->cards[net->mesh->rank].agent != 0;
     net_timer_at(net, l->deadline);
     if (l->seat == 0 && make_segment(net) == 0 && l->by_agent)
@@ -184,18 +184,28 @@ int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err)
     return 0;
 }
 
+/* A busy machine may run a rank late. So LOCAL_NS is the time in which none has attached. */
+static bool is_late(struct mesh_net *net)
+{
+    struct local *l = net->local;
+    int attached = l->shm ? shm_count_attached(l->shm) : 0;
+    if (attached > l->attached) {
+        l->attached = attached;
+        l->deadline = clock_ns() + LOCAL_NS;
+        net_timer_at(net, l->deadline);
+    }
+    return clock_ns() >= l->deadline;
+}
+
 static bool all_here(const struct local *l)
 {
-    for (int i = 0; i < l->n; i++)
-        if (!l->here[i])
-            return false;
-    return true;
+    return l->settled || (l->shm && shm_count_attached(l->shm) == l->n);
 }
 
 int local_state(struct mesh_net *net)
 {
     struct local *l = net->local;
-    if (!l->failed && !all_here(l) && clock_ns() >= l->deadline)
+    if (!l->failed && !all_here(l) && is_late(net))
         give_up(net, "not all of them answered in time");
     if (l->failed)
         return -1;
@@ -220,7 +230,7 @@ void local_waiting(struct mesh_net *net, bool *in)
 {
     struct local *l = net->local;
     for (int i = 0; i < l->n; i++)
-        if (!l->here[i] && i != l->seat)
+        if (i != l->seat && !(l->shm && shm_has_attached(l->shm, i)))
             in[l->ranks[i]] = true;
 }
 
@@ -235,6 +245,7 @@ struct shm *local_take_segment(struct mesh_net *net)
 
 void local_drop_segment(struct mesh_net *net)
 {
+    net_release(net, &net->doorbell); /* others hold it too: closing does not take it out */
     shm_destroy(local_take_segment(net));
 }
 
@@ -247,7 +258,10 @@ void local_tell_lost(struct mesh_net *net, const struct buf *body)
 void local_goodbye(struct mesh_net *net)
 {
     struct buf none = {0};
-    if (net->local)
+    /* In a fixed job nobody waits for the farewell of one rank, all wait for the last one. */
+    if (net->mesh->shm)
+        shm_leave(net->mesh->shm, net->elastic);
+    else if (net->local)
         relay_send(net, LOCAL_GOODBYE, &none, NULL, 0);
 }
 
@@ -276,13 +290,14 @@ void local_destroy(struct mesh_net *net)
     if (!l)
         return;
     relay_close(net);
+    if (l->shm)
+        net_release(net, &net->doorbell);
     for (int i = 0; l->bells && i < l->n; i++)
         if (l->bells[i] >= 0)
             close(l->bells[i]);
     shm_destroy(l->shm);
     free(l->ranks);
     free(l->bells);
-    free(l->here);
     free(l->spokes);
     buf_fini(&l->map);
     free(l);

@@ -8,11 +8,12 @@
  * that the others open to it and prove the key on. These sockets stay open: their end tells of a
  * death.
  *
- *   SEGMENT   lowest rank   token, the memfd and its doorbell
- *   ATTACHED  each other    has read the token in the segment; its doorbell
+ *   BELLS     lowest rank   u32 first seat, the doorbells of it and of the seats behind it
+ *   SEGMENT   lowest rank   after all BELLS: token, seats, the memfd. Each other rank attaches and
+ *                           says so in the segment
  *   FAILED    anybody       why it cannot: all of them then are hosts of their own
  *   MAP       lowest rank   who is where in the whole world (agree.h)
- *   GOODBYE   anybody
+ *   GOODBYE   anybody, where there is no segment to say it in
  *   LOST      anybody       body of a CTL_LOST, for ways that have no CTL_LOST
  */
 #ifndef HVD_TRANSPORT_LOCAL_H
@@ -27,7 +28,7 @@
 
 enum local_what {
     LOCAL_SEGMENT = 1,
-    LOCAL_ATTACHED,
+    LOCAL_BELLS,
     LOCAL_FAILED,
     LOCAL_MAP,
     LOCAL_GOODBYE,

@@ -232,7 +232,7 @@ static int start(struct mesh *mesh, struct boot *boot, uint64_t deadline, struct
     if (rc == 0 && mesh->size > 1)
         net_timer_at(net, clock_ns());
     agree_fini(&agree);
-    if (rc == 0 && mesh->shm) {
+    if (rc == 0 && mesh->shm && net->doorbell.fd < 0) {
         net->doorbell.fd = mesh->shm->doorbells[mesh->local_rank];
         rc = net_watch(net, &net->doorbell, EPOLLIN);
         if (rc < 0)

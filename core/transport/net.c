@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/transport/accept.h"
 #include "core/transport/dial.h"
+#include "core/transport/relay.h"
 #include "core/transport/verdict.h"
 
 int net_watch(struct mesh_net *net, struct net_watch *w, uint32_t events)
@@ -60,6 +61,7 @@ static void tick(struct mesh_net *net)
     net->timer_at = UINT64_MAX;
     accept_tick(net, now);
     dial_tick(net, now);
+    relay_tick(net);
     verdict_tick(net, now);
 }
 

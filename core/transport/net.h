@@ -71,6 +71,7 @@ struct mesh_net {
     uint64_t silence_ms; /* HVD_PEER_TIMEOUT_SECONDS */
     uint64_t look_at;    /* when to look for silent peers next; 0: no link yet */
     bool *left;          /* [size]: said goodbye */
+    int seats_left;      /* of the segment, as far as they are in left */
     bool said_goodbye;
     int suspect; /* rank that seems lost, -1: none; -2: the agent */
     uint64_t verdict_at;

@@ -34,21 +34,40 @@ static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16
         buf_put(out, body, len);
 }
 
+/* Descriptors that cannot be passed are tried again (relay_tick). The end of the other side's
+ * socket tells of all other errors. */
+static void after_send(struct mesh_net *net, const struct ctl *c, int rc)
+{
+    if (c->refused_since)
+        net_timer_at(net, clock_ns() + CTL_LATER_MS * CLOCK_MS);
+    if (verdict_is_own(rc))
+        verdict_out_of(net, rc);
+    else if (rc < 0)
+        log_debug("local frame: %s", strerror(-rc));
+}
+
 /* To every connected seat but one; the lowest rank's part. */
 static void to_spokes(struct mesh_net *net, int except, const struct buf *share, const int *fds,
                       size_t nfds)
 {
     struct local *l = net->local;
     for (int i = 0; i < l->n; i++) {
-        if (i == except || l->spokes[i].watch.fd < 0)
-            continue;
-        /* A rank that cannot be reached is seen by the end of its socket. */
-        int rc = ctl_send(&l->spokes[i].ctl, CTL_SHARE, share, fds, nfds);
-        if (rc == -ENOMEM)
-            verdict_out_of(net, -ENOMEM);
-        else if (rc < 0)
-            log_debug("rank %d: %s", l->ranks[i], strerror(-rc));
+        struct ctl *c = &l->spokes[i].ctl;
+        if (i != except && l->spokes[i].watch.fd >= 0)
+            after_send(net, c, ctl_send(c, CTL_SHARE, share, fds, nfds));
     }
+}
+
+void relay_tick(struct mesh_net *net)
+{
+    struct local *l = net->local;
+    if (!l)
+        return;
+    if (l->by_agent && net->agent_watch.fd >= 0 && net->agent->refused_since)
+        after_send(net, net->agent, ctl_flush(net->agent));
+    for (int i = 0; i < l->n; i++)
+        if (l->spokes[i].watch.fd >= 0 && l->spokes[i].ctl.refused_since)
+            after_send(net, &l->spokes[i].ctl, ctl_flush(&l->spokes[i].ctl));
 }
 
 int relay_send(struct mesh_net *net, enum local_what what, const struct buf *body, const int *fds,
@@ -56,18 +75,36 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
 {
     struct local *l = net->local;
     struct buf share = {0};
+    struct ctl *c = NULL;
     int rc = 0;
     put_share(&share, net->mesh, net->mesh->rank, (uint16_t)what, body->data, body->len);
+    if (l->by_agent && net->agent_watch.fd >= 0)
+        c = net->agent;
+    else if (!l->by_agent && l->watch.fd >= 0 && l->proven)
+        c = &l->ctl;
     if (share.failed)
-        rc = -ENOMEM;
-    else if (l->by_agent)
-        rc = net->agent_watch.fd >= 0 ? ctl_send(net->agent, CTL_SHARE, &share, fds, nfds) : 0;
-    else if (l->seat == 0)
+        verdict_out_of(net, rc = -ENOMEM);
+    else if (!l->by_agent && l->seat == 0)
         to_spokes(net, -1, &share, fds, nfds);
-    else if (l->watch.fd >= 0 && l->proven)
-        rc = ctl_send(&l->ctl, CTL_SHARE, &share, fds, nfds);
-    if (rc == -ENOMEM)
-        verdict_out_of(net, -ENOMEM);
+    else if (c)
+        after_send(net, c, rc = ctl_send(c, CTL_SHARE, &share, fds, nfds));
+    buf_fini(&share);
+    return rc;
+}
+
+/* seat -1: to all. */
+static int send_to(struct mesh_net *net, int seat, enum local_what what, const struct buf *body,
+                   const int *fds, size_t nfds)
+{
+    struct buf share = {0};
+    if (body->failed)
+        return -ENOMEM;
+    if (seat < 0)
+        return relay_send(net, what, body, fds, nfds);
+    put_share(&share, net->mesh, net->mesh->rank, (uint16_t)what, body->data, body->len);
+    struct ctl *c = &net->local->spokes[seat].ctl;
+    int rc = share.failed ? -ENOMEM : ctl_send(c, CTL_SHARE, &share, fds, nfds);
+    after_send(net, c, rc);
     buf_fini(&share);
     return rc;
 }
@@ -75,20 +112,20 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
 int relay_segment(struct mesh_net *net, int seat)
 {
     struct local *l = net->local;
-    struct buf body = {0}, share = {0};
-    const int fds[] = {l->shm->fd, l->shm->doorbells[0]};
-    int rc;
+    struct buf body = {0};
+    int rc = 0;
+    for (int first = 0; first < l->n && rc >= 0; first += FD_MAX_PASSED) {
+        int n = l->n - first < FD_MAX_PASSED ? l->n - first : FD_MAX_PASSED;
+        buf_reset(&body);
+        buf_put_u32(&body, (uint32_t)first);
+        rc = send_to(net, seat, LOCAL_BELLS, &body, l->shm->doorbells + first, (size_t)n);
+    }
+    buf_reset(&body);
     buf_put(&body, l->token, sizeof(l->token));
     buf_put_u32(&body, (uint32_t)l->n);
-    put_share(&share, net->mesh, net->mesh->rank, LOCAL_SEGMENT, body.data, body.len);
-    if (body.failed || share.failed)
-        rc = -ENOMEM;
-    else if (seat < 0)
-        rc = relay_send(net, LOCAL_SEGMENT, &body, fds, 2);
-    else
-        rc = ctl_send(&l->spokes[seat].ctl, CTL_SHARE, &share, fds, 2);
+    if (rc >= 0)
+        rc = send_to(net, seat, LOCAL_SEGMENT, &body, &l->shm->fd, 1);
     buf_fini(&body);
-    buf_fini(&share);
     return rc;
 }
 
@@ -182,15 +219,6 @@ static void catch_up(struct mesh_net *net, int seat)
         rc = body.failed ? -ENOMEM : ctl_send(&s->ctl, CTL_SHARE, &share, NULL, 0);
         buf_fini(&body);
         buf_fini(&share);
-    } else {
-        for (int i = 1; i < l->n && rc != -ENOMEM; i++) {
-            struct buf share = {0};
-            if (!l->here[i])
-                continue;
-            put_share(&share, net->mesh, l->ranks[i], LOCAL_ATTACHED, NULL, 0);
-            rc = ctl_send(&s->ctl, CTL_SHARE, &share, &l->shm->doorbells[i], 1);
-            buf_fini(&share);
-        }
     }
     if (rc == -ENOMEM)
         verdict_out_of(net, -ENOMEM);
@@ -237,6 +265,7 @@ static void hub_frames(struct mesh_net *net)
     if (rc >= 0)
         return;
     net_unwatch(net, &l->watch);
+    verdict_look_for_goodbyes(net);
     /* It was the way to the others too: once it has left in order nobody else can be heard. */
     for (int i = 0; i < l->n; i++)
         if (net->left[l->ranks[0]])

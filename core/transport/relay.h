@@ -28,7 +28,8 @@ struct local {
     uint8_t token[16];
     struct shm *shm; /* until it is taken */
     int *bells;      /* [n] doorbells that wait for the segment, -1 */
-    bool *here;      /* [n] attached */
+    int nbells;      /* of them have come */
+    int attached;    /* seats when the lowest rank looked last */
     bool failed;     /* decided: they do not share memory */
     bool settled;    /* decided either way, the map is known */
     char why[256];
@@ -52,8 +53,11 @@ void local_handle(struct mesh_net *net, int from, uint16_t what, const void *bod
 int relay_send(struct mesh_net *net, enum local_what what, const struct buf *body, const int *fds,
                size_t nfds);
 
-/* LOCAL_SEGMENT to one seat (without an agent), or to all (-1). */
+/* LOCAL_BELLS and LOCAL_SEGMENT to one seat (without an agent), or to all (-1). */
 int relay_segment(struct mesh_net *net, int seat);
+
+/* When the net's timer is due: descriptors that the kernel did not pass are tried again. */
+void relay_tick(struct mesh_net *net);
 
 /* Connects to the lowest rank. */
 void relay_dial(struct mesh_net *net);

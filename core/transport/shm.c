@@ -17,18 +17,20 @@
 #include "core/base/cpus.h"
 
 #define SHM_MAGIC   0x31676573646876ULL /* "vhdseg1" */
-#define SHM_VERSION 2
+#define SHM_VERSION 3
 #define SHM_PAGE    4096
 #define SHM_SEALS   (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define STAGING     (3u << 19)
 
-/* The first page. What is above the abort word is written once, by the creator. */
+/* The first page. The creator writes what is above the abort word, once. */
 struct shm_head {
     uint64_t magic;
     uint32_t version, seats;
     uint64_t size, cache_size;
     uint8_t token[16];
     _Alignas(SHM_LINE) _Atomic uint32_t abort;
+    _Alignas(SHM_LINE) _Atomic uint32_t attached; /* seats */
+    _Atomic uint32_t left;                        /* seats */
     _Alignas(SHM_LINE) _Atomic uint32_t sleeping[SHM_MAX_SEATS];
 };
 
@@ -37,6 +39,7 @@ struct shm_seat {
     struct shm_flags flags;
     _Alignas(SHM_LINE) struct shm_table tables[SHM_TABLES];
     _Alignas(SHM_LINE) _Atomic uint32_t attached; /* the mask is valid */
+    _Atomic uint32_t left;
     uint32_t quota;
     uint64_t cpus[CPUS_MASK_WORDS];
 };
@@ -137,12 +140,10 @@ static void find_spin(struct shm *shm)
 {
     uint64_t all[CPUS_MASK_WORDS] = {0};
     uint32_t quota = UINT32_MAX;
-    if (shm->usable_cpus)
+    if (shm->usable_cpus || shm_count_attached(shm) < shm->seats)
         return;
     for (int i = 0; i < shm->seats; i++) {
         struct shm_seat *seat = seat_of(shm, i);
-        if (!atomic_load_explicit(&seat->attached, memory_order_acquire))
-            return;
         for (int w = 0; w < CPUS_MASK_WORDS; w++)
             all[w] |= seat->cpus[w];
         if (seat->quota < quota)
@@ -164,7 +165,18 @@ static void take_seat(struct shm *shm)
         seat->cpus[w] = cpus[w];
     seat->quota = (uint32_t)cpus_quota("");
     atomic_store_explicit(&seat->attached, 1, memory_order_release);
+    atomic_fetch_add_explicit(&head_of(shm)->attached, 1, memory_order_acq_rel);
     find_spin(shm);
+}
+
+int shm_count_attached(struct shm *shm)
+{
+    return (int)atomic_load_explicit(&head_of(shm)->attached, memory_order_acquire);
+}
+
+bool shm_has_attached(struct shm *shm, int seat)
+{
+    return atomic_load_explicit(&seat_of(shm, seat)->attached, memory_order_acquire) != 0;
 }
 
 static int map_segment(struct shm *shm, struct err *err)
@@ -216,12 +228,15 @@ void shm_destroy(struct shm *shm)
     free(shm);
 }
 
-static int make_doorbell(struct shm *shm, struct err *err)
+/* The creator makes the doorbells of all seats. If each seat made its own, every seat would have to
+ * send one to every other: n * n frames instead of a few for each seat. */
+static int make_doorbells(struct shm *shm, struct err *err)
 {
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0)
-        return err_sys(err, errno, "cannot make a doorbell");
-    shm->doorbells[shm->seat] = fd;
+    for (int i = 0; i < shm->seats; i++) {
+        shm->doorbells[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (shm->doorbells[i] < 0)
+            return err_sys(err, errno, "cannot make a doorbell");
+    }
     return 0;
 }
 
@@ -268,7 +283,7 @@ int shm_create(int seats, uint8_t token[16], struct shm **ret, struct err *err)
     if (rc == 0)
         rc = fill_segment(shm, fresh, err);
     if (rc == 0)
-        rc = make_doorbell(shm, err);
+        rc = make_doorbells(shm, err);
     if (rc < 0) {
         shm_destroy(shm);
         return rc;
@@ -328,8 +343,6 @@ int shm_attach(int fd, int seat, int seats, const uint8_t token[16], struct shm 
         rc = map_segment(shm, err);
     if (rc == 0)
         rc = check_head(shm, token, err);
-    if (rc == 0)
-        rc = make_doorbell(shm, err);
     if (rc < 0) {
         shm_destroy(shm);
         return rc;
@@ -359,6 +372,29 @@ static void write_doorbell(struct shm *shm, int seat)
     do {
         put = write(shm->doorbells[seat], &one, sizeof(one));
     } while (put < 0 && errno == EINTR);
+}
+
+void shm_knock(struct shm *shm, int seat)
+{
+    write_doorbell(shm, seat);
+}
+
+void shm_leave(struct shm *shm, bool wake)
+{
+    atomic_store_explicit(&seat_of(shm, shm->seat)->left, 1, memory_order_release);
+    uint32_t n = 1 + atomic_fetch_add_explicit(&head_of(shm)->left, 1, memory_order_acq_rel);
+    for (int i = 0; i < shm->seats && (wake || n == (uint32_t)shm->seats); i++)
+        write_doorbell(shm, i);
+}
+
+int shm_count_left(struct shm *shm)
+{
+    return (int)atomic_load_explicit(&head_of(shm)->left, memory_order_acquire);
+}
+
+bool shm_has_left(struct shm *shm, int seat)
+{
+    return atomic_load_explicit(&seat_of(shm, seat)->left, memory_order_acquire) != 0;
 }
 
 /* The caller has fenced. Who takes the word writes the doorbell, so that a sleeper is woken once.

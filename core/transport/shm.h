@@ -3,7 +3,7 @@
  * shm: the segment that the ranks of one host share: a sealed memfd, mapped by each.
  *
  * Rank 0 of the host creates it (shm_create), the others attach to the descriptor that was passed
- * to them; /dev/shm is never used. It holds, for each seat (local rank): a doorbell, flag lines
+ * to them; /dev/shm is never used. It holds, for each seat (local rank): flag lines
  * that only that seat writes, pipes to every other seat, and staging memory. All shared words are
  * written with release and read with acquire; there is no read-modify-write on the data path.
  * A seat is used by one thread at a time (the engine's progress lock).
@@ -75,9 +75,22 @@ int shm_attach(int fd, int seat, int seats, const uint8_t token[16], struct shm 
                struct err *err);
 void shm_destroy(struct shm *shm);
 
-/* Takes over an eventfd of a seat; the own one is made by create and attach and never drained: a
- * write is an edge for epoll whatever the count. */
+/* Takes over the eventfd of a seat. shm_create() makes those of all seats; a seat that attaches gets
+ * each of them, its own too, with this call. Nobody drains one: a write is an edge for epoll
+ * whatever the count. */
 void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
+
+/* How many seats have attached, the creator's included; whether this one has. */
+int shm_count_attached(struct shm *shm);
+bool shm_has_attached(struct shm *shm, int seat);
+
+/* This seat leaves in order. The last seat that leaves writes all doorbells; with wake each does. */
+void shm_leave(struct shm *shm, bool wake);
+int shm_count_left(struct shm *shm);
+bool shm_has_left(struct shm *shm, int seat);
+
+/* Writes a seat's doorbell, whether it sleeps or not. */
+void shm_knock(struct shm *shm, int seat);
 
 struct shm_flags *shm_flags_of(struct shm *shm, int seat);
 struct shm_table *shm_tables_of(struct shm *shm, int seat);

@@ -47,6 +47,7 @@ static bool is_certain(const struct mesh_net *net)
 void verdict_connection_lost(struct mesh_net *net, int peer, int rc)
 {
     char text[sizeof(net->suspect_text)];
+    verdict_look_for_goodbyes(net);
     if (net->failed || net->left[peer])
         return;
     if (net->said_goodbye) {
@@ -62,6 +63,7 @@ void verdict_connection_lost(struct mesh_net *net, int peer, int rc)
 void verdict_dead(struct mesh_net *net, int peer, const char *how)
 {
     char text[sizeof(net->suspect_text)];
+    verdict_look_for_goodbyes(net);
     if (net->said_goodbye)
         net->left[peer] = true;
     if (is_certain(net) || net->left[peer])
@@ -72,6 +74,7 @@ void verdict_dead(struct mesh_net *net, int peer, const char *how)
 
 void verdict_unreachable(struct mesh_net *net, int peer, const char *text)
 {
+    verdict_look_for_goodbyes(net);
     if (net->said_goodbye)
         net->left[peer] = true;
     if (!net->failed && net->suspect == NOBODY && !net->left[peer])
@@ -86,7 +89,7 @@ void verdict_agent_lost(struct mesh_net *net)
 
 bool verdict_is_own(int rc)
 {
-    return rc == -ENOMEM || fd_is_out(rc);
+    return rc == -ENOMEM || rc == -ETOOMANYREFS || fd_is_out(rc);
 }
 
 void verdict_out_of(struct mesh_net *net, int rc)
@@ -137,6 +140,7 @@ void verdict_told(struct mesh_net *net, int from, const void *body, size_t len)
     if (r.failed || rank < 0 || is_certain(net))
         return;
     read_text(&r, words, sizeof(words));
+    verdict_look_for_goodbyes(net);
     if (net->said_goodbye || net->left[rank]) {
         net->left[rank] = true;
         return;
@@ -167,6 +171,20 @@ void verdict_goodbye_from(struct mesh_net *net, int peer)
         struct link *link = net->links[peer * LINK_CLASSES + c];
         if (link && link->gone && !link->error)
             link->error = -ECONNRESET;
+    }
+}
+
+void verdict_look_for_goodbyes(struct mesh_net *net)
+{
+    struct mesh *mesh = net->mesh;
+    int n = mesh->shm && !net->failed ? shm_count_left(mesh->shm) : 0;
+    if (n == net->seats_left || n == 0)
+        return;
+    net->seats_left = n;
+    for (int i = 0; i < mesh->shm->seats; i++) {
+        int rank = shm_has_left(mesh->shm, i) ? mesh_rank_at(mesh, mesh->host, i) : -1;
+        if (rank >= 0 && rank != mesh->rank && !net->left[rank])
+            verdict_goodbye_from(net, rank);
     }
 }
 
@@ -236,6 +254,7 @@ static void forget_local(struct mesh_net *net)
 int verdict_check(struct mesh_net *net)
 {
     struct mesh *mesh = net->mesh;
+    verdict_look_for_goodbyes(net);
     int word = mesh->shm && !net->failed ? shm_aborted(mesh->shm) : 0;
     if (word && net->said_goodbye) {
         forget_local(net);

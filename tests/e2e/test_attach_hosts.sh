@@ -58,6 +58,21 @@ nobody_comes() {
     refused 'no job' "${prefix[@]}" "$RUN" attach "$NAME"
 }
 
+# An agent whose hvdrun was killed before it joined: its pipe has no reader. What its ranks print comes all the
+# same.
+late_agent() {
+    printf '#!/bin/sh\nwhile ! [ -e %s/go ]; do sleep 0.1; done\nexec ip netns exec "$@"\n' "$TMP" >"$TMP/rsh"
+    chmod +x "$TMP/rsh"
+    rm -f "$TMP/go"
+    HVD_RSH_AGENT="$TMP/rsh" begun 1 -np 1 --min-np 1 --max-np 2 -H "localhost:1,$B:1" \
+        bash -c 'echo "this is $HOROVOD_HOSTNAME"; exec "$@"' - $RANKS || return 1
+    lost
+    touch "$TMP/go"
+    attached || return 1
+    together 1 timeout 30 "$RUN" scale "$NAME" 2 --wait 20 | grep 'in effect: epoch 2, 2 ranks' &&
+        line 1 "member 1 is started on $B" && line 1 "this is $B" && ends 0
+}
+
 # One that took over is killed, too, and the next one.
 thrice() {
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
@@ -222,6 +237,7 @@ training() {
 }
 
 check goes-on aside goes_on
+check late-agent aside late_agent
 check nobody-comes aside nobody_comes
 check taken-over-thrice aside thrice
 check five-at-once aside five_at_once

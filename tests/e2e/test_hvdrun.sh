@@ -115,6 +115,36 @@ not_executable() {
     code 126 "$RUN" -np 2 "$ROOT/Makefile" 2>"$TMP/2" && says 'cannot run .*Makefile: Permission denied' "$TMP/2"
 }
 
+# exec that waits for a file server: here for a lease on the program, which its owner does not give back. The
+# owner's signal is that it holds the lease.
+exec_waits() {
+    local begin=$SECONDS holder rc=0
+    cp /bin/true "$TMP/program"
+    ${PY:-/usr/bin/python3} -c '
+import fcntl, os, signal, sys, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+os.close(os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY))
+time.sleep(60)' "$TMP/program" "$TMP/leased" &
+    holder=$!
+    for _ in $(seq 100); do
+        [ -e "$TMP/leased" ] && break
+        sleep 0.1
+    done
+    code 126 "$RUN" --start-timeout 3 -np 2 "$TMP/program" 2>"$TMP/2" &&
+        says "rank [01] on localhost: $TMP/program has not begun to run within 3 s" "$TMP/2" || rc=1
+    kill "$holder"
+    wait "$holder"
+    [ $((SECONDS - begin)) -le 20 ] && [ $rc -eq 0 ] && nothing_left
+}
+
+# One host has 512 seats; who names 513 ranks is told so before anything starts.
+too_many() {
+    code 2 "$RUN" -np 513 true 2>"$TMP/2" &&
+        says '513 ranks do not fit: one host runs at most 512 ranks .* host localhost was given 513 slots' "$TMP/2"
+}
+
 # Children of ranks go too, in sessions of their own or not.
 grandchildren() {
     code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' & sleep 0.3" && nothing_left
@@ -249,6 +279,8 @@ check by-signal by_signal
 check stubborn at_best stubborn
 check not-found not_found
 check not-executable not_executable
+check exec-waits at_best exec_waits
+check too-many too_many
 check grandchildren grandchildren
 check signal-TERM at_best forwarded TERM
 check signal-HUP at_best forwarded HUP

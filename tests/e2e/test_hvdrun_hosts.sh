@@ -105,6 +105,29 @@ killed_hvdrun() {
     nothing_left
 }
 
+# marked_there: a process of ours runs on B
+marked_there() { pgrep -f "^$MARK" | grep -qxf <(ip netns pids "$B"); }
+
+# An agent is killed there (out of memory): what its ranks have started ends with them, in sessions of its own
+# or not. hvdrun is stopped meanwhile: these hosts are one machine, and it would end them itself.
+killed_agent() {
+    ip netns exec "$A" "$RUN" -np 2 -H "localhost:1,$B:1" \
+        bash -c "setsid bash -c 'exec -a $MARK sleep 60' & (exec -a $MARK sleep 60) & exec -a $MARK sleep 60" 2>"$TMP/2" &
+    local pid=$! keeper rc=0
+    until_marked 6 && marked_there || return 1
+    keeper=$(pgrep -P $pid hvd-agent | grep -xf <(ip netns pids "$B"))
+    kill -STOP $pid
+    kill -KILL "$(pgrep -P "$keeper" hvd-agent)"
+    for _ in $(seq 100); do
+        marked_there || break
+        sleep 0.1
+    done
+    marked_there && { echo "left on $B:"; pgrep -af "^$MARK"; rc=1; }
+    kill -CONT $pid
+    wait $pid && rc=1
+    [ $rc -eq 0 ] && says 'ended by signal 9' "$TMP/2" && nothing_left
+}
+
 # The network between them goes: each side ends by itself.
 cut_off() {
     sleepers
@@ -143,5 +166,6 @@ check unreachable unreachable
 check silent silent
 check chatty chatty
 check killed-hvdrun killed_hvdrun
+check killed-agent killed_agent
 check cut-off cut_off
 exit $failed

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/hosts.h"
+#include "core/transport/shm.h"
 
 static void test_list(void **state)
 {
@@ -118,12 +119,37 @@ static void test_file(void **state)
     hosts_fini(&h);
 }
 
+/* One host runs as many ranks as one segment has seats. */
+static void test_too_many(void **state)
+{
+    struct hosts h = {0};
+    struct err err;
+    (void)state;
+    assert_int_equal(HOST_RANKS_MAX, SHM_MAX_SEATS);
+    assert_int_equal(hosts_assign(&h, HOST_RANKS_MAX, &err), 0);
+    hosts_fini(&h);
+    assert_int_equal(hosts_assign(&h, HOST_RANKS_MAX + 1, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "513 ranks do not fit: one host runs at most 512 ranks"));
+    assert_non_null(strstr(err.msg, "host localhost was given 513 slots"));
+    hosts_fini(&h);
+    assert_int_equal(hosts_parse(&h, "a:600,b:2", &err), 0);
+    assert_int_equal(hosts_assign(&h, 514, &err), 0); /* the others spill over */
+    assert_int_equal(h.list[0].nranks, 512);
+    assert_int_equal(h.list[1].nranks, 2);
+    assert_int_equal(hosts_assign(&h, 515, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "host a was given 600 slots, so that there is room for 514"));
+    hosts_fini(&h);
+    assert_int_equal(hosts_assign_elastic(&h, 4, 600, &err), 0);
+    assert_int_equal(h.list[0].slots, 512);
+    hosts_fini(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),   cmocka_unit_test(test_local_names_are_one),
         cmocka_unit_test(test_assign), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_file),   cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,11 +111,12 @@ static void test_rejoin(void **state)
 static void test_welcome(void **state)
 {
     struct seat seats[] = {{2, 0, 1, 2}, {3, 1, 1, 2}};
-    struct welcome_body in = {"job", 4, false, 2, 2, seats}, out;
+    struct welcome_body in = {"job", 4, false, 2, true, 2, seats}, out;
     auto_free char *text = welcome_write(&in);
     (void)state;
     assert_int_equal(welcome_read(text, strlen(text), &out, NULL), 0);
     assert_int_equal(out.size, 4);
+    assert_true(out.post_output);
     assert_int_equal(out.nseats, 2);
     assert_memory_equal(out.seats, seats, sizeof(seats));
     welcome_fini(&out);

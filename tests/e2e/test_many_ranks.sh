@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# As many ranks as one host may run, on however few cores: they start, sum and end, and a machine that is busy
+# with something else as well is no reason to end them.
+# timeout: 400
+# shellcheck disable=SC2154  # common.sh
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+# shellcheck source=tests/e2e/hvdrun.sh
+. "$(dirname "$0")/hvdrun.sh"
+[ -x "$SUM" ] || { echo "no $SUM"; exit 1; }
+
+# many SECONDS: 512 ranks within that time
+many() {
+    local begin=$SECONDS
+    timeout "$1" "$RUN" -np 512 --no-prefix "$SUM" >"$TMP/1" 2>"$TMP/2" || {
+        echo "exit code $?"
+        head -n 20 "$TMP/2"
+        return 1
+    }
+    echo "512 ranks took $((SECONDS - begin)) s"
+    [ "$(sort -u "$TMP/1" | grep -c '^rank [0-9]* of 512 on host 0 of 1: sum ok$')" -eq 512 ] && [ ! -s "$TMP/2" ] &&
+        nothing_left || { head -n 20 "$TMP/2"; return 1; }
+}
+
+# beside_loops: the same beside four processes that never sleep
+beside_loops() {
+    local loops=() rc=0
+    for _ in 1 2 3 4; do
+        (exec -a "$MARK-loop" sh -c 'while :; do :; done') &
+        loops+=($!)
+    done
+    many 120 || rc=$?
+    kill "${loops[@]}"
+    wait "${loops[@]}" 2>/dev/null
+    return $rc
+}
+
+check idle many 60
+check busy beside_loops
+exit $failed
