@@ -52,7 +52,7 @@ struct coordinator {
     struct loop_fd signals;
     struct loop_timer tick, news;
     uint64_t watched;                               /* clock: when agents were looked at last */
-    uint64_t started, stop_at, kill_at, abandon_at; /* clocks; 0: not set */
+    uint64_t started, failed_at, kill_at, abandon_at; /* clocks; 0: not set */
     bool flushing;                                  /* only output is left */
     bool stopped;                                   /* the roster was told to stop */
     bool signaled;                                  /* a signal went to the ranks */

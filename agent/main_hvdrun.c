@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/include/hvd.h"
+#include "core/member/rank_end.h"
 #include "core/member/rank_state.h"
 
 static int explain_states(void)
@@ -30,6 +31,12 @@ static int explain_states(void)
         printf("%-10s %-12s %-10s %s\n", rank_state_name(rows[i].state),
                rank_event_name(rows[i].event), rank_state_name(rows[i].next),
                rank_action_name(rows[i].action));
+    const struct end_row *ends = rank_end_rows(&n);
+    printf("\n%-8s %-10s %-20s %s\n", "job", "ends by", "when", "verdict");
+    for (size_t i = 0; i < n; i++)
+        printf("%-8s %-10s %-20s %s\n", ends[i].elastic ? "elastic" : "fixed",
+               end_way_name(ends[i].way), end_time_name(ends[i].time),
+               end_verdict_name(ends[i].verdict));
     return 0;
 }
 
