@@ -67,12 +67,12 @@ static const char *const verdict_names[END_VERDICTS] = {
     [END_SPOILS] = "fails the job at its end",
 };
 
-enum end_verdict rank_end(bool elastic, enum end_way way, enum end_time time)
+enum end_verdict rank_end_verdict(bool elastic, enum end_way way, enum end_time time)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].elastic == elastic && rows[i].way == way && rows[i].time == time)
             return rows[i].verdict;
-    return rank_end(elastic, way, END_INSIDE);
+    return rank_end_verdict(elastic, way, END_INSIDE);
 }
 
 const struct end_row *rank_end_rows(size_t *ret_n)

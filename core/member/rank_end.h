@@ -49,7 +49,7 @@ struct end_row {
 };
 
 /* Every combination has one; a time that a job of that kind does not know counts as END_INSIDE. */
-enum end_verdict rank_end(bool elastic, enum end_way way, enum end_time time);
+enum end_verdict rank_end_verdict(bool elastic, enum end_way way, enum end_time time);
 
 /* All rows, for printing. */
 const struct end_row *rank_end_rows(size_t *ret_n);

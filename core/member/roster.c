@@ -271,7 +271,7 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
     act_end(r, member, end_note(m, survived), now);
     if (r->stopping || m->leaving)
         return;
-    enum end_verdict verdict = rank_end(r->is_elastic && !r->closing, way_of(r, m), time);
+    enum end_verdict verdict = rank_end_verdict(r->is_elastic && !r->closing, way_of(r, m), time);
     if (verdict == END_FIRST && r->hosted && !r->closing) /* the cluster decides what a failure means */
         verdict = END_REPLACED;
     if (r->is_elastic && !r->closing)

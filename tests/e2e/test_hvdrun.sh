@@ -193,7 +193,8 @@ control_twice() { code 0 "$RUN" -np 3 $CTL again; }
 left_early() {
     code 7 "$RUN" -np 3 $CTL early 1 >"$TMP/1" 2>"$TMP/2" &&
         [ "$(grep -c 'lost 1 code 0: rank 1 .* left early' "$TMP/1")" -eq 2 ] &&
-        says 'before that, rank 1 .* left early' "$TMP/2"
+        says 'rank 1 .* left early: .* while other ranks still worked with it' "$TMP/2" &&
+        says 'because of that, rank [02] .* exited with code 7' "$TMP/2"
 }
 
 died() {
