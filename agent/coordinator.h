@@ -123,6 +123,10 @@ bool coordinator_may_begin_again(const struct coordinator *c);
 /* Hosts that came and whose agents do not, and those that may be tried again. */
 void coordinator_watch_discovery(struct coordinator *c);
 
+/* The job can do without an agent that does not join: it is elastic, and has had a world or has room
+ * for its minimum on the other hosts. */
+bool coordinator_can_spare(const struct coordinator *c, int agent);
+
 /* coordinator_open.c */
 
 /* How the agent of a host that came reaches this process: a server is opened where none listens on

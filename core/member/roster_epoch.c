@@ -404,9 +404,13 @@ static void consider_change(struct roster *r, uint64_t now)
         r->applied = r->announced = r->change; /* it came to nothing */
 }
 
-/* Its program has come to its end on some rank, and no rank works on: who is to join whom? */
+/* The program has ended on some rank that was in the world, and a new rank would find nobody to
+ * train with. A command that never calls hvd_init() has no world: it is finished when it has ended
+ * well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
+    if (r->epoch == 0 && !r->hosted && r->done > 0 && r->over == r->nmembers)
+        return true;
     return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
 }
 
