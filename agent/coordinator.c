@@ -87,8 +87,9 @@ static void consider_failure(struct coordinator *c)
     }
 }
 
-/* A job whose output nobody reads ends, as one process would (SIGPIPE); one that a full disk cuts
- * short goes on, but did not end well. */
+/* A job whose output has no reader any more ends, as one process would (SIGPIPE). One whose output a
+ * full disk cuts short goes on, but did not end well. One whose reader has stopped goes on without
+ * the lines that do not fit. */
 static void consider_output(struct coordinator *c)
 {
     char what[64];
@@ -101,6 +102,11 @@ static void consider_output(struct coordinator *c)
             coordinator_say(c, 0, "%s: %s: what comes after this is lost there; the job goes on",
                             what, strerror(error));
     }
+    while (printer_stalled(&c->printer, what, sizeof(what)))
+        coordinator_say(c, 0,
+                        "%s: its reader has stopped, and HVD_OUTPUT_BUFFER is full: lines are "
+                        "dropped there until it reads on; the ranks do not wait for it",
+                        what);
 }
 
 /* Ranks that wait in hvd_init are told whom they wait for, just before they give up by themselves;
