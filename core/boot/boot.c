@@ -15,8 +15,8 @@
 /* The most explicit first: what a user sets by hand overrides the launcher it runs under, and only
  * the agent, which sets those variables too, comes before it. */
 static const struct boot_ops *const sources[] = {
-    &boot_agent_ops,  &boot_env_ops,   &boot_pmix_ops,
-    &boot_mpirun_ops, &boot_slurm_ops, &boot_alone_ops,
+    &boot_agent_ops,  &boot_env_ops,   &boot_torchrun_ops, &boot_pmix_ops,
+    &boot_mpirun_ops, &boot_slurm_ops, &boot_torch_ops,    &boot_alone_ops,
 };
 
 int64_t boot_number(const char *name)
