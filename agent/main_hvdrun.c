@@ -90,7 +90,7 @@ static int prepare(struct options *options, struct err *err)
                     ignored);
     }
     if (rc == 0)
-        rc = options_check_level(job, err);
+        rc = options_check_settings(job, err);
     if (rc == 0)
         rc = options_start_timeout(job, err);
     if (rc == 0)
@@ -136,6 +136,7 @@ static int run(struct options *options, struct err *err)
     int rc = options->what == OPTIONS_DOCTOR ? prepare_doctor(options, err) : prepare(options, err);
     if (rc < 0)
         return 2;
+    options_warn_of_names(&options->job);
     return coordinator_run(&c, &options->job, err);
 }
 
