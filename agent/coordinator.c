@@ -60,10 +60,10 @@ void coordinator_fail(struct coordinator *c, const char *fmt, ...)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
-/* How long after the first failure the ranks are ended. Those that work with the failed rank may say
- * what they saw; those that got the same signal may end by themselves. Where a rank failed because
- * another one called hvd_shutdown(), that one is interpreted Python at its end, perhaps: its exit
- * code is waited for. */
+/* How long after the first failure the ranks are ended. Those that work with the failed rank may
+ * say what they saw; those that got the same signal may end by themselves. Where a rank failed
+ * because another one called hvd_shutdown(), that one is interpreted Python at its end, perhaps:
+ * its exit code is waited for. */
 static uint64_t failure_wait_ms(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -87,9 +87,9 @@ static void consider_failure(struct coordinator *c)
     }
 }
 
-/* A job whose output has no reader any more ends, as one process would (SIGPIPE). One whose output a
- * full disk cuts short goes on, but did not end well. One whose reader has stopped goes on without
- * the lines that do not fit. */
+/* A job whose output has no reader any more ends, as one process would (SIGPIPE). One whose output
+ * a full disk cuts short goes on, but did not end well. One whose reader has stopped goes on
+ * without the lines that do not fit. */
 static void consider_output(struct coordinator *c)
 {
     char what[64];

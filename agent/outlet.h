@@ -3,9 +3,10 @@
  * outlet: what is known about a place that output goes to, a stream or the output files, when its
  * reader or its disk is slower than the ranks print.
  *
- * Up to a bound (HVD_OUTPUT_BUFFER) bytes wait in memory and nobody is held up. Beyond that a reader that still takes
- * something holds the ranks up, as a pipe would. One that has taken nothing for OUTLET_STALL_MS does not:
- * what comes is dropped, counted, and said in its place as soon as there is room again. Pure.
+ * Up to a bound (HVD_OUTPUT_BUFFER) bytes wait in memory and nobody is held up. Beyond that a
+ * reader that still takes something holds the ranks up, as a pipe would. One that has taken nothing
+ * for OUTLET_STALL_MS does not: what comes is dropped, counted, and said in its place as soon as
+ * there is room again. Pure.
  */
 #ifndef HVD_AGENT_OUTLET_H
 #define HVD_AGENT_OUTLET_H
@@ -26,7 +27,8 @@ enum outlet_state {
     OUTLET_DROP, /* its reader has stopped: what comes is dropped */
 };
 
-/* pending: bytes that wait; moved: the clock when the last of them went, or when they began to wait. */
+/* pending: bytes that wait; moved: the clock when the last of them went, or when they began to
+ * wait. */
 static inline enum outlet_state outlet_state(size_t pending, size_t max, uint64_t moved,
                                              uint64_t now)
 {

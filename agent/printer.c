@@ -134,8 +134,7 @@ static void say_loss(struct printer *p, int stream)
     if (p->loss[stream].bytes == 0)
         return;
     end_open_line(p, stream, NULL);
-    size_t n =
-        outlet_say(&p->loss[stream], "nobody read it for a while", line, sizeof(line));
+    size_t n = outlet_say(&p->loss[stream], "nobody read it for a while", line, sizeof(line));
     sink_put(&p->sinks[stream], line, n);
 }
 
@@ -162,8 +161,9 @@ static void show(struct printer *p, int rank, int stream, const uint8_t *data, s
         return;
     end_open_line(p, stream, st);
     if (p->prefix && p->open[stream] != st)
-        sink_put(sink, head,
-                 (size_t)snprintf(head, sizeof(head), "[%d]<%s>:", rank, frame_stream_name(stream)));
+        sink_put(
+            sink, head,
+            (size_t)snprintf(head, sizeof(head), "[%d]<%s>:", rank, frame_stream_name(stream)));
     sink_put(sink, data, n);
     p->open[stream] = whole ? NULL : st;
 }

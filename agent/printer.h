@@ -43,13 +43,13 @@ struct printer {
     void (*drained)(void *arg);
     void *arg;
     bool finishing;
-    bool said;                                  /* printer_lost() has told of standard output */
-    int file_error;                             /* errno, told by printer_lost(); -1: told */
-    char file_name[32];                         /* which file it was */
+    bool said;          /* printer_lost() has told of standard output */
+    int file_error;     /* errno, told by printer_lost(); -1: told */
+    char file_name[32]; /* which file it was */
 };
 
-/* dir NULL: no files. append: those that are there go on. drained: printer_full() was true and is so
- * no longer. */
+/* dir NULL: no files. append: those that are there go on. drained: printer_full() was true and is
+ * so no longer. */
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
                  bool append, void (*drained)(void *arg), void *arg, struct err *err);
 void printer_fini(struct printer *p);
@@ -70,8 +70,8 @@ void printer_finish(struct printer *p);
  * output is gone) with the name of the output in dst. */
 int printer_lost(struct printer *p, char *dst, size_t size);
 
-/* Lines are dropped from now on, because nobody reads them: the name of the output in dst. Once until
- * the reader goes on. */
+/* Lines are dropped from now on, because nobody reads them: the name of the output in dst. Once
+ * until the reader goes on. */
 bool printer_stalled(struct printer *p, char *dst, size_t size);
 
 /* Bytes that nobody has read yet, or that are not on a disk; without those of files whose disk has

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * printer_files: the files that ranks' output goes to (--output-filename). A thread writes them: see
- * writer.h. They are one outlet, with one bound. See printer.h.
+ * printer_files: the files that ranks' output goes to (--output-filename). A thread writes them:
+ * see writer.h. They are one outlet, with one bound. See printer.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,8 @@ static void say_loss(struct printer *p, struct printer_stream *st)
     if (st->file_loss.bytes == 0)
         return;
     size_t from = st->file_open ? sizeof(CUT_MARK) - 1 : 0;
-    size_t n = outlet_say(&st->file_loss, "the disk was too slow", line + from, sizeof(line) - from);
+    size_t n =
+        outlet_say(&st->file_loss, "the disk was too slow", line + from, sizeof(line) - from);
     put(p, st, line, from + n);
 }
 

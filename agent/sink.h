@@ -23,9 +23,9 @@ struct sink {
     int fd; /* not owned */
     struct loop_fd lfd;
     struct buf queue;
-    size_t pos;                 /* written already */
-    uint64_t moved;             /* clock: when bytes went last, or began to wait */
-    struct writer *writer;      /* of a regular file, NULL: none */
+    size_t pos;            /* written already */
+    uint64_t moved;        /* clock: when bytes went last, or began to wait */
+    struct writer *writer; /* of a regular file, NULL: none */
     struct loop_fd writer_lfd;
     bool was_full;              /* somebody may have paused for it */
     int failed;                 /* errno of what failed: everything after is dropped */

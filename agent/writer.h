@@ -18,8 +18,8 @@ struct writer;
 /* 0, -errno. */
 int writer_open(struct writer **ret);
 
-/* Ends the thread. false: it waits in the kernel for a disk; thread, descriptors and memory are then
- * left as they are, because this process ends soon. NULL is fine. */
+/* Ends the thread. false: it waits in the kernel for a disk; thread, descriptors and memory are
+ * then left as they are, because this process ends soon. NULL is fine. */
 bool writer_close(struct writer *w);
 
 /* One more file: its number, -ENOMEM. own: the descriptor is closed by writer_close(). */

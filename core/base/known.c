@@ -12,7 +12,7 @@
 
 #define PREFIX     "HVD_"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
-#define NAME_BYTES  64
+#define NAME_BYTES 64
 
 static const char *const names[] = {
     "AGENT_FD",

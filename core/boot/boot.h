@@ -5,8 +5,8 @@
  * A source is a launcher: the agent (hvdrun, Kubernetes), PMIx (mpirun, srun), Slurm without
  * it, an mpirun that only numbers its ranks, the environment (HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS,
  * HVD_KEY_FILE), torchrun (in Python; a program in C needs HVD_RENDEZVOUS under it), or nobody (a
- * world of 1). Each knows how to exchange a small card among all ranks; nothing else is asked of it. Blocks, bounded by the
- * deadline; called once by hvd_init().
+ * world of 1). Each knows how to exchange a small card among all ranks; nothing else is asked of
+ * it. Blocks, bounded by the deadline; called once by hvd_init().
  */
 #ifndef HVD_BOOT_BOOT_H
 #define HVD_BOOT_BOOT_H

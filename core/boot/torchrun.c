@@ -29,11 +29,11 @@ static int refuse(int rank, int size, struct err *err)
         "RANK=%d and WORLD_SIZE=%d: %s started this rank, and %s, so it would train alone. Set "
         "HVD_RENDEZVOUS=HOST:PORT (of rank 0, a port that is free) and HVD_KEY_FILE on every rank, "
         "or start the ranks with hvdrun (to train alone: HVD_RANK=0 HVD_SIZE=1)",
-        rank, size,
-        is_set("TORCHELASTIC_RUN_ID") ? "torchrun" : "a launcher for torch.distributed",
-        master ? "only hvd's Python package can ask it where the others are"
-               : "MASTER_ADDR or MASTER_PORT, where hvd's Python package asks for the others, is not "
-                 "set");
+        rank, size, is_set("TORCHELASTIC_RUN_ID") ? "torchrun" : "a launcher for torch.distributed",
+        master
+            ? "only hvd's Python package can ask it where the others are"
+            : "MASTER_ADDR or MASTER_PORT, where hvd's Python package asks for the others, is not "
+              "set");
 }
 
 static int probe(struct boot *boot, struct err *err)

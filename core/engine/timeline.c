@@ -82,7 +82,8 @@ static int write_at(const struct timeline *t, const void *bytes, size_t len, off
 }
 
 /* What did not fit is taken back, and the closing bracket, which the first of its bytes had
- * overwritten, is put there again: the space was in use before. Training goes on without a trace. */
+ * overwritten, is put there again: the space was in use before. Training goes on without a trace.
+ */
 static void end_early(struct timeline *t, int error)
 {
     int rc = ftruncate(t->fd, t->offset) < 0 ? errno : 0;

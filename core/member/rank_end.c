@@ -55,15 +55,18 @@ static const char *const way_names[END_WAYS] = {
 };
 
 static const char *const time_names[END_TIMES] = {
-    [END_UNBORN] = "before a world", [END_ASIDE] = "outside the world",
-    [END_INSIDE] = "in the world",   [END_DISTURBED] = "after another's end",
+    [END_UNBORN] = "before a world",      [END_ASIDE] = "outside the world",
+    [END_INSIDE] = "in the world",        [END_DISTURBED] = "after another's end",
     [END_BETWEEN] = "left, others train", [END_BEHIND] = "left",
 };
 
 static const char *const verdict_names[END_VERDICTS] = {
-    [END_WELL] = "finished",           [END_EARLY] = "finished early",
-    [END_FIRST] = "fails the job",     [END_FOLLOWS] = "follows another's",
-    [END_REPLACED] = "replaced",       [END_OWED] = "replaced, or fails the job",
+    [END_WELL] = "finished",
+    [END_EARLY] = "finished early",
+    [END_FIRST] = "fails the job",
+    [END_FOLLOWS] = "follows another's",
+    [END_REPLACED] = "replaced",
+    [END_OWED] = "replaced, or fails the job",
     [END_SPOILS] = "fails the job at its end",
 };
 

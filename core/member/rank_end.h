@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rank_end: what the end of a rank's process means for the job: a const table {kind of job, how it
- * ended, when} -> verdict. Pure. roster.c applies the verdicts; `hvdrun --explain-states` prints the
- * table; README.md has it in words.
+ * ended, when} -> verdict. Pure. roster.c applies the verdicts; `hvdrun --explain-states` prints
+ * the table; README.md has it in words.
  */
 #ifndef HVD_MEMBER_RANK_END_H
 #define HVD_MEMBER_RANK_END_H
@@ -13,7 +13,8 @@
 enum end_way {
     END_ZERO,   /* exit code 0: return, exit(0), os._exit(0) */
     END_CODE,   /* another exit code: exit(n), an exception; also a program that cannot start */
-    END_SIGNAL, /* a signal: a crash, kill, the OOM killer; or a death whose cause is not known yet */
+    END_SIGNAL, /* a signal: a crash, kill, the OOM killer; or a death whose cause is not known yet
+                 */
     END_HOST,   /* its host or its agent is lost */
     END_WAYS,
 };
@@ -29,15 +30,15 @@ enum end_time {
 };
 
 enum end_verdict {
-    END_WELL,     /* it has finished */
-    END_EARLY,    /* it has finished, and the ranks that counted on it are told; of a fixed job it is
-                     named where one of them fails because of that */
-    END_FIRST,    /* the job fails: the first such rank is named, and its code is hvdrun's */
-    END_FOLLOWS,  /* the job fails: the rank whose end it follows is named; its own code is hvdrun's
-                     only where that rank's is 0 */
+    END_WELL,    /* it has finished */
+    END_EARLY,   /* it has finished, and the ranks that counted on it are told; of a fixed job it is
+                    named where one of them fails because of that */
+    END_FIRST,   /* the job fails: the first such rank is named, and its code is hvdrun's */
+    END_FOLLOWS, /* the job fails: the rank whose end it follows is named; its own code is hvdrun's
+                    only where that rank's is 0 */
     END_REPLACED, /* another rank takes its place */
-    END_OWED,     /* another rank takes its place; until that one is in, the job ends with its code */
-    END_SPOILS,   /* when the others have ended it is named, and its code is hvdrun's */
+    END_OWED,   /* another rank takes its place; until that one is in, the job ends with its code */
+    END_SPOILS, /* when the others have ended it is named, and its code is hvdrun's */
     END_VERDICTS,
 };
 

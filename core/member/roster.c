@@ -116,7 +116,13 @@ int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMB
 int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, int size, struct err *err)
 {
-    *r = (struct roster){.size = size, .first = -1, .early = -1, .follower = -1, .spoilt = -1, .owed = -1, .last_failed = -1};
+    *r = (struct roster){.size = size,
+                         .first = -1,
+                         .early = -1,
+                         .follower = -1,
+                         .spoilt = -1,
+                         .owed = -1,
+                         .last_failed = -1};
     if (r->size < 1 || r->size > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "%d ranks: want 1 to %d", r->size, MEMBER_RANKS_MAX);
     r->target = r->members_cap = r->size;
@@ -272,7 +278,8 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
     if (r->stopping || m->leaving)
         return;
     enum end_verdict verdict = rank_end_verdict(r->is_elastic && !r->closing, way_of(r, m), time);
-    if (verdict == END_FIRST && r->hosted && !r->closing) /* the cluster decides what a failure means */
+    if (verdict == END_FIRST && r->hosted &&
+        !r->closing) /* the cluster decides what a failure means */
         verdict = END_REPLACED;
     if (r->is_elastic && !r->closing)
         r->last_failed = member;

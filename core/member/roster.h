@@ -143,8 +143,8 @@ struct roster {
     int over;                 /* members that ended or failed */
     int first;                /* the member that made the job fail, -1: none */
     int early;                /* the first that left early, -1: none */
-    int follower; /* the first that failed because of another rank's end (END_FOLLOWS), -1: none */
-    bool stopping;            /* a stop was noted: failures from here on are its doing */
+    int follower;  /* the first that failed because of another rank's end (END_FOLLOWS), -1: none */
+    bool stopping; /* a stop was noted: failures from here on are its doing */
     int nnotes, notes_cap;
     struct note *notes;
 

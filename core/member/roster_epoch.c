@@ -277,8 +277,8 @@ static void add_leavers(struct roster *r, uint64_t now)
 }
 
 /* No rank has ended or left since the last epoch, yet all of its ranks have given it up. Where it
- * was made for a loss and no rank has told that it is in it, that loss is the cause of the next one,
- * too. */
+ * was made for a loss and no rank has told that it is in it, that loss is the cause of the next
+ * one, too. */
 static void explain_retry(struct roster *r, uint64_t now)
 {
     char text[96];

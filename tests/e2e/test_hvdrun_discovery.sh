@@ -175,7 +175,8 @@ without() {
     timeout 50 "$RUN" -v --doctor off --start-timeout 2 --name without -H "localhost:1,$host:1" -np 2 --min-np 1 "$@" \
         >"$TMP/1" 2>"$TMP/2" || rc=$?
     rm "$TMP/down"
-    [ "$rc" -eq 0 ] && says "$pattern" "$TMP/2" || { echo "exit code $rc"; cat "$TMP/1" "$TMP/2"; return 1; }
+    [ "$rc" -eq 0 ] || { echo "exit code $rc"; cat "$TMP/1" "$TMP/2"; return 1; }
+    says "$pattern" "$TMP/2"
 }
 
 # trains: one rank, until it has had a world
@@ -191,7 +192,7 @@ unreachable_and_needed() {
     code 1 "$RUN" --doctor off -H "localhost:1,127.0.0.3:1" -np 2 --min-np 2 true 2>"$TMP/2"
     local rc=$?
     rm "$TMP/down"
-    [ $rc -eq 0 ] && says 'host 127.0.0.3: .* before its agent joined: no route to it' "$TMP/2"
+    [ "$rc" -eq 0 ] && says 'host 127.0.0.3: .* before its agent joined: no route to it' "$TMP/2"
 }
 
 # The agent of a drained host need not come any more.

@@ -213,7 +213,8 @@ static void test_will_do(void **state)
 static void test_torchrun(void **state)
 {
     (void)state;
-    refused(TORCHRUN "RANK=1 WORLD_SIZE=4", -ENOTSUP, "WORLD_SIZE=4: torchrun started this rank, and only");
+    refused(TORCHRUN "RANK=1 WORLD_SIZE=4", -ENOTSUP,
+            "WORLD_SIZE=4: torchrun started this rank, and only");
     refused("TORCHELASTIC_RUN_ID=x RANK=1 WORLD_SIZE=4", -ENOTSUP, "MASTER_ADDR or MASTER_PORT");
     refused("RANK=0 WORLD_SIZE=2", -ENOTSUP, "a launcher for torch.distributed started this rank");
     refused("RANK=2 WORLD_SIZE=2", -EINVAL, "RANK=2 and WORLD_SIZE=2 make no sense");
@@ -228,7 +229,8 @@ static void test_torchrun(void **state)
     opens("RANK=3", "alone", 0, 1);
     /* What started torchrun itself is further away, and what is set by hand is nearer. */
     opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RENDEZVOUS=127.0.0.1:1 OMPI_COMM_WORLD_RANK=0 "
-                   "OMPI_COMM_WORLD_SIZE=1", "torchrun", 1, 4);
+                   "OMPI_COMM_WORLD_SIZE=1",
+          "torchrun", 1, 4);
     opens("RANK=1 WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", "mpirun", 0, 1);
     opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RANK=0 HVD_SIZE=1", "env", 0, 1);
 }

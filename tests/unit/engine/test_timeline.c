@@ -347,9 +347,9 @@ static void test_failed_operation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events), cmocka_unit_test(test_names_of_any_bytes),
-        cmocka_unit_test(test_flood),  cmocka_unit_test(test_valid_before_the_end),
-        cmocka_unit_test(test_paths),  cmocka_unit_test(test_failed_operation),
+        cmocka_unit_test(test_events),    cmocka_unit_test(test_names_of_any_bytes),
+        cmocka_unit_test(test_flood),     cmocka_unit_test(test_valid_before_the_end),
+        cmocka_unit_test(test_paths),     cmocka_unit_test(test_failed_operation),
         cmocka_unit_test(test_full_disk),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
