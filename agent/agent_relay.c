@@ -30,12 +30,15 @@ bool agent_in_world(const struct rank *rank)
            !rank->bye;
 }
 
-/* A rank that is in a world must hear of a loss. In a fixed job one that waits for a world must
- * hear of any end: it will not come. */
+/* A rank that is in a world must hear of a loss. In a fixed job two more must: one that waits for a
+ * world hears of any end, because the world will not come; one that has said BYE may wait in
+ * hvd_shutdown() for the farewell of the lost rank. */
 static bool concerns(const struct agent *a, const struct rank *rank, const struct fate *fate)
 {
-    bool waits = !rank->over && rank->waiting && !a->welcome.elastic;
-    return (fate->lost && agent_in_world(rank)) || waits;
+    bool fixed = !a->welcome.elastic && !rank->over;
+    bool parts = fixed && rank->hello && rank->bye;
+    bool waits = fixed && rank->waiting;
+    return (fate->lost && (agent_in_world(rank) || parts)) || waits;
 }
 
 /* NULL: no memory, or no such member. */

@@ -25,7 +25,8 @@ static const struct command {
     {"status", "[JOB]", "jvw", "members, last change, recovery, throughput", 0, 1, command_status},
     {"scale", "JOB N", "jt", "train with N ranks from the next step boundary on", 2, 2,
      command_scale},
-    {"drain", "JOB HOST|RANK", "jt", "take a host, or a rank (a number), out at one", 2, 2,
+    {"drain", "JOB HOST|RANK", "jt",
+     "train without a host, or a rank (a number), from the next step boundary on", 2, 2,
      command_drain},
     {"attach", "JOB", "v", "take over an elastic job whose hvdrun was killed", 1, 1,
      command_attach},
@@ -71,7 +72,7 @@ static void help(const struct command *c)
         printf("  --json               as JSON, for programs\n");
     if (strchr(c->options, 'v'))
         printf("  -v, --verbose        %s\n",
-               c->run == command_list     ? "those whose hvdrun is gone, too"
+               c->run == command_list     ? "how many jobs other users have, too"
                : c->run == command_attach ? "say what happens"
                                           : "a line for each member, those that have ended too");
     if (strchr(c->options, 'w'))

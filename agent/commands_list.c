@@ -74,14 +74,13 @@ int command_list(const struct command_line *line, struct err *err)
     struct table t;
     auto_json json_t *list = json_array();
     int64_t now = commands_now();
-    int shown = 0, rc = jobs_find(&jobs, err);
+    int shown = 0, orphans = 0, rc = jobs_find(&jobs, err);
     if (rc < 0)
         return rc;
     table_init(&t, "NAME|STATE|>RANKS|>EPOCH|>UP|>HVDRUN|COMMAND");
     for (int i = 0; i < jobs.n; i++) {
         struct status s;
-        if (jobs.list[i].gone && !line->verbose)
-            continue;
+        orphans += jobs.list[i].gone;
         look(&jobs.list[i], &s);
         add_row(&t, &jobs.list[i], &s, now);
         json_append(&list, to_json(&jobs.list[i], &s));
@@ -94,6 +93,8 @@ int command_list(const struct command_line *line, struct err *err)
         rc = err_set(err, ENOMEM, "no memory");
     else if (shown == 0)
         printf("no job runs\n");
+    if (!line->json && orphans > 0)
+        printf("gone: the job's hvdrun was killed; hvdrun attach NAME takes over an elastic job\n");
     if (!line->json && line->verbose && jobs.others > 0)
         printf("%d of other users, which are theirs alone\n", jobs.others);
     table_fini(&t);

@@ -18,6 +18,7 @@
 
 #define TICK_MS       100
 #define LAST_WORDS_MS 1000   /* for ranks that talk to a lost one to say so and end */
+#define LEAVER_MS     3000   /* for a rank that called hvd_shutdown() too early to end by itself */
 #define ABSENT_MS     300ULL /* before hvd_init gives up */
 #define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
 #define KILL_AFTER_MS 3500   /* of a stop: agents that are still there */
@@ -60,25 +61,36 @@ void coordinator_fail(struct coordinator *c, const char *fmt, ...)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
-/* A rank failed: those that work with it may say what they saw first; and those that got the same
- * signal, if there was one, what they make of it. */
+/* How long after the first failure the ranks are ended. Those that work with the failed rank may
+ * say what they saw; those that got the same signal may end by themselves. Where a rank failed
+ * because another one called hvd_shutdown(), that one is interpreted Python at its end, perhaps:
+ * its exit code is waited for. */
+static uint64_t failure_wait_ms(const struct coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    int named = roster_named(r);
+    if (r->first < 0 && r->members[named].state == RANK_LEFT)
+        return LEAVER_MS;
+    return r->epoch > 0 || r->ready > 0 || c->signaled ? LAST_WORDS_MS : 0;
+}
+
 static void consider_failure(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
-    if (c->stopped || r->first < 0)
+    if (c->stopped || (r->first < 0 && r->follower < 0))
         return;
-    if (!c->stop_at)
-        c->stop_at =
-            deadline_in_ms(r->epoch > 0 || r->ready > 0 || c->signaled ? LAST_WORDS_MS : 0);
-    if (deadline_passed(c->stop_at)) {
+    if (!c->failed_at)
+        c->failed_at = clock_ns();
+    if (clock_ns() - c->failed_at >= failure_wait_ms(c) * CLOCK_MS) {
         char text[512];
-        roster_describe_end(r, r->first, text, sizeof(text));
+        roster_describe_end(r, roster_named(r), text, sizeof(text));
         stop(c, text, STOP_GRACE_MS);
     }
 }
 
-/* A job whose output nobody reads ends, as one process would (SIGPIPE); one that a full disk cuts
- * short goes on, but did not end well. */
+/* A job whose output has no reader any more ends, as one process would (SIGPIPE). One whose output
+ * a full disk cuts short goes on, but did not end well. One whose reader has stopped goes on
+ * without the lines that do not fit. */
 static void consider_output(struct coordinator *c)
 {
     char what[64];
@@ -91,6 +103,11 @@ static void consider_output(struct coordinator *c)
             coordinator_say(c, 0, "%s: %s: what comes after this is lost there; the job goes on",
                             what, strerror(error));
     }
+    while (printer_stalled(&c->printer, what, sizeof(what)))
+        coordinator_say(c, 0,
+                        "%s: its reader has stopped, and HVD_OUTPUT_BUFFER is full: lines are "
+                        "dropped there until it reads on; the ranks do not wait for it",
+                        what);
 }
 
 /* Ranks that wait in hvd_init are told whom they wait for, just before they give up by themselves;
@@ -130,7 +147,7 @@ static void consider_start(struct coordinator *c)
     if (c->stopped)
         return;
     for (int i = 0; i < r->nagents && now - c->started > limit; i++)
-        if (!r->agents[i].joined && !r->agents[i].gone && !c->agents[i].added)
+        if (!r->agents[i].joined && !r->agents[i].gone && !coordinator_can_spare(c, i))
             coordinator_fail(c, "host %s: its agent has not joined within %d s", r->agents[i].host,
                              c->job->start_timeout);
     consider_absent(c);
@@ -270,11 +287,29 @@ static int exit_code(int code)
     return code < 0 ? 128 - code : code ? code : 1;
 }
 
+/* Whose end explains the failure, and, where that is another rank, whose exit code counts. */
+static void say_end(struct coordinator *c, int culprit)
+{
+    char text[512];
+    const struct roster *r = &c->roster;
+    int named = roster_named(r);
+    roster_describe_end(r, named, text, sizeof(text));
+    if (named == culprit) {
+        coordinator_say(c, 0, "%s", text);
+    } else {
+        coordinator_say(c, 0, "%s while other ranks still worked with it", text);
+        roster_describe_end(r, culprit, text, sizeof(text));
+        coordinator_say(c, 0, "because of that, %s", text);
+    }
+    if (roster_limit_reached(r))
+        coordinator_say(c, 0, "--reset-limit %d is reached: no more ranks are started",
+                        r->elastic.reset_limit);
+}
+
 /* What to tell the user, and the exit code. */
 static int verdict(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
-    char text[1024];
     int culprit = roster_culprit(r);
     if (c->reason[0]) {
         coordinator_say(c, 0, "%s", c->reason);
@@ -288,15 +323,7 @@ static int verdict(struct coordinator *c)
         return !roster_done(r) ? 1 : c->output_lost;
     if (c->job->reports && culprit == 0 && r->members[0].code == 1)
         return 1;
-    roster_describe_end(r, culprit, text, sizeof(text));
-    coordinator_say(c, 0, "%s", text);
-    if (roster_limit_reached(r))
-        coordinator_say(c, 0, "--reset-limit %d is reached: no more ranks are started",
-                        r->elastic.reset_limit);
-    if (r->early >= 0 && r->early != culprit && !r->is_elastic) {
-        roster_describe_end(r, r->early, text, sizeof(text));
-        coordinator_say(c, 0, "before that, %s", text);
-    }
+    say_end(c, culprit);
     if (c->absent[0])
         coordinator_say(c, 0, "before that, %s", c->absent);
     if (r->members[culprit].tail) {

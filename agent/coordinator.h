@@ -51,12 +51,12 @@ struct coordinator {
     struct explain explain;
     struct loop_fd signals;
     struct loop_timer tick, news;
-    uint64_t watched;                               /* clock: when agents were looked at last */
-    uint64_t started, stop_at, kill_at, abandon_at; /* clocks; 0: not set */
-    bool flushing;                                  /* only output is left */
-    bool stopped;                                   /* the roster was told to stop */
-    bool signaled;                                  /* a signal went to the ranks */
-    int interrupts;                                 /* SIGINTs so far */
+    uint64_t watched;                                 /* clock: when agents were looked at last */
+    uint64_t started, failed_at, kill_at, abandon_at; /* clocks; 0: not set */
+    bool flushing;                                    /* only output is left */
+    bool stopped;                                     /* the roster was told to stop */
+    bool signaled;                                    /* a signal went to the ranks */
+    int interrupts;                                   /* SIGINTs so far */
     int output_lost;   /* exit code where output could not be written; 0: it could */
     char absent[1200]; /* which ranks did not come to hvd_init in time; "" */
     char reason[1024]; /* why the job failed, where no rank is to blame; "" */
@@ -122,6 +122,10 @@ bool coordinator_may_begin_again(const struct coordinator *c);
 
 /* Hosts that came and whose agents do not, and those that may be tried again. */
 void coordinator_watch_discovery(struct coordinator *c);
+
+/* The job can do without an agent that does not join: it is elastic, and has had a world or has
+ * room for its minimum on the other hosts. */
+bool coordinator_can_spare(const struct coordinator *c, int agent);
 
 /* coordinator_open.c */
 

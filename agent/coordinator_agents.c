@@ -152,7 +152,10 @@ static void check_ended(struct coordinator *c, struct launched *l)
     coordinator_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
-    if (!l->joined && l->added)
+    const struct roster_agent *a = &c->roster.agents[index_of(c, l)];
+    if (!l->joined && a->gone) /* it was given up before, and that was said */
+        pass_messages(c, l, true);
+    else if (!l->joined && !c->stopped && coordinator_can_spare(c, index_of(c, l)))
         coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
                         last[0] ? ": " : "", last);
     else if (!l->joined && !c->stopped)

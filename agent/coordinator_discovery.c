@@ -166,16 +166,34 @@ static void on_hosts(void *arg, const struct hosts *hosts, const char *problem)
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
+bool coordinator_can_spare(const struct coordinator *c, int agent)
+{
+    const struct roster *r = &c->roster;
+    int places = 0;
+    if (!r->is_elastic || c->agents[agent].added || r->epoch > 0)
+        return r->is_elastic;
+    for (int i = 0; i < r->nagents; i++)
+        if (i != agent && !r->agents[i].gone && !r->agents[i].draining)
+            places += r->agents[i].nplaces;
+    return places >= r->elastic.min;
+}
+
+/* Agents that have not joined in time, and those that need not join any more because their host was
+ * drained: the job goes on without them. */
 static void give_up_late(struct coordinator *c, uint64_t now)
 {
     uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
     for (int i = 0; i < c->roster.nagents; i++) {
         const struct roster_agent *a = &c->roster.agents[i];
         struct launched *l = &c->agents[i];
-        if (!l->added || a->joined || a->gone || now - l->launched <= limit)
+        bool late = now - l->launched > limit && coordinator_can_spare(c, i);
+        if (a->joined || a->gone || (!late && !a->draining))
             continue;
-        coordinator_say(c, 0, "host %s: its agent has not joined within %d s: it is given up",
-                        a->host, c->job->start_timeout);
+        if (a->draining)
+            coordinator_say(c, 1, "host %s was drained before its agent joined", a->host);
+        else
+            coordinator_say(c, 0, "host %s: its agent has not joined within %d s: it is given up",
+                            a->host, c->job->start_timeout);
         roster_agent_lost(&c->roster, i, "its agent did not come", now);
         launch_kill(l, SIGKILL);
     }

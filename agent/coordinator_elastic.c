@@ -85,12 +85,15 @@ static void say_state_lost(struct coordinator *c)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
+/* Some rank is known to have died or left, and not yet with which exit code. */
 static bool any_unreaped(const struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++)
-        if (rank_is_over(r->members[i].state) && !r->members[i].reaped &&
-            !r->agents[r->members[i].agent].gone)
+    for (int i = 0; i < r->nmembers; i++) {
+        const struct roster_member *m = &r->members[i];
+        bool left = m->state == RANK_LEFT && m->left_at;
+        if ((rank_is_over(m->state) || left) && !m->reaped && !r->agents[m->agent].gone)
             return true;
+    }
     return false;
 }
 

@@ -6,6 +6,11 @@
 
 #include <errno.h>
 
+const char *frame_stream_name(enum frame_stream stream)
+{
+    return stream == FRAME_STDOUT ? "stdout" : "stderr";
+}
+
 void frame_put(struct buf *dst, uint32_t rank, enum frame_stream stream, const void *data, size_t n)
 {
     buf_put_u32(dst, FRAME_MAGIC);

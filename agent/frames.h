@@ -26,6 +26,9 @@ struct frame {
     size_t len;
 };
 
+/* "stdout", "stderr" */
+const char *frame_stream_name(enum frame_stream stream);
+
 /* n <= FRAME_MAX. */
 void frame_put(struct buf *dst, uint32_t rank, enum frame_stream stream, const void *data,
                size_t n);

@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/include/hvd.h"
+#include "core/member/rank_end.h"
 #include "core/member/rank_state.h"
 
 static int explain_states(void)
@@ -30,6 +31,12 @@ static int explain_states(void)
         printf("%-10s %-12s %-10s %s\n", rank_state_name(rows[i].state),
                rank_event_name(rows[i].event), rank_state_name(rows[i].next),
                rank_action_name(rows[i].action));
+    const struct end_row *ends = rank_end_rows(&n);
+    printf("\n%-8s %-10s %-20s %s\n", "job", "ends by", "when", "verdict");
+    for (size_t i = 0; i < n; i++)
+        printf("%-8s %-10s %-20s %s\n", ends[i].elastic ? "elastic" : "fixed",
+               end_way_name(ends[i].way), end_time_name(ends[i].time),
+               end_verdict_name(ends[i].verdict));
     return 0;
 }
 
@@ -83,7 +90,7 @@ static int prepare(struct options *options, struct err *err)
                     ignored);
     }
     if (rc == 0)
-        rc = options_check_level(job, err);
+        rc = options_check_settings(job, err);
     if (rc == 0)
         rc = options_start_timeout(job, err);
     if (rc == 0)
@@ -129,6 +136,7 @@ static int run(struct options *options, struct err *err)
     int rc = options->what == OPTIONS_DOCTOR ? prepare_doctor(options, err) : prepare(options, err);
     if (rc < 0)
         return 2;
+    options_warn_of_names(&options->job);
     return coordinator_run(&c, &options->job, err);
 }
 

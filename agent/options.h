@@ -26,9 +26,12 @@ struct options {
  * wrong with which option. ret->job goes to job_fini() whatever is returned. */
 int options_parse(struct options *ret, int argc, char **argv, struct err *err);
 
-/* HVD_LOG_LEVEL as the ranks will have it, from the job or from hvdrun's own environment: -EINVAL
- * when it is no level. */
-int options_check_level(const struct job *job, struct err *err);
+/* HVD_LOG_LEVEL and HVD_SIMD as the ranks will have them, from the job or from hvdrun's own
+ * environment: -EINVAL when one has a value that the ranks would refuse. */
+int options_check_settings(const struct job *job, struct err *err);
+
+/* Says on standard error which variables of the ranks are misspelt names of settings. */
+void options_warn_of_names(const struct job *job);
 
 /* The start timeout where the command line does not say it: HVD_START_TIMEOUT's whole seconds,
  * or 30. */

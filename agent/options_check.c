@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/options_private.h"
+#include "core/base/known.h"
 #include "core/base/log.h"
 #include "core/member/protocol.h"
 
@@ -61,12 +62,29 @@ static const char *find_setting(const struct job *job, const char *name, char *r
     return NULL;
 }
 
-int options_check_level(const struct job *job, struct err *err)
+int options_check_settings(const struct job *job, struct err *err)
 {
     char name[64];
     const char *value = find_setting(job, "LOG_LEVEL", name, sizeof(name));
     int rc = value ? options_level(value, err) : 0;
+    if (rc == 0) {
+        value = find_setting(job, "SIMD", name, sizeof(name));
+        if (value && !known_simd(value))
+            rc = err_set(err, EINVAL, "\"%.40s\": want " KNOWN_SIMD, value);
+    }
     return rc < 0 ? err_prefix(err, "%s", name) : 0;
+}
+
+extern char **environ;
+
+void options_warn_of_names(const struct job *job)
+{
+    char text[256];
+    char **const lists[] = {environ, job->env};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        for (char **e = lists[i]; e && *e; e++)
+            if (known_misspelt(*e, text, sizeof(text)))
+                fprintf(stderr, "hvdrun: %s\n", text);
 }
 
 int options_doctor(struct job *job, struct err *err)

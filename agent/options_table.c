@@ -81,6 +81,7 @@ static const struct option options[] = {
     {"--check-build|-cb", NULL, "list frameworks, controllers and operations", set_flag, "check"},
     {"--explain-states", NULL, "print the table of states of a rank", set_flag, "states"},
     {"-v|--verbose", NULL, "say what is being done; twice: more", set_flag, "verbose"},
+    {"-vv", NULL, "the same as -v -v", set_flag, "verbose twice"},
     {"-h|--help", NULL, "this text", set_flag, "help"},
     {"--version", NULL, "the version", set_flag, "version"},
 };
@@ -312,6 +313,8 @@ static int set_flag(struct options *o, const char *value, const char *setting, s
         o->job.no_prefix = true;
     else if (strcmp(setting, "verbose") == 0)
         o->job.verbose++;
+    else if (strcmp(setting, "verbose twice") == 0)
+        o->job.verbose += 2;
     else if (strcmp(setting, "check") == 0)
         o->what = OPTIONS_CHECK_BUILD;
     else if (strcmp(setting, "states") == 0)

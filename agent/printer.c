@@ -5,42 +5,20 @@
 #include "agent/printer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/printer_private.h"
 #include "core/base/clock.h"
-#include "core/base/fd.h"
+#include "core/base/env.h"
 
 #define LINE_MAX_HELD 65536
 #define PARTIAL_MS    500ULL
+#define FLOW_MS       100
 
-static const char *const names[FRAME_STREAMS] = {"stdout", "stderr"};
-
-/* ---- files ---------------------------------------------------------------------------------- */
-
-static int make_dir(const char *path, struct err *err)
-{
-    return mkdir(path, 0777) < 0 && errno != EEXIST ? err_sys(err, errno, "%s", path) : 0;
-}
-
-static int open_files(struct printer *p, int rank, int width, struct err *err)
-{
-    char path[4096];
-    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (p->append ? O_APPEND : O_TRUNC);
-    snprintf(path, sizeof(path), "%s/rank.%0*d", p->dir, width, rank);
-    int rc = make_dir(path, err);
-    for (int s = 0; s < FRAME_STREAMS && rc == 0; s++) {
-        snprintf(path, sizeof(path), "%s/rank.%0*d/%s", p->dir, width, rank, names[s]);
-        p->streams[rank][s].file = open(path, flags, 0666);
-        if (p->streams[rank][s].file < 0)
-            rc = err_sys(err, errno, "%s", path);
-    }
-    return rc;
-}
+/* ---- life ----------------------------------------------------------------------------------- */
 
 /* Room for ranks up to nranks, without files. */
 static int add_streams(struct printer *p, int nranks)
@@ -63,13 +41,11 @@ static int add_streams(struct printer *p, int nranks)
 void printer_grow(struct printer *p, int nranks)
 {
     struct err err;
-    char last[16];
     int first = p->nranks;
     if (nranks <= first || add_streams(p, nranks) < 0 || !p->dir)
         return;
-    int width = snprintf(last, sizeof(last), "%d", p->first_ranks - 1);
     for (int r = first; r < p->nranks; r++) {
-        if (open_files(p, r, width, &err) < 0 && !p->file_error) {
+        if (printer_open_files(p, r, &err) < 0 && !p->file_error) {
             p->file_error = -err.code;
             snprintf(p->file_name, sizeof(p->file_name), "rank.%d", r);
         }
@@ -79,19 +55,27 @@ void printer_grow(struct printer *p, int nranks)
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
                  bool append, void (*drained)(void *arg), void *arg, struct err *err)
 {
-    *p = (struct printer){.loop = loop, .first_ranks = nranks, .prefix = prefix, .append = append};
-    sink_init(&p->sinks[FRAME_STDOUT], loop, STDOUT_FILENO, drained, arg);
-    sink_init(&p->sinks[FRAME_STDERR], loop, STDERR_FILENO, drained, arg);
-    char last[16];
-    int width = snprintf(last, sizeof(last), "%d", nranks - 1);
+    uint64_t max = OUTLET_MAX;
+    int rc = env_size("OUTPUT_BUFFER", OUTLET_MAX, &max, err);
+    if (rc == 0 && max < OUTLET_MIN)
+        rc = err_set(err, EINVAL, "HVD_OUTPUT_BUFFER=%llu: want 64K or more",
+                     (unsigned long long)max);
+    *p = (struct printer){.loop = loop,
+                          .first_ranks = nranks,
+                          .prefix = prefix,
+                          .append = append,
+                          .max = max,
+                          .drained = drained,
+                          .arg = arg};
+    sink_init(&p->sinks[FRAME_STDOUT], loop, STDOUT_FILENO, NULL, NULL);
+    sink_init(&p->sinks[FRAME_STDERR], loop, STDERR_FILENO, NULL, NULL);
     p->dir = dir ? strdup(dir) : NULL;
-    int rc = add_streams(p, nranks) < 0 || (dir && !p->dir)
-                 ? err_set(err, ENOMEM, "no memory for the output of %d ranks", nranks)
-                 : 0;
+    if (rc == 0 && (add_streams(p, nranks) < 0 || (dir && !p->dir)))
+        rc = err_set(err, ENOMEM, "no memory for the output of %d ranks", nranks);
     if (rc == 0 && dir)
-        rc = make_dir(dir, err);
+        rc = printer_open_dir(p, err);
     for (int r = 0; r < nranks && rc == 0 && dir; r++)
-        rc = open_files(p, r, width, err);
+        rc = printer_open_files(p, r, err);
     if (rc < 0)
         printer_fini(p);
     return rc;
@@ -100,17 +84,17 @@ int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, 
 void printer_fini(struct printer *p)
 {
     for (int r = 0; p->streams && r < p->nranks; r++) {
-        for (int s = 0; s < FRAME_STREAMS; s++) {
+        for (int s = 0; s < FRAME_STREAMS; s++)
             buf_fini(&p->streams[r][s].line);
-            if (p->streams[r][s].file >= 0)
-                close(p->streams[r][s].file);
-        }
         free(p->streams[r]);
     }
+    writer_close(p->writer);
     free(p->streams);
     free(p->dir);
-    if (p->loop)
+    if (p->loop) {
         loop_timer_stop(p->loop, &p->timer);
+        loop_timer_stop(p->loop, &p->flow_timer);
+    }
     for (int s = 0; s < FRAME_STREAMS; s++)
         sink_fini(&p->sinks[s]);
     *p = (struct printer){0};
@@ -133,16 +117,53 @@ static void end_open_line(struct printer *p, int stream, const struct printer_st
         p->open[stream] = NULL;
 }
 
+/* ---- slow readers --------------------------------------------------------------------------- */
+
+static enum outlet_state state_of(const struct printer *p, int stream)
+{
+    const struct sink *s = &p->sinks[stream];
+    return s->failed ? OUTLET_FREE
+                     : outlet_state(sink_pending(s), p->max, sink_moved(s), clock_ns());
+}
+
+/* There is room again: the reader sees where lines are missing. */
+static void say_loss(struct printer *p, int stream)
+{
+    char line[160];
+    p->dropping[stream] = false;
+    if (p->loss[stream].bytes == 0)
+        return;
+    end_open_line(p, stream, NULL);
+    size_t n = outlet_say(&p->loss[stream], "nobody read it for a while", line, sizeof(line));
+    sink_put(&p->sinks[stream], line, n);
+}
+
+/* Whether these bytes of a line are dropped; whole: its newline is the last of them. */
+static bool drop(struct printer *p, struct printer_stream *st, int stream, size_t n, bool whole)
+{
+    if (state_of(p, stream) != OUTLET_DROP && !st->cut) {
+        say_loss(p, stream);
+        return false;
+    }
+    st->cut = !whole;
+    p->loss[stream].lines += whole;
+    p->loss[stream].bytes += n;
+    return true;
+}
+
 /* Shows bytes of one line; whole: they end with its newline. */
 static void show(struct printer *p, int rank, int stream, const uint8_t *data, size_t n, bool whole)
 {
     struct printer_stream *st = &p->streams[rank][stream];
     struct sink *sink = &p->sinks[stream];
     char head[48];
+    if (drop(p, st, stream, n, whole))
+        return;
     end_open_line(p, stream, st);
     if (p->prefix && p->open[stream] != st)
-        sink_put(sink, head,
-                 (size_t)snprintf(head, sizeof(head), "[%d]<%s>:", rank, names[stream]));
+        sink_put(
+            sink, head,
+            (size_t)snprintf(head, sizeof(head), "[%d]<%s>:", rank, frame_stream_name(stream)));
     sink_put(sink, data, n);
     p->open[stream] = whole ? NULL : st;
 }
@@ -204,29 +225,25 @@ static void put_lines(struct printer *p, int rank, int stream, const uint8_t *da
         loop_timer_start(p->loop, &p->timer, PARTIAL_MS, on_timer, p);
 }
 
-/* After an error the file stays as it is: a hole in the middle would be worse. */
-static void put_file(struct printer *p, struct printer_stream *st, const struct frame *frame)
+/* Ranks wait because of printer_full(): nothing else may come that would end this. */
+static void on_flow(void *arg)
 {
-    int rc = fd_write_full(st->file, frame->data, frame->len, deadline_in_ms(5000));
-    if (rc >= 0)
-        return;
-    close(st->file);
-    st->file = -1;
-    if (p->file_error)
-        return;
-    p->file_error = -rc;
-    snprintf(p->file_name, sizeof(p->file_name), "rank.%u/%s", frame->rank, names[frame->stream]);
+    struct printer *p = arg;
+    if (printer_full(p))
+        loop_timer_start(p->loop, &p->flow_timer, FLOW_MS, on_flow, p);
+    else if (p->drained)
+        p->drained(p->arg);
 }
 
 void printer_put(struct printer *p, const struct frame *frame)
 {
     if (frame->rank >= (uint32_t)p->nranks)
         return;
-    struct printer_stream *st = &p->streams[frame->rank][frame->stream];
-    if (st->file >= 0)
-        put_file(p, st, frame);
+    printer_put_file(p, frame);
     put_lines(p, (int)frame->rank, (int)frame->stream, frame->data, frame->len);
     flush(p);
+    if (printer_full(p) && !p->flow_timer.on)
+        loop_timer_start(p->loop, &p->flow_timer, FLOW_MS, on_flow, p);
 }
 
 void printer_say(struct printer *p, const char *text, size_t n)
@@ -241,8 +258,13 @@ void printer_finish(struct printer *p)
     for (int r = 0; r < p->nranks; r++)
         for (int s = 0; s < FRAME_STREAMS; s++)
             show_held(p, r, s);
-    for (int s = 0; s < FRAME_STREAMS && p->prefix; s++)
-        end_open_line(p, s, NULL);
+    for (int s = 0; s < FRAME_STREAMS; s++) {
+        say_loss(p, s);
+        if (p->prefix)
+            end_open_line(p, s, NULL);
+    }
+    printer_finish_files(p);
+    p->finishing = true;
     flush(p);
 }
 
@@ -254,6 +276,7 @@ int printer_lost(struct printer *p, char *dst, size_t size)
         snprintf(dst, size, "standard output");
         return error;
     }
+    printer_watch_files(p);
     error = p->file_error;
     if (error <= 0)
         return 0;
@@ -262,12 +285,26 @@ int printer_lost(struct printer *p, char *dst, size_t size)
     return error;
 }
 
+bool printer_stalled(struct printer *p, char *dst, size_t size)
+{
+    for (int s = 0; s < FRAME_STREAMS; s++) {
+        if (p->loss[s].bytes == 0 || p->dropping[s])
+            continue;
+        p->dropping[s] = true;
+        snprintf(dst, size, "standard %s", s == FRAME_STDOUT ? "output" : "error");
+        return true;
+    }
+    return false;
+}
+
 size_t printer_pending(const struct printer *p)
 {
-    return sink_pending(&p->sinks[FRAME_STDOUT]) + sink_pending(&p->sinks[FRAME_STDERR]);
+    return sink_pending(&p->sinks[FRAME_STDOUT]) + sink_pending(&p->sinks[FRAME_STDERR]) +
+           printer_pending_files(p);
 }
 
 bool printer_full(const struct printer *p)
 {
-    return sink_full(&p->sinks[FRAME_STDOUT]) || sink_full(&p->sinks[FRAME_STDERR]);
+    return state_of(p, FRAME_STDOUT) == OUTLET_FULL || state_of(p, FRAME_STDERR) == OUTLET_FULL ||
+           printer_files_state(p) == OUTLET_FULL;
 }

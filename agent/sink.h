@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sink: a queue before a descriptor that belongs to others too (standard output, a pipe to ssh):
- * never blocks, never makes it nonblocking. One thread, on the owner's loop.
+ * never blocks, never makes it nonblocking. A regular file, whose writes may wait for a disk, is
+ * written by a thread (writer.h). One thread, on the owner's loop.
  */
 #ifndef HVD_AGENT_SINK_H
 #define HVD_AGENT_SINK_H
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agent/writer.h"
 #include "core/base/buf.h"
 #include "core/base/loop.h"
 
@@ -21,8 +23,10 @@ struct sink {
     int fd; /* not owned */
     struct loop_fd lfd;
     struct buf queue;
-    size_t pos;                 /* written already */
-    bool direct;                /* a file: never waits */
+    size_t pos;            /* written already */
+    uint64_t moved;        /* clock: when bytes went last, or began to wait */
+    struct writer *writer; /* of a regular file, NULL: none */
+    struct loop_fd writer_lfd;
     bool was_full;              /* somebody may have paused for it */
     int failed;                 /* errno of what failed: everything after is dropped */
     bool keep;                  /* what was not written by then stays: sink_take() */
@@ -44,10 +48,11 @@ void sink_flush(struct sink *s);
 /* Hands over what a sink that failed has kept, perhaps from the middle of something. */
 void sink_take(struct sink *s, struct buf *ret);
 
-static inline size_t sink_pending(const struct sink *s)
-{
-    return s->queue.len - s->pos;
-}
+/* Bytes that are not written yet. */
+size_t sink_pending(const struct sink *s);
+
+/* The clock when bytes were written last, or began to wait. */
+uint64_t sink_moved(const struct sink *s);
 
 static inline bool sink_full(const struct sink *s)
 {

@@ -8,15 +8,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/base/known.h"
 #include "core/base/lifeline.h"
 #include "core/base/log.h"
 #include "core/base/mac.h"
 
+extern char **environ;
+
 /* The most explicit first: what a user sets by hand overrides the launcher it runs under, and only
  * the agent, which sets those variables too, comes before it. */
 static const struct boot_ops *const sources[] = {
-    &boot_agent_ops,  &boot_env_ops,   &boot_pmix_ops,
-    &boot_mpirun_ops, &boot_slurm_ops, &boot_alone_ops,
+    &boot_agent_ops,  &boot_env_ops,   &boot_torchrun_ops, &boot_pmix_ops,
+    &boot_mpirun_ops, &boot_slurm_ops, &boot_torch_ops,    &boot_alone_ops,
 };
 
 int64_t boot_number(const char *name)
@@ -28,6 +31,19 @@ int64_t boot_number(const char *name)
     errno = 0;
     long long v = strtoll(text, &end, 10);
     return errno || *end ? -1 : v;
+}
+
+/* Once a job: hvdrun has looked where there is an agent, rank 0 does for all others. */
+static void warn_of_names(const struct boot *boot)
+{
+    static bool done;
+    char text[256];
+    if (done || boot->rank != 0 || boot->agent_fd >= 0)
+        return;
+    done = true;
+    for (char **e = environ; *e; e++)
+        if (known_misspelt(*e, text, sizeof(text)))
+            log_warn("%s", text);
 }
 
 int boot_open(struct boot *boot, struct err *err)
@@ -43,6 +59,7 @@ int boot_open(struct boot *boot, struct err *err)
             return rc;
         }
         log_debug("boot: %s, rank %d of %d", boot->ops->name, boot->rank, boot->size);
+        warn_of_names(boot);
         return 0;
     }
     return err_set(err, ENOENT, "no launcher found"); /* alone always is one */

@@ -4,9 +4,9 @@
  *
  * A source is a launcher: the agent (hvdrun, Kubernetes), PMIx (mpirun, srun), Slurm without
  * it, an mpirun that only numbers its ranks, the environment (HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS,
- * HVD_KEY_FILE; torchrun's variables by way of Python), or nobody (a world of 1). Each knows how to
- * exchange a small card among all ranks; nothing else is asked of it. Blocks, bounded by the
- * deadline; called once by hvd_init().
+ * HVD_KEY_FILE), torchrun (in Python; a program in C needs HVD_RENDEZVOUS under it), or nobody (a
+ * world of 1). Each knows how to exchange a small card among all ranks; nothing else is asked of
+ * it. Blocks, bounded by the deadline; called once by hvd_init().
  */
 #ifndef HVD_BOOT_BOOT_H
 #define HVD_BOOT_BOOT_H
@@ -32,7 +32,7 @@ struct boot_place {
 
 /* How a launcher is talked to. Tables of this kind are const; probe order is in boot.c. */
 struct boot_ops {
-    const char *name; /* "agent", "env", "pmix", "mpirun", "slurm", "alone" */
+    const char *name; /* "agent", "env", "torchrun", "pmix", "mpirun", "slurm", "torch", "alone" */
     /* 1: this launcher started us; 0: it did not; -errno: it did, but something is wrong. Fills
      * rank, size and has_key. */
     int (*probe)(struct boot *boot, struct err *err);
@@ -103,7 +103,7 @@ void boot_fini(struct boot *boot);
 /* In the child after fork(2): closes agent_fd. Async-signal-safe. */
 void boot_after_fork(struct boot *boot);
 
-extern const struct boot_ops boot_agent_ops, boot_env_ops, boot_pmix_ops, boot_mpirun_ops,
-    boot_slurm_ops, boot_alone_ops;
+extern const struct boot_ops boot_agent_ops, boot_env_ops, boot_torchrun_ops, boot_pmix_ops,
+    boot_mpirun_ops, boot_slurm_ops, boot_torch_ops, boot_alone_ops;
 
 #endif

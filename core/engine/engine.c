@@ -322,6 +322,9 @@ void engine_fail(struct engine *e, const struct err *err)
     e->trouble.code = 0;
     if (atomic_load(&e->drive.closing))
         return;
+    /* In a job of a fixed size hvdrun then blames the rank that left or was lost, not this one. */
+    if (!e->boot.elastic && (err->code == -ESHUTDOWN || err->code == -ECONNRESET))
+        boot_bye(&e->boot, err->code, e->done, err->msg);
     /* Who was asked to leave has not failed. */
     log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
     fail_all(e, err);

@@ -9,6 +9,7 @@
 #include "core/backend/backends.h"
 #include "core/base/clock.h"
 #include "core/base/env.h"
+#include "core/base/known.h"
 #include "core/base/log.h"
 
 #define YEAR_S (365.0 * 86400)
@@ -45,6 +46,15 @@ static int read_log_level(struct err *err)
     return 0;
 }
 
+/* Read long before, when the library was loaded (coll/reduce); said here, where it can fail. */
+static int check_simd(struct err *err)
+{
+    const char *value = env_get("SIMD");
+    if (!value || known_simd(value))
+        return 0;
+    return err_set(err, EINVAL, "HVD_SIMD=%.40s: want " KNOWN_SIMD, value);
+}
+
 static int read_stall(struct settings *s, struct err *err)
 {
     bool disable;
@@ -62,6 +72,8 @@ int settings_read(struct settings *ret, struct err *err)
 {
     struct settings s = {0};
     int rc = read_log_level(err);
+    if (rc == 0)
+        rc = check_simd(err);
     if (rc == 0)
         rc = env_size("FUSION_THRESHOLD", 32u << 20, &s.fusion_bytes, err);
     if (rc == 0)

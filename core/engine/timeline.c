@@ -14,12 +14,15 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/engine/trace.h"
+#include "core/base/log.h"
 #include "core/base/thread.h"
+#include "core/engine/trace.h"
 
 #define RING       2048 /* records */
 #define WRITE_MS   50
 #define PATH_BYTES 4096
+#define CLOSE      "\n]\n"
+#define CLOSE_LEN  (sizeof(CLOSE) - 1)
 
 struct record {
     bool cycle; /* a mark at op.end_ns, nothing else */
@@ -44,6 +47,7 @@ struct timeline {
     struct buf out;
     off_t offset; /* where the next event goes: on the closing bracket */
     uint64_t told_dropped;
+    bool full; /* a write has failed, and that was said */
 };
 
 /* "%r" becomes the rank. 1: not this rank's to write. */
@@ -62,26 +66,50 @@ static int expand_path(const char *path, int rank, char *dst, size_t size, struc
     return 0;
 }
 
+/* The rest of the bytes at an offset: 0, or the errno of the write that failed. */
+static int write_at(const struct timeline *t, const void *bytes, size_t len, off_t offset)
+{
+    const uint8_t *data = bytes;
+    for (size_t done = 0; done < len;) {
+        ssize_t n = pwrite(t->fd, data + done, len - done, offset + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+/* What did not fit is taken back, and the closing bracket, which the first of its bytes had
+ * overwritten, is put there again: the space was in use before. Training goes on without a trace.
+ */
+static void end_early(struct timeline *t, int error)
+{
+    int rc = ftruncate(t->fd, t->offset) < 0 ? errno : 0;
+    if (rc == 0 && t->offset > 0)
+        rc = write_at(t, CLOSE, CLOSE_LEN, t->offset);
+    t->full = true;
+    log_warn("the timeline ends here, after %lld bytes: %s. %s. Training goes on",
+             (long long)t->offset, strerror(error),
+             rc ? "To load the file, add the closing bracket that it lacks"
+                : "What is in the file can be loaded");
+}
+
 /* The events so far, then the bracket that makes it an array; the next write begins on the bracket.
  */
 static void write_out(struct timeline *t)
 {
     size_t events = t->out.len;
-    if (t->out.failed || events == 0) {
+    if (t->full || t->out.failed || events == 0) {
         buf_reset(&t->out);
         return;
     }
-    buf_put(&t->out, "\n]\n", 3);
-    size_t done = 0, len = t->out.len;
-    while (done < len) {
-        ssize_t n = pwrite(t->fd, t->out.data + done, len - done, t->offset + (off_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break; /* a full disk: the trace ends, training does not */
-        done += (size_t)n;
-    }
-    if (done >= events)
+    buf_put(&t->out, CLOSE, CLOSE_LEN);
+    int error = t->out.failed ? 0 : write_at(t, t->out.data, t->out.len, t->offset);
+    if (error)
+        end_early(t, error);
+    else if (!t->out.failed)
         t->offset += (off_t)events;
     buf_reset(&t->out);
 }

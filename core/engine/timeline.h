@@ -5,7 +5,8 @@
  * The driver of the engine adds a record for each finished operation to a bounded ring and never
  * waits; a small thread of the timeline's own turns records into JSON and writes
  * them. When the ring is full the record is dropped and counted. The file is a valid JSON array
- * after each write, whatever becomes of the process.
+ * after each write, whatever becomes of the process. When a write fails (a full disk) that is said
+ * once, and the file ends there, a valid array still.
  */
 #ifndef HVD_ENGINE_TIMELINE_H
 #define HVD_ENGINE_TIMELINE_H

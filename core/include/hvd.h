@@ -7,9 +7,10 @@
  *     hvd_allreduce("grad", grad, grad, 1000, HVD_FLOAT32, HVD_AVERAGE);
  *     hvd_shutdown();
  *
- * A process is one rank. It finds the others through its launcher (hvdrun, mpirun, srun, torchrun,
- * or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS, HVD_KEY_FILE by hand); without one it is a world of 1. An
- * mpirun that is not Open MPI's needs HVD_RENDEZVOUS too.
+ * A process is one rank. It finds the others through its launcher (hvdrun, mpirun, srun, or
+ * HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS, HVD_KEY_FILE by hand); without one it is a world of 1. Under
+ * an mpirun that is not Open MPI's, and under torchrun, hvd_init() of a program in C needs
+ * HVD_RENDEZVOUS too, and fails without it.
  *
  * Every rank calls the same operations with the same names, in any order and from any thread.
  * Operations of one name are matched in the order in which each rank submits them; a second one

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/member/rank_end.h"
 #include "core/member/roster_private.h"
 
 /* A rank that was killed by a signal right after another failed with an exit code was rather the
@@ -115,7 +116,13 @@ int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMB
 int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, int size, struct err *err)
 {
-    *r = (struct roster){.size = size, .first = -1, .early = -1, .spoilt = -1, .last_failed = -1};
+    *r = (struct roster){.size = size,
+                         .first = -1,
+                         .early = -1,
+                         .follower = -1,
+                         .spoilt = -1,
+                         .owed = -1,
+                         .last_failed = -1};
     if (r->size < 1 || r->size > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "%d ranks: want 1 to %d", r->size, MEMBER_RANKS_MAX);
     r->target = r->members_cap = r->size;
@@ -240,28 +247,52 @@ static enum note_type end_note(const struct roster_member *m, bool survived)
     return m->leaving && !survived ? NOTE_ENDED : NOTE_LOST;
 }
 
-/* before: the state it failed in. */
+static enum end_way way_of(const struct roster *r, const struct roster_member *m)
+{
+    if (r->agents[m->agent].gone)
+        return END_HOST;
+    return m->code > 0 ? END_CODE : END_SIGNAL;
+}
+
+/* before: the state in which it failed. */
+static enum end_time time_of(const struct roster *r, const struct roster_member *m,
+                             enum rank_state before)
+{
+    bool inside = before == RANK_READY || before == RANK_ACTIVE;
+    if (!r->is_elastic && (m->disturbed || (r->early >= 0 && inside)))
+        return END_DISTURBED;
+    if (before == RANK_LEFT && !m->out)
+        return roster_count(r, roster_survives) > 0 ? END_BETWEEN : END_BEHIND;
+    if (r->epoch == 0)
+        return END_UNBORN;
+    return r->is_elastic && !m->was_in ? END_ASIDE : END_INSIDE;
+}
+
 static void act_fail(struct roster *r, int member, enum rank_state before, bool survived,
                      uint64_t now)
 {
-    const struct roster_member *m = &r->members[member];
+    struct roster_member *m = &r->members[member];
+    enum end_time time = time_of(r, m, before);
+    m->stopped = r->stopping;
     act_end(r, member, end_note(m, survived), now);
     if (r->stopping || m->leaving)
         return;
-    if (!r->is_elastic || r->closing) {
+    enum end_verdict verdict = rank_end_verdict(r->is_elastic && !r->closing, way_of(r, m), time);
+    if (verdict == END_FIRST && r->hosted &&
+        !r->closing) /* the cluster decides what a failure means */
+        verdict = END_REPLACED;
+    if (r->is_elastic && !r->closing)
+        r->last_failed = member;
+    if (verdict == END_FIRST)
         first_to_fail(r, member, now);
-        return;
-    }
-    r->last_failed = member;
-    if (before == RANK_LEFT && !m->out) { /* its part of the training was over */
-        if (r->spoilt < 0)
-            r->spoilt = member;
-    } else if (r->epoch == 0 && m->code > 0 &&
-               !r->hosted) { /* a program that does not work: it says so itself */
-        first_to_fail(r, member, now);
-    } else {
+    if (verdict == END_FOLLOWS && r->follower < 0)
+        r->follower = member;
+    if (verdict == END_SPOILS && r->spoilt < 0)
+        r->spoilt = member;
+    if (verdict == END_OWED)
+        r->owed = member;
+    if (verdict == END_OWED || verdict == END_REPLACED)
         roster_replace(r, member, now);
-    }
 }
 
 static void act_early(struct roster *r, int member, bool survived, uint64_t now)
@@ -323,6 +354,12 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         m->waits = now;
     r->ready += (row->next == RANK_READY) - (m->state == RANK_READY);
     m->state = row->next;
+    if (event == RANK_BYE && survived)
+        m->left_at = now ? now : 1;
+    if (event == RANK_CARD) {
+        m->left_at = 0;
+        m->disturbed = false;
+    }
     act(r, member, row, survived, now);
     if (survived && (rank_is_over(m->state) || m->out)) {
         roster_describe_end(r, member, text, sizeof(text));
@@ -361,12 +398,28 @@ bool roster_done(const struct roster *r)
 
 int roster_culprit(const struct roster *r)
 {
-    int who = r->first;
+    int who = r->first >= 0 ? r->first : r->follower;
     if (r->is_elastic && who < 0)
         who = r->spoilt;
+    if (r->is_elastic && who < 0 && roster_count(r, roster_survives) == 0)
+        who = r->owed;
     if (r->is_elastic && who < 0 && r->done == 0)
         who = r->last_failed;
     return who;
+}
+
+int roster_named(const struct roster *r)
+{
+    int who = -1;
+    if (r->first >= 0 || r->follower < 0 || r->is_elastic)
+        return roster_culprit(r);
+    if (r->early >= 0)
+        return r->early;
+    for (int i = 0; i < r->nmembers; i++)
+        if (r->members[i].left_at && !r->members[i].disturbed &&
+            (who < 0 || r->members[i].left_at < r->members[who].left_at))
+            who = i;
+    return who >= 0 ? who : r->follower;
 }
 
 int roster_exit_code(const struct roster *r)

@@ -32,6 +32,9 @@ struct roster_member {
     int pid;
     int code;          /* of its end: exit code, -signal */
     bool early;        /* exited with 0 while others counted on it */
+    bool disturbed;    /* fixed: it said that another rank's end made its operations fail */
+    bool stopped;      /* it ended because the job was being stopped */
+    uint64_t left_at;  /* clock: when it called hvd_shutdown(), out of a world; 0: it did not */
     bool reaped;       /* its process is gone; an end may be known before */
     bool leaving;      /* was asked to leave: its end is no failure */
     bool out;          /* said that it cannot go on */
@@ -140,7 +143,8 @@ struct roster {
     int over;                 /* members that ended or failed */
     int first;                /* the member that made the job fail, -1: none */
     int early;                /* the first that left early, -1: none */
-    bool stopping;            /* a stop was noted: failures from here on are its doing */
+    int follower;  /* the first that failed because of another rank's end (END_FOLLOWS), -1: none */
+    bool stopping; /* a stop was noted: failures from here on are its doing */
     int nnotes, notes_cap;
     struct note *notes;
 
@@ -161,6 +165,8 @@ struct roster {
     int done;                    /* members whose program has ended well */
     uint64_t left_done;       /* operations that one who said BYE had finished, the most of all */
     int spoilt;               /* the first whose program failed after hvd_shutdown, -1: none */
+    int owed;                 /* the last that failed after hvd_shutdown() while others trained and
+                                 for which no new member has come in yet, -1: none */
     int last_failed;          /* -1: none */
     uint32_t judged;          /* the last epoch that all of its members were lost from */
     int erred_worlds;         /* such epochs in a row in which every rank ended by an error */
@@ -231,8 +237,12 @@ void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t n
 /* The others need not wait for this member: it did not come in time, text says so. */
 void roster_give_up(struct roster *r, int member, const char *text);
 
-/* The member that decides the exit code, -1: none, it is 0. */
+/* The member that decides the exit code, -1: none, it is 0. rank_end.h has the rule. */
 int roster_culprit(const struct roster *r);
+
+/* The member whose end explains the job's failure: the culprit, or the rank whose leaving made the
+ * culprit fail. -1: none */
+int roster_named(const struct roster *r);
 
 /* For every rank: a signal (one that ends programs ends an elastic job too); the end (SIGKILL after
  * grace_ms). */
@@ -245,9 +255,7 @@ bool roster_done(const struct roster *r);
 /* --reset-limit allows no more replacements. */
 bool roster_limit_reached(const struct roster *r);
 
-/* The job's exit code so far, 128 + n for a signal. Fixed: that of the rank that failed first.
- * Elastic: 0 when a member that was in the world to the end has ended well and none failed after
- * hvd_shutdown; else that of the member that failed last. */
+/* The job's exit code so far, 128 + n for a signal: that of roster_culprit(). */
 int roster_exit_code(const struct roster *r);
 
 /* ---- elastic jobs --------------------------------------------------------------------------- */

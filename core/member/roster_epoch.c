@@ -155,8 +155,11 @@ static void install(struct roster *r, uint64_t now)
         roster_step(r, member, RANK_INSTALL, now, NULL);
         m->rank = m->was_rank = i;
         m->is_new = r->world.cards[i].is_new;
+        if (m->is_new)
+            r->owed = -1; /* another rank has taken the place */
         m->was_in = true;
         m->out = false;
+        m->left_at = 0;
         m->moved = now;
     }
 }
@@ -258,8 +261,24 @@ static void announce(struct roster *r, uint64_t now)
     roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
 }
 
-/* Nobody was lost since the last epoch, yet all that live have left it. Where it was made for a
- * loss and no rank has told that it is in it, that loss leads to the next one, too. */
+/* Ranks that called hvd_shutdown() while the others work on: their end is no loss, yet the epoch
+ * that comes is made without them. */
+static void add_leavers(struct roster *r, uint64_t now)
+{
+    char text[512];
+    for (int i = 0; i < r->nmembers; i++) {
+        const struct roster_member *m = &r->members[i];
+        if (m->rank < 0 || !m->left_at || m->out)
+            continue;
+        roster_describe_end(r, i, text, sizeof(text));
+        if (!strstr(r->cause, text))
+            roster_add_cause(r, now, text);
+    }
+}
+
+/* No rank has ended or left since the last epoch, yet all of its ranks have given it up. Where it
+ * was made for a loss and no rank has told that it is in it, that loss is the cause of the next
+ * one, too. */
 static void explain_retry(struct roster *r, uint64_t now)
 {
     char text[96];
@@ -290,8 +309,10 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
             if (!r->cause[0])
                 roster_add_cause(r, now, "nobody has joined or left after all");
             r->applied = r->announced;
-        } else if (!r->cause[0]) {
-            explain_retry(r, now);
+        } else {
+            add_leavers(r, now);
+            if (!r->cause[0])
+                explain_retry(r, now);
         }
         if (!boundary && n < least && r->announced == r->applied)
             announce(r, now);
@@ -383,9 +404,13 @@ static void consider_change(struct roster *r, uint64_t now)
         r->applied = r->announced = r->change; /* it came to nothing */
 }
 
-/* Its program has come to its end on some rank, and no rank works on: who is to join whom? */
+/* The program has ended on some rank that was in the world, and a new rank would find nobody to
+ * train with. A command that never calls hvd_init() has no world: it is finished when it has ended
+ * well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
+    if (r->epoch == 0 && !r->hosted && r->done > 0 && r->over == r->nmembers)
+        return true;
     return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
 }
 

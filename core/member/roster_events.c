@@ -169,6 +169,8 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     if (was_over && (dead || m->reaped))
         return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
     roster_take_tail(m, it->tail);
+    char before[512], after[512];
+    roster_describe_end(r, it->member, before, sizeof(before)); /* "called hvd_shutdown()" */
     if (was_over) {
         learn_code(r, it);
         return 0;
@@ -177,7 +179,10 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     m->code = it->code;
     words_set(&m->text, it->text); /* without memory: none */
     bool bad = dead || it->code != 0;
-    return roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
+    int rc = roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
+    roster_describe_end(r, it->member, after, sizeof(after));
+    replace_text(r->last.cause, sizeof(r->last.cause), before, after);
+    return rc;
 }
 
 static int report_one(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
@@ -191,6 +196,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         return roster_step(r, it->member, RANK_START, now, err);
     case REPORT_BYE:
         roster_note_done(r, it->done);
+        m->disturbed |= !r->is_elastic && it->code < 0;
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
         m->code = it->code;

@@ -46,6 +46,8 @@ void roster_describe_end(const struct roster *r, int member, char *dst, size_t s
     if (m->out && !rank_is_over(m->state))
         snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
                  m->text ? m->text : strerror(-m->code));
+    else if (m->left_at && (m->state == RANK_LEFT || m->stopped))
+        snprintf(dst, size, "%s on %s (pid %d) called hvd_shutdown()", name, host, m->pid);
     else if (m->state == RANK_FAILED && m->code == 0 && !m->text)
         snprintf(dst, size, "%s on %s (pid %d) died", name, host,
                  m->pid); /* how is not known yet */

@@ -73,11 +73,26 @@ no_key_beyond_loopback() {
     refused 'there is no key' env HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS=10.213.7.1:7000 "$SUM"
 }
 
+# A program in C under torchrun: it meets where it is told to.
+torchrun() (
+    export TORCHELASTIC_RUN_ID=x WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=1
+    HVD_RENDEZVOUS=127.0.0.1:$(free_port)
+    export HVD_RENDEZVOUS
+    for r in 0 1 2; do
+        RANK=$r LOCAL_RANK=$r timeout 60 "$SUM" 2 1 &
+    done
+    together
+)
+
 alone() {
     env -u HVD_RANK -u HVD_SIZE timeout 60 "$SUM" 2 1
 }
 
 check 'alone' alone
+check 'a world size and no rank' env WORLD_SIZE=1 timeout 60 "$SUM" 1 1
+check 'torchrun, a meeting place' torchrun
+check 'torchrun, none' refused 'torchrun started this rank, and only' \
+    env TORCHELASTIC_RUN_ID=x RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$SUM"
 check 'four ranks on loopback, no key' loopback
 HVD_KEY_FILE=$TMP/key check 'four ranks on loopback, a key' loopback
 check 'a wrong key is refused, the job goes on' wrong_key

@@ -44,6 +44,62 @@ late_reader() {
     [ "$(timeout 60 "$RUN" -np 1 seq 50000 | (sleep 1.5; wc -l))" -eq 50000 ]
 }
 
+# printing LINES: for each of two ranks, a command that prints them and tells when it has
+printing() { echo "seq $1 | sed 's/^/a line that fills the pipe /'; touch $TMP/printed.\$HVD_RANK"; }
+
+until_printed() {
+    local i
+    for i in $(seq 300); do
+        [ -e "$TMP/printed.0" ] && [ -e "$TMP/printed.1" ] && break
+        sleep 0.1
+    done
+    rm "$TMP/printed.0" "$TMP/printed.1" # fails where one of them is still at it
+}
+
+# missing FILE TEXT: so many lines are missing in it as is said there
+missing() {
+    sed -n "s/^hvdrun: \([0-9]*\) lines of output ([0-9]* bytes) are missing here: $2\$/\1/p" "$1"
+}
+
+# The reader has stopped: the ranks end all the same. When it reads on it finds how many lines are missing.
+stopped_reader() {
+    local pid rc=0 lines
+    mkfifo "$TMP/fifo" && exec 9<>"$TMP/fifo" || return 1
+    HVD_OUTPUT_BUFFER=1M "$RUN" -np 2 sh -c "$(printing 100000)" >"$TMP/fifo" 2>"$TMP/2" 9<&- &
+    pid=$!
+    until_printed || { kill -9 $pid; echo "the ranks wait for the reader"; return 1; }
+    cat <"$TMP/fifo" >"$TMP/1" 9<&- &
+    exec 9<&-
+    wait $pid || rc=$?
+    wait
+    rm "$TMP/fifo"
+    lines=$(grep -c '^.[01].<stdout>:a line' "$TMP/1")
+    echo "$lines lines have come, missing: $(missing "$TMP/1" 'nobody read it for a while')"
+    [ $rc -eq 0 ] && says 'hvdrun: standard output: its reader has stopped' "$TMP/2" &&
+        [ $((lines + $(missing "$TMP/1" 'nobody read it for a while'))) -eq 200000 ] && nothing_left
+}
+
+# The same with an output file, as a disk that has stopped; and one that never goes on is given up at the end.
+stopped_disk() {
+    local pid rc=0 lines
+    mkdir -p "$TMP/disk/rank.0" && mkfifo "$TMP/disk/rank.0/stdout" && exec 9<>"$TMP/disk/rank.0/stdout" || return 1
+    HVD_OUTPUT_BUFFER=1M "$RUN" -np 2 --output-filename "$TMP/disk" sh -c "$(printing 100000)" >"$TMP/1" 2>"$TMP/2" 9<&- &
+    pid=$!
+    until_printed || { kill -9 $pid; echo "the ranks wait for the disk"; return 1; }
+    cat <"$TMP/disk/rank.0/stdout" >"$TMP/3" 9<&- &
+    exec 9<&-
+    wait $pid || rc=$?
+    wait
+    lines=$(grep -c '^a line.*[0-9]$' "$TMP/3") # a line whose end is missing is missing
+    echo "exit code $rc, $lines lines have come, missing: $(missing "$TMP/3" 'the disk was too slow')"
+    [ $rc -eq 0 ] && [ "$(grep -c '^.0.<stdout>:a line' "$TMP/1")" -eq 100000 ] &&
+        [ $((lines + $(missing "$TMP/3" 'the disk was too slow'))) -eq 100000 ] || return 1
+    exec 9<>"$TMP/disk/rank.0/stdout"
+    code 1 "$RUN" -np 1 --output-filename "$TMP/disk" sh -c 'seq 100000' >"$TMP/1" 2>"$TMP/2" 9<&- || rc=1
+    exec 9<&-
+    [ $rc -eq 0 ] && says 'hvdrun: output file rank.0/stdout: Connection timed out' "$TMP/2" && nothing_left
+}
+
 # Whoever reads is slow: all of it comes in the end.
 slow_reader() {
     local n
@@ -219,7 +275,8 @@ control_twice() { code 0 "$RUN" -np 3 $CTL again; }
 left_early() {
     code 7 "$RUN" -np 3 $CTL early 1 >"$TMP/1" 2>"$TMP/2" &&
         [ "$(grep -c 'lost 1 code 0: rank 1 .* left early' "$TMP/1")" -eq 2 ] &&
-        says 'before that, rank 1 .* left early' "$TMP/2"
+        says 'rank 1 .* left early: .* while other ranks still worked with it' "$TMP/2" &&
+        says 'because of that, rank [02] .* exited with code 7' "$TMP/2"
 }
 
 died() {
@@ -268,6 +325,8 @@ check unfinished-line unfinished
 check much-output much
 check late-reader late_reader
 check slow-reader slow_reader
+check stopped-reader stopped_reader
+check stopped-disk stopped_disk
 check reader-gone reader_gone
 check full-disk full_disk
 check closed-streams closed_streams

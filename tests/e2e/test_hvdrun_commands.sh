@@ -151,7 +151,7 @@ changes() {
     [ "$rc" -eq 0 ] && [ "$(grep -c '^hvdrun: epoch' "$TMP/err")" -eq 3 ] && nothing_left
 }
 
-# A killed hvdrun's job is listed no more, and its directory goes with its agent.
+# A killed hvdrun's job is listed as long as it has an agent, which removes its directory.
 killed() {
     end_jobs
     HVD_COORDINATOR_LOST_SECONDS=10 start -np 1 --name lost # three commands have to see it so
@@ -159,9 +159,8 @@ killed() {
     until_listed lost || return 1
     kill -KILL "$job"
     wait "$job" 2>/dev/null
-    [ "$("$RUN" list)" = 'no job runs' ] || return 1
-    "$RUN" list -v | grep -q '^lost  *gone ' || return 1
-    refused "job lost: its hvdrun (pid $job) is gone" "$RUN" status lost && nothing_left
+    "$RUN" list >"$TMP/2" && says '^lost  *gone ' "$TMP/2" && says '^gone: .* hvdrun attach NAME' "$TMP/2" || return 1
+    refused "job lost: its hvdrun (pid $job) is gone" "$RUN" status lost && nothing_left && [ "$("$RUN" list)" = 'no job runs' ]
 }
 
 watching() {

@@ -17,9 +17,10 @@ export HVD_RUN_DIR=$XDG_RUNTIME_DIR
 export HVD_RSH_AGENT=$TMP/rsh
 job=
 
-# Its first word is the host; that of the file "down" cannot be reached.
+# Its first word is the host; "silent" never answers; that of the file "down" cannot be reached.
 cat >"$TMP/rsh" <<SH
 #!/bin/sh
+[ "\$1" != silent ] || exec sleep 100
 [ "\$(cat '$TMP/down' 2>/dev/null)" != "\$1" ] || { echo 'no route to it' >&2; exit 255; }
 echo \$\$ >'$TMP/agent'
 shift
@@ -157,6 +158,49 @@ ends() {
     nothing_left && ! pgrep -f "$TMP" >/dev/null
 }
 
+# without HOST PATTERN COMMAND...: of two hosts one does not come. The other one has room for the minimum: the job
+# runs there, says so, and ends well.
+without() {
+    local host=$1 pattern=$2 rc=0
+    shift 2
+    echo 127.0.0.3 >"$TMP/down"
+    timeout 50 "$RUN" -v --doctor off --start-timeout 2 --name without -H "localhost:1,$host:1" -np 2 --min-np 1 "$@" \
+        >"$TMP/1" 2>"$TMP/2" || rc=$?
+    rm "$TMP/down"
+    [ "$rc" -eq 0 ] || { echo "exit code $rc"; cat "$TMP/1" "$TMP/2"; return 1; }
+    says "$pattern" "$TMP/2"
+}
+
+# trains: one rank, until it has had a world
+trains() {
+    printf '%s\n' "until grep -q 'epoch 1 rank 0 of 1' $TMP/1; do sleep 0.1; done; touch $TMP/end.first" >"$TMP/trains"
+    sh "$TMP/trains" &
+    without "$@" "${PY:-/usr/bin/python3}" "$ROOT/tests/e2e/ctl_elastic.py" "$TMP/end.first" && rm "$TMP/end.first"
+}
+
+# Fewer than the minimum are left: the job fails, as a fixed one does.
+unreachable_and_needed() {
+    echo 127.0.0.3 >"$TMP/down"
+    code 1 "$RUN" --doctor off -H "localhost:1,127.0.0.3:1" -np 2 --min-np 2 true 2>"$TMP/2"
+    local rc=$?
+    rm "$TMP/down"
+    [ "$rc" -eq 0 ] && says 'host 127.0.0.3: .* before its agent joined: no route to it' "$TMP/2"
+}
+
+# The agent of a drained host need not come any more.
+drained_before_it_joins() {
+    printf '%s\n' "until '$RUN' drain without silent; do sleep 0.2; done; touch $TMP/end.first" >"$TMP/drains"
+    sh "$TMP/drains" >"$TMP/3" 2>&1 &
+    without silent 'host silent was drained before its agent joined' --start-timeout 40 \
+        "${PY:-/usr/bin/python3}" "$ROOT/tests/e2e/ctl_elastic.py" "$TMP/end.first" || { cat "$TMP/3"; return 1; }
+    rm "$TMP/end.first"
+}
+
+check unreachable-at-the-start trains 127.0.0.3 'host 127.0.0.3: .* ended with code 255 before its agent joined: no route to it'
+check silent-at-the-start trains silent 'host silent: its agent has not joined within 2 s: it is given up'
+check unreachable-and-a-plain-command without 127.0.0.3 'host 127.0.0.3: .* before its agent joined' true
+check unreachable-and-needed unreachable_and_needed
+check drained-before-it-joins drained_before_it_joins
 check begins begins
 check comes comes
 check goes-and-returns goes_and_returns

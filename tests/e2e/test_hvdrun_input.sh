@@ -115,6 +115,46 @@ help_and_version() {
         "$BUILD/hvd-agent" --help | grep -q 'usage: hvd-agent' && "$RUN" --explain-states | grep -q '^active *bye *left'
 }
 
+# Misspelt settings are said once a job, with what may be meant; other variables of that kind are the user's own.
+misspelt() {
+    HVD_FUSION_TRESHOLD=1M HVD_MINE=1 "$RUN" -np 3 -x HVD_CYCLE_TMIE=1 true >"$TMP/1" 2>&1 || return 1
+    cat "$TMP/1"
+    [ "$(grep -c 'HVD_FUSION_TRESHOLD is no setting and changes nothing: is HVD_FUSION_THRESHOLD meant' "$TMP/1")" = 1 ] &&
+        [ "$(grep -c 'is HVD_CYCLE_TIME meant' "$TMP/1")" = 1 ] && [ "$(wc -l <"$TMP/1")" = 2 ] || return 1
+    # Without hvdrun rank 0 says it.
+    local port
+    port=$(free_port)
+    for r in 0 1; do
+        HVD_FUSION_TRESHOLD=1M HVD_RANK=$r HVD_SIZE=2 HVD_RENDEZVOUS=127.0.0.1:$port "$SUM" >"$TMP/by-hand.$r" 2>&1 &
+    done
+    wait
+    grep -q 'is HVD_FUSION_THRESHOLD meant' "$TMP/by-hand.0" && ! grep -q meant "$TMP/by-hand.1"
+}
+
+wrong_simd() {
+    HVD_SIMD=avx9 bad 2 'HVD_SIMD: "avx9": want scalar, avx2, avx512 or neon' true &&
+        refused 'HVD_SIMD=avx9: want scalar, avx2' env HVD_SIMD=avx9 "$SUM"
+}
+
+# core/base/known.c has every setting that the sources read and the README lists.
+settings_are_known() {
+    local name
+    {
+        grep -rhoE '(env_(get|int|size|bool|double)|read_(seconds|u32)|find_setting\(job, )\(?"[A-Z_]+"' core agent --include='*.c'
+        grep -rhoE '"HVD_[A-Z_]+"' agent core/engine core/boot core/backend core/python diagnostics operator \
+            --include='*.c' --include='*.py' | sed 's/HVD_//'
+        sed -n '/^## Settings/,/^## Licence/s/^| \([A-Z_]*\) |.*/"\1"/p' README.md
+    } | sed 's/.*"\([A-Z_]*\)"/\1/' | sort -u | grep -v '^TEST_\|^$' >"$TMP/names"
+    [ "$(wc -l <"$TMP/names")" -gt 40 ] || return 1
+    while read -r name; do
+        grep -q "^    \"$name\",$" core/base/known.c || { echo "HVD_$name is not in core/base/known.c"; return 1; }
+    done <"$TMP/names"
+}
+
+twice_verbose() {
+    "$RUN" -vv --doctor off true 2>&1 | grep -q 'hvdrun: all 1 ranks run'
+}
+
 agent_alone() {
     local rc=0
     echo '{"agent": 1}' | timeout 60 "$BUILD/hvd-agent" >"$TMP/1" 2>&1 || rc=$?
@@ -123,6 +163,10 @@ agent_alone() {
 }
 
 printf '#!/no/such/interpreter\n' >"$TMP/script" && chmod +x "$TMP/script"
+check misspelt-settings misspelt
+check wrong-simd wrong_simd
+check settings-are-known settings_are_known
+check twice-verbose twice_verbose
 check job job_runs
 check job-expands job_expands
 check job-workers job_bad '6: spec.workers: "two": want an integer from 1 to 65536' 's/workers: 2/workers: two/'

@@ -132,6 +132,8 @@ def test_unsupported():
             call(torch.zeros(2, 2))
         with raises(TypeError, "got list"):
             call([torch.zeros(2), [1.0]])
+    with raises(ValueError, "a NUL character"):
+        hvd.allreduce(torch.ones(1), name="a\0b")
     with raises(hvd.HvdError, "adasum is not supported"):
         hvd.allreduce(torch.zeros(2), op=hvd.Adasum)
     with raises(hvd.HvdError, "root 99 is no rank"):

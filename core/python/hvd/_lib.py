@@ -201,6 +201,15 @@ class _Library:
 lib = _Library()
 
 
+def name_bytes(name):
+    """A tensor's name for the library, where it ends at the first NUL: a name with one is refused."""
+    if name is None:
+        return None
+    if "\0" in name:
+        raise ValueError(f"the name {name!r} has a NUL character in it: want a name without")
+    return name.encode()
+
+
 def error(number):
     """The exception for the call of the library that has just failed on this thread."""
     number = abs(number)

@@ -7,7 +7,7 @@ numpy arrays for numpy arrays, as memoryviews otherwise.
 import ctypes
 
 from . import _lib
-from ._lib import Request, Result, check, check_stay, dims, lib
+from ._lib import Request, Result, check, check_stay, dims, lib, name_bytes
 
 _FORMATS = {"?": _lib.BOOL, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64}
 _SIGNED = {1: _lib.INT8, 2: _lib.INT16, 4: _lib.INT32, 8: _lib.INT64}
@@ -71,7 +71,7 @@ def _submit(kind, name, view, output, **fields):
     target = memory if output is view else None if output is None else _memory(output)
     request = Request(
         kind=kind,
-        name=None if name is None else name.encode(),
+        name=name_bytes(name),
         input=_address(memory),
         output=_address(target),
         dtype=_dtype(view),
@@ -134,4 +134,4 @@ def allgather(data, name=None):
 def barrier(name=None):
     """Returns when every rank has called it."""
     check_stay(lib.hvd_enter())
-    check(lib.hvd_barrier(None if name is None else name.encode()))
+    check(lib.hvd_barrier(name_bytes(name)))

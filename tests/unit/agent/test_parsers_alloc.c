@@ -237,6 +237,8 @@ static int print_lines(struct loop *loop)
     put(&p, 0, LONG_TEXT "\n");
     put(&p, 1, "\n");
     printer_finish(&p);
+    for (int i = 0; i < 100 && printer_pending(&p) > 0; i++) /* a thread writes the file */
+        loop_once(loop, 1000);
     rc = -printer_lost(&p, lost, sizeof(lost));
     printer_fini(&p);
     return rc;

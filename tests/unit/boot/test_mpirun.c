@@ -47,6 +47,11 @@ static int clear(void **state)
         "PMIX_RANK",
         "PMIX_NAMESPACE",
         "HVD_AGENT_FD",
+        "RANK",
+        "WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "TORCHELASTIC_RUN_ID",
     };
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -203,6 +208,33 @@ static void test_will_do(void **state)
     }
 }
 
+#define TORCHRUN "TORCHELASTIC_RUN_ID=x MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "
+
+static void test_torchrun(void **state)
+{
+    (void)state;
+    refused(TORCHRUN "RANK=1 WORLD_SIZE=4", -ENOTSUP,
+            "WORLD_SIZE=4: torchrun started this rank, and only");
+    refused("TORCHELASTIC_RUN_ID=x RANK=1 WORLD_SIZE=4", -ENOTSUP, "MASTER_ADDR or MASTER_PORT");
+    refused("RANK=0 WORLD_SIZE=2", -ENOTSUP, "a launcher for torch.distributed started this rank");
+    refused("RANK=2 WORLD_SIZE=2", -EINVAL, "RANK=2 and WORLD_SIZE=2 make no sense");
+    refused("RANK=x WORLD_SIZE=2", -EINVAL, "RANK=x");
+    opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RENDEZVOUS=127.0.0.1:1", "torchrun", 1, 4);
+    opens(TORCHRUN "RANK=0 WORLD_SIZE=1", "torchrun", 0, 1);
+    opens("RANK=1 WORLD_SIZE=4 HVD_RENDEZVOUS=127.0.0.1:1", "torch", 1, 4);
+    opens("RANK=0 WORLD_SIZE=1", "torch", 0, 1);
+    /* Half of it is no launcher's. */
+    opens("WORLD_SIZE=1", "alone", 0, 1);
+    opens("WORLD_SIZE=4", "alone", 0, 1);
+    opens("RANK=3", "alone", 0, 1);
+    /* What started torchrun itself is further away, and what is set by hand is nearer. */
+    opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RENDEZVOUS=127.0.0.1:1 OMPI_COMM_WORLD_RANK=0 "
+                   "OMPI_COMM_WORLD_SIZE=1",
+          "torchrun", 1, 4);
+    opens("RANK=1 WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", "mpirun", 0, 1);
+    opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RANK=0 HVD_SIZE=1", "env", 0, 1);
+}
+
 /* In a child: meets the others; 0: all is well. */
 static int be_rank(const char *rank_name, const char *size_name, int rank, int size, int port)
 {
@@ -269,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_no_world_of_one, clear),
         cmocka_unit_test_setup(test_one_rank, clear),
+        cmocka_unit_test(test_torchrun),
         cmocka_unit_test_setup(test_numbers, clear),
         cmocka_unit_test_setup(test_slurm, clear),
         cmocka_unit_test_setup(test_will_do, clear),

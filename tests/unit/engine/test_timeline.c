@@ -4,7 +4,9 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -250,6 +253,54 @@ static void test_valid_before_the_end(void **state)
     unlink(path);
 }
 
+/* The text of what is said on standard error meanwhile, into path. */
+static int redirect(const char *path)
+{
+    int keep = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(keep >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    close(fd);
+    return keep;
+}
+
+/* A file that may not grow, as a full disk: said once, and what is there can be loaded. */
+static void test_full_disk(void **state)
+{
+    char path[96], log[96], name[32];
+    struct rlimit old, small;
+    struct timeline *t = NULL;
+    snprintf(path, sizeof(path), "%s/full.json", dir);
+    snprintf(log, sizeof(log), "%s/log", dir);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){.rlim_cur = 16384, .rlim_max = old.rlim_max};
+    int keep = redirect(log);
+    assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
+    int rc = setrlimit(RLIMIT_FSIZE, &small);
+    for (int round = 0; round < 20 && rc == 0; round++) { /* several writes fail */
+        struct timespec nap = {.tv_nsec = 10000000};
+        for (int i = 0; i < 100; i++) {
+            snprintf(name, sizeof(name), "t%d.%d", round, i);
+            struct timeline_op o = op(name, clock_ns());
+            timeline_add(t, &o);
+        }
+        nanosleep(&nap, NULL);
+    }
+    timeline_close(t);
+    setrlimit(RLIMIT_FSIZE, &old);
+    dup2(keep, STDERR_FILENO);
+    close(keep);
+    assert_int_equal(rc, 0);
+    free(read_trace(path)); /* it is JSON */
+    char *said = NULL;
+    size_t len;
+    assert_int_equal(fd_read_file(log, 65536, &said, &len), 0);
+    assert_int_equal(count(said, "the timeline ends here, after "), 1);
+    assert_int_equal(count(said, "File too large. What is in the file can be loaded"), 1);
+    free(said);
+    unlink(path);
+    unlink(log);
+}
+
 static void test_paths(void **state)
 {
     char path[96], want[96];
@@ -296,9 +347,10 @@ static void test_failed_operation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events), cmocka_unit_test(test_names_of_any_bytes),
-        cmocka_unit_test(test_flood),  cmocka_unit_test(test_valid_before_the_end),
-        cmocka_unit_test(test_paths),  cmocka_unit_test(test_failed_operation),
+        cmocka_unit_test(test_events),    cmocka_unit_test(test_names_of_any_bytes),
+        cmocka_unit_test(test_flood),     cmocka_unit_test(test_valid_before_the_end),
+        cmocka_unit_test(test_paths),     cmocka_unit_test(test_failed_operation),
+        cmocka_unit_test(test_full_disk),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster and member/rank_state: the table, whole lives, random events.
+ * Tests of member/roster, member/rank_state and member/rank_end: the tables, whole lives, who is
+ * blamed, random events.
  */
+#include <errno.h>
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 #include <cmocka.h>
 
 #include "core/base/clock.h"
+#include "core/member/rank_end.h"
 #include "core/member/roster.h"
 
 static const uint8_t key[MEMBER_KEY_SIZE] = {1, 2, 3};
@@ -194,6 +197,104 @@ static void test_left_early(void **state)
     roster_fini(&r);
 }
 
+/* Each row once, names for all; a fixed job replaces no rank, and no end but exit 0 is well. */
+static void test_ends_have_verdicts(void **state)
+{
+    size_t n;
+    const struct end_row *rows = rank_end_rows(&n);
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < i; k++)
+            assert_false(rows[k].elastic == rows[i].elastic && rows[k].way == rows[i].way &&
+                         rows[k].time == rows[i].time);
+        enum end_verdict v = rank_end_verdict(rows[i].elastic, rows[i].way, rows[i].time);
+        assert_int_equal(v, rows[i].verdict);
+        assert_non_null(end_way_name(rows[i].way));
+        assert_non_null(end_time_name(rows[i].time));
+        assert_non_null(end_verdict_name(v));
+        assert_int_equal(v == END_WELL || v == END_EARLY, rows[i].way == END_ZERO);
+        if (!rows[i].elastic)
+            assert_true(v != END_REPLACED && v != END_OWED && v != END_SPOILS);
+    }
+    assert_int_equal(n, 4 * 4 + 4 * 5);
+    assert_int_equal(rank_end_verdict(false, END_CODE, END_BETWEEN), END_FIRST); /* as END_INSIDE */
+}
+
+/* Rank 1 calls hvd_shutdown(), the operations of rank 2 fail, and it exits with 1. */
+static void shut_down_early(struct roster *r)
+{
+    make(r);
+    start_all(r);
+    form(r, 1);
+    assert_int_equal(report(r, "a1", REPORT_BYE, 2, -ESHUTDOWN), 0); /* its word may come first */
+    assert_int_equal(report(r, "a0", REPORT_BYE, 1, 0), 0);
+    assert_int_equal(report(r, "a1", REPORT_EXITED, 2, 1), 0);
+    assert_int_equal(r->first, -1);
+    assert_int_equal(roster_culprit(r), 2);
+    assert_int_equal(roster_named(r), 1);
+}
+
+static void says(const struct roster *r, int member, const char *want)
+{
+    char text[512];
+    roster_describe_end(r, member, text, sizeof(text));
+    assert_string_equal(text, want);
+}
+
+static void test_who_left_is_named(void **state)
+{
+    struct roster r;
+    (void)state;
+    shut_down_early(&r);
+    says(&r, 1, "rank 1 on h0 (pid 101) called hvd_shutdown()");
+    assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 0), 0);
+    assert_int_equal(roster_named(&r), 1);
+    assert_int_equal(roster_exit_code(&r), 1);
+    says(&r, 1, "rank 1 on h0 (pid 101) exited with code 0");
+    roster_fini(&r);
+}
+
+static void test_who_left_and_failed_decides(void **state)
+{
+    struct roster r;
+    (void)state;
+    shut_down_early(&r);
+    assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 3), 0);
+    assert_int_equal(roster_named(&r), 1);
+    assert_int_equal(roster_culprit(&r), 1);
+    assert_int_equal(roster_exit_code(&r), 3);
+    roster_fini(&r);
+}
+
+static void test_who_left_and_lives_is_named(void **state)
+{
+    struct roster r;
+    (void)state;
+    shut_down_early(&r);
+    roster_stop(&r, "because", 1000);
+    assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, -15), 0);
+    assert_int_equal(roster_named(&r), 1);
+    says(&r, 1, "rank 1 on h0 (pid 101) called hvd_shutdown()");
+    assert_int_equal(roster_exit_code(&r), 1);
+    roster_fini(&r);
+}
+
+/* All have shut down, one fails later by itself: those that have left are not blamed for it. */
+static void test_own_error_is_own(void **state)
+{
+    struct roster r;
+    (void)state;
+    make(&r);
+    start_all(&r);
+    form(&r, 1);
+    assert_int_equal(report(&r, "a0", REPORT_BYE, 1, 0), 0);
+    assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 0), 0);
+    assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 5), 0);
+    assert_int_equal(roster_named(&r), 0);
+    assert_int_equal(roster_exit_code(&r), 5);
+    roster_fini(&r);
+}
+
 /* Only a note: the rank itself lives on and may still fail or end. */
 static void test_give_up(void **state)
 {
@@ -339,6 +440,11 @@ int main(void)
         cmocka_unit_test(test_signal_before_code),
         cmocka_unit_test(test_stop_hides_its_doing),
         cmocka_unit_test(test_left_early),
+        cmocka_unit_test(test_ends_have_verdicts),
+        cmocka_unit_test(test_who_left_is_named),
+        cmocka_unit_test(test_who_left_and_failed_decides),
+        cmocka_unit_test(test_who_left_and_lives_is_named),
+        cmocka_unit_test(test_own_error_is_own),
         cmocka_unit_test(test_give_up),
         cmocka_unit_test(test_agent_lost),
         cmocka_unit_test(test_refusals),

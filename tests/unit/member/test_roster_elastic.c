@@ -255,6 +255,59 @@ static void test_fails_after_shutdown(void **state)
     roster_fini(&r);
 }
 
+/* Rank 1 calls hvd_shutdown() and exits with 4 while the others train. */
+static void fail_between(struct roster *r, int max)
+{
+    make(r, 1, max, 0);
+    form(r);
+    tell(r, REPORT_BYE, 1, 0);
+    hello(r, 2, CARD_REVOKED);
+    hello(r, 0, CARD_REVOKED);
+    world_is(r, 2, "0 2");
+    assert_string_equal(r->last.cause, "rank 1 on h0 (pid 101) called hvd_shutdown()");
+    tell(r, REPORT_EXITED, 1, 4);
+    assert_string_equal(r->last.cause, "rank 1 on h0 (pid 101) exited with code 4");
+    assert_int_equal(r->nstarts, 1);
+}
+
+static void test_fails_between_is_replaced(void **state)
+{
+    struct roster r;
+    (void)state;
+    fail_between(&r, 3);
+    after(&r, 2000);
+    start(&r, 3);
+    after(&r, 600);
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, 3, "0 2 3*");
+    for (int i = 0; i < 4; i++) {
+        if (i == 1)
+            continue;
+        tell(&r, REPORT_BYE, i, 0);
+        tell(&r, REPORT_EXITED, i, 0);
+    }
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 0);
+    roster_fini(&r);
+}
+
+/* The others have ended before a new rank was in: what it failed with is not lost. */
+static void test_fails_between_and_all_end(void **state)
+{
+    struct roster r;
+    (void)state;
+    fail_between(&r, 3);
+    for (int i = 0; i < 3; i += 2) {
+        tell(&r, REPORT_BYE, i, 0);
+        tell(&r, REPORT_EXITED, i, 0);
+    }
+    after(&r, 5000);
+    assert_true(roster_done(&r));
+    assert_int_equal(roster_exit_code(&r), 4);
+    roster_fini(&r);
+}
+
 /* hvd_shutdown and hvd_init of all. */
 static void test_again(void **state)
 {
@@ -465,6 +518,8 @@ int main(void)
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_left_done),
         cmocka_unit_test(test_fails_after_shutdown),
+        cmocka_unit_test(test_fails_between_is_replaced),
+        cmocka_unit_test(test_fails_between_and_all_end),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_before_the_first_epoch),
         cmocka_unit_test(test_start_limit),

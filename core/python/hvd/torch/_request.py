@@ -9,7 +9,7 @@ import ctypes
 import torch
 
 from .. import _lib
-from .._lib import Request, Result, check, check_stay, dims, error, lib
+from .._lib import Request, Result, check, check_stay, dims, error, lib, name_bytes
 from ..world import at_shutdown, holders
 from . import _device
 
@@ -75,7 +75,7 @@ def usable(tensor, in_place=False):
 def describe(request, kind, name, tensor, output, **fields):
     """Fills a Request from tensors that usable() has passed. output: a tensor or None. Returns their place."""
     request.kind = kind
-    request.name = None if name is None else name.encode()
+    request.name = name_bytes(name)
     request.input = tensor.data_ptr() or None
     request.output = None if output is None else output.data_ptr() or None
     request.dtype = DTYPES[tensor.dtype]
