@@ -21,7 +21,6 @@
 #define PAGES_SECONDS     10
 
 #define PAGES_TEXT       "text/plain; charset=utf-8"
-#define PAGES_JSON       "application/json"
 #define PAGES_PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
 
 /* Appends the body and returns the HTTP status, 200 or 503. */

@@ -10,10 +10,11 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/http/http.h"
 #include "core/json/json.h"
 #include "operator/api/credentials.h"
-#include "operator/api/http.h"
 #include "operator/api/retry.h"
+#include "operator/api/target.h"
 
 #define ATTEMPT_MS 15000
 #define REFUSALS   2 /* credentials that are tried after the first was refused */
@@ -22,6 +23,7 @@ enum lane { READS, WRITES, LANES };
 
 struct api {
     struct loop *loop;
+    struct target target;
     struct http *lanes[LANES];
     struct credentials *credentials;
     struct api_counts counts;
@@ -236,8 +238,8 @@ static void on_credentials(void *arg, const char *cert, const char *key, const s
 {
     struct api *api = arg;
     api->problem = err ? *err : (struct err){0};
-    for (int i = 0; cert && key && i < LANES && api->problem.code == 0; i++)
-        http_set_certificate(api->lanes[i], cert, key, &api->problem);
+    if (cert && key && api->problem.code == 0)
+        target_set_certificate(&api->target, cert, key, &api->problem);
     loop_timer_start(api->loop, &api->ready, 0, on_ready, api);
 }
 
@@ -293,9 +295,11 @@ int api_open(struct api **ret, struct loop *loop, const struct access *access_to
     }
     api->loop = loop;
     list_init(&api->calls);
-    int rc = credentials_open(&api->credentials, loop, access_to, on_credentials, api, err);
+    int rc = target_init(&api->target, access_to, err);
+    if (rc == 0)
+        rc = credentials_open(&api->credentials, loop, access_to, on_credentials, api, err);
     for (int i = 0; rc == 0 && i < LANES; i++)
-        rc = http_open(&api->lanes[i], loop, access_to, err);
+        rc = http_open(&api->lanes[i], loop, &api->target.site, err);
     if (rc < 0) {
         api_close(api);
         return rc;
@@ -332,5 +336,6 @@ void api_close(struct api *api)
     loop_timer_stop(api->loop, &api->ready);
     for (int i = 0; i < LANES; i++)
         http_close(api->lanes[i]);
+    target_fini(&api->target);
     free(api);
 }

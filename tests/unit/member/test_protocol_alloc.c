@@ -256,10 +256,8 @@ static int life(void)
 
 static int write_changes(void)
 {
-    struct scale_body scale = {6};
     struct drain_body rank = {.rank = 3}, host = {.rank = -1, .host = "h"};
-    int rc = written(scale_write(&scale), "{\"np\":6}");
-    rc = rc < 0 ? rc : written(drain_write(&rank), "{\"rank\":3}");
+    int rc = written(drain_write(&rank), "{\"rank\":3}");
     return rc < 0 ? rc : written(drain_write(&host), "{\"host\":\"h\"}");
 }
 
