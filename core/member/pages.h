@@ -26,6 +26,9 @@
 /* Appends the body and returns the HTTP status, 200 or 503. */
 typedef int page_f(void *arg, struct buf *out);
 
+/* For /healthz: "ok", always. */
+int pages_healthz(void *arg, struct buf *out);
+
 struct page {
     const char *path; /* "/metrics" */
     const char *type; /* of the body */

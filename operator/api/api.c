@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/words.h"
 #include "core/http/http.h"
 #include "core/json/json.h"
 #include "operator/api/credentials.h"
@@ -243,13 +244,6 @@ static void on_credentials(void *arg, const char *cert, const char *key, const s
     loop_timer_start(api->loop, &api->ready, 0, on_ready, api);
 }
 
-static char *copy(const char *text, bool *ok)
-{
-    char *p = text ? strdup(text) : NULL;
-    *ok &= !text || p;
-    return p;
-}
-
 int api_send(struct api *api, const struct api_request *request, api_done_f *done, void *arg,
              struct api_call **ret_call, struct err *err)
 {
@@ -259,9 +253,9 @@ int api_send(struct api *api, const struct api_request *request, api_done_f *don
         return err_set(err, ENOMEM, "no memory for a call");
     *call = (struct api_call){.api = api, .request = *request, .done = done, .arg = arg};
     list_append(&api->calls, &call->node);
-    call->request.method = copy(request->method, &ok);
-    call->request.path = copy(request->path, &ok);
-    call->request.body = copy(request->body, &ok);
+    call->request.method = words_copy(request->method, &ok);
+    call->request.path = words_copy(request->path, &ok);
+    call->request.body = words_copy(request->body, &ok);
     if (!ok) {
         call_free(call);
         return err_set(err, ENOMEM, "no memory for a call");
