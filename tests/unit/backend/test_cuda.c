@@ -372,11 +372,12 @@ static void test_every_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steady),     cmocka_unit_test(test_asks),
-        cmocka_unit_test(test_order),      cmocka_unit_test(test_capture),
-        cmocka_unit_test(test_pointers),   cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_no_kernels), cmocka_unit_test(test_path),
-        cmocka_unit_test(test_every_call), cmocka_unit_test(test_sticks),
+        cmocka_unit_test(test_device),  cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_asks),    cmocka_unit_test(test_order),
+        cmocka_unit_test(test_capture), cmocka_unit_test(test_pointers),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_no_kernels),
+        cmocka_unit_test(test_path),    cmocka_unit_test(test_every_call),
+        cmocka_unit_test(test_sticks),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("FAKE_CUDA");
