@@ -65,7 +65,7 @@ static json_t *last_change(const struct roster *r, uint64_t now)
 static json_t *throughput(const struct roster *r, uint64_t now)
 {
     double batches, bytes;
-    roster_throughput(r, now, &batches, &bytes);
+    roster_work_rates(&r->work, r->size, now, &batches, &bytes);
     return json_pack("{s:f, s:f}", "batches_per_s", batches, "bytes_per_s", bytes);
 }
 
@@ -82,8 +82,8 @@ char *status_text(const struct roster *r, uint64_t now)
         (json_int_t)r->change, "restarts", r->restarts);
     json_put(&j, "last_change", last_change(r, now));
     json_put(&j, "repair_ms",
-             json_pack("{s:f, s:f}", "last", (double)r->repair_last / CLOCK_MS, "max",
-                       (double)r->repair_max / CLOCK_MS));
+             json_pack("{s:f, s:f}", "last", (double)r->work.repair_last / CLOCK_MS, "max",
+                       (double)r->work.repair_max / CLOCK_MS));
     json_put(&j, "throughput", throughput(r, now));
     json_put(&j, "ranks", list_members(r, now));
     json_put(&j, "findings", list_findings(r));

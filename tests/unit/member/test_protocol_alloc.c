@@ -298,7 +298,7 @@ static int elastic_life(void)
         fail_alloc.fail_at = -1; /* there is memory again: what had none is tried once more */
     for (uint64_t i = 1; i < 4 && rc == 0; i++)
         roster_tick(&r, i * 2 * CLOCK_S);
-    if (rc == 0 && (r.epoch == 0 || r.nmembers != 4 || r.nstarts != 0))
+    if (rc == 0 && (r.epoch == 0 || r.nmembers != 4 || r.starts.n != 0))
         rc = -EBADMSG;
     char *text = status_text(&r, 9 * CLOCK_S);
     if (rc == 0 && !text)
