@@ -49,7 +49,7 @@ endif
 # ---- sources: a folder is a layer, a file a noun -------------------------------------------
 MPI_PLUGIN_SRC := core/backend/mpi_plugin.c
 LIB_SRCS    := $(filter-out $(MPI_PLUGIN_SRC),$(sort $(foreach d,base boot transport coll negotiate engine backend,$(wildcard core/$(d)/*.c))))
-MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/member/*.c))
+MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/http/*.c core/member/*.c))
 AGENT_SRCS  := $(sort $(filter-out agent/main_%.c,$(wildcard agent/*.c)))
 DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnostics/probes/*.c \
                  diagnostics/workers/*.c \
@@ -107,7 +107,7 @@ ifeq ($(shell uname -m),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
 $(BUILD)/core/coll/reduce_avx512.o: CFLAGS += -mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 endif
-$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/json/%.o $(BUILD)/diagnostics/%.o $(BUILD)/operator/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
+$(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/http/%.o $(BUILD)/core/json/%.o $(BUILD)/diagnostics/%.o $(BUILD)/operator/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
 # Only the header: the library is opened at run time.
 $(BUILD)/core/boot/pmix.o: CPPFLAGS += $(call pc,--cflags,pmix)
 $(BUILD)/tests/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))

@@ -94,17 +94,10 @@ static int fill_ready(void *arg, struct buf *out)
     return why ? 503 : 200;
 }
 
-static int fill_healthz(void *arg, struct buf *out)
-{
-    (void)arg;
-    text_put(out, "ok\n");
-    return 200;
-}
-
 static const struct page pages[] = {
     {"/metrics", PAGES_PROMETHEUS, fill_metrics},
     {"/ready", PAGES_TEXT, fill_ready},
-    {"/healthz", PAGES_TEXT, fill_healthz},
+    {"/healthz", PAGES_TEXT, pages_healthz},
 };
 
 int agent_open_pages(struct agent *a, struct err *err)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "core/json/json.h"
 
 static const char *const bind_names[] = {"core", "numa", "none"};
@@ -111,13 +112,6 @@ char *config_write(const struct agent_config *c)
 }
 
 /* A copy; NULL for NULL. *ok becomes false when memory is out. */
-static char *copy(const char *text, bool *ok)
-{
-    char *fresh = text ? strdup(text) : NULL;
-    *ok &= !text || fresh;
-    return fresh;
-}
-
 int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err)
 {
     const char *what = "configuration", *agent = "", *host = "", *url = "", *token = "";
@@ -144,13 +138,13 @@ int config_read(const char *text, size_t len, struct agent_config *ret, struct e
         return err_set(err, EINVAL, "%s: bad bind_to, doctor or argv", what);
     size_t cwd_len;
     bool ok = true;
-    c.agent = copy(agent, &ok);
-    c.host = copy(host, &ok);
-    c.url = copy(url, &ok);
-    c.unix_path = copy(unix_path, &ok);
-    c.ca_pem = copy(ca, &ok);
-    c.token = copy(token, &ok);
-    c.metrics = copy(metrics, &ok);
+    c.agent = words_copy(agent, &ok);
+    c.host = words_copy(host, &ok);
+    c.url = words_copy(url, &ok);
+    c.unix_path = words_copy(unix_path, &ok);
+    c.ca_pem = words_copy(ca, &ok);
+    c.token = words_copy(token, &ok);
+    c.metrics = words_copy(metrics, &ok);
     c.cwd = calloc(1, strlen(cwd) + 1);
     c.cwd_may_lack = may_lack;
     c.report_bindings = report;

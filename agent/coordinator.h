@@ -61,7 +61,7 @@ struct coordinator {
     char absent[1200]; /* which ranks did not come to hvd_init in time; "" */
     char reason[1024]; /* why the job failed, where no rank is to blame; "" */
     /* What -v has said: */
-    int said_joined, said_running;
+    int said_running;
     uint32_t said_epoch;
     /* Of an elastic job: */
     int said_notes;           /* notes that were looked at */

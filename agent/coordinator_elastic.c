@@ -22,7 +22,7 @@ static bool is_hopeless(const struct roster *r)
             state == RANK_ARRIVED)
             return false;
     }
-    return r->nstarts == 0 && roster_limit_reached(r);
+    return r->starts.n == 0 && roster_limit_reached(r);
 }
 
 static void consider_waiting(struct coordinator *c)

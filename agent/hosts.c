@@ -231,14 +231,6 @@ int hosts_ranks(const struct hosts *hosts)
     return n;
 }
 
-bool hosts_any_remote(const struct hosts *hosts)
-{
-    for (int i = 0; i < hosts->n; i++)
-        if (!hosts->list[i].local)
-            return true;
-    return false;
-}
-
 void hosts_fini(struct hosts *hosts)
 {
     free(hosts->list);

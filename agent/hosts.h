@@ -44,7 +44,6 @@ int hosts_assign(struct hosts *hosts, int np, struct err *err);
 int hosts_assign_elastic(struct hosts *hosts, int np, int max, struct err *err);
 
 int hosts_ranks(const struct hosts *hosts);
-bool hosts_any_remote(const struct hosts *hosts);
 void hosts_fini(struct hosts *hosts);
 
 /* localhost, a loopback address, or this machine's own name. */

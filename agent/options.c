@@ -11,18 +11,7 @@
 
 #include "agent/commands.h"
 #include "agent/options_private.h"
-
-/* word up to n bytes is one of a|b|c. */
-static bool is_name(const char *names, const char *word, size_t n)
-{
-    while (*names) {
-        size_t len = strcspn(names, "|");
-        if (len == n && strncmp(names, word, n) == 0)
-            return true;
-        names += len + (names[len] == '|');
-    }
-    return false;
-}
+#include "core/base/names.h"
 
 static bool is_optional(const struct option *option)
 {
@@ -38,7 +27,7 @@ static bool is_value(const struct option *option, const char *word)
     if (!is_optional(option))
         return true;
     snprintf(list, sizeof(list), "%.*s", (int)strlen(arg) - 2, arg + 1);
-    return is_name(list, word, strlen(word));
+    return names_have(list, word, strlen(word));
 }
 
 /* "MIN MAX": its value is two words. */
@@ -54,7 +43,7 @@ static const struct option *find_option(const char *word, const char **ret_inlin
     size_t count;
     const struct option *options = options_table(&count);
     for (size_t i = 0; i < count; i++) {
-        if (is_name(options[i].names, word, n)) {
+        if (names_have(options[i].names, word, n)) {
             *ret_inline = word[n] == '=' ? word + n + 1 : NULL;
             return &options[i];
         }

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-static json_t *text(const char *s)
-{
-    return json_lossy_string(s ? s : "", s ? strlen(s) : 0);
-}
-
 static json_t *ranks(const struct match_finding *f)
 {
     json_t *list = json_array();
@@ -22,7 +17,7 @@ static json_t *ranks(const struct match_finding *f)
 static json_t *time_of(const struct match_finding *f)
 {
     char dst[64];
-    return *match_time_text(f->time, dst, sizeof(dst)) ? text(dst) : json_null();
+    return *match_time_text(f->time, dst, sizeof(dst)) ? json_lossy_text(dst) : json_null();
 }
 
 static json_t *fixes(const struct pattern *p)
@@ -30,7 +25,7 @@ static json_t *fixes(const struct pattern *p)
     json_t *j = json_object();
     for (int i = 0; i < FIX_PLACES; i++)
         if (p->fix[i])
-            json_object_set_new(j, fix_place_name((enum fix_place)i), text(p->fix[i]));
+            json_object_set_new(j, fix_place_name((enum fix_place)i), json_lossy_text(p->fix[i]));
     return j;
 }
 
@@ -38,7 +33,7 @@ static json_t *refs(const struct pattern *p)
 {
     json_t *list = json_array();
     for (int i = 0; i < PATTERN_REFS && p->refs[i]; i++)
-        json_array_append_new(list, text(p->refs[i]));
+        json_array_append_new(list, json_lossy_text(p->refs[i]));
     return list;
 }
 
@@ -52,18 +47,18 @@ static json_t *finding(const struct match_finding *f, bool full)
 {
     json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:o, s:b}", "id",
                           f->pattern->id, "code", f->pattern->code, "kind", kind_name(f), "cause",
-                          text(f->say), "source", text(f->source), "rank",
+                          json_lossy_text(f->say), "source", json_lossy_text(f->source), "rank",
                           f->rank >= 0 ? json_integer(f->rank) : json_null(), "line",
                           (json_int_t)f->line, "offset", (json_int_t)f->offset, "time", time_of(f),
-                          "text", text(f->text), "count", (json_int_t)f->count, "ranks", ranks(f),
-                          "more_ranks", (int)f->more_ranks);
+                          "text", json_lossy_text(f->text), "count", (json_int_t)f->count, "ranks",
+                          ranks(f), "more_ranks", (int)f->more_ranks);
     if (!j || !full)
         return j;
-    json_object_set_new(j, "why", text(f->pattern->why));
+    json_object_set_new(j, "why", json_lossy_text(f->pattern->why));
     json_object_set_new(j, "fix", fixes(f->pattern));
-    json_object_set_new(j, "action", text(check_action_name(f->pattern->action)));
+    json_object_set_new(j, "action", json_lossy_text(check_action_name(f->pattern->action)));
     json_object_set_new(j, "refs", refs(f->pattern));
-    json_object_set_new(j, "detail", text(f->detail));
+    json_object_set_new(j, "detail", json_lossy_text(f->detail));
     return j;
 }
 
@@ -82,8 +77,8 @@ json_t *match_json(const struct match_result *r)
     match_verdict_text(r, summary, sizeof(summary));
     return json_pack(
         "{s:s, s:s, s:i, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema", "hvd-match/1", "verdict",
-        verdicts[r->verdict], "exit", match_exit_code(r), "summary", text(summary), "sources",
-        (json_int_t)r->sources, "lines", (json_int_t)r->lines, "bytes", (json_int_t)r->bytes,
-        "findings", findings(r->findings, r->n, true), "effects",
+        verdicts[r->verdict], "exit", match_exit_code(r), "summary", json_lossy_text(summary),
+        "sources", (json_int_t)r->sources, "lines", (json_int_t)r->lines, "bytes",
+        (json_int_t)r->bytes, "findings", findings(r->findings, r->n, true), "effects",
         findings(r->effects, r->neffects, false), "notes", findings(r->notes, r->nnotes, false));
 }

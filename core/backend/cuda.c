@@ -13,14 +13,6 @@
 
 /* ---- which one it is ---- */
 
-bool cuda_identity_same(const struct cuda_identity *a, const struct cuda_identity *b,
-                        bool same_host)
-{
-    if (a->has_uuid && b->has_uuid)
-        return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
-    return same_host && a->pci[0] && strncmp(a->pci, b->pci, sizeof(a->pci)) == 0;
-}
-
 /* What it does not say stays empty: an identity is for a check, not for work. */
 static void ask_identity(struct cuda_device *d)
 {

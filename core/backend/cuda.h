@@ -27,10 +27,6 @@ struct cuda_identity {
     char pci[16];                       /* "0000:07:00.0"; other hosts have the same ones */
 };
 
-/* Two processes have the same GPU, or part of one. same_host: PCI addresses count. */
-bool cuda_identity_same(const struct cuda_identity *a, const struct cuda_identity *b,
-                        bool same_host);
-
 struct cuda_kernels;
 
 struct cuda_device {

@@ -115,12 +115,6 @@ static void start_broadcast(struct coll *coll, struct mpi_moves *m)
 
 /* ---- reduce-scatter ------------------------------------------------------------------------- */
 
-static bool overlaps(const struct coll_tensor *t, size_t in_bytes, size_t out_bytes)
-{
-    uintptr_t in = (uintptr_t)t->in, out = (uintptr_t)t->out;
-    return out < in + in_bytes && in < out + out_bytes;
-}
-
 /* The input, as it is to be summed, and behind it room for the own sums. */
 static int prepare_sums(struct coll *coll, struct mpi_moves *m, struct err *err)
 {
@@ -159,7 +153,7 @@ static int start_reducescatter(struct coll *coll, struct mpi_moves *m, struct er
     m->out = NULL;
     /* Without elements, too, MPI refuses one address for both. */
     if (wide_needed(op->dtype) || m->plan.prescale != 1.0 || t->in == t->out ||
-        overlaps(t, t->count * elem, m->own * elem))
+        coll_overlaps(t, t->count * elem, m->own * elem))
         return prepare_sums(coll, m, err);
     return 0;
 }

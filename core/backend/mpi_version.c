@@ -40,13 +40,6 @@ static const struct kind *kind_of(const char *text, const char **ret_rest)
     return NULL;
 }
 
-const char *mpi_version_family(const char *text)
-{
-    const char *rest;
-    const struct kind *kind = kind_of(text, &rest);
-    return kind ? kind->family : MPI_FAMILY_OTHER;
-}
-
 bool mpi_version_fits(const char *family, unsigned major, const char *text, char *dst, size_t size)
 {
     const char *number;

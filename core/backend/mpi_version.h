@@ -18,9 +18,6 @@
 #define MPI_FAMILY_MPICH "MPICH"
 #define MPI_FAMILY_OTHER "other"
 
-/* The family of who says text (MPI_Get_library_version): one of the three. */
-const char *mpi_version_family(const char *text);
-
 /* Whether who says text runs a plugin that was compiled for this family and, of Open MPI, this
  * major version. dst: its name and version ("Intel MPI 2021.8"); as it says it where it is not
  * known. */

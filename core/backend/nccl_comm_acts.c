@@ -38,11 +38,6 @@ int nccl_say(const struct nccl_comm *c, int result, struct err *err)
                    more && more[0] ? ": " : "", more ? more : "");
 }
 
-static bool bad(int result)
-{
-    return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;
-}
-
 static uint64_t init_deadline(const struct nccl_comm *c)
 {
     return deadline_in_ms(c->limits.init_ms);
@@ -231,7 +226,7 @@ int nccl_begin_launch(struct nccl_comm *c, struct err *err)
     if (c->apart)
         return launch_apart(c, &issue, err);
     int result = nccl_issue(&issue, &c->doing);
-    return bad(result) ? nccl_say(c, result, err) : 0;
+    return nccl_failed(result) ? nccl_say(c, result, err) : 0;
 }
 
 /* ---- shrink ---- */
@@ -380,11 +375,11 @@ static int ask(struct nccl_comm *c, struct ncclComm *comm)
 {
     int state = NCCL_ABI_SUCCESS;
     int result = c->api->ncclCommGetAsyncError(comm, &state);
-    if (bad(result)) {
+    if (nccl_failed(result)) {
         c->doing = "ncclCommGetAsyncError";
         return nccl_say(c, result, &c->err);
     }
-    if (bad(state))
+    if (nccl_failed(state))
         return nccl_say(c, state, &c->err);
     return state == NCCL_ABI_IN_PROGRESS;
 }
@@ -396,7 +391,7 @@ static int look_id(struct nccl_comm *c)
     if (!nccl_call_done(c->call))
         return 1;
     int result = nccl_call_result(c->call);
-    return bad(result) ? nccl_say(c, result, &c->err) : 0;
+    return nccl_failed(result) ? nccl_say(c, result, &c->err) : 0;
 }
 
 static int look_exchange(struct nccl_comm *c)
@@ -415,8 +410,8 @@ static int look_init(struct nccl_comm *c)
         int result = nccl_call_result(c->call);
         c->handle = ((struct init_call *)nccl_call_arg(c->call))->comm;
         nccl_call_release(TAKE(c->call));
-        if (bad(result) || !c->handle)
-            return nccl_say(c, bad(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
+        if (nccl_failed(result) || !c->handle)
+            return nccl_say(c, nccl_failed(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
         /* It blocks after all, as a file of NCCL's settings may have it. */
         c->apart = c->apart || result == NCCL_ABI_SUCCESS;
     }
@@ -431,7 +426,7 @@ static int look_launch(struct nccl_comm *c)
         int result = nccl_call_result(c->call);
         c->doing = ((struct launch_call *)nccl_call_arg(c->call))->name;
         nccl_call_release(TAKE(c->call));
-        if (bad(result))
+        if (nccl_failed(result))
             return nccl_say(c, result, &c->err);
     }
     return ask(c, c->handle);
@@ -443,7 +438,7 @@ static int look_shrink(struct nccl_comm *c)
     if (!nccl_call_done(c->call))
         return 1;
     int result = nccl_call_result(c->call);
-    if (bad(result))
+    if (nccl_failed(result))
         return nccl_say(c, result, &c->err);
     int rc = ask(c, c->handle);
     if (rc != 0)

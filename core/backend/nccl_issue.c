@@ -48,17 +48,11 @@ static int call(const struct nccl_issue *i, const struct nccl_step *s, int op)
     return NCCL_ABI_INVALID_ARGUMENT;
 }
 
-/* In a communicator that does not block "in progress" is as good as done. */
-static bool bad(int result)
-{
-    return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;
-}
-
 static int copies(const struct nccl_issue *i, const char **ret_call)
 {
     for (size_t k = 0; k < i->n; k++) {
         int rc = i->steps[k].verb == NCCL_COPY ? call(i, &i->steps[k], 0) : NCCL_ABI_SUCCESS;
-        if (bad(rc)) {
+        if (nccl_failed(rc)) {
             *ret_call = names[NCCL_COPY];
             return rc;
         }
@@ -71,16 +65,16 @@ static int group(const struct nccl_issue *i, int op, const char **ret_call)
 {
     int rc = i->api->ncclGroupStart();
     *ret_call = "ncclGroupStart";
-    if (bad(rc))
+    if (nccl_failed(rc))
         return rc;
-    for (size_t k = 0; k < i->n && !bad(rc); k++) {
+    for (size_t k = 0; k < i->n && !nccl_failed(rc); k++) {
         if (i->steps[k].verb == NCCL_COPY)
             continue;
         *ret_call = names[i->steps[k].verb];
         rc = call(i, &i->steps[k], op);
     }
     int end = i->api->ncclGroupEnd();
-    if (bad(rc))
+    if (nccl_failed(rc))
         return rc;
     *ret_call = "ncclGroupEnd";
     return end;
@@ -103,14 +97,14 @@ int nccl_issue(const struct nccl_issue *i, const char **ret_call)
 {
     int op = i->form->op, rc = copies(i, ret_call);
     bool made = i->form->factor != 1;
-    if (bad(rc))
+    if (nccl_failed(rc))
         return rc;
     if (i->n == 1 && i->steps[0].verb == NCCL_COPY)
         return rc;
     if (made) {
         *ret_call = "ncclRedOpCreatePreMulSum";
         rc = make_op(i, &op);
-        if (bad(rc))
+        if (nccl_failed(rc))
             return rc;
     }
     if (i->n == 1) {

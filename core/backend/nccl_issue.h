@@ -19,6 +19,12 @@ struct nccl_issue {
     size_t n;
 };
 
+/* In a communicator that does not block "in progress" is as good as done. */
+static inline bool nccl_failed(int result)
+{
+    return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;
+}
+
 /* NCCL's result, NCCL_ABI_IN_PROGRESS for one that does not block; *ret_call names the call that
  * failed. */
 int nccl_issue(const struct nccl_issue *issue, const char **ret_call);

@@ -29,6 +29,15 @@ static inline uint64_t clock_wall_us(void)
     return (uint64_t)ts.tv_sec * 1000000ULL + (uint64_t)ts.tv_nsec / 1000;
 }
 
+/* What clock_ns() told as at, in milliseconds since 1970, when it tells now; 0: at is 0. */
+static inline int64_t clock_unix_ms(uint64_t at, uint64_t now)
+{
+    struct timespec ts;
+    if (at == 0 || clock_gettime(CLOCK_REALTIME, &ts) < 0)
+        return 0;
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 - (int64_t)((now - at) / CLOCK_MS);
+}
+
 /* A deadline is a clock_ns() value; UINT64_MAX means never. */
 static inline uint64_t deadline_in_ms(uint64_t ms)
 {

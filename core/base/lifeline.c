@@ -55,12 +55,6 @@ void lifeline_hurry(void)
     syscall(SYS_sched_setattr, 0, &t, 0); /* an older kernel takes it and does nothing */
 }
 
-const char *lifeline_state_text(enum lifeline_state state)
-{
-    static const char *const texts[] = {"new", "held", "released", "dead", "broken"};
-    return state <= LIFELINE_BROKEN ? texts[state] : "?";
-}
-
 enum lifeline_state lifeline_next(enum lifeline_state before, uint32_t old, uint32_t word)
 {
     if (word == LIFELINE_WORD_RELEASED)

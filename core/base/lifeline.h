@@ -63,8 +63,6 @@ int lifeline_event_fd(const struct lifeline *l);
 
 /* From any thread. What comes after HELD does not change any more. */
 enum lifeline_state lifeline_state(const struct lifeline *l);
-const char *lifeline_state_text(enum lifeline_state state);
-
 /* Nanoseconds since the holder was last seen to count a beat, 0 where it does not hold (any more).
  * To be asked every beat_ms, by one thread; now is clock_ns(). Whoever has not asked for three
  * beats (at least 300 ms) was not running himself and starts anew: a host that was asleep is no

@@ -7,6 +7,7 @@
 #define HVD_BASE_WORDS_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,14 @@ static inline int words_set(char **dst, const char *text)
     free(*dst);
     *dst = copy;
     return 0;
+}
+
+/* A copy of any length, to be freed; NULL of NULL. No memory: NULL, and *ok is false. */
+static inline char *words_copy(const char *text, bool *ok)
+{
+    char *copy = text ? strdup(text) : NULL;
+    *ok &= !text || copy;
+    return copy;
 }
 
 static inline const char *words(const char *text)

@@ -12,17 +12,10 @@
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/base/fd.h"
+#include "core/base/hex.h"
 #include "core/base/log.h"
 
 #define KEYFILE_MAX 4096
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 /* In place: the bytes that the digits stand for; the length stays what it is when they are none. */
 static size_t decode_hex(char *text, size_t len)
@@ -35,12 +28,12 @@ static size_t decode_hex(char *text, size_t len)
     if (to - from < 2 * MAC_KEY_SIZE || (to - from) % 2)
         return len;
     for (size_t i = from; i < to; i++) {
-        if (hex_value(text[i]) < 0)
+        if (hex_digit(text[i]) < 0)
             return len;
     }
     size_t n = (to - from) / 2;
     for (size_t i = 0; i < n; i++)
-        text[i] = (char)(hex_value(text[from + 2 * i]) << 4 | hex_value(text[from + 2 * i + 1]));
+        text[i] = (char)(hex_digit(text[from + 2 * i]) << 4 | hex_digit(text[from + 2 * i + 1]));
     return n;
 }
 

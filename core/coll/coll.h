@@ -45,6 +45,13 @@ static inline bool coll_destroys_input(const struct coll_tensor *tensor)
     return tensor->count > 0 && tensor->in && tensor->in == tensor->out;
 }
 
+/* Does the output lie in the input? Then what is read must stay until no rank can begin anew. */
+static inline bool coll_overlaps(const struct coll_tensor *t, size_t in_bytes, size_t out_bytes)
+{
+    uintptr_t in = (uintptr_t)t->in, out = (uintptr_t)t->out;
+    return out < in + in_bytes && in < out + out_bytes;
+}
+
 struct coll_op {
     enum hvd_kind kind;
     enum hvd_dtype dtype;

@@ -287,13 +287,6 @@ static bool scatter_applies(const struct mesh *mesh, const struct coll_op *op)
     return one_host(mesh) && op->kind == HVD_REDUCESCATTER;
 }
 
-/* The output lies in the input: what is read must stay until nobody can begin anew. */
-static bool overlaps(const struct coll_tensor *t, size_t in_bytes, size_t out_bytes)
-{
-    uintptr_t in = (uintptr_t)t->in, out = (uintptr_t)t->out;
-    return out < in + in_bytes && in < out + out_bytes;
-}
-
 static int scatter_start(struct coll *coll, void *state, struct err *err)
 {
     struct shm_scatter *s = state;
@@ -306,7 +299,7 @@ static int scatter_start(struct coll *coll, void *state, struct err *err)
     s->bytes = op->recv_counts[me] * elem;
     s->layout = (struct layout){.tensors = t, .n = 1, .elem = elem, .pieces = 1};
     s->sums = NULL;
-    if (s->bytes > 0 && overlaps(t, t->count * elem, s->bytes)) {
+    if (s->bytes > 0 && coll_overlaps(t, t->count * elem, s->bytes)) {
         s->sums = coll_work(coll, s->bytes);
         if (!s->sums)
             return err_set(err, ENOMEM, "no memory for a reducescatter of %zu bytes", s->bytes);

@@ -27,8 +27,6 @@ struct reduce_plan {
     double postscale; /* then times this; 1.0: none */
 };
 
-#define REDUCE_MAX_SOURCES 512
-
 /* n elements. prescaled: bit i set means that source i is a partial result: prescale skips it;
  * NULL: none is. stream: dst leaves the cache (non-temporal stores where that pays). dst may be one
  * of the sources. finish: apply divisor and postscale; partial sums between hosts do not. */

@@ -81,15 +81,10 @@ void shm_exchange_destroy(struct shm_exchange *x)
 
 /* ---- the cut -------------------------------------------------------------------------------- */
 
-static size_t line_up(size_t n)
-{
-    return (n + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
-}
-
 static void cut_row(struct row *row, uint64_t steps)
 {
     row->steps = row->bytes ? steps : 0;
-    row->slice = row->bytes ? line_up((row->bytes + steps - 1) / steps) : 0;
+    row->slice = row->bytes ? shm_line_up((row->bytes + steps - 1) / steps) : 0;
 }
 
 static size_t part_bytes(const struct row *row, uint64_t step)

@@ -215,11 +215,6 @@ static const struct run_ops gather_run = {
 
 /* ---- starts --------------------------------------------------------------------------------- */
 
-static size_t line_up(size_t n)
-{
-    return (n + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
-}
-
 /* Bytes of one slice: all cells in use of all seats fill half of the cache at most. */
 static size_t slice_size(const struct shm_pieces *s, int owners, size_t most, size_t longest)
 {
@@ -232,7 +227,7 @@ static size_t slice_size(const struct shm_pieces *s, int owners, size_t most, si
     size = size < room ? size & ~(size_t)(SHM_LINE - 1) : room;
     /* The same number of steps, but even ones. */
     size_t n = (longest + size - 1) / size;
-    return n ? line_up((longest + n - 1) / n) : size;
+    return n ? shm_line_up((longest + n - 1) / n) : size;
 }
 
 static void start(struct shm_pieces *s, const struct run_ops *run, int owners, size_t most,

@@ -158,6 +158,11 @@ json_t *json_lossy_string(const char *bytes, size_t len)
     return j;
 }
 
+json_t *json_lossy_text(const char *text)
+{
+    return json_lossy_string(text ? text : "", text ? strlen(text) : 0);
+}
+
 json_t *json_bytes(const void *bytes, size_t len)
 {
     size_t size = sodium_base64_ENCODED_LEN(len, sodium_base64_VARIANT_ORIGINAL);

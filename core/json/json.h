@@ -38,6 +38,9 @@ void json_put(json_t **j, const char *key, json_t *item);
 /* A fresh JSON string of len bytes that need not be UTF-8: what is not becomes '?'. */
 json_t *json_lossy_string(const char *bytes, size_t len);
 
+/* The same of a whole text; NULL is "". */
+json_t *json_lossy_text(const char *text);
+
 /* Binary in base64 (RFC 4648): a fresh JSON string; and back into dst, -EINVAL with the field when
  * it is no base64 or does not fit. */
 json_t *json_bytes(const void *bytes, size_t len);

@@ -7,12 +7,6 @@
 #include "core/json/json.h"
 #include "core/member/protocol.h"
 
-char *scale_write(const struct scale_body *body)
-{
-    auto_json json_t *j = json_pack("{s:i}", "np", body->np);
-    return json_write(j);
-}
-
 int scale_read(const char *text, size_t len, struct scale_body *ret, struct err *err)
 {
     auto_json json_t *j = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client: requests to the coordinator (libcurl, the only file that has it), on the owner's loop,
- * one thread. Over a Unix socket, or over HTTPS where only the job's CA is trusted.
+ * client: requests to the coordinator (by core/http), on the owner's loop, one thread. Over a Unix
+ * socket, or over HTTPS where only the job's CA is trusted.
  */
 #ifndef HVD_MEMBER_CLIENT_H
 #define HVD_MEMBER_CLIENT_H

@@ -70,20 +70,15 @@ void findings_fini(struct findings *f)
 
 /* ---- the body ------------------------------------------------------------------------------ */
 
-static json_t *text(const char *bytes)
-{
-    return json_lossy_string(bytes, strlen(bytes));
-}
-
 char *findings_write(const struct findings_body *body)
 {
     auto_json json_t *list = json_array();
     for (int i = 0; i < body->findings.n; i++) {
         const struct finding *f = &body->findings.list[i];
-        json_append(&list,
-                    json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "source", f->source, "id",
-                              f->id, "code", f->code, "status", status_names[f->status], "cleared",
-                              f->cleared, "summary", text(f->summary), "fix", text(f->fix)));
+        json_append(&list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "source", f->source,
+                                     "id", f->id, "code", f->code, "status",
+                                     status_names[f->status], "cleared", f->cleared, "summary",
+                                     json_lossy_text(f->summary), "fix", json_lossy_text(f->fix)));
     }
     auto_json json_t *j = json_pack("{s:s, s:I, s:O}", "agent", body->agent, "seq",
                                     (json_int_t)body->seq, "findings", list);

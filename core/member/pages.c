@@ -216,6 +216,13 @@ static int listen_tcp(struct pages *p, struct err *err)
                   : fd;
 }
 
+int pages_healthz(void *arg, struct buf *out)
+{
+    (void)arg;
+    buf_put(out, "ok\n", 3);
+    return 200;
+}
+
 int pages_open(struct pages **ret, const struct pages_config *config, struct err *err)
 {
     struct pages *p = calloc(1, sizeof(*p));

@@ -21,11 +21,13 @@
 #define PAGES_SECONDS     10
 
 #define PAGES_TEXT       "text/plain; charset=utf-8"
-#define PAGES_JSON       "application/json"
 #define PAGES_PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
 
 /* Appends the body and returns the HTTP status, 200 or 503. */
 typedef int page_f(void *arg, struct buf *out);
+
+/* For /healthz: "ok", always. */
+int pages_healthz(void *arg, struct buf *out);
 
 struct page {
     const char *path; /* "/metrics" */

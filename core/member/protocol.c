@@ -30,11 +30,6 @@ static int find_name(const char *const *names, int n, const char *name)
     return -1;
 }
 
-const char *note_name(enum note_type type)
-{
-    return note_names[type];
-}
-
 int member_copy_text(char *dst, size_t size, const char *src, const char *field, struct err *err)
 {
     if (strlen(src) >= size)

@@ -102,9 +102,6 @@ enum note_type {
     NOTE_TYPES,
 };
 
-/* "lost" and so on. */
-const char *note_name(enum note_type type);
-
 /* Of a member that would come in now. */
 struct place {
     uint32_t epoch; /* of the world it would come into */
@@ -215,8 +212,6 @@ char *printed_write(const struct printed_body *body);
 int printed_read(const char *text, size_t len, struct printed_body *ret, struct err *err);
 void printed_fini(struct printed_body *body);
 
-/* changes.c */
-char *scale_write(const struct scale_body *body);
 int scale_read(const char *text, size_t len, struct scale_body *ret, struct err *err);
 
 char *drain_write(const struct drain_body *body);

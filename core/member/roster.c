@@ -149,13 +149,12 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
         elastic->max > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "%d ranks: want at least 1 <= min (%d) and at most max (%d)",
                        r->size, elastic->min, elastic->max);
-    r->starts = calloc((size_t)elastic->max + 1, sizeof(*r->starts));
-    if (!r->starts)
+    if (roster_starts_reserve(&r->starts, elastic->max) < 0)
         return err_set(err, ENOMEM, "no memory for %d ranks", elastic->max);
     r->is_elastic = true;
     r->elastic = *elastic;
     for (int i = r->nmembers; i < r->size && r->hosted; i++) /* as soon as there is room */
-        r->starts[r->nstarts++] = (struct roster_start){.agent = -1};
+        roster_starts_add(&r->starts, (struct roster_start){.agent = -1});
     return 0;
 }
 
@@ -183,7 +182,7 @@ void roster_fini(struct roster *r)
     free(r->members);
     free(r->agents);
     free(r->notes);
-    free(r->starts);
+    roster_starts_fini(&r->starts);
     free((int *)r->former.leaving);
     explicit_bzero(r, sizeof(*r));
 }
@@ -381,7 +380,7 @@ void roster_signal(struct roster *r, int signo)
     if (signo == SIGUSR1 || signo == SIGUSR2)
         return;
     r->closing = true;
-    r->nstarts = 0;
+    r->starts.n = 0;
 }
 
 void roster_stop(struct roster *r, const char *reason, int grace_ms)
@@ -393,7 +392,7 @@ void roster_stop(struct roster *r, const char *reason, int grace_ms)
 
 bool roster_done(const struct roster *r)
 {
-    return !r->rebuilding && r->over == r->nmembers && r->nstarts == 0;
+    return !r->rebuilding && r->over == r->nmembers && r->starts.n == 0;
 }
 
 int roster_culprit(const struct roster *r)

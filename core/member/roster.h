@@ -22,6 +22,8 @@
 #include "core/member/rank_state.h"
 #include "core/member/gaps.h"
 #include "core/member/rejoin.h"
+#include "core/member/roster_starts.h"
+#include "core/member/roster_work.h"
 
 struct roster_member {
     enum rank_state state;
@@ -82,13 +84,6 @@ struct roster_elastic {
     uint64_t backoff_first, backoff_max;
 };
 
-/* A member that is to be started. */
-struct roster_start {
-    int agent;    /* there if possible, -1: anywhere */
-    uint64_t due; /* clock */
-    bool replaces;
-};
-
 /* The last epoch that was published, and why. */
 struct roster_last {
     uint32_t epoch;
@@ -96,12 +91,6 @@ struct roster_last {
     uint64_t at;   /* clock */
     uint64_t took; /* ns from the loss or the announcement */
     bool lost;     /* it is the answer to a loss */
-};
-
-#define ROSTER_SAMPLES 4 /* of the work done, a second apart */
-
-struct roster_sample {
-    uint64_t at, batches, bytes;
 };
 
 /* An epoch is term << 20 | its number: that of a coordinator is higher than any that a former one
@@ -159,9 +148,8 @@ struct roster {
     struct roster_elastic elastic;
     int target;                          /* ranks there should be */
     uint32_t change, announced, applied; /* planned changes: numbers given, told, in the roster */
-    bool had_boundary; /* some rank has come to one since this coordinator is there */
-    int nstarts;
-    struct roster_start *starts; /* [elastic.max] */
+    bool had_boundary;           /* some rank has come to one since this coordinator is there */
+    struct roster_starts starts; /* room for elastic.max, or more */
     int done;                    /* members whose program has ended well */
     uint64_t left_done;       /* operations that one who said BYE had finished, the most of all */
     int spoilt;               /* the first whose program failed after hvd_shutdown, -1: none */
@@ -179,10 +167,7 @@ struct roster {
     char cause[512];
     struct roster_former former; /* while it is rebuilt; leaving is owned */
     struct roster_last last;
-    uint32_t repair_epoch;
-    uint64_t repair_last, repair_max; /* ns */
-    uint64_t sum_batches, sum_bytes;  /* of all members */
-    struct roster_sample samples[ROSTER_SAMPLES];
+    struct roster_work work;
 };
 
 /* One host with its ranks; uid is a name for its agent that nobody can mistake for another. */
@@ -297,10 +282,6 @@ bool roster_state_is_there(const struct roster *r);
  * without seconds that are other ones each time. */
 const char *roster_state(const struct roster *r);
 void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t size);
-
-/* Work of the last seconds: batches of fused collectives a second, bytes a second on all ranks. */
-void roster_throughput(const struct roster *r, uint64_t now, double *ret_batches,
-                       double *ret_bytes);
 
 /* ---- words ---------------------------------------------------------------------------------- */
 

@@ -16,7 +16,6 @@
 #define BACKOFF_MAX   (60 * CLOCK_S)
 #define HEALTHY       (60 * CLOCK_S) /* who lived so long does not count as failing again */
 #define EVICT_AFTER   (30 * CLOCK_S) /* survivors that do not answer a loss */
-#define SAMPLE_EVERY  CLOCK_S
 
 static bool is_wanted(const struct roster_member *m)
 {
@@ -26,7 +25,7 @@ static bool is_wanted(const struct roster_member *m)
 /* Ranks there are or will be. */
 static int have(const struct roster *r)
 {
-    return roster_count(r, is_wanted) + r->nstarts + r->done;
+    return roster_count(r, is_wanted) + r->starts.n + r->done;
 }
 
 /* ---- places --------------------------------------------------------------------------------- */
@@ -98,20 +97,15 @@ bool roster_limit_reached(const struct roster *r)
 
 static void add_start(struct roster *r, int agent, uint64_t due, bool replaces)
 {
-    if (r->nstarts < r->elastic.max)
-        r->starts[r->nstarts++] = (struct roster_start){agent, due, replaces};
-}
-
-static void remove_start(struct roster *r, int i)
-{
-    r->nstarts--;
-    memmove(&r->starts[i], &r->starts[i + 1], (size_t)(r->nstarts - i) * sizeof(*r->starts));
+    if (r->starts.n < r->elastic.max)
+        roster_starts_add(&r->starts, (struct roster_start){agent, due, replaces});
 }
 
 static void start_due(struct roster *r, uint64_t now)
 {
-    for (int i = 0; i < r->nstarts; i++) {
-        int agent = r->starts[i].due <= now ? choose_agent(r, &r->starts[i]) : -1;
+    for (int i = 0; i < r->starts.n; i++) {
+        const struct roster_start *s = &r->starts.list[i];
+        int agent = s->due <= now ? choose_agent(r, s) : -1;
         if (agent < 0)
             continue;
         int place = free_place(r, &r->agents[agent]);
@@ -120,16 +114,13 @@ static void start_due(struct roster *r, uint64_t now)
             return; /* no memory: the next tick tries again */
         roster_step(r, member, RANK_JOIN, now, NULL);
         roster_note(r, NOTE_START, member, place, "");
-        remove_start(r, i--);
+        roster_starts_remove(&r->starts, i--);
     }
 }
 
 void roster_forget_start(struct roster *r)
 {
-    if (r->nstarts == 0 || !r->starts[r->nstarts - 1].replaces)
-        return;
-    r->nstarts--;
-    r->restarts--;
+    r->restarts -= roster_starts_forget(&r->starts);
 }
 
 void roster_replace(struct roster *r, int member, uint64_t now)
@@ -191,8 +182,8 @@ static int choose_victim(const struct roster *r)
 
 static void shrink(struct roster *r, int n)
 {
-    for (; n > 0 && r->nstarts > 0; n--)
-        r->nstarts--;
+    for (; n > 0 && r->starts.n > 0; n--)
+        r->starts.n--;
     for (; n > 0; n--) {
         int victim = choose_victim(r);
         if (victim >= 0)
@@ -203,7 +194,7 @@ static void shrink(struct roster *r, int n)
 void roster_wind_down(struct roster *r, uint64_t now)
 {
     char text[256];
-    r->nstarts = 0;
+    r->starts.n = 0;
     for (int i = 0; i < r->nmembers && !r->stopping; i++) {
         const struct roster_member *m = &r->members[i];
         if (!is_wanted(m) || (m->was_in && !roster_wants_in(m)))
@@ -251,7 +242,7 @@ void roster_add_plan(struct roster *r, const char *text)
 void roster_fill(struct roster *r, uint64_t now)
 {
     int limit = r->elastic.reset_limit;
-    while (have(r) < r->target && r->nstarts < r->elastic.max && !roster_is_finished(r) &&
+    while (have(r) < r->target && r->starts.n < r->elastic.max && !roster_is_finished(r) &&
            (limit == 0 || r->restarts < limit)) {
         r->restarts += limit > 0;
         add_start(r, -1, now, limit > 0);
@@ -265,7 +256,7 @@ void roster_fill(struct roster *r, uint64_t now)
 uint32_t roster_go(struct roster *r, uint64_t now)
 {
     r->change++;
-    while (have(r) < r->target && r->nstarts < r->elastic.max)
+    while (have(r) < r->target && r->starts.n < r->elastic.max)
         add_start(r, -1, now, false);
     if (have(r) > r->target)
         shrink(r, have(r) - r->target);
@@ -403,28 +394,9 @@ static void evict_silent(struct roster *r, uint64_t now)
     }
 }
 
-static void take_sample(struct roster *r, uint64_t now)
-{
-    if (r->samples[0].at && now - r->samples[0].at < SAMPLE_EVERY)
-        return;
-    memmove(&r->samples[1], &r->samples[0], (ROSTER_SAMPLES - 1) * sizeof(r->samples[0]));
-    r->samples[0] = (struct roster_sample){now, r->sum_batches, r->sum_bytes};
-}
-
-void roster_throughput(const struct roster *r, uint64_t now, double *ret_batches, double *ret_bytes)
-{
-    const struct roster_sample *oldest = NULL;
-    for (int i = 0; i < ROSTER_SAMPLES; i++)
-        if (r->samples[i].at)
-            oldest = &r->samples[i];
-    double s = oldest && now > oldest->at ? (double)(now - oldest->at) / CLOCK_S : 0;
-    *ret_batches = s > 0 ? (double)(r->sum_batches - oldest->batches) / s / r->size : 0;
-    *ret_bytes = s > 0 ? (double)(r->sum_bytes - oldest->bytes) / s : 0;
-}
-
 void roster_tick(struct roster *r, uint64_t now)
 {
-    take_sample(r, now);
+    roster_work_sample(&r->work, now);
     if (r->rebuilding) {
         if (now >= r->rebuild_by)
             roster_rebuild(r, now);

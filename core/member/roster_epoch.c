@@ -282,7 +282,7 @@ static void add_leavers(struct roster *r, uint64_t now)
 static void explain_retry(struct roster *r, uint64_t now)
 {
     char text[96];
-    if (r->last.lost && r->repair_epoch != r->epoch) {
+    if (r->last.lost && r->work.repair_epoch != r->epoch) {
         snprintf(r->cause, sizeof(r->cause), "%s", r->last.cause);
         snprintf(text, sizeof(text), "epoch %u did not come to be", r->epoch);
     } else {
@@ -333,7 +333,7 @@ static void publish_fresh(struct roster *r, uint64_t now)
 {
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
     int places = roster_free_places(r) + r->arriving;
-    coming += r->nstarts < places ? r->nstarts : places;
+    coming += r->starts.n < places ? r->starts.n : places;
     if (r->epoch > 0 && roster_count(r, has_come_back) == 0 &&
         (roster_is_finished(r) || roster_count(r, is_left) > 0))
         return;
@@ -400,7 +400,7 @@ static void consider_change(struct roster *r, uint64_t now)
     bool late = joiners > 0 && now - r->joiner_ready >= TOGETHER;
     if (victims > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
-    else if (r->change > r->applied && joiners + starting + r->nstarts == 0)
+    else if (r->change > r->applied && joiners + starting + r->starts.n == 0)
         r->applied = r->announced = r->change; /* it came to nothing */
 }
 

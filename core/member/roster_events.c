@@ -111,23 +111,11 @@ static void take_progress(struct roster *r, struct roster_member *m, const struc
         m->moved = now;
     /* The first number of one that has joined begins where the others are. */
     if (it->batches > m->batches && m->batches > 0)
-        r->sum_batches += it->batches - m->batches;
+        r->work.batches += it->batches - m->batches;
     if (it->bytes > m->bytes)
-        r->sum_bytes += it->bytes - m->bytes;
+        r->work.bytes += it->bytes - m->bytes;
     m->batches = it->batches;
     m->bytes = it->bytes;
-}
-
-/* Of several ranks the slowest counts. */
-static void take_repair(struct roster *r, const struct report_item *it)
-{
-    if (it->epoch != r->repair_epoch)
-        r->repair_last = 0;
-    r->repair_epoch = it->epoch;
-    if (it->ns > r->repair_last)
-        r->repair_last = it->ns;
-    if (it->ns > r->repair_max)
-        r->repair_max = it->ns;
 }
 
 /* dst with its first "old" replaced; what does not fit is cut. */
@@ -206,7 +194,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         take_progress(r, m, it, now);
         return 0;
     case REPORT_REPAIRED:
-        take_repair(r, it);
+        roster_work_repaired(&r->work, it->epoch, it->ns);
         return 0;
     case REPORT_EXITED:
     case REPORT_DEAD:

@@ -4,21 +4,8 @@
  * roster.h.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/member/roster_private.h"
-
-/* Room for so many starts that wait. -ENOMEM */
-static int reserve_starts(struct roster *r, int max)
-{
-    if (max <= r->elastic.max)
-        return 0;
-    struct roster_start *grown = realloc(r->starts, ((size_t)max + 1) * sizeof(*grown));
-    if (!grown)
-        return -ENOMEM;
-    r->starts = grown;
-    return 0;
-}
 
 int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, struct err *err)
 {
@@ -26,10 +13,10 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
     if (min < 1 || min > target || max < target || max > MEMBER_RANKS_MAX)
         return err_set(err, ERANGE, "%d ranks: want at least 1 <= min (%d) and at most max (%d)",
                        target, min, max);
-    if (reserve_starts(r, max) < 0)
+    if (roster_starts_reserve(&r->starts, max) < 0)
         return err_set(err, ENOMEM, "no memory for %d ranks", max);
     r->elastic.min = min;
-    if (max > r->elastic.max || r->nstarts <= max)
+    if (max > r->elastic.max || r->starts.n <= max)
         r->elastic.max = max;
     if (r->rebuilding) {
         r->target = r->former.target = target;

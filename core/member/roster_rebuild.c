@@ -216,8 +216,8 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     m->batches = t->batches;
     m->bytes = t->bytes;
     roster_note_done(r, t->done);
-    r->sum_batches += t->batches;
-    r->sum_bytes += t->bytes;
+    r->work.batches += t->batches;
+    r->work.bytes += t->bytes;
     m->reaped = false;
     m->ended = 0;
     r->over--;

@@ -131,7 +131,7 @@ const char *roster_state(const struct roster *r)
         return r->ready > 0 || roster_count(r, is_unborn) > 0 ? "starting" : "running";
     if (r->waiting_since)
         return "waiting";
-    if (r->announced > r->applied || r->nstarts > 0 || roster_count(r, is_victim) > 0 ||
+    if (r->announced > r->applied || r->starts.n > 0 || roster_count(r, is_victim) > 0 ||
         (r->is_elastic && roster_count(r, roster_is_joiner) + roster_count(r, is_starting) > 0))
         return "changing";
     return "running";
@@ -140,17 +140,15 @@ const char *roster_state(const struct roster *r)
 static void say_starts(const struct roster *r, uint64_t now, char *dst, size_t size)
 {
     char text[160];
-    uint64_t due = UINT64_MAX;
-    for (int i = 0; i < r->nstarts; i++)
-        due = r->starts[i].due < due ? r->starts[i].due : due;
-    if (r->nstarts == 0)
+    uint64_t due = roster_starts_due(&r->starts);
+    if (r->starts.n == 0)
         return;
     if (roster_free_places(r) == 0)
-        snprintf(text, sizeof(text), "; %d to be started when a host has room", r->nstarts);
+        snprintf(text, sizeof(text), "; %d to be started when a host has room", r->starts.n);
     else if (now == 0)
-        snprintf(text, sizeof(text), "; %d to be started", r->nstarts);
+        snprintf(text, sizeof(text), "; %d to be started", r->starts.n);
     else
-        snprintf(text, sizeof(text), "; %d to be started, the next in %llu s", r->nstarts,
+        snprintf(text, sizeof(text), "; %d to be started, the next in %llu s", r->starts.n,
                  (unsigned long long)(due > now ? (due - now + CLOCK_S - 1) / CLOCK_S : 0));
     append(dst, size, text);
 }

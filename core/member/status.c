@@ -12,16 +12,6 @@
 
 #define GONE_FOR (60 * CLOCK_S) /* an elastic job's members that ended are shown so long */
 
-/* The time of day of a clock value; 0 for 0. */
-static json_int_t unix_ms(uint64_t at, uint64_t now)
-{
-    struct timespec ts;
-    if (at == 0 || clock_gettime(CLOCK_REALTIME, &ts) < 0)
-        return 0;
-    return (json_int_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 -
-           (json_int_t)((now - at) / CLOCK_MS);
-}
-
 static json_t *list_findings(const struct roster *r)
 {
     json_t *list = json_array();
@@ -47,7 +37,7 @@ static json_t *one_member(const struct roster *r, int member, uint64_t now)
                           "member", member, "host", r->agents[m->agent].host, "state",
                           rank_state_name(m->state), "pid", m->pid, "code", m->code, "batches",
                           (json_int_t)m->batches, "bytes", (json_int_t)m->bytes, "idle_ms",
-                          (json_int_t)idle, "since", unix_ms(m->started, now));
+                          (json_int_t)idle, "since", (json_int_t)clock_unix_ms(m->started, now));
     if (m->leaving)
         json_put(&j, "leaving", json_true());
     return j;
@@ -68,13 +58,14 @@ static json_t *last_change(const struct roster *r, uint64_t now)
 {
     return json_pack("{s:I, s:o, s:I, s:f}", "epoch", (json_int_t)r->last.epoch, "cause",
                      json_lossy_string(r->last.cause, strlen(r->last.cause)), "unix_ms",
-                     unix_ms(r->last.at, now), "ms", (double)r->last.took / CLOCK_MS);
+                     (json_int_t)clock_unix_ms(r->last.at, now), "ms",
+                     (double)r->last.took / CLOCK_MS);
 }
 
 static json_t *throughput(const struct roster *r, uint64_t now)
 {
     double batches, bytes;
-    roster_throughput(r, now, &batches, &bytes);
+    roster_work_rates(&r->work, r->size, now, &batches, &bytes);
     return json_pack("{s:f, s:f}", "batches_per_s", batches, "bytes_per_s", bytes);
 }
 
@@ -91,8 +82,8 @@ char *status_text(const struct roster *r, uint64_t now)
         (json_int_t)r->change, "restarts", r->restarts);
     json_put(&j, "last_change", last_change(r, now));
     json_put(&j, "repair_ms",
-             json_pack("{s:f, s:f}", "last", (double)r->repair_last / CLOCK_MS, "max",
-                       (double)r->repair_max / CLOCK_MS));
+             json_pack("{s:f, s:f}", "last", (double)r->work.repair_last / CLOCK_MS, "max",
+                       (double)r->work.repair_max / CLOCK_MS));
     json_put(&j, "throughput", throughput(r, now));
     json_put(&j, "ranks", list_members(r, now));
     json_put(&j, "findings", list_findings(r));

@@ -32,11 +32,6 @@ void rankset_clear(struct rankset *s)
     memset(s->bits, 0, words(s) * sizeof(uint64_t));
 }
 
-void rankset_copy(struct rankset *dst, const struct rankset *src)
-{
-    memcpy(dst->bits, src->bits, words(dst) * sizeof(uint64_t));
-}
-
 void rankset_union(struct rankset *dst, const struct rankset *src)
 {
     for (size_t i = 0; i < words(dst); i++)

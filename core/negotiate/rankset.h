@@ -34,7 +34,6 @@ static inline void rankset_add(struct rankset *s, int rank)
 }
 
 void rankset_clear(struct rankset *s);
-void rankset_copy(struct rankset *dst, const struct rankset *src);
 void rankset_union(struct rankset *dst, const struct rankset *src);
 void rankset_subtract(struct rankset *dst, const struct rankset *src);
 bool rankset_equal(const struct rankset *a, const struct rankset *b);

@@ -7,13 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t hash_name(const char *name)
-{
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (; *name; name++)
-        h = (h ^ (uint8_t)*name) * 0x100000001b3ULL;
-    return h ^ h >> 29;
-}
+#include "core/base/hash.h"
 
 static size_t child_words(int nchildren)
 {
@@ -60,7 +54,7 @@ static struct tensor *find(const struct tensors *t, const char *name, uint64_t h
 
 struct tensor *tensors_find(const struct tensors *t, const char *name)
 {
-    return find(t, name, hash_name(name));
+    return find(t, name, hash_str(name));
 }
 
 struct tensor *tensors_by_ticket(const struct tensors *t, uint64_t ticket)
@@ -121,7 +115,7 @@ static int make_place(struct tensors *t, uint32_t *ret_index)
 
 struct tensor *tensors_get(struct tensors *t, const char *name)
 {
-    uint64_t hash = hash_name(name);
+    uint64_t hash = hash_str(name);
     struct tensor *e = find(t, name, hash);
     if (e)
         return e;

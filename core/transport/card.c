@@ -13,19 +13,13 @@
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/base/hash.h"
+#include "core/base/hex.h"
 #include "core/base/mac.h"
 
 static uint64_t inode_of(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 ? st.st_ino : 0;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* Without allocating: for want of memory two ranks of a host must not take it for two. */

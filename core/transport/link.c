@@ -19,11 +19,6 @@
 #include "core/transport/shm.h"
 #include "core/transport/verdict.h"
 
-int link_peer(const struct link *link)
-{
-    return link->peer;
-}
-
 /* ---- TCP ---- */
 
 static ssize_t tcp_write(struct link *link, const struct iovec *iov, int n)

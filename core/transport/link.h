@@ -32,9 +32,6 @@ enum link_class {
 
 struct link;
 
-/* The peer's rank. */
-int link_peer(const struct link *link);
-
 /* A transfer in one direction: one message, moved as far as it goes at each call. A link has at
  * most one unfinished transfer in each direction. The caller owns struct and memory until it is
  * done. */

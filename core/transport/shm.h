@@ -24,6 +24,12 @@
 #define SHM_INLINE_MAX 256 /* payload bytes that travel beside the flag */
 #define SHM_CHOICES    3   /* orders of size */
 
+/* n rounded up to whole lines. */
+static inline size_t shm_line_up(size_t n)
+{
+    return (n + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
+}
+
 /* What one seat tells the others about the collective under way. Every word is
  * generation << 40 | counter (shm_stamp) and only rises, at most to MESH_GENERATION_MAX. */
 struct shm_flags {

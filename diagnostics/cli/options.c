@@ -10,6 +10,7 @@
 
 #include "core/base/cleanup.h"
 #include "diagnostics/cli/words.h"
+#include "core/base/names.h"
 #include "core/base/nearest.h"
 
 /* what: which flag, number or word is meant. */
@@ -283,18 +284,6 @@ static int set_log(struct cli *cli, const char *value, int what, struct err *err
 
 /* ---- the walk ------------------------------------------------------------------------------- */
 
-/* The first n bytes of word are one of the names a|b|c. */
-static bool is_name(const char *names, const char *word, size_t n)
-{
-    while (*names) {
-        size_t len = strcspn(names, "|");
-        if (len == n && strncmp(names, word, n) == 0)
-            return true;
-        names += len + (names[len] == '|');
-    }
-    return false;
-}
-
 static int unknown_option(const char *word, struct err *err)
 {
     static char names[NOPTIONS][32];
@@ -317,7 +306,7 @@ static const struct option *find_option(const char *word)
 {
     size_t n = strcspn(word, "=");
     for (size_t i = 0; i < NOPTIONS; i++) {
-        if (is_name(options[i].names, word, n))
+        if (names_have(options[i].names, word, n))
             return &options[i];
     }
     return NULL;

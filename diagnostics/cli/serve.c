@@ -30,13 +30,6 @@ struct shown {
 
 /* ---- the second thread ---------------------------------------------------------------------- */
 
-static int fill_health(void *arg, struct buf *out)
-{
-    (void)arg;
-    text_put(out, "ok\n");
-    return 200;
-}
-
 static int fill_ready(void *arg, struct buf *out)
 {
     struct shown *s = arg;
@@ -59,7 +52,7 @@ static int fill_metrics(void *arg, struct buf *out)
 static const struct page table[] = {
     {"/metrics", PAGES_PROMETHEUS, fill_metrics},
     {"/readyz", PAGES_TEXT, fill_ready},
-    {"/healthz", PAGES_TEXT, fill_health},
+    {"/healthz", PAGES_TEXT, pages_healthz},
 };
 
 static void *serve_pages(void *arg)

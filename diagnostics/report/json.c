@@ -10,11 +10,6 @@
 #include "core/include/hvd.h"
 #include "diagnostics/report/verdict.h"
 
-static json_t *text(const char *s)
-{
-    return json_lossy_string(s ? s : "", s ? strlen(s) : 0);
-}
-
 static json_t *fixes(const struct result *r)
 {
     json_t *list = json_array();
@@ -23,7 +18,7 @@ static json_t *fixes(const struct result *r)
         if (fix)
             json_array_append_new(list, json_pack("{s:s, s:o}", "place",
                                                   fix_place_name((enum fix_place)place), "text",
-                                                  text(fix)));
+                                                  json_lossy_text(fix)));
     }
     return list;
 }
@@ -32,7 +27,7 @@ static json_t *references(const struct check *c)
 {
     json_t *list = json_array();
     for (int i = 0; i < CHECK_REFS && c->refs[i]; i++)
-        json_array_append_new(list, text(c->refs[i]));
+        json_array_append_new(list, json_lossy_text(c->refs[i]));
     return list;
 }
 
@@ -44,12 +39,13 @@ json_t *report_json_result(const struct result *r)
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:f}", /**/
         "id", c->id, "code", c->code, "group", check_group_name(c->group), "level", c->level,
-        "title", c->title, "status", check_status_name(r->status), "summary", text(r->summary),
-        "observed", text(r->observed), "expected", text(r->expected), "why",
-        text(bad ? result_why_text(r) : ""), "fix", bad ? fixes(r) : json_array(), "action",
-        check_action_name(bad ? r->action : ACTION_NONE), "refs",
-        bad ? references(c) : json_array(), "silenced",
-        r->silenced ? text(r->silence_reason) : json_null(), "duration_ms", (double)r->us / 1000);
+        "title", c->title, "status", check_status_name(r->status), "summary",
+        json_lossy_text(r->summary), "observed", json_lossy_text(r->observed), "expected",
+        json_lossy_text(r->expected), "why", json_lossy_text(bad ? result_why_text(r) : ""), "fix",
+        bad ? fixes(r) : json_array(), "action", check_action_name(bad ? r->action : ACTION_NONE),
+        "refs", bad ? references(c) : json_array(), "silenced",
+        r->silenced ? json_lossy_text(r->silence_reason) : json_null(), "duration_ms",
+        (double)r->us / 1000);
 }
 
 static json_t *counts(const struct report *report)
@@ -94,10 +90,11 @@ json_t *report_json_head(const struct report *report, const struct json_origin *
     const struct setting *s = &report->setting;
     return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:i, s:{s:o, s:i, s:i, s:i, s:i}, s:o}",
                      "schema", REPORT_SCHEMA, "version", HVD_VERSION, "time", when, "host",
-                     text(origin->host), "verdict", verdict_name(report->verdict), "summary",
-                     text(verdict_line(report, line, sizeof(line))), "duration_ms", (int)report->ms,
-                     "setting", "profiles", profiles(s->profiles), "ranks", s->ranks, "local_ranks",
-                     s->local_ranks, "gpus", s->gpus, "level", s->level, "counts", counts(report));
+                     json_lossy_text(origin->host), "verdict", verdict_name(report->verdict),
+                     "summary", json_lossy_text(verdict_line(report, line, sizeof(line))),
+                     "duration_ms", (int)report->ms, "setting", "profiles", profiles(s->profiles),
+                     "ranks", s->ranks, "local_ranks", s->local_ranks, "gpus", s->gpus, "level",
+                     s->level, "counts", counts(report));
 }
 
 static int append(const char *bytes, size_t n, void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * access: what it takes to reach an API server: where it is, whom to trust, who we are. Filled by
- * kubeconfig.c or incluster.c, read by http.c (address, TLS) and credentials.c (tokens). Plain
+ * kubeconfig.c or incluster.c, read by target.c (address, TLS) and credentials.c (tokens). Plain
  * data; every string is owned.
  */
 #ifndef HVD_OPERATOR_API_ACCESS_H

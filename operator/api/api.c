@@ -10,10 +10,12 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/words.h"
+#include "core/http/http.h"
 #include "core/json/json.h"
 #include "operator/api/credentials.h"
-#include "operator/api/http.h"
 #include "operator/api/retry.h"
+#include "operator/api/target.h"
 
 #define ATTEMPT_MS 15000
 #define REFUSALS   2 /* credentials that are tried after the first was refused */
@@ -22,6 +24,7 @@ enum lane { READS, WRITES, LANES };
 
 struct api {
     struct loop *loop;
+    struct target target;
     struct http *lanes[LANES];
     struct credentials *credentials;
     struct api_counts counts;
@@ -236,16 +239,9 @@ static void on_credentials(void *arg, const char *cert, const char *key, const s
 {
     struct api *api = arg;
     api->problem = err ? *err : (struct err){0};
-    for (int i = 0; cert && key && i < LANES && api->problem.code == 0; i++)
-        http_set_certificate(api->lanes[i], cert, key, &api->problem);
+    if (cert && key && api->problem.code == 0)
+        target_set_certificate(&api->target, cert, key, &api->problem);
     loop_timer_start(api->loop, &api->ready, 0, on_ready, api);
-}
-
-static char *copy(const char *text, bool *ok)
-{
-    char *p = text ? strdup(text) : NULL;
-    *ok &= !text || p;
-    return p;
 }
 
 int api_send(struct api *api, const struct api_request *request, api_done_f *done, void *arg,
@@ -257,9 +253,9 @@ int api_send(struct api *api, const struct api_request *request, api_done_f *don
         return err_set(err, ENOMEM, "no memory for a call");
     *call = (struct api_call){.api = api, .request = *request, .done = done, .arg = arg};
     list_append(&api->calls, &call->node);
-    call->request.method = copy(request->method, &ok);
-    call->request.path = copy(request->path, &ok);
-    call->request.body = copy(request->body, &ok);
+    call->request.method = words_copy(request->method, &ok);
+    call->request.path = words_copy(request->path, &ok);
+    call->request.body = words_copy(request->body, &ok);
     if (!ok) {
         call_free(call);
         return err_set(err, ENOMEM, "no memory for a call");
@@ -293,9 +289,11 @@ int api_open(struct api **ret, struct loop *loop, const struct access *access_to
     }
     api->loop = loop;
     list_init(&api->calls);
-    int rc = credentials_open(&api->credentials, loop, access_to, on_credentials, api, err);
+    int rc = target_init(&api->target, access_to, err);
+    if (rc == 0)
+        rc = credentials_open(&api->credentials, loop, access_to, on_credentials, api, err);
     for (int i = 0; rc == 0 && i < LANES; i++)
-        rc = http_open(&api->lanes[i], loop, access_to, err);
+        rc = http_open(&api->lanes[i], loop, &api->target.site, err);
     if (rc < 0) {
         api_close(api);
         return rc;
@@ -332,5 +330,6 @@ void api_close(struct api *api)
     loop_timer_stop(api->loop, &api->ready);
     for (int i = 0; i < LANES; i++)
         http_close(api->lanes[i]);
+    target_fini(&api->target);
     free(api);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request: paths and queries of the API. Pure. Called by informer.c, election.c, modify.c and
- * whoever makes requests.
+ * request: paths and queries of the API. Pure. Called by informer.c, election.c and
+ * callers that make requests.
  */
 #ifndef HVD_OPERATOR_API_REQUEST_H
 #define HVD_OPERATOR_API_REQUEST_H

@@ -13,6 +13,10 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 
+#define ANSWER_MAX        (8u << 20)
+#define CONNECT_MS        10000
+#define UNACKNOWLEDGED_MS 20000
+
 static void file_fini(struct target_file *f)
 {
     free(f->path);
@@ -67,8 +71,7 @@ static int set_names(struct target *t, const struct access *a, struct err *err)
 
 int target_init(struct target *t, const struct access *access_to, struct err *err)
 {
-    *t = (struct target){.insecure = access_to->insecure,
-                         .ca.fd = -1,
+    *t = (struct target){.ca.fd = -1,
                          .cert.fd = -1,
                          .key.fd = -1,
                          .proxy = access_to->proxy_url ? strdup(access_to->proxy_url) : NULL};
@@ -81,6 +84,19 @@ int target_init(struct target *t, const struct access *access_to, struct err *er
         rc = file_init(&t->cert, access_to->cert_file, access_to->cert_pem, err);
     if (rc == 0)
         rc = file_init(&t->key, access_to->key_file, access_to->key_pem, err);
+    t->site = (struct http_site){.server = t->server,
+                                 .host_header = t->host_header,
+                                 .connect_to = t->connect_to,
+                                 .proxy = t->proxy,
+                                 .ca_path = t->ca.path,
+                                 .cert_path = t->cert.path,
+                                 .key_path = t->key.path,
+                                 .insecure = access_to->insecure,
+                                 .one_connection = true,
+                                 .user_agent = "hvd-operator",
+                                 .answer_max = ANSWER_MAX,
+                                 .connect_ms = CONNECT_MS,
+                                 .unacknowledged_ms = UNACKNOWLEDGED_MS};
     return rc;
 }
 
@@ -101,6 +117,8 @@ int target_set_certificate(struct target *t, const char *cert_pem, const char *k
     file_fini(&t->key);
     t->cert = cert;
     t->key = key;
+    t->site.cert_path = cert.path;
+    t->site.key_path = key.path;
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * target: one server as requests need it: the URL in front of paths, where to connect instead of
- * what the URL names, files with certificates. Part of http.c.
+ * what the URL names, files with certificates. Owned by api.c.
  */
 #ifndef HVD_OPERATOR_API_TARGET_H
 #define HVD_OPERATOR_API_TARGET_H
@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "core/base/err.h"
+#include "core/http/http.h"
 #include "operator/api/access.h"
 
 /* A file that curl may read: a path of somebody's, or a memfd with a text. */
@@ -20,7 +21,7 @@ struct target_file {
 struct target {
     char *server, *host_header, *connect_to, *proxy; /* all but server may be NULL */
     struct target_file ca, cert, key;
-    bool insecure;
+    struct http_site site; /* with the above */
 };
 
 /* access_to is not kept. After a failure, too, the caller calls target_fini(). */

@@ -94,9 +94,6 @@ uint64_t crew_sign(const struct crew *c);
 void crew_findings(const struct crew *c,
                    void (*each)(void *arg, const char *pod, const struct finding *f), void *arg);
 
-/* The time of day of a clock value; 0 for 0. */
-int64_t crew_unix_ms(uint64_t at, uint64_t now);
-
 void crew_facts(const struct crew *c, struct plane_facts *ret);
 int crew_count_agents(const struct crew *c);
 

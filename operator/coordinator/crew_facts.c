@@ -12,14 +12,6 @@
 #include "core/base/hash.h"
 #include "operator/coordinator/crew.h"
 
-int64_t crew_unix_ms(uint64_t at, uint64_t now)
-{
-    struct timespec ts;
-    if (at == 0 || clock_gettime(CLOCK_REALTIME, &ts) < 0)
-        return 0;
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 - (int64_t)((now - at) / CLOCK_MS);
-}
-
 /* Workers of which all ranks are in the world. */
 static int count_ready(const struct crew *c)
 {
@@ -66,9 +58,9 @@ uint64_t crew_sign(const struct crew *c)
 static void take_last(const struct roster *r, uint64_t now, struct plane_facts *ret)
 {
     snprintf(ret->last_change.cause, sizeof(ret->last_change.cause), "%s", r->last.cause);
-    ret->last_change.unix_ms = crew_unix_ms(r->last.at, now);
+    ret->last_change.unix_ms = clock_unix_ms(r->last.at, now);
     ret->last_change.ms = (double)r->last.took / CLOCK_MS;
-    ret->repair_ms = (double)r->repair_last / CLOCK_MS;
+    ret->repair_ms = (double)r->work.repair_last / CLOCK_MS;
 }
 
 static void take_first(const struct crew *c, struct plane_facts *ret)
@@ -109,6 +101,6 @@ void crew_facts(const struct crew *c, struct plane_facts *ret)
     take_last(r, now, ret);
     take_first(c, ret);
     crew_findings(c, count_finding, ret);
-    roster_throughput(r, now, &ret->batches_per_s, &ret->bytes_per_s);
+    roster_work_rates(&r->work, r->size, now, &ret->batches_per_s, &ret->bytes_per_s);
     ret->exit_code = ret->over ? roster_exit_code(r) : 0;
 }

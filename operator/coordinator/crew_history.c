@@ -72,8 +72,8 @@ static void note(struct crew_history *all, const struct roster *r)
 /* A better reason may come after the epoch, and the time that its repair took. */
 static void follow(struct crew_epoch *e, const struct roster *r)
 {
-    if (r->repair_epoch == e->epoch)
-        e->repair = (double)r->repair_last / CLOCK_MS;
+    if (r->work.repair_epoch == e->epoch)
+        e->repair = (double)r->work.repair_last / CLOCK_MS;
     if (r->last.epoch != e->epoch || (e->cause && strcmp(e->cause, r->last.cause) == 0))
         return;
     char *cause = strdup(r->last.cause);

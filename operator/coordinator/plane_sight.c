@@ -98,7 +98,7 @@ void plane_epochs(const struct plane *p, const char *job_uid,
     for (int i = c ? c->history.n - 1 : -1; i >= 0; i--) {
         const struct crew_epoch *e = &c->history.list[i];
         const struct plane_epoch told = {.number = roster_epoch_number(e->epoch),
-                                         .unix_ms = crew_unix_ms(e->at, now),
+                                         .unix_ms = clock_unix_ms(e->at, now),
                                          .size = e->size,
                                          .first = e->first,
                                          .lost = e->lost,

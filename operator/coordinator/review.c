@@ -5,12 +5,12 @@
 #include "operator/coordinator/review.h"
 
 #include <sodium.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/cleanup.h"
 #include "core/base/list.h"
+#include "core/base/log.h"
 #include "core/json/json.h"
 
 #define PATH       "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -21,7 +21,6 @@ struct reviewer {
     struct api *api;
     struct plane *plane;
     struct list questions;
-    char problem[512];
 };
 
 struct question {
@@ -86,12 +85,10 @@ static void on_answer(void *arg, const struct api_answer *answer)
     uint64_t id = q->id;
     question_destroy(q);
     if (answer->status != 200 && answer->status != 201)
-        snprintf(r->problem, sizeof(r->problem), "a token could not be reviewed: HTTP %ld %.300s",
-                 answer->status, answer->message);
+        log_debug("a token could not be reviewed: HTTP %ld %.300s", answer->status,
+                  answer->message);
     else if (review_read(answer->body, answer->len, &review, &err) < 0)
-        snprintf(r->problem, sizeof(r->problem), "%s", err_text(&err));
-    else
-        r->problem[0] = '\0';
+        log_debug("%s", err_text(&err));
     plane_reviewed(r->plane, id, &review);
 }
 
@@ -111,7 +108,7 @@ void reviewer_ask(void *arg, uint64_t id, const char *token)
                                       .idempotent = true,
                                       .timeout_ms = TIMEOUT_MS};
         if (api_send(r->api, &request, on_answer, q, &q->call, &err) < 0) {
-            snprintf(r->problem, sizeof(r->problem), "%s", err_text(&err));
+            log_debug("a token could not be sent for review: %s", err_text(&err));
             question_destroy(q); /* the plane asks again */
         }
     }
@@ -134,11 +131,6 @@ int reviewer_open(struct reviewer **ret, struct api *api, struct err *err)
 void reviewer_serve(struct reviewer *r, struct plane *plane)
 {
     r->plane = plane;
-}
-
-const char *reviewer_problem(const struct reviewer *r)
-{
-    return r->problem;
 }
 
 void reviewer_close(struct reviewer *r)

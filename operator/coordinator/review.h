@@ -20,9 +20,6 @@ void reviewer_serve(struct reviewer *r, struct plane *plane);
 /* plane_config.review; arg is the reviewer. */
 void reviewer_ask(void *arg, uint64_t id, const char *token);
 
-/* What went wrong last, "" when nothing did. */
-const char *reviewer_problem(const struct reviewer *r);
-
 /* Before the plane and the api. NULL is fine. */
 void reviewer_close(struct reviewer *r);
 

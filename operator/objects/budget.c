@@ -18,12 +18,6 @@ static int number(json_t *spec, const char *key)
     return json_is_integer(j) && n >= 0 && n <= INT32_MAX ? (int)n : -1;
 }
 
-static const char *text_of(json_t *j, const char *key)
-{
-    const char *text = json_string_value(json_object_get(j, key));
-    return text ? text : "";
-}
-
 int budget_parse(json_t *j, struct budget *ret, struct err *err)
 {
     const char *uid;
@@ -38,9 +32,9 @@ int budget_parse(json_t *j, struct budget *ret, struct err *err)
                        .max_unavailable = number(spec, "maxUnavailable")};
     snprintf(b.uid, sizeof(b.uid), "%s", uid);
     snprintf(b.owner, sizeof(b.owner), "%s", parts_controller(meta));
-    b.always = strcmp(text_of(spec, "unhealthyPodEvictionPolicy"), "AlwaysAllow") == 0;
+    b.always = strcmp(parts_text(spec, "unhealthyPodEvictionPolicy"), "AlwaysAllow") == 0;
     if (json_object_size(selector) == 1 && json_object_size(labels) == 1)
-        snprintf(b.selector, sizeof(b.selector), "%s", text_of(labels, POD_LABEL_JOB));
+        snprintf(b.selector, sizeof(b.selector), "%s", parts_text(labels, POD_LABEL_JOB));
     *ret = b;
     return 0;
 }

@@ -20,21 +20,14 @@ const char *condition_name(enum condition_type type)
     return names[type];
 }
 
-/* The text of a member, "" where there is none. */
-static const char *text_of(json_t *j, const char *key)
-{
-    const char *text = json_string_value(json_object_get(j, key));
-    return text ? text : "";
-}
-
 bool conditions_true(json_t *list, const char *type)
 {
-    return strcmp(text_of(parts_find(list, "type", type), "status"), "True") == 0;
+    return strcmp(parts_text(parts_find(list, "type", type), "status"), "True") == 0;
 }
 
 const char *conditions_message(json_t *list, const char *type)
 {
-    const char *text = text_of(parts_find(list, "type", type), "message");
+    const char *text = parts_text(parts_find(list, "type", type), "message");
     return *text ? text : NULL;
 }
 
@@ -45,14 +38,14 @@ int conditions_parse(json_t *list, struct condition ret[CONDITIONS])
     for (int i = 0; i < CONDITIONS; i++) {
         struct condition *c = &ret[i];
         json_t *j = parts_find(list, "type", names[i]);
-        const char *status = text_of(j, "status");
+        const char *status = parts_text(j, "status");
         if (strcmp(status, "True") != 0 && strcmp(status, "False") != 0)
             continue;
         c->status = *status == 'T' ? CONDITION_TRUE : CONDITION_FALSE;
         c->generation = json_integer_value(json_object_get(j, "observedGeneration"));
-        moment_parse(text_of(j, "lastTransitionTime"), &c->since);
-        snprintf(c->reason, sizeof(c->reason), "%s", text_of(j, "reason"));
-        rc = rc < 0 ? rc : words_set(&c->message, text_of(j, "message"));
+        moment_parse(parts_text(j, "lastTransitionTime"), &c->since);
+        snprintf(c->reason, sizeof(c->reason), "%s", parts_text(j, "reason"));
+        rc = rc < 0 ? rc : words_set(&c->message, parts_text(j, "message"));
     }
     return rc;
 }

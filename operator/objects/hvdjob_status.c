@@ -11,6 +11,7 @@
 #include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/parts.h"
 
 #define RETRIES_MAX 65536
 
@@ -120,12 +121,6 @@ void hvdjob_status_new_round(struct hvdjob_status *s, int attempt_seen)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static void get_text(json_t *j, const char *key, char *dst, size_t size)
-{
-    const char *text = json_string_value(json_object_get(j, key));
-    snprintf(dst, size, "%s", text ? text : "");
-}
-
 static int64_t get_moment(json_t *j, const char *key)
 {
     int64_t at = MOMENT_NONE;
@@ -151,10 +146,10 @@ static int get_first(json_t *j, struct job_first_failure **ret)
     f->exit_code = get_count(j, "exitCode");
     f->rank = json_object_get(j, "rank") ? get_count(j, "rank") : -1;
     f->at = get_moment(j, "time");
-    get_text(j, "pod", f->pod, sizeof(f->pod));
-    get_text(j, "node", f->node, sizeof(f->node));
-    get_text(j, "reason", f->reason, sizeof(f->reason));
-    get_text(j, "message", f->message, sizeof(f->message));
+    parts_copy(j, "pod", f->pod, sizeof(f->pod));
+    parts_copy(j, "node", f->node, sizeof(f->node));
+    parts_copy(j, "reason", f->reason, sizeof(f->reason));
+    parts_copy(j, "message", f->message, sizeof(f->message));
     return 0;
 }
 
@@ -197,12 +192,12 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
 {
     struct hvdjob_status s = {0};
     char phase[32];
-    get_text(j, "phase", phase, sizeof(phase));
+    parts_copy(j, "phase", phase, sizeof(phase));
     for (int i = 0; i < JOB_PHASES; i++)
         if (strcmp(phase, phase_names[i]) == 0)
             s.phase = (enum job_phase)i;
     s.generation = json_integer_value(json_object_get(j, "observedGeneration"));
-    get_text(j, "shape", s.shape, sizeof(s.shape));
+    parts_copy(j, "shape", s.shape, sizeof(s.shape));
     get_memory(j, &s);
     s.workers = get_count(j, "workers");
     s.ready = get_count(j, "ready");

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/objects/parts.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -104,25 +105,19 @@ void job_finding_say(const struct job_finding *f, char *dst, size_t size)
 
 /* ---- in a status ----------------------------------------------------------------------------- */
 
-static void get(json_t *j, const char *key, char *dst, size_t size)
-{
-    const char *text = json_string_value(json_object_get(j, key));
-    snprintf(dst, size, "%s", text ? text : "");
-}
-
 static void read_one(json_t *j, struct job_finding *ret)
 {
     json_t *pods = json_object_get(j, "pods");
     json_int_t n = json_integer_value(json_object_get(j, "podCount"));
     char status[8];
     *ret = (struct job_finding){.npods = n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n};
-    get(j, "status", status, sizeof(status));
+    parts_copy(j, "status", status, sizeof(status));
     ret->failure = strcmp(status, "fail") == 0;
-    get(j, "id", ret->id, sizeof(ret->id));
-    get(j, "code", ret->code, sizeof(ret->code));
-    get(j, "source", ret->source, sizeof(ret->source));
-    get(j, "summary", ret->summary, sizeof(ret->summary));
-    get(j, "fix", ret->fix, sizeof(ret->fix));
+    parts_copy(j, "id", ret->id, sizeof(ret->id));
+    parts_copy(j, "code", ret->code, sizeof(ret->code));
+    parts_copy(j, "source", ret->source, sizeof(ret->source));
+    parts_copy(j, "summary", ret->summary, sizeof(ret->summary));
+    parts_copy(j, "fix", ret->fix, sizeof(ret->fix));
     for (size_t i = 0; i < JOB_FINDINGS_PODS; i++) {
         const char *pod = json_string_value(json_array_get(pods, i));
         snprintf(ret->pods[i], sizeof(ret->pods[i]), "%s", pod ? pod : "");
@@ -147,22 +142,17 @@ int job_findings_parse(json_t *list, struct job_findings *ret, struct err *err)
     return 0;
 }
 
-static json_t *text(const char *bytes)
-{
-    return json_lossy_string(bytes, strlen(bytes));
-}
-
 static json_t *write_one(const struct job_finding *f)
 {
     json_t *pods = json_array();
     for (int i = 0; i < f->npods && i < JOB_FINDINGS_PODS && f->pods[i][0]; i++)
-        json_append(&pods, text(f->pods[i]));
-    json_t *j =
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:o}", "status", f->failure ? "fail" : "warn",
-                  "id", text(f->id), "code", text(f->code), "source", text(f->source), "summary",
-                  text(f->summary), "podCount", f->npods, "pods", pods);
+        json_append(&pods, json_lossy_text(f->pods[i]));
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:i, s:o}", "status",
+                          f->failure ? "fail" : "warn", "id", json_lossy_text(f->id), "code",
+                          json_lossy_text(f->code), "source", json_lossy_text(f->source), "summary",
+                          json_lossy_text(f->summary), "podCount", f->npods, "pods", pods);
     if (f->fix[0])
-        json_put(&j, "fix", text(f->fix));
+        json_put(&j, "fix", json_lossy_text(f->fix));
     return j;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "operator/objects/parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 json_t *parts_find(json_t *list, const char *field, const char *text)
@@ -30,6 +31,17 @@ const char *parts_controller(json_t *meta)
             return uid;
     }
     return "";
+}
+
+const char *parts_text(json_t *j, const char *key)
+{
+    const char *text = json_string_value(json_object_get(j, key));
+    return text ? text : "";
+}
+
+void parts_copy(json_t *j, const char *key, char *dst, size_t size)
+{
+    snprintf(dst, size, "%s", parts_text(j, key));
 }
 
 json_t *parts_map(json_t *j, const char *key)

@@ -23,17 +23,10 @@ void pod_fini(struct pod *p)
     *p = (struct pod){0};
 }
 
-/* The text of a member, "" where there is none. */
-static const char *text_of(json_t *j, const char *key)
-{
-    const char *text = json_string_value(json_object_get(j, key));
-    return text ? text : "";
-}
-
 /* A number of 0 and more in a label, -1. */
 static int number_of(json_t *labels, const char *key)
 {
-    const char *text = text_of(labels, key);
+    const char *text = parts_text(labels, key);
     char *end;
     errno = 0;
     long n = strtol(text, &end, 10);
@@ -59,14 +52,14 @@ static bool take_end(struct pod *p, json_t *terminated)
 {
     int code = (int)json_integer_value(json_object_get(terminated, "exitCode"));
     int64_t ended = MOMENT_NONE;
-    moment_parse(text_of(terminated, "finishedAt"), &ended);
+    moment_parse(parts_text(terminated, "finishedAt"), &ended);
     if (ended > p->ended)
         p->ended = ended;
     if (code == 0 || p->exit_code != 0)
         return true;
     p->exit_code = code;
-    snprintf(p->reason, sizeof(p->reason), "%s", text_of(terminated, "reason"));
-    return say(&p->why, p->reason, text_of(terminated, "message"));
+    snprintf(p->reason, sizeof(p->reason), "%s", parts_text(terminated, "reason"));
+    return say(&p->why, p->reason, parts_text(terminated, "message"));
 }
 
 static bool take_containers(struct pod *p, json_t *list)
@@ -78,11 +71,11 @@ static bool take_containers(struct pod *p, json_t *list)
         json_t *state = json_object_get(status, "state");
         json_t *waiting = json_object_get(state, "waiting");
         json_t *terminated = json_object_get(state, "terminated");
-        const char *reason = text_of(waiting, "reason");
+        const char *reason = parts_text(waiting, "reason");
         /* Those two only say that it has not come to that yet. */
         bool usual =
             strcmp(reason, "PodInitializing") == 0 || strcmp(reason, "ContainerCreating") == 0;
-        if (*reason && !usual && !p->why && !say(&p->why, reason, text_of(waiting, "message")))
+        if (*reason && !usual && !p->why && !say(&p->why, reason, parts_text(waiting, "message")))
             return false;
         if (terminated && !take_end(p, terminated))
             return false;
@@ -94,10 +87,10 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
 {
     static const char *const phases[] = {"Pending", "Running", "Succeeded", "Failed"};
     json_t *conditions = json_object_get(status, "conditions");
-    const char *reason = text_of(status, "reason");
+    const char *reason = parts_text(status, "reason");
     bool ok = true;
     for (int i = 0; i < 4; i++)
-        if (strcmp(text_of(status, "phase"), phases[i]) == 0)
+        if (strcmp(parts_text(status, "phase"), phases[i]) == 0)
             p->phase = (enum pod_phase)i;
     p->ready = conditions_true(conditions, "Ready");
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
@@ -109,7 +102,7 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
         (conditions_true(conditions, "DisruptionTarget") || *reason || p->exit_code == 0);
     if (ok && p->phase == POD_FAILED && *reason) {
         snprintf(p->reason, sizeof(p->reason), "%s", reason);
-        ok = say(&p->why, reason, text_of(status, "message"));
+        ok = say(&p->why, reason, parts_text(status, "message"));
     }
     const char *unschedulable = conditions_message(conditions, "PodScheduled");
     if (ok && !p->why && !p->node && p->phase == POD_PENDING && unschedulable)
@@ -119,7 +112,7 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
 
 static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, struct err *err)
 {
-    const char *node = text_of(spec, "nodeName");
+    const char *node = parts_text(spec, "nodeName");
     p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
     if (*node && !(p->node = strdup(node)))
         return err_set(err, ENOMEM, "no memory");
@@ -142,13 +135,13 @@ int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct e
     if (!*name || !*uid)
         return err_set(err, EINVAL, "pod: without a name or a uid");
     p.name = strdup(name);
-    p.job = strdup(text_of(labels, POD_LABEL_JOB));
+    p.job = strdup(parts_text(labels, POD_LABEL_JOB));
     p.worker = number_of(labels, POD_LABEL_WORKER);
     p.attempt = number_of(labels, POD_LABEL_ATTEMPT);
     snprintf(p.uid, sizeof(p.uid), "%s", uid);
     snprintf(p.owner, sizeof(p.owner), "%s", parts_controller(meta));
-    p.deleting = *text_of(meta, "deletionTimestamp");
-    moment_parse(text_of(meta, "creationTimestamp"), &p.created);
+    p.deleting = *parts_text(meta, "deletionTimestamp");
+    moment_parse(parts_text(meta, "creationTimestamp"), &p.created);
     rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");
     rc = rc < 0 ? rc : take_spec(&p, json_object_get(j, "spec"), kinds, err);
     rc = rc < 0 ? rc : take_status(&p, json_object_get(j, "status"), err);

@@ -12,12 +12,6 @@
 
 #define FIRST "spec.template.spec.containers[0]"
 
-static const char *text_of(json_t *map, const char *key)
-{
-    const char *text = json_string_value(json_object_get(map, key));
-    return text ? text : "";
-}
-
 static json_t *first_container(json_t *template)
 {
     return json_array_get(json_object_get(json_object_get(template, "spec"), "containers"), 0);
@@ -32,7 +26,7 @@ const char *template_annotation(json_t *template, const char *name)
 static int check_first(json_t *spec, struct err *err)
 {
     json_t *containers = json_object_get(spec, "containers"), *first;
-    const char *restart = text_of(spec, "restartPolicy");
+    const char *restart = parts_text(spec, "restartPolicy");
     if (!json_is_array(containers) || json_array_size(containers) == 0)
         return err_set(err, EINVAL, "spec.template.spec.containers: want a list with a container");
     first = json_array_get(containers, 0);
@@ -94,7 +88,7 @@ static int check_places(json_t *spec, struct err *err)
     json_t *item, *first = json_array_get(json_object_get(spec, "containers"), 0);
     json_array_foreach(json_object_get(spec, "volumes"), i, item)
     {
-        if (strncmp(text_of(item, "name"), TEMPLATE_VOLUMES, strlen(TEMPLATE_VOLUMES)) == 0)
+        if (strncmp(parts_text(item, "name"), TEMPLATE_VOLUMES, strlen(TEMPLATE_VOLUMES)) == 0)
             return err_set(err, EINVAL,
                            "spec.template.spec.volumes[%zu].name: names that begin with "
                            "\"" TEMPLATE_VOLUMES "\" are the operator's",
@@ -102,7 +96,7 @@ static int check_places(json_t *spec, struct err *err)
     }
     json_array_foreach(json_object_get(first, "volumeMounts"), i, item)
     {
-        const char *path = text_of(item, "mountPath");
+        const char *path = parts_text(item, "mountPath");
         if (strncmp(path, TEMPLATE_PLACE, n) == 0 && (path[n] == '\0' || path[n] == '/'))
             return err_set(err, EINVAL,
                            FIRST ".volumeMounts[%zu].mountPath: agent and library are "

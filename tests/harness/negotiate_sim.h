@@ -82,7 +82,6 @@ struct sim {
     char **log;
     int *started;
     size_t nlog;
-    uint64_t max_time; /* gives up after so much simulated time without progress */
     uint64_t progress;
     char why[2400];
 };

@@ -247,11 +247,6 @@ int world_start(const struct world_options *options, world_rank_f fn, void *arg,
     return 0;
 }
 
-pid_t world_pid(const struct world *w, int rank)
-{
-    return w->pids[rank];
-}
-
 int world_kill(const struct world *w, int rank, int sig)
 {
     return w->gone[rank] || kill(w->pids[rank], sig) == 0 ? 0 : -errno;

@@ -31,7 +31,6 @@ struct world;
 int world_start(const struct world_options *options, world_rank_f fn, void *arg,
                 struct world **ret);
 
-pid_t world_pid(const struct world *w, int rank);
 int world_kill(const struct world *w, int rank, int sig);
 
 /* Waits for every rank, ends what is left when time is up, removes all there was. *ret_status (may

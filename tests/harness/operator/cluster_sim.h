@@ -51,7 +51,6 @@ struct sim_job {
     int failed, counted; /* pods whose program failed; that the status ever counted */
     int64_t again;       /* what the operator was told last */
     int64_t told;        /* when it wrote the status last */
-    int64_t over_since;  /* in a final phase, or queued, since */
     struct hvdjob job;
 };
 

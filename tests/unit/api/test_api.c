@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/api, http and modify against an API server of ours, over TLS: bodies,
+ * Tests of operator/api/api and http against an API server of ours, over TLS: bodies,
  * headers, retries, refusals, tokens that rotate, connections, conflicts.
  */
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 #include "core/base/clock.h"
 #include "core/member/authority.h"
-#include "operator/api/modify.h"
+#include "operator/api/api.h"
 #include "tests/harness/kube_server.h"
 
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -312,99 +312,6 @@ static void test_plugin(void **state)
     assert_non_null(strstr(h.message, "exit code 1: no"));
 }
 
-/* ---- modify
- * ---------------------------------------------------------------------------------------- */
-
-static struct {
-    int changes, done, rc, meddle;
-    char why[256];
-} mod;
-
-static int change(void *arg, json_t *object, struct err *err)
-{
-    (void)arg;
-    mod.changes++;
-    if (mod.meddle-- > 0) { /* somebody else is faster */
-        struct heard h = {0};
-        struct api_request q = {.method = "PATCH",
-                                .path = LEASES "/shared",
-                                .body = "{\"metadata\":{},\"spec\":{\"other\":true}}",
-                                .kind = API_MERGE_PATCH,
-                                .urgent = true,
-                                .timeout_ms = 20000};
-        assert_int_equal(api_send(api, &q, on_done, &h, NULL, NULL), 0);
-        while (h.called == 0)
-            loop_once(&loop, 10);
-    }
-    json_t *spec = json_object_get(object, "spec");
-    if (json_object_get(spec, "mine"))
-        return 0;
-    if (json_object_get(spec, "sealed"))
-        return err_set(err, EPERM, "sealed");
-    json_object_set_new(spec, "mine", json_true());
-    return 1;
-}
-
-static void on_modified(void *arg, int rc, const struct err *err)
-{
-    (void)arg;
-    mod.done++;
-    mod.rc = rc;
-    snprintf(mod.why, sizeof(mod.why), "%.255s", err->msg);
-}
-
-static void modify(const char *path, int meddle)
-{
-    memset(&mod, 0, sizeof(mod));
-    mod.meddle = meddle;
-    assert_int_equal(modify_start(api, path, change, on_modified, NULL, NULL, NULL), 0);
-    until(&mod.done, 1);
-}
-
-static void make(const char *name, const char *spec)
-{
-    char body[256];
-    snprintf(body, sizeof(body), "{\"metadata\":{\"name\":\"%s\"},\"spec\":%s}", name, spec);
-    assert_int_equal(
-        ask((struct api_request){.method = "POST", .path = LEASES, .body = body}).status, 201);
-}
-
-static void test_modify(void **state)
-{
-    (void)state;
-    make("plain", "{}");
-    make("sealed", "{\"sealed\":1}");
-    modify(LEASES "/plain", 0);
-    assert_int_equal(mod.rc, 0);
-    assert_int_equal(mod.changes, 1);
-    long before = kube_server_count("requests");
-    modify(LEASES "/plain", 0); /* as it should be: read, not written */
-    assert_int_equal(mod.rc, 0);
-    assert_int_equal(kube_server_count("requests"), before + 1);
-    modify(LEASES "/none", 0);
-    assert_int_equal(mod.rc, -ENOENT);
-    modify(LEASES "/sealed", 0);
-    assert_int_equal(mod.rc, -EPERM);
-    assert_string_equal(mod.why, "sealed");
-}
-
-static void test_modify_conflicts(void **state)
-{
-    (void)state;
-    make("shared", "{}");
-    modify(LEASES "/shared", 3);
-    assert_int_equal(mod.rc, 0);
-    assert_int_equal(mod.changes, 4);
-    struct heard h = ask((struct api_request){.method = "GET", .path = LEASES "/shared"});
-    assert_non_null(strstr(h.body, "\"mine\": true"));
-    assert_non_null(strstr(h.body, "\"other\": true")); /* nothing of the other is lost */
-    assert_int_equal(ask((struct api_request){.method = "DELETE", .path = LEASES "/shared"}).status,
-                     200);
-    make("shared", "{}");
-    modify(LEASES "/shared", 1000);
-    assert_int_equal(mod.rc, -ESTALE);
-}
-
 static int setup(void **state)
 {
     const char *address = "127.0.0.1";
@@ -448,8 +355,6 @@ int main(void)
         cmocka_unit_test(test_connections_are_kept),
         cmocka_unit_test(test_trust),
         cmocka_unit_test(test_plugin),
-        cmocka_unit_test(test_modify),
-        cmocka_unit_test(test_modify_conflicts),
     };
     return cmocka_run_group_tests_name("api/api", tests, setup, teardown);
 }

@@ -108,19 +108,6 @@ static void test_device(void **state)
     cuda_device_close(NULL);
 }
 
-static void test_identity(void **state)
-{
-    struct cuda_identity a = {.has_uuid = 1, .uuid = {1}, .pci = "0000:07:00.0"}, b = a;
-    b.uuid[0] = 2; /* two parts of one GPU */
-    assert_true(cuda_identity_same(&a, &a, false));
-    assert_false(cuda_identity_same(&a, &b, true));
-    b.has_uuid = 0;
-    assert_true(cuda_identity_same(&a, &b, true));
-    assert_false(cuda_identity_same(&a, &b, false));
-    a.pci[0] = b.pci[0] = '\0';
-    assert_false(cuda_identity_same(&a, &b, true));
-}
-
 /* A second round makes no stream, no event, no memory, and loads nothing. */
 static void test_steady(void **state)
 {
@@ -385,12 +372,12 @@ static void test_every_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),     cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_steady),     cmocka_unit_test(test_asks),
-        cmocka_unit_test(test_order),      cmocka_unit_test(test_capture),
-        cmocka_unit_test(test_pointers),   cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_no_kernels), cmocka_unit_test(test_path),
-        cmocka_unit_test(test_every_call), cmocka_unit_test(test_sticks),
+        cmocka_unit_test(test_device),  cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_asks),    cmocka_unit_test(test_order),
+        cmocka_unit_test(test_capture), cmocka_unit_test(test_pointers),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_no_kernels),
+        cmocka_unit_test(test_path),    cmocka_unit_test(test_every_call),
+        cmocka_unit_test(test_sticks),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("FAKE_CUDA");

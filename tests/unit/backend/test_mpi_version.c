@@ -56,7 +56,6 @@ static void test_families(void **state)
 {
     static const char *const families[] = {OPEN, MPICH, OTHER};
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        assert_string_equal(mpi_version_family(table[i].text), table[i].family);
         for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
             char got[64] = "x";
             bool fits = mpi_version_fits(families[f], table[i].major, table[i].text, got, 64);

@@ -153,7 +153,7 @@ static void test_death_before_leaving(void **state)
     hello(&r, 0, CARD_REVOKED);
     hello(&r, 1, CARD_REVOKED);
     world_is(&r, 2, "0 1");
-    assert_int_equal(r.nstarts, 0);
+    assert_int_equal(r.starts.n, 0);
     /* The ranks have heard of a change: there is a boundary, with nothing to do. */
     hello(&r, 0, CARD_BOUNDARY);
     hello(&r, 1, CARD_BOUNDARY);

@@ -79,9 +79,9 @@ static void test_dead_and_then_well(void **state)
     make(&r, 1, 4, 0);
     form(&r);
     tell(&r, REPORT_DEAD, 1, 0);
-    assert_int_equal(r.nstarts, 1);
+    assert_int_equal(r.starts.n, 1);
     tell(&r, REPORT_EXITED, 1, 0);
-    assert_int_equal(r.nstarts, 0);
+    assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.restarts, 0);
     assert_int_equal(r.done, 1);
     assert_int_equal(r.members[1].state, RANK_ENDED);
@@ -473,7 +473,7 @@ static void check(const struct roster *r, uint32_t before, int notes)
     assert_true(placed <= r->size);
     assert_true(r->epoch == before || r->epoch == before + 1 || r->epoch == before + 2);
     assert_true(r->applied <= r->announced && r->announced <= r->change);
-    assert_true(r->nnotes >= notes && r->nstarts >= 0 && r->nstarts <= r->elastic.max);
+    assert_true(r->nnotes >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
     assert_true(r->target >= r->elastic.min && r->target <= r->elastic.max);
     if (r->epoch > before) /* nobody is in a world twice, dead, or above max */
         for (int i = 0; i < r->world.n; i++)

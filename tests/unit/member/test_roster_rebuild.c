@@ -109,7 +109,7 @@ static void test_nothing_has_happened(void **state)
     world_is(&r, 1, "0 1 2");
     assert_int_equal(r.key[1], 2);
     assert_int_equal(r.over, 0);
-    assert_int_equal(r.nstarts, 0);
+    assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.nnotes, 0);
     assert_string_equal(roster_state(&r), "running");
     /* The agent that came first asks again, and is told of nothing to start. */
@@ -146,7 +146,7 @@ static void test_death_in_between(void **state)
     world_is(&r, TERM2(2), "0 2");
     assert_string_equal(r.last.cause, "rank 1 on h1 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
-    assert_int_equal(r.nstarts, 1); /* it is replaced */
+    assert_int_equal(r.starts.n, 1); /* it is replaced */
     assert_int_equal(r.restarts, 1);
     assert_int_equal(r.over, 1);
     roster_fini(&r);
@@ -169,7 +169,7 @@ static void test_half_told_roster(void **state)
     assert_int_equal(r.members[1].state, RANK_ACTIVE);
     assert_int_equal(r.members[0].state, RANK_FAILED);
     assert_int_equal(r.ready, 0);
-    assert_int_equal(r.nstarts, 0); /* that death has been made up for */
+    assert_int_equal(r.starts.n, 0); /* that death has been made up for */
     roster_fini(&r);
 }
 
@@ -236,7 +236,7 @@ static void test_leavers_and_ends(void **state)
     come_back(&r, 0, world_of(1, 3, first_three), 2, even);
     assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
     assert_int_equal(r.done, 1);
-    assert_int_equal(r.nstarts, 0);
+    assert_int_equal(r.starts.n, 0);
     roster_fini(&r);
 }
 

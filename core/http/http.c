@@ -3,7 +3,7 @@
  * http: see http.h. curl's multi interface tells which sockets and which time-out it waits for, our
  * loop waits.
  */
-#include "operator/api/http.h"
+#include "core/http/http.h"
 
 #include <curl/curl.h>
 #include <netinet/in.h>
@@ -16,13 +16,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "operator/api/target.h"
 
-#define ANSWER_MAX (8u << 20)
-#define CONNECT_MS 10000L
-#define UNANSWERED_MS                                                                              \
-    20000u /* what was sent and is not acknowledged: the connection is given up                    \
-            */
 #define KEEPALIVE_S 15L
 /* Of each request that is under way; objects of some KB fit. */
 #define RECEIVE_BYTES (8L << 10)
@@ -43,7 +37,7 @@ struct pool {
 
 struct http {
     struct loop *loop;
-    struct target target;
+    const struct http_site *site;
     struct list pools;
     struct pool *pool; /* for what comes */
 };
@@ -207,11 +201,11 @@ static int want_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *
     return loop_fd_start(loop, &sock->lfd, fd, events, on_socket, sock) < 0 ? -1 : 0;
 }
 
-/* A server that vanished without a word is found out by what it does not acknowledge. */
+/* A server that vanished without a word is found by what it does not acknowledge. */
 static int tune_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
-    unsigned ms = UNANSWERED_MS;
-    (void)arg;
+    const struct http_site *site = arg;
+    unsigned ms = (unsigned)site->unacknowledged_ms;
     (void)purpose;
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
     return CURL_SOCKOPT_OK;
@@ -270,7 +264,7 @@ static void retire(struct http *h)
         h->pool = next;
 }
 
-int http_open(struct http **ret, struct loop *loop, const struct access *access_to, struct err *err)
+int http_open(struct http **ret, struct loop *loop, const struct http_site *site, struct err *err)
 {
     struct http *h = calloc(1, sizeof(*h));
     if (!h || curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
@@ -278,21 +272,15 @@ int http_open(struct http **ret, struct loop *loop, const struct access *access_
         return err_set(err, ENOMEM, "libcurl did not start");
     }
     h->loop = loop;
+    h->site = site;
     list_init(&h->pools);
-    int rc = target_init(&h->target, access_to, err);
-    if (rc == 0 && !(h->pool = pool_open(h)))
-        rc = err_set(err, ENOMEM, "no memory for an HTTP client");
-    if (rc < 0) {
+    h->pool = pool_open(h);
+    if (!h->pool) {
         http_close(h);
-        return rc;
+        return err_set(err, ENOMEM, "no memory for an HTTP client");
     }
     *ret = h;
     return 0;
-}
-
-int http_set_certificate(struct http *h, const char *cert_pem, const char *key_pem, struct err *err)
-{
-    return target_set_certificate(&h->target, cert_pem, key_pem, err);
 }
 
 void http_cancel(struct http_call *call)
@@ -310,7 +298,6 @@ void http_close(struct http *h)
     {
         pool_close(list_entry(pos, struct pool, node));
     }
-    target_fini(&h->target);
     free(h);
     curl_global_cleanup();
 }
@@ -331,7 +318,7 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *arg)
         call->inside = false;
         return rc == 0 && !call->cancelled ? n : 0;
     }
-    if (call->body.len + n > ANSWER_MAX)
+    if (call->body.len + n > call->pool->http->site->answer_max)
         return 0;
     buf_put(&call->body, bytes, n);
     return call->body.failed ? 0 : n;
@@ -352,44 +339,48 @@ static int set_headers(struct http_call *call, const struct http_order *o)
     snprintf(type, sizeof(type), "Content-Type: %s", o->content_type ? o->content_type : "");
     if (add(&call->headers, "Accept: application/json") < 0 || add(&call->headers, o->auth) < 0 ||
         add(&call->headers, o->body ? type : NULL) < 0 || add(&call->headers, "Expect:") < 0 ||
-        add(&call->headers, call->pool->http->target.host_header) < 0 ||
-        add(&call->connect_to, call->pool->http->target.connect_to) < 0)
+        add(&call->headers, call->pool->http->site->host_header) < 0 ||
+        add(&call->connect_to, call->pool->http->site->connect_to) < 0)
         return -ENOMEM;
     return 0;
 }
 
-static CURLcode set_tls(CURL *e, const struct target *t)
+static CURLcode set_tls(CURL *e, const struct http_site *t)
 {
     CURLcode rc = CURLE_OK;
-    if (t->ca.path) {
-        rc |= curl_easy_setopt(e, CURLOPT_CAINFO, t->ca.path);
+    if (t->ca_path) {
+        rc |= curl_easy_setopt(e, CURLOPT_CAINFO, t->ca_path);
         rc |= curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
     }
-    if (t->cert.path && t->key.path) {
-        rc |= curl_easy_setopt(e, CURLOPT_SSLCERT, t->cert.path);
-        rc |= curl_easy_setopt(e, CURLOPT_SSLKEY, t->key.path);
+    if (t->cert_path && t->key_path) {
+        rc |= curl_easy_setopt(e, CURLOPT_SSLCERT, t->cert_path);
+        rc |= curl_easy_setopt(e, CURLOPT_SSLKEY, t->key_path);
     }
     rc |= curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, t->insecure ? 0L : 1L);
     rc |= curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, t->insecure ? 0L : 2L);
     return rc;
 }
 
-static CURLcode set_patience(CURL *e, const struct http_order *o)
+static CURLcode set_patience(CURL *e, const struct http_site *t, const struct http_order *o)
 {
     CURLcode rc = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)o->timeout_ms);
-    rc |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    if (t->connect_ms)
+        rc |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)t->connect_ms);
     rc |= curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
     rc |= curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)o->silent_s);
+    if (!t->unacknowledged_ms)
+        return rc;
     rc |= curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     rc |= curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
     rc |= curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S);
     rc |= curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, tune_socket);
+    rc |= curl_easy_setopt(e, CURLOPT_SOCKOPTDATA, t);
     return rc;
 }
 
 static int set_options(struct http_call *call, const struct http_order *o)
 {
-    const struct target *t = &call->pool->http->target;
+    const struct http_site *t = call->pool->http->site;
     CURL *e = call->easy;
     auto_free char *url = NULL;
     if (asprintf(&url, "%s%s", t->server, o->path) < 0) {
@@ -398,14 +389,16 @@ static int set_options(struct http_call *call, const struct http_order *o)
     }
     CURLcode rc = curl_easy_setopt(e, CURLOPT_URL, url);
     rc |= set_tls(e, t);
-    rc |= set_patience(e, o);
+    rc |= set_patience(e, t, o);
+    if (t->unix_path)
+        rc |= curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, t->unix_path);
     if (call->sent) {
         rc |= curl_easy_setopt(e, CURLOPT_POSTFIELDS, call->sent);
         rc |= curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(call->sent));
     }
     rc |= curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, o->method);
     rc |= curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    rc |= curl_easy_setopt(e, CURLOPT_PIPEWAIT, 1L);
+    rc |= curl_easy_setopt(e, CURLOPT_PIPEWAIT, t->one_connection ? 1L : 0L);
     rc |= curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
     rc |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     if (t->proxy) /* else as HTTPS_PROXY and NO_PROXY say */
@@ -415,7 +408,7 @@ static int set_options(struct http_call *call, const struct http_order *o)
     rc |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
     rc |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BYTES);
     rc |= curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-    rc |= curl_easy_setopt(e, CURLOPT_USERAGENT, "hvd-operator");
+    rc |= curl_easy_setopt(e, CURLOPT_USERAGENT, t->user_agent);
     rc |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, call->headers);
     rc |= curl_easy_setopt(e, CURLOPT_CONNECT_TO, call->connect_to);
     rc |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, call->reason);
