@@ -110,6 +110,17 @@ while IFS=: read -r file line text; do
 done < <(git ls-files 'core/*.[ch]' 'agent/*.[ch]' 'operator/*.[ch]' 'diagnostics/*.[ch]' \
     'examples/*.[ch]' 'images/*.[ch]' | grep -v '^core/include/' | xargs -r grep -nH '^ *# *include')
 
+# cmocka is there only after `make test`. `make all` must build without it, so no header may bring it along and no
+# program that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
+while IFS=: read -r file line text; do
+    case $file in
+    tests/unit/* | tests/multi/* | tests/gpu/test_*.c | tests/harness/*.c) ;;
+    *) complain "$file" "$line" 'only a test, or a .c file of tests/harness, may include cmocka.h' ;;
+    esac
+    [ "$text" = '#include <cmocka.h>' ] ||
+        complain "$file" "$line" 'the Makefile looks for the line "#include <cmocka.h>", exactly'
+done < <(git ls-files '*.[ch]' | xargs -r grep -nH '^ *# *include.*cmocka')
+
 # One file a program speaks curl.
 for dir in core/member agent operator; do
     n=$(git ls-files "$dir/*.c" | xargs -r grep -l '<curl/' | wc -l)
