@@ -88,19 +88,21 @@ if [ ! -e "$policy" ]; then
 fi
 # progress: reads apt-get's status lines ("dlstatus:N:PERCENT:..." while it downloads, "pmstatus:PACKAGE:PERCENT:..."
 # while dpkg installs) and prints how far it is. On a terminal one line is updated; a log gets a line each 20 %.
+# $of is the size of the download, such as " of 423 MB", where it is known.
+of=
 progress() {
-    local kind percent doing='' last='' step=20 begin=deps: end=$'\n'
+    local kind percent doing='' what='' last='' step=20 begin=deps: end=$'\n'
     [ ! -t 1 ] || step=1 begin=$'\r\033[Kdeps:' end=''
     while IFS=: read -r kind _ percent _; do
         percent=${percent%%.*}
         case $kind in
-        dlstatus) doing=downloading ;;
-        pmstatus) doing=installing ;;
+        dlstatus) doing=downloading what="%$of" ;;
+        pmstatus) doing=installing what=% ;;
         *) continue ;;
         esac
         [ "$doing $((percent / step))" != "$last" ] || continue
         last="$doing $((percent / step))"
-        printf '%s %s: %s %%%s' "$begin" "$doing" "$percent" "$end"
+        printf '%s %s: %s %s%s' "$begin" "$doing" "$percent" "$what" "$end"
     done
     [ -n "$end" ] || [ -z "$last" ] || echo
 }
@@ -120,7 +122,10 @@ amounts() {
 install_missing() {
     local size
     size=$(amounts)
-    [ -z "$size" ] || echo "deps: with what they depend on: $size"
+    if [ -n "$size" ]; then
+        echo "deps: with what they depend on: $size"
+        of=" of ${size%% to download*}"
+    fi
     apt install --no-install-recommends "${missing[@]}"
 }
 set -o pipefail

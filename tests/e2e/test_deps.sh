@@ -36,15 +36,15 @@ in_a_log() {
     timeout 60 "${deps[@]}" >"$TMP/said" 2>&1 || rc=$?
     cat "$TMP/said"
     sed 1d "$TMP/said" | diff - <(printf 'deps: %s\n' 'fetching the list of packages (apt-get update)' \
-        'with what they depend on: 423 MB to download, 1983 MB on disk' 'downloading: 0 %' 'downloading: 20 %' \
-        'downloading: 55 %' 'downloading: 100 %' 'installing: 0 %' 'installing: 50 %' 'installing: 100 %' installed) &&
+        'with what they depend on: 423 MB to download, 1983 MB on disk' 'downloading: 0 % of 423 MB' \
+        'downloading: 20 % of 423 MB' 'downloading: 55 % of 423 MB' 'downloading: 100 % of 423 MB' 'installing: 0 %' 'installing: 50 %' 'installing: 100 %' installed) &&
         head -n 1 "$TMP/said" | grep -q 'Debian packages are missing: ' && [ "$rc" -eq 0 ]
 }
 # One line that is written over, with every percent.
 on_a_terminal() {
     timeout 60 script -qec "${deps[*]}" /dev/null >"$TMP/said" </dev/null
     cat "$TMP/said"
-    grep -q $'\r\033\\[Kdeps: downloading: 19 %\r' "$TMP/said" && grep -q 'installing: 100 %.$' "$TMP/said" &&
+    grep -q $'\r\033\\[Kdeps: downloading: 19 % of 423 MB\r' "$TMP/said" && grep -q 'installing: 100 %.$' "$TMP/said" &&
         grep -q '^deps: installed' "$TMP/said"
 }
 says_why() {
