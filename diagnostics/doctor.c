@@ -155,10 +155,10 @@ int doctor_may_load(struct machine *m, const struct setting *s, struct err *err)
         const char *job = answer_str_at(a, "rank", i, "job", "");
         if (!own || strcmp(own, job) != 0)
             rc = err_set(err, EBUSY,
-                         "measuring is refused while ranks run here, which it would slow down, and "
-                         "which would spoil its figures: process %s is rank %s%s%s. Repeat it once "
+                         "measuring is refused while ranks run here: process %s is rank %s%s%s. "
+                         "It would slow them down, and its figures would be wrong. Repeat it once "
                          "that job has ended (`hvdrun list` shows jobs), or run `hvd-doctor` "
-                         "without --level, which measures nothing",
+                         "without --level, which only reads",
                          answer_str_at(a, "rank", i, "pid", "?"),
                          answer_str_at(a, "rank", i, "rank", "?"), *job ? " of job " : "", job);
     }

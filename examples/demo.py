@@ -22,13 +22,12 @@ RANKS = 4
 MAX_REL_DIFF = 1e-3
 MIN_ACCURACY = 0.95
 SECONDS = 240
-
-
+ELASTIC = "4 ranks, 1 killed, 3 added"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def environment(build):
-    """For a rank: this checkout's library and package, and no GPU: one process and four are to come to the same weights."""
+    """For a rank: this checkout's library and package. No GPU: one process and four must reach the same weights."""
     env = dict(os.environ)
     env["CUDA_VISIBLE_DEVICES"] = ""
     env["HVD_LIBRARY"] = os.path.abspath(os.path.join(build, "libhvd.so"))
@@ -85,7 +84,7 @@ def draw(runs, elastic, changes, path):
             name = f"{run['ranks']} ranks" if run["ranks"] > 1 else "1 process"
             axis.plot(range(1, len(values) + 1), values, label=name, **style)
         values = [point[key] for point in elastic["curves"]]
-        axis.plot(range(1, len(values) + 1), values, label="4 ranks, 1 killed, 3 added", lw=1.6, color="tab:green")
+        axis.plot(range(1, len(values) + 1), values, label=ELASTIC, lw=1.6, color="tab:green")
         axis.set_xlabel("training epoch")
         axis.set_ylabel(label)
         axis.set_xlim(left=1)
@@ -123,8 +122,8 @@ def tell_speed(ranks, single):
     shared = f" The {RANKS} ranks share {cores} cores." if cores < RANKS else ""
     parameters = sum(tensor.numel() for tensor in single["weights"].values())
     print(
-        f"More ranks are not faster here, which is expected.{shared} The net is tiny ({parameters} parameters), "
-        "so a step computes for less time than its ranks wait for each other. This part compares results, not speed; "
+        f"More ranks are not faster here, which is expected.{shared} The net is tiny ({parameters} parameters), so a "
+        "step computes for less time than its ranks wait for each other. This part compares results, not speed; "
         "make bench measures speed."
     )
 
@@ -149,8 +148,9 @@ def demo(build):
     check_timeline(timeline)
     tell_speed(ranks, single)
     print(
-        f"{RANKS} ranks, of which 1 is killed; then `hvdrun scale` to {RANKS + 2}. The program's lines count training "
-        "epochs (passes over the images). hvdrun's lines count membership epochs (each set of ranks has a number):",
+        f"{RANKS} ranks, of which 1 is killed; then `hvdrun scale` to {RANKS + 2}. The program's lines count "
+        "training epochs (passes over the images). hvdrun's lines count membership epochs (each set of ranks has "
+        "a number):",
         flush=True,
     )
     elastic, changes = train_elastic(build, RANKS, environment(build), os.path.join(folder, "elastic.pt"))

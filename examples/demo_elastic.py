@@ -107,8 +107,8 @@ def train_elastic(build, ranks, env, save):
 
 
 def mark_changes(axis, changes, with_text):
-    """A dotted line for each change; with_text: beside it ranks and milliseconds, no label over another. To be called
-    when the axis has its limits and will not be resized."""
+    """A dotted line for each change; with_text: beside it ranks and milliseconds, no label over another.
+    Call it once the axis has its limits and its final size."""
     left, right = axis.get_xlim()
     pixel = (right - left) / axis.get_window_extent().width  # in epochs
     column = 9 * axis.figure.dpi / 72 * 1.25 * pixel  # what a label takes: its text stands upright
@@ -121,6 +121,5 @@ def mark_changes(axis, changes, with_text):
             at = max(line + 2 * pixel, taken)
             taken = at + column
             text = f"{size} ranks after {ms:.1f} ms"
-            axis.annotate(
-                text, (at, 0.98), xycoords=("data", "axes fraction"), rotation=90, va="top", ha="left", fontsize=8
-            )
+            place = ("data", "axes fraction")
+            axis.annotate(text, (at, 0.98), xycoords=place, rotation=90, va="top", ha="left", fontsize=8)
