@@ -17,7 +17,7 @@ test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clan
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
     podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
 
-# Where it is a package, and not a wrapper for something that no container has.
+# Ubuntu's chromium package only installs a snap, which no container can run.
 if grep -qs '^ID=debian' /etc/os-release; then
     test+=(chromium fonts-dejavu-core)
 fi
@@ -79,8 +79,8 @@ at_end() {
 }
 trap at_end EXIT
 trap 'exit 1' INT TERM
-# Some of these are servers (sshd, munged, slurmd), of which the tests start their own: none may start
-# now, nor with the machine later.
+# Some packages bring servers (sshd, munged, slurmd). The tests start servers of their own, so these must not start, neither
+# now nor when the machine boots.
 if [ ! -e "$policy" ]; then
     made_policy=1
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
