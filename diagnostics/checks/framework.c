@@ -207,7 +207,8 @@ static const struct check rows[] = {
      .title = "libhvd and what it finds",
      .why =
          "Without the library `import hvd` and every program that was linked with it stop at once.",
-     /* Not `pip install hvd`: that name on PyPI is not ours. */
+     /* Not `pip install hvd`: hvd is not on PyPI, and a package of that name would be a stranger's.
+      */
      .fix = {"-v PATH/build/bundle:/hvd:ro (`make bundle` in hvd's checkout), or RUN make install "
              "there in the image",
              "an HvdJob brings hvd into its pods; elsewhere an image with hvd (images/README.md)",
