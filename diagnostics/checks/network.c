@@ -80,12 +80,10 @@ static bool own_name(const struct view *v, struct result *r, char *dst, size_t s
  * machines does. */
 static void wrong(const struct view *v, struct result *r, const char *text)
 {
-    if (job_spans_machines(v->setting) > 0)
-        result_warn(r, "%s; hvd does not use the name", text);
-    else if (job_spans_machines(v->setting) == 0)
+    if (job_spans_machines(v->setting) == 0)
         result_info(r, "%s; the job stays on this machine", text);
     else
-        result_warn(r, "%s", text);
+        result_warn(r, "%s; hvd does not use the name", text);
 }
 
 static void check_resolves(const struct view *v, struct result *r)
@@ -135,8 +133,8 @@ static void check_unique(const struct view *v, struct result *r)
     for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++) {
         if (strcmp(name, shared[i]) != 0)
             continue;
-        result_warn(r, "host name \"%s\": more than one machine has this name%s", name,
-                    job_spans_machines(v->setting) > 0 ? "; hvd does not use the name" : "");
+        result_warn(r, "host name \"%s\": more than one machine has this name; hvd does not use it",
+                    name);
         return;
     }
     const char *id = machine_env(v->machine, "NCCL_HOSTID");

@@ -189,7 +189,7 @@ static void test_unique(void **state)
     checkup_file("proc/sys/kernel/hostname", "localhost\n");
     checkup_expect("hostname-unique", CHECK_WARN, "more than one machine has this name");
     job(8, 4);
-    checkup_expect("hostname-unique", CHECK_WARN, "hvd does not use the name");
+    checkup_expect("hostname-unique", CHECK_WARN, "hvd does not use it");
     checkup_file("proc/sys/kernel/hostname", "");
     checkup_expect("hostname-unique", CHECK_WARN, "\"\"");
 }
