@@ -18,7 +18,6 @@
 #include "core/base/log.h"
 #include "core/base/program.h"
 #include "core/json/json.h"
-#include "diagnostics/proc.h"
 
 #define LIMIT_MS       15000 /* the doctor bounds itself at 10 s */
 #define LINE_MAX_BYTES (64u << 10)
