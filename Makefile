@@ -3,7 +3,7 @@
 #
 # BUILD=dir   where objects go (build)          CC=clang     another compiler
 # SAN=address|thread                            V=1          show the commands
-# WERROR=1    warnings are errors               DESTDIR= PREFIX=   for install
+# WERROR=1    warnings are errors               DESTDIR= PREFIX= PYTHONDIR=   for install
 
 CC       ?= gcc
 ifeq ($(origin CC),default)
@@ -80,8 +80,9 @@ UNIT_SRCS  := $(sort $(wildcard tests/unit/*/test_*.c))
 MULTI_SRCS := $(sort $(wildcard tests/multi/*.c))
 FUZZ_SRCS  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SRCS := $(sort $(wildcard tests/bench/bench_*.c))
-# Benchmarks are part of all, which does without cmocka: what asserts with it is for tests alone.
-ASSERTING  := tests/harness/lifeline_holder.c
+# `make all` builds the benchmarks, and `make test` alone installs cmocka. So harness files that use cmocka
+# have an archive of their own, which only tests are linked with. tests/lint/includes.sh checks the rest.
+ASSERTING  := $(shell grep -lsx '\#include <cmocka.h>' tests/harness/*.c)
 HARNESS    := $(sort $(filter-out $(ASSERTING),$(wildcard tests/harness/*.c)))
 UNIT_BINS  := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRCS))
 MULTI_BINS := $(patsubst %.c,$(BUILD)/%,$(MULTI_SRCS))
@@ -175,8 +176,10 @@ $(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS)) $(LIB_A)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -ldl
 
 HARNESS_A := $(BUILD)/tests/libharness.a
-ASSERTING_OBJS := $(call objs,$(ASSERTING))
+ASSERTING_A := $(BUILD)/tests/libasserting.a
 $(HARNESS_A): $(call objs,$(HARNESS))
+$(ASSERTING_A): $(call objs,$(ASSERTING))
+$(HARNESS_A) $(ASSERTING_A):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
@@ -186,14 +189,14 @@ $(PROGRAM_TESTS): EXTRA_A = $(AGENT_A) $(SIM_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER
 $(PROGRAM_TESTS): EXTRA_LIBS = $(AGENT_LIBS)
 $(PROGRAM_TESTS): $(AGENT_A) $(SIM_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A)
 
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(ASSERTING_OBJS) $(HARNESS_A) $(LIB_A)
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(ASSERTING_A) $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $< $(ASSERTING_OBJS) $(HARNESS_A) $(EXTRA_A) $(LIB_A) $(LDFLAGS) -lcmocka $(EXTRA_LIBS) $(LIB_LIBS)
+	$(Q)$(CC) -o $@ $< $(ASSERTING_A) $(HARNESS_A) $(EXTRA_A) $(LIB_A) $(LDFLAGS) -lcmocka $(EXTRA_LIBS) $(LIB_LIBS)
 
 # multi: many ranks, through the public library only
-$(BUILD)/tests/multi/%: $(BUILD)/tests/multi/%.o $(ASSERTING_OBJS) $(HARNESS_A) $(LIB_A)
+$(BUILD)/tests/multi/%: $(BUILD)/tests/multi/%.o $(ASSERTING_A) $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $< $(ASSERTING_OBJS) $(HARNESS_A) $(LIB_A) $(LDFLAGS) -lcmocka $(LIB_LIBS)
+	$(Q)$(CC) -o $@ $< $(ASSERTING_A) $(HARNESS_A) $(LIB_A) $(LDFLAGS) -lcmocka $(LIB_LIBS)
 
 $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)
@@ -224,32 +227,56 @@ lint: deps  ## format, include directions, clang-tidy, shellcheck, sizes of file
 	@echo 'lint: ok'
 
 # ---- install -------------------------------------------------------------------------------
+# PYTHONDIR: where python3 looks for packages under PREFIX, or else PREFIX/lib/python3/dist-packages.
+# Empty leaves the Python package out.
+PYTHONDIR ?= $(shell $(PY) -c 'import site; p = "$(PREFIX)/lib/"; \
+    print(([d for d in site.getsitepackages() if d.startswith(p)] or [p + "python3/dist-packages"])[0])' 2>/dev/null \
+    || echo $(PREFIX)/lib/python3/dist-packages)
+BINDIR := $(DESTDIR)$(PREFIX)/bin
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
+INCDIR := $(DESTDIR)$(PREFIX)/include
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+OWNDIR := $(DESTDIR)$(PREFIX)/share/hvd
 MAN_PAGES := $(sort $(wildcard agent/*.1 diagnostics/*.1 operator/*.1))
-install: all  ## into DESTDIR PREFIX
-	$(Q)install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
+INSTALL_DIRS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCDIR) $(MANDIR) $(BASHDIR) $(ZSHDIR) $(OWNDIR) $(PYDIR)
+# The dynamic loader's cache is this system's, so not for DESTDIR.
+refresh_loader = $(Q)[ -n '$(DESTDIR)' ] || [ "$$(id -u)" -ne 0 ] || ! command -v ldconfig >/dev/null || ldconfig
+
+PYDIR = $(addsuffix /hvd,$(addprefix $(DESTDIR),$(PYTHONDIR)))
+# OWNDIR/directories lists the folders that install has made, so that uninstall removes these and no others.
+install: lib programs $(KERNELS)  ## library, programs, Python package, man pages into DESTDIR PREFIX
+	$(Q)made=$$(LC_ALL=C mkdir -pv $(INSTALL_DIRS) | sed -n "s,^mkdir: created directory '$(DESTDIR)\(.*\)'$$,\1,p") && \
+	    { [ -z "$$made" ] || echo "$$made" >>$(OWNDIR)/directories; }
 	$(Q)install -m 755 $(LIBHVD) $(LIBDIR)/libhvd.so.$(VERSION)
 	$(Q)ln -sf libhvd.so.$(VERSION) $(LIBDIR)/libhvd.so.0
 	$(Q)ln -sf libhvd.so.0 $(LIBDIR)/libhvd.so
-	$(Q)$(if $(MPI_PLUGIN),install -m 755 $(MPI_PLUGIN) $(LIBDIR))
-	$(Q)install -m 644 core/include/hvd.h $(DESTDIR)$(PREFIX)/include/hvd.h
+	$(if $(MPI_PLUGIN),$(Q)install -m 755 $(MPI_PLUGIN) $(LIBDIR))
 	$(if $(KERNELS),$(Q)install -m 644 $(KERNELS) $(LIBDIR))
-	$(Q)install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
-	$(Q)install -d $(MANDIR) $(BASHDIR) $(ZSHDIR)
+	$(Q)install -m 644 core/include/hvd.h $(INCDIR)/hvd.h
+	$(Q)install -m 755 $(PROGRAMS) $(BINDIR)
 	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
 	$(Q)install -m 644 diagnostics/hvd-doctor.bash $(BASHDIR)/hvd-doctor
 	$(Q)install -m 644 agent/hvdrun.bash $(BASHDIR)/hvdrun
 	$(Q)install -m 644 diagnostics/_hvd-doctor agent/_hvdrun $(ZSHDIR)
 	$(Q)printf 'prefix=%s\nlibdir=$${prefix}/lib\nincludedir=$${prefix}/include\n\nName: hvd\nDescription: collective operations for data-parallel training\nVersion: %s\nLibs: -L$${libdir} -lhvd\nCflags: -I$${includedir}\n' \
 	    '$(PREFIX)' '$(VERSION)' > $(LIBDIR)/pkgconfig/hvd.pc
+	$(if $(PYDIR),$(Q)cd core/python/hvd && find . -name '*.py' -exec install -D -m 644 {} $(abspath $(PYDIR))/{} \;)
+	$(if $(PYDIR),$(Q)ln -srf $(LIBDIR)/libhvd.so.0 $(PYDIR)/libhvd.so)
+	$(refresh_loader)
+	@echo 'hvd $(VERSION): programs in $(PREFIX)/bin, library in $(PREFIX)/lib$(if $(PYDIR),$(comma) Python package in $(PYTHONDIR))'
+	@$(PY) -c 'import site, sys; sys.exit("$(PYTHONDIR)" in ["", *site.getsitepackages()])' 2>/dev/null && \
+	    echo 'python3 does not look for packages there: set PYTHONPATH=$(PYTHONDIR)' || true
 
-uninstall:  ## what install put there
-	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/libhvd_mpi.so $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(DESTDIR)$(PREFIX)/include/hvd.h \
-	    $(patsubst $(BUILD)/%,$(DESTDIR)$(PREFIX)/bin/%,$(PROGRAMS)) \
+uninstall:  ## remove what install put there
+	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/libhvd_mpi.so $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(INCDIR)/hvd.h \
+	    $(patsubst $(BUILD)/%,$(BINDIR)/%,$(PROGRAMS)) \
 	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(addprefix $(BASHDIR)/,hvd-doctor hvdrun) $(addprefix $(ZSHDIR)/,_hvd-doctor _hvdrun)
+	$(if $(PYDIR),$(Q)rm -rf $(PYDIR))
+	$(Q)made=$$(tac $(OWNDIR)/directories 2>/dev/null); rm -f $(OWNDIR)/directories; \
+	    for folder in $$made; do [ ! -d "$(DESTDIR)$$folder" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$folder"; done
+	$(refresh_loader)
 
 clean:  ## remove build/
 	$(Q)rm -rf build

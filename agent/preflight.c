@@ -18,7 +18,6 @@
 #include "core/base/log.h"
 #include "core/base/program.h"
 #include "core/json/json.h"
-#include "diagnostics/proc.h"
 
 #define LIMIT_MS       15000 /* the doctor bounds itself at 10 s */
 #define LINE_MAX_BYTES (64u << 10)
@@ -32,9 +31,7 @@ const char *finding_fix(const char *const fixes[FIX_PLACES])
     struct machine m;
     enum fix_place here = FIX_HOST;
     if (machine_open_live(&m, NULL) == 0) {
-        here = machine_env(&m, "KUBERNETES_SERVICE_HOST") ? FIX_K8S
-               : proc_in_container(&m)                    ? FIX_DOCKER
-                                                          : FIX_HOST;
+        here = fix_place_of(&m);
         machine_close(&m);
     }
     if (fixes[here])

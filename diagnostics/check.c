@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "diagnostics/proc.h"
+
 static const char *const status_names[] = {"pass", "info", "warn", "fail", "skip", "error"};
 static const char *const group_names[] = {
     "host",    "limits",  "memory",     "cpu",       "gpu",     "nccl",   "mpi",
@@ -42,6 +44,13 @@ const char *check_action_name(enum check_action action)
 const char *fix_place_name(enum fix_place place)
 {
     return place_names[place];
+}
+
+enum fix_place fix_place_of(const struct machine *m)
+{
+    if (machine_env(m, "KUBERNETES_SERVICE_HOST"))
+        return FIX_K8S;
+    return proc_in_container(m) ? FIX_DOCKER : FIX_HOST;
 }
 
 /* Bytes of the UTF-8 character at s; 0: none, or one that terminals obey (C1). */

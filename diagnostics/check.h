@@ -152,4 +152,7 @@ const char *check_group_name(enum check_group group);    /* "limits" */
 const char *check_action_name(enum check_action action); /* "container-option" */
 const char *fix_place_name(enum fix_place place);        /* "docker" */
 
+/* Which fix fits the machine: a pod's, a container's, or the host's where it is neither. */
+enum fix_place fix_place_of(const struct machine *m);
+
 #endif

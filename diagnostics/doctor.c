@@ -155,9 +155,11 @@ int doctor_may_load(struct machine *m, const struct setting *s, struct err *err)
         const char *job = answer_str_at(a, "rank", i, "job", "");
         if (!own || strcmp(own, job) != 0)
             rc = err_set(err, EBUSY,
-                         "--level %d is refused while ranks run here: process %s is rank %s%s%s; "
-                         "--level 1 only looks",
-                         s->level, answer_str_at(a, "rank", i, "pid", "?"),
+                         "measuring is refused while ranks run here: process %s is rank %s%s%s. "
+                         "It would slow them down, and its figures would be wrong. Repeat it once "
+                         "that job has ended (`hvdrun list` shows jobs), or run `hvd-doctor` "
+                         "without --level, which only reads",
+                         answer_str_at(a, "rank", i, "pid", "?"),
                          answer_str_at(a, "rank", i, "rank", "?"), *job ? " of job " : "", job);
     }
     return rc;
@@ -171,6 +173,7 @@ int doctor_run(struct machine *m, const struct setting *s, const struct choice *
     uint64_t start = clock_ns();
     memset(report, 0, sizeof(*report));
     report->setting = *s;
+    report->place = fix_place_of(m);
     int rc = know_all(choice, err);
     if (rc == 0)
         rc = doctor_may_load(m, s, err);

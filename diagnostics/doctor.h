@@ -31,6 +31,7 @@ struct report {
     enum verdict verdict; /* unknown: nothing could be determined */
     uint32_t ms;
     struct setting setting;
+    enum fix_place place; /* where the machine is: whose fix a person is shown */
 };
 
 /* Called as soon as a result is there (--jsonl), before anybody else sees it: may change its texts.

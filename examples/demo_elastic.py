@@ -84,7 +84,7 @@ def train_elastic(build, ranks, env, save):
     here = os.path.dirname(os.path.abspath(__file__))
     begin = time.monotonic()
     deadline = begin + SECONDS
-    pace = 1.0  # whoever joins loads PyTorch first: the training is still to be there
+    pace = 1.0  # a new rank loads PyTorch before it joins: the training must still run then
     run = Run(
         [os.path.join(build, "hvdrun"), "-np", str(ranks), "--min-np", "2", "--max-np", str(ranks + 2)]
         + ["--name", NAME, "--no-prefix", sys.executable, os.path.join(here, "digits_elastic.py")]
@@ -102,16 +102,24 @@ def train_elastic(build, ranks, env, save):
     if ranks - 1 not in sizes or ranks + 2 not in sizes:
         raise Failed(f"the ranks were to be {ranks - 1} and {ranks + 2}, but changed to {sizes}")
     for epoch, size, ms, cause in run.changes:
-        print(f"after epoch {epoch}: {size} ranks, {ms:.1f} ms: {cause}")
+        print(f"after training epoch {epoch}: {size} ranks after {ms:.1f} ms: {cause}")
     return torch.load(save), run.changes
 
 
 def mark_changes(axis, changes, with_text):
-    """A line for each change, with its milliseconds."""
-    for epoch, size, ms, _ in changes:
-        axis.axvline(epoch + 0.5, color="tab:green", lw=0.8, ls=":")
+    """A dotted line for each change; with_text: beside it ranks and milliseconds, no label over another.
+    Call it once the axis has its limits and its final size."""
+    left, right = axis.get_xlim()
+    pixel = (right - left) / axis.get_window_extent().width  # in epochs
+    column = 9 * axis.figure.dpi / 72 * 1.25 * pixel  # what a label takes: its text stands upright
+    taken = left
+    for number, (epoch, size, ms, _) in enumerate(changes):
+        line = epoch + 0.5
+        name = "the ranks change" if number == 0 else None
+        axis.axvline(line, color="tab:green", lw=0.8, ls=":", label=name)
         if with_text:
-            text = f"{size} ranks, {ms:.1f} ms"
-            axis.annotate(
-                text, (epoch + 0.55, 0.98), xycoords=("data", "axes fraction"), rotation=90, va="top", fontsize=8
-            )
+            at = max(line + 2 * pixel, taken)
+            taken = at + column
+            text = f"{size} ranks after {ms:.1f} ms"
+            place = ("data", "axes fraction")
+            axis.annotate(text, (at, 0.98), xycoords=place, rotation=90, va="top", ha="left", fontsize=8)

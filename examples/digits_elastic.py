@@ -4,15 +4,15 @@
 
     hvdrun -np 4 --min-np 2 --max-np 8 --name digits python3 examples/digits_elastic.py
 
-Meanwhile kill -9 any of its ranks, or `hvdrun scale digits 6`. Each image of an epoch is used exactly once,
-whoever dies or comes; a rank that joins gets model, optimizer and place in the epoch from one that is there.
-The batch of a rank stays as it is, the learning rate grows and shrinks with the number of ranks.
+While it runs, kill -9 any of its ranks, or call `hvdrun scale digits 6`. Each image of an epoch is used exactly once,
+whichever ranks die or join. A rank that joins receives model, optimizer and the place in the epoch from another rank.
+The batch of a rank keeps its size; the learning rate grows and shrinks with the number of ranks.
 
-A program need not be written like this to survive deaths: digits_torch.py does so as it is. Then size() stays
-what it was, averages are those of the ranks that are left, the dead rank's part of the images is not seen in
-the epochs to come, and no rank can join.
+A program need not be written like this to survive deaths: digits_torch.py survives them as it is. After a death its
+size() stays the same, averages are those of the surviving ranks, the dead rank's share of the images is not used in later
+epochs, and no rank can join.
 
-Where there is a GPU for each rank they train there; then there must be one for those that join, too.
+Ranks train on GPUs where there is one for each rank. Ranks that join need one each, too.
 """
 import argparse
 import time
@@ -47,13 +47,13 @@ def train_epoch(state, loader):
         state.sampler.record_batch(index, loader.batch_size)
         state.step += 1
         total += torch.tensor([float(loss.detach()), 1])
-        state.check_host_updates()  # here ranks come and go
+        state.check_host_updates()  # a step boundary: ranks join and leave here
     total = hvd.allreduce(total, op=hvd.Sum, name="loss")
     return float(total[0] / max(total[1], 1))
 
 
 def tell_changes(state):
-    """Has a change of the world printed and remembered, by rank 0."""
+    """Registers a callback that records each change of the ranks; rank 0 prints it."""
 
     def changed(old, new):
         ms = hvd.elastic.world().repair_ns / 1e6
@@ -85,13 +85,13 @@ def make_state(args):
 
 
 def awaits_ranks(state, args):
-    """Whether to go on for the ranks that were asked for; not for ever."""
+    """True while fewer ranks train than --await-ranks asks for, for at most 10 times --epochs."""
     return hvd.size() < args.await_ranks and state.epoch < 10 * args.epochs
 
 
 @hvd.elastic.run
 def train(state, args, images, labels):
-    """Called when this rank has the state: at the start, or as one that joins."""
+    """Called once this rank has the state: at the start of the job, or when the rank joins."""
     data = torch.utils.data.TensorDataset(images[:TRAIN], labels[:TRAIN])
     loader = torch.utils.data.DataLoader(
         data, batch_size=args.batch, sampler=state.sampler, num_workers=args.workers

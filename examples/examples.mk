@@ -13,7 +13,7 @@ $(BUILD)/examples/%: $(BUILD)/examples/%.o $(LIBHVD) $(LIBHVD).0
 # A second make: what pkg-config says is read when make starts, before deps.sh has installed anything.
 demo:  ## installs what is missing, builds, trains: 4 ranks, 1 process, ranks that are killed and added
 	$(Q)tests/deps.sh build demo
-	$(Q)$(MAKE) --no-print-directory lib programs
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) lib programs
 	$(Q)$(PY) examples/demo.py $(BUILD)
 
 .PHONY: demo

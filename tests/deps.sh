@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # deps.sh [GROUP...]: installs the Debian packages that are missing, with apt-get, as root or through
-# sudo. Groups: build, demo, test; all of them without arguments. Silent when nothing is missing; where
-# it cannot install it says what is missing. Made for Debian 12; Debian 13 and Ubuntu have the same
-# names (libclang-rt of their own clang); elsewhere install what the lists below stand for.
+# sudo. Groups: build, demo, test; all of them without arguments. Prints nothing when no package is missing. Otherwise it
+# prints how much apt-get downloads and how far it is; where it cannot install, it prints which packages are missing.
+# Made for Debian 12. Debian 13 and Ubuntu have packages of the same names (but libclang-rt of their own clang).
+# Elsewhere, install what the packages below contain.
 set -eu
 export LC_ALL=C
 
@@ -16,7 +17,7 @@ test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clan
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
     podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
 
-# Where it is a package, and not a wrapper for something that no container has.
+# Ubuntu's chromium package only installs a snap, which no container can run.
 if grep -qs '^ID=debian' /etc/os-release; then
     test+=(chromium fonts-dejavu-core)
 fi
@@ -68,7 +69,7 @@ if [ "$(id -u)" -ne 0 ]; then
     fi
 fi
 
-echo "deps: installing ${missing[*]}"
+echo "deps: ${#missing[@]} Debian packages are missing: ${missing[*]}"
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 made_policy=
@@ -78,24 +79,65 @@ at_end() {
 }
 trap at_end EXIT
 trap 'exit 1' INT TERM
-# Some of these are servers (sshd, munged, slurmd), of which the tests start their own: none may start
-# now, nor with the machine later.
+# Some packages bring servers (sshd, munged, slurmd). The tests start servers of their own, so these must not start, neither
+# now nor when the machine boots.
 if [ ! -e "$policy" ]; then
     made_policy=1
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"
 fi
-apt() {
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >"$log" 2>&1
+# progress: reads apt-get's status lines ("dlstatus:N:PERCENT:..." while it downloads, "pmstatus:PACKAGE:PERCENT:..."
+# while dpkg installs) and prints how far it is. On a terminal one line is updated; a log gets a line each 20 %.
+# $of is the size of the download, such as " of 423 MB", where it is known.
+of=
+progress() {
+    local kind percent doing='' what='' last='' step=20 begin=deps: end=$'\n'
+    [ ! -t 1 ] || step=1 begin=$'\r\033[Kdeps:' end=''
+    while IFS=: read -r kind _ percent _; do
+        percent=${percent%%.*}
+        case $kind in
+        dlstatus) doing=downloading what="%$of" ;;
+        pmstatus) doing=installing what=% ;;
+        *) continue ;;
+        esac
+        [ "$doing $((percent / step))" != "$last" ] || continue
+        last="$doing $((percent / step))"
+        printf '%s %s: %s %s%s' "$begin" "$doing" "$percent" "$what" "$end"
+    done
+    [ -n "$end" ] || [ -z "$last" ] || echo
 }
-if ! apt install --no-install-recommends "${missing[@]}"; then
-    # The usual cause is a package list that is old or was never fetched.
-    if ! apt update || ! apt install --no-install-recommends "${missing[@]}"; then
+# apt ARGUMENT...: sudo passes on only the first three descriptors, so the status takes the place of standard output.
+apt() {
+    # shellcheck disable=SC2016  # the inner shell's
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
+        'log=$1; shift; exec apt-get -q -y -o APT::Status-Fd=3 "$@" 3>&1 >"$log" 2>&1' apt "$log" "$@" | progress
+}
+# amounts: "423 MB to download, 1983 MB on disk", of what apt-get would install
+amounts() {
+    "${as_root[@]}" apt-get -q --assume-no install --no-install-recommends "${missing[@]}" 2>/dev/null |
+        sed -n -e 's/^Need to get \(.*\) of archives.*/\1 to download/p' \
+            -e 's/^After this operation, \(.*\) of additional.*/\1 on disk/p' | paste -s -d , | sed 's/,/, /'
+}
+# install_missing: fails where the package list is old or was never fetched; then apt update is what helps.
+install_missing() {
+    local size
+    size=$(amounts)
+    if [ -n "$size" ]; then
+        echo "deps: with what they depend on: $size"
+        of=" of ${size%% to download*}"
+    fi
+    apt install --no-install-recommends "${missing[@]}"
+}
+set -o pipefail
+if ! install_missing; then
+    echo 'deps: fetching the list of packages (apt-get update)'
+    if ! apt update || ! install_missing; then
         tail -n 20 "$log" >&2
         echo "deps: apt-get could not install: ${missing[*]}" >&2
         exit 1
     fi
 fi
+echo 'deps: installed'
 if command -v systemctl >/dev/null; then
     for package in "${missing[@]}"; do
         case $package in

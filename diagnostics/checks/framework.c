@@ -207,8 +207,13 @@ static const struct check rows[] = {
      .title = "libhvd and what it finds",
      .why =
          "Without the library `import hvd` and every program that was linked with it stop at once.",
-     .fix = {"pip install hvd in the image, or COPY libhvd.so.0 and run ldconfig",
-             "an image with hvd", "pip install hvd, or make install and ldconfig"},
+     /* Not `pip install hvd`: hvd is not on PyPI, and a package of that name would be a stranger's.
+      */
+     .fix = {"-v PATH/build/bundle:/hvd:ro (`make bundle` in hvd's checkout), or RUN make install "
+             "there in the image",
+             "an HvdJob brings hvd into its pods; elsewhere an image with hvd (images/README.md)",
+             "make install in hvd's checkout (README.md); with another PREFIX: LD_LIBRARY_PATH="
+             "PREFIX/lib"},
      .action = ACTION_INSTALL,
      .explain =
          "libhvd.so beside hvd-probe, else as the loader finds it, is loaded in a child. What "

@@ -76,15 +76,14 @@ static bool own_name(const struct view *v, struct result *r, char *dst, size_t s
     return false;
 }
 
-/* A name that resolves to nothing useful stops a job over machines, and only troubles one here. */
+/* A warning at most: hvd does not use the name. A program that also uses gloo or MPI between
+ * machines does. */
 static void wrong(const struct view *v, struct result *r, const char *text)
 {
-    if (job_spans_machines(v->setting) > 0)
-        result_fail(r, "%s", text);
-    else if (job_spans_machines(v->setting) == 0)
+    if (job_spans_machines(v->setting) == 0)
         result_info(r, "%s; the job stays on this machine", text);
     else
-        result_warn(r, "%s", text);
+        result_warn(r, "%s; hvd does not use the name", text);
 }
 
 static void check_resolves(const struct view *v, struct result *r)
@@ -115,8 +114,9 @@ static void check_resolves(const struct view *v, struct result *r)
         wrong(v, r, text);
     } else {
         snprintf(text, sizeof(text),
-                 "host name %.200s resolves to %s only: others would connect to themselves", name,
-                 loop);
+                 "host name %.200s resolves to %s only: gloo and Open MPI of other machines would "
+                 "connect to themselves",
+                 name, loop);
         wrong(v, r, text);
     }
 }
@@ -133,11 +133,8 @@ static void check_unique(const struct view *v, struct result *r)
     for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++) {
         if (strcmp(name, shared[i]) != 0)
             continue;
-        if (job_spans_machines(v->setting) > 0)
-            result_fail(r, "host name \"%s\": other machines of the job will be called the same",
-                        name);
-        else
-            result_warn(r, "host name \"%s\": more than one machine is called so", name);
+        result_warn(r, "host name \"%s\": more than one machine has this name; hvd does not use it",
+                    name);
         return;
     }
     const char *id = machine_env(v->machine, "NCCL_HOSTID");
@@ -291,8 +288,8 @@ static const struct check rows[] = {
      .action = ACTION_NETWORK,
      .explain = "getaddrinfo(gethostname()) in a child process, since a dead name server holds it "
                 "for 10 s. Debian and Ubuntu write 127.0.1.1 for the own name: fine on one "
-                "machine, wrong on several. hvd itself does not use the name: it looks at the "
-                "interfaces.",
+                "machine, wrong on several for programs that use gloo or Open MPI. It never fails: "
+                "hvd itself does not use the name, it takes addresses from the interfaces.",
      .refs = {"https://www.debian.org/doc/manuals/debian-reference/ch05.en.html",
               "https://pytorch.org/docs/stable/distributed.html"}},
     {.id = "hostname-unique",
@@ -307,8 +304,9 @@ static const struct check rows[] = {
              "no hostNetwork for two workers on one node; a StatefulSet or HvdJob names its pods",
              "hostnamectl set-hostname NAME"},
      .action = ACTION_NETWORK,
-     .explain = "Here only names that many machines have: localhost and the defaults of "
-                "installers. Equal names among the workers are found between them (--level 3). "
+     .explain = "Warns of names that many machines have: localhost and the defaults of "
+                "installers. hvd itself does not use the name. Equal names among the workers are "
+                "found between them (--level 3). "
                 "NCCL also mixes in /proc/sys/kernel/random/boot_id; NCCL_HOSTID replaces both.",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-hostid"}},
     {.id = "port-range",

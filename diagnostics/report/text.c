@@ -112,19 +112,31 @@ static void put_line(const struct result *r, const struct text_style *style, str
     text_put(out, "\n");
 }
 
-/* The same is to be done everywhere. */
-static bool same_fix(const struct result *r)
+static void put_fix_line(const char *label, const char *fix, struct buf *out)
 {
-    const char *first = result_fix_text(r, FIX_DOCKER);
-    for (int place = 1; place < FIX_PLACES; place++) {
-        const char *fix = result_fix_text(r, (enum fix_place)place);
-        if (!first || !fix || strcmp(first, fix) != 0)
-            return false;
-    }
-    return true;
+    text_put(out, "  %-*s", INDENT - 2, label);
+    put_fix(out, fix, INDENT);
+    text_put(out, "\n");
 }
 
-void report_text_result(const struct result *r, const struct text_style *style, struct buf *out)
+/* What fits the place where the doctor runs. Where the check has nothing for that place, what it
+ * has for the others. */
+static void put_fixes(const struct result *r, enum fix_place here, struct buf *out)
+{
+    const char *fix = result_fix_text(r, here);
+    if (fix) {
+        put_fix_line("do", fix, out);
+        return;
+    }
+    for (int place = 0; place < FIX_PLACES; place++) {
+        fix = result_fix_text(r, (enum fix_place)place);
+        if (fix)
+            put_fix_line(fix_place_name((enum fix_place)place), fix, out);
+    }
+}
+
+static void put_finding(const struct result *r, enum fix_place here, const struct text_style *style,
+                        struct buf *out)
 {
     put_line(r, style, out);
     const char *why = result_why_text(r);
@@ -133,15 +145,7 @@ void report_text_result(const struct result *r, const struct text_style *style, 
         text_wrap(out, why, INDENT, style->width);
         text_put(out, "\n");
     }
-    bool same = same_fix(r);
-    for (int place = 0; place < (same ? 1 : FIX_PLACES); place++) {
-        const char *fix = result_fix_text(r, (enum fix_place)place);
-        if (!fix)
-            continue;
-        text_put(out, "  %-*s", INDENT - 2, same ? "do" : fix_place_name((enum fix_place)place));
-        put_fix(out, fix, INDENT);
-        text_put(out, "\n");
-    }
+    put_fixes(r, here, out);
     text_put(out, "  %-*shvd-doctor explain %s\n\n", INDENT - 2, "more", r->check->id);
 }
 
@@ -152,7 +156,7 @@ static void put_findings(const struct report *report, const struct text_style *s
     for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++)
         for (size_t i = 0; i < report->n; i++)
             if (report->results[i].status == order[k] && !report->results[i].silenced)
-                report_text_result(&report->results[i], style, out);
+                put_finding(&report->results[i], report->place, style, out);
 }
 
 /* "12 passed, 1 skipped": what is left to say of a group. */

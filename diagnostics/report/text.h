@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text: a report for a person. Findings in full, the rest as counts a group, one-line verdict last.
+ * text: a report for a person. Findings in full, each with the fix for the place where the doctor
+ * ran (`hvd-doctor explain` shows those for all places); the rest as counts a group; the one-line
+ * verdict last.
  */
 #ifndef HVD_DIAGNOSTICS_REPORT_TEXT_H
 #define HVD_DIAGNOSTICS_REPORT_TEXT_H
@@ -18,9 +20,6 @@ struct text_style {
 };
 
 void report_text(const struct report *report, const struct text_style *style, struct buf *out);
-
-/* One finding with why and fixes, as report_text() writes it. */
-void report_text_result(const struct result *r, const struct text_style *style, struct buf *out);
 
 /* text with this much space before each line, wrapped at width (0: not), the first line as it
  * stands. */

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The README's two commands in a bare Debian 12 container: mmdebstrap, git clone of what is committed
-# here, make demo, make test. Downloads about 700 MB and takes about 50 min on 2 cores: make test-clean,
-# not part of make test. HVD_CLEAN_TARGETS names other targets ("demo test").
+# What a new user types, in turn, in a bare Debian 12 container: mmdebstrap, git clone of what is committed here, then
+# make demo all install check uninstall. `make all` must not need what only `make test` installs, and `make uninstall`
+# must leave nothing. HVD_CLEAN_TARGETS names other targets: make test-clean adds "test", which takes long.
+# Downloads about 450 MB. Part of the strict run only.
 # timeout: 5400
 # shellcheck disable=SC2154  # what common.sh and container.sh set
 # shellcheck source=tests/e2e/common.sh
@@ -14,11 +15,32 @@ bare_debian12 "$TMP/root"
 container_run --detach --privileged --volume "$ROOT:/source:ro" --rootfs "$TMP/root" \
     sleep infinity >/dev/null || exit 1
 podman exec "$container" git clone --quiet --config safe.directory='*' /source /hvd || exit 1
-for target in ${HVD_CLEAN_TARGETS:-demo test}; do
+
+# files: what is in the folders that install writes to. make check may install packages in between, whose files are
+# under /usr and not under /usr/local.
+files() {
+    podman exec "$container" find /usr/local | LC_ALL=C sort
+}
+
+# after TARGET: what must hold once it has succeeded
+after() {
+    case $1 in
+    install)
+        podman exec "$container" sh -c 'cd / && hvdrun -np 2 --doctor=off /usr/bin/python3 -c "
+import hvd
+hvd.init()
+assert hvd.size() == 2"'
+        ;;
+    uninstall) diff "$TMP/before" <(files) ;;
+    esac
+}
+
+for target in ${HVD_CLEAN_TARGETS:-demo all install check uninstall}; do
     start=$SECONDS
-    if podman exec --workdir /hvd --env HVD_TEST_STRICT="${HVD_TEST_STRICT:-0}" \
+    [ "$target" != install ] || files >"$TMP/before"
+    if podman exec --workdir /hvd --env HVD_TEST_STRICT="${HVD_TEST_STRICT:-0}" --env HVD_CLEAN_INSIDE=1 \
         ${HVD_FUZZ_SECONDS:+--env HVD_FUZZ_SECONDS="$HVD_FUZZ_SECONDS"} \
-        "$container" make "$target" >"$TMP/log" 2>&1; then
+        "$container" make "$target" >"$TMP/log" 2>&1 && after "$target" >>"$TMP/log" 2>&1; then
         echo "ok make $target in a bare container ($((SECONDS - start)) s): $(tail -n 1 "$TMP/log")"
         grep -E '^(ok|FAIL|skip)  ' "$TMP/log"
     else

@@ -94,8 +94,8 @@ beside() {
     "$RUN" -np 1 bash -c "exec -a $MARK sleep 60" >/dev/null 2>&1 &
     local job=$! rc=0
     until_marked 1 || rc=1
-    refused 'refused while ranks run here' "$RUN" --doctor || rc=1
-    refused 'refused while ranks run here' "$BUILD/hvd-doctor" --level 2 || rc=1
+    refused 'measuring is refused while ranks run here.*hvdrun list' "$RUN" --doctor || rc=1
+    refused 'refused while ranks run here.*without --level' "$BUILD/hvd-doctor" --level 2 || rc=1
     code 0 "$BUILD/hvd-doctor" --level 1 --only nofile-low >/dev/null || rc=1
     kill "$job"
     wait "$job"

@@ -117,4 +117,16 @@ if [ "$n" -gt 1 ]; then
     echo "$n files include curl, core/http/http.c alone may" >&2
     bad=1
 fi
+
+# cmocka is there only after `make test`. `make all` must build without it, so no header may bring it along and no
+# program that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
+while IFS=: read -r file line text; do
+    case $file in
+    tests/unit/* | tests/multi/* | tests/gpu/test_*.c | tests/harness/*.c) ;;
+    *) complain "$file" "$line" 'only a test, or a .c file of tests/harness, may include cmocka.h' ;;
+    esac
+    [ "$text" = '#include <cmocka.h>' ] ||
+        complain "$file" "$line" 'the Makefile looks for the line "#include <cmocka.h>", exactly'
+done < <(git ls-files '*.[ch]' | xargs -r grep -nH '^ *# *include.*cmocka')
+
 exit $bad

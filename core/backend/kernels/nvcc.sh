@@ -34,6 +34,7 @@ get() {
     [ -z "$(find_nvcc)" ] || exit 0
     [ -z "$(find "$dir.failed" -mmin -60 2>/dev/null)" ] || exit 77
     rm -rf "$dir" "$dir.new" "$dir.failed"
+    echo 'deps: fetching nvcc, which compiles the kernels for GPUs (about 100 MB)'
     if ! timeout 300 "$PY" -m pip install --quiet --no-deps --only-binary :all: --no-compile --retries 1 \
         --disable-pip-version-check --root-user-action ignore --target "$dir.new" "${packages[@]}" \
         >"$dir.log" 2>&1; then

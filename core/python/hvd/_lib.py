@@ -184,8 +184,8 @@ class _Library:
             library = _open()
         except OSError as error:
             raise ImportError(
-                f"libhvd.so was not found or did not load ({error}); build it with make, or set "
-                "HVD_LIBRARY to its path"
+                f"libhvd.so was not found or did not load ({error}). Install hvd with make install, build it with "
+                "make in its checkout, or set HVD_LIBRARY to the library's path"
             ) from None
         for function, (restype, argtypes) in _PROTOTYPES.items():
             try:

@@ -170,11 +170,12 @@ static void test_resolves(void **state)
     job(4, 4);
     checkup_expect("hostname-resolves", CHECK_INFO, "stays on this machine");
     job(8, 4);
-    checkup_expect("hostname-resolves", CHECK_FAIL, "connect to themselves");
+    checkup_expect("hostname-resolves", CHECK_WARN,
+                   "connect to themselves; hvd does not use the name");
     checkup_answer("hostname", "name w1\naddr.0.ip 10.9.9.9\naddr.0.family 4\n");
-    checkup_expect("hostname-resolves", CHECK_FAIL, "10.9.9.9, which no interface here has");
+    checkup_expect("hostname-resolves", CHECK_WARN, "10.9.9.9, which no interface here has");
     checkup_answer("hostname", "name w1\nerror Name or service not known\n");
-    checkup_expect("hostname-resolves", CHECK_FAIL, "does not resolve: Name or service");
+    checkup_expect("hostname-resolves", CHECK_WARN, "does not resolve: Name or service");
     checkup_answer("hostname", "state timeout 4000\n");
     checkup_expect("hostname-resolves", CHECK_WARN, "timed out after 4000 ms");
 }
@@ -186,11 +187,11 @@ static void test_unique(void **state)
     checkup_file("proc/sys/kernel/hostname", "node-17\n");
     checkup_expect("hostname-unique", CHECK_PASS, "node-17");
     checkup_file("proc/sys/kernel/hostname", "localhost\n");
-    checkup_expect("hostname-unique", CHECK_WARN, "more than one machine");
+    checkup_expect("hostname-unique", CHECK_WARN, "more than one machine has this name");
     job(8, 4);
-    checkup_expect("hostname-unique", CHECK_FAIL, "will be called the same");
+    checkup_expect("hostname-unique", CHECK_WARN, "hvd does not use it");
     checkup_file("proc/sys/kernel/hostname", "");
-    checkup_expect("hostname-unique", CHECK_FAIL, "\"\"");
+    checkup_expect("hostname-unique", CHECK_WARN, "\"\"");
 }
 
 static void test_ports(void **state)

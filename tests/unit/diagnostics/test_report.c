@@ -51,6 +51,7 @@ static void make(const char *letters, bool strict)
     report.results = results;
     report.n = strlen(letters);
     report.ms = 123;
+    report.place = FIX_K8S;
     report.setting = (struct setting){.profiles = PROFILE_CPU | PROFILE_K8S,
                                       .local_ranks = 4,
                                       .ranks = 16,
@@ -126,8 +127,7 @@ static void test_text(void **state)
     expect_text((struct text_style){0},
                 "FAIL    shm-size: shm-size says f\n"
                 "  why     NCCL and DataLoader workers end with SIGBUS when /dev/shm is full.\n"
-                "  docker  docker run --shm-size=1g ...\n"
-                "  k8s     volumes:\n"
+                "  do      volumes:\n"
                 "          - emptyDir: {medium: Memory}\n"
                 "  more    hvd-doctor explain shm-size\n"
                 "\n"
@@ -164,19 +164,26 @@ static void test_setting(void **state)
     assert_string_equal(verdict_setting(&s, small, sizeof(small)), "gpu, 8 ");
 }
 
-/* The same to do everywhere is said once. */
-static void test_same_fix(void **state)
+static const char *fixes_shown(enum fix_place place)
+{
+    report.place = place;
+    buf_reset(&out);
+    report_text(&report, &(struct text_style){0}, &out);
+    return text_of(&out);
+}
+
+/* Advice fits the place: no docker option on a host. Where a check has none for the place, all are
+ * shown. */
+static void test_place(void **state)
 {
     make("f", false);
-    for (int place = 0; place < FIX_PLACES; place++)
-        result_fix(&results[0], (enum fix_place)place, "restart");
-    buf_reset(&out);
-    report_text(&report, &(struct text_style){0}, &out);
-    assert_non_null(strstr(text_of(&out), "  do      restart\n  more    hvd-doctor explain"));
-    result_fix(&results[0], FIX_HOST, "restart twice");
-    buf_reset(&out);
-    report_text(&report, &(struct text_style){0}, &out);
-    assert_non_null(strstr(text_of(&out), "  host    restart twice\n"));
+    assert_non_null(
+        strstr(fixes_shown(FIX_DOCKER), "\n  do      docker run --shm-size=1g ...\n  more "));
+    assert_non_null(strstr(fixes_shown(FIX_HOST), "\n  docker  docker run --shm-size=1g ...\n"
+                                                  "  k8s     volumes:\n"));
+    result_fix(&results[0], FIX_HOST, "mount it larger");
+    assert_non_null(strstr(fixes_shown(FIX_HOST), "\n  do      mount it larger\n  more "));
+    assert_null(strstr(text_of(&out), "docker"));
 }
 
 /* Worst first, whatever the order of checks. */
@@ -213,7 +220,7 @@ static void test_wrap(void **state)
     assert_non_null(strstr(t, "  why     NCCL and DataLoader workers\n"
                               "          end with SIGBUS when /dev/shm\n"
                               "          is full.\n"));
-    assert_non_null(strstr(t, "\n  docker  docker run --shm-size=1g ...\n"));
+    assert_non_null(strstr(t, "\n  do      volumes:\n          - emptyDir: {medium: Memory}\n"));
     buf_reset(&out);
     text_wrap(&out, "averyveryverylongword b", 4, 10);
     assert_string_equal(text_of(&out), "averyveryverylongword\n    b");
@@ -361,7 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verdict),    cmocka_unit_test(test_text),
-        cmocka_unit_test(test_setting),    cmocka_unit_test(test_same_fix),
+        cmocka_unit_test(test_setting),    cmocka_unit_test(test_place),
         cmocka_unit_test(test_order),      cmocka_unit_test(test_color),
         cmocka_unit_test(test_wrap),       cmocka_unit_test(test_long),
         cmocka_unit_test(test_junit),      cmocka_unit_test(test_npd),

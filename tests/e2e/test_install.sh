@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `make install` and `make uninstall` under DESTDIR: a C program and a Python program run with what is installed, and
+# uninstall leaves every folder as it found it. test_clean.sh does the same without DESTDIR in a bare container.
+# timeout: 600
+# shellcheck disable=SC2154,SC2317  # what common.sh sets; called by check
+# shellcheck source=tests/e2e/common.sh
+. "$(dirname "$0")/common.sh"
+unset LD_LIBRARY_PATH PYTHONPATH HVD_LIBRARY MAKEFLAGS MAKELEVEL
+export PYTHONDONTWRITEBYTECODE=1
+PY=${PY:-/usr/bin/python3}
+dest=$TMP/dest
+# As on a machine that is in use: a folder that install shares with others, and one that is empty.
+mkdir -p "$dest/opt/hvd/bin" "$dest/opt/hvd/lib/pkgconfig" && touch "$dest/opt/hvd/bin/other" || exit 1
+(cd "$dest" && find . | sort) >"$TMP/before"
+
+make_it() {
+    timeout 500 make --no-print-directory BUILD="$BUILD" DESTDIR="$dest" PREFIX=/opt/hvd "$@"
+}
+installs() {
+    make_it install && make_it install && # the second time over the first
+        [ -x "$dest/opt/hvd/bin/hvdrun" ] && [ -e "$dest/opt/hvd/lib/libhvd.so" ] &&
+        ! find "$dest" -xtype l | grep .
+}
+runs_c() {
+    cat >"$TMP/app.c" <<'END'
+#include <hvd.h>
+int main(void) { return hvd_init() < 0 || hvd_size() != 2 || hvd_shutdown() < 0; }
+END
+    local flags
+    read -ra flags < <(PKG_CONFIG_PATH=$dest/opt/hvd/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$dest \
+        pkg-config --cflags --libs hvd) &&
+        cc "$TMP/app.c" "${flags[@]}" -o "$TMP/app" &&
+        LD_LIBRARY_PATH=$dest/opt/hvd/lib "$dest/opt/hvd/bin/hvdrun" -np 2 --doctor=off "$TMP/app"
+}
+# The package finds the library that was installed with it, without LD_LIBRARY_PATH.
+runs_python() {
+    cat >"$TMP/app.py" <<'END'
+import os
+import sys
+import hvd._lib
+hvd.init()
+assert hvd.size() == 2
+assert os.path.realpath(hvd._lib.lib.path).startswith(sys.argv[1]), hvd._lib.lib.path
+END
+    PYTHONPATH=$dest/opt/hvd/lib/python3/dist-packages "$dest/opt/hvd/bin/hvdrun" -np 2 --doctor=off \
+        "$PY" "$TMP/app.py" "$dest/opt/hvd/lib/"
+}
+uninstalls() {
+    make_it uninstall && (cd "$dest" && find . | sort) | diff "$TMP/before" -
+}
+without_python() {
+    make_it install PYTHONDIR= && ! find "$dest" -name '*.py' | grep . && make_it uninstall PYTHONDIR=
+}
+
+check 'install' installs
+check 'a C program' runs_c
+check 'a Python program' runs_python
+check 'uninstall leaves nothing' uninstalls
+check 'install without Python' without_python
+check 'uninstall leaves nothing then either' uninstalls
+exit "$failed"
