@@ -16,7 +16,7 @@ SUB              := $(MAKE) --no-print-directory
 
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
-PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
+PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py tests/litmus/test_*.py))
 # The clean container is a check of its own: it downloads a distribution (make test-clean). Debian 13
 # and 11 come last: their root file systems may still be in the making.
 E2E_LAST     := tests/e2e/test_debian13.sh tests/e2e/test_bundle.sh
@@ -86,6 +86,9 @@ test-tsan:  ## engine and multi-rank tests with TSan
 model: deps  ## the protocol of repair in Promela, with spin (tests/model/README.md)
 	$(Q)$(RUN) tests/model/run.sh
 
+litmus:  ## the protocols of flags under weak memory (tests/litmus/README.md)
+	$(Q)$(RUN) tests/litmus/test_litmus.py
+
 test-clean: staged  ## the README's commands in a bare Debian 12 container (podman, network; long)
 	$(Q)HVD_TEST_TIMEOUT=3600 $(RUN) $(sort $(wildcard tests/e2e/test_clean*.sh))
 
@@ -114,7 +117,7 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)printf '%s\n' $(subst :, ,$(FUZZ_RUNS)) | xargs -P $(JOBS) -n 2 tests/fuzz/run.sh $(BUILD)/fuzzing
 
-.PHONY: test test-all model test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is

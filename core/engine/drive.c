@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/pause.h"
 #include "core/engine/engine.h"
 #include "core/engine/turn.h"
 #include "core/base/thread.h"
@@ -193,13 +194,12 @@ void drive_leave(struct engine *e)
 
 static bool wanted_elsewhere(struct drive *d)
 {
-    return atomic_load_explicit(&d->knocks, memory_order_relaxed) > 0 ||
-           atomic_load_explicit(&d->closing, memory_order_relaxed);
+    return atomic_load(&d->knocks) > 0 || atomic_load(&d->closing);
 }
 
 static bool is_done(struct slot *slot)
 {
-    return atomic_load_explicit(&slot->done, memory_order_acquire);
+    return atomic_load(&slot->done);
 }
 
 /* What comes over the network takes longer than a spin is worth. */
@@ -216,7 +216,7 @@ bool drive_pause(const struct engine *e, struct patience *p)
         if (p->since == 0)
             p->since = now;
         if (now - p->since < spin_ns[wait]) {
-            __builtin_ia32_pause();
+            cpu_pause();
             return true;
         }
     }
