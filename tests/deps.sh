@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # deps.sh [GROUP...]: installs the Debian packages that are missing, with apt-get, as root or through
-# sudo. Groups: build, demo, test; all of them without arguments. Silent when nothing is missing; where
-# it cannot install it says what is missing. Made for Debian 12; Debian 13 and Ubuntu have the same
+# sudo. Groups: build, demo, test; all of these without arguments. And arm64: compiler and emulator of the
+# other architecture, for make test-arm64. Silent when nothing is missing; where it cannot install it says
+# what is missing. Made for Debian 12; Debian 13 and Ubuntu have the same
 # names (libclang-rt of their own clang); elsewhere install what the lists below stand for.
 set -eu
 export LC_ALL=C
@@ -15,6 +16,7 @@ test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clan
     libclang-rt-14-dev iproute2 iptables curl shellcheck openssh-client openssh-server procps python3-torch
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
     podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
+arm64=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user mmdebstrap)
 
 # Where it is a package, and not a wrapper for something that no container has.
 if grep -qs '^ID=debian' /etc/os-release; then
@@ -44,8 +46,9 @@ for group in "$@"; do
     build) list=("${build[@]}") ;;
     demo) list=("${demo[@]}") ;;
     test) list=("${test[@]}") ;;
+    arm64) list=("${arm64[@]}") ;;
     *)
-        echo "deps: unknown group $group: want build, demo or test" >&2
+        echo "deps: unknown group $group: want build, demo, test or arm64" >&2
         exit 2
         ;;
     esac

@@ -173,6 +173,7 @@ $(filter $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk
+include tests/arm64/arm64.mk
 
 # a whole job whose ranks are the test itself
 $(filter %/test_agent_lifelines,$(UNIT_BINS)): | $(BUILD)/hvdrun $(BUILD)/hvd-agent

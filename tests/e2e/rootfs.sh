@@ -44,7 +44,9 @@ for name in "$@"; do
     arm64)
         packages=libc6-dev,libcmocka-dev,libcurl4-gnutls-dev,libgnutls28-dev,libhwloc-dev
         packages+=,libjansson-dev,libmicrohttpd-dev,libpmix-dev,libsodium-dev,libyaml-dev
-        make_root arm64 bookworm "$packages" --architectures=arm64 --variant=extract
+        make_root arm64 bookworm "$packages" --architectures=arm64 --variant=extract \
+            --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+            --dpkgopt='path-include=/usr/share/doc/*/changelog.Debian*'
         ;;
     *)
         echo "rootfs.sh: no root $name: want arm64, debian11 or debian13" >&2
