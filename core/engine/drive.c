@@ -2,9 +2,10 @@
  *
  * drive: see drive.h.
  *
- * Every hand-over is the same pattern: who leaves stores (unlock), then loads (does anybody
- * sleep?); who wants to sleep stores (I sleep), then loads (is it still locked, is there nothing to
- * do?). All of these are sequentially consistent, so that at least one of the two sees the other.
+ * Every hand-over is the same pattern. The thread that leaves stores (unlock), then loads (does
+ * anybody sleep?). The thread that is about to sleep stores (I sleep), then loads (is it locked, is
+ * there work?). All of these accesses are sequentially consistent, so that at least one of the two
+ * threads sees the other (tests/litmus/engine.litmus).
  */
 #include "core/engine/drive.h"
 

@@ -18,7 +18,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 MULTI='coll coll_bits coll_kinds alltoall reducescatter engine submit'
 
 skip() {
-    echo "SKIP: arm64: $1: $2"
+    echo "SKIP: arm64/$1: $1: $2"
     exit 77
 }
 
@@ -36,7 +36,7 @@ export PKG_CONFIG_LIBDIR=$root/usr/lib/aarch64-linux-gnu/pkgconfig:$root/usr/sha
 unset MAKEFLAGS MAKELEVEL MFLAGS
 # -O1 -g1, as for the sanitizers: in half the time. The kernels are -O3 all the same.
 CFLAGS=${CFLAGS:--O1 -g1} make --no-print-directory -j"$jobs" BUILD="$build" CC="$cc" AR=aarch64-linux-gnu-ar \
-    MPICC=false NVCC= WERROR=1 lib programs tests-bin bundle || exit 1
+    MPICC=false NVCC= WERROR=1 lib programs tests-bin staged || exit 1
 unset PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR
 
 # ---- run ---------------------------------------------------------------------------------------
@@ -59,6 +59,9 @@ done < <(find "$build/tests/unit" -name 'test_*' -type f -executable | sort)
 for name in $MULTI; do
     tests+=("arm64/multi/test_$name=timeout -k 5 300 $build/tests/multi/test_$name")
 done
+run=(timeout -k 5 300 "$build/hvdrun" -np 3)
+tests+=("arm64/hvdrun=${run[*]} $build/tests/programs/collectives -q")
+tests+=("arm64/elastic=${run[*]} --min-np 2 $build/tests/programs/steps 20 10")
 tests+=("arm64/bundle=$here/bundle.sh $build")
 # Each lane a test at a time.
 lanes=()
@@ -68,4 +71,12 @@ for ((lane = 0; lane < jobs; lane++)); do
         lanes+=("${tests[i]}")
     done
 done
-"${enter[@]}" tests/run.sh "$build" "${lanes[@]}"
+failed=0
+"${enter[@]}" tests/run.sh "$build" "${lanes[@]}" || failed=1
+# Nothing in the images is run to make them.
+$here/images.sh "$build"
+case $? in
+0 | 77) ;;
+*) failed=1 ;;
+esac
+exit $failed
