@@ -9,6 +9,8 @@ CC       ?= gcc
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
+# What the compiler builds for, which a cross build tells apart from this machine.
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 SAN      ?=
@@ -104,7 +106,7 @@ tests-bin: $(UNIT_BINS) $(MULTI_BINS)
 $(BUILD)/core/coll/%.o: CFLAGS += -O3
 # Kernels: the same bits at every vector width, so no fused multiply-add.
 $(BUILD)/core/coll/reduce%.o: CFLAGS += -ffp-contract=off
-ifeq ($(shell uname -m),x86_64)
+ifeq ($(MACHINE),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
 $(BUILD)/core/coll/reduce_avx512.o: CFLAGS += -mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 endif
@@ -126,7 +128,7 @@ $(BUILD)/diagnostics/rules.o: diagnostics/rules.conf
 
 $(LIB_A): $(call objs,$(LIB_SRCS))
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(AGENT_A): $(call objs,$(AGENT_SRCS))
 $(MEMBER_A): $(call objs,$(MEMBER_SRCS))
@@ -135,7 +137,7 @@ $(OPERATOR_A): $(call objs,$(OPERATOR_SRCS))
 $(SIM_A): $(call objs,$(sort $(wildcard tests/harness/operator/*.c)))
 $(AGENT_A) $(MEMBER_A) $(DIAG_A) $(OPERATOR_A) $(SIM_A):
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # libhvd.so needs libc alone: libsodium goes in whole and hidden. (Sanitizers: no -z defs.)
 $(LIBHVD): $(call objs,$(LIB_SRCS)) core/libhvd.map
@@ -181,7 +183,7 @@ $(HARNESS_A): $(call objs,$(HARNESS))
 $(ASSERTING_A): $(call objs,$(ASSERTING))
 $(HARNESS_A) $(ASSERTING_A):
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # tests of programs' parts: all archives, what is not used is not linked
 PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter $(foreach d,agent member json diagnostics operator api,tests/unit/$(d)/%),$(UNIT_SRCS)))

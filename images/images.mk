@@ -8,7 +8,7 @@ BUNDLE_OWN  := $(addprefix $(BUILD)/images/own/,hvd-agent hvd-doctor hvdrun)
 GLIBC_LEAST := 2.28
 GLIBC_STUBS := $(BUILD)/images/glibc$(GLIBC_LEAST)
 OLD_GLIBC   := $(BUILD)/images/bundle/glibc228.o
-OWN_LOADER  := $(shell uname -m | sed -e 's/x86_64/ld-linux-x86-64.so.2/' -e 's/aarch64/ld-linux-aarch64.so.1/')
+OWN_LOADER  := $(patsubst x86_64,ld-linux-x86-64.so.2,$(patsubst aarch64,ld-linux-aarch64.so.1,$(MACHINE)))
 
 bundle: $(BUNDLE)/share  ## agent, doctor, library and Python package for any image with glibc 2.28
 	@:
@@ -17,7 +17,7 @@ bundle: $(BUNDLE)/share  ## agent, doctor, library and Python package for any im
 OLD_LIBS := -L$(GLIBC_STUBS) -Wl,--no-as-needed -lpthread -ldl -Wl,--as-needed -lm
 $(GLIBC_STUBS)/libc.so: images/bundle/stubs.sh
 	$(call say,STUBS,$(@D))
-	$(Q)CC=$(CC) images/bundle/stubs.sh $(GLIBC_LEAST) $(abspath $(@D))
+	$(Q)CC='$(CC)' images/bundle/stubs.sh $(GLIBC_LEAST) $(abspath $(@D))
 
 $(BUILD)/images/old/libhvd.so: $(call objs,$(LIB_SRCS)) $(OLD_GLIBC) core/libhvd.map $(GLIBC_STUBS)/libc.so
 	@mkdir -p $(@D)
@@ -50,7 +50,7 @@ $(BUILD)/images/hvd-launch: $(call objs,images/bundle/launch.c images/bundle/ins
 BUNDLE_PARTS := $(BUNDLE_OWN) $(BUILD)/images/old/libhvd.so $(BUILD)/images/old/hvd-probe $(BUILD)/images/hvd-launch
 $(BUNDLE)/share: $(BUNDLE_PARTS) $(KERNELS) $(PROGRAMS) $(shell find core/python/hvd -name '*.py') images/stage.sh
 	$(call say,STAGE,$(BUNDLE))
-	$(Q)CC=$(CC) images/stage.sh bundle $(BUILD) $(BUNDLE)
+	$(Q)CC='$(CC)' images/stage.sh bundle $(BUILD) $(BUNDLE)
 	$(Q)touch $@
 
 # ---- container images ----------------------------------------------------------------------
@@ -60,12 +60,13 @@ ifneq ($(wildcard operator/main_hvd-operator.c),)
 OPERATOR_STAGE := $(BUILD)/images/operator/usr
 $(OPERATOR_STAGE): $(BUILD)/hvd-operator images/stage.sh
 	$(call say,STAGE,$(@D))
-	$(Q)CC=$(CC) images/stage.sh operator $(BUILD) $(@D)
+	$(Q)CC='$(CC)' images/stage.sh operator $(BUILD) $(@D)
 	$(Q)touch $@
 endif
 
 staged: bundle $(OPERATOR_STAGE)
 images: deps staged  ## container images by podman, without a registry: build/images/*.tar
-	$(Q)images/images.sh $(BUILD) $(VERSION) $(IMAGES)
+	$(Q)PLATFORM=linux/$(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(MACHINE))) \
+	    images/images.sh $(BUILD) $(VERSION) $(IMAGES)
 
 .PHONY: bundle staged images

@@ -7,6 +7,7 @@
 # each; what cannot be built is skipped with the reason.
 #
 # REGISTRY=name/of/it   in front of the names (localhost)
+# PLATFORM=linux/arm64  what BUILD was built for, when it is not this machine
 set -eu
 export LC_ALL=C
 build=$(realpath "$1") version=$2
@@ -43,7 +44,7 @@ export CONTAINERS_CONF=$storage/containers.conf CONTAINERS_STORAGE_CONF=$storage
 build_image() {
     local image=$1 context=$2 name=${REGISTRY:-localhost}/hvd-$1:$version archive=$build/images/hvd-$1.tar
     shift 2
-    if ! podman build --layers=false --isolation=chroot --timestamp 0 \
+    if ! podman build --layers=false --isolation=chroot --timestamp 0 ${PLATFORM:+--platform "$PLATFORM"} \
         --tag "$name" --file "images/$image.Containerfile" "$@" "$context" >"$storage/log" 2>&1; then
         cat "$storage/log" >&2
         failed=1

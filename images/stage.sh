@@ -13,12 +13,44 @@ export LC_ALL=C
 what=$1 build=$2 folder=$3
 own=$build/images/own old=$build/images/old
 new=$folder.new
+cc=${CC:-gcc} # a command, maybe with options
+strip=$($cc -print-prog-name=strip)
+multiarch=$($cc -print-multiarch)
+# Where a cross compiler has the other architecture's libraries; empty for this machine's.
+sysroot=$($cc -print-sysroot)
+sysroot=${sysroot%/}
+
+# closure FILE...: the libraries in the sysroot that they ask for, and those that these ask for: ldd would
+# have the other architecture's loader tell.
+closure() {
+    local asked=("$@") known=' ' name dir
+    while [ ${#asked[@]} -gt 0 ]; do
+        for name in $(readelf -d "${asked[0]}" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+            [[ $known != *" $name "* ]] || continue
+            known+="$name "
+            for dir in "$sysroot/usr/lib/$multiarch" "$sysroot/lib/$multiarch"; do
+                [ -e "$dir/$name" ] || continue
+                echo "$dir/$name"
+                asked+=("$dir/$name")
+                continue 2
+            done
+            echo "stage.sh: $name is not in $sysroot" >&2
+            return 1
+        done
+        asked=("${asked[@]:1}")
+    done
+}
 
 # libraries PROGRAM...: the files that they load, the loader among them
 libraries() {
+    if [ -n "$sysroot" ]; then
+        closure "$@" # and what libc loads by itself, see below
+        find "$sysroot/lib/$multiarch" "$sysroot/usr/lib/$multiarch" -name libgcc_s.so.1
+        return
+    fi
     ldd "$@" | sed -n -e 's/.* => \(\/[^ ]*\) .*/\1/p' -e 's/^\t\(\/[^ ]*\) (0x.*/\1/p' | sort -u
     # A thread that ends early, or is cancelled, has libc load libgcc_s.
-    realpath "$("${CC:-gcc}" -print-file-name=libgcc_s.so.1)"
+    realpath "$($cc -print-file-name=libgcc_s.so.1)"
 }
 
 # copy_libraries FOLDER PROGRAM...: by the names under which they are asked for
@@ -33,10 +65,27 @@ copy_libraries() {
     chmod 755 "$to"/ld-linux*
 }
 
+# copy_sysroot_licences FOLDER: of every package in the sysroot but those that are for compiling alone;
+# nothing there tells which file is of which package
+copy_sysroot_licences() {
+    local to=$1 doc package
+    mkdir "$to/licences"
+    for doc in "$sysroot"/usr/share/doc/*; do
+        package=${doc##*/}
+        [[ -f $doc/copyright && $package != *-dev ]] || continue
+        install -m 644 "$doc/copyright" "$to/licences/$package"
+        zcat "$doc"/changelog.Debian*.gz 2>/dev/null | sed -n '1s/^\([^ ]*\) (\([^)]*\)).*/\1 \2/p'
+    done | sort -u >"$to/packages"
+}
+
 # copy_licences FOLDER: what all of it is, and under which licences
 copy_licences() {
     local to=$1 file package
     install -D -m 644 LICENSE "$to/LICENSE"
+    if [ -n "$sysroot" ]; then
+        copy_sysroot_licences "$to"
+        return
+    fi
     command -v dpkg-query >/dev/null || return 0
     while read -r file; do
         # Where /lib is a link packages still name their files by it.
@@ -54,13 +103,13 @@ copy_licences() {
 stage_bundle() {
     local program programs=()
     mkdir -p "$new/bin" "$new/lib" "$new/python"
-    install -s -m 755 "$build/images/hvd-launch" "$old/hvd-probe" "$new/bin"
+    install -s --strip-program="$strip" -m 755 "$build/images/hvd-launch" "$old/hvd-probe" "$new/bin"
     for program in hvd-agent hvd-doctor hvdrun; do
-        install -s -m 755 "$own/$program" "$new/bin/$program.real"
+        install -s --strip-program="$strip" -m 755 "$own/$program" "$new/bin/$program.real"
         ln -s hvd-launch "$new/bin/$program"
         programs+=("$build/$program")
     done
-    install -s -m 755 "$old/libhvd.so" "$new/lib/libhvd.so.0"
+    install -s --strip-program="$strip" -m 755 "$old/libhvd.so" "$new/lib/libhvd.so.0"
     ln -s libhvd.so.0 "$new/lib/libhvd.so"
     [ ! -f "$build/hvd_kernels.fatbin" ] || install -m 644 "$build/hvd_kernels.fatbin" "$new/lib"
     cp -r core/python/hvd "$new/python/hvd"
@@ -72,12 +121,12 @@ stage_bundle() {
 
 stage_operator() {
     local loader
-    install -s -D -m 755 "$build/hvd-operator" "$new/usr/bin/hvd-operator"
+    install -s --strip-program="$strip" -D -m 755 "$build/hvd-operator" "$new/usr/bin/hvd-operator"
     # The loader's first default folder, and itself where the program names it.
-    copy_libraries "$new/lib/$(${CC:-gcc} -print-multiarch)" "$build/hvd-operator"
+    copy_libraries "$new/lib/$multiarch" "$build/hvd-operator"
     loader=$(readelf -l "$build/hvd-operator" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
     mkdir -p "$new${loader%/*}"
-    mv "$new/lib/$(${CC:-gcc} -print-multiarch)/${loader##*/}" "$new$loader"
+    mv "$new/lib/$multiarch/${loader##*/}" "$new$loader"
     mkdir "$new/etc"
     echo 'hosts: files dns' >"$new/etc/nsswitch.conf"
     copy_licences "$new/usr/share/hvd"

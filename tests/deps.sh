@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # deps.sh [GROUP...]: installs the Debian packages that are missing, with apt-get, as root or through
-# sudo. Groups: build, demo, test; all of them without arguments. Prints nothing when no package is missing. Otherwise it
+# sudo. Groups: build, demo, test; these three without arguments; and arm64: compiler and emulator of the other
+# architecture, for make test-arm64. Prints nothing when no package is missing. Otherwise it
 # prints how much apt-get downloads and how far it is; where it cannot install, it prints which packages are missing.
 # Made for Debian 12. Debian 13 and Ubuntu have packages of the same names (but libclang-rt of their own clang).
 # Elsewhere, install what the packages below contain.
@@ -16,6 +17,7 @@ test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clan
     libclang-rt-14-dev iproute2 iptables curl shellcheck openssh-client openssh-server procps python3-torch
     python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
     podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
+arm64=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user mmdebstrap)
 
 # Ubuntu's chromium package only installs a snap, which no container can run.
 if grep -qs '^ID=debian' /etc/os-release; then
@@ -45,8 +47,9 @@ for group in "$@"; do
     build) list=("${build[@]}") ;;
     demo) list=("${demo[@]}") ;;
     test) list=("${test[@]}") ;;
+    arm64) list=("${arm64[@]}") ;;
     *)
-        echo "deps: unknown group $group: want build, demo or test" >&2
+        echo "deps: unknown group $group: want build, demo, test or arm64" >&2
         exit 2
         ;;
     esac

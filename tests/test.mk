@@ -18,7 +18,7 @@ SUB              := $(MAKE) --no-print-directory
 
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
-PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py))
+PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py tests/litmus/test_*.py))
 # Only in a strict run: other distributions, and a clean machine (not in a run that is itself on one). What else runs on a
 # clean machine takes too long: make test-clean.
 STRICT_E2E   := tests/e2e/test_debian13.sh tests/e2e/test_bundle.sh $(if $(HVD_CLEAN_INSIDE),,tests/e2e/test_clean.sh)
@@ -92,6 +92,9 @@ test-tsan:  ## engine and multi-rank tests with TSan
 model: deps  ## the protocol of repair in Promela, with spin (tests/model/README.md)
 	$(Q)$(RUN) $(BUILD) tests/model/run.sh
 
+litmus:  ## the protocols of flags under weak memory (tests/litmus/README.md)
+	$(Q)$(RUN) $(BUILD) tests/litmus/test_litmus.py
+
 test-clean: staged  ## the README's commands in a bare Debian 12 container (podman, network; long)
 	$(Q)HVD_CLEAN_TARGETS='demo all install check uninstall test' HVD_TEST_TIMEOUT=3600 \
 	    $(RUN) $(BUILD) $(sort $(wildcard tests/e2e/test_clean*.sh))
@@ -120,7 +123,7 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)$(RUN) $(BUILD) $(FUZZ_STEPS)
 
-.PHONY: check test test-all model test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: check test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is
@@ -176,6 +179,7 @@ $(filter $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)
 
 include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk
+include tests/arm64/arm64.mk
 
 # a whole job whose ranks are the test itself
 $(filter %/test_agent_lifelines,$(UNIT_BINS)): | $(BUILD)/hvdrun $(BUILD)/hvd-agent

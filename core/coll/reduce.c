@@ -31,18 +31,20 @@ static bool has_f16c(void)
 /* Before main and before any thread. */
 __attribute__((constructor)) static void choose_kernels(void)
 {
-#if defined(__x86_64__)
     const char *limit = env_get("SIMD");
+    if (limit && strcmp(limit, "scalar") == 0)
+        return;
+#if defined(__x86_64__)
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
     bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    if (limit && strcmp(limit, "scalar") == 0)
-        return;
     if (avx2)
         kernels = &reduce_avx2_kernels;
     if (avx512 && !(limit && strcmp(limit, "avx2") == 0))
         kernels = &reduce_avx512_kernels;
+#elif defined(__aarch64__)
+    kernels = &reduce_neon_kernels;
 #endif
 }
 

@@ -3,11 +3,11 @@
  * reduce: the arithmetic of collectives on plain memory. Any thread, no state.
  *
  * dst[i] = src[0][i] op src[1][i] op ... in the order of src, whatever the alignment, the vector
- * width of the machine and the way a tensor is cut: AVX2, AVX-512 and scalar code give the same
- * bits. float16 and bfloat16 accumulate in float32 and are rounded (to nearest even) once, at the
- * end. Integers wrap; scaled ones are clamped to their range (NaN becomes 0). bool as hvd.h says,
- * and is never scaled. min and max propagate NaN: one NaN among the sources is a NaN in the result;
- * of -0 and +0 the later source is taken. Which payload a NaN has is not defined.
+ * width of the machine and the way a tensor is cut: AVX2, AVX-512, NEON and scalar code give the
+ * same bits. float16 and bfloat16 accumulate in float32 and are rounded (to nearest even) once, at
+ * the end. Integers wrap; scaled ones are clamped to their range (NaN becomes 0). bool as hvd.h
+ * says, and is never scaled. min and max propagate NaN: one NaN among the sources is a NaN in the
+ * result; of -0 and +0 the later source is taken. Which payload a NaN has is not defined.
  */
 #ifndef HVD_COLL_REDUCE_H
 #define HVD_COLL_REDUCE_H
@@ -39,7 +39,8 @@ void reduce_copy(void *dst, const void *src, size_t bytes, bool stream);
 /* After non-temporal stores of this thread, before another one is told of them. */
 void reduce_fence(void);
 
-/* The instruction set that was chosen: "avx512", "avx2", "scalar". HVD_SIMD forces a lower one. */
+/* The instruction set that was chosen: "avx512", "avx2", "neon", "scalar". HVD_SIMD forces a
+ * lower one. */
 const char *reduce_simd(void);
 
 #endif

@@ -39,6 +39,8 @@ extern const struct reduce_kernels reduce_scalar_kernels;
 #if defined(__x86_64__)
 extern const struct reduce_kernels reduce_avx2_kernels;
 extern const struct reduce_kernels reduce_avx512_kernels;
+#elif defined(__aarch64__)
+extern const struct reduce_kernels reduce_neon_kernels;
 #endif
 
 #endif

@@ -14,6 +14,7 @@
 #endif
 
 #include "core/coll/half.h"
+#include "core/coll/reduce_eight.h"
 #include "core/coll/reduce_kernels.h"
 
 /* dst may be a source: the same element, never a neighbour. */
@@ -123,7 +124,7 @@ static void combine_bool_and(void *dst, const void *av, const void *bv, size_t n
 }
 
 /* ---- 16-bit floats --------------------------------------------------------------------------
- * load and store of eight (F16C) or of one at a time. */
+ * load and store of eight (reduce_eight.h) or of one at a time. */
 
 #define SUM(a, b)     ((a) + (b))
 #define PRODUCT(a, b) ((a) * (b))
@@ -181,64 +182,35 @@ static void combine_bool_and(void *dst, const void *av, const void *bv, size_t n
 #define bfloat16_load  bfloat_to_float
 #define bfloat16_store bfloat_from_float
 
-/* The multiples of eight by F16C; how many were done. */
-#if defined(__F16C__)
+/* The multiples of eight in vectors; how many were done. */
+#if defined(REDUCE_EIGHT)
 
-static inline __m256 load8_half(const void *src, size_t i)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)((const t_uint16 *)src + i)));
-}
-
-static inline void store8_half(void *dst, size_t i, __m256 v)
-{
-    _mm_storeu_si128((void *)((t_uint16 *)dst + i),
-                     _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-static inline __m256 load8_float(const void *src, size_t i)
-{
-    return _mm256_loadu_ps((const float *)src + i);
-}
-
-/* a where a < b (or >) or a is a NaN, else b */
-static inline __m256 lesser8(__m256 a, __m256 b)
-{
-    return _mm256_blendv_ps(
-        b, a, _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), _mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
-}
-
-static inline __m256 greater8(__m256 a, __m256 b)
-{
-    return _mm256_blendv_ps(
-        b, a, _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ), _mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
-}
-
-#define EIGHT(op, f)                                                                               \
+#define EIGHT(op)                                                                                  \
     static size_t combine8_float16_##op(void *dst, const void *a, const void *b, size_t n)         \
     {                                                                                              \
         size_t i = 0;                                                                              \
         for (; i + 8 <= n; i += 8)                                                                 \
-            store8_half(dst, i, f(load8_half(a, i), load8_half(b, i)));                            \
+            eight_store_half(dst, i, eight_##op(eight_load_half(a, i), eight_load_half(b, i)));    \
         return i;                                                                                  \
     }                                                                                              \
     static size_t fold8_float16_##op(void *dst, const void *a, const void *b, size_t n)            \
     {                                                                                              \
         size_t i = 0;                                                                              \
         for (; i + 8 <= n; i += 8)                                                                 \
-            _mm256_storeu_ps((float *)dst + i, f(load8_float(a, i), load8_half(b, i)));            \
+            eight_store(dst, i, eight_##op(eight_load(a, i), eight_load_half(b, i)));              \
         return i;                                                                                  \
     }
 
-EIGHT(sum, _mm256_add_ps)
-EIGHT(min, lesser8)
-EIGHT(max, greater8)
-EIGHT(product, _mm256_mul_ps)
+EIGHT(sum)
+EIGHT(min)
+EIGHT(max)
+EIGHT(product)
 
 static size_t widen8_float16(void *dst, const void *src, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps((float *)dst + i, load8_half(src, i));
+        eight_store(dst, i, eight_load_half(src, i));
     return i;
 }
 
@@ -246,7 +218,7 @@ static size_t narrow8_float16(void *dst, const void *src, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        store8_half(dst, i, load8_float(src, i));
+        eight_store_half(dst, i, eight_load(src, i));
     return i;
 }
 

@@ -2,9 +2,10 @@
  *
  * drive: see drive.h.
  *
- * Every hand-over is the same pattern: who leaves stores (unlock), then loads (does anybody
- * sleep?); who wants to sleep stores (I sleep), then loads (is it still locked, is there nothing to
- * do?). All of these are sequentially consistent, so that at least one of the two sees the other.
+ * Every hand-over is the same pattern. The thread that leaves stores (unlock), then loads (does
+ * anybody sleep?). The thread that is about to sleep stores (I sleep), then loads (is it locked, is
+ * there work?). All of these accesses are sequentially consistent, so that at least one of the two
+ * threads sees the other (tests/litmus/engine.litmus).
  */
 #include "core/engine/drive.h"
 
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/pause.h"
 #include "core/engine/engine.h"
 #include "core/engine/turn.h"
 #include "core/base/thread.h"
@@ -193,13 +195,12 @@ void drive_leave(struct engine *e)
 
 static bool wanted_elsewhere(struct drive *d)
 {
-    return atomic_load_explicit(&d->knocks, memory_order_relaxed) > 0 ||
-           atomic_load_explicit(&d->closing, memory_order_relaxed);
+    return atomic_load(&d->knocks) > 0 || atomic_load(&d->closing);
 }
 
 static bool is_done(struct slot *slot)
 {
-    return atomic_load_explicit(&slot->done, memory_order_acquire);
+    return atomic_load(&slot->done);
 }
 
 /* What comes over the network takes longer than a spin is worth. */
@@ -216,7 +217,7 @@ bool drive_pause(const struct engine *e, struct patience *p)
         if (p->since == 0)
             p->since = now;
         if (now - p->since < spin_ns[wait]) {
-            __builtin_ia32_pause();
+            cpu_pause();
             return true;
         }
     }

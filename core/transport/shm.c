@@ -451,6 +451,7 @@ void shm_abort(struct shm *shm, int dead_seat)
 {
     uint32_t none = 0;
     atomic_compare_exchange_strong(&head_of(shm)->abort, &none, 1 + (uint32_t)dead_seat);
+    atomic_thread_fence(memory_order_seq_cst);
     for (int i = 0; i < shm->seats; i++)
         write_doorbell(shm, i);
 }

@@ -116,7 +116,9 @@ void shm_ring(struct shm *shm, int seat);
 void shm_sleep_begin(struct shm *shm);
 void shm_sleep_end(struct shm *shm);
 
-/* The abort word: 0, or 1 + the local rank that was found dead or gave up; first writer wins. */
+/* The abort word: 0, or 1 + the local rank that was found dead or gave up; first writer wins. A
+ * full fence stands behind the write: a seat that reads flags after shm_abort() sees each flag of a
+ * seat that did not see the word after it (coll/shm_steps.h, shm_steps_may_return). */
 int shm_aborted(struct shm *shm);
 void shm_abort(struct shm *shm, int dead_seat);
 

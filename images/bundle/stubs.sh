@@ -11,11 +11,13 @@ set -eu
 export LC_ALL=C
 limit=$1 folder=$2
 cc=${CC:-gcc}
+sysroot=$($cc -print-sysroot)
+sysroot=${sysroot%/}
 mkdir -p "$folder"
 
 # list LIBRARY: "name version object-or-function size" a line
 list() {
-    objdump -T "$1" | awk -v limit="$limit" '
+    "$($cc -print-prog-name=objdump)" -T "$1" | awk -v limit="$limit" '
         function number(text, part) {
             split(text, part, ".")
             return (part[1] * 1000 + part[2]) * 1000 + part[3]
@@ -53,7 +55,7 @@ stub() {
             for (version in symbols)
                 print version " {" symbols[version] " };" > map
         }'
-    "$cc" -nostdlib -shared -Wl,-soname,"$1" ${2:+-Wl,--version-script="$folder/$1.map"} \
+    $cc -nostdlib -shared -Wl,-soname,"$1" ${2:+-Wl,--version-script="$folder/$1.map"} \
         -o "$folder/$1" "$folder/$1.s"
 }
 
@@ -62,7 +64,7 @@ list "$($cc -print-file-name=libm.so.6)" | stub libm.so.6 versions
 stub libpthread.so.0 </dev/null
 stub libdl.so.2 </dev/null
 loader=$(readelf -l "$($cc -print-file-name=libc.so.6)" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
-echo "GROUP($folder/libc.so.6 $($cc -print-file-name=libc_nonshared.a) AS_NEEDED($loader))" >"$folder/libc.so"
+echo "GROUP($folder/libc.so.6 $($cc -print-file-name=libc_nonshared.a) AS_NEEDED($sysroot$loader))" >"$folder/libc.so"
 ln -sf libm.so.6 "$folder/libm.so"
 ln -sf libpthread.so.0 "$folder/libpthread.so"
 ln -sf libdl.so.2 "$folder/libdl.so"

@@ -6,13 +6,16 @@
 #
 #   debian13   with PyTorch, Open MPI and what our programs load (1.4 GB)
 #   debian11   with PyTorch, and nothing that our programs load besides its C library
+#   arm64      Debian 12 for aarch64: what our programs and tests are compiled against and load. Its
+#              packages are unpacked, nothing of them is run (300 MB)
 set -eu
 cache=${HVD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hvd}
 mkdir -p "$cache"
 
-# make NAME SUITE PACKAGES
+# make_root NAME SUITE PACKAGES [MMDEBSTRAP-OPTION...]
 make_root() {
     local root=$cache/$1 suite=$2 packages=$3
+    shift 3
     # Two checkouts on one machine make it once.
     exec 9>"$root.lock"
     flock 9
@@ -22,7 +25,7 @@ make_root() {
         trap "rm -rf '$root.new'" EXIT
         mmdebstrap --quiet --mode=root --variant=minbase --aptopt='APT::Install-Recommends "false"' \
             --aptopt='Acquire::Retries "3"' --dpkgopt='path-exclude=/usr/share/doc/*' \
-            --dpkgopt='path-exclude=/usr/share/locale/*' --include="$packages" "$suite" "$root.new" >&2 9>&-
+            --dpkgopt='path-exclude=/usr/share/locale/*' --include="$packages" "$@" "$suite" "$root.new" >&2 9>&-
         mv "$root.new" "$root"
         echo "$packages" >"$root.made-of"
     fi
@@ -38,8 +41,15 @@ for name in "$@"; do
         make_root debian13 trixie "$packages"
         ;;
     debian11) make_root debian11 bullseye python3-torch,python3-sklearn ;;
+    arm64)
+        packages=libc6-dev,libcmocka-dev,libcurl4-gnutls-dev,libgnutls28-dev,libhwloc-dev
+        packages+=,libjansson-dev,libmicrohttpd-dev,libpmix-dev,libsodium-dev,libyaml-dev
+        make_root arm64 bookworm "$packages" --architectures=arm64 --variant=extract \
+            --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+            --dpkgopt='path-include=/usr/share/doc/*/changelog.Debian*'
+        ;;
     *)
-        echo "rootfs.sh: no root $name: want debian11 or debian13" >&2
+        echo "rootfs.sh: no root $name: want arm64, debian11 or debian13" >&2
         exit 2
         ;;
     esac

@@ -14,13 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SPINS = 20000 };
+#include "core/base/pause.h"
 
-#if defined(__x86_64__)
-#define RELAX() __builtin_ia32_pause()
-#else
-#define RELAX() (void)0
-#endif
+enum { SPINS = 20000 };
 
 /* What the parent makes and every rank inherits. */
 struct host {
@@ -138,7 +134,7 @@ int shm_host_drive(struct mesh *mesh, int (*progress)(void *ctx), void *ctx)
     for (;;) {
         int rc = progress(ctx);
         for (int i = 0; rc == 1 && shm->spin && i < SPINS; i++) {
-            RELAX();
+            cpu_pause();
             rc = progress(ctx);
         }
         if (rc != 1)

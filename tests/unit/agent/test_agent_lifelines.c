@@ -24,6 +24,7 @@
 #include "core/base/ctl.h"
 #include "core/base/fd.h"
 #include "core/base/lifeline.h"
+#include "tests/harness/robust.h"
 
 enum { RANKS = 3, VICTIM = RANKS - 1, WAIT_MS = 60000 };
 
@@ -178,6 +179,8 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "rank") == 0)
         return rank_main(argv[2]);
+    if (robust_missing("agent/agent_lifelines/robust"))
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_stopped),

@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/lifeline_page.h"
+#include "tests/harness/robust.h"
 
 enum { SOON_MS = 20000 };
 
@@ -293,6 +294,8 @@ static void test_heartbeat(void **state)
 
 int main(void)
 {
+    if (robust_missing("agent/lifelines/robust"))
+        return 77;
     const struct CMUnitTest tests[] = {
         TEST(test_death),  TEST(test_release), TEST(test_stopped),  TEST(test_stopped_shortly),
         TEST(test_silent), TEST(test_away),    TEST(test_replaced), TEST(test_heartbeat),

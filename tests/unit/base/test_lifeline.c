@@ -21,6 +21,7 @@
 
 #include "core/base/clock.h"
 #include "tests/harness/lifeline_holder.h"
+#include "tests/harness/robust.h"
 
 enum { MOMENT_MS = 200 };
 
@@ -277,6 +278,8 @@ static void test_hurry(void **state)
 
 int main(void)
 {
+    if (robust_missing("base/lifeline/robust"))
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_segfault),

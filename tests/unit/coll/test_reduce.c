@@ -399,7 +399,7 @@ static void test_kernels(void **state)
     if (getenv("HVD_TEST_CHILD"))
         return;
     if (strcmp(simd, "scalar") == 0) {
-        printf("SKIP: reduce/kernels: AVX2: this run or machine is scalar\n");
+        printf("SKIP: reduce/kernels: AVX2 or NEON: this run or machine is scalar\n");
         skip();
     }
 #if defined(__x86_64__)
@@ -411,6 +411,11 @@ static void test_kernels(void **state)
     }
     if (strcmp(simd, "avx512") != 0)
         printf("SKIP: reduce/kernels-avx512: AVX-512: this run or machine has %s\n", simd);
+#elif defined(__aarch64__)
+    for (int round = 0; round < 20; round++) {
+        fill_random();
+        compare_kernels(&reduce_neon_kernels);
+    }
 #endif
 }
 
@@ -418,7 +423,11 @@ static void test_kernels(void **state)
 static void test_forced(void **state)
 {
     (void)state;
+#if defined(__aarch64__)
+    static const char *const levels[] = {"scalar", "neon"};
+#else
     static const char *const levels[] = {"scalar", "avx2"};
+#endif
     if (getenv("HVD_TEST_CHILD"))
         return;
     for (size_t i = 0; i < COUNT(levels); i++) {

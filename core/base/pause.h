@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pause: one turn of a loop that waits for another processor's store. Any thread.
+ */
+#ifndef HVD_BASE_PAUSE_H
+#define HVD_BASE_PAUSE_H
+
+/* Gives the other thread of this core its turn and saves power. Orders nothing. aarch64: most cores
+ * treat `yield` as a no-op, while `isb` takes about as long as x86's `pause`. */
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+#endif

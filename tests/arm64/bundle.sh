@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# bundle.sh BUILD: the bundle that was built for aarch64: every file in it is for that machine, what
+# each program asks for is in it, and its programs start. Called by test_arm64.sh, where such programs can
+# be started.
+set -u
+export LC_ALL=C
+bundle=$1/bundle
+failed=0
+
+wrong() {
+    echo "FAILED: $*"
+    failed=1
+}
+
+# The needed libraries of a file, a line each.
+needs() {
+    readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
+}
+
+while read -r file; do
+    [ "$(head -c 4 "$file" | od -An -tx1 | tr -d ' ')" = 7f454c46 ] || continue
+    readelf -h "$file" | grep -q 'Machine: *AArch64' || wrong "$file is not for aarch64"
+    case $file in
+    */private/* | *.real) ;;
+    *) continue ;;
+    esac
+    for library in $(needs "$file"); do
+        [ -e "$bundle/private/$library" ] || wrong "$file wants $library, which is not in the bundle"
+    done
+done < <(find "$bundle" -type f)
+
+# These use the image's C library: nothing newer than glibc 2.28, and nothing besides it.
+for file in bin/hvd-probe lib/libhvd.so.0; do
+    for library in $(needs "$bundle/$file"); do
+        case $library in
+        libc.so.6 | libm.so.6 | libdl.so.2 | libpthread.so.0 | ld-linux-aarch64.so.1) ;;
+        *) wrong "$file wants $library" ;;
+        esac
+    done
+    newest=$(objdump -T "$bundle/$file" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+    [ "$(printf '%s\nGLIBC_2.28\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.28 ] || wrong "$file wants $newest"
+done
+
+# The path of the programs' loader is the one in an image, /hvd: here the loader is named by hand.
+loader=$bundle/private/ld-linux-aarch64.so.1
+for program in hvd-agent hvd-doctor hvdrun; do
+    asked=$(readelf -l "$bundle/bin/$program.real" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
+    [ "$asked" = /hvd/private/ld-linux-aarch64.so.1 ] || wrong "$program asks for the loader $asked"
+    said=$("$loader" --library-path "$bundle/private" "$bundle/bin/$program.real" --version 2>&1) ||
+        wrong "$program --version: $said"
+    echo "$said"
+done
+readelf -d "$bundle/bin/hvd-launch" | grep -q NEEDED && wrong 'hvd-launch is not static'
+exit $failed
