@@ -63,16 +63,9 @@ run=(timeout -k 5 300 "$build/hvdrun" -np 3)
 tests+=("arm64/hvdrun=${run[*]} $build/tests/programs/collectives -q")
 tests+=("arm64/elastic=${run[*]} --min-np 2 $build/tests/programs/steps 20 10")
 tests+=("arm64/bundle=$here/bundle.sh $build")
-# Each lane a test at a time.
-lanes=()
-for ((lane = 0; lane < jobs; lane++)); do
-    [ "$lane" -eq 0 ] || lanes+=(beside)
-    for ((i = lane; i < ${#tests[@]}; i += jobs)); do
-        lanes+=("${tests[i]}")
-    done
-done
 failed=0
-"${enter[@]}" tests/run.sh "$build" "${lanes[@]}" || failed=1
+# What is skipped is judged by the runner that called this.
+HVD_TEST_STRICT=0 "${enter[@]}" tests/run.py "$build" "${tests[@]}" || failed=1
 # Nothing in the images is run to make them.
 $here/images.sh "$build"
 case $? in
