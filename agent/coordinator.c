@@ -18,7 +18,7 @@
 
 #define TICK_MS       100
 #define LAST_WORDS_MS 1000   /* for ranks that talk to a lost one to say so and end */
-#define LEAVER_MS     3000   /* for a rank that called hvd_shutdown() too early to end by itself */
+#define LEAVER_MS     5000   /* for a rank that called hvd_shutdown() too early to end by itself */
 #define ABSENT_MS     300ULL /* before hvd_init gives up */
 #define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
 #define KILL_AFTER_MS 3500   /* of a stop: agents that are still there */

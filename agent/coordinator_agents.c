@@ -152,13 +152,12 @@ static void check_ended(struct coordinator *c, struct launched *l)
     coordinator_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
-    const struct roster_agent *a = &c->roster.agents[index_of(c, l)];
-    if (!l->joined && a->gone) /* it was given up before, and that was said */
-        pass_messages(c, l, true);
-    else if (!l->joined && !c->stopped && coordinator_can_spare(c, index_of(c, l)))
+    /* Not of one that was given up before: that was said. */
+    bool news = !l->joined && !c->roster.agents[index_of(c, l)].gone && !c->stopped;
+    if (news && coordinator_can_spare(c, index_of(c, l)))
         coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
                         last[0] ? ": " : "", last);
-    else if (!l->joined && !c->stopped)
+    else if (news)
         coordinator_fail(c, "host %s: %s before its agent joined%s%s", l->host->name, how,
                          last[0] ? ": " : "", last);
     else

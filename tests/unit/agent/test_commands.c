@@ -276,7 +276,7 @@ static void test_trouble(void **state)
     expect("list", 0, "train-1  no answer      -", NULL);
     expect("status", 1, NULL, "its hvdrun (pid 4711) has not answered within 5 s");
     end_coordinator();
-    expect("list", 0, "no job runs\n", NULL);
+    expect("list", 0, "gone: the job's hvdrun was killed; hvdrun attach NAME", NULL);
     expect("list -v", 0, "train-1  gone ", NULL);
     expect("status", 1, NULL, "no job runs here");
     expect("status train-1", 1, NULL,
