@@ -133,17 +133,16 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
-    const int *at = map->to_world;
     /* A slot keeps the rows of an earlier operation, which may be fewer. */
     if (!s->rows || (!t->dim0 && !t->splits))
         return;
     if (!map->same)
         memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
     for (int r = 0; r < e->size; r++) {
-        if (at[r] < 0)
-            continue; /* it joins, and the user has not seen it yet */
-        s->rows[at[r]] =
-            t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
+        int at = map->to_world[r]; /* -1: it joins, and the user has not seen it yet */
+        if (at >= 0)
+            s->rows[at] =
+                t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
     }
 }
 
@@ -288,21 +287,21 @@ static void finish_batch(struct engine *e, struct batch *batch)
     drive_wake_waiters(e);
 }
 
-/* A frozen batch that a rank which has left did not run cannot run here. */
-static bool beyond_farewell(const struct engine *e, const struct batch *batch)
+/* Not an operation of a user, when none begins in this mesh any more, nor a frozen batch that a
+ * rank which has left did not run: the turn fails that one with what else is under way. */
+static bool may_begin(const struct engine *e, const struct batch *batch)
 {
-    return e->control.nleft > 0 && batch->frozen && batch->number >= e->control.left_at;
+    const struct control *c = &e->control;
+    if (e->batches.held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
+        return false;
+    return c->nleft == 0 || !batch->frozen || batch->number < c->left_at;
 }
 
 static bool begin_next(struct engine *e)
 {
     struct batches *b = &e->batches;
-    while (b->first) {
+    while (b->first && may_begin(e, b->first)) {
         struct batch *batch = b->first;
-        if (beyond_farewell(e, batch))
-            return false; /* the turn fails it with what else is under way */
-        if (b->held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
-            return false;
         b->first = batch->next;
         if (!b->first)
             b->end = &b->first;

@@ -10,6 +10,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/hash.h"
+#include "core/engine/queue_private.h"
 
 #define INDEX_BITS 24
 #define INDEX_MASK ((1u << INDEX_BITS) - 1)
@@ -30,39 +31,6 @@ int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, str
     q->inbox_end = &q->inbox;
     *ret = q;
     return 0;
-}
-
-/* With the lock held. */
-static void open_up(struct queue *q)
-{
-    q->closed = false;
-    pthread_cond_broadcast(&q->opened);
-}
-
-void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size)
-{
-    pthread_mutex_lock(&q->lock);
-    q->world = epoch;
-    q->rank = rank;
-    q->size = size;
-    memset(q->unnamed, 0, sizeof(q->unnamed));
-    open_up(q);
-    pthread_mutex_unlock(&q->lock);
-}
-
-void queue_open(struct queue *q)
-{
-    pthread_mutex_lock(&q->lock);
-    open_up(q);
-    pthread_mutex_unlock(&q->lock);
-}
-
-void queue_await_open(struct queue *q)
-{
-    pthread_mutex_lock(&q->lock);
-    while (q->closed)
-        pthread_cond_wait(&q->opened, &q->lock);
-    pthread_mutex_unlock(&q->lock);
 }
 
 static void drop_result(struct queue *q, struct slot *s)
@@ -259,23 +227,6 @@ static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *
     return 0;
 }
 
-/* With the lock held. */
-static int check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
-                       struct err *err)
-{
-    if (q->closed)
-        return err_set(err, ESTALE,
-                       "hvd_commit() in another thread was changing the world: nothing was "
-                       "submitted. Look at rank and size, and submit it again");
-    for (size_t i = 0; i < n; i++)
-        if (requests[i].epoch != 0 && q->world != 0 && requests[i].epoch != q->world)
-            return err_set(err, ESTALE,
-                           "a request was made for epoch %u, and the world is that of epoch %u: "
-                           "nothing was submitted. Look at rank and size, and submit it again",
-                           requests[i].epoch, q->world);
-    return 0;
-}
-
 static int check_group(const struct hvd_request *requests, size_t n, struct err *err)
 {
     if (n < 1 || n > HVD_MAX_GROUP)
@@ -367,7 +318,7 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&q->lock);
-    rc = check_world(q, requests, n, err);
+    rc = queue_check_world(q, requests, n, err);
     if (rc == 0)
         rc = submit(q, requests, n, now, q->world, false, ret_handles, err);
     pthread_mutex_unlock(&q->lock);
@@ -407,8 +358,7 @@ struct slot *queue_find(struct queue *q, hvd_handle handle)
     return atomic_load_explicit(&s->handle, memory_order_acquire) == handle ? s : NULL;
 }
 
-/* With the lock held. */
-static void finish(struct queue *q, struct slot *s, const struct err *err)
+void queue_end_slot(struct queue *q, struct slot *s, const struct err *err)
 {
     names_remove(q, s);
     if (err) {
@@ -423,7 +373,7 @@ static void finish(struct queue *q, struct slot *s, const struct err *err)
 void queue_finish(struct queue *q, struct slot *slot, const struct err *err)
 {
     pthread_mutex_lock(&q->lock);
-    finish(q, slot, err);
+    queue_end_slot(q, slot, err);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -435,43 +385,9 @@ void queue_fail_all(struct queue *q, const struct err *err)
     atomic_store(&q->inbox_count, 0);
     for (size_t i = 0; i < QUEUE_NAMES; i++) {
         while (q->names[i])
-            finish(q, q->names[i], err);
+            queue_end_slot(q, q->names[i], err);
     }
-    open_up(q); /* who waits for the next world is refused in other words */
-    pthread_mutex_unlock(&q->lock);
-}
-
-/* With the lock held: the inbox without what belongs to a world. */
-static void clear_inbox(struct queue *q)
-{
-    struct slot *s = q->inbox;
-    size_t n = 0;
-    q->inbox = NULL;
-    q->inbox_end = &q->inbox;
-    for (struct slot *next; s; s = next) {
-        next = s->next;
-        s->next = NULL;
-        if (s->facts.sig.world != 0)
-            continue;
-        *q->inbox_end = s;
-        q->inbox_end = &s->next;
-        n++;
-    }
-    atomic_store(&q->inbox_count, n);
-}
-
-void queue_end_world(struct queue *q, const struct err *err)
-{
-    pthread_mutex_lock(&q->lock);
-    q->closed = true;
-    clear_inbox(q);
-    for (size_t i = 0; i < QUEUE_NAMES; i++) {
-        for (struct slot *s = q->names[i], *next; s; s = next) {
-            next = s->name_next;
-            if (s->facts.sig.world != 0)
-                finish(q, s, err);
-        }
-    }
+    queue_open_gate(q); /* who waits for the next world is refused in other words */
     pthread_mutex_unlock(&q->lock);
 }
 

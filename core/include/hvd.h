@@ -16,6 +16,10 @@
  * Operations of one name are matched in the order in which each rank submits them; a second one
  * may be submitted before the first is done only after that was waited for (else -EEXIST).
  *
+ * A request belongs to the world in which it was submitted. Only hvd_commit() of an elastic job
+ * changes the world; where another thread submits beside it, an operation that is not done before
+ * ends with -ESTALE: it has changed no tensor, and may be submitted again, made for the new world.
+ *
  * Errors: 0 is done, a negative errno failed; hvd_error() then has the sentence. A call that fails
  * for its arguments has touched no data. When the ranks disagree about an operation, every rank
  * gets -EINVAL and a text that says what each of them asked for. When a rank is lost, every
@@ -155,7 +159,8 @@ struct hvd_request {
                             * more goes there, a larger one (or any, where there is no output) into
                             * memory of the engine's; hvd_result() tells where it is */
     uint32_t epoch;        /* hvd_world.epoch of the world that it was made for: hvd_submit() fails
-                            * with -ESTALE in another one; 0: any */
+                            * with -ESTALE in another one; 0: any. For a thread that submits
+                            * beside hvd_commit() what it has made by rank and size */
 };
 
 /* shapes:
@@ -174,16 +179,20 @@ typedef int64_t hvd_handle; /* > 0; of this process and of this hvd_init() */
 
 /* Hands n operations (1..HVD_MAX_GROUP) to the engine: all of them or, on failure, none. With n > 1
  * they are a group: all n start together, when every rank has all of them, and members of a group
- * are of one kind. The structs and what they point to (not the tensors) are copied. */
+ * are of one kind. The structs and what they point to (not the tensors) are copied. While
+ * hvd_commit() in another thread changes the world the call waits for the new one and then fails
+ * with -ESTALE; nothing was submitted. */
 HVD_API int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles);
 
-/* 1 when done (or failed), 0 when not, -EINVAL for an unknown handle. */
+/* 1 when done (or failed), 0 when not, -EINVAL for an unknown handle. Any thread, also while
+ * another one waits for it. */
 HVD_API int hvd_poll(hvd_handle handle);
 
 /* Waits until it is done and returns how it ended. Once it has returned 0 the user owns input and
  * output again and may overwrite both. An allgather's and an alltoall's result stays with the
  * handle until hvd_release(); every other handle is released by this call. Waits are bounded by
- * the life of the peers and HVD_STALL_SHUTDOWN_TIME_SECONDS. */
+ * the life of the peers and HVD_STALL_SHUTDOWN_TIME_SECONDS. One thread waits for a handle and gets
+ * its result: a second one gets -EINVAL at once, or because the handle is released by then. */
 HVD_API int hvd_wait(hvd_handle handle);
 
 /* What an allgather or alltoall has received; the engine's own memory is there until hvd_release().
@@ -199,6 +208,9 @@ struct hvd_result {
 
 /* After hvd_wait() returned 0. */
 HVD_API int hvd_result(hvd_handle handle, struct hvd_result *ret_result);
+
+/* No other call may be using the handle or its result, but hvd_wait() in another thread: then this
+ * does nothing. */
 HVD_API void hvd_release(hvd_handle handle);
 
 /* The common ones, for flat tensors, submit and wait in one call. */
@@ -262,8 +274,10 @@ HVD_API int hvd_world(struct hvd_world *ret_world);
  * take place. 0: the world is as it was; 1: it is another one, see hvd_world(): where ranks have
  * joined, all of them now bring the state from world.source to the new ones. -ESHUTDOWN: this rank
  * was asked to leave and is out of the world: it should end. -EBUSY: operations of this rank are
- * under way: wait for them first. Outside an elastic job: 0, without asking anybody. A rank that
- * comes in by this call does so at the boundary at which the others are: it returns 1 there. */
+ * under way: wait for them first. What another thread submits from then on is done in the old world
+ * or ends with -ESTALE, on every rank alike, and so does what ranks submit in different worlds.
+ * Outside an elastic job: 0, without asking anybody. A rank that comes in by this call does so at
+ * the boundary at which the others are: it returns 1 there. */
 HVD_API int hvd_commit(void);
 
 /* ---- a look inside ---------------------------------------------------------------------- */

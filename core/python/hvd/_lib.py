@@ -19,7 +19,10 @@ _LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE, errno.
 
 
 class HvdError(RuntimeError):
-    """A call of the library failed. `errno` is its number, the text is hvd_error()'s."""
+    """A call of the library failed. `errno` is its number, the text is hvd_error()'s.
+
+    errno.ESTALE: commit() in another thread has changed the ranks before the operation was done. It has
+    changed no tensor; make it anew for the present rank() and size(), and submit it again."""
 
     def __init__(self, text, number=0):
         super().__init__(text)

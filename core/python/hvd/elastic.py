@@ -25,6 +25,9 @@ collective work between the beginning of the function and the commit need Horovo
 HVD_ELASTIC_INTERRUPT=1, or run(interrupt=True), a change of the world raises HostsUpdatedInterrupt at the
 commit, on all ranks, and run() calls the function again.
 
+A thread that submits operations while another thread is in commit() may get HvdError with errno.ESTALE:
+see there. It is not HorovodInternalError, so run() does not begin again.
+
 A rank that is started while others train holds nobody up: init() returns at once, and only run() (or the
 first operation) comes in, at the others' next commit. What it does in between, imports, its model, its
 data, is nobody's pause. rank() and size() may be others afterwards (enter()): then the reset and resize

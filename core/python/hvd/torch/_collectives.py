@@ -3,6 +3,8 @@
 
 Every start_* takes tensors as the user gave them and returns a handle for synchronize().
 """
+import ctypes
+
 import torch
 
 from .. import _lib
@@ -99,18 +101,20 @@ def start_alltoall(tensor, splits, name):
     return submit(_lib.ALLTOALL, members, finish, splits=splits)
 
 
-def share(rows):
-    """How many of `rows` rows each rank gets from a reducescatter."""
-    ranks = check(lib.hvd_size())
+def share(rows, ranks):
+    """How many of `rows` rows each of so many ranks gets from a reducescatter."""
     return [rows // ranks + (r < rows % ranks) for r in range(ranks)]
 
 
 def start_reducescatter(tensors, name, scales, single):
     inputs = [usable(t) for t in several(tensors)]
-    rank = check(lib.hvd_rank())
+    world = _lib.World(size_of_struct=ctypes.sizeof(_lib.World))
+    check(lib.hvd_world(ctypes.byref(world)))
     for t in inputs:
         if t.dim() == 0:
             raise ValueError("reducescatter needs a tensor with at least one dimension")
-    outputs = [t.new_empty([share(t.shape[0])[rank], *t.shape[1:]]) for t in inputs]
+    outputs = [t.new_empty([share(t.shape[0], world.size)[world.rank], *t.shape[1:]]) for t in inputs]
     members = list(zip(_names("reducescatter", name, len(inputs)), inputs, outputs))
-    return submit(_lib.REDUCESCATTER, members, _waiter(outputs, single), **scales)
+    # The outputs fit this world alone: in another one the library refuses them. (Of a place it knows.)
+    epoch = 0 if world.waiting else world.epoch
+    return submit(_lib.REDUCESCATTER, members, _waiter(outputs, single), epoch=epoch, **scales)

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue_world: see queue.h: the world that requests are made for, its end, and the time between two
+ * worlds, in which no request is taken.
+ */
+#include "core/engine/queue.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/engine/queue_private.h"
+
+void queue_open_gate(struct queue *q)
+{
+    q->closed = false;
+    pthread_cond_broadcast(&q->opened);
+}
+
+void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size)
+{
+    pthread_mutex_lock(&q->lock);
+    q->world = epoch;
+    q->rank = rank;
+    q->size = size;
+    memset(q->unnamed, 0, sizeof(q->unnamed));
+    queue_open_gate(q);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_open(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    queue_open_gate(q);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_await_open(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    while (q->closed)
+        pthread_cond_wait(&q->opened, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}
+
+int queue_check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
+                      struct err *err)
+{
+    if (q->closed)
+        return err_set(err, ESTALE,
+                       "hvd_commit() in another thread was changing the world: nothing was "
+                       "submitted. Look at rank and size, and submit it again");
+    for (size_t i = 0; i < n; i++)
+        if (requests[i].epoch != 0 && q->world != 0 && requests[i].epoch != q->world)
+            return err_set(err, ESTALE,
+                           "a request was made for epoch %u, and the world is that of epoch %u: "
+                           "nothing was submitted. Look at rank and size, and submit it again",
+                           requests[i].epoch, q->world);
+    return 0;
+}
+
+/* With the lock held: the inbox without what belongs to a world. */
+static void clear_inbox(struct queue *q)
+{
+    struct slot *s = q->inbox;
+    size_t n = 0;
+    q->inbox = NULL;
+    q->inbox_end = &q->inbox;
+    for (struct slot *next; s; s = next) {
+        next = s->next;
+        s->next = NULL;
+        if (s->facts.sig.world != 0)
+            continue;
+        *q->inbox_end = s;
+        q->inbox_end = &s->next;
+        n++;
+    }
+    atomic_store(&q->inbox_count, n);
+}
+
+void queue_end_world(struct queue *q, const struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    clear_inbox(q);
+    for (size_t i = 0; i < QUEUE_NAMES; i++) {
+        for (struct slot *s = q->names[i], *next; s; s = next) {
+            next = s->name_next;
+            if (s->facts.sig.world != 0)
+                queue_end_slot(q, s, err);
+        }
+    }
+    pthread_mutex_unlock(&q->lock);
+}
