@@ -65,7 +65,7 @@ static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
     int rc = agree_max(e, "hvd.commit.epoch", mine, 2, agreed, err);
     if (rc < 0)
         return rc;
-    /* Whoever joins counts on from where the others are: who looks on compares them. */
+    /* A joiner continues the others' batch counter, so that monitors can compare ranks. */
     if (!e->entered)
         atomic_store(&e->batches_before, (uint64_t)(agreed[1] - batches));
     *ret = agreed[0];
@@ -99,11 +99,11 @@ static int take_changes(struct engine *e, int64_t change, struct err *err)
 /* (lock) The user's world becomes this one; 1: it is another one than before. */
 static int enter_world(struct engine *e, struct world *w, struct err *err)
 {
-    /* One that has come anew counts as gone and as joined: it has no state. */
+    /* A member that has left and come again counts as left and as joined: it has no state. */
     int joined = world_joined(w, e->world), left = e->world->size + joined - w->size;
     w->left = left;
     w->joined = joined;
-    w->is_new = false; /* whoever commits has been in a world */
+    w->is_new = false; /* a rank that commits has been in a world */
     int rc = engine_enter_world(e, w, err);
     if (rc < 0)
         return rc;

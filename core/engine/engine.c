@@ -352,8 +352,8 @@ void engine_recover(struct engine *e, const struct err *why)
 {
     struct err err = {0};
     inject_point("lost");
-    /* Where it has not been done: ranks of this host see no connection end, and nobody may return
-     * anything behind the report that comes next (REPAIR.md). */
+    /* Tells the peers, unless that was done: ranks of this host see no connection end, and no rank
+     * may return a result after it has reported (REPAIR.md). */
     if (e->boot.elastic)
         mesh_abort(e->mesh, why->msg);
     if (!e->boot.elastic || atomic_load(&e->drive.closing)) {

@@ -46,7 +46,8 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
     return 0;
 }
 
-/* The plan's next operation, with the lock held; it is left. 1: it is not the next. */
+/* The plan's next operation. Called and returns with the progress lock held. 1: the plan has
+ * another one next, and nothing was done. */
 static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_for whose,
                        struct err *err)
 {

@@ -82,7 +82,7 @@ enum { NOTHING, WANTED, SUBMITTED, OVER };
 static struct {
     const struct part *part;
     int member;
-    const char *place; /* where the second thread submits now; NULL: nowhere */
+    const char *_Atomic place; /* where the second thread submits now; NULL: nowhere */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic int state;

@@ -166,7 +166,7 @@ static void test_leave_with_result(void **state)
 
 static struct {
     struct board *board;
-    bool armed; /* in the member that leaves */
+    _Atomic bool armed; /* in the member that leaves */
     _Atomic int lost, closing;
 } moment;
 

@@ -150,6 +150,38 @@ def test_scaler_and_fused_step():
         train_scaled(way, fused=True)
 
 
+class Scaling(torch.optim.SGD):
+    """Its step takes the GradScaler, as that of a fused Adam in torch 1.13."""
+
+    _step_supports_amp_scaling = True
+
+    def step(self, closure=None, *, grad_scaler=None):
+        self.scaler = grad_scaler
+        # Before torch 2.3 it goes no further with CPU tensors than it must for this test.
+        with contextlib.suppress(AssertionError):
+            grad_scaler._unscale_grads_(self, torch.ones(1), torch.zeros(1), False)
+        return super().step(closure)
+
+
+def test_scaler_is_given_to_the_step():
+    """The step gets it, and the gradients are combined once."""
+    ours, single = Net(), Net()
+    optimizer = hvd.DistributedOptimizer(Scaling(ours.parameters(), lr=0.1), ours.named_parameters())
+    reference = torch.optim.SGD(single.parameters(), lr=0.1)
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=False)
+    for step in range(2):
+        optimizer.zero_grad()
+        reference.zero_grad()
+        loss_of(ours, data(step, hvd.rank())).backward()
+        loss_of(single, data(step)).backward()
+        before = hvd.stats()["submitted"]
+        optimizer.step(grad_scaler=scaler)
+        reference.step()
+        assert hvd.stats()["submitted"] == before
+        assert optimizer.scaler is scaler
+    compare(ours, single)
+
+
 def test_scaler_waits():
     """Whatever GradScaler does, gradients are combined before it looks at them, and not once more in step()."""
     ours, single = Net(), Net()

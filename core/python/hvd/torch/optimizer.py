@@ -369,15 +369,19 @@ class _DistributedMixin:
             if not gradient.sent:
                 gradient.delay = passes
 
-    def step(self, closure=None):
-        """Waits for the combined gradients, then does the wrapped optimizer's step."""
+    def step(self, closure=None, **options):
+        """Waits for the combined gradients, then does the wrapped optimizer's step.
+
+        options: the wrapped step's own. GradScaler of torch 1.13 gives itself (grad_scaler) to a fused Adam."""
         if closure is not None:
             self._hvd_settle()
-            return super().step(self._hvd_closure(closure))
+            return super().step(self._hvd_closure(closure), **options)
         self._hvd_combine()
-        self._hvd_synchronized = False
         self._hvd_settle()
-        return super().step()
+        try:
+            return super().step(**options)  # it may look for infinities: these gradients are combined
+        finally:
+            self._hvd_synchronized = False
 
     def _hvd_combine(self):
         """The gradients are about to be used."""
