@@ -11,6 +11,7 @@
 
 #include "agent/ahead.h"
 #include "agent/jobs.h"
+#include "agent/keeper.h"
 #include "agent/reap.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
@@ -202,7 +203,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
 
 static void send_join(struct agent *a)
 {
-    struct join_body body = {.slots = cpus_usable(), .pid = (int)getpid()};
+    struct join_body body = {.slots = cpus_usable(), .pid = keeper_pid()};
     struct err err;
     snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
     snprintf(body.version, sizeof(body.version), "%s", HVD_VERSION);

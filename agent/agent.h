@@ -70,7 +70,7 @@ struct agent {
     int nstarted; /* of welcome.seats: in ranks, now or before */
     struct loop_timer start_timer;
     uint64_t late_signals; /* bits: ranks that are still to be started get these, too */
-    struct fate *fates; /* [nfates], by member */
+    struct fate *fates;    /* [nfates], by member */
     int nfates;
     uint32_t epoch;            /* last roster that was handed out */
     struct roster_body roster; /* that one, of an elastic job */
@@ -88,7 +88,7 @@ struct agent {
     char *rejoin_text;            /* what another coordinator is being told; NULL: nothing */
     uint64_t notes_seq;
     struct unheard unheard; /* of the coordinator */
-    char unanswered[256]; /* why not since */
+    char unanswered[256];   /* why not since */
     bool silence_reported;
     bool joined;
     bool refused; /* by the doctor: no rank is started */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/keeper.h"
 #include "core/base/cpus.h"
 #include "core/base/log.h"
 
@@ -73,7 +74,7 @@ static int count_known(const struct agent *a)
 static char *write_rejoin(struct agent *a)
 {
     struct rejoin rejoin = {.change = a->change, .known = count_known(a), .world = a->roster};
-    struct join_body body = {.slots = cpus_usable(), .pid = (int)getpid(), .rejoin = &rejoin};
+    struct join_body body = {.slots = cpus_usable(), .pid = keeper_pid(), .rejoin = &rejoin};
     size_t n = (size_t)a->nranks + (size_t)a->welcome.nseats;
     rejoin.members = calloc(n + 1, sizeof(*rejoin.members));
     if (!rejoin.members)

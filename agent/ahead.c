@@ -17,7 +17,8 @@
  * (lifeline_hurry) need no privilege; Linux 6.12 grants them sooner. A better nice value needs one.
  * Both end at fork (SCHED_RESET_ON_FORK). A nice value that the user has chosen stays. Not chosen:
  * - to make the ranks nicer or SCHED_BATCH: they would lose to all else on the machine;
- * - a real-time policy: it needs the same privilege, and an agent that spins would stop the machine.
+ * - a real-time policy: it needs the same privilege, and an agent that spins would stop the
+ * machine.
  */
 void ahead_of_ranks(void)
 {

@@ -162,8 +162,8 @@ static void check_ended(struct coordinator *c, struct launched *l)
                          last[0] ? ": " : "", last);
     else
         pass_messages(c, l, true);
-    consider_failed(c, l, how);
     roster_agent_lost(&c->roster, index_of(c, l), how, clock_ns());
+    consider_failed(c, l, how);
     c->service.changed(c->service.arg);
 }
 

@@ -173,11 +173,12 @@ static int too_many(const struct hosts *hosts, int np, int room, struct err *err
     int i = 0;
     while (hosts->list[i].slots <= HOST_RANKS_MAX)
         i++;
-    return err_set(err, EINVAL,
-                   "%d ranks do not fit: one host runs at most %d ranks (they share its memory), and "
-                   "host %s was given %d slots, so that there is room for %d. Lower -np, or name "
-                   "more hosts (-H)",
-                   np, HOST_RANKS_MAX, hosts->list[i].name, hosts->list[i].slots, room);
+    return err_set(
+        err, EINVAL,
+        "%d ranks do not fit: one host runs at most %d ranks (they share its memory), and "
+        "host %s was given %d slots, so that there is room for %d. Lower -np, or name "
+        "more hosts (-H)",
+        np, HOST_RANKS_MAX, hosts->list[i].name, hosts->list[i].slots, room);
 }
 
 static int assign(struct hosts *hosts, int np, int here, bool keep, struct err *err)

@@ -16,6 +16,8 @@
 
 #define GRACE_MS 500 /* for what the ranks have started, between SIGTERM and SIGKILL */
 
+static pid_t keeper; /* of this agent; 0: none */
+
 /* The agent's pipes must end with the agent: nothing of them stays open here. */
 static void drop_files(void)
 {
@@ -66,7 +68,7 @@ static _Noreturn void keep(pid_t agent, const sigset_t *set)
 int keeper_fork(bool local, struct err *err)
 {
     sigset_t set, before;
-    pid_t keeper = getpid();
+    pid_t parent = getpid();
     sigfillset(&set);
     sigprocmask(SIG_BLOCK, &set, &before);
     reap_adopt();
@@ -76,9 +78,15 @@ int keeper_fork(bool local, struct err *err)
     int error = pid < 0 ? errno : 0;
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, local ? SIGKILL : SIGINT);
-        if (getppid() != keeper)
+        if (getppid() != parent)
             _exit(1);
+        keeper = parent;
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return error ? err_sys(err, error, "fork") : 0;
+}
+
+int keeper_pid(void)
+{
+    return (int)(keeper ? keeper : getpid());
 }

@@ -18,4 +18,8 @@
  * what is left), else SIGINT, on which it ends its ranks. */
 int keeper_fork(bool local, struct err *err);
 
+/* The process that stands for this agent: its keeper, whose session the ranks are in; without one
+ * the agent itself. */
+int keeper_pid(void);
+
 #endif

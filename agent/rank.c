@@ -27,8 +27,13 @@ int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, 
               const struct seat *seat, int *ret_child_fd, struct err *err)
 {
     int pair[2];
-    *rank = (struct rank){
-        .loop = loop, .ops = ops, .arg = arg, .seat = *seat, .ctl_fd = -1, .place = -1, .report = -1};
+    *rank = (struct rank){.loop = loop,
+                          .ops = ops,
+                          .arg = arg,
+                          .seat = *seat,
+                          .ctl_fd = -1,
+                          .place = -1,
+                          .report = -1};
     for (int i = 0; i < FRAME_STREAMS; i++)
         rank->streams[i] = (struct rank_stream){rank, (enum frame_stream)i, -1, {0}};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)

@@ -39,7 +39,7 @@ struct rank_ops {
 struct rank_spec {
     char *const *argv, *const *env; /* env: the whole environment */
     const char *cwd;
-    int exec_ms; /* the command runs after so long, or the rank is ended */
+    int exec_ms;           /* the command runs after so long, or the rank is ended */
     const cpu_set_t *cpus; /* NULL: not bound */
 };
 

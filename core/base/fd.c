@@ -78,10 +78,11 @@ int fd_limit_need(size_t n, struct err *err)
     if (all <= limit.rlim_cur)
         return 0;
     if (all > limit.rlim_max)
-        return err_set(err, EMFILE,
-                       "this process needs %zu descriptors (%zu are open, %zu are to come), and may "
-                       "have no more than %llu: raise the limit (ulimit -Hn)",
-                       all, open, n, (unsigned long long)limit.rlim_max);
+        return err_set(
+            err, EMFILE,
+            "this process needs %zu descriptors (%zu are open, %zu are to come), and may "
+            "have no more than %llu: raise the limit (ulimit -Hn)",
+            all, open, n, (unsigned long long)limit.rlim_max);
     /* A quarter more is for what the program opens meanwhile. */
     limit.rlim_cur = all + all / 4 < limit.rlim_max ? all + all / 4 : limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &limit) < 0

@@ -116,10 +116,9 @@ char *welcome_write(const struct welcome_body *body)
                                       s->local_rank, "cross_rank", s->cross_rank, "cross_size",
                                       s->cross_size));
     }
-    auto_json json_t *j =
-        json_pack("{s:s, s:i, s:b, s:i, s:b, s:O}", "job", body->job, "size", body->size, "elastic",
-                  body->elastic, "slots", body->slots, "post_output", body->post_output, "ranks",
-                  seats);
+    auto_json json_t *j = json_pack("{s:s, s:i, s:b, s:i, s:b, s:O}", "job", body->job, "size",
+                                    body->size, "elastic", body->elastic, "slots", body->slots,
+                                    "post_output", body->post_output, "ranks", seats);
     return json_write(j);
 }
 

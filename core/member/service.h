@@ -18,8 +18,8 @@ struct service {
     /* What ranks of an agent have printed (POST /v1/output); -EAGAIN: not now, it will come again.
      * NULL: it is not taken. */
     int (*output)(void *arg, int agent, const struct printed_body *body);
-    /* Whether another coordinator launched this agent (struct welcome_body, post_output). NULL: none
-     * did. */
+    /* Whether another coordinator launched this agent (struct welcome_body, post_output). NULL:
+     * none did. */
     bool (*adopted)(void *arg, int agent);
     /* An agent comes, also once more: whether it may, before the roster is asked. NULL: the roster
      * alone decides. */

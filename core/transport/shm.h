@@ -81,8 +81,8 @@ int shm_attach(int fd, int seat, int seats, const uint8_t token[16], struct shm 
                struct err *err);
 void shm_destroy(struct shm *shm);
 
-/* Takes over the eventfd of a seat. shm_create() makes those of all seats; a seat that attaches gets
- * each of them, its own too, with this call. Nobody drains one: a write is an edge for epoll
+/* Takes over the eventfd of a seat. shm_create() makes those of all seats; a seat that attaches
+ * gets each of them, its own too, with this call. Nobody drains one: a write is an edge for epoll
  * whatever the count. */
 void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 
@@ -90,7 +90,8 @@ void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 int shm_count_attached(struct shm *shm);
 bool shm_has_attached(struct shm *shm, int seat);
 
-/* This seat leaves in order. The last seat that leaves writes all doorbells; with wake each does. */
+/* This seat leaves in order. The last seat that leaves writes all doorbells; with wake each does.
+ */
 void shm_leave(struct shm *shm, bool wake);
 int shm_count_left(struct shm *shm);
 bool shm_has_left(struct shm *shm, int seat);

@@ -201,6 +201,20 @@ too_many() {
         says '513 ranks do not fit: one host runs at most 512 ranks .* host localhost was given 513 slots' "$TMP/2"
 }
 
+# The agent ends its ranks because hvdrun does not answer. They end with 0; the job does not.
+stopped_hvdrun() {
+    "$RUN" -np 2 bash -c "trap 'exit 0' TERM; (exec -a $MARK sleep 60) & wait" 2>"$TMP/2" &
+    local pid=$! rc=0
+    until_marked 2 && kill -STOP "$pid"
+    for _ in $(seq 300); do
+        marked || break
+        sleep 0.1
+    done
+    kill -CONT "$pid"
+    wait "$pid" || rc=$?
+    [ "$rc" -eq 1 ] && says 'hvdrun has not answered for 5 s .*: ending the ranks' "$TMP/2" && nothing_left
+}
+
 # Children of ranks go too, in sessions of their own or not.
 grandchildren() {
     code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' & sleep 0.3" && nothing_left
@@ -340,6 +354,7 @@ check not-found not_found
 check not-executable not_executable
 check exec-waits at_best exec_waits
 check too-many too_many
+check stopped-hvdrun stopped_hvdrun
 check grandchildren grandchildren
 check signal-TERM at_best forwarded TERM
 check signal-HUP at_best forwarded HUP

@@ -12,8 +12,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
@@ -219,13 +221,133 @@ static void test_queue(void **state)
     pair_fini(&p);
 }
 
+/* Frames with descriptors wait in the queue, in order, with what comes before and behind them. The
+ * caller's descriptor may be closed meanwhile. */
+static void test_queue_descriptors(void **state)
+{
+    struct pair p;
+    struct ctl_frame f;
+    struct buf body = {0};
+    enum { N = 40 };
+    int before = open_fds();
+    (void)state;
+    pair_init(&p);
+    for (int i = 0; i < 20000; i++)
+        buf_put_u8(&body, 'q');
+    for (int i = 0; i < N; i++) {
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        assert_int_equal(ctl_send(&p.a, CTL_PROGRESS, &body, NULL, 0), 0);
+        assert_int_equal(ctl_send(&p.a, CTL_SHARE, &body, &fd, 1), 0);
+        close(fd);
+    }
+    assert_int_equal(ctl_flush(&p.a), 1);
+    for (int i = 0; i < 2 * N; i++) {
+        int rc;
+        while ((rc = ctl_recv(&p.b, &f)) == 1)
+            assert_true(ctl_flush(&p.a) >= 0);
+        assert_int_equal(rc, 0);
+        assert_int_equal(f.len, 20000);
+        assert_int_equal(f.nfds, i % 2);
+        if (f.nfds)
+            close(f.fds[0]);
+    }
+    /* what is still queued at the end is closed */
+    for (int i = 0; i < N; i++) {
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        assert_int_equal(ctl_send(&p.a, CTL_SHARE, &body, &fd, 1), 0);
+        close(fd);
+    }
+    buf_fini(&body);
+    pair_fini(&p);
+    assert_int_equal(open_fds(), before);
+}
+
+/* One queue refers to what another one has sent already. */
+static void test_cargo(void **state)
+{
+    struct pair p, q;
+    struct ctl_frame f;
+    int before = open_fds(), fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    (void)state;
+    pair_init(&p);
+    pair_init(&q);
+    struct ctl_cargo *cargo = ctl_cargo_create(&fd, 1);
+    assert_non_null(cargo);
+    assert_int_equal(ctl_send_cargo(&p.a, CTL_SHARE, NULL, cargo), 0);
+    assert_int_equal(ctl_send_cargo(&q.a, CTL_SHARE, NULL, cargo), 0);
+    ctl_cargo_drop(cargo);
+    assert_int_equal(ctl_recv(&p.b, &f), 0);
+    close(f.fds[0]);
+    assert_int_equal(ctl_recv(&q.b, &f), 0);
+    close(f.fds[0]);
+    pair_fini(&p);
+    pair_fini(&q);
+    assert_int_equal(open_fds(), before);
+}
+
+/* Too many are in flight: the frames stay queued, and go when others were received. As a user
+ * without privileges, and one that has nothing else in flight. */
+static int refused(void)
+{
+    struct pair p;
+    struct ctl_frame f;
+    const struct rlimit few = {40, 40};
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), sent = 0;
+    pair_init(&p);
+    if (setrlimit(RLIMIT_NOFILE, &few) < 0 || setresuid(64123, 64123, 64123) < 0)
+        return 77;
+    while (!p.a.refused_since && sent < 1000 && ctl_send(&p.a, CTL_SHARE, NULL, &null, 1) == 0)
+        sent++;
+    if (ctl_flush(&p.a) != CTL_LATER)
+        return 1;
+    if (ctl_send(&p.a, CTL_SHARE, NULL, &null, 1) != 0)
+        return 2;
+    for (int i = 0; i <= sent; i++) {
+        int rc = ctl_recv(&p.b, &f);
+        if (rc != 0 || f.nfds != 1)
+            return 3;
+        close(f.fds[0]);
+        if (ctl_flush(&p.a) < 0)
+            return 4;
+    }
+    if (ctl_flush(&p.a) != 0 || p.a.refused_since != 0)
+        return 5;
+    /* not for ever */
+    while (!p.a.refused_since && ctl_send(&p.a, CTL_SHARE, NULL, &null, 1) == 0)
+        continue;
+    p.a.refused_since = clock_ns() - CTL_REFUSED_S * CLOCK_S;
+    char why[256] = "";
+    ctl_refused_text(ctl_flush(&p.a), why, sizeof(why));
+    return strstr(why, "the limit of 40 (ulimit -n)") ? 0 : 6;
+}
+
+static void test_refused(void **state)
+{
+    int status;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(refused());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_no_body),
-        cmocka_unit_test(test_descriptors), cmocka_unit_test(test_descriptors_dropped),
-        cmocka_unit_test(test_hand_over),   cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_no_body),
+        cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_descriptors_dropped),
+        cmocka_unit_test(test_hand_over),
+        cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_cargo),
+        cmocka_unit_test(test_queue_descriptors),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
