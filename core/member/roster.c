@@ -277,6 +277,10 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
     if (r->stopping || m->leaving)
         return;
     enum end_verdict verdict = rank_end_verdict(r->is_elastic && !r->closing, way_of(r, m), time);
+    /* A host that is lost before there is a world, and the others have no room for the minimum. */
+    if (verdict == END_REPLACED && time == END_UNBORN && way_of(r, m) == END_HOST &&
+        roster_count_places(r) < r->elastic.min)
+        verdict = END_FIRST;
     if (verdict == END_FIRST && r->hosted &&
         !r->closing) /* the cluster decides what a failure means */
         verdict = END_REPLACED;

@@ -62,8 +62,7 @@ int roster_free_places(const struct roster *r)
     return n;
 }
 
-/* Places on hosts that are not lost, taken or not. */
-static int count_places(const struct roster *r)
+int roster_count_places(const struct roster *r)
 {
     int n = 0;
     for (int a = 0; a < r->nagents; a++)
@@ -227,7 +226,7 @@ static int check_size(const struct roster *r, int np, struct err *err)
     if (np > r->elastic.max)
         return err_set(err, ERANGE, "%d ranks would be more than the job's maximum of %d", np,
                        r->elastic.max);
-    int places = count_places(r);
+    int places = roster_count_places(r);
     if (np > r->target && np > places)
         return err_set(err, ERANGE, "%d ranks: the hosts have room for %d", np, places);
     return 0;

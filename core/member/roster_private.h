@@ -87,6 +87,9 @@ void roster_rebuild(struct roster *r, uint64_t now);
 
 /* ---- roster_change.c ---- */
 
+/* Places on hosts that are neither lost nor drained, taken or not. */
+int roster_count_places(const struct roster *r);
+
 /* The target or who is wanted has changed: a number for it, and on to it. */
 uint32_t roster_go(struct roster *r, uint64_t now);
 

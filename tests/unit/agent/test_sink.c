@@ -3,18 +3,21 @@
  * The queue before an output: whoever paused because it was full hears when it is so no longer,
  * however it came to be drained.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "agent/outlet.h"
 #include "agent/sink.h"
 
 struct fixture {
@@ -115,9 +118,68 @@ static void test_never_full(void **state)
     assert_int_equal(f->drained, 0);
 }
 
+/* A regular file is written by a thread: all of it arrives, and the loop is told. */
+static void test_file(void **state)
+{
+    struct fixture *f = *state;
+    struct sink sink;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    sink_init(&sink, &f->loop, fileno(file), on_drained, f);
+    assert_non_null(sink.writer);
+    for (int i = 0; i < 4; i++)
+        sink_write(&sink, f->data, MUCH);
+    for (int i = 0; i < 1000 && sink_pending(&sink) > 0; i++)
+        assert_int_equal(loop_once(&f->loop, 1000), 0);
+    assert_int_equal(sink_pending(&sink), 0);
+    assert_int_equal(sink.failed, 0);
+    sink_fini(&sink);
+    assert_int_equal(lseek(fileno(file), 0, SEEK_END), 4 * MUCH);
+    fclose(file);
+}
+
+/* Nothing waits for a writer that waits for its reader: here a pipe that is full. */
+static void test_stuck_writer(void **state)
+{
+    struct fixture *f = *state;
+    struct writer *w = NULL;
+    assert_int_equal(writer_open(&w), 0);
+    assert_int_equal(writer_add(w, f->sink.fd, false), 0);
+    assert_int_equal(writer_put(w, 0, f->data, MUCH), 0);
+    assert_int_equal(writer_failed(w, 0), 0);
+    assert_true(writer_pending(w, 0, NULL) > 0);
+    close(f->in); /* its reader is gone: an error, and the rest is dropped */
+    f->in = -1;
+    for (int i = 0; i < 10000 && writer_pending(w, -1, NULL) > 0; i++)
+        loop_once(&f->loop, 1);
+    assert_int_equal(writer_failed(w, 0), EPIPE);
+    assert_int_equal(writer_put(w, 0, "x", 1), 0);
+    assert_int_equal(writer_pending(w, -1, NULL), 0);
+    assert_true(writer_close(w));
+}
+
+static void test_outlet(void **state)
+{
+    const uint64_t moved = 100 * CLOCK_S, late = moved + OUTLET_STALL_MS * CLOCK_MS;
+    struct outlet_loss loss = {.lines = 3, .bytes = 70};
+    char line[160];
+    (void)state;
+    assert_int_equal(outlet_state(999, 1000, moved, late), OUTLET_FREE);
+    assert_int_equal(outlet_state(1000, 1000, moved, late - 1), OUTLET_FULL);
+    assert_int_equal(outlet_state(1000, 1000, moved, late), OUTLET_DROP);
+    assert_int_equal(outlet_state(1000, 1000, moved, moved - 1), OUTLET_FULL);
+    size_t n = outlet_say(&loss, "it slept", line, sizeof(line));
+    assert_string_equal(line, "hvdrun: 3 lines of output (70 bytes) are missing here: it slept\n");
+    assert_int_equal(n, strlen(line));
+    assert_int_equal(loss.lines + loss.bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outlet),
+        cmocka_unit_test_setup_teardown(test_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stuck_writer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_drained_by_the_loop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_drained_by_a_write, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_reads, setup, teardown),
