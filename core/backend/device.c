@@ -100,8 +100,7 @@ void device_describe(const struct device *d, enum device_way way, char *dst, siz
 
 static int meet(struct coll *coll, struct job *j, struct err *err)
 {
-    j->part =
-        (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
+    j->part = coll_barrier;
     return coll_part_start(coll, &j->part, err);
 }
 

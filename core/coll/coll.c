@@ -203,7 +203,7 @@ bool coll_across_by_library(const struct coll *coll)
     return false;
 }
 
-static const struct coll_op barrier = {
+const struct coll_op coll_barrier = {
     .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
 
 /* Begins the operation that was chosen, or first the barrier before it. */
@@ -212,7 +212,7 @@ static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
     coll->gathering = NULL;
     if (coll->alg->together && coll->mesh->size > 1 && !op->across) {
         coll->gathering = op;
-        op = &barrier;
+        op = &coll_barrier;
         if (!choose(coll, op))
             return err_set(err, ENOTSUP, "no algorithm for a barrier");
     }
@@ -256,7 +256,7 @@ static int begin_barrier(struct coll *coll)
 {
     struct guard *g = &coll->guard;
     g->behind = true;
-    coll->op = &barrier;
+    coll->op = &coll_barrier;
     coll->seq++;
     return choose(coll, coll->op) ? coll->alg->start(coll, coll->alg_state, NULL) : -ENOTSUP;
 }

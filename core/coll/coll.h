@@ -78,6 +78,9 @@ struct coll_op {
     void *const *ready;
 };
 
+/* A barrier of the host's links. */
+extern const struct coll_op coll_barrier;
+
 struct coll;
 
 /* Scratch memory is kept and grows to what the largest operation needs: at most two buckets. */

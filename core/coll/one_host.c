@@ -21,7 +21,6 @@ static bool one_host(const struct mesh *mesh)
 
 struct shm_sums {
     struct shm_allreduce *shm;
-    struct coll_op op; /* a barrier that stands for an operation without elements */
 };
 
 static int sums_init(struct coll *coll, void *state, struct err *err)
@@ -44,11 +43,7 @@ static int sums_start(struct coll *coll, void *state, struct err *err)
 {
     struct shm_sums *s = state;
     const struct coll_op *op = coll->op;
-    if (coll_is_empty(coll->mesh, op)) {
-        s->op = (struct coll_op){.kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0};
-        op = &s->op;
-    }
-    shm_allreduce_start(s->shm, op);
+    shm_allreduce_start(s->shm, coll_is_empty(coll->mesh, op) ? &coll_barrier : op);
     return 0;
 }
 

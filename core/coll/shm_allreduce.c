@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/coll/algorithm.h"
 #include "core/coll/reduce.h"
 #include "core/coll/shm_steps.h"
 
@@ -74,13 +75,7 @@ void shm_allreduce_start(struct shm_allreduce *s, const struct coll_op *op)
     s->layout = (struct layout){
         .tensors = op->tensors, .n = op->n, .elem = hvd_dtype_size(op->dtype), .pieces = 1};
     s->bytes = count * s->layout.elem;
-    s->plan = (struct reduce_plan){
-        .dtype = op->dtype,
-        .op = op->op == HVD_AVERAGE ? HVD_SUM : op->op,
-        .prescale = op->prescale,
-        .divisor = op->op == HVD_AVERAGE ? op->contributors : 1,
-        .postscale = op->postscale,
-    };
+    s->plan = coll_reduce_plan(op);
     if (op->kind == HVD_BARRIER)
         s->bytes = 0;
     if (s->bytes <= SHM_INLINE_MAX) {

@@ -70,9 +70,6 @@ static int save_inputs(struct reform *f, struct coll_tensor *tensors, size_t n, 
 
 /* ---- running an operation outside the log --------------------------------------------------- */
 
-static const struct coll_op barrier = {
-    .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
-
 static int lost(struct engine *e, int rc, struct err *err)
 {
     int known = rc == -ECONNRESET ? mesh_why(e->mesh, NULL, err) : 0;
@@ -122,7 +119,7 @@ static int run_safely(struct engine *e, const struct coll_op *op, struct err *er
         return rc;
     set_whole(e, true);
     inject_point("barrier");
-    return run(e, &barrier, err);
+    return run(e, &coll_barrier, err);
 }
 
 /* ---- the operation under way ---------------------------------------------------------------- */
@@ -143,7 +140,7 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
     op.contributors = e->size;
     /* Nothing may be left of it, as always of a gather, but the barriers are everybody's. */
     if (op.n == 0)
-        op = barrier;
+        op = coll_barrier;
     return run_safely(e, &op, err);
 }
 

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,16 +19,6 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "tests/harness/lifeline_holder.h"
-
-int lifeline_open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
 
 static void *exit_at_once(void *arg)
 {

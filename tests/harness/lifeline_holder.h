@@ -50,7 +50,4 @@ void holder_end(struct holder *h);
 /* Does the lifeline tell the end of it within ms? */
 bool lifeline_told(const struct lifeline *l, int ms);
 
-/* How many descriptors this process has. */
-int lifeline_open_fds(void);
-
 #endif

@@ -4,6 +4,11 @@
  */
 #include "tests/harness/mesh_ranks.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -239,6 +244,12 @@ void mesh_ranks_run(struct mesh_ranks *m)
             close(p.agent[r]);
         }
     }
+}
+
+void mesh_ranks_expect(const struct mesh_ranks *m, int status)
+{
+    for (int r = 0; r < m->n; r++)
+        assert_int_equal(m->status[r], status);
 }
 
 int mesh_ranks_until(struct mesh *mesh, bool (*done)(void *arg), void *arg, int ms, int *ret_peer,

@@ -38,6 +38,9 @@ struct mesh_ranks {
 /* Runs them all, at most 60 s (-SIGALRM then). */
 void mesh_ranks_run(struct mesh_ranks *m);
 
+/* Asserts that each has ended with this status. */
+void mesh_ranks_expect(const struct mesh_ranks *m, int status);
+
 /* For bodies: polls and drives until done(arg) or ms have passed: 0, 1 (time), or the error of the
  * mesh. */
 int mesh_ranks_until(struct mesh *mesh, bool (*done)(void *arg), void *arg, int ms, int *ret_peer,

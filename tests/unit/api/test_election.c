@@ -16,15 +16,7 @@
 #include "core/base/clock.h"
 #include "operator/api/election.h"
 #include "tests/harness/kube_server.h"
-
-static struct loop loop;
-static struct access to;
-static struct api *api;
-
-static void turn(void)
-{
-    assert_int_equal(loop_once(&loop, 20), 0);
-}
+#include "tests/unit/api/api_case.h"
 
 struct candidate {
     struct election *election;
@@ -107,27 +99,8 @@ static void test_election(void **state)
     election_close(b.election);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    if (loop_init(&loop) < 0 ||
-        asprintf(&to.server, "http://127.0.0.1:%d", kube_server_start(NULL, NULL)) < 0)
-        return -1;
-    return api_open(&api, &loop, &to, NULL);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    api_close(api);
-    access_fini(&to);
-    loop_fini(&loop);
-    kube_server_stop();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_election)};
-    return cmocka_run_group_tests_name("api/election", tests, setup, teardown);
+    return cmocka_run_group_tests_name("api/election", tests, api_case_setup, api_case_teardown);
 }

@@ -18,10 +18,8 @@
 #include "core/base/clock.h"
 #include "operator/api/informer.h"
 #include "tests/harness/kube_server.h"
+#include "tests/unit/api/api_case.h"
 
-static struct loop loop;
-static struct access to;
-static struct api *api;
 static struct informer *inf;
 static int stream_ms;
 
@@ -75,11 +73,6 @@ static void on_synced(void *arg)
 {
     (void)arg;
     heard.syncs++;
-}
-
-static void turn(void)
-{
-    assert_int_equal(loop_once(&loop, 20), 0);
 }
 
 #define UNTIL(condition)                                                                           \
@@ -390,24 +383,10 @@ static void test_large_lists_are_packed(void **state)
     end_quietly();
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    if (loop_init(&loop) < 0 ||
-        asprintf(&to.server, "http://127.0.0.1:%d", kube_server_start(NULL, NULL)) < 0)
-        return -1;
-    return api_open(&api, &loop, &to, NULL);
-}
-
 static int teardown(void **state)
 {
-    (void)state;
     informer_close(inf);
-    api_close(api);
-    access_fini(&to);
-    loop_fini(&loop);
-    kube_server_stop();
-    return 0;
+    return api_case_teardown(state);
 }
 
 int main(void)
@@ -427,5 +406,5 @@ int main(void)
         cmocka_unit_test_teardown(test_unreadable, after_each),
         cmocka_unit_test_teardown(test_large_lists_are_packed, after_each),
     };
-    return cmocka_run_group_tests_name("api/informer", tests, setup, teardown);
+    return cmocka_run_group_tests_name("api/informer", tests, api_case_setup, teardown);
 }

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
+#include "tests/harness/open_fds.h"
 
 struct pair {
     int fd[2];
@@ -39,16 +39,6 @@ static void pair_fini(struct pair *p)
     ctl_fini(&p->b);
     close(p->fd[0]);
     close(p->fd[1]);
-}
-
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 static void test_sizes(void **state)

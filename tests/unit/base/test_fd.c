@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,16 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/library.h"
-
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
+#include "tests/harness/open_fds.h"
 
 static void test_full(void **state)
 {

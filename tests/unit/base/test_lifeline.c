@@ -21,6 +21,7 @@
 
 #include "core/base/clock.h"
 #include "tests/harness/lifeline_holder.h"
+#include "tests/harness/open_fds.h"
 #include "tests/harness/robust.h"
 
 enum { MOMENT_MS = 200 };
@@ -208,7 +209,7 @@ static void test_stop_is_silence(void **state)
 static void test_destroyed_while_held(void **state)
 {
     struct holder h;
-    int before = lifeline_open_fds();
+    int before = open_fds();
     for (int i = 0; i < 20; i++) {
         holder_begin(&h, WAIT, 0);
         uint64_t from = clock_ns();
@@ -218,14 +219,14 @@ static void test_destroyed_while_held(void **state)
         assert_int_equal(kill(h.pid, 0), 0);
         holder_end(&h);
     }
-    assert_int_equal(lifeline_open_fds(), before);
+    assert_int_equal(open_fds(), before);
 }
 
 /* In one process: a second page takes the place of the first, and a page is held once. */
 static void test_hold_again(void **state)
 {
     struct lifeline *a, *b;
-    int fd_a, fd_b, before = lifeline_open_fds();
+    int fd_a, fd_b, before = open_fds();
     assert_int_equal(lifeline_create(&a, BEAT_MS, &fd_a, NULL), 0);
     assert_int_equal(lifeline_create(&b, BEAT_MS, &fd_b, NULL), 0);
     assert_int_equal(lifeline_hold(fd_a, NULL), 0);
@@ -244,7 +245,7 @@ static void test_hold_again(void **state)
     lifeline_destroy(b);
     close(fd_a);
     close(fd_b);
-    assert_int_equal(lifeline_open_fds(), before);
+    assert_int_equal(open_fds(), before);
 }
 
 /* ---- turns of the processor ------------------------------------------------------------------ */

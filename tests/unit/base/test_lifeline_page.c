@@ -20,11 +20,12 @@
 #include "core/base/clock.h"
 #include "core/base/lifeline_page.h"
 #include "tests/harness/lifeline_holder.h"
+#include "tests/harness/open_fds.h"
 
 static void test_never_held(void **state)
 {
     struct lifeline *l;
-    int fd, before = lifeline_open_fds();
+    int fd, before = open_fds();
     assert_int_equal(lifeline_create(&l, BEAT_MS, &fd, NULL), 0);
     assert_false(lifeline_told(l, 50));
     assert_int_equal(lifeline_state(l), LIFELINE_NEW);
@@ -33,7 +34,7 @@ static void test_never_held(void **state)
     lifeline_destroy(l);
     close(fd);
     lifeline_destroy(NULL);
-    assert_int_equal(lifeline_open_fds(), before);
+    assert_int_equal(open_fds(), before);
 }
 
 static void test_arguments(void **state)

@@ -27,12 +27,6 @@
 
 enum { FLOOD = 150 };
 
-static void expect_all(const struct mesh_ranks *m, int status)
-{
-    for (int r = 0; r < m->n; r++)
-        assert_int_equal(m->status[r], status);
-}
-
 static int knock(struct mesh *mesh)
 {
     int fd = sock_connect(&mesh->net->listener->card.addrs[0]);
@@ -174,7 +168,7 @@ static void test_strangers(void **state)
 {
     struct mesh_ranks m = {.n = 2, .hosts = "ab", .body = body};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* ---- a rank with another key never gets in, and everybody ends, bounded ---- */
@@ -198,7 +192,7 @@ static void test_odd_key(void **state)
     struct mesh_ranks m = {
         .n = 3, .hosts = "abc", .odd_key = 2, .timeout_ms = 1500, .body = never, .no_mesh = ended};
     mesh_ranks_run(&m);
-    expect_all(&m, 7);
+    mesh_ranks_expect(&m, 7);
 }
 
 /* ---- one does not come: the others say who ---- */
@@ -238,7 +232,7 @@ static void test_absent(void **state)
                                .body = never,
                                .no_mesh = names_two};
         mesh_ranks_run(&m);
-        expect_all(&m, 7);
+        mesh_ranks_expect(&m, 7);
     }
 }
 
@@ -292,7 +286,7 @@ static void test_no_descriptors(void **state)
 {
     struct mesh_ranks m = {.n = 2, .hosts = "ab", .body = starved};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 int main(void)

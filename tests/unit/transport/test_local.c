@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,12 +20,7 @@
 #include "core/base/clock.h"
 #include "tests/harness/mesh_ranks.h"
 #include "tests/harness/world.h"
-
-static void expect_all(const struct mesh_ranks *m, int status)
-{
-    for (int r = 0; r < m->n; r++)
-        assert_int_equal(m->status[r], status);
-}
+#include "tests/harness/open_fds.h"
 
 struct ping {
     struct mesh *mesh;
@@ -75,7 +69,7 @@ static void test_shm_off(void **state)
 {
     struct mesh_ranks m = {.n = 3, .before = no_shm, .body = ping_all, .arg = (void *)2};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* The segment cannot be made: its size is beyond what the process may write. */
@@ -92,10 +86,10 @@ static void test_no_segment(void **state)
 {
     struct mesh_ranks m = {.n = 3, .before = no_segment, .body = ping_all, .arg = (void *)3};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
     m.agent = true;
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* One rank cannot map it: none may use it. */
@@ -122,20 +116,10 @@ static void test_no_room(void **state)
 #endif
     struct mesh_ranks m = {.n = 3, .met = no_room, .body = ping_all, .arg = (void *)3};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* ---- nothing stays behind ---- */
-
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
 
 static long mapped_kib(void)
 {
@@ -180,13 +164,13 @@ static void test_many(void **state)
 {
     struct mesh_ranks m = {.n = 2, .rounds = 400, .body = leave_nothing};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
     m.hosts = "ab";
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
     m = (struct mesh_ranks){.n = 1, .rounds = 400, .body = leave_nothing};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* ---- fork ---- */

@@ -32,12 +32,6 @@
         return code;                                                                               \
     } while (0)
 
-static void expect_all(const struct mesh_ranks *m, int status)
-{
-    for (int r = 0; r < m->n; r++)
-        assert_int_equal(m->status[r], status);
-}
-
 /* ---- every rank sends something to every other rank, both classes ---- */
 
 enum { BIG = 3000017 };
@@ -116,42 +110,42 @@ static void test_one_host(void **state)
 {
     struct mesh_ranks m = {.n = 4, .body = body_talk};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 static void test_agent(void **state)
 {
     struct mesh_ranks m = {.n = 3, .agent = true, .body = body_talk};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 static void test_tcp_only(void **state)
 {
     struct mesh_ranks m = {.n = 4, .hosts = "abcd", .body = body_talk};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 static void test_no_key(void **state)
 {
     struct mesh_ranks m = {.n = 3, .hosts = "aab", .no_key = true, .body = body_talk};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 static void test_mixed(void **state)
 {
     struct mesh_ranks m = {.n = 5, .hosts = "aabab", .body = body_talk};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 static void test_mixed_agent(void **state)
 {
     struct mesh_ranks m = {.n = 4, .hosts = "abab", .agent = true, .body = body_talk};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* Ranks that only have a data connection hear each other's goodbye on it at once. */
@@ -186,11 +180,11 @@ static void test_data_only(void **state)
 {
     struct mesh_ranks m = {.n = 4, .hosts = "aabb", .body = body_data_only};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
     m.agent = true;
     m.hosts = "abab";
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* ---- the map ---- */
@@ -224,7 +218,7 @@ static void test_map(void **state)
 {
     struct mesh_ranks m = {.n = 6, .hosts = "xyxzyx", .body = body_map};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* Alone it is a matter of the processors that this thread may use, one of them at first. */
@@ -254,11 +248,11 @@ static void test_spin(void **state)
 {
     struct mesh_ranks m = {.n = 1, .body = body_spin};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
     m.n = 3;
     m.hosts = "aba";
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 static int body_alone(struct mesh *mesh, void *arg)
@@ -279,10 +273,10 @@ static void test_alone(void **state)
 {
     struct mesh_ranks m = {.n = 1, .body = body_alone};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
     m.agent = true;
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* ---- deaths ---- */
@@ -376,7 +370,7 @@ static void test_abort(void **state)
 {
     struct mesh_ranks m = {.n = 5, .hosts = "aabbb", .body = body_abort};
     mesh_ranks_run(&m);
-    expect_all(&m, 0);
+    mesh_ranks_expect(&m, 0);
 }
 
 /* ---- a full pipe ---- */

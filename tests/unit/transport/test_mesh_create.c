@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/harness/mesh_ranks.h"
+#include "tests/harness/open_fds.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAVE_HOOKS 0
@@ -55,16 +55,6 @@ void *realloc(void *p, size_t n)
     return fails() ? NULL : __libc_realloc(p, n);
 }
 #endif
-
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
 
 static int round_no, fds_before;
 
