@@ -279,6 +279,7 @@ uninstall:  ## remove what install put there
 	$(Q)made=$$(tac $(OWNDIR)/directories 2>/dev/null); rm -f $(OWNDIR)/directories; \
 	    for folder in $$made; do [ ! -d "$(DESTDIR)$$folder" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$folder"; done
 	$(refresh_loader)
+	@echo 'hvd $(VERSION): removed from $(PREFIX)'
 
 clean:  ## remove build/
 	$(Q)rm -rf build
