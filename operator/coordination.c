@@ -82,7 +82,7 @@ static void on_job(void *arg, const struct hvdjob *job)
                                    .began = job->status.epoch > 0};
     if (!c->plane)
         return;
-    if (job_phase_over(job->status.phase))
+    if (job_phase_finished(job->status.phase))
         plane_forget(c->plane, job->uid);
     else if (!job->refused && plane_job(c->plane, &told, &err) < 0)
         log_warn("job %s/%s: %s", job->namespace_, job->name, err_text(&err));
@@ -106,7 +106,7 @@ static void on_pod(void *arg, const struct pod *pod, bool gone)
                                    .attempt = pod->attempt,
                                    .bound = pod->node != NULL,
                                    .deleting = pod->deleting,
-                                   .over = pod_over(pod)};
+                                   .over = pod_finished(pod)};
     if (!c->plane)
         return;
     if (gone)
@@ -213,13 +213,13 @@ static int listen_for_agents(struct coordination *c, struct err *err)
 
 static void begin(struct coordination *c)
 {
-    const struct driver_ear ear = {.job = on_job,
-                                   .job_gone = on_job_gone,
-                                   .pod = on_pod,
-                                   .facts = on_facts,
-                                   .key = c->config.by_key ? on_key : NULL,
-                                   .arg = c};
-    const struct equipment equipment = {.url = c->config.url,
+    const struct driver_handlers handlers = {.job = on_job,
+                                             .job_gone = on_job_gone,
+                                             .pod = on_pod,
+                                             .facts = on_facts,
+                                             .key = c->config.by_key ? on_key : NULL,
+                                             .arg = c};
+    const struct injection injection = {.url = c->config.url,
                                         .ca = keystore_keys(c->keystore)->ca_pem,
                                         .audience = KEYS_AUDIENCE,
                                         .bundle = c->config.bundle,
@@ -230,8 +230,8 @@ static void begin(struct coordination *c)
         return;
     }
     log_info("agents at port %d, for %s", plane_port(c->plane), c->config.url);
-    driver_equip(c->config.driver, &equipment);
-    driver_listen(c->config.driver, &ear);
+    driver_set_injection(c->config.driver, &injection);
+    driver_set_handlers(c->config.driver, &handlers);
     driver_lead(c->config.driver);
     on_ready(c);
 }
@@ -252,11 +252,11 @@ void coordination_lead(struct coordination *c, int64_t term)
         begin(c);
 }
 
-void coordination_rest(struct coordination *c)
+void coordination_stop_leading(struct coordination *c)
 {
     c->leads = false;
-    driver_rest(c->config.driver);
-    driver_listen(c->config.driver, NULL);
+    driver_stop_leading(c->config.driver);
+    driver_set_handlers(c->config.driver, NULL);
     loop_fd_stop(c->loop, &c->lfd);
     loop_timer_stop(c->loop, &c->timer);
     loop_timer_stop(c->loop, &c->ready);
@@ -363,7 +363,7 @@ void coordination_close(struct coordination *c)
 {
     if (!c)
         return;
-    coordination_rest(c);
+    coordination_stop_leading(c);
     keystore_close(c->keystore);
     free(c);
 }

@@ -31,7 +31,7 @@ int coordination_open(struct coordination **ret, const struct coordination_confi
 
 /* Listens, and lets the driver lead, as soon as there are keys; term is higher than ever before. */
 void coordination_lead(struct coordination *c, int64_t term);
-void coordination_rest(struct coordination *c);
+void coordination_stop_leading(struct coordination *c);
 
 /* Why agents cannot be served, "": they can be. */
 const char *coordination_problem(const struct coordination *c);

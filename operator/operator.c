@@ -17,7 +17,7 @@
 #include "operator/api/election.h"
 #include "operator/coordination.h"
 #include "operator/driver/driver.h"
-#include "operator/driver/label.h"
+#include "operator/driver/leader_label.h"
 #include "operator/metrics/metrics.h"
 #include "operator/metrics/web.h"
 #include "operator/page/page.h"
@@ -34,7 +34,7 @@ struct program {
     struct api *api;
     struct election *election;
     struct driver *driver;
-    struct label *label;
+    struct leader_label *label;
     struct web *web;
     struct page *page;
     struct coordination *coordination; /* NULL: pods have no agents */
@@ -129,9 +129,9 @@ static void lead(struct program *o, int64_t term)
 static void rest(struct program *o)
 {
     if (o->coordination)
-        coordination_rest(o->coordination);
+        coordination_stop_leading(o->coordination);
     else
-        driver_rest(o->driver);
+        driver_stop_leading(o->driver);
 }
 
 static void on_started(void *arg, int64_t term)
@@ -139,7 +139,7 @@ static void on_started(void *arg, int64_t term)
     struct program *o = arg;
     log_info("leads, term %" PRId64, term);
     if (o->label)
-        label_set(o->label, true);
+        leader_label_set(o->label, true);
     lead(o, term);
 }
 
@@ -149,7 +149,7 @@ static void on_stopped(void *arg)
     log_info("leads no longer");
     rest(o);
     if (o->label)
-        label_set(o->label, false);
+        leader_label_set(o->label, false);
 }
 
 /* What is large goes back as soon as it is freed; libcurl's threads, which resolve names, get no
@@ -181,7 +181,7 @@ static void on_ending(void *arg)
 static void on_left(void *arg)
 {
     struct program *o = arg;
-    bool wait = o->label && !label_settled(o->label);
+    bool wait = o->label && !leader_label_settled(o->label);
     loop_timer_start(&o->loop, &o->ending, wait ? LABEL_MS : 0, on_ending, o);
 }
 
@@ -191,7 +191,7 @@ static void on_signal(void *arg, uint32_t events)
     (void)events;
     if (loop_signal_next(&o->signals) == 0)
         return;
-    if (o->leaving) { /* somebody is in a hurry */
+    if (o->leaving) { /* somebody is in a urgent */
         loop_stop(&o->loop);
         return;
     }
@@ -329,7 +329,7 @@ static int open_all(struct program *o, struct err *err)
     rc = rc < 0 ? rc : open_coordination(o, err);
     rc = rc < 0 ? rc : open_web(o, err);
     if (rc == 0 && settings->pod_name && settings->pod_namespace)
-        rc = label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
+        rc = leader_label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
     return rc < 0 ? rc : open_election(o, err);
 }
 
@@ -338,7 +338,7 @@ static void close_all(struct program *o)
     loop_timer_stop(&o->loop, &o->ending);
     loop_timer_stop(&o->loop, &o->trimming);
     election_close(o->election);
-    label_close(o->label);
+    leader_label_close(o->label);
     web_close(o->web);
     page_close(o->page);
     coordination_close(o->coordination);

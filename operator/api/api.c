@@ -192,17 +192,17 @@ static void attempt(struct api_call *call)
         ms = ATTEMPT_MS;
     if (rc == 0 && ms == 0)
         rc = err_set(&call->err, ETIMEDOUT, "no time left for %s %s", q->method, q->path);
-    struct http_order order = {.method = q->method,
-                               .path = q->path,
-                               .auth = auth,
-                               .content_type = content_type(q->kind),
-                               .body = q->body,
-                               .timeout_ms = ms,
-                               .silent_s = q->silent_s > 0 ? q->silent_s : (ms + 999) / 1000,
-                               .compress = q->compress,
-                               .data = q->data ? on_data : NULL,
-                               .done = on_done,
-                               .arg = call};
+    struct http_request order = {.method = q->method,
+                                 .path = q->path,
+                                 .auth = auth,
+                                 .content_type = content_type(q->kind),
+                                 .body = q->body,
+                                 .timeout_ms = ms,
+                                 .silent_s = q->silent_s > 0 ? q->silent_s : (ms + 999) / 1000,
+                                 .compress = q->compress,
+                                 .data = q->data ? on_data : NULL,
+                                 .done = on_done,
+                                 .arg = call};
     call->serial = credentials_serial(api->credentials);
     if (rc == 0)
         rc = http_send(api->lanes[call->lane], &order, &call->http, &call->err);

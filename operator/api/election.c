@@ -97,7 +97,7 @@ static void on_read(void *arg, const struct api_answer *answer)
 {
     struct election *e = arg;
     struct lease seen;
-    enum leader_action next = LEADER_REST;
+    enum leader_action next = LEADER_WAIT;
     e->call = NULL;
     if (answer->status == 404) {
         next = leader_saw(&e->leader, NULL, clock_ns());
@@ -162,7 +162,7 @@ static void send_request(struct election *e, const char *method, bool named, con
 
 static void send_wish(struct election *e, bool create, api_done_f *done)
 {
-    struct lease wish = leader_wish(&e->leader, clock_ns(), (int64_t)clock_wall_us());
+    struct lease wish = leader_desired(&e->leader, clock_ns(), (int64_t)clock_wall_us());
     char *body = lease_body(&wish, e->config.namespace, e->config.name);
     if (body)
         send_request(e, create ? "POST" : "PUT", !create, body, done);
@@ -176,7 +176,7 @@ static void send_wish(struct election *e, bool create, api_done_f *done)
 static void act(struct election *e, enum leader_action action)
 {
     switch (action) {
-    case LEADER_REST:
+    case LEADER_WAIT:
         rest(e);
         break;
     case LEADER_READ:

@@ -25,7 +25,7 @@ struct exec_run {
     struct loop *loop;
     struct loop_fd out_lfd, err_lfd, end;
     struct loop_timer limit;
-    struct buf out, said;
+    struct buf out, stderr_text;
     pid_t pid;
     int out_fd, err_fd;
     char *name, *hint, *api_version;
@@ -109,7 +109,7 @@ static void run_free(struct exec_run *r)
     if (r->out.data)
         sodium_memzero(r->out.data, r->out.len);
     buf_fini(&r->out);
-    buf_fini(&r->said);
+    buf_fini(&r->stderr_text);
     free(r->name);
     free(r->hint);
     free(r->api_version);
@@ -154,26 +154,26 @@ static void on_err(void *arg, uint32_t events)
 {
     struct exec_run *r = arg;
     (void)events;
-    if (drain(r->err_fd, &r->said, ERR_MAX))
+    if (drain(r->err_fd, &r->stderr_text, ERR_MAX))
         loop_fd_stop(r->loop, &r->err_lfd);
 }
 
 static int judge(struct exec_run *r, int status, struct exec_credential *ret, struct err *err)
 {
     int rc;
-    buf_put_u8(&r->said, 0);
-    if (r->out.failed || r->said.failed)
+    buf_put_u8(&r->stderr_text, 0);
+    if (r->out.failed || r->stderr_text.failed)
         return err_set(err, ENOMEM, "no memory for what %s printed", r->name);
-    const char *said = (const char *)r->said.data;
+    const char *text = (const char *)r->stderr_text.data;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && r->out.len == 0)
-        return err_set(err, ENOENT, "credential plugin %s did not start: %s %s", r->name, said,
+        return err_set(err, ENOENT, "credential plugin %s did not start: %s %s", r->name, text,
                        r->hint ? r->hint : "");
     if (WIFSIGNALED(status))
         return err_set(err, ETIMEDOUT, "credential plugin %s ended with signal %d: %s", r->name,
-                       WTERMSIG(status), said);
+                       WTERMSIG(status), text);
     if (WEXITSTATUS(status) != 0)
         return err_set(err, EACCES, "credential plugin %s ended with exit code %d: %s", r->name,
-                       WEXITSTATUS(status), said);
+                       WEXITSTATUS(status), text);
     if (r->out.len > OUT_MAX)
         return err_set(err, EMSGSIZE, "credential plugin %s printed more than %u bytes", r->name,
                        OUT_MAX);
@@ -191,7 +191,7 @@ static void on_end(void *arg, uint32_t events)
     if (waitpid(r->pid, &status, WNOHANG) != r->pid)
         return;
     drain(r->out_fd, &r->out, OUT_MAX + 1);
-    drain(r->err_fd, &r->said, ERR_MAX);
+    drain(r->err_fd, &r->stderr_text, ERR_MAX);
     int rc = judge(r, status, &got, &err);
     exec_done_f *done = r->done;
     void *to = r->arg;
@@ -254,7 +254,7 @@ static void run_child(const struct access *a, const char *info, int out, int err
 
 static int start_child(struct exec_run *r, const struct access *a, struct err *err)
 {
-    int out[2], said[2];
+    int out[2], errors[2];
     auto_free char *info = exec_info(a, err);
     if (!info)
         return -ENOMEM;
@@ -262,10 +262,10 @@ static int start_child(struct exec_run *r, const struct access *a, struct err *e
         return err_sys(err, errno, "a pipe for credential plugin %s", r->name);
     r->out_fd = out[0];
     auto_close int out_end = out[1];
-    if (pipe2(said, O_CLOEXEC) < 0)
+    if (pipe2(errors, O_CLOEXEC) < 0)
         return err_sys(err, errno, "a pipe for credential plugin %s", r->name);
-    r->err_fd = said[0];
-    auto_close int err_end = said[1];
+    r->err_fd = errors[0];
+    auto_close int err_end = errors[1];
     fd_set_nonblock(r->out_fd);
     fd_set_nonblock(r->err_fd);
     r->pid = fork();

@@ -346,7 +346,7 @@ static int add(struct curl_slist **list, const char *line)
     return 0;
 }
 
-static int set_headers(struct http_call *call, const struct http_order *o)
+static int set_headers(struct http_call *call, const struct http_request *o)
 {
     char type[96];
     snprintf(type, sizeof(type), "Content-Type: %s", o->content_type ? o->content_type : "");
@@ -374,7 +374,7 @@ static CURLcode set_tls(CURL *e, const struct target *t)
     return rc;
 }
 
-static CURLcode set_patience(CURL *e, const struct http_order *o)
+static CURLcode set_patience(CURL *e, const struct http_request *o)
 {
     CURLcode rc = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)o->timeout_ms);
     rc |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
@@ -387,7 +387,7 @@ static CURLcode set_patience(CURL *e, const struct http_order *o)
     return rc;
 }
 
-static int set_options(struct http_call *call, const struct http_order *o)
+static int set_options(struct http_call *call, const struct http_request *o)
 {
     const struct target *t = &call->pool->http->target;
     CURL *e = call->easy;
@@ -425,7 +425,7 @@ static int set_options(struct http_call *call, const struct http_order *o)
     return rc == CURLE_OK ? 0 : -ENOMEM;
 }
 
-int http_send(struct http *h, const struct http_order *order, struct http_call **ret,
+int http_send(struct http *h, const struct http_request *order, struct http_call **ret,
               struct err *err)
 {
     struct http_call *call = calloc(1, sizeof(*call));

@@ -33,7 +33,7 @@ typedef void http_done_f(void *arg, const struct http_answer *answer);
 /* Bytes of a body whose status is 2xx. Not 0: no more of it; done is still called. */
 typedef int http_data_f(void *arg, const char *bytes, size_t n);
 
-struct http_order {
+struct http_request {
     const char *method, *path; /* path with query, encoded; begins with a slash */
     const char *auth;          /* a header line, or NULL */
     const char *content_type;  /* of body, which may be NULL */
@@ -55,7 +55,7 @@ int http_set_certificate(struct http *h, const char *cert_pem, const char *key_p
                          struct err *err);
 
 /* What order points to is copied. done is called once, never from within this call. */
-int http_send(struct http *h, const struct http_order *order, struct http_call **ret,
+int http_send(struct http *h, const struct http_request *order, struct http_call **ret,
               struct err *err);
 
 /* done is not called. Not after done. */

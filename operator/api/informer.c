@@ -13,7 +13,7 @@
 #include "operator/api/informer_private.h"
 #include "operator/api/object.h"
 #include "operator/api/retry.h"
-#include "operator/objects/tame.h"
+#include "operator/objects/sanitize.h"
 
 #define PAGE          500
 #define LIST_MS       120000 /* one page, or all of it */
@@ -38,10 +38,10 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
 {
     struct informer *inf = arg;
     auto_json json_t *j = NULL;
-    const char *tamed;
-    int rc = object_read(text, len, "an item of a list", &j, &tamed, err);
+    const char *replaced;
+    int rc = object_read(text, len, "an item of a list", &j, &replaced, err);
     inf->progress = true;
-    if (rc == 0 && tame_mark(j, tamed) < 0)
+    if (rc == 0 && sanitize_mark(j, replaced) < 0)
         rc = err_set(err, ENOMEM, "an item of a list: no memory");
     return rc < 0 ? rc : informer_put(inf, j, err);
 }
@@ -49,7 +49,7 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
 static int on_list_data(void *arg, const char *bytes, size_t n)
 {
     struct informer *inf = arg;
-    return cutter_feed(&inf->cutter, bytes, n, &inf->err);
+    return list_parser_feed(&inf->parser, bytes, n, &inf->err);
 }
 
 static int take_bookmark(struct informer *inf, const struct event *e)
@@ -124,8 +124,8 @@ static void on_list_done(void *arg, const struct api_answer *answer)
     struct page page;
     inf->call = NULL;
     bool ok = answer->status == 200 && inf->err.code == 0 &&
-              cutter_finish(&inf->cutter, &page, &inf->err) == 0;
-    cutter_fini(&inf->cutter);
+              list_parser_finish(&inf->parser, &page, &inf->err) == 0;
+    list_parser_fini(&inf->parser);
     if (ok) {
         inf->page = page;
         happen(inf, WATCH_LISTED);
@@ -230,7 +230,7 @@ static void do_list(struct informer *inf, bool first)
     } else {
         request_query(&path, "continue", inf->page.next);
     }
-    cutter_init(&inf->cutter, on_item, inf);
+    list_parser_init(&inf->parser, on_item, inf);
     send_request(inf, &path, &q, on_list_done);
     buf_fini(&path);
 }
@@ -381,7 +381,7 @@ void informer_close(struct informer *inf)
     api_cancel(inf->call);
     loop_timer_stop(loop, &inf->pause);
     loop_timer_stop(loop, &inf->patience);
-    cutter_fini(&inf->cutter);
+    list_parser_fini(&inf->parser);
     lines_fini(&inf->lines);
     informer_cache_fini(inf);
     free((char *)inf->config.namespace);

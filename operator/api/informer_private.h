@@ -5,7 +5,7 @@
 #ifndef HVD_OPERATOR_API_INFORMER_PRIVATE_H
 #define HVD_OPERATOR_API_INFORMER_PRIVATE_H
 
-#include "operator/api/cutter.h"
+#include "operator/api/list_parser.h"
 #include "operator/api/event.h"
 #include "operator/api/informer.h"
 #include "operator/api/lines.h"
@@ -22,7 +22,7 @@ struct informer {
 
     struct api_call *call;
     struct loop_timer pause, patience; /* patience: for the end of a streamed list */
-    struct cutter cutter;
+    struct list_parser parser;
     struct lines lines;
     struct page page; /* version: what the watch goes on from */
     bool no_streams;  /* this server has none */

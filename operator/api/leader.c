@@ -50,7 +50,7 @@ enum leader_action leader_turn(struct leader *l, uint64_t now)
     if (l->leading && now >= leader_until(l))
         l->leading = false;
     if (l->leaving)
-        return LEADER_REST;
+        return LEADER_WAIT;
     l->conflicts = 0;
     /* The version is known, so a renewal is one request. */
     return l->leading ? LEADER_WRITE : LEADER_READ;
@@ -59,7 +59,7 @@ enum leader_action leader_turn(struct leader *l, uint64_t now)
 enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64_t now)
 {
     if (l->leaving)
-        return LEADER_REST;
+        return LEADER_WAIT;
     if (!seen) {
         l->have = false;
         l->leading = false;
@@ -72,10 +72,10 @@ enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64
     /* A lease of ours that we do not hold is a write of which we never heard; it is as good as
      * free, since no other process has our identity. */
     bool is_free = !seen->holder[0] || ours(l) || now - l->seen_at >= duration;
-    return is_free ? LEADER_WRITE : LEADER_REST;
+    return is_free ? LEADER_WRITE : LEADER_WAIT;
 }
 
-struct lease leader_wish(struct leader *l, uint64_t now, int64_t wall_us)
+struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
 {
     struct lease wish = l->have ? l->seen : (struct lease){0};
     l->sent_at = now;
@@ -100,7 +100,7 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
                                 const struct lease *answer, uint64_t now)
 {
     if (l->leaving)
-        return LEADER_REST;
+        return LEADER_WAIT;
     if (!l->taking && !leader_leads(l, now))
         l->leading = false; /* the answer came too late: we have stopped, it takes a new term */
     if (result == LEADER_DONE) {
@@ -108,11 +108,11 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
         note(l, answer, now);
         l->renewed_at = l->sent_at;
         l->leading = valid && ours(l) && now < leader_until(l);
-        return l->leading || !ours(l) ? LEADER_REST : LEADER_WRITE;
+        return l->leading || !ours(l) ? LEADER_WAIT : LEADER_WRITE;
     }
     /* Somebody wrote it, perhaps we did and never heard of it. Whoever is told so again asks at the
      * pace of turns. */
-    return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_REST;
+    return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_WAIT;
 }
 
 enum leader_action leader_leave(struct leader *l, uint64_t now)
@@ -120,5 +120,5 @@ enum leader_action leader_leave(struct leader *l, uint64_t now)
     bool held = leader_leads(l, now);
     l->leading = false;
     l->leaving = true;
-    return held ? LEADER_WRITE : LEADER_REST;
+    return held ? LEADER_WRITE : LEADER_WAIT;
 }

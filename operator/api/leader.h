@@ -25,10 +25,10 @@ struct leader_config {
 };
 
 enum leader_action {
-    LEADER_REST,   /* until the next turn, retry_ms later */
+    LEADER_WAIT,   /* until the next turn, retry_ms later */
     LEADER_READ,   /* the lease */
-    LEADER_CREATE, /* leader_wish() */
-    LEADER_WRITE,  /* leader_wish() over the version that was read */
+    LEADER_CREATE, /* leader_desired() */
+    LEADER_WRITE,  /* leader_desired() over the version that was read */
 };
 
 enum leader_result { LEADER_DONE, LEADER_CONFLICT, LEADER_FAILED };
@@ -57,7 +57,7 @@ enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64
 
 /* What to write: for LEADER_CREATE and LEADER_WRITE, at the time when it is sent. wall_us is for
  * people who look at it. */
-struct lease leader_wish(struct leader *l, uint64_t now, int64_t wall_us);
+struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us);
 
 /* What became of the write; answer: the lease that the server sent back, when it is done. Returns
  * what to do at once. */
@@ -71,7 +71,7 @@ uint64_t leader_until(const struct leader *l);
 /* The term, while leading. */
 int64_t leader_term(const struct leader *l);
 
-/* Leads no longer. LEADER_WRITE: leader_wish() frees the lease for the next one. */
+/* Leads no longer. LEADER_WRITE: leader_desired() frees the lease for the next one. */
 enum leader_action leader_leave(struct leader *l, uint64_t now);
 
 #endif

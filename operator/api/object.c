@@ -106,5 +106,5 @@ int object_read(const char *text, size_t len, const char *what, json_t **ret, co
     auto_free char *pruned = malloc(len + 1);
     if (!pruned)
         return err_set(err, ENOMEM, "%s: no memory", what);
-    return tame_read(pruned, object_prune(text, len, pruned), what, ret, ret_why, err);
+    return sanitize_read(pruned, object_prune(text, len, pruned), what, ret, ret_why, err);
 }

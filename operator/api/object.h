@@ -10,9 +10,9 @@
 #include <stddef.h>
 
 #include "core/json/json.h"
-#include "operator/objects/tame.h"
+#include "operator/objects/sanitize.h"
 
-/* As tame_read(). Of members of that name that are lists only the brackets are looked at. */
+/* As sanitize_read(). Of members of that name that are lists only the brackets are looked at. */
 int object_read(const char *text, size_t len, const char *what, json_t **ret, const char **ret_why,
                 struct err *err);
 

@@ -20,7 +20,7 @@ const char *condition_name(enum condition_type type)
     return names[type];
 }
 
-/* The text of a member, "" where there is none. */
+/* The text of a member, "" if it is missing or no string. */
 static const char *text_of(json_t *j, const char *key)
 {
     const char *text = json_string_value(json_object_get(j, key));

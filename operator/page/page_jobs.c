@@ -37,7 +37,7 @@ static void count(void *arg, const struct hvdjob *job)
 static void put_row(void *arg, const struct hvdjob *job)
 {
     struct listing *l = arg;
-    if (job_phase_over(job->status.phase) != l->over || l->rows >= PAGE_JOBS_MAX)
+    if (job_phase_finished(job->status.phase) != l->over || l->rows >= PAGE_JOBS_MAX)
         return;
     if (l->rows++ > 0)
         buf_put_u8(l->dst, ',');

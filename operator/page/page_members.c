@@ -67,7 +67,7 @@ static void add_worker(void *arg, const struct plane_worker *worker)
 
 /* What agents say of ranks, in words for people; rank_state_name() has the others. */
 static const struct {
-    const char *state, *said;
+    const char *state, *text;
     enum level level;
 } states[] = {
     {"expected", "waits for its agent", LEVEL_BUSY},
@@ -93,7 +93,7 @@ static void judge_running(struct member *m)
     for (size_t i = 0; m->known && i < sizeof(states) / sizeof(states[0]); i++)
         if (strcmp(states[i].state, m->worker.state) == 0) {
             m->level = states[i].level;
-            m->state = states[i].said;
+            m->state = states[i].text;
         }
 }
 
@@ -101,7 +101,7 @@ static void judge(struct member *m)
 {
     const struct pod *p = m->pod;
     m->level = LEVEL_BUSY;
-    if (pod_over(p)) {
+    if (pod_finished(p)) {
         m->level = LEVEL_PAST;
         m->state = p->phase == POD_SUCCEEDED ? "has ended well" : "has failed";
     } else if (p->deleting) {

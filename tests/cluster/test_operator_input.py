@@ -141,7 +141,7 @@ class Input(agents.Case):
             uids[name] = self.stranger(f"{name}-0-0", {"hvd.dev/job": name, **more} if more else None, holder)
         jobs = [Job(self.cluster, name, 1, cpu="100m") for name in cases]
         for job in jobs:
-            self.await_words(f"{job.name}'s word", 60, lambda job=job: f"pod {job.name}-0-0 has the name of worker 0"
+            self.await_words(f"{job.name}'s word", 60, lambda job=job: f"pod {job.name}-0-0 has the name that worker 0 needs"
                              in job.condition("Ready").get("message", ""))
             self.assertIn("belongs to nobody" if job.name in ("nobody", "labelled") else "belongs to another object",
                           job.status()["message"])

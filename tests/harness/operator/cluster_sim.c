@@ -134,7 +134,7 @@ static void check_room(struct cluster_sim *s, const struct sim_job *j)
 static void check_status(struct cluster_sim *s, struct sim_job *j, const struct hvdjob_status *to)
 {
     const struct hvdjob_status *from = &j->job.status;
-    if (job_phase_over(from->phase) && to->phase != from->phase)
+    if (job_phase_finished(from->phase) && to->phase != from->phase)
         cluster_sim_wrong(s, "%s: from %s to %s", j->job.name, job_phase_name(from->phase),
                           job_phase_name(to->phase));
     if (to->failures > from->failures)
@@ -222,7 +222,7 @@ static int create_pod(struct cluster_sim *s, int job, const struct action *a, in
     if (alive_of(s, job, false) > most)
         cluster_sim_wrong(s, "%s: %d workers, at most %d are wanted", j->job.name,
                           alive_of(s, job, false), most);
-    if (job_phase_over(j->job.status.phase))
+    if (job_phase_finished(j->job.status.phase))
         cluster_sim_wrong(s, "%s: a worker is made although it has ended", j->job.name);
     if (!p->gated)
         check_let_go(s, j, "is made without a gate");
@@ -276,15 +276,15 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
         p->gated = s->bug == BUG_LIFT_NOT_ALL && p->worker == 0 && p->gated;
         return 0;
     case ACTION_DELETE_POD:
-        if (s->bug == BUG_KEEP_WORKERS && !job_phase_over(j->job.status.phase))
+        if (s->bug == BUG_KEEP_WORKERS && !job_phase_finished(j->job.status.phase))
             return 0;
         take_name(s, a->pod);
         return delete_pod(s, j, a->pod);
     case ACTION_DELETE_JOB:
         j->there = false;
         return 0;
-    case ACTION_SAY:
-        if (!all->says[a->say].text[0])
+    case ACTION_RECORD_EVENT:
+        if (!all->events[a->event].text[0])
             cluster_sim_wrong(s, "%s: an event that says nothing", j->job.name);
         return 0;
     case ACTION_CREATE_GROUP:
@@ -310,8 +310,9 @@ static void spoil(struct cluster_sim *s, struct actions *a)
             break;
         }
     if (s->bug == BUG_TALK) {
-        snprintf(a->says[SAY_PHASE].text, sizeof(a->says[SAY_PHASE].text), "hello");
-        actions_add(a, (struct action){.kind = ACTION_SAY}, NULL);
+        snprintf(a->events[ACTION_EVENT_PHASE].text, sizeof(a->events[ACTION_EVENT_PHASE].text),
+                 "hello");
+        actions_add(a, (struct action){.kind = ACTION_RECORD_EVENT}, NULL);
     }
 }
 
@@ -384,7 +385,7 @@ static void operate(struct cluster_sim *s, int job)
                                  .npods = v.n,
                                  .admission = &admission,
                                  .gang = gates(),
-                                 .told = j->told,
+                                 .status_written = j->status_written,
                                  .now = s->now};
     if (reconcile(&in, &a, &err) < 0)
         cluster_sim_wrong(s, "%s: %s", j->job.name, err.msg);
@@ -400,7 +401,7 @@ static void operate(struct cluster_sim *s, int job)
             break;
         }
         if (a.all[i].kind == ACTION_WRITE_STATUS)
-            j->told = s->now;
+            j->status_written = s->now;
         if (apply(s, job, version, wanted, &a, &a.all[i]) < 0)
             break;
         if (!s->calm && cluster_sim_random(s, 5) == 0)
@@ -417,7 +418,7 @@ static void check_rest(struct cluster_sim *s, int job)
     int alive = alive_of(s, job, false);
     if (j->there && phase == JOB_QUEUED && !j->job.status.message)
         cluster_sim_wrong(s, "%s: queued, and nobody says why", j->job.name);
-    else if (j->there && !job_phase_over(phase))
+    else if (j->there && !job_phase_finished(phase))
         cluster_sim_wrong(s, "%s: still %s (%s)", j->job.name, job_phase_name(phase),
                           words(j->job.status.message));
     else if (!j->there ? alive : alive && j->job.clean != CLEAN_NONE)
@@ -427,7 +428,7 @@ static void check_rest(struct cluster_sim *s, int job)
 static bool resting(const struct cluster_sim *s)
 {
     for (int i = 0; i < SIM_JOBS; i++)
-        if (s->jobs[i].there && !job_phase_over(s->jobs[i].job.status.phase))
+        if (s->jobs[i].there && !job_phase_finished(s->jobs[i].job.status.phase))
             return false;
     return s->idle > 20 * SIM_JOBS;
 }

@@ -47,11 +47,11 @@ struct sim_pod {
 
 struct sim_job {
     bool there, finishing;
-    int version;         /* of the object: rises with every write */
-    int failed, counted; /* pods whose program failed; that the status ever counted */
-    int64_t again;       /* what the operator was told last */
-    int64_t told;        /* when it wrote the status last */
-    int64_t over_since;  /* in a final phase, or queued, since */
+    int version;            /* of the object: rises with every write */
+    int failed, counted;    /* pods whose program failed; that the status ever counted */
+    int64_t again;          /* what the operator was told last */
+    int64_t status_written; /* when it wrote the status last */
+    int64_t over_since;     /* in a final phase, or queued, since */
     struct hvdjob job;
 };
 

@@ -241,7 +241,7 @@ static void use_job(struct cluster_sim *s)
         break;
     case 5:
         /* Another template; changed back some time. */
-        job->shape[15] = job->shape[15] == 'x' ? 'y' : 'x';
+        job->template_hash[15] = job->template_hash[15] == 'x' ? 'y' : 'x';
         touch(j);
         break;
     case 6:
@@ -302,10 +302,11 @@ static void calm_down(struct cluster_sim *s)
             touch(j);
         j->job.suspend = false;
         j->finishing |= (j->job.status.phase == JOB_RUNNING && chance(s, 30)) ||
-                        job_phase_over(j->job.status.phase) ||
+                        job_phase_finished(j->job.status.phase) ||
                         j->job.status.phase == JOB_COMPLETING;
-        memcpy(j->job.shape, j->job.status.shape[0] ? j->job.status.shape : j->job.shape,
-               sizeof(j->job.shape));
+        memcpy(j->job.template_hash,
+               j->job.status.template_hash[0] ? j->job.status.template_hash : j->job.template_hash,
+               sizeof(j->job.template_hash));
     }
 }
 

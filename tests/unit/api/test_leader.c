@@ -80,13 +80,13 @@ static void serve(struct request *q)
 
 static void begin(struct peer *p, enum leader_action what)
 {
-    if (what == LEADER_REST) {
+    if (what == LEADER_WAIT) {
         p->turn_at = sim.now + 1600 * CLOCK_MS + within(800);
         return;
     }
     p->q = (struct request){.out = true, .what = what};
     if (what != LEADER_READ)
-        p->q.wish = leader_wish(&p->leader, sim.now, (int64_t)(sim.now / 1000));
+        p->q.wish = leader_desired(&p->leader, sim.now, (int64_t)(sim.now / 1000));
     bool lost = !sim.clean && rand() % 10 == 0, deaf = !sim.clean && rand() % 10 == 0;
     uint64_t slow = sim.clean || rand() % 4 ? 200 : 12000;
     p->q.served_at = lost ? UINT64_MAX : sim.now + within(slow);
@@ -101,7 +101,7 @@ static void end(struct peer *p, bool answered)
     p->q.out = false;
     enum leader_action next;
     if (q.what == LEADER_READ && !answered)
-        next = LEADER_REST;
+        next = LEADER_WAIT;
     else if (q.what == LEADER_READ)
         next = leader_saw(&p->leader, q.absent ? NULL : &q.answer, sim.now);
     else
@@ -202,7 +202,7 @@ static void trouble(int generation)
             enum leader_action a = leader_leave(&p->leader, sim.now);
             struct request q = {.what = a};
             if (a == LEADER_WRITE)
-                q.wish = leader_wish(&p->leader, sim.now, 0);
+                q.wish = leader_desired(&p->leader, sim.now, 0);
             if (a == LEADER_WRITE && rand() % 4)
                 serve(&q);
             p->alive = false;
@@ -276,13 +276,13 @@ static void test_expiry_is_local(void **state)
     leader_init(&l, &config);
     seen.renewed_us = 0; /* its holder's clock is far behind */
     assert_int_equal(leader_turn(&l, t), LEADER_READ);
-    assert_int_equal(leader_saw(&l, &seen, t), LEADER_REST);
-    assert_int_equal(leader_saw(&l, &seen, t + 14999 * CLOCK_MS), LEADER_REST);
+    assert_int_equal(leader_saw(&l, &seen, t), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &seen, t + 14999 * CLOCK_MS), LEADER_WAIT);
     seen.version[0] = '2'; /* renewed */
-    assert_int_equal(leader_saw(&l, &seen, t + 15000 * CLOCK_MS), LEADER_REST);
-    assert_int_equal(leader_saw(&l, &seen, t + 29999 * CLOCK_MS), LEADER_REST);
+    assert_int_equal(leader_saw(&l, &seen, t + 15000 * CLOCK_MS), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &seen, t + 29999 * CLOCK_MS), LEADER_WAIT);
     assert_int_equal(leader_saw(&l, &seen, t + 30000 * CLOCK_MS), LEADER_WRITE);
-    struct lease wish = leader_wish(&l, t + 30000 * CLOCK_MS, 77);
+    struct lease wish = leader_desired(&l, t + 30000 * CLOCK_MS, 77);
     assert_string_equal(wish.holder, "me");
     assert_string_equal(wish.version, "2");
     assert_int_equal(wish.transitions, 4);
@@ -299,19 +299,19 @@ static void test_until(void **state)
     (void)state;
     leader_init(&l, &config);
     assert_int_equal(leader_saw(&l, NULL, t), LEADER_CREATE);
-    struct lease wish = leader_wish(&l, t, 1);
+    struct lease wish = leader_desired(&l, t, 1);
     assert_string_equal(wish.version, "");
     assert_int_equal(wish.transitions, 0);
-    assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 4 * CLOCK_S), LEADER_REST);
+    assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 4 * CLOCK_S), LEADER_WAIT);
     assert_true(leader_leads(&l, t + 9999 * CLOCK_MS));
     assert_false(leader_leads(&l, t + 10000 * CLOCK_MS));
     /* A renewal is answered when we have stopped: that is a new term, not the old one. */
     assert_int_equal(leader_turn(&l, t + 8 * CLOCK_S), LEADER_WRITE);
-    leader_wish(&l, t + 8 * CLOCK_S, 2);
+    leader_desired(&l, t + 8 * CLOCK_S, 2);
     answer.version[0] = '6';
     assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 11 * CLOCK_S), LEADER_WRITE);
     assert_false(leader_leads(&l, t + 11 * CLOCK_S));
-    assert_int_equal(leader_wish(&l, t + 11 * CLOCK_S, 3).transitions, 4);
+    assert_int_equal(leader_desired(&l, t + 11 * CLOCK_S, 3).transitions, 4);
 }
 
 /* Somebody deleted the lease: terms go on from the highest. */
@@ -324,7 +324,7 @@ static void test_deleted(void **state)
     seen.transitions = 41;
     leader_saw(&l, &seen, CLOCK_S);
     assert_int_equal(leader_saw(&l, NULL, 2 * CLOCK_S), LEADER_CREATE);
-    assert_int_equal(leader_wish(&l, 2 * CLOCK_S, 1).transitions, 42);
+    assert_int_equal(leader_desired(&l, 2 * CLOCK_S, 1).transitions, 42);
 }
 
 static void test_leave(void **state)
@@ -333,18 +333,18 @@ static void test_leave(void **state)
     struct lease answer = lease_of("me", "5");
     (void)state;
     leader_init(&l, &config);
-    assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_REST); /* nothing to give back */
+    assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_WAIT); /* nothing to give back */
     leader_init(&l, &config);
     leader_saw(&l, NULL, CLOCK_S);
-    leader_wish(&l, CLOCK_S, 1);
+    leader_desired(&l, CLOCK_S, 1);
     leader_wrote(&l, LEADER_DONE, &answer, CLOCK_S);
     assert_true(leader_leads(&l, 2 * CLOCK_S));
     assert_int_equal(leader_leave(&l, 2 * CLOCK_S), LEADER_WRITE);
     assert_false(leader_leads(&l, 2 * CLOCK_S));
-    struct lease wish = leader_wish(&l, 2 * CLOCK_S, 2);
+    struct lease wish = leader_desired(&l, 2 * CLOCK_S, 2);
     assert_string_equal(wish.holder, "");
     assert_string_equal(wish.version, "5");
-    assert_int_equal(leader_turn(&l, 3 * CLOCK_S), LEADER_REST);
+    assert_int_equal(leader_turn(&l, 3 * CLOCK_S), LEADER_WAIT);
 }
 
 static void test_lease_text(void **state)

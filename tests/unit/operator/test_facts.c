@@ -156,14 +156,14 @@ static void test_refused(void **state)
     add(&facts.findings, true, "shm-size", "digits-2-0");
     job_findings_keep_worst(&facts.findings);
     struct actions a = ask(&job, "0-0R 1-0R 2-0F!", &facts);
-    const struct saying *say = &a.says[SAY_REFUSED];
+    const struct action_event *say = &a.events[ACTION_EVENT_REFUSED];
     assert_string_equal(say->reason, "DoctorRefused");
     assert_true(say->warning);
     has(say->text, "worker 2 (pod digits-2-0, node n1): the doctor found shm-size on digits-2-0 "
                    "(shm-size); fix: mend shm-size");
     assert_int_equal(a.all[0].kind, ACTION_WRITE_STATUS);
-    assert_int_equal(a.all[1].kind, ACTION_SAY);
-    assert_int_equal(a.all[1].say, SAY_REFUSED);
+    assert_int_equal(a.all[1].kind, ACTION_RECORD_EVENT);
+    assert_int_equal(a.all[1].event, ACTION_EVENT_REFUSED);
     assert_string_equal(a.status.first->reason, "DoctorRefused");
     has(a.status.first->message, "fix: mend shm-size");
     assert_int_equal(a.status.attempts_left, 5);
@@ -175,7 +175,7 @@ static void test_refused(void **state)
     actions_fini(&a);
     a = ask(&job, "0-0R 1-0R 2-0F!", NULL);
     assert_int_equal(a.status.findings.n, 1);
-    assert_string_equal(a.says[SAY_REFUSED].reason, ""); /* it was said */
+    assert_string_equal(a.events[ACTION_EVENT_REFUSED].reason, ""); /* it was said */
     actions_fini(&a);
     /* All is well again. */
     job_findings_fini(&facts.findings);
@@ -197,7 +197,7 @@ static void test_not_refused(void **state)
         add(&facts.findings, i == 1, "shm-size", "digits-2-0");
         job_findings_keep_worst(&facts.findings);
         struct actions a = ask(&job, "0-0R 1-0R 2-0F!", &facts);
-        assert_string_equal(a.says[SAY_REFUSED].reason, "");
+        assert_string_equal(a.events[ACTION_EVENT_REFUSED].reason, "");
         assert_string_not_equal(a.status.first->reason, "DoctorRefused");
         assert_null(strstr(a.status.message, "refuses"));
         actions_fini(&a);

@@ -75,9 +75,9 @@ static void test_groups(void **state)
         auto_free char *text = json_write(pod);
         assert_true(json_equal(json_object_get(group, "spec"), want));
         assert_string_equal(json_string_value(json_object_get(group, "apiVersion")), api);
-        assert_int_equal(gang_waits(ops, group) != NULL, 0);
+        assert_int_equal(gang_pending(ops, group) != NULL, 0);
         if (waits)
-            assert_string_equal(gang_waits(ops, waits), "m");
+            assert_string_equal(gang_pending(ops, waits), "m");
         if (!strstr(text, rows[i].in_pod))
             fail_msg("%s: %s", rows[i].backend, text);
         hvdjob_fini(&job);

@@ -286,20 +286,21 @@ static void test_template(void **state)
          "restartPolicy: want Never"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeSelector':{'a':1}}}}",
          "nodeSelector: a: want a name with a text"},
-        {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", "metadata.name: a dot"},
+        {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
+         "metadata.name: it contains a dot"},
         {"a123456789012345678901234567890123456789012345678",
          "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
-         "metadata.name: 49 characters"},
+         "metadata.name: it has 49 characters"},
         {"a", "3", "spec: missing"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", ""},
         {"a",
          "{'template':{'spec':{'containers':[{'command':['x']}],'volumes':[{'name':'hvd-shm'}]}}}",
-         "volumes[0].name: names that begin with \"hvd-\" are the operator's"},
+         "volumes[0].name: names that begin with \"hvd-\" are reserved for the operator"},
         {"a",
          "{'template':{'spec':{'containers':[{'command':['x'],'volumeMounts':[{'mountPath':'/"
          "data'},"
          "{'mountPath':'/hvd/x'}]}]}}}",
-         "containers[0].volumeMounts[1].mountPath: agent and library are at /hvd"},
+         "containers[0].volumeMounts[1].mountPath: /hvd is reserved"},
         {"a",
          "{'template':{'spec':{'containers':[{'command':['x'],'volumeMounts':[{'mountPath':'/"
          "hvdata'"
@@ -365,7 +366,11 @@ static void test_defaults(void **state)
 /* What is written is read again as it was; what a hand wrote into it does no harm. */
 static void test_status(void **state)
 {
-    struct hvdjob_status s = {.phase = JOB_WAITING, .attempt = 2, .failures = 3, .spoilt = true}, t;
+    struct hvdjob_status s = {.phase = JOB_WAITING,
+                              .attempt = 2,
+                              .failures = 3,
+                              .failed_late = true},
+                         t;
     (void)state;
     assert_int_equal(hvdjob_status_raise(&s, 7, 5, NULL), 0);
     assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);

@@ -186,7 +186,7 @@ static void test_patience(void **state)
     queue_decide(l.q, l.n, &w.c, NOW);
     assert_false(verdict(&l, "large")->go);
     assert_false(verdict(&l, "small")->go);
-    assert_non_null(strstr(verdict(&l, "small")->why, "job ml/large goes first"));
+    assert_non_null(strstr(verdict(&l, "small")->why, "job ml/large is older"));
     leave(&l);
     add_job(&l, "never", "'workers':9,'gang':{'probeSeconds':0}", QUEUED("00:00"));
     add_job(&l, "small", "'workers':1", QUEUED("13:15"));
@@ -213,7 +213,7 @@ static void test_tries(void **state)
     queue_decide(l.q, l.n, NULL, NOW);
     assert_true(verdict(&l, "a")->go);
     assert_false(verdict(&l, "b")->go);
-    assert_non_null(strstr(verdict(&l, "b")->why, "may not see nodes"));
+    assert_non_null(strstr(verdict(&l, "b")->why, "may not list nodes"));
     l.jobs[1].status.phase = JOB_STARTING;
     queue_decide(l.q, l.n, NULL, NOW);
     assert_false(verdict(&l, "b")->go);
