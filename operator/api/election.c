@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * election: see election.h. At most one request is under way; the deadline of the lease has a timer
- * of its own.
+ * election: see election.h. At most one request is in flight. The end of the lease has its own
+ * timer.
  */
 #include "operator/api/election.h"
 
@@ -23,9 +23,9 @@ struct election {
     struct leader leader;
     struct api_call *call;
     struct loop_timer turn, until;
-    uint64_t turn_at; /* when the last one began */
-    uint64_t late;    /* the longest time from when one was due until it began */
-    bool told;        /* started() was called last */
+    uint64_t turn_at; /* clock_ns() at which the last turn began */
+    uint64_t late;    /* longest delay of a turn, in ns */
+    bool told;        /* started() has been called, stopped() not yet */
     void (*left)(void *arg);
     struct err err;
 };
@@ -52,7 +52,7 @@ static void on_until(void *arg)
     tell(arg);
 }
 
-/* After whatever happened: who has to hear of it, and when it is our turn again. */
+/* Call it after each event: calls started() or stopped(), and sets the timer of the next turn. */
 static void settle(struct election *e)
 {
     struct loop *loop = api_loop(e->config.api);
@@ -78,8 +78,8 @@ static void on_turn(void *arg)
 static void rest(struct election *e)
 {
     uint32_t ms = (uint32_t)e->config.retry_ms;
-    /* A fifth more or less: candidates do not come at the same time for ever. From the beginning of
-     * the turn: after a request that nobody answered there is time left for another one. */
+    /* Plus or minus a fifth, so that candidates do not stay in step. Counted from the beginning of
+     * the turn, so that after a request that timed out another one fits before the lease ends. */
     uint64_t pause = ms - ms / 5 + randombytes_uniform(2 * ms / 5 + 1);
     uint64_t took = (clock_ns() - e->turn_at) / CLOCK_MS;
     loop_timer_start(api_loop(e->config.api), &e->turn, took < pause ? pause - took : 0, on_turn,
@@ -144,7 +144,7 @@ static void send_request(struct election *e, const char *method, bool named, con
 {
     struct buf path = {0};
     request_path(&path, &leases, e->config.namespace, named ? e->config.name : NULL, NULL);
-    /* Not repeated by api.c: the next turn does that, with a lease that is up to date. */
+    /* Not retried by api.c: the next turn does it, with the current lease. */
     struct api_request q = {.method = method,
                             .path = request_text(&path),
                             .body = body,

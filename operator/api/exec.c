@@ -19,7 +19,7 @@
 #include "operator/objects/stamp.h"
 
 #define OUT_MAX (256u << 10)
-#define ERR_MAX 400 /* of what it says on standard error, for the message */
+#define ERR_MAX 400 /* bytes of its standard error that go into a message */
 
 struct exec_run {
     struct loop *loop;
@@ -33,7 +33,7 @@ struct exec_run {
     void *arg;
 };
 
-/* ---- what it prints -------------------------------------------------------------------------- */
+/* ---- the output ------------------------------------------------------------------------------ */
 
 void exec_credential_fini(struct exec_credential *c)
 {
@@ -51,7 +51,7 @@ static int copy(const char *text, char **dst, struct err *err)
     return *dst ? 0 : err_set(err, ENOMEM, "no memory");
 }
 
-/* The status into c, of which the caller frees what there is. */
+/* Parses the status into c; the caller frees c, also on failure. */
 static int take_status(json_t *j, const char *api_version, struct exec_credential *c,
                        struct err *err)
 {
@@ -122,12 +122,12 @@ void exec_cancel(struct exec_run *r)
         return;
     if (r->pid > 0) {
         kill(-r->pid, SIGKILL);
-        waitpid(r->pid, NULL, 0); /* a killed process does not keep us waiting */
+        waitpid(r->pid, NULL, 0); /* short: the process was killed */
     }
     run_free(r);
 }
 
-/* Reads what is there, at most max in all; the rest is dropped. True at the end of the file. */
+/* Reads what is available; keeps at most max bytes in dst. True at the end of the file. */
 static bool drain(int fd, struct buf *dst, size_t max)
 {
     char bytes[4096];
@@ -205,7 +205,7 @@ static void on_limit(void *arg)
     kill(-r->pid, SIGKILL);
 }
 
-/* KUBERNETES_EXEC_INFO. */
+/* The value of KUBERNETES_EXEC_INFO; the caller frees it. */
 static char *exec_info(const struct access *a, struct err *err)
 {
     auto_free char *ca_text = NULL;
@@ -233,7 +233,7 @@ static char *exec_info(const struct access *a, struct err *err)
     return text;
 }
 
-/* In the child. Only its own memory is touched: the program has one thread. */
+/* Runs in the child. May allocate: the parent has only one thread, so no lock is held. */
 static void run_child(const struct access *a, const char *info, int out, int err_fd)
 {
     sigset_t none;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cutter: see cutter.h.
+ * list_parser: see list_parser.h.
  */
 #include "operator/api/list_parser.h"
 
@@ -36,7 +36,7 @@ static int put(struct buf *dst, const char *bytes, size_t n, size_t max, const c
     return dst->failed ? err_set(err, ENOMEM, "no memory for %s of a list", what) : 0;
 }
 
-/* Inside quotes: true when c is the last of them. */
+/* Inside a string: true if ch is its closing quote. */
 static bool string_ends(struct list_parser *c, char ch)
 {
     if (c->escape)
@@ -54,7 +54,7 @@ static bool at_items(const struct list_parser *c)
            memcmp(c->key, "items", 5) == 0;
 }
 
-/* One byte of what is round the items. */
+/* One byte outside the items. */
 static int step_around(struct list_parser *c, char ch, struct err *err)
 {
     bool key = c->depth == 1 && !c->value;
@@ -129,8 +129,8 @@ static int step_items(struct list_parser *c, char ch, struct err *err)
     }
 }
 
-/* Bytes of an item; how many belong to it. Ends with where == LIST_PARSER_ITEMS when it is whole.
- */
+/* Returns how many of the bytes belong to the current item. Sets where to LIST_PARSER_ITEMS when it
+ * is complete. */
 static size_t scan_item(struct list_parser *c, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -184,7 +184,7 @@ int list_parser_feed(struct list_parser *c, const char *bytes, size_t n, struct 
             break;
         case LIST_PARSER_ITEMS:
             rc = step_items(c, bytes[i], err);
-            if (c->where != LIST_PARSER_ITEM) /* the bracket is part of the item */
+            if (c->where != LIST_PARSER_ITEM) /* the closing bracket belongs to the item */
                 i++;
             break;
         case LIST_PARSER_ITEM:

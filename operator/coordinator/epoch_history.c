@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_coordinator_history: see job_coordinator_history.h.
+ * epoch_history: see epoch_history.h.
  */
 #include "operator/coordinator/epoch_history.h"
 
@@ -9,7 +9,7 @@
 
 #include "core/base/clock.h"
 
-#define SETTLES (2 * CLOCK_S) /* ranks have reported their repair by then */
+#define SETTLES (2 * CLOCK_S) /* by then all ranks have reported how long recovery took */
 
 static void drop_oldest(struct epoch_history *all)
 {
@@ -18,7 +18,7 @@ static void drop_oldest(struct epoch_history *all)
     all->n--;
 }
 
-/* Most jobs have one epoch all their life: room for more comes with them. NULL: no memory. */
+/* Starts with room for one: most jobs have one epoch all their life. NULL: no memory. */
 static struct epoch_record *add(struct epoch_history *all)
 {
     if (all->list && all->n == EPOCH_HISTORY_MAX)
@@ -41,8 +41,8 @@ static struct epoch_record *newest(struct epoch_history *all)
     return all->list && all->n > 0 ? &all->list[all->n - 1] : NULL;
 }
 
-/* Survivors alone do not make a loss: a world is also made anew, without a boundary, when a planned
- * change reaches one rank before another. */
+/* roster.last.lost is also set when a planned change reaches one rank before another, since the
+ * epoch then begins without a boundary. So a loss also requires that members are missing. */
 static bool is_loss(const struct roster *r, const struct epoch_record *before)
 {
     int stayed = 0;
@@ -69,7 +69,7 @@ static void note(struct epoch_history *all, const struct roster *r)
     }
 }
 
-/* A better reason may come after the epoch, and the time that its repair took. */
+/* Takes what is known only after the epoch began: a more precise cause, and the repair time. */
 static void follow(struct epoch_record *e, const struct roster *r)
 {
     if (r->repair_epoch == e->epoch)

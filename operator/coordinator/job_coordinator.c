@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * crew: see crew.h.
+ * job_coordinator: see job_coordinator.h.
  *
- * When is an agent lost? When its pod has ended; or when the ranks of others have seen a loss and
- * its connection is closed, or it has been silent for longer than a poll takes; when its connection
- * was closed and it does not come back; or when it was silent for as long as it would train on
- * without us.
+ * An agent is lost
+ *   its pod finished or was deleted                                at once
+ *   its connection is closed, and other ranks have seen a loss     after CLOSED_MS
+ *   it is silent, and other ranks have seen a loss                 after SUSPECT_MS
+ *   its connection is closed                                       after ABSENT_S
+ *   it is silent                                                   after SILENT_S
  */
 #include "operator/coordinator/job_coordinator.h"
 
@@ -17,12 +19,12 @@
 #include "core/base/clock.h"
 
 #define START_TIMEOUT_S 60
-#define GATHER_MS       20000 /* agents come back within 10 s, as a rule */
-#define CLOSED_MS       20    /* an agent that lives has asked again by then */
-#define SUSPECT_MS      3500  /* silence, where others have seen a loss: a poll takes 2 s */
-#define ABSENT_S        10    /* one that could, would come back in a second */
-#define SILENT_S        60
-#define FAREWELL_S      10 /* for the news that the job has ended */
+#define GATHER_MS       20000 /* agents rejoin within HVD_REJOIN_JITTER_MS, 10 s by default */
+#define CLOSED_MS       20    /* a live agent opens a new connection sooner */
+#define SUSPECT_MS      3500  /* a long poll takes 2 s */
+#define ABSENT_S        10    /* a live agent reconnects within a second */
+#define SILENT_S        60    /* after that an agent ends its ranks by itself */
+#define FAREWELL_S      10    /* to tell agents that the job has finished */
 #define END_GRACE_MS    2000
 
 /* ---- the roster ----------------------------------------------------------------------------- */
@@ -34,8 +36,8 @@ static struct roster_elastic limits(const struct job_coordinator *c)
                                    .start_limit = (uint64_t)c->start_timeout * CLOCK_S};
 }
 
-/* A roster of nothing, or (resume) one that asks agents what they know. The one that is there is
- * replaced only when that went well. */
+/* Replaces the roster by an empty one, or (resume) by one that is rebuilt from what agents report.
+ * On failure the old one stays. */
 static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
 {
     uint8_t key[MEMBER_KEY_SIZE];
@@ -82,8 +84,8 @@ int job_coordinator_count_agents(const struct job_coordinator *c)
     return n;
 }
 
-/* Ranks that there will be room for. While agents are asked what they know one that is to go counts
- * too: it may train. */
+/* Sets the number of ranks whose agents are expected. While the roster is rebuilt, pods that are
+ * being deleted count, too: their ranks may be training. */
 static void count_arriving(struct job_coordinator *c)
 {
     int n = 0;
@@ -109,7 +111,7 @@ static void lose(struct job_coordinator *c, int agent, const char *text, uint64_
     roster_agent_lost(&c->roster, agent, text, now);
 }
 
-/* ---- agents that come ----------------------------------------------------------------------- */
+/* ---- joins ---------------------------------------------------------------------------------- */
 
 /* "POD-UID.something" */
 static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const char *agent)
@@ -123,13 +125,14 @@ static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const
     return job_coordinator_find_pod(c, uid);
 }
 
-/* Nothing has been decided that an agent that knows more could contradict. */
+/* The roster has decided nothing yet that a rejoining agent could contradict. */
 static bool is_blank(const struct roster *r)
 {
     return r->epoch == 0 && r->nmembers == 0;
 }
 
-/* What there was is over, and somebody begins again. */
+/* The roster's ranks have finished or failed and all agents are gone: a join starts a new roster.
+ */
 static bool is_used_up(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -141,7 +144,7 @@ static int prepare(struct job_coordinator *c, const struct join_body *body, stru
 {
     if (body->rejoin && !c->roster.rebuilding) {
         if (!is_blank(&c->roster))
-            return err_set(err, EEXIST, "job %s goes on without agent \"%.100s\"", c->roster.job,
+            return err_set(err, EEXIST, "job %s trains on without agent \"%.100s\"", c->roster.job,
                            body->agent);
         return make_roster(c, true, err);
     }
@@ -179,11 +182,11 @@ static int on_arrive(void *arg, const struct join_body *body, struct err *err)
 static void on_changed(void *arg)
 {
     struct job_coordinator *c = arg;
-    job_coordinator_count_epochs(c); /* the next request may bring another one */
+    job_coordinator_count_epochs(c); /* before the next request can begin another epoch */
     c->changed(c->arg, c);
 }
 
-/* Somebody came or went. */
+/* An agent or pod appeared or vanished. */
 static void urgent(struct job_coordinator *c)
 {
     c->urgent = true;
@@ -264,7 +267,7 @@ int job_coordinator_update(struct job_coordinator *c, const struct plane_job *jo
         return 0;
     if (c->slots != slots && is_blank(&c->roster))
         return make_roster(c, false, err);
-    c->slots = slots; /* of workers that are there it cannot change */
+    c->slots = slots; /* cannot change while there are workers */
     struct roster_elastic e = limits(c);
     rc = roster_resize(&c->roster, e.min, e.max, c->workers * c->slots, clock_ns(), err);
     urgent(c);
@@ -326,7 +329,7 @@ void job_coordinator_pod_gone(struct job_coordinator *c, const char *uid)
         struct job_coordinator_pod *p = c->pods[i];
         if (strcmp(p->uid, uid) != 0)
             continue;
-        lose(c, p->agent, "its pod is gone", clock_ns());
+        lose(c, p->agent, "its pod was deleted", clock_ns());
         c->pods[i] = c->pods[--c->npods];
         free(p);
         urgent(c);
@@ -334,7 +337,7 @@ void job_coordinator_pod_gone(struct job_coordinator *c, const char *uid)
     }
 }
 
-/* ---- agents that go ------------------------------------------------------------------------- */
+/* ---- losses --------------------------------------------------------------------------------- */
 
 void job_coordinator_heard(struct job_coordinator_pod *pod)
 {
@@ -351,8 +354,8 @@ void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64
     urgent(c);
 }
 
-/* Who has been in a world and waits for the next one has lost somebody, or waits for others that
- * come to the same boundary, which takes milliseconds. */
+/* A rank that was in an epoch and is ready for the next has seen a loss, or is at a boundary that
+ * the others reach within milliseconds. */
 static bool has_seen_loss(const struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++)
@@ -361,7 +364,7 @@ static bool has_seen_loss(const struct roster *r)
     return false;
 }
 
-/* True: look again very soon. */
+/* Declares the agent lost if a limit has passed. True: check it again within 10 ms. */
 static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *pod, bool seen_loss,
                         bool forgive, uint64_t now)
 {
@@ -372,15 +375,15 @@ static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *p
     if (pod->over)
         lose(c, pod->agent, "its pod has ended", now);
     else if (seen_loss && pod->closed_at && now - pod->closed_at >= CLOSED_MS * CLOCK_MS)
-        lose(c, pod->agent, "its agent has gone", now);
+        lose(c, pod->agent, "its agent has closed the connection", now);
     else if (seen_loss && silent >= SUSPECT_MS * CLOCK_MS)
         lose(c, pod->agent, "its agent is silent", now);
     else if (pod->closed_at && now - pod->closed_at >= ABSENT_S * CLOCK_S)
-        lose(c, pod->agent, "its agent has gone and not come back", now);
+        lose(c, pod->agent, "its agent has not reconnected within 10 s", now);
     else if (silent >= SILENT_S * CLOCK_S)
-        lose(c, pod->agent, "its agent was silent for too long", now);
+        lose(c, pod->agent, "its agent was silent for 60 s", now);
     else if (pod->deleting)
-        roster_leave(&c->roster, pod->agent, "its pod is to go", now);
+        roster_leave(&c->roster, pod->agent, "its pod is being deleted", now);
     return seen_loss && pod->closed_at != 0;
 }
 
@@ -389,8 +392,8 @@ static void note_failures(struct job_coordinator *c)
     const struct roster *r = &c->roster;
     for (int i = 0; i < r->nmembers && !c->first_known; i++) {
         const struct roster_member *m = &r->members[i];
-        bool said = m->reaped && (m->state == RANK_FAILED) && !m->leaving && m->code != 0;
-        if (!said || r->stopping)
+        bool failed = m->reaped && (m->state == RANK_FAILED) && !m->leaving && m->code != 0;
+        if (!failed || r->stopping)
             continue;
         c->first_known = true;
         c->first_rank = m->was_rank;

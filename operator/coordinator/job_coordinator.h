@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * crew: one job in the plane: its pods, their agents, its roster. Owned by the plane, on its
- * thread. crew.c has who comes and who is lost, job_coordinator_facts.c and
- * job_coordinator_findings.c what became of it.
+ * * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
+ * plane, on its thread. job_coordinator.c lets agents join and decides which are lost,
+ * job_coordinator_facts.c and job_coordinator_findings.c report on the job.
  */
 #ifndef HVD_OPERATOR_COORDINATOR_JOB_COORDINATOR_H
 #define HVD_OPERATOR_COORDINATOR_JOB_COORDINATOR_H
@@ -13,32 +13,32 @@
 #include "operator/coordinator/epoch_history.h"
 #include "operator/coordinator/plane.h"
 
-#define PLANE_UID_MAX   64 /* of a job or pod, with NUL; names of pods too */
+#define PLANE_UID_MAX   64 /* bytes of a uid or a pod's name, with NUL */
 #define PLANE_HASH_SIZE 32
 
-/* Tokens of a pod that the API server was asked about. */
+/* Results of token reviews for one pod, by the token's hash. */
 struct job_coordinator_token {
     uint8_t good[PLANE_HASH_SIZE], bad[PLANE_HASH_SIZE], asked[PLANE_HASH_SIZE];
-    uint64_t good_at, bad_at, asked_at; /* clocks; 0: none */
-    uint64_t id;                        /* of the review under way, 0: none */
+    uint64_t good_at, bad_at, asked_at; /* clock_ns(); 0: none */
+    uint64_t id;                        /* of the review in flight, 0: none */
 };
 
 struct job_coordinator_pod {
     char uid[PLANE_UID_MAX], name[PLANE_UID_MAX];
     int worker, attempt;
     bool bound, deleting, over;
-    int agent;          /* of the roster, the last that has come from it; -1: none */
-    uint64_t closed_at; /* clock: its agent's connection was closed, and it has not come back; 0 */
+    int agent;          /* index in the roster of the pod's last agent; -1: none */
+    uint64_t closed_at; /* clock_ns() at which the agent's connection closed; 0: it is open */
     struct job_coordinator_token token;
 };
 
 struct job_coordinator {
     char uid[PLANE_UID_MAX];
-    uint64_t group; /* of its parked requests */
+    uint64_t group; /* of its long polls in the HTTP server */
     int workers, min, max, slots, start_timeout;
     int64_t term;
     int gather_ms;
-    bool ended; /* it is forgotten as soon as its agents have heard of it */
+    bool ended; /* the job has finished; freed as soon as its agents have been told */
     uint64_t ended_at;
     struct roster roster;
     struct service service;
@@ -46,15 +46,15 @@ struct job_coordinator {
     int npods, pods_cap;
     uint64_t joins, rejoins, losses;
     struct epoch_history history;
-    int seen_notes; /* that parked requests were woken for; as the next one */
-    uint32_t seen_world;
-    uint64_t sign; /* job_coordinator_fingerprint() when the owner was told last */
-    bool news;     /* he is to be told */
-    bool urgent;   /* changed(): somebody came or went, look at once */
+    int seen_notes;       /* roster notes for which long polls were answered */
+    uint32_t seen_world;  /* epoch for which long polls were answered */
+    uint64_t fingerprint; /* when plane_config.changed() was last called */
+    bool dirty;           /* changed() is to be called */
+    bool urgent;          /* an agent or pod appeared or vanished: the plane ticks at once */
     bool first_known;
     int first_rank, first_worker, first_code;
     char first_text[512];
-    /* Requests to wake: those parked before that number; in portions. */
+    /* Long polls that began before number wake_before are being answered, in portions. */
     bool waking;
     uint64_t wake_before;
     void (*changed)(void *arg, struct job_coordinator *job);
@@ -62,13 +62,13 @@ struct job_coordinator {
     struct list node;
 };
 
-/* changed: the roster may have changed; from within requests. */
+/* changed: called while a request is handled, when the roster may have changed. */
 int job_coordinator_create(struct job_coordinator **ret, const struct plane_job *job, int64_t term,
                            int gather_ms, void (*changed)(void *arg, struct job_coordinator *job),
                            void *arg, struct err *err);
 void job_coordinator_destroy(struct job_coordinator *c);
 
-/* What plane_job() says of a job that is there. */
+/* plane_job() for a job that the plane has already. */
 int job_coordinator_update(struct job_coordinator *c, const struct plane_job *job, struct err *err);
 
 struct job_coordinator_pod *job_coordinator_find_pod(const struct job_coordinator *c,
@@ -76,29 +76,29 @@ struct job_coordinator_pod *job_coordinator_find_pod(const struct job_coordinato
 int job_coordinator_pod(struct job_coordinator *c, const struct plane_pod *pod, struct err *err);
 void job_coordinator_pod_gone(struct job_coordinator *c, const char *uid);
 
-/* The agent of that pod was heard; the connection of an agent was closed. */
+/* The pod's agent sent a request; an agent's connection closed. */
 void job_coordinator_heard(struct job_coordinator_pod *pod);
 void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64_t now);
 
-/* What time brings. forgive: nobody was heard for a while because nobody has listened. True: look
- * again very soon. */
+/* Checks time limits. forgive: the plane itself was late, so silence since its last tick is not
+ * held against agents. True: tick again within 10 ms. */
 bool job_coordinator_tick(struct job_coordinator *c, bool forgive, uint64_t now);
 
-/* job_coordinator_epochs.c: after whatever may have brought another epoch. */
+/* job_coordinator_epochs.c: call it after anything that may have begun a new epoch. */
 void job_coordinator_count_epochs(struct job_coordinator *c);
 
-/* Its agents are told to end their ranks. True when none is left to be told. */
+/* Tells agents to end their ranks. True: all have been told, or FAREWELL_S have passed. */
 bool job_coordinator_end(struct job_coordinator *c, uint64_t now);
 
-/* Another number when something has changed that is worth telling. */
+/* A hash of everything that plane_facts() reports and that is worth a call of changed(). */
 uint64_t job_coordinator_fingerprint(const struct job_coordinator *c);
 
-/* job_coordinator_findings.c: calls back with each finding that stands, and the name of its pod. */
+/* job_coordinator_findings.c: calls back with each current finding and the name of its pod. */
 void job_coordinator_findings(const struct job_coordinator *c,
                               void (*each)(void *arg, const char *pod, const struct finding *f),
                               void *arg);
 
-/* The time of day of a clock value; 0 for 0. */
+/* A clock_ns() value as Unix time in ms; 0 for 0. */
 int64_t job_coordinator_unix_ms(uint64_t at, uint64_t now);
 
 void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *ret);

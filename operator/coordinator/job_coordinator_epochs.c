@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_coordinator_epochs: each new epoch of a job, once: into its history, and a line in the log.
- * See crew.h.
+ * * job_coordinator_epochs: adds each new epoch of a job to its history, and logs it. See
+ * job_coordinator.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int by_worker(const void *a, const void *b)
     return x->order - y->order;
 }
 
-/* " digits-0-0 digits-1-0", with how many where it becomes long. */
+/* Writes " digits-0-0 digits-1-0", and after PODS_LOGGED names " and 5 more". */
 static void list_pods(const struct job_coordinator *c, char *dst, size_t size)
 {
     const struct roster *r = &c->roster;

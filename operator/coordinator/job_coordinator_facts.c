@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_coordinator_facts: what became of a job's ranks, for its status. See crew.h.
+ * job_coordinator_facts: reports on a job's ranks, for its status. See job_coordinator.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ int64_t job_coordinator_unix_ms(uint64_t at, uint64_t now)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 - (int64_t)((now - at) / CLOCK_MS);
 }
 
-/* Workers of which all ranks are in the world. */
+/* Workers whose ranks are all in the current epoch. */
 static int count_ready(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;

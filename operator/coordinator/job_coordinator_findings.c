@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_coordinator_findings: what the doctor found in the pods of a job. See crew.h.
+ * job_coordinator_findings: the doctor's findings in the pods of a job. See job_coordinator.h.
  *
- * What a pod was refused for outlives it: it stands until the doctor has looked at the next pod of
- * that worker, or found nothing so that its ranks were started.
+ * Findings outlive their pod, so that users see why it was refused. They are dropped once the
+ * worker's next pod has findings of its own or has started its ranks.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ static bool has_run(enum rank_state state)
     return state != RANK_EXPECTED && state != RANK_ASSIGNED && state != RANK_FAILED;
 }
 
-/* [agent]: there is something to say of it, if that is only that all is well. */
+/* An array by agent: true if the doctor's result for it is known: it has findings, or its ranks
+ * were started. The caller frees it. NULL: no memory. */
 static bool *judge(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -42,7 +43,7 @@ void job_coordinator_findings(const struct job_coordinator *c,
     const struct roster *r = &c->roster;
     auto_free bool *judged = judge(c);
     auto_free bool *seen = calloc((size_t)most_workers(c) + 1, sizeof(*seen)); /* [worker] */
-    for (int a = r->nagents - 1; judged && seen && a >= 0; a--) { /* the last that came first */
+    for (int a = r->nagents - 1; judged && seen && a >= 0; a--) { /* newest agent first */
         const struct roster_agent *agent = &r->agents[a];
         bool wanted = agent->order >= 0 && (!agent->gone || agent->order < c->workers);
         if (!wanted || !judged[a] || (agent->gone && seen[agent->order]))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane: see plane.h. A loop of its own, whose epoll descriptor the owner waits for; the HTTP
- * server of core/member on it. plane_requests.c has who may speak, crew.c what a job is.
+ * plane: see plane.h. It has a loop of its own, whose epoll descriptor the owner polls, and runs
+ * the HTTP server of core/member on it. plane_requests.c authenticates requests,
+ * job_coordinator.c coordinates one job.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +16,15 @@
 
 #define TICK_MS      100
 #define SOON_MS      10
-#define WAKE_MOST    64          /* parked requests a turn */
-#define BODY_MAX     (4u << 20)  /* an agent's knowledge of a thousand ranks */
-#define BODIES_MAX   (64u << 20) /* of all */
-#define AGENT_MEMORY 4096        /* a connection: room for a token in the headers */
+#define WAKE_MOST    64          /* long polls answered in one turn */
+#define BODY_MAX     (4u << 20)  /* bytes: a rejoin of an agent with a thousand ranks */
+#define BODIES_MAX   (64u << 20) /* bytes of all bodies together */
+#define AGENT_MEMORY 4096        /* bytes per connection: a token fits into the headers */
 #define CONNECTIONS  60000
-#define HANDSHAKES   16   /* under way at a time */
-#define LATE_MS      1000 /* who has not listened for so long has heard nobody */
+#define HANDSHAKES   16   /* pending at a time */
+#define LATE_MS      1000 /* a tick that is this late could not have heard agents */
 
-/* ---- what time and news bring --------------------------------------------------------------- */
+/* ---- ticks ---------------------------------------------------------------------------------- */
 
 struct job_coordinator *plane_find(const struct plane *p, const char *job_uid)
 {
@@ -44,7 +45,7 @@ static void drop(struct plane *p, struct job_coordinator *c)
     sum->losses += c->losses;
     sum->epochs_planned += c->history.planned;
     sum->epochs_lost += c->history.lost;
-    /* What is parked is answered with 404. */
+    /* Its long polls are answered with 404, since the job is not found any more. */
     list_remove(&c->node);
     uint64_t group = c->group;
     job_coordinator_destroy(c);
@@ -52,14 +53,14 @@ static void drop(struct plane *p, struct job_coordinator *c)
         continue;
 }
 
-/* Something that agents wait for. */
+/* Is there something for agents' long polls? */
 static bool has_news(const struct job_coordinator *c)
 {
     return c->seen_notes != c->roster.nnotes || c->seen_world != c->roster.epoch;
 }
 
-/* Those whose roster has news are woken in portions: thousands of answers take a while. True: there
- * are more. */
+/* Answers the long polls of a job whose roster has news, in portions, because thousands of
+ * responses take a while. True: some remain. */
 static bool wake(struct plane *p, struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -89,19 +90,19 @@ static struct job_coordinator *next_news(const struct plane *p)
     list_for_each(pos, tmp, &p->jobs)
     {
         struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
-        if (c->news)
+        if (c->dirty)
             return c;
     }
     return NULL;
 }
 
-/* The owner may add and forget jobs meanwhile. */
+/* Starts from the beginning after each call: the owner may add and remove jobs in changed(). */
 static void tell(struct plane *p)
 {
     struct job_coordinator *c;
     while ((c = next_news(p))) {
-        c->news = false;
-        c->sign = job_coordinator_fingerprint(c);
+        c->dirty = false;
+        c->fingerprint = job_coordinator_fingerprint(c);
         if (p->config.changed)
             p->config.changed(p->config.arg, c->uid);
     }
@@ -129,7 +130,7 @@ static void look(struct plane *p, bool forgive)
             drop(p, c);
             continue;
         }
-        c->news = c->news || job_coordinator_fingerprint(c) != c->sign;
+        c->dirty = c->dirty || job_coordinator_fingerprint(c) != c->fingerprint;
     }
     if (more)
         loop_timer_start(&p->loop, &p->news, 0, on_news, p);
@@ -157,7 +158,7 @@ static void on_tick(void *arg)
 static void on_job_changed(void *arg, struct job_coordinator *c)
 {
     struct plane *p = arg;
-    /* What only changes numbers waits for the next tick. */
+    /* Changes of mere numbers wait for the next tick. */
     if (!p->news.on && (has_news(c) || c->urgent))
         loop_timer_start(&p->loop, &p->news, 0, on_news, p);
     c->urgent = false;
@@ -167,7 +168,7 @@ static void on_job_changed(void *arg, struct job_coordinator *c)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Thousands of agents are thousands of descriptors. */
+/* Each agent needs a descriptor, and there may be thousands. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -201,7 +202,7 @@ static int open_server(struct plane *p, const struct plane_config *config, struc
         .accepts = HANDSHAKES,
     };
     rc = server_open(&p->server, &s, err);
-    if (rc < 0 && !config->address) { /* no IPv6 here */
+    if (rc < 0 && !config->address) { /* this machine has no IPv6 */
         s.address = "0.0.0.0";
         rc = server_open(&p->server, &s, err);
     }
@@ -286,7 +287,7 @@ void plane_synced(struct plane *p)
 int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
 {
     struct job_coordinator *c = plane_find(p, job->uid);
-    if (c && c->ended) { /* it begins again */
+    if (c && c->ended) { /* the same job starts again */
         drop(p, c);
         c = NULL;
     }
@@ -327,7 +328,7 @@ void plane_forget(struct plane *p, const char *job_uid)
         drop(p, c);
 }
 
-/* ---- what became of them -------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 int plane_facts(const struct plane *p, const char *job_uid, struct plane_facts *ret)
 {

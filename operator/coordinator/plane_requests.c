@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane_requests: who may speak, and to which job a request goes. See plane.h.
+ * plane_requests: authenticates requests and routes them to their job. See plane.h.
  *
- * A job's key is checked before anything is said about the job. A service account token is only
- * shown to the API server for a pod that there is, one at a time for each pod, so that strangers
- * cannot make us ask.
+ * A job's key is checked before the response reveals whether the job exists. A service account
+ * token is reviewed only for an existing pod, one review per pod at a time, so that outsiders
+ * cannot make the operator flood the API server.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -14,12 +14,12 @@
 #include "operator/coordinator/plane_private.h"
 
 #define TOKEN_MAX  8192
-#define GOOD_FOR   (10 * 60 * CLOCK_S) /* then the API server is asked again, in the background */
-#define BAD_FOR    (10 * CLOCK_S)
-#define ASKED_FOR  (15 * CLOCK_S)        /* an answer that has not come by then does not come */
-#define KEEP_AFTER (24 * 3600 * CLOCK_S) /* a good one, while the API server cannot be asked */
+#define GOOD_FOR   (10 * 60 * CLOCK_S)   /* then the token is reviewed again in the background */
+#define BAD_FOR    (10 * CLOCK_S)        /* a refused token is not reviewed again before */
+#define ASKED_FOR  (15 * CLOCK_S)        /* then a review without a response is repeated */
+#define KEEP_AFTER (24 * 3600 * CLOCK_S) /* limit of a good result if the API server is away */
 
-/* Copies up to the next slash; what follows, NULL: it does not fit. */
+/* Copies up to the next slash and returns the rest. NULL: empty, or it does not fit. */
 static const char *take_part(const char *from, char dst[PLANE_UID_MAX])
 {
     size_t n = strcspn(from, "/");
@@ -67,7 +67,7 @@ static bool is_fresh(uint64_t at, uint64_t life, uint64_t now)
     return at && now - at < life;
 }
 
-/* Asks, unless that is under way. */
+/* Starts a review unless one is in flight. */
 static void ask(struct plane *p, struct job_coordinator_token *t, const uint8_t *hash,
                 const char *token, uint64_t now)
 {
@@ -94,7 +94,7 @@ static int check_account(struct plane *p, struct job_coordinator_pod *pod, const
         return 0;
     if (memcmp(hash, t->bad, sizeof(hash)) == 0 && is_fresh(t->bad_at, BAD_FOR, now))
         return err_set(err, EACCES,
-                       "the API server does not vouch for this token, for pod %s and audience %s",
+                       "the API server does not accept this token for pod %s and audience %s",
                        pod->name, KEYS_AUDIENCE);
     ask(p, t, hash, token, now);
     if (good && is_fresh(t->good_at, KEEP_AFTER, now))
@@ -115,7 +115,7 @@ static void settle(struct job_coordinator_pod *pod, const struct plane_review *r
     else
         t->bad_at = now;
     if (!good && memcmp(t->good, t->asked, PLANE_HASH_SIZE) == 0)
-        t->good_at = 0; /* it was good once */
+        t->good_at = 0; /* revoked or expired since it was good */
 }
 
 void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *review)
@@ -131,13 +131,13 @@ void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *rev
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
-/* What is not known may be told any moment, as long as not everything was. */
+/* Before plane_synced() the job or pod may still be reported: the agent retries. */
 static int unknown(struct plane *p, struct err *err, const char *what, const char *uid)
 {
     if (!p->synced)
         return err_set(err, EAGAIN, "%s %s is not known yet", what, uid);
     p->counts.refused_pod++;
-    return err_set(err, ENOENT, "there is no %s %s that runs", what, uid);
+    return err_set(err, ENOENT, "no running %s %s", what, uid);
 }
 
 static bool has_agent(const struct job_coordinator *c, const struct job_coordinator_pod *pod)
@@ -180,7 +180,7 @@ int plane_handle(void *arg, const struct server_request *q, struct server_reply 
     int rc = plane_path(q->path, &path);
     struct job_coordinator *c = rc == 0 ? plane_find(p, path.job) : NULL;
     struct job_coordinator_pod *pod = c ? job_coordinator_find_pod(c, path.pod) : NULL;
-    if (!pod) { /* it went while the body came, or while the request was parked */
+    if (!pod) { /* deleted while the body was received, or during the long poll */
         reply->status = 404;
         return 0;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane_sight: what the page shows of a job's agents, ranks and epochs. See plane.h.
+ * plane_view: a job's agents, ranks and epochs for the page. See plane.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/base/clock.h"
 #include "operator/coordinator/plane_private.h"
 
-/* How far a rank is: a worker is as far as the last of its ranks. */
+/* Order of rank states by progress. A worker shows the state of its rank with the least. */
 static int progress_of(enum rank_state state)
 {
     return state == RANK_FAILED ? -1 : (int)state;
@@ -22,7 +22,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* "0, 2-5"; what does not fit is "...". */
+/* Writes "0, 2-5"; ends with "..." where it does not fit. */
 static void put_ranks(int *ranks, int n, char *dst, size_t size)
 {
     size_t len = 0;
@@ -45,7 +45,7 @@ static void put_ranks(int *ranks, int n, char *dst, size_t size)
     }
 }
 
-/* ranks: room for one a place. */
+/* ranks: a buffer with room for agent->nplaces. */
 static struct plane_worker worker_of(const struct roster *r, const struct job_coordinator_pod *pod,
                                      int *ranks, uint64_t now)
 {
@@ -97,14 +97,14 @@ void plane_epochs(const struct plane *p, const char *job_uid,
     uint64_t now = clock_ns();
     for (int i = c ? c->history.n - 1 : -1; i >= 0; i--) {
         const struct epoch_record *e = &c->history.list[i];
-        const struct plane_epoch told = {.number = roster_epoch_number(e->epoch),
-                                         .unix_ms = job_coordinator_unix_ms(e->at, now),
-                                         .size = e->size,
-                                         .first = e->first,
-                                         .lost = e->lost,
-                                         .ms = e->ms,
-                                         .cost = epoch_record_cost(e),
-                                         .cause = e->cause ? e->cause : ""};
-        each(arg, &told);
+        const struct plane_epoch epoch = {.number = roster_epoch_number(e->epoch),
+                                          .unix_ms = job_coordinator_unix_ms(e->at, now),
+                                          .size = e->size,
+                                          .first = e->first,
+                                          .lost = e->lost,
+                                          .ms = e->ms,
+                                          .cost = epoch_record_cost(e),
+                                          .cause = e->cause ? e->cause : ""};
+        each(arg, &epoch);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * page_jobs: all jobs as JSON: {"leads", "version", "total", "phases": {PHASE: n}, "jobs": [...]}.
- * Row after row, so that a thousand jobs are never a tree.
+ * Written row by row, so that a thousand jobs never exist as one JSON tree.
  */
 #include "core/include/hvd.h"
 #include "operator/page/page_private.h"
@@ -10,7 +10,7 @@
 
 struct listing {
     struct buf *dst;
-    bool over; /* the round of those that have ended */
+    bool over; /* second round: finished jobs */
     int rows;
     int phases[JOB_PHASES];
 };
@@ -66,7 +66,7 @@ void page_put_jobs(const struct driver *d, struct buf *dst)
                        "total", total, "phases", phases),
              dst);
     if (dst->len > 0)
-        dst->len--; /* its last brace: the list follows */
+        dst->len--; /* drops the closing brace: the list follows */
     buf_put(dst, list, strlen(list));
     for (int round = 0; round < 2; round++) {
         l.over = round;

@@ -13,11 +13,11 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
-import equipment  # noqa: E402
+import pod_images  # noqa: E402
 import image  # noqa: E402
 from api import wait_until  # noqa: E402
 
-PROGRAMS = equipment.PROGRAMS
+PROGRAMS = pod_images.PROGRAMS
 USERS = "hvd.test/user:1"
 SPACE = "/api/v1/namespaces/training"
 
@@ -28,8 +28,8 @@ class Bundle(unittest.TestCase):
         cls.cluster = clusters.Cluster(real=True).start()
         cls.api = cls.cluster.api
         sum_ = os.path.join(PROGRAMS, "sum")
-        equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
-        equipment.load(cls.cluster, USERS, {"/sum": sum_, "/bin/df": "/bin/df", **equipment.loaded(sum_, "/bin/df")})
+        pod_images.load(cls.cluster, pod_images.bundle_name(), pod_images.bundle())
+        pod_images.load(cls.cluster, USERS, {"/sum": sum_, "/bin/df": "/bin/df", **pod_images.loaded(sum_, "/bin/df")})
         cls.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": "training", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
         wait_until("the account", 60, lambda: cls.api.get(f"{SPACE}/serviceaccounts")["items"])

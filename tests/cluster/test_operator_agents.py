@@ -17,7 +17,7 @@ import operators  # noqa: E402
 from agents import Case  # noqa: E402
 from api import Refused, wait_until  # noqa: E402
 from operators import Job  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 AWAY_S = 60
 
@@ -49,21 +49,21 @@ class Crowd(Case):
         job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
                   maxWorkers=self.crowd, doctor={"policy": "off"})
         wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
-        with Witness(self.cluster, operators.SYSTEM) as witness:
+        with Invariants(self.cluster, operators.SYSTEM) as invariants:
             with subprocess.Popen(self.arguments(job), stdout=subprocess.PIPE, text=True) as crowd:
                 self.addCleanup(crowd.kill)
                 self.assertIn(f"joined {self.crowd} ", said := crowd.stdout.readline(), self.operator.tail())
-                wait_until("renewals", 30, lambda: len(witness.renewals) >= 3)
+                wait_until("renewals", 30, lambda: len(invariants.renewals) >= 3)
                 self.operator.kill()
                 self.operator = self.start_operator("crowd-next")
                 wait_until("all of them again", 120, lambda: self.operator.metric("hvd_agents") == self.crowd, 0.5)
-                term = witness.transitions()
-                wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in witness.renewals) > 4)
+                term = invariants.transitions()
+                wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in invariants.renewals) > 4)
                 crowd.terminate()
-            late, pause = self.operator.metric("hvd_lease_late_seconds"), witness.longest_pause_of_renewals()
+            late, pause = self.operator.metric("hvd_lease_late_seconds"), invariants.longest_pause_of_renewals()
             print(f"{said.strip()}; a renewal was {late:.3f} s late, and {pause:.2f} s after the last one, with the API "
-                  f"server's time, of {len(witness.renewals)}")
-            self.assertEqual(term, witness.renewals[0][1] + 1)    # nobody lost it but who was killed
+                  f"server's time, of {len(invariants.renewals)}")
+            self.assertEqual(term, invariants.renewals[0][1] + 1)    # nobody lost it but who was killed
             self.assertLess(late, 1)
 
     def arguments(self, job):

@@ -13,7 +13,7 @@ import operators  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import Job, Operator  # noqa: E402
 from relay import Relay  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 SILENT_S = 100      # a watch without even a bookmark is given up
 PATIENCE_S = SILENT_S + 40
@@ -27,7 +27,7 @@ class Connections(operators.Installed):
 
     def setUp(self):
         self.relay = self.enterContext(Relay(self.cluster.ready["server"]))
-        self.witness = self.enterContext(Witness(self.cluster))
+        self.invariants = self.enterContext(Invariants(self.cluster))
         path = operators.kubeconfig_of(self.cluster, self.cluster.path(f"relay-{self.relay.port}.kubeconfig"),
                                        server=self.relay.address)
         self.operator = Operator(self.cluster, name=self._testMethodName, kubeconfig=path).start()
@@ -44,7 +44,7 @@ class Connections(operators.Installed):
         have been silent for too long."""
         job = self.job("frozen", 2, minWorkers=1, maxWorkers=4)
         job.wait_running(2)
-        term = self.witness.transitions()
+        term = self.invariants.transitions()
         # the server may just have ended that of the lease, or that of the watches
         wait_until("both of its connections", 60, lambda: len(self.relay.work()) >= 2)
         self.relay.freeze()
@@ -55,9 +55,9 @@ class Connections(operators.Installed):
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.operator.tail()}") from None
         self.assertGreater(time.monotonic() - began, 5)    # it was really cut off
-        self.assertEqual(self.witness.transitions(), term, self.operator.tail())
+        self.assertEqual(self.invariants.transitions(), term, self.operator.tail())
         self.assertGreater(self.operator.metric("hvd_watch_failures_total"), 0)
-        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.invariants.wrong, [])
 
     def pass_through(self, prefix):
         """A round: jobs come, run, succeed and go."""
@@ -78,7 +78,7 @@ class Connections(operators.Installed):
             if self.relay.accepted >= enough:
                 break
         self.assertGreaterEqual(self.relay.accepted, enough, "too few connections were ended")
-        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.invariants.wrong, [])
         self.assertEqual(self.operator.metric("hvd_gang_wait_seconds_count"), rounds * JOBS)
         self.assertTrue(self.operator.alive())
 

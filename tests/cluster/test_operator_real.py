@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
-import equipment  # noqa: E402
+import pod_images  # noqa: E402
 import operators  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import Job, Operator  # noqa: E402
@@ -27,17 +27,17 @@ class Real(operators.Installed):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        eat, steps = cls.cluster.path("eat"), os.path.join(equipment.PROGRAMS, "steps")
+        eat, steps = cls.cluster.path("eat"), os.path.join(pod_images.PROGRAMS, "steps")
         subprocess.run([os.environ.get("CC", "gcc"), "-O1", "-o", eat, os.path.join(clusters.HERE, "eat.c")],
                        check=True, timeout=60)
-        equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
-        equipment.load(cls.cluster, EATER, {"/eat": eat, **equipment.loaded(steps)})
-        equipment.load(cls.cluster, TRAINER, {"/steps": steps, **equipment.loaded(steps)})
+        pod_images.load(cls.cluster, pod_images.bundle_name(), pod_images.bundle())
+        pod_images.load(cls.cluster, EATER, {"/eat": eat, **pod_images.loaded(steps)})
+        pod_images.load(cls.cluster, TRAINER, {"/steps": steps, **pod_images.loaded(steps)})
         # Where pods find this host.
         host = urlsplit(cls.cluster.ready["server"]).hostname
         port = clusters.free_port(host)
         cls.operator = Operator(cls.cluster, "--agents-addr", f"{host}:{port}", "--agents-url", f"https://{host}:{port}",
-                                "--bundle", equipment.bundle_name(), name="real").start().wait_ready()
+                                "--bundle", pod_images.bundle_name(), name="real").start().wait_ready()
 
     @classmethod
     def tearDownClass(cls):

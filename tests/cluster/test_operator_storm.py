@@ -15,7 +15,7 @@ from api import wait_until  # noqa: E402
 from faults import LONG_S, Only, Several, Storm  # noqa: E402
 from operators import Job, Operator  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 FAST = ("--lease-duration", "6", "--lease-renew", "4", "--lease-retry", "1")
 SEEDS = [int(word) for word in (os.environ.get("HVD_SEED") or "1").split(",")]
@@ -30,7 +30,7 @@ class Case(operators.Installed):
     def setUp(self):
         self.proxy = Proxy(self.cluster).start()
         self.addCleanup(self.proxy.stop)
-        self.witness = self.enterContext(Witness(self.cluster))
+        self.invariants = self.enterContext(Invariants(self.cluster))
 
     def start(self, *more):
         self.operator = Operator(self.cluster, *FAST, *more, name=self._testMethodName,
@@ -64,11 +64,11 @@ class Case(operators.Installed):
         """Its pods are over, its TTL too, nothing is left of it."""
         job.end_all()
         self.until(f"nothing of {job.name}", lambda: not job.get() and not job.pods())
-        self.assertIn("Succeeded", self.witness.phases[job.name])
+        self.assertIn("Succeeded", self.invariants.phases[job.name])
 
     def check_story(self):
         self.assertTrue(self.operator.alive(), self.operator.tail())
-        self.assertEqual(self.witness.wrong, [], self.operator.tail(200))
+        self.assertEqual(self.invariants.wrong, [], self.operator.tail(200))
 
 
 class Each(Case):
@@ -86,7 +86,7 @@ class Each(Case):
         status = job.status()
         self.assertEqual((status["failures"], status["restarts"], status["attemptsLeft"]), (1, 1, 5))
         self.end_well(job)
-        self.assertEqual(self.witness.pods_of(name), [f"{name}-0-0", f"{name}-1-0", f"{name}-1-1", f"{name}-2-0",
+        self.assertEqual(self.invariants.pods_of(name), [f"{name}-0-0", f"{name}-1-0", f"{name}-1-1", f"{name}-2-0",
                                                       f"{name}-3-0"])
         # one was let go, and it ran, once
         self.assertEqual(self.counted("hvd_gang_wait_seconds_count"), 1)

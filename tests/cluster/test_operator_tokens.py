@@ -17,7 +17,7 @@ import operators  # noqa: E402
 import tokens  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import SYSTEM, Job, Operator  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 ROUNDS = 4
 LIFE_S = 12          # of a token; the API server remembers for 10 s that one was good
@@ -70,14 +70,14 @@ class Tokens(operators.Installed):
     nodes = 2
 
     def setUp(self):
-        self.witness = self.enterContext(Witness(self.cluster))
+        self.invariants = self.enterContext(Invariants(self.cluster))
         account = self.cluster.api.get(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/hvd-operator")
         self.uid = account["metadata"]["uid"]
 
     def start(self, **named):
         self.operator = Operator(self.cluster, name=self._testMethodName, **named).start().wait_ready()
         self.addCleanup(lambda: self.operator.alive() and self.operator.stop())
-        wait_until("it to lead", 60, lambda: self.operator.metric("hvd_leader") == 1 and self.witness.renewals)
+        wait_until("it to lead", 60, lambda: self.operator.metric("hvd_leader") == 1 and self.invariants.renewals)
 
     def refused(self):
         return self.operator.metric("hvd_api_requests_total", 'code="401"') or 0
@@ -86,7 +86,7 @@ class Tokens(operators.Installed):
         """A job gets a worker more every few seconds, each time at once. The lease never has a gap."""
         job = Job(self.cluster, name, 1, minWorkers=1, maxWorkers=rounds)
         self.addCleanup(lambda: job.get() and job.delete())
-        transitions = self.witness.transitions()
+        transitions = self.invariants.transitions()
         longest = 0
         for workers in range(1, rounds + 1):
             job.patch({"workers": workers})
@@ -95,9 +95,9 @@ class Tokens(operators.Installed):
             longest = max(longest, time.monotonic() - began)
             time.sleep(pause)
         self.assertLess(longest, 10)
-        self.assertEqual(self.witness.wrong, [])
-        self.assertEqual(self.witness.transitions(), transitions, self.operator.tail())
-        self.assertLess(self.witness.longest_lease_gap(), LEASE_GAP_S, self.operator.tail())
+        self.assertEqual(self.invariants.wrong, [])
+        self.assertEqual(self.invariants.transitions(), transitions, self.operator.tail())
+        self.assertLess(self.invariants.longest_lease_gap(), LEASE_GAP_S, self.operator.tail())
 
     def check_refused(self, token):
         """The API server itself does not take it any more."""
@@ -151,7 +151,7 @@ class Tokens(operators.Installed):
         job.wait_running(3, 20)
         self.assertLess(time.monotonic() - began, 15)
         wait_until("its lease", 20, lambda: self.operator.metric("hvd_leader") == 1)
-        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.invariants.wrong, [])
         self.assertTrue(self.operator.alive())
 
     # ---- a plugin
@@ -177,7 +177,7 @@ class Tokens(operators.Installed):
         self.assertLess(count, (time.monotonic() - began) / 5 + 2)
         self.assertEqual(self.refused(), 0)
         # a renewal never waited for the plugin, which takes 3 s
-        self.assertLess(self.witness.longest_pause_of_renewals(), 2.4 + 2.5)
+        self.assertLess(self.invariants.longest_pause_of_renewals(), 2.4 + 2.5)
 
 
 def needs():

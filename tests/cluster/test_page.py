@@ -75,7 +75,7 @@ class Page(Case):
         self.assertTrue(all(m[4].startswith("kwok-") for m in members), members)
         page.wait("throughput", "parseFloat(document.querySelector('#rate').innerText) > 0")
         (first,) = page.rows("#epochs")
-        self.assertEqual([first[0], first[2], first[3]], ["1", "begins", "2"])
+        self.assertEqual([first[0], first[2], first[3]], ["1", "first", "2"])
 
         # it grows: the page is told by nobody, it asks
         self.cluster.kubectl("scale", "hvdjob/mnist", "--replicas=3")
@@ -190,7 +190,7 @@ class Page(Case):
         """The page says so, and comes back by itself."""
         self.open()
         self.operator.kill()
-        self.wait_text("an alarm", "#alarm", "No answer from the operator since", 30)
+        self.wait_text("an alarm", "#alarm", "The operator does not answer since", 30)
         self.shot("away")
         self.operator.start()
         self.browser.wait("it to be there again", "document.querySelector('#alarm').hidden", 60)

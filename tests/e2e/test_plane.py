@@ -356,7 +356,7 @@ class Refused(Case):
         self.assertEqual(self.plane.counts()["reviews"], 1, "it is asked once")
         thief = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token=long)
         self.assertEqual(thief.code(), 125)
-        self.assertIn("does not vouch", thief.text())
+        self.assertIn("does not accept", thief.text())
         two = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-two")
         wait_for("a rank", 10, two.ranks)
         self.plane.ask("token", "sa-two-next", "b-two")

@@ -225,9 +225,9 @@ static void test_members(void **state)
     static const struct {
         int worker;
         const char *level, *state;
-    } want[] = {{3, "bad", "its pod starts"},
-                {2, "busy", "held until all fit"},
-                {4, "busy", "is asked to go"},
+    } want[] = {{3, "bad", "pod starts"},
+                {2, "busy", "waits until all workers fit"},
+                {4, "busy", "is being deleted"},
                 {0, "ok", "runs"},
                 {1, "past", "has failed"}};
     assert_int_equal(json_array_size(list), 5);

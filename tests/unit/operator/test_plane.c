@@ -332,7 +332,7 @@ static void test_epochs(void **state)
     job_coordinator_tick(c, false, now);
     assert_int_equal(c->history.n, 2);
     assert_int_equal(c->history.list[1].size, 2);
-    assert_non_null(strstr(c->history.list[1].cause, "its agent has gone"));
+    assert_non_null(strstr(c->history.list[1].cause, "its agent has closed the connection"));
     assert_false(epoch_history_next_final(&c->history, now, &lost, &ms));
     assert_true(epoch_history_next_final(&c->history, now + 3 * CLOCK_S, &lost, &ms));
     assert_true(lost);

@@ -15,7 +15,7 @@ RISING = ("restarts", "epoch")    # failures and rollbacks begin anew when a job
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/hvd-system/leases"
 
 
-class Witness:
+class Invariants:
     def __init__(self, cluster, namespace="default"):
         self.api, self.namespace = cluster.api, namespace
         self.made = {}        # {pod name: [uids]}
