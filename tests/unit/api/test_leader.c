@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/leader and lease: many candidates against one lease that answers late,
- * refuses, loses requests and answers; never do two lead at once, and somebody always does again.
+ * Tests of operator/api/leader and lease: many candidates and one lease on a server that answers
+ * late, refuses, and loses requests and responses. Two never lead at once, and one always leads
+ * again.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -39,7 +40,7 @@ struct peer {
     bool alive, paused;
     uint64_t turn_at;
     struct request q;
-    int64_t term; /* of the last time it began to lead */
+    int64_t term; /* when it last began to lead */
     bool led;
 };
 
@@ -50,7 +51,7 @@ static struct {
     long version;
     struct peer peers[PEERS];
     int64_t highest_term;
-    bool clean; /* the network is */
+    bool clean; /* no faults of the network any more */
 } sim;
 
 static uint64_t within(uint64_t ms)
@@ -97,7 +98,7 @@ static void begin(struct peer *p, enum leader_action what)
 static void end(struct peer *p, bool answered)
 {
     struct request q = p->q;
-    /* The server may yet get it: it goes on without us. */
+    /* The request may still reach the server. */
     p->q.out = false;
     enum leader_action next;
     if (q.what == LEADER_READ && !answered)
@@ -109,7 +110,7 @@ static void end(struct peer *p, bool answered)
     begin(p, next);
 }
 
-/* Requests that their sender gave up and that are still on the way. */
+/* Requests that their sender has given up and that are still in the network. */
 static struct request late[64];
 
 static void step_peer(struct peer *p)
@@ -146,7 +147,7 @@ static void check(void)
     int leaders = 0;
     for (int i = 0; i < PEERS; i++) {
         struct peer *p = &sim.peers[i];
-        /* A paused process does not act, but it does not know either: what it believes counts. */
+        /* A paused process does not act, but it still believes that it leads, so it counts. */
         bool leads = p->alive && leader_leads(&p->leader, sim.now);
         leaders += leads;
         if (leads && !p->led) {
@@ -231,7 +232,7 @@ static void test_many_candidates(void **state)
             step();
         }
         changes += (int)sim.highest_term;
-        /* And when all is well again, somebody leads, and stays. */
+        /* Without faults one process leads, and keeps leading. */
         sim.clean = true;
         for (int i = 0; i < PEERS; i++) {
             sim.peers[i].paused = false;
@@ -248,7 +249,7 @@ static void test_many_candidates(void **state)
         }
         assert_int_equal(sim.highest_term, term);
     }
-    assert_true(changes > 3000); /* there was trouble */
+    assert_true(changes > 3000); /* the faults did cause changes of the leader */
 }
 
 /* ---- single steps -------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ static struct lease lease_of(const char *holder, const char *version)
     return l;
 }
 
-/* A lease is waited for by our own clock, from when it was seen to change: its times mean nothing.
+/* A lease expires on the local clock, from when it was seen to change; its timestamps are ignored.
  */
 static void test_expiry_is_local(void **state)
 {
@@ -290,7 +291,7 @@ static void test_expiry_is_local(void **state)
     assert_false(leader_leads(&l, t + 30000 * CLOCK_MS));
 }
 
-/* The time of leading counts from when the write was sent, not from its answer. */
+/* The time to lead counts from when the write was sent, not from its response. */
 static void test_until(void **state)
 {
     struct leader l;
@@ -305,7 +306,7 @@ static void test_until(void **state)
     assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 4 * CLOCK_S), LEADER_WAIT);
     assert_true(leader_leads(&l, t + 9999 * CLOCK_MS));
     assert_false(leader_leads(&l, t + 10000 * CLOCK_MS));
-    /* A renewal is answered when we have stopped: that is a new term, not the old one. */
+    /* The response to a renewal comes after leading has ended: leading again is a new term. */
     assert_int_equal(leader_turn(&l, t + 8 * CLOCK_S), LEADER_WRITE);
     leader_desired(&l, t + 8 * CLOCK_S, 2);
     answer.version[0] = '6';
@@ -314,7 +315,7 @@ static void test_until(void **state)
     assert_int_equal(leader_desired(&l, t + 11 * CLOCK_S, 3).transitions, 4);
 }
 
-/* Somebody deleted the lease: terms go on from the highest. */
+/* The lease was deleted: terms continue from the highest. */
 static void test_deleted(void **state)
 {
     struct leader l;
@@ -333,7 +334,7 @@ static void test_leave(void **state)
     struct lease answer = lease_of("me", "5");
     (void)state;
     leader_init(&l, &config);
-    assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_WAIT); /* nothing to give back */
+    assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_WAIT); /* no lease to release */
     leader_init(&l, &config);
     leader_saw(&l, NULL, CLOCK_S);
     leader_desired(&l, CLOCK_S, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/cutter: pages split anywhere, what is no list, bounds.
+ * Tests of operator/api/list_parser: pages that are split anywhere, invalid lists, limits.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -67,7 +67,7 @@ static void test_ends_too_early(void **state)
 {
     char text[sizeof(page_text)];
     (void)state;
-    /* The last byte is a newline, which nobody needs. */
+    /* The last byte is a newline, which is optional. */
     for (size_t n = 0; n < sizeof(page_text) - 2; n++) {
         struct got got = {0};
         struct page page = {.version = "as it was"};
@@ -134,7 +134,7 @@ static void test_callback_ends_it(void **state)
     assert_string_equal(err.msg, "enough");
 }
 
-/* Memory does not grow with the list, and not beyond the bounds. */
+/* Memory does not grow with the length of the list, and stays below the limits. */
 static void test_bounds(void **state)
 {
     static char big[1 << 16];
@@ -167,5 +167,5 @@ int main(void)
         cmocka_unit_test(test_split_anywhere),   cmocka_unit_test(test_ends_too_early),
         cmocka_unit_test(test_no_items),         cmocka_unit_test(test_no_list),
         cmocka_unit_test(test_callback_ends_it), cmocka_unit_test(test_bounds)};
-    return cmocka_run_group_tests_name("api/cutter", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("api/list_parser", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/reconcile/injection and operator/objects/template: what is in a pod besides
- * what the user wrote, and that pod security "restricted" lets all of it pass.
+ * Tests of operator/reconcile/injection and operator/objects/template: what a pod has besides its
+ * template, and that all of it passes pod security "restricted".
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static const struct injection usual = {.url = "https://hvd-operator.hvd-system:7
                                        .audience = "hvd-operator",
                                        .bundle = "registry/hvd-bundle:0.1.0"};
 
-/* The pod of a job whose template's spec is this, and of which metadata is that. */
+/* The pod of a job whose template has this spec and metadata. */
 static json_t *make(const struct injection *e, const char *metadata, const char *spec)
 {
     char text[3000], api[8];
@@ -40,7 +40,7 @@ static json_t *make(const struct injection *e, const char *metadata, const char 
     return pod;
 }
 
-/* By names and places: "spec.containers.0.name". */
+/* Looks up a path such as "spec.containers.0.name". */
 static json_t *at(json_t *j, const char *path)
 {
     char name[128];
@@ -74,7 +74,7 @@ static const char *env(json_t *pod, const char *name)
     {
         if (strcmp(json_string_value(json_object_get(item, "name")), name) != 0)
             continue;
-        assert_null(found); /* once */
+        assert_null(found); /* at most one */
         json_t *value = json_object_get(item, "value");
         if (!value)
             value = at(item, "valueFrom.fieldRef.fieldPath");
@@ -129,11 +129,11 @@ static void test_environment(void **state)
     assert_string_equal(env(pod, "HVD_POD_UID"), "metadata.uid");
     assert_string_equal(env(pod, "HVD_POD_NAME"), "metadata.name");
     assert_string_equal(env(pod, "HVD_DOCTOR"), "fail");
-    assert_string_equal(env(pod, "HVD_DOCTOR_LEVEL"), "2"); /* the template's is another */
+    assert_string_equal(env(pod, "HVD_DOCTOR_LEVEL"), "2"); /* overrides the template's */
     assert_string_equal(env(pod, "HVD_DRAIN_SECONDS"), "40");
     assert_string_equal(env(pod, "HVD_METRICS"), "7444");
     assert_string_equal(env(pod, "HVD_BIND"), "core");
-    /* A variable can refer to those before it. */
+    /* A variable may refer only to those before it. */
     size_t last = json_array_size(at(pod, "spec.containers.0.env")) - 1;
     assert_string_equal(json_string_value(json_object_get(
                             json_array_get(at(pod, "spec.containers.0.env"), last - 1), "name")),
@@ -176,7 +176,7 @@ static void test_shm(void **state)
         snprintf(want, sizeof(want), "{'medium':'Memory','sizeLimit':'%s'}", rows[i].want);
         is(pod, "spec.volumes.0.emptyDir", want);
     }
-    /* The template's own stays alone. */
+    /* The template's own /dev/shm: none is injected. */
     auto_json json_t *pod =
         make(&usual, "",
              "'volumes':[{'name':'mine','emptyDir':{'medium':'Memory'}}],'containers':[{'name':'w',"
@@ -185,7 +185,7 @@ static void test_shm(void **state)
     is(pod, "spec.volumes.1.name", "'hvd-token'");
 }
 
-/* A pod asks for no more than its template does, of whatever class of service it is. */
+/* A pod requests no more than its template, in each QoS class. */
 static void test_requests(void **state)
 {
     static const char *const specs[] = {
@@ -259,7 +259,7 @@ static void test_security(void **state)
                  rows[i].of_pod, rows[i].of_first);
         auto_json json_t *pod = make(&usual, "", spec);
         is(pod, "spec.containers.0.securityContext", rows[i].want);
-        /* The copier passes in any case, whoever the pod runs as. */
+        /* The init container passes whatever user the pod runs as. */
         is(pod, "spec.initContainers.0.securityContext.runAsNonRoot", "true");
         is(pod, "spec.initContainers.0.securityContext.capabilities", "{'drop':['ALL']}");
         json_t *user = at(pod, "spec.initContainers.0.securityContext.runAsUser");
@@ -300,7 +300,8 @@ static void released(void *p)
     free(p);
 }
 
-/* Each allocation fails once: an error, or a pod that is whole, and nothing is left. */
+/* Each allocation fails once: injection_add() returns an error, or the pod is complete, and nothing
+ * leaks. */
 static void test_no_memory(void **state)
 {
     struct hvdjob job = make_job("", "");
@@ -316,7 +317,7 @@ static void test_no_memory(void **state)
         fail_at = i;
         json_t *pod = newpod(&job, gang, 0, 0, true);
         bool ok = pod && injection_add(&usual, &job, pod) == 0;
-        done += fail_at >= 0; /* nothing has failed any more */
+        done += fail_at >= 0; /* no allocation failed: all were tried */
         fail_at = -1;
         if (ok && !json_equal(pod, whole))
             fail_msg("allocation %d: something is missing", i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/coordinator without a network: paths, keys, what an API server says of tokens,
- * and a crew: its pods' agents come, go, and are lost for good reasons only.
+ * Tests of operator/coordinator without a network: paths, keys, token reviews, and a
+ * job_coordinator: agents join and leave, and are declared lost only for good reasons.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -106,7 +106,7 @@ static void test_reviews(void **state)
     free(text);
 }
 
-/* ---- a crew --------------------------------------------------------------------------------- */
+/* ---- one job -------------------------------------------------------------------------------- */
 
 static uint64_t now;
 static uint64_t seq;
@@ -169,7 +169,7 @@ static int join(struct job_coordinator *c, int pod)
     return status;
 }
 
-/* Its only member has started, and gives a card. */
+/* The agent's only member has started and reports its card. */
 static void card(struct job_coordinator *c, int pod, enum card_why why)
 {
     struct roster *r = &c->roster;
@@ -236,7 +236,7 @@ static void test_first_world_waits_for_bound_pods(void **state)
     card(c, 0, CARD_JOIN);
     job_coordinator_tick(c, false, clock_ns());
     assert_int_equal(c->roster.epoch, 0);
-    assert_int_equal(job_coordinator_pod(c, &late, NULL), 0); /* it will not come */
+    assert_int_equal(job_coordinator_pod(c, &late, NULL), 0); /* its agent never joins */
     job_coordinator_tick(c, false, clock_ns());
     assert_int_equal(c->roster.size, 1);
     assert_int_equal(roster_epoch_number(c->roster.epoch), 1);
@@ -251,8 +251,8 @@ static void test_who_is_not_lost(void **state)
     job_coordinator_closed(c, "p1.x", now);
     job_coordinator_tick(c, false, now + 5 * CLOCK_S);
     assert_int_equal(job_coordinator_count_agents(c),
-                     3);      /* a closed connection alone says little */
-    card(c, 0, CARD_REVOKED); /* somebody has seen a loss */
+                     3);      /* a closed connection alone is not a loss yet */
+    card(c, 0, CARD_REVOKED); /* another rank has seen a loss */
     assert_int_not_equal(c->roster.answering_since, 0);
     job_coordinator_tick(c, false, now + 1 * CLOCK_MS);
     assert_int_equal(job_coordinator_count_agents(c), 3);
@@ -261,14 +261,14 @@ static void test_who_is_not_lost(void **state)
     assert_int_equal(c->losses, 1);
     card(c, 2, CARD_REVOKED);
     assert_int_equal(c->roster.size, 2);
-    job_coordinator_tick(c, true, clock_ns() + 100 * CLOCK_S); /* nobody has listened */
+    job_coordinator_tick(c, true, clock_ns() + 100 * CLOCK_S); /* the plane itself was late */
     assert_int_equal(job_coordinator_count_agents(c), 2);
     job_coordinator_tick(c, false, clock_ns() + 200 * CLOCK_S);
     assert_int_equal(job_coordinator_count_agents(c), 0);
     job_coordinator_destroy(c);
 }
 
-/* The last worker goes; eviction leaves the target as it is. */
+/* A scale-down removes the last worker; an eviction keeps the target. */
 static void test_who_leaves(void **state)
 {
     struct job_coordinator *c = train(3, 1, 4);
@@ -286,7 +286,7 @@ static void test_who_leaves(void **state)
     job_coordinator_tick(c, false, clock_ns());
     for (int i = 0; i < 2; i++)
         card(c, i, CARD_BOUNDARY);
-    /* Its replacement is started at once on the idle agent of worker 2. */
+    /* The replacement starts at once on the idle agent of worker 2. */
     assert_int_equal(c->roster.target, 2);
     assert_int_equal(c->roster.size, 1);
     job_coordinator_destroy(c);
@@ -308,7 +308,7 @@ static void repaired(struct job_coordinator *c, int pod, uint64_t ns)
     assert_int_equal(post(c, pod, "/v1/report", report_write(&body)), 204);
 }
 
-/* A loss takes as long as its slowest rank; it is counted once, when that can be known. */
+/* The cost of a loss is that of its slowest rank; it is returned once, when it is final. */
 static void test_epochs(void **state)
 {
     struct job_coordinator *c = train(3, 1, 4);
@@ -338,7 +338,7 @@ static void test_epochs(void **state)
     assert_true(lost);
     assert_float_equal(ms, 9000, 0.1);
     assert_false(epoch_history_next_final(&c->history, now + 3 * CLOCK_S, &lost, &ms));
-    /* both come to a boundary, one goes: nobody was lost */
+    /* both reach a boundary and one leaves: no loss */
     assert_int_equal(job_coordinator_update(c, &one, NULL), 0);
     card(c, 0, CARD_BOUNDARY);
     card(c, 2, CARD_BOUNDARY);
@@ -351,7 +351,7 @@ static void test_epochs(void **state)
     job_coordinator_destroy(c);
 }
 
-/* A world that is made anew with everybody in it is no loss, boundary or not. */
+/* An epoch with all members of the last one is no loss, at a boundary or not. */
 static void test_epoch_of_all(void **state)
 {
     struct job_coordinator *c = train(2, 1, 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/reconcile: a table of jobs and their pods, and what is to be done: every phase,
- * and what can happen in it.
+ * Tests of operator/reconcile: a table of jobs and pods with the expected actions, for each phase
+ * and its events.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,9 +26,9 @@
 
 struct row {
     const char *what, *spec, *status, *pods;
-    int go;            /* the queue: 1 go, 0 wait */
+    int go;            /* the queue's decision: 1 admitted, 0 waits */
     const char *want;  /* "Phase: actions" as told() writes them */
-    const char *words; /* in the message; NULL: whatever */
+    const char *words; /* part of the message; NULL: any */
 };
 
 static const struct row rows[] = {
@@ -239,7 +239,7 @@ static void test_table(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* In every phase: a job that is being deleted, or another controller's, is left alone. */
+/* In each phase: no actions for a job that is being deleted or belongs to another controller. */
 static void test_hands_off(void **state)
 {
     (void)state;
@@ -262,7 +262,7 @@ static void test_hands_off(void **state)
         }
 }
 
-/* Two calls in a row: after the status was written there is nothing to write. */
+/* Two calls in a row: the second has nothing to write. */
 static void test_settles(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void test_settles(void **state)
     hvdjob_fini(&job);
 }
 
-/* What only changes numbers is written once a second; what matters, at once. */
+/* Mere counts are written every two seconds, other changes at once. */
 static void test_words_wait(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void test_words_wait(void **state)
     actions_fini(&a);
 
     static const struct {
-        int64_t ago; /* ms since it was written */
+        int64_t ago; /* ms since the last write */
         int writes;
         int64_t again;
     } rows_of_time[] = {
@@ -326,7 +326,7 @@ static void test_words_wait(void **state)
         {RECONCILE_STATUS_EVERY - 1, 0, NOW + 1},
         {RECONCILE_STATUS_EVERY, 1, INT64_MAX},
         {-5, 1, INT64_MAX},
-        {NOW, 1, INT64_MAX}, /* not known */
+        {NOW, 1, INT64_MAX}, /* unknown */
     };
     pods[2].phase = POD_RUNNING;
     for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
@@ -355,8 +355,7 @@ static void test_words_wait(void **state)
     hvdjob_fini(&job);
 }
 
-/* With a scheduler that knows gangs: its PodGroup comes first, there are no gates and no time-out.
- */
+/* With a PodGroup: it is created first, and there are no gates and no time-out. */
 static void test_group(void **state)
 {
     (void)state;
@@ -373,7 +372,7 @@ static void test_group(void **state)
     assert_string_equal(text, "Starting: status group +0-0 +1-0 +2-0");
     assert_non_null(strstr(a.status.message, "2/3 tasks in gang unschedulable"));
     actions_fini(&a);
-    /* What is asked for is not there: it waits and says so. */
+    /* The cluster does not serve the back end: the job waits and says so. */
     job.status.phase = JOB_QUEUED;
     in.gang = NULL;
     in.gang_missing = "gang backend volcano: this cluster does not serve scheduling.volcano.sh";
@@ -385,7 +384,7 @@ static void test_group(void **state)
     hvdjob_fini(&job);
 }
 
-/* Each phase but the last ones leads somewhere, each can be reached, each event has words. */
+/* Each phase but the final ones has a way out, each can be reached, each event has a text. */
 static void test_phases(void **state)
 {
     size_t n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/objects/tame: what API servers send and our JSON parser does not take.
+ * Tests of operator/objects/sanitize: JSON that API servers send and jansson does not parse.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static void test_table(void **state)
     }
 }
 
-/* What lies too deep is null; what is beside it is there. */
+/* Values that are nested too deep become null, their neighbours stay. */
 static void test_deep(void **state)
 {
     static const int depths[] = {SANITIZE_DEPTH - 1, SANITIZE_DEPTH, 3000, 10000};
@@ -60,13 +60,13 @@ static void test_deep(void **state)
         buf_put(&b, ",\"name\":7}", 10);
         assert_int_equal(sanitize_read((const char *)b.data, b.len, "x", &j, &why, NULL), 0);
         assert_int_equal(json_integer_value(json_object_get(j, "name")), 7);
-        assert_int_equal(why != NULL, depths[i] >= 2048); /* what the parser bears is left alone */
+        assert_int_equal(why != NULL, depths[i] >= 2048); /* unchanged if jansson can parse it */
         json_decref(j);
         buf_fini(&b);
     }
 }
 
-/* Torn bytes stay none. */
+/* Truncated JSON stays invalid. */
 static void test_none(void **state)
 {
     static const char *const rows[] = {"",     "{",      "\"",  "\"\\", "{\"a\":\"\\u0000\"",
@@ -82,7 +82,7 @@ static void test_none(void **state)
     }
 }
 
-/* A job is not run otherwise than it was written: it is refused, and says why. */
+/* A job whose object was changed by sanitizing is refused, and its message says why. */
 static void test_job(void **state)
 {
     (void)state;
