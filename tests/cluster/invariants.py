@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sees everything that happens to jobs and their pods, on the API server itself: a watch of its own on each.
-
-What it holds against an operator: a pod of one name is made once, a job's counts never go back, an epoch neither."""
+"""Watches jobs, pods and the lease in the API server, independently of the operator, and checks invariants: each pod name
+is created once; counts and epochs of a job never fall."""
 import contextlib
 import datetime
 import http.client
@@ -11,7 +10,7 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-RISING = ("restarts", "epoch")    # failures and rollbacks begin anew when a job is suspended
+RISING = ("restarts", "epoch")    # not failures and rollbacks: suspending a job resets them
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/hvd-system/leases"
 
 
@@ -19,7 +18,7 @@ class Invariants:
     def __init__(self, cluster, namespace="default"):
         self.api, self.namespace = cluster.api, namespace
         self.made = {}        # {pod name: [uids]}
-        self.wrong = []       # sentences
+        self.wrong = []       # violated invariants, as text
         self.counts = {}      # {job name: {field: value}}
         self.phases = {}      # {job name: [phases, in order]}
         self.renewals = []    # (when, leaseTransitions, renewTime in seconds)
@@ -34,13 +33,13 @@ class Invariants:
     def __exit__(self, *_):
         for connection in self.connections:
             with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)    # close() alone lets whoever reads wait on
+                connection.sock.shutdown(socket.SHUT_RDWR)    # close() alone does not wake the reading thread
             connection.sock.close()
         for thread in self.threads:
             thread.join(10)
 
     def follow(self, path, see):
-        """From now on: what is there already is of others."""
+        """Watches from now on; existing objects belong to other tests."""
         version = self.api.get(path + "?limit=1")["metadata"]["resourceVersion"]
         server = urlsplit(self.api.server.geturl())
         connection = http.client.HTTPSConnection(server.hostname, server.port, timeout=3600, context=self.api.context)
@@ -58,7 +57,7 @@ class Invariants:
                 event = json.loads(line)
                 see(event["type"], event["object"])
         except (OSError, ValueError, AttributeError, http.client.HTTPException):
-            pass    # it has ended
+            pass    # the connection was closed by __exit__
 
     def see_pod(self, kind, pod):
         meta = pod["metadata"]
@@ -88,12 +87,12 @@ class Invariants:
         return self.renewals[-1][1] if self.renewals else None
 
     def longest_lease_gap(self):
-        """Seconds between two renewals, or since the last one."""
+        """The longest time between two renewals, or since the last, in seconds."""
         times = [at for at, _, _ in self.renewals] + [time.monotonic()]
         return max((after - before for before, after in zip(times, times[1:])), default=0)
 
     def longest_pause_of_renewals(self):
-        """Seconds from one to the next of the same term, by the operator's own clock: when it sent them."""
+        """The longest time between two renewals of one term, in seconds, by the operator's clock when it sent them."""
         return max((after[2] - before[2] for before, after in zip(self.renewals, self.renewals[1:])
                     if before[1] == after[1]), default=0)
 

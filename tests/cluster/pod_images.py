@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods on a real node need to train: an image of the bundle, one with a program and the libraries it loads, and
-the way there."""
+"""Images for pods that train on a real node: the bundle, and a program with the libraries that it loads."""
 import os
 import subprocess
 
@@ -18,7 +17,8 @@ def bundle_name():
 
 
 def loaded(*programs):
-    """{path: path} of what they load, and of the libraries that are empty in newer glibcs; without libhvd.so."""
+    """{path: path} of the libraries that the programs load, and of those that newer glibcs have only as stubs; without
+    libhvd.so."""
     said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True, timeout=30).stdout
     lines = said.splitlines()
     words = {word for line in lines for word in line.split() if word.startswith("/") and not word.endswith(":")}
@@ -36,7 +36,7 @@ def bundle():
 
 
 def load(cluster, name, files):
-    """Makes an image of files, whose user is that of the real one, and gives it to the node, whose /run is its own."""
+    """Makes an image of files, with the same user as the real training image, and imports it on the node."""
     path = cluster.path("image.tar")
     image.write_image(path, name, files, ["/none"], USER)
     image.load(cluster, path)
