@@ -12,10 +12,11 @@
 #include "operator/objects/hvdjob_status.h"
 #include "operator/objects/podspec.h"
 
-#define HVDJOB_API     "hvd.dev/v1alpha1"
-#define HVDJOB_KIND    "HvdJob"
-#define HVDJOB_MANAGER "hvd.dev/hvd-operator" /* spec.runPolicy.managedBy; absent means the same   \
-                                               */
+#define HVDJOB_API  "hvd.dev/v1alpha1"
+#define HVDJOB_KIND "HvdJob"
+#define HVDJOB_MANAGER                                                                             \
+    "hvd.dev/hvd-operator"    /* spec.runPolicy.managedBy; absent means the same                   \
+                               */
 #define HVDJOB_NAME_MAX    48 /* so that "NAME-99999-99999" is a host name of at most 63 */
 #define HVDJOB_WORKERS_MAX 10000
 
