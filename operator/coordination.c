@@ -106,7 +106,7 @@ static void on_pod(void *arg, const struct pod *pod, bool gone)
                                      .attempt = pod->attempt,
                                      .bound = pod->node != NULL,
                                      .deleting = pod->deleting,
-                                     .over = pod_finished(pod)};
+                                     .finished = pod_finished(pod)};
     if (!c->plane)
         return;
     if (gone)

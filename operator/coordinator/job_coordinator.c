@@ -91,7 +91,7 @@ static void count_arriving(struct job_coordinator *c)
     int n = 0;
     for (int i = 0; i < c->npods; i++) {
         const struct job_coordinator_pod *p = c->pods[i];
-        bool wanted = p->bound && !p->over && (!p->deleting || c->roster.rebuilding);
+        bool wanted = p->bound && !p->finished && (!p->deleting || c->roster.rebuilding);
         n += wanted && p->agent < 0 ? c->slots : 0;
     }
     c->roster.arriving = n;
@@ -158,7 +158,7 @@ static int on_arrive(void *arg, const struct join_body *body, struct err *err)
     if (!pod)
         return err_set(err, ENOENT, "no pod of agent \"%.100s\" in job %s", body->agent,
                        c->roster.job);
-    if (c->ended || pod->over)
+    if (c->ended || pod->finished)
         return err_set(err, EEXIST, "pod %s has ended", pod->name);
     if (roster_find(&c->roster, body->agent) >= 0)
         return 0;
@@ -318,7 +318,7 @@ int job_coordinator_pod(struct job_coordinator *c, const struct plane_pod *pod, 
     p->attempt = pod->attempt;
     p->bound = pod->bound;
     p->deleting = pod->deleting;
-    p->over = pod->over;
+    p->finished = pod->finished;
     urgent(c);
     return 0;
 }
@@ -372,7 +372,7 @@ static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *p
     if (forgive)
         gaps_forgive(gaps, now);
     uint64_t silent = now - gaps->heard;
-    if (pod->over)
+    if (pod->finished)
         lose(c, pod->agent, "its pod has ended", now);
     else if (seen_loss && pod->closed_at && now - pod->closed_at >= CLOSED_MS * CLOCK_MS)
         lose(c, pod->agent, "its agent has closed the connection", now);

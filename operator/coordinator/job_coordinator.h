@@ -26,7 +26,7 @@ struct job_coordinator_token {
 struct job_coordinator_pod {
     char uid[PLANE_UID_MAX], name[PLANE_UID_MAX];
     int worker, attempt;
-    bool bound, deleting, over;
+    bool bound, deleting, finished;
     int agent;          /* index in the roster of the pod's last agent; -1: none */
     uint64_t closed_at; /* clock_ns() at which the agent's connection closed; 0: it is open */
     struct job_coordinator_token token;

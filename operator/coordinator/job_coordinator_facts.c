@@ -102,13 +102,13 @@ void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *
         .agents = job_coordinator_count_agents(c),
         .ready_workers = count_ready(c),
         .restarts = r->restarts,
-        .finished = r->done > 0,
-        .over = r->nmembers > 0 && roster_done(r),
+        .any_finished = r->done > 0,
+        .all_finished = r->nmembers > 0 && roster_done(r),
     };
     roster_waiting_for(r, 0, ret->waiting_for, sizeof(ret->waiting_for));
     take_last(r, now, ret);
     take_first(c, ret);
     job_coordinator_findings(c, count_finding, ret);
     roster_throughput(r, now, &ret->batches_per_s, &ret->bytes_per_s);
-    ret->exit_code = ret->over ? roster_exit_code(r) : 0;
+    ret->exit_code = ret->all_finished ? roster_exit_code(r) : 0;
 }

@@ -95,7 +95,7 @@ struct plane_pod {
     int worker, attempt; /* from its labels */
     bool bound;          /* it has a node: its agent is expected */
     bool deleting;       /* its ranks leave at the next step boundary */
-    bool over;           /* it has finished */
+    bool finished;       /* it has succeeded or failed */
 };
 
 /* Adds a pod, or updates it. -ENOENT: the job was not added. */
@@ -133,9 +133,9 @@ struct plane_facts {
         int code;         /* exit code, or -signal */
         char text[512];
     } first_failure;
-    bool finished; /* the program has finished on at least one rank */
-    bool over;     /* all ranks have finished and no further one will start */
-    int exit_code; /* of the job, once over */
+    bool any_finished; /* the program has finished on at least one rank */
+    bool all_finished; /* all ranks have finished and no further one will start */
+    int exit_code;     /* of the job, once all_finished */
     double batches_per_s, bytes_per_s;
     int nfindings; /* current findings of the doctor */
     int nfailures; /* how many of them are failures */

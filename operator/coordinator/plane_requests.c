@@ -155,7 +155,7 @@ static int admit(struct plane *p, const struct plane_path *path, const char *tok
     if (!c)
         return unknown(p, err, "job", path->job);
     struct job_coordinator_pod *pod = job_coordinator_find_pod(c, path->pod);
-    if (!pod || ((pod->over || c->ended) && !has_agent(c, pod)))
+    if (!pod || ((pod->finished || c->ended) && !has_agent(c, pod)))
         return unknown(p, err, "pod", path->pod);
     return key ? 0 : check_account(p, pod, token, err);
 }

@@ -48,7 +48,7 @@ void apply_on_answer(void *arg, const struct api_answer *answer);
 /* Notes why the apply fails. Only the first call counts. */
 void apply_fail(struct apply *a, enum apply_end end, const char *what, const char *why);
 
-/* Sends the next steps, or ends the apply. The caller must not use a afterwards. */
+/* Sends the next steps, or, once nothing is in flight, ends the apply from a timer. */
 void apply_advance(struct apply *a);
 
 #endif

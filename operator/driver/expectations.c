@@ -25,9 +25,10 @@ int expectations_add(struct expectations *w, const struct expectation *one)
 }
 
 bool expectations_satisfied(struct expectations *w,
-                            bool (*is_over)(void *arg, const struct expectation *one), void *arg)
+                            bool (*is_satisfied)(void *arg, const struct expectation *one),
+                            void *arg)
 {
-    while (w->n > 0 && is_over(arg, &w->all[w->n - 1]))
+    while (w->n > 0 && is_satisfied(arg, &w->all[w->n - 1]))
         w->n--;
     if (w->n > 0 && !deadline_passed(w->until))
         return false;

@@ -40,10 +40,11 @@ struct expectations {
 /* -ENOMEM: nothing is added, and the caller goes on without it. */
 int expectations_add(struct expectations *w, const struct expectation *one);
 
-/* Drops satisfied expectations from the end of the list, up to the first that is_over() denies.
- * True: none remains, or they have expired. */
+/* Drops satisfied expectations from the end of the list, up to the first for which is_satisfied()
+ * is false. True: none remains, or they have expired. */
 bool expectations_satisfied(struct expectations *w,
-                            bool (*is_over)(void *arg, const struct expectation *one), void *arg);
+                            bool (*is_satisfied)(void *arg, const struct expectation *one),
+                            void *arg);
 
 void expectations_fini(struct expectations *w);
 

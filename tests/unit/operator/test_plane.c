@@ -138,7 +138,7 @@ static struct plane_pod pod_of(int i, bool deleting, bool over)
                               .worker = i,
                               .bound = true,
                               .deleting = deleting,
-                              .over = over};
+                              .finished = over};
 }
 
 static int post(struct job_coordinator *c, int pod, const char *path, char *body)
