@@ -314,8 +314,8 @@ class Refused(Case):
         self.assertEqual(self.plane.counts()["token"], 3)
 
     def test_pods(self):
-        self.check(404, "no pod nobody", "GET", "/jobs/a/pods/nobody/v1/status", self.key)
-        self.check(404, "no job c", "GET", "/jobs/c/pods/x/v1/status", self.plane.ask("key", "c"))
+        self.check(404, "no running pod nobody", "GET", "/jobs/a/pods/nobody/v1/status", self.key)
+        self.check(404, "no running job c", "GET", "/jobs/c/pods/x/v1/status", self.plane.ask("key", "c"))
         self.check(404, "want /jobs/UID/pods/UID/v1/", "GET", "/v1/status", self.key)
         join = {"agent": "somebody.1", "host": "h", "version": "0", "slots": 1, "pid": 1}
         self.check(403, "none of pod", "POST", f"{self.path}/join", self.key, json.dumps(join))
