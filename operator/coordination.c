@@ -13,35 +13,35 @@
 #include "operator/metrics/metrics.h"
 #include "operator/coordinator/review.h"
 
-#define READY_MS 200 /* how often it is asked whether the driver's caches are whole */
-#define TURN_MS  200 /* at least so often: answers of the API server wind nothing */
+#define READY_MS 200 /* between two checks whether the driver's caches have synced */
+#define TURN_MS  200 /* longest time between two turns: token reviews set no timer */
 
 struct coordination {
     struct coordination_config config;
     struct loop *loop;
     struct keystore *keystore;
     struct reviewer *reviewer;
-    struct plane *plane; /* while it leads */
+    struct plane *plane; /* NULL while not leading */
     bool leads;
-    char key[KEYS_JOB_MAX]; /* of the job that was asked for last */
+    char key[KEYS_JOB_MAX]; /* returned by the last on_key() */
     int64_t term;
-    char host[256];   /* of the url */
-    char address[64]; /* "": every one */
+    char host[256];   /* in the URL */
+    char address[64]; /* "": all addresses */
     int port;
     struct loop_fd lfd;
     struct loop_timer timer, ready;
-    struct histogram recovery[2]; /* of planned changes, of losses */
+    struct histogram recovery[2]; /* [0]: planned changes, [1]: losses */
 };
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static void wind(struct coordination *c);
+static void set_timer(struct coordination *c);
 
 static void turn(struct coordination *c)
 {
     if (c->plane)
         plane_turn(c->plane);
-    wind(c);
+    set_timer(c);
 }
 
 static void on_readable(void *arg, uint32_t events)
@@ -55,8 +55,8 @@ static void on_timer(void *arg)
     turn(arg);
 }
 
-/* After whatever may have changed when it is due. */
-static void wind(struct coordination *c)
+/* Call it after anything that may have changed the plane's time-out. */
+static void set_timer(struct coordination *c)
 {
     int ms = c->plane ? plane_timeout_ms(c->plane) : -1;
     if (!c->plane)
@@ -65,28 +65,28 @@ static void wind(struct coordination *c)
                      c);
 }
 
-/* ---- what the driver tells ------------------------------------------------------------------- */
+/* ---- event handlers of the driver ------------------------------------------------------------ */
 
 static void on_job(void *arg, const struct hvdjob *job)
 {
     struct coordination *c = arg;
     struct err err = {0};
-    const struct plane_job told = {.uid = job->uid,
-                                   .namespace_ = job->namespace_,
-                                   .name = job->name,
-                                   .workers = job->workers,
-                                   .min = job->elastic ? job->min : job->workers,
-                                   .max = job->elastic ? job->max : job->workers,
-                                   .slots = job->slots,
-                                   .elastic = job->elastic,
-                                   .began = job->status.epoch > 0};
+    const struct plane_job update = {.uid = job->uid,
+                                     .namespace_ = job->namespace_,
+                                     .name = job->name,
+                                     .workers = job->workers,
+                                     .min = job->elastic ? job->min : job->workers,
+                                     .max = job->elastic ? job->max : job->workers,
+                                     .slots = job->slots,
+                                     .elastic = job->elastic,
+                                     .began = job->status.epoch > 0};
     if (!c->plane)
         return;
-    if (job_phase_over(job->status.phase))
+    if (job_phase_finished(job->status.phase))
         plane_forget(c->plane, job->uid);
-    else if (!job->refused && plane_job(c->plane, &told, &err) < 0)
+    else if (!job->refused && plane_job(c->plane, &update, &err) < 0)
         log_warn("job %s/%s: %s", job->namespace_, job->name, err_text(&err));
-    wind(c);
+    set_timer(c);
 }
 
 static void on_job_gone(void *arg, const char *uid)
@@ -94,26 +94,26 @@ static void on_job_gone(void *arg, const char *uid)
     struct coordination *c = arg;
     if (c->plane)
         plane_forget(c->plane, uid);
-    wind(c);
+    set_timer(c);
 }
 
 static void on_pod(void *arg, const struct pod *pod, bool gone)
 {
     struct coordination *c = arg;
-    const struct plane_pod told = {.uid = pod->uid,
-                                   .name = pod->name,
-                                   .worker = pod->worker,
-                                   .attempt = pod->attempt,
-                                   .bound = pod->node != NULL,
-                                   .deleting = pod->deleting,
-                                   .over = pod_over(pod)};
+    const struct plane_pod update = {.uid = pod->uid,
+                                     .name = pod->name,
+                                     .worker = pod->worker,
+                                     .attempt = pod->attempt,
+                                     .bound = pod->node != NULL,
+                                     .deleting = pod->deleting,
+                                     .finished = pod_finished(pod)};
     if (!c->plane)
         return;
     if (gone)
         plane_pod_gone(c->plane, pod->owner, pod->uid);
     else
-        plane_pod(c->plane, pod->owner, &told, NULL); /* of a job that is over it wants none */
-    wind(c);
+        plane_pod(c->plane, pod->owner, &update, NULL); /* fails for a finished job */
+    set_timer(c);
 }
 
 static void add_finding(void *arg, const char *pod, const struct finding *f)
@@ -155,7 +155,7 @@ static const char *on_key(void *arg, const char *uid)
     return c->key;
 }
 
-/* ---- what the plane asks --------------------------------------------------------------------- */
+/* ---- callbacks of the plane ------------------------------------------------------------------ */
 
 static void on_changed(void *arg, const char *job_uid)
 {
@@ -169,7 +169,7 @@ static void on_recovered(void *arg, bool lost, double seconds)
     histogram_add(&c->recovery[lost], seconds);
 }
 
-/* plane_config has one argument for all. */
+/* plane_config has one arg for all callbacks, so this one cannot be reviewer_ask() itself. */
 static void on_review(void *arg, uint64_t id, const char *token)
 {
     struct coordination *c = arg;
@@ -213,13 +213,13 @@ static int listen_for_agents(struct coordination *c, struct err *err)
 
 static void begin(struct coordination *c)
 {
-    const struct driver_ear ear = {.job = on_job,
-                                   .job_gone = on_job_gone,
-                                   .pod = on_pod,
-                                   .facts = on_facts,
-                                   .key = c->config.by_key ? on_key : NULL,
-                                   .arg = c};
-    const struct equipment equipment = {.url = c->config.url,
+    const struct driver_handlers handlers = {.job = on_job,
+                                             .job_gone = on_job_gone,
+                                             .pod = on_pod,
+                                             .facts = on_facts,
+                                             .key = c->config.by_key ? on_key : NULL,
+                                             .arg = c};
+    const struct injection injection = {.url = c->config.url,
                                         .ca = keystore_keys(c->keystore)->ca_pem,
                                         .audience = KEYS_AUDIENCE,
                                         .bundle = c->config.bundle,
@@ -229,9 +229,9 @@ static void begin(struct coordination *c)
         c->config.failed(c->config.arg, &err);
         return;
     }
-    log_info("agents at port %d, for %s", plane_port(c->plane), c->config.url);
-    driver_equip(c->config.driver, &equipment);
-    driver_listen(c->config.driver, &ear);
+    log_info("listens for agents on port %d; they dial %s", plane_port(c->plane), c->config.url);
+    driver_set_injection(c->config.driver, &injection);
+    driver_set_handlers(c->config.driver, &handlers);
     driver_lead(c->config.driver);
     on_ready(c);
 }
@@ -252,15 +252,15 @@ void coordination_lead(struct coordination *c, int64_t term)
         begin(c);
 }
 
-void coordination_rest(struct coordination *c)
+void coordination_stop_leading(struct coordination *c)
 {
     c->leads = false;
-    driver_rest(c->config.driver);
-    driver_listen(c->config.driver, NULL);
+    driver_stop_leading(c->config.driver);
+    driver_set_handlers(c->config.driver, NULL);
     loop_fd_stop(c->loop, &c->lfd);
     loop_timer_stop(c->loop, &c->timer);
     loop_timer_stop(c->loop, &c->ready);
-    /* It holds questions of the plane. */
+    /* Before the plane: reviews in flight call it. */
     reviewer_close(c->reviewer);
     c->reviewer = NULL;
     plane_destroy(c->plane);
@@ -290,27 +290,32 @@ void coordination_metrics(const struct coordination *c, struct buf *dst)
     struct plane_counts n = {0};
     if (c->plane)
         plane_counts(c->plane, &n);
-    put(dst, "hvd_agents", "gauge", "Agents that are connected.", n.agents);
+    put(dst, "hvd_agents", "gauge", "Agents that are connected now.", n.agents);
     put(dst, "hvd_agent_joins_total", "counter", "Agents that joined.", (double)n.joins);
-    put(dst, "hvd_agent_rejoins_total", "counter", "Agents that came back.", (double)n.rejoins);
-    put(dst, "hvd_agent_losses_total", "counter", "Agents that were given up.", (double)n.losses);
-    put(dst, "hvd_token_reviews_total", "counter", "Tokens that the API server was asked about.",
-        (double)n.reviews);
-    metrics_head(dst, "hvd_agents_refused_total", "counter", "Requests of agents, refused.");
+    put(dst, "hvd_agent_rejoins_total", "counter",
+        "Agents that joined again after a restart of the operator or a lost connection.",
+        (double)n.rejoins);
+    put(dst, "hvd_agent_losses_total", "counter", "Agents that were declared lost.",
+        (double)n.losses);
+    put(dst, "hvd_token_reviews_total", "counter",
+        "Token reviews that were sent to the API server.", (double)n.reviews);
+    metrics_head(dst, "hvd_agents_refused_total", "counter",
+                 "Requests of agents that were refused, by cause.");
     metrics_value(dst, "hvd_agents_refused_total", "cause", "token", (double)n.refused_token);
     metrics_value(dst, "hvd_agents_refused_total", "cause", "pod", (double)n.refused_pod);
     metrics_value(dst, "hvd_agents_refused_total", "cause", "body", (double)n.refused_body);
-    metrics_head(dst, "hvd_epochs_total", "counter", "Changes of rosters, by cause.");
+    metrics_head(dst, "hvd_epochs_total", "counter",
+                 "New epochs that followed another one, by cause.");
     metrics_value(dst, "hvd_epochs_total", "cause", "planned", (double)n.epochs_planned);
     metrics_value(dst, "hvd_epochs_total", "cause", "lost", (double)n.epochs_lost);
     metrics_histograms(dst, "hvd_recovery_seconds",
-                       "What a new epoch took a job until work went on, by cause.", "cause", causes,
+                       "How long training stood still at a new epoch, by cause.", "cause", causes,
                        c->recovery, 2);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* "https://name:port" or "https://[::1]:port": the name. */
+/* Takes the name from "https://name:port" or "https://[::1]:port". */
 static int read_url(struct coordination *c, struct err *err)
 {
     const char *url = c->config.url, *begin = url + strlen("https://");
@@ -324,7 +329,7 @@ static int read_url(struct coordination *c, struct err *err)
     return 0;
 }
 
-/* ":7443", "10.0.0.1:7443", "[::1]:7443". The plane says what is wrong with the number. */
+/* Parses ":7443", "10.0.0.1:7443" or "[::1]:7443". plane_create() checks the address itself. */
 static int read_address(struct coordination *c, struct err *err)
 {
     const char *text = c->config.address, *colon = strrchr(text, ':');
@@ -363,7 +368,7 @@ void coordination_close(struct coordination *c)
 {
     if (!c)
         return;
-    coordination_rest(c);
+    coordination_stop_leading(c);
     keystore_close(c->keystore);
     free(c);
 }

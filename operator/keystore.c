@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keystore: see keystore.h. Of two operators that make the Secret at the same time one is told that
- * it is there, and reads it.
+ * keystore: see keystore.h. If two operators create the Secret at the same time, one gets
+ * AlreadyExists and reads the other's.
  */
 #include "operator/keystore.h"
 
@@ -45,7 +45,7 @@ static void again(struct keystore *k, const char *what, const char *why)
     snprintf(k->problem, sizeof(k->problem), "Secret %.64s/%s, %s: %.200s", k->namespace,
              KEYSTORE_SECRET, what, why);
     if (k->failures == 8)
-        log_warn("%s", k->problem);
+        log_warn("%s. Without its keys this operator starts no pods; it keeps trying", k->problem);
     loop_timer_start(api_loop(k->api), &k->pause, ms, on_pause, k);
 }
 
@@ -74,11 +74,11 @@ static void on_made(void *arg, const struct api_answer *answer)
 {
     struct keystore *k = arg;
     k->call = NULL;
-    /* What stands there is what counts; somebody else may have made it. */
+    /* Read it back, also after AlreadyExists: another operator may have created it. */
     if (answer->status == 201)
         read_it(k);
     else
-        again(k, "making it", answer->message);
+        again(k, "creating it", answer->message);
 }
 
 static void make_it(struct keystore *k)
@@ -86,7 +86,7 @@ static void make_it(struct keystore *k)
     struct keys keys;
     struct err err = {0};
     if (keys_make(&keys, &err) < 0) {
-        again(k, "making it", err_text(&err));
+        again(k, "creating it", err_text(&err));
         return;
     }
     auto_json json_t *j = json_pack(
@@ -99,7 +99,7 @@ static void make_it(struct keystore *k)
         send_call(k, "POST", body, on_made);
         sodium_memzero(body, strlen(body));
     } else {
-        again(k, "making it", "no memory");
+        again(k, "creating it", "no memory");
     }
     free(body);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keystore: the keys of the coordinator (operator/coordinator/keys.h) in a Secret of the operator's
- * namespace: read, or made by the first operator that needs them. On the api's loop.
+ * keystore: reads the coordinator's keys (operator/coordinator/keys.h) from a Secret in the
+ * operator's namespace. The first operator creates the Secret. On the api's loop.
  */
 #ifndef HVD_OPERATOR_KEYSTORE_H
 #define HVD_OPERATOR_KEYSTORE_H
@@ -13,14 +13,14 @@
 
 struct keystore;
 
-/* ready: they are there, once. Until then it tries again, at longer and longer times. */
+/* Calls ready() once, as soon as it has the keys. After a failure it retries with backoff. */
 int keystore_open(struct keystore **ret, struct api *api, const char *namespace,
                   void (*ready)(void *arg, const struct keys *keys), void *arg, struct err *err);
 
-/* Why they are not there yet, "" when nothing went wrong. */
+/* Why there are no keys yet, "": no error so far. */
 const char *keystore_problem(const struct keystore *k);
 
-/* NULL before they are there. */
+/* NULL before ready(). */
 const struct keys *keystore_keys(const struct keystore *k);
 
 /* NULL is fine. */

@@ -17,14 +17,14 @@
 #include "operator/api/election.h"
 #include "operator/coordination.h"
 #include "operator/driver/driver.h"
-#include "operator/driver/label.h"
+#include "operator/driver/leader_label.h"
 #include "operator/metrics/metrics.h"
 #include "operator/metrics/web.h"
 #include "operator/page/page.h"
 
-#define LABEL_MS 1000 /* the label may take so long at the end */
+#define LABEL_MS 1000 /* limit for removing the leader's label at the end */
 #define TRIM_MS  2000
-#define BIG      (64 << 10) /* bytes that are mapped, and unmapped, by themselves */
+#define BIG      (64 << 10) /* bytes: larger blocks get their own mapping */
 
 struct program {
     const struct settings *settings;
@@ -34,14 +34,14 @@ struct program {
     struct api *api;
     struct election *election;
     struct driver *driver;
-    struct label *label;
+    struct leader_label *label;
     struct web *web;
     struct page *page;
-    struct coordination *coordination; /* NULL: pods have no agents */
+    struct coordination *coordination; /* NULL: pods run without agents */
     char agents_url[320];
     struct loop_timer ending, trimming;
     bool leaving;
-    struct err failure; /* why it stopped by itself */
+    struct err failure; /* why it stopped without a signal */
     char identity[256];
 };
 
@@ -55,12 +55,12 @@ static void put_text(struct buf *dst, const char *text)
 static int page_metrics(void *arg, struct buf *dst)
 {
     const struct program *o = arg;
-    metrics_head(dst, "hvd_build_info", "gauge", "1, with the version.");
+    metrics_head(dst, "hvd_build_info", "gauge", "Always 1; the label is the version.");
     metrics_value(dst, "hvd_build_info", "version", HVD_VERSION, 1);
     driver_metrics(o->driver, dst);
     if (o->election) {
         metrics_head(dst, "hvd_lease_late_seconds", "gauge",
-                     "The longest that a renewal of the lease has waited for its turn.");
+                     "Longest delay of a lease renewal by other work of the loop.");
         metrics_value(dst, "hvd_lease_late_seconds", NULL, NULL,
                       (double)election_late(o->election) / (double)CLOCK_S);
     }
@@ -69,7 +69,7 @@ static int page_metrics(void *arg, struct buf *dst)
     return 200;
 }
 
-/* Whoever answers is alive: there is one thread. */
+/* There is one thread, so a response proves that it runs. */
 static int page_healthz(void *arg, struct buf *dst)
 {
     (void)arg;
@@ -126,34 +126,35 @@ static void lead(struct program *o, int64_t term)
         driver_lead(o->driver);
 }
 
-static void rest(struct program *o)
+static void stop_leading(struct program *o)
 {
     if (o->coordination)
-        coordination_rest(o->coordination);
+        coordination_stop_leading(o->coordination);
     else
-        driver_rest(o->driver);
+        driver_stop_leading(o->driver);
 }
 
 static void on_started(void *arg, int64_t term)
 {
     struct program *o = arg;
-    log_info("leads, term %" PRId64, term);
+    log_info("this operator leads, term %" PRId64, term);
     if (o->label)
-        label_set(o->label, true);
+        leader_label_set(o->label, true);
     lead(o, term);
 }
 
 static void on_stopped(void *arg)
 {
     struct program *o = arg;
-    log_info("leads no longer");
-    rest(o);
+    log_info("this operator does not lead any more: it stops writing");
+    stop_leading(o);
     if (o->label)
-        label_set(o->label, false);
+        leader_label_set(o->label, false);
 }
 
-/* What is large goes back as soon as it is freed; libcurl's threads, which resolve names, get no
- * heaps of their own. Fixed, since glibc raises its limits after the first large one. */
+/* Returns large blocks to the system as soon as they are freed, and gives libcurl's resolver
+ * threads no heaps of their own. Fixed limits, because glibc would raise them after the first large
+ * block. */
 static void bound_memory(void)
 {
     mallopt(M_ARENA_MAX, 1);
@@ -162,7 +163,7 @@ static void bound_memory(void)
     mallopt(M_TOP_PAD, BIG);
 }
 
-/* What a burst of small objects took goes back to the system. */
+/* Returns the memory of small objects to the system after a burst. */
 static void on_trimming(void *arg)
 {
     struct program *o = arg;
@@ -170,7 +171,7 @@ static void on_trimming(void *arg)
     loop_timer_start(&o->loop, &o->trimming, TRIM_MS, on_trimming, o);
 }
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- shutdown -------------------------------------------------------------------------------- */
 
 static void on_ending(void *arg)
 {
@@ -181,7 +182,7 @@ static void on_ending(void *arg)
 static void on_left(void *arg)
 {
     struct program *o = arg;
-    bool wait = o->label && !label_settled(o->label);
+    bool wait = o->label && !leader_label_settled(o->label);
     loop_timer_start(&o->loop, &o->ending, wait ? LABEL_MS : 0, on_ending, o);
 }
 
@@ -191,7 +192,7 @@ static void on_signal(void *arg, uint32_t events)
     (void)events;
     if (loop_signal_next(&o->signals) == 0)
         return;
-    if (o->leaving) { /* somebody is in a hurry */
+    if (o->leaving) { /* somebody is in a urgent */
         loop_stop(&o->loop);
         return;
     }
@@ -199,12 +200,12 @@ static void on_signal(void *arg, uint32_t events)
     if (o->election) {
         election_leave(o->election, on_left);
     } else {
-        rest(o);
+        stop_leading(o);
         on_left(o);
     }
 }
 
-/* ---- its beginning --------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 static void choose_identity(struct program *o)
 {
@@ -216,12 +217,12 @@ static void choose_identity(struct program *o)
     }
     if (!name && gethostname(host, sizeof(host) - 1) == 0)
         name = host;
-    /* Another process of the same pod is another one. */
+    /* Random, so that a restarted container has a new identity. */
     snprintf(o->identity, sizeof(o->identity), "%.100s_%08" PRIx32 "%08" PRIx32, name ? name : host,
              (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
 }
 
-/* Where the lease is, and the keys. */
+/* The namespace of the lease and of the Secret with the keys. */
 static const char *lease_namespace(const struct program *o)
 {
     const char *where = o->settings->lease_namespace;
@@ -233,7 +234,7 @@ static const char *lease_namespace(const struct program *o)
 static int open_election(struct program *o, struct err *err)
 {
     const struct settings *settings = o->settings;
-    if (!settings->elect) { /* the wall clock stands for the lease's count of terms */
+    if (!settings->elect) { /* without a lease the wall clock is the term, which must rise */
         lead(o, (int64_t)(clock_wall_us() / 1000000));
         return 0;
     }
@@ -265,7 +266,7 @@ static int open_web(struct program *o, struct err *err)
     int rc = page_open(&o->page, &page, err);
     rc = rc < 0 ? rc : web_open(&o->web, &config, err);
     if (rc == 0)
-        log_info("metrics at port %d", web_port(o->web));
+        log_info("/metrics and the web page are served on port %d", web_port(o->web));
     return rc;
 }
 
@@ -323,13 +324,14 @@ static int open_all(struct program *o, struct err *err)
                                    .instance = o->identity,
                                    .may_write = may_write,
                                    .arg = o};
-    log_info("%s as %s, jobs of %s", o->access.server, o->identity,
-             settings->namespace ? settings->namespace : "all namespaces");
+    log_info("API server %s, identity %s, jobs of %s%s", o->access.server, o->identity,
+             settings->namespace ? "namespace " : "all namespaces",
+             settings->namespace ? settings->namespace : "");
     rc = driver_open(&o->driver, &config, err);
     rc = rc < 0 ? rc : open_coordination(o, err);
     rc = rc < 0 ? rc : open_web(o, err);
     if (rc == 0 && settings->pod_name && settings->pod_namespace)
-        rc = label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
+        rc = leader_label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
     return rc < 0 ? rc : open_election(o, err);
 }
 
@@ -338,7 +340,7 @@ static void close_all(struct program *o)
     loop_timer_stop(&o->loop, &o->ending);
     loop_timer_stop(&o->loop, &o->trimming);
     election_close(o->election);
-    label_close(o->label);
+    leader_label_close(o->label);
     web_close(o->web);
     page_close(o->page);
     coordination_close(o->coordination);

@@ -11,36 +11,37 @@
 static const char help[] =
     "usage: hvd-operator [option]...\n"
     "\n"
-    "Runs HvdJobs (hvd.dev/v1alpha1) on a Kubernetes cluster: makes their pods, all of a gang or\n"
-    "none, replaces those that are lost, and says in each job's status what it waits for.\n"
+    "Runs HvdJobs (hvd.dev/v1alpha1) on a Kubernetes cluster: creates their pods as a gang, all "
+    "or\n"
+    "none, replaces lost workers, and reports in each job's status what the job waits for.\n"
     "\n"
-    "  --kubeconfig FILE          how to reach the API server; without it KUBECONFIG, the service\n"
-    "                             account of the pod that it runs in, or ~/.kube/config\n"
-    "  --context NAME             of the kubeconfig, instead of its current one\n"
-    "  --namespace NAME           jobs of this namespace alone; nodes are not looked at\n"
+    "  --kubeconfig FILE          how to reach the API server; default: KUBECONFIG, else the\n"
+    "                             service account of its pod, else ~/.kube/config\n"
+    "  --context NAME             a context of the kubeconfig; default: its current-context\n"
+    "  --namespace NAME           run only jobs of this namespace, and do not list nodes\n"
     "                             (HVD_WATCH_NAMESPACE)\n"
-    "  --metrics-addr ADDR:PORT   /metrics, /healthz, /readyz and the page (:8080; \"off\": none)\n"
-    "  --page local|all|off       who may look at the page: who comes by kubectl port-forward,\n"
-    "                             whoever reaches the port, nobody (local; HVD_PAGE)\n"
-    "  --agents-addr ADDR:PORT    where the agents in pods dial it (:7443; \"off\": pods are as "
-    "their\n"
-    "                             template says, without agents)\n"
-    "  --agents-url URL           by which they do (https://hvd-operator.POD_NAMESPACE.svc:7443;\n"
-    "                             outside a pod, without this: no agents)\n"
-    "  --bundle IMAGE             from which pods get agent, library and Python package; without "
-    "it\n"
-    "                             each image has them at /hvd (HVD_BUNDLE_IMAGE)\n"
-    "  --bundle-mount             as an image volume, which every node's runtime must know\n"
-    "                             (HVD_BUNDLE_MOUNT=1)\n"
-    "  --no-leader-election       there is only this one\n"
-    "  --lease NAME               by which several decide who leads (hvd-operator)\n"
-    "  --lease-namespace NAME     where it is (POD_NAMESPACE, or that of the kubeconfig)\n"
-    "  --lease-duration SECONDS   after so long without a renewal another one leads (15)\n"
-    "  --lease-renew SECONDS      without a renewal for so long it stops (10)\n"
-    "  --lease-retry SECONDS      how often it renews, or tries to get it (2)\n"
-    "  --identity NAME            its name in the lease (POD_NAME and a random number)\n"
-    "  -v, --verbose              more in the log, each epoch of each job; twice: every write\n"
-    "  --explain-states           print the life of a job as a table, and that of a cache\n"
+    "  --metrics-addr ADDR:PORT   serve /metrics, /healthz, /readyz and the web page there\n"
+    "                             (:8080; \"off\": not at all)\n"
+    "  --page local|all|off       who may read the web page: users of kubectl port-forward,\n"
+    "                             everyone who reaches the port, or nobody (local; HVD_PAGE)\n"
+    "  --agents-addr ADDR:PORT    listen there for the agents in pods (:7443; \"off\": pods run\n"
+    "                             without agents)\n"
+    "  --agents-url URL           the URL that agents dial\n"
+    "                             (https://hvd-operator.POD_NAMESPACE.svc:7443; outside a pod\n"
+    "                             there is no default, and pods run without agents)\n"
+    "  --bundle IMAGE             the image with agent, library and Python package; without it\n"
+    "                             each job's image must have them at /hvd (HVD_BUNDLE_IMAGE)\n"
+    "  --bundle-mount             mount that image as an image volume, which the container\n"
+    "                             runtime of every node must support (HVD_BUNDLE_MOUNT=1)\n"
+    "  --no-leader-election       lead without a lease: only for a single operator\n"
+    "  --lease NAME               the Lease for leader election (hvd-operator)\n"
+    "  --lease-namespace NAME     its namespace (POD_NAMESPACE, or that of the kubeconfig)\n"
+    "  --lease-duration SECONDS   a lease without a renewal expires after this time (15)\n"
+    "  --lease-renew SECONDS      the leader stops after this time without a renewal (10)\n"
+    "  --lease-retry SECONDS      time between two attempts to renew or acquire it (2)\n"
+    "  --identity NAME            holderIdentity in the lease (POD_NAME and a random number)\n"
+    "  -v, --verbose              log each epoch of each job; twice: each write\n"
+    "  --explain-states           print the state tables of jobs and of caches\n"
     "  --version                  print the version\n"
     "  -h, --help                 this text\n";
 
@@ -107,7 +108,7 @@ static int take_seconds(const char *name, const char *text, int *ret, struct err
 static int take_text(const char *name, const char *text, const char **ret, struct err *err)
 {
     if (!*text)
-        return err_set(err, EINVAL, "--%s: want something behind it", name);
+        return err_set(err, EINVAL, "--%s: the value is empty", name);
     *ret = text;
     return 0;
 }
@@ -218,12 +219,12 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
     optind = 1;
     while (rc == 0 && (opt = getopt_long(argc, argv, "+hv", table, NULL)) != -1)
         if (opt == '?')
-            rc = err_set(err, EINVAL, "%.60s: not known, or something is missing; see --help",
+            rc = err_set(err, EINVAL, "%.60s: unknown option, or its value is missing; see --help",
                          argv[optind - 1]);
         else
             rc = take(opt, &o, &what, err);
     if (rc == 0 && optind < argc)
-        rc = err_set(err, EINVAL, "%.60s: takes no such argument; see --help", argv[optind]);
+        rc = err_set(err, EINVAL, "%.60s: unexpected argument; see --help", argv[optind]);
     rc = rc < 0 ? rc : check(&o, err);
     if (rc < 0)
         return rc;

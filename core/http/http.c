@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http: see http.h. curl's multi interface tells which sockets and which time-out it waits for, our
- * loop waits.
+ * http: see http.h. curl's multi interface reports the sockets and the time-out that it waits for;
+ * core/base/loop waits for them.
  */
 #include "core/http/http.h"
 
@@ -18,20 +18,21 @@
 #include "core/base/log.h"
 
 #define KEEPALIVE_S 15L
-/* Of each request that is under way; objects of some KB fit. */
+/* curl's buffer of each request in flight. Small, because there are many; most objects have a few
+ * KB. */
 #define RECEIVE_BYTES (8L << 10)
 #define SEND_BYTES    (16L << 10)
 
-/* The connections of a time. A connection on which an answer has not come in time is not used for
- * what comes next: over HTTP/2 curl would, and one that goes nowhere while somebody acknowledges
- * its bytes would hold up all requests for ever. So the pool retires then, and ends with the last
- * of its calls. */
+/* A connection pool. After a time-out the pool is retired: new requests go to a new pool, and the
+ * old one is freed with its last call. Otherwise curl would put further HTTP/2 requests onto the
+ * same connection, and a proxy that acknowledges bytes without forwarding them would stall all
+ * requests for ever. */
 struct pool {
     struct http *http;
     CURLM *multi;
     struct loop_timer timer;
     struct list calls, sockets;
-    bool busy; /* hands out what is done */
+    bool busy; /* inside finish_calls() */
     struct list node;
 };
 
@@ -39,7 +40,7 @@ struct http {
     struct loop *loop;
     const struct http_site *site;
     struct list pools;
-    struct pool *pool; /* for what comes */
+    struct pool *pool; /* for new requests */
 };
 
 struct http_call {
@@ -49,8 +50,8 @@ struct http_call {
     struct buf body;
     char reason[CURL_ERROR_SIZE];
     char *sent;
-    bool inside;    /* a callback of it runs: curl allows no end now */
-    bool cancelled; /* meanwhile */
+    bool inside;    /* in a curl callback of this call, where curl does not allow its removal */
+    bool cancelled; /* from such a callback: to be removed afterwards */
     http_data_f *data;
     http_done_f *done;
     void *arg;
@@ -65,7 +66,7 @@ struct sock {
 
 static void pool_close(struct pool *p);
 
-/* Those that have retired and have no call any more. */
+/* Frees retired pools without calls. */
 static void close_retired(struct http *h)
 {
     list_for_each(pos, tmp, &h->pools)
@@ -92,8 +93,7 @@ static void call_destroy(struct http_call *call)
 
 static void retire(struct http *h);
 
-/* ---- ends ------------------------------------------------------------------------------------ */
-
+/* ---- completion ------------------------------------------------------------------------------ */
 static void report(struct http_call *call, CURLcode code)
 {
     struct http_answer answer = {.retry_after_s = -1, .late = code == CURLE_OPERATION_TIMEDOUT};
@@ -121,7 +121,7 @@ static void report(struct http_call *call, CURLcode code)
     call->done(call->arg, &answer);
 }
 
-/* Hands out what is done. A callback may send and cancel. */
+/* Calls done for completed requests. The callbacks may send and cancel requests. */
 static void finish_calls(struct pool *p)
 {
     int left;
@@ -201,7 +201,7 @@ static int want_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *
     return loop_fd_start(loop, &sock->lfd, fd, events, on_socket, sock) < 0 ? -1 : 0;
 }
 
-/* A server that vanished without a word is found by what it does not acknowledge. */
+/* Finds out that a server vanished, by unacknowledged data and keepalive probes. */
 static int tune_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
     const struct http_site *site = arg;
@@ -260,7 +260,7 @@ static void pool_close(struct pool *p)
 static void retire(struct http *h)
 {
     struct pool *next = pool_open(h);
-    if (next) /* else the old one has to do */
+    if (next) /* without memory the old pool stays in use */
         h->pool = next;
 }
 
@@ -333,7 +333,7 @@ static int add(struct curl_slist **list, const char *line)
     return 0;
 }
 
-static int set_headers(struct http_call *call, const struct http_order *o)
+static int set_headers(struct http_call *call, const struct http_request *o)
 {
     char type[96];
     snprintf(type, sizeof(type), "Content-Type: %s", o->content_type ? o->content_type : "");
@@ -361,7 +361,7 @@ static CURLcode set_tls(CURL *e, const struct http_site *t)
     return rc;
 }
 
-static CURLcode set_patience(CURL *e, const struct http_site *t, const struct http_order *o)
+static CURLcode set_patience(CURL *e, const struct http_site *t, const struct http_request *o)
 {
     CURLcode rc = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)o->timeout_ms);
     if (t->connect_ms)
@@ -378,7 +378,7 @@ static CURLcode set_patience(CURL *e, const struct http_site *t, const struct ht
     return rc;
 }
 
-static int set_options(struct http_call *call, const struct http_order *o)
+static int set_options(struct http_call *call, const struct http_request *o)
 {
     const struct http_site *t = call->pool->http->site;
     CURL *e = call->easy;
@@ -401,7 +401,7 @@ static int set_options(struct http_call *call, const struct http_order *o)
     rc |= curl_easy_setopt(e, CURLOPT_PIPEWAIT, t->one_connection ? 1L : 0L);
     rc |= curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
     rc |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
-    if (t->proxy) /* else as HTTPS_PROXY and NO_PROXY say */
+    if (t->proxy) /* else curl uses HTTPS_PROXY and NO_PROXY */
         rc |= curl_easy_setopt(e, CURLOPT_PROXY, t->proxy);
     if (o->compress)
         rc |= curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
@@ -418,7 +418,7 @@ static int set_options(struct http_call *call, const struct http_order *o)
     return rc == CURLE_OK ? 0 : -ENOMEM;
 }
 
-int http_send(struct http *h, const struct http_order *order, struct http_call **ret,
+int http_send(struct http *h, const struct http_request *order, struct http_call **ret,
               struct err *err)
 {
     struct http_call *call = calloc(1, sizeof(*call));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http: requests to one server: over HTTP/2, where the server has it many on one connection, else
- * over HTTP/1.1. The only file with libcurl. Owned by core/member/client (to the coordinator) and
- * operator/api/api (to the API server), on the owner's loop, one thread.
+ * http: requests to one server: HTTP/2 if the server has it, with many requests per connection,
+ * else HTTP/1.1. The only file that uses libcurl. Owned by core/member/client (to the coordinator)
+ * and operator/api/api (to the API server), on the owner's loop, one thread.
  */
 #ifndef HVD_HTTP_HTTP_H
 #define HVD_HTTP_HTTP_H
@@ -35,48 +35,49 @@ struct http_site {
                                TCP's own limit */
 };
 
-/* How a request ended. body is NUL-terminated and valid during the call. */
+/* The response, or why there is none. body is NUL-terminated and valid during the callback. */
 struct http_answer {
-    long status;        /* HTTP's; 0: there was no whole answer, why says so */
-    bool unreached;     /* not one byte of the request has left */
-    bool cut;           /* a 2xx answer began to come, then the connection or a time-out ended it */
-    bool late;          /* it was a time-out that ended it */
-    long retry_after_s; /* -1: not said */
+    long status;        /* HTTP status; 0: no complete response, see why */
+    bool unreached;     /* no byte of the request was sent */
+    bool cut;           /* a 2xx response began, then the connection broke or a time-out passed */
+    bool late;          /* a time-out passed */
+    long retry_after_s; /* Retry-After; -1: none */
     const char *why;
-    const char *body; /* what data did not take */
+    const char *body; /* unless the data callback got it */
     size_t len;
 };
 
 typedef void http_done_f(void *arg, const struct http_answer *answer);
 
-/* Bytes of a body whose status is 2xx. Not 0: no more of it; done is still called. */
+/* Gets bytes of a 2xx body. A result other than 0 ends the request; done is still called. */
 typedef int http_data_f(void *arg, const char *bytes, size_t n);
 
-struct http_order {
+struct http_request {
     const char *method, *path; /* path with query, encoded; begins with a slash */
     const char *auth;          /* a header line, or NULL */
-    const char *content_type;  /* of body, which may be NULL */
-    const char *body;
-    int timeout_ms;    /* for all of it */
-    int silent_s;      /* ended when no byte comes for so long; 0: never */
-    bool compress;     /* large answers: gzip */
-    http_data_f *data; /* NULL: the body is kept, up to answer_max */
+    const char *content_type;  /* of body */
+    const char *body;          /* or NULL */
+    int timeout_ms;            /* for the whole request */
+    int silent_s;              /* fails when no byte comes for so long; 0: no such limit */
+    bool compress;             /* accept gzip */
+    http_data_f *data;         /* NULL: the body is collected, up to answer_max */
     http_done_f *done;
     void *arg;
 };
 
-/* site is kept and stays the caller's: it is read for each request, so what is changed in it holds
- * for later ones. Its files are read whenever a connection is made. */
+/* The caller owns site, which must outlive h. It is read for each request, so a change holds for
+ * later requests. Its certificate files are read for each new connection. */
 int http_open(struct http **ret, struct loop *loop, const struct http_site *site, struct err *err);
 
-/* What order points to is copied. done is called once, never from within this call. */
-int http_send(struct http *h, const struct http_order *order, struct http_call **ret,
+/* Copies what the request points to. Calls done once, never from within this call. */
+int http_send(struct http *h, const struct http_request *order, struct http_call **ret,
               struct err *err);
 
-/* done is not called. Not after done. */
+/* Ends the request without done. Must not be called after done. */
 void http_cancel(struct http_call *call);
 
-/* Requests under way are dropped without a call; not from a callback. NULL is fine. */
+/* Drops requests in flight without calling done. Must not be called from a callback. NULL is
+ * fine. */
 void http_close(struct http *h);
 
 #endif

@@ -159,14 +159,14 @@ static int begin(struct call *call)
         renew_token(c);
     if (asprintf(&auth, "Authorization: Bearer %s", c->token) < 0)
         return -ENOMEM;
-    struct http_order order = {.method = call->post ? "POST" : "GET",
-                               .path = call->path,
-                               .auth = auth,
-                               .content_type = "application/json",
-                               .body = call->post,
-                               .timeout_ms = call->timeout_ms,
-                               .done = on_answer,
-                               .arg = call};
+    struct http_request order = {.method = call->post ? "POST" : "GET",
+                                 .path = call->path,
+                                 .auth = auth,
+                                 .content_type = "application/json",
+                                 .body = call->post,
+                                 .timeout_ms = call->timeout_ms,
+                                 .done = on_answer,
+                                 .arg = call};
     int rc = http_send(c->http, &order, &sent, NULL);
     sodium_memzero(auth, strlen(auth));
     free(auth);

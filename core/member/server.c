@@ -19,7 +19,7 @@
 #include "core/base/clock.h"
 #include "core/json/json.h"
 #include "core/member/listen.h"
-#include "core/member/porter.h"
+#include "core/member/handshake_limit.h"
 
 /* ChaCha20 first: a connection keeps two keys, and with AES-GCM their tables are 1 KB more. */
 #define PRIORITIES                                                                                 \
@@ -30,11 +30,11 @@ struct server {
     struct server_config config;
     struct MHD_Daemon *daemon;
     struct loop_fd lfd;
-    struct porter porter;         /* where we accept and not libmicrohttpd */
-    struct loop_timer mhd_timer;  /* libmicrohttpd's own */
-    struct loop_timer park_timer; /* the first parked request's end */
-    struct list parked;           /* by until */
-    char *unix_path;              /* to remove; NULL when TCP */
+    struct handshake_limit handshakes; /* used where this file accepts, not libmicrohttpd */
+    struct loop_timer mhd_timer;       /* libmicrohttpd's own */
+    struct loop_timer park_timer;      /* the first parked request's end */
+    struct list parked;                /* by until */
+    char *unix_path;                   /* to remove; NULL when TCP */
     int port;
     bool closing;
     uint64_t refused, too_long, parks;
@@ -297,7 +297,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
         call->conn = conn;
         list_init(&call->node);
         *state = call;
-        porter_welcome(&s->porter, conn);
+        handshake_limit_done(&s->handshakes, conn);
         return admit(s, conn, url, method, &rc) ? MHD_YES : rc;
     }
     if (*size) {
@@ -325,7 +325,7 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **state,
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static void on_guests(void *arg)
+static void on_accepted(void *arg)
 {
     turn(arg);
 }
@@ -350,8 +350,8 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
         limits[n++] =
             (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT, s->config.connections, NULL};
     if (s->config.accepts)
-        limits[n++] = (struct MHD_OptionItem){MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)porter_notify,
-                                              &s->porter};
+        limits[n++] = (struct MHD_OptionItem){MHD_OPTION_NOTIFY_CONNECTION,
+                                              (intptr_t)handshake_limit_notify, &s->handshakes};
     else
         limits[n++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL};
     limits[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
@@ -383,14 +383,14 @@ int server_open(struct server **ret, const struct server_config *config, struct 
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;
     }
-    int listening = take_fd(&fd); /* without a porter libmicrohttpd closes it */
+    int listening = take_fd(&fd); /* without a handshake limit libmicrohttpd closes it */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &s->lfd, info->epoll_fd, EPOLLIN, on_mhd, s);
     if (rc < 0 && config->accepts)
         close(listening);
     if (rc == 0 && config->accepts)
-        rc = porter_open(&s->porter, config->loop, listening, config->accepts, s->daemon, on_guests,
-                         s);
+        rc = handshake_limit_open(&s->handshakes, config->loop, listening, config->accepts,
+                                  s->daemon, on_accepted, s);
     if (rc < 0) {
         err_sys(err, -rc, "the HTTP server's epoll descriptor");
         goto error;
@@ -461,7 +461,7 @@ void server_close(struct server *s)
         s->closing = true;
         server_wake(s);
         turn(s);
-        porter_close(&s->porter);
+        handshake_limit_close(&s->handshakes);
         loop_fd_stop(s->config.loop, &s->lfd);
         loop_timer_stop(s->config.loop, &s->mhd_timer);
         loop_timer_stop(s->config.loop, &s->park_timer);

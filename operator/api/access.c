@@ -25,8 +25,8 @@ int access_load(const char *path, const char *context, struct access *ret, struc
         return incluster_load("/", ret, err);
     if (!getenv("HOME"))
         return err_set(err, ENOENT,
-                       "no kubeconfig: neither KUBECONFIG nor HOME is set, and this is "
-                       "no pod with a service account");
+                       "no way to reach an API server: KUBECONFIG and HOME are not set, and this "
+                       "is not a pod with a service account. Use --kubeconfig FILE");
     if (asprintf(&home, "%s/.kube/config", getenv("HOME")) < 0) {
         home = NULL;
         return err_set(err, ENOMEM, "no memory");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * access: what it takes to reach an API server: where it is, whom to trust, who we are. Filled by
- * kubeconfig.c or incluster.c, read by target.c (address, TLS) and credentials.c (tokens). Plain
- * data; every string is owned.
+ * access: how to reach an API server: its address, the CA to trust, the client's credentials.
+ * Filled in by kubeconfig.c or incluster.c, read by target.c (address, TLS) and credentials.c
+ * (tokens). Plain data; every string is owned.
  */
 #ifndef HVD_OPERATOR_API_ACCESS_H
 #define HVD_OPERATOR_API_ACCESS_H
@@ -11,18 +11,18 @@
 
 #include "core/base/err.h"
 
-/* A program that prints credentials (client.authentication.k8s.io). */
+/* A credential plugin (client.authentication.k8s.io): a program that prints credentials. */
 struct access_exec {
     char *api_version;
-    char **argv; /* NULL: there is none; never goes through a shell */
-    char **env;  /* NAME=VALUE, besides our own environment */
-    char *hint;  /* how to install it */
+    char **argv; /* NULL: no plugin. Run by execvp, without a shell */
+    char **env;  /* NAME=VALUE, added to this process's environment */
+    char *hint;  /* installHint */
     bool cluster_info;
 };
 
-/* Of a pair file and text, the text wins; files are read again when they are used. */
+/* If both a file and a text are set, the text is used. Files are read again at each use. */
 struct access {
-    char *server; /* "https://host:port", perhaps with a path; no slash at the end */
+    char *server; /* "https://host:port", possibly with a path; no slash at the end */
     char *ca_file, *ca_pem;
     char *tls_server_name;
     char *proxy_url;
@@ -34,11 +34,11 @@ struct access {
     struct access_exec exec;
 };
 
-/* From kubeconfig path, else from $KUBECONFIG (a list), else from the pod that we run in, else from
- * ~/.kube/config. context: NULL for the current one. */
+/* Reads the kubeconfig at path; path NULL: $KUBECONFIG (a list), else the service account of the
+ * pod that this process runs in, else ~/.kube/config. context NULL: current-context. */
 int access_load(const char *path, const char *context, struct access *ret, struct err *err);
 
-/* All zero afterwards. */
+/* Leaves a zeroed. */
 void access_fini(struct access *a);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api: see api.h. A call is an attempt (http.c), a pause (its timer) or a wait for a credential
- * (its waits flag), one at a time.
+ * api: see api.h. At any time a call is either an attempt (http.c), a pause before the next
+ * (timer), or waits for a credential (waits).
  */
 #include "operator/api/api.h"
 
@@ -18,7 +18,7 @@
 #include "operator/api/target.h"
 
 #define ATTEMPT_MS 15000
-#define REFUSALS   2 /* credentials that are tried after the first was refused */
+#define REFUSALS   2 /* further credentials that are tried after a 401 */
 
 enum lane { READS, WRITES, LANES };
 
@@ -29,8 +29,8 @@ struct api {
     struct credentials *credentials;
     struct api_counts counts;
     struct list calls;
-    struct loop_timer ready; /* hands out what came of credentials */
-    struct err problem;      /* why there are none */
+    struct loop_timer ready; /* continues the calls that wait for a credential */
+    struct err problem;      /* why there is no credential */
     api_observe_f *observe;
     void *observe_arg;
 };
@@ -83,15 +83,16 @@ static void on_failure(void *arg)
                      .retry_after_s = -1, .reason = "", .message = err_text(&err), .body = ""});
 }
 
-/* Not from within api_send(): the caller has not got the call yet. */
+/* Fails the call from the loop, because the caller of api_send() does not have ret_call yet. */
 static void fail_later(struct api_call *call)
 {
     loop_timer_start(call->api->loop, &call->timer, 0, on_failure, call);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
-/* The Status that says why, if there is one; *ret_status keeps the texts alive. */
+/* Takes reason and message from a metav1.Status in the body, if there is one. The texts live as
+ * long as *ret_status. */
 static void read_status(const struct http_answer *from, struct api_answer *answer,
                         json_t **ret_status)
 {
@@ -112,7 +113,7 @@ static void read_status(const struct http_answer *from, struct api_answer *answe
         answer->retry_after_s = asked;
 }
 
-/* True: it was sent again, or will be. */
+/* True: the call is retried, now or after a pause. */
 static bool again(struct api_call *call, const struct http_answer *from,
                   const struct api_answer *answer)
 {
@@ -176,7 +177,7 @@ static const char *content_type(enum api_body kind)
         [API_JSON] = "application/json",
         [API_MERGE_PATCH] = "application/merge-patch+json",
         [API_STRATEGIC_PATCH] = "application/strategic-merge-patch+json",
-        [API_APPLY] = "application/apply-patch+yaml", /* JSON is YAML */
+        [API_APPLY] = "application/apply-patch+yaml", /* JSON is valid YAML */
     };
     return types[kind];
 }
@@ -195,17 +196,17 @@ static void attempt(struct api_call *call)
         ms = ATTEMPT_MS;
     if (rc == 0 && ms == 0)
         rc = err_set(&call->err, ETIMEDOUT, "no time left for %s %s", q->method, q->path);
-    struct http_order order = {.method = q->method,
-                               .path = q->path,
-                               .auth = auth,
-                               .content_type = content_type(q->kind),
-                               .body = q->body,
-                               .timeout_ms = ms,
-                               .silent_s = q->silent_s > 0 ? q->silent_s : (ms + 999) / 1000,
-                               .compress = q->compress,
-                               .data = q->data ? on_data : NULL,
-                               .done = on_done,
-                               .arg = call};
+    struct http_request order = {.method = q->method,
+                                 .path = q->path,
+                                 .auth = auth,
+                                 .content_type = content_type(q->kind),
+                                 .body = q->body,
+                                 .timeout_ms = ms,
+                                 .silent_s = q->silent_s > 0 ? q->silent_s : (ms + 999) / 1000,
+                                 .compress = q->compress,
+                                 .data = q->data ? on_data : NULL,
+                                 .done = on_done,
+                                 .arg = call};
     call->serial = credentials_serial(api->credentials);
     if (rc == 0)
         rc = http_send(api->lanes[call->lane], &order, &call->http, &call->err);
@@ -234,7 +235,7 @@ static void on_ready(void *arg)
     }
 }
 
-/* From credentials.c, perhaps in the middle of a call's attempt. */
+/* Called by credentials.c, possibly in the middle of a call's attempt. */
 static void on_credentials(void *arg, const char *cert, const char *key, const struct err *err)
 {
     struct api *api = arg;

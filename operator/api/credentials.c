@@ -15,22 +15,24 @@
 #include "core/base/log.h"
 #include "operator/api/exec.h"
 
-#define READ_EVERY  (60 * CLOCK_S)
-#define EARLY_US    (30 * 1000000LL) /* before its end, or at half time: a new one */
-#define TOKEN_MAX   (64u << 10)
-#define RERUN_AFTER (5 * CLOCK_S) /* a plugin whose tokens are refused is not run in a circle */
+#define READ_EVERY (60 * CLOCK_S)
+#define EARLY_US                                                                                   \
+    (30 * 1000000LL) /* a credential is renewed so long before it expires, or at half its life */
+#define TOKEN_MAX (64u << 10)
+#define RERUN_AFTER                                                                                \
+    (5 * CLOCK_S) /* least time between two runs of a plugin whose credential gets 401 */
 
 struct credentials {
     struct loop *loop;
     const struct access *access;
     credentials_ready_f *ready;
     void *arg;
-    char *header; /* or NULL */
+    char *header; /* NULL: none */
     unsigned serial;
     uint64_t read_at; /* clock_ns() of the token file's last reading; 0: none yet */
     struct exec_run *run;
-    bool have;       /* the plugin has given something */
-    uint64_t ran_at; /* when it ended; 0: not yet */
+    bool have;       /* there is a credential from the plugin */
+    uint64_t ran_at; /* clock_ns() at which the plugin finished; 0: never */
     int64_t expires_us, renew_us;
 };
 
@@ -42,7 +44,7 @@ static void forget(char **secret)
     *secret = NULL;
 }
 
-/* The header of a token; true when it is another than before. */
+/* Sets the header for a token. 1: it has changed. */
 static int set_token(struct credentials *c, const char *token, struct err *err)
 {
     char *line;
@@ -103,7 +105,7 @@ static int take_times(struct credentials *c, int64_t expires_us, struct err *err
 {
     int64_t now = (int64_t)clock_wall_us(), left = expires_us - now;
     if (left <= 0)
-        return err_set(err, EKEYEXPIRED, "credential plugin %s: what it gave has expired already",
+        return err_set(err, EKEYEXPIRED, "credential plugin %s: its credential has expired already",
                        c->access->exec.argv[0]);
     c->expires_us = expires_us;
     c->renew_us = expires_us - (left / 2 < EARLY_US ? left / 2 : EARLY_US);
@@ -130,8 +132,8 @@ static void on_plugin(void *arg, struct exec_credential *got, const struct err *
     exec_credential_fini(got);
 }
 
-/* While the plugin runs for a new one the old one is shown, as long as it is good: a slow plugin
- * holds up nobody, the lease least of all. */
+/* While the plugin renews a credential the old one is used until it expires, so that a slow plugin
+ * delays no request, above all not the lease. */
 static int from_plugin(struct credentials *c, const char **ret, struct err *err)
 {
     int64_t now = (int64_t)clock_wall_us();
@@ -155,7 +157,7 @@ int credentials_header(struct credentials *c, const char **ret, struct err *err)
     if (c->access->token_file && (!c->read_at || clock_ns() - c->read_at >= READ_EVERY)) {
         struct err problem = {0};
         int rc = read_token(c, &problem);
-        /* The old one may do until the next minute: it is being replaced, perhaps. */
+        /* The file may be in the middle of a replacement: use the old token for another minute. */
         if (rc < 0 && !c->header)
             return err_set(err, -rc, "%s", problem.msg);
         if (rc < 0)
@@ -168,10 +170,10 @@ int credentials_header(struct credentials *c, const char **ret, struct err *err)
 bool credentials_refused(struct credentials *c, unsigned serial)
 {
     if (serial != c->serial)
-        return true; /* it has changed meanwhile */
+        return true; /* the credential has changed since that request */
     if (c->access->exec.argv) {
         if (c->run) {
-            c->have = false; /* what it gives is waited for */
+            c->have = false; /* requests wait for the next run */
             return true;
         }
         if (!c->have || clock_ns() - c->ran_at < RERUN_AFTER)
@@ -201,7 +203,7 @@ int credentials_open(struct credentials **ret, struct loop *loop, const struct a
     *c = (struct credentials){.loop = loop, .access = access_to, .ready = ready, .arg = arg};
     int rc = 0;
     if (access_to->token_file || access_to->exec.argv)
-        rc = 0; /* read when it is wanted */
+        rc = 0; /* read at the first request */
     else if (access_to->token)
         rc = set_token(c, access_to->token, err);
     else if (access_to->username)

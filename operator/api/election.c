@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * election: see election.h. At most one request is under way; the deadline of the lease has a timer
- * of its own.
+ * election: see election.h. At most one request is in flight. The end of the lease has its own
+ * timer.
  */
 #include "operator/api/election.h"
 
@@ -23,9 +23,9 @@ struct election {
     struct leader leader;
     struct api_call *call;
     struct loop_timer turn, until;
-    uint64_t turn_at; /* when the last one began */
-    uint64_t late;    /* the longest time from when one was due until it began */
-    bool told;        /* started() was called last */
+    uint64_t turn_at; /* clock_ns() at which the last turn began */
+    uint64_t late;    /* longest delay of a turn, in ns */
+    bool told;        /* started() has been called, stopped() not yet */
     void (*left)(void *arg);
     struct err err;
 };
@@ -52,7 +52,7 @@ static void on_until(void *arg)
     tell(arg);
 }
 
-/* After whatever happened: who has to hear of it, and when it is our turn again. */
+/* Call it after each event: calls started() or stopped(), and sets the timer of the next turn. */
 static void settle(struct election *e)
 {
     struct loop *loop = api_loop(e->config.api);
@@ -78,8 +78,8 @@ static void on_turn(void *arg)
 static void rest(struct election *e)
 {
     uint32_t ms = (uint32_t)e->config.retry_ms;
-    /* A fifth more or less: candidates do not come at the same time for ever. From the beginning of
-     * the turn: after a request that nobody answered there is time left for another one. */
+    /* Plus or minus a fifth, so that candidates do not stay in step. Counted from the beginning of
+     * the turn, so that after a request that timed out another one fits before the lease ends. */
     uint64_t pause = ms - ms / 5 + randombytes_uniform(2 * ms / 5 + 1);
     uint64_t took = (clock_ns() - e->turn_at) / CLOCK_MS;
     loop_timer_start(api_loop(e->config.api), &e->turn, took < pause ? pause - took : 0, on_turn,
@@ -97,7 +97,7 @@ static void on_read(void *arg, const struct api_answer *answer)
 {
     struct election *e = arg;
     struct lease seen;
-    enum leader_action next = LEADER_REST;
+    enum leader_action next = LEADER_WAIT;
     e->call = NULL;
     if (answer->status == 404) {
         next = leader_saw(&e->leader, NULL, clock_ns());
@@ -144,7 +144,7 @@ static void send_request(struct election *e, const char *method, bool named, con
 {
     struct buf path = {0};
     request_path(&path, &leases, e->config.namespace, named ? e->config.name : NULL, NULL);
-    /* Not repeated by api.c: the next turn does that, with a lease that is up to date. */
+    /* Not retried by api.c: the next turn does it, with the current lease. */
     struct api_request q = {.method = method,
                             .path = request_text(&path),
                             .body = body,
@@ -162,7 +162,7 @@ static void send_request(struct election *e, const char *method, bool named, con
 
 static void send_wish(struct election *e, bool create, api_done_f *done)
 {
-    struct lease wish = leader_wish(&e->leader, clock_ns(), (int64_t)clock_wall_us());
+    struct lease wish = leader_desired(&e->leader, clock_ns(), (int64_t)clock_wall_us());
     char *body = lease_body(&wish, e->config.namespace, e->config.name);
     if (body)
         send_request(e, create ? "POST" : "PUT", !create, body, done);
@@ -176,7 +176,7 @@ static void send_wish(struct election *e, bool create, api_done_f *done)
 static void act(struct election *e, enum leader_action action)
 {
     switch (action) {
-    case LEADER_REST:
+    case LEADER_WAIT:
         rest(e);
         break;
     case LEADER_READ:

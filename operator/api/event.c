@@ -54,15 +54,15 @@ int event_parse(const char *line, size_t len, struct event *ret, struct err *err
     auto_json json_t *j = NULL;
     struct event e = {.version = "", .message = ""};
     const char *type;
-    const char *tamed;
-    int rc = object_read(line, len, "a watch", &j, &tamed, err);
+    const char *replaced;
+    int rc = object_read(line, len, "a watch", &j, &replaced, err);
     if (rc == 0)
         rc = json_expect(j, "a watch", err, "{s:s, s:o}", "type", &type, "object", &e.object);
     if (rc == 0)
         rc = type_of(type, &e.type, err);
     if (rc == 0 && !json_is_object(e.object))
         rc = err_set(err, EINVAL, "a watch: its object is none");
-    if (rc == 0 && tame_mark(e.object, tamed) < 0)
+    if (rc == 0 && sanitize_mark(e.object, replaced) < 0)
         rc = err_set(err, ENOMEM, "a watch: no memory");
     if (rc < 0)
         return rc;

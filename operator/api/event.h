@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * event: one line of a watch. Pure. Called by informer.c.
+ * event: parses one event of a watch. Pure. Called by informer.c.
  */
 #ifndef HVD_OPERATOR_API_EVENT_H
 #define HVD_OPERATOR_API_EVENT_H
@@ -17,9 +17,9 @@ struct event {
     enum event_type type;
     json_t *object;      /* owned */
     const char *version; /* resourceVersion, inside object; "" in an error */
-    bool initial_end;    /* a bookmark: what was there when the watch began has been sent */
-    int code;            /* of an error: HTTP's, 410: the version is too old; 0: not said */
-    const char *message; /* of an error, "" else; inside object */
+    bool initial_end;    /* a bookmark that ends the initial events of a streamed list */
+    int code;            /* of an error: HTTP status; 410: the version is too old; 0: none */
+    const char *message; /* of an error, else ""; points into object */
 };
 
 /* -EINVAL, -ENOMEM; *ret is untouched then. */
@@ -27,7 +27,7 @@ int event_parse(const char *line, size_t len, struct event *ret, struct err *err
 
 void event_fini(struct event *e);
 
-/* What every object has; borrowed from it. namespace is "" where there is none. */
+/* Metadata that every object has; points into the object. namespace is "" if there is none. */
 struct event_meta {
     const char *name, *namespace, *uid, *version;
 };

@@ -19,13 +19,13 @@
 #include "operator/objects/stamp.h"
 
 #define OUT_MAX (256u << 10)
-#define ERR_MAX 400 /* of what it says on standard error, for the message */
+#define ERR_MAX 400 /* bytes of its standard error that go into a message */
 
 struct exec_run {
     struct loop *loop;
     struct loop_fd out_lfd, err_lfd, end;
     struct loop_timer limit;
-    struct buf out, said;
+    struct buf out, stderr_text;
     pid_t pid;
     int out_fd, err_fd;
     char *name, *hint, *api_version;
@@ -33,7 +33,7 @@ struct exec_run {
     void *arg;
 };
 
-/* ---- what it prints -------------------------------------------------------------------------- */
+/* ---- the output ------------------------------------------------------------------------------ */
 
 void exec_credential_fini(struct exec_credential *c)
 {
@@ -51,7 +51,7 @@ static int copy(const char *text, char **dst, struct err *err)
     return *dst ? 0 : err_set(err, ENOMEM, "no memory");
 }
 
-/* The status into c, of which the caller frees what there is. */
+/* Parses the status into c; the caller frees c, also on failure. */
 static int take_status(json_t *j, const char *api_version, struct exec_credential *c,
                        struct err *err)
 {
@@ -109,7 +109,7 @@ static void run_free(struct exec_run *r)
     if (r->out.data)
         sodium_memzero(r->out.data, r->out.len);
     buf_fini(&r->out);
-    buf_fini(&r->said);
+    buf_fini(&r->stderr_text);
     free(r->name);
     free(r->hint);
     free(r->api_version);
@@ -122,12 +122,12 @@ void exec_cancel(struct exec_run *r)
         return;
     if (r->pid > 0) {
         kill(-r->pid, SIGKILL);
-        waitpid(r->pid, NULL, 0); /* a killed process does not keep us waiting */
+        waitpid(r->pid, NULL, 0); /* short: the process was killed */
     }
     run_free(r);
 }
 
-/* Reads what is there, at most max in all; the rest is dropped. True at the end of the file. */
+/* Reads what is available; keeps at most max bytes in dst. True at the end of the file. */
 static bool drain(int fd, struct buf *dst, size_t max)
 {
     char bytes[4096];
@@ -154,26 +154,26 @@ static void on_err(void *arg, uint32_t events)
 {
     struct exec_run *r = arg;
     (void)events;
-    if (drain(r->err_fd, &r->said, ERR_MAX))
+    if (drain(r->err_fd, &r->stderr_text, ERR_MAX))
         loop_fd_stop(r->loop, &r->err_lfd);
 }
 
 static int judge(struct exec_run *r, int status, struct exec_credential *ret, struct err *err)
 {
     int rc;
-    buf_put_u8(&r->said, 0);
-    if (r->out.failed || r->said.failed)
+    buf_put_u8(&r->stderr_text, 0);
+    if (r->out.failed || r->stderr_text.failed)
         return err_set(err, ENOMEM, "no memory for what %s printed", r->name);
-    const char *said = (const char *)r->said.data;
+    const char *text = (const char *)r->stderr_text.data;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && r->out.len == 0)
-        return err_set(err, ENOENT, "credential plugin %s did not start: %s %s", r->name, said,
+        return err_set(err, ENOENT, "credential plugin %s did not start: %s %s", r->name, text,
                        r->hint ? r->hint : "");
     if (WIFSIGNALED(status))
         return err_set(err, ETIMEDOUT, "credential plugin %s ended with signal %d: %s", r->name,
-                       WTERMSIG(status), said);
+                       WTERMSIG(status), text);
     if (WEXITSTATUS(status) != 0)
         return err_set(err, EACCES, "credential plugin %s ended with exit code %d: %s", r->name,
-                       WEXITSTATUS(status), said);
+                       WEXITSTATUS(status), text);
     if (r->out.len > OUT_MAX)
         return err_set(err, EMSGSIZE, "credential plugin %s printed more than %u bytes", r->name,
                        OUT_MAX);
@@ -191,7 +191,7 @@ static void on_end(void *arg, uint32_t events)
     if (waitpid(r->pid, &status, WNOHANG) != r->pid)
         return;
     drain(r->out_fd, &r->out, OUT_MAX + 1);
-    drain(r->err_fd, &r->said, ERR_MAX);
+    drain(r->err_fd, &r->stderr_text, ERR_MAX);
     int rc = judge(r, status, &got, &err);
     exec_done_f *done = r->done;
     void *to = r->arg;
@@ -205,7 +205,7 @@ static void on_limit(void *arg)
     kill(-r->pid, SIGKILL);
 }
 
-/* KUBERNETES_EXEC_INFO. */
+/* The value of KUBERNETES_EXEC_INFO; the caller frees it. */
 static char *exec_info(const struct access *a, struct err *err)
 {
     auto_free char *ca_text = NULL;
@@ -233,7 +233,7 @@ static char *exec_info(const struct access *a, struct err *err)
     return text;
 }
 
-/* In the child. Only its own memory is touched: the program has one thread. */
+/* Runs in the child. May allocate: the parent has only one thread, so no lock is held. */
 static void run_child(const struct access *a, const char *info, int out, int err_fd)
 {
     sigset_t none;
@@ -254,7 +254,7 @@ static void run_child(const struct access *a, const char *info, int out, int err
 
 static int start_child(struct exec_run *r, const struct access *a, struct err *err)
 {
-    int out[2], said[2];
+    int out[2], errors[2];
     auto_free char *info = exec_info(a, err);
     if (!info)
         return -ENOMEM;
@@ -262,10 +262,10 @@ static int start_child(struct exec_run *r, const struct access *a, struct err *e
         return err_sys(err, errno, "a pipe for credential plugin %s", r->name);
     r->out_fd = out[0];
     auto_close int out_end = out[1];
-    if (pipe2(said, O_CLOEXEC) < 0)
+    if (pipe2(errors, O_CLOEXEC) < 0)
         return err_sys(err, errno, "a pipe for credential plugin %s", r->name);
-    r->err_fd = said[0];
-    auto_close int err_end = said[1];
+    r->err_fd = errors[0];
+    auto_close int err_end = errors[1];
     fd_set_nonblock(r->out_fd);
     fd_set_nonblock(r->err_fd);
     r->pid = fork();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exec: a credential plugin (client.authentication.k8s.io): runs it, reads what it prints. argv,
- * never a shell. Called by credentials.c, on its loop.
+ * exec: runs a credential plugin (client.authentication.k8s.io), without a shell, and parses what
+ * it prints. Called by credentials.c, on its loop.
  */
 #ifndef HVD_OPERATOR_API_EXEC_H
 #define HVD_OPERATOR_API_EXEC_H
@@ -17,21 +17,23 @@
 struct exec_credential {
     char *token;              /* or NULL */
     char *cert_pem, *key_pem; /* or NULL */
-    int64_t expires_us;       /* since 1970; INT64_MAX: not said */
+    int64_t expires_us;       /* since 1970; INT64_MAX: it does not expire */
 };
 
 void exec_credential_fini(struct exec_credential *c);
 
-/* What a plugin printed. -EINVAL: no ExecCredential of api_version, or one without a credential. */
+/* Parses a plugin's output. -EINVAL: no ExecCredential of api_version, or one without a
+ * credential. */
 int exec_parse(const char *text, size_t len, const char *api_version, struct exec_credential *ret,
                struct err *err);
 
 struct exec_run;
 
-/* ret is the callee's to keep or NULL, then err says why. Called once, not after exec_cancel(). */
+/* The callee takes the contents of ret. ret NULL: err says why. Called once, not after
+ * exec_cancel(). */
 typedef void exec_done_f(void *arg, struct exec_credential *ret, const struct err *err);
 
-/* Starts the plugin; access stays the caller's and must outlive the call only. */
+/* Starts the plugin. access_to is only read during this call. */
 int exec_start(struct exec_run **ret, struct loop *loop, const struct access *access_to,
                exec_done_f *done, void *arg, struct err *err);
 

@@ -55,7 +55,8 @@ static int fill(const char *root, struct access *a, struct err *err)
     long port = 0;
     const char *host = getenv("KUBERNETES_SERVICE_HOST");
     if (!host)
-        return err_set(err, ENOENT, "KUBERNETES_SERVICE_HOST is not set: this is no pod");
+        return err_set(err, ENOENT,
+                       "KUBERNETES_SERVICE_HOST is not set: this process does not run in a pod");
     int rc = read_port(&port, err);
     if (rc == 0)
         rc = read_namespace(root, &a->namespace, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * incluster: access from within a pod: its service account's files and two environment variables.
- * Called by access.c; root is "/" except in tests.
+ * incluster: access from within a pod, by the files of its service account and the environment
+ * variables KUBERNETES_SERVICE_HOST and _PORT. Called by access.c; root is "/" except in tests.
  */
 #ifndef HVD_OPERATOR_API_INCLUSTER_H
 #define HVD_OPERATOR_API_INCLUSTER_H

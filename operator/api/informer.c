@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * informer: see informer.h. Requests and what becomes of them are events of the table in watch.c;
- * act() does what a row says.
+ * informer: see informer.h. The results of requests are events of the table in watch.c; act()
+ * executes the action of a row.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -13,35 +13,34 @@
 #include "operator/api/informer_private.h"
 #include "operator/api/object.h"
 #include "operator/api/retry.h"
-#include "operator/objects/tame.h"
+#include "operator/objects/sanitize.h"
 
 #define PAGE          500
-#define LIST_MS       120000 /* one page, or all of it */
+#define LIST_MS       120000 /* for one page, or for a list without pages */
 #define LIST_SILENT_S 30
-/* A watch: the server ends it after a random time of 5 to 10 minutes; a bookmark comes each minute.
- */
+/* timeoutSeconds of a watch is random, 5 to 10 minutes. The server sends a bookmark each minute. */
 #define WATCH_MIN_S    300
 #define WATCH_MORE_S   300
 #define WATCH_SILENT_S 100
-#define WATCH_LATE_S   30    /* over its time: the server is not well */
-#define STREAM_MS      60000 /* a streamed list is whole by then, or the server does not know them */
-#define SHORT          CLOCK_S /* a watch that ended so soon and brought nothing has failed */
+#define WATCH_LATE_S   30      /* then a watch that the server should have ended has failed */
+#define STREAM_MS      60000   /* limit of a streamed list; then the server does not support them */
+#define SHORT          CLOCK_S /* a watch that ends sooner without an event has failed */
 #define JITTER_MS      1000u
-/* Where nothing came, the next try costs the server nothing, and it may be back. */
+/* Limit of the pause if no response came: an attempt costs such a server nothing. */
 #define PAUSE_MAX_MS 10000u
 
 static void happen(struct informer *inf, enum watch_event event);
 
-/* ---- what comes in --------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static int on_item(void *arg, const char *text, size_t len, struct err *err)
 {
     struct informer *inf = arg;
     auto_json json_t *j = NULL;
-    const char *tamed;
-    int rc = object_read(text, len, "an item of a list", &j, &tamed, err);
+    const char *replaced;
+    int rc = object_read(text, len, "an item of a list", &j, &replaced, err);
     inf->progress = true;
-    if (rc == 0 && tame_mark(j, tamed) < 0)
+    if (rc == 0 && sanitize_mark(j, replaced) < 0)
         rc = err_set(err, ENOMEM, "an item of a list: no memory");
     return rc < 0 ? rc : informer_put(inf, j, err);
 }
@@ -49,7 +48,7 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
 static int on_list_data(void *arg, const char *bytes, size_t n)
 {
     struct informer *inf = arg;
-    return cutter_feed(&inf->cutter, bytes, n, &inf->err);
+    return list_parser_feed(&inf->parser, bytes, n, &inf->err);
 }
 
 static int take_bookmark(struct informer *inf, const struct event *e)
@@ -70,8 +69,8 @@ static int take_event(struct informer *inf, const struct event *e, struct err *e
     }
     if (strlen(e->version) >= sizeof(inf->page.version))
         return err_set(err, EINVAL, "a resourceVersion is too long");
-    /* A bookmark that says nothing new is no progress: a watch that only brings those and ends
-     * would be opened again without a pause. */
+    /* A bookmark with the same version is no progress. Otherwise a watch that only sends those and
+     * ends would be opened again without a pause. */
     inf->progress |= strcmp(e->version, inf->page.version) != 0;
     inf->counts.events++;
     inf->refused = false;
@@ -103,15 +102,15 @@ static int on_watch_data(void *arg, const char *bytes, size_t n)
     return lines_feed(&inf->lines, bytes, n, on_line, inf, &inf->err);
 }
 
-/* ---- how requests end ------------------------------------------------------------------------ */
+/* ---- results of requests --------------------------------------------------------------------- */
 
 static void note_failure(struct informer *inf, const struct api_answer *answer)
 {
     const char *what = inf->config.resource.plural;
     inf->retry_after_s = answer->retry_after_s;
-    inf->refused = answer->status == 403; /* 401 is about who we are, and passes */
+    inf->refused = answer->status == 403; /* not 401: a new token cures that */
     if (inf->err.code != 0)
-        return; /* our own reason is the better one */
+        return; /* the parser's error is more precise */
     if (answer->status == 0)
         err_set(&inf->err, EIO, "%s: %s", what, answer->message);
     else
@@ -124,21 +123,21 @@ static void on_list_done(void *arg, const struct api_answer *answer)
     struct page page;
     inf->call = NULL;
     bool ok = answer->status == 200 && inf->err.code == 0 &&
-              cutter_finish(&inf->cutter, &page, &inf->err) == 0;
-    cutter_fini(&inf->cutter);
+              list_parser_finish(&inf->parser, &page, &inf->err) == 0;
+    list_parser_fini(&inf->parser);
     if (ok) {
         inf->page = page;
         happen(inf, WATCH_LISTED);
         return;
     }
     note_failure(inf, answer);
-    /* Tokens of pages are forgotten after five minutes. What we have would be of two moments. */
+    /* The continue token has expired (5 minutes). Continuing would mix two versions of the list. */
     if (answer->status == 410)
         inf->no_pages = true;
     happen(inf, answer->status == 410 ? WATCH_GONE : WATCH_FAILED);
 }
 
-/* Whatever its end: it was a watch, and was worth opening. */
+/* Did the watch work for a while? Then its end is no failure. */
 static bool was_good(const struct informer *inf, const struct api_answer *answer)
 {
     bool lived = clock_ns() - inf->opened_at >= SHORT;
@@ -157,8 +156,8 @@ static enum watch_event watch_end(struct informer *inf, const struct api_answer 
     return inf->err.code == 0 && was_good(inf, answer) ? WATCH_ENDED : WATCH_FAILED;
 }
 
-/* Failures in a row end with a watch that brings something beyond a list: a server that gives lists
- * and then fails is asked for them at a growing pace. */
+/* Only a watch that delivers events resets the count of failures. So the pause keeps growing if a
+ * server answers lists and then fails the watch. */
 static void on_watch_done(void *arg, const struct api_answer *answer)
 {
     struct informer *inf = arg;
@@ -175,7 +174,7 @@ static void on_watch_done(void *arg, const struct api_answer *answer)
     happen(inf, event);
 }
 
-/* The streamed list has not ended in time. */
+/* STREAM_MS have passed without the end of the streamed list. */
 static void on_patience(void *arg)
 {
     struct informer *inf = arg;
@@ -191,7 +190,7 @@ static void on_pause(void *arg)
     happen(arg, WATCH_TIMER);
 }
 
-/* ---- what to do ------------------------------------------------------------------------------ */
+/* ---- actions --------------------------------------------------------------------------------- */
 
 static void path_of(struct informer *inf, struct buf *path)
 {
@@ -230,7 +229,7 @@ static void do_list(struct informer *inf, bool first)
     } else {
         request_query(&path, "continue", inf->page.next);
     }
-    cutter_init(&inf->cutter, on_item, inf);
+    list_parser_init(&inf->parser, on_item, inf);
     send_request(inf, &path, &q, on_list_done);
     buf_fini(&path);
 }
@@ -327,7 +326,7 @@ static void act(struct informer *inf, enum watch_action action)
 
 static void happen(struct informer *inf, enum watch_event event)
 {
-    /* A page that is not the last is no event of the table: the next one follows. */
+    /* Fetch the next page. Only the last page is an event of the table. */
     if (event == WATCH_LISTED && inf->state == WATCH_LISTING && inf->page.next[0]) {
         do_list(inf, false);
         return;
@@ -381,7 +380,7 @@ void informer_close(struct informer *inf)
     api_cancel(inf->call);
     loop_timer_stop(loop, &inf->pause);
     loop_timer_stop(loop, &inf->patience);
-    cutter_fini(&inf->cutter);
+    list_parser_fini(&inf->parser);
     lines_fini(&inf->lines);
     informer_cache_fini(inf);
     free((char *)inf->config.namespace);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * informer_cache: objects in and out of an informer's cache, and what its owner hears of it.
+ * informer_cache: adds and removes objects in an informer's cache, and calls changed().
  */
 #include <stdio.h>
 
@@ -31,12 +31,12 @@ static void forget(struct informer *inf, struct store_entry *e)
     store_remove(&inf->store, e);
 }
 
-/* The new item into the entry. */
+/* Puts the new item into the entry and calls changed(). */
 static void replace(struct informer *inf, struct store_entry *e, void *item, uint64_t uid)
 {
     void *before = e->item;
     e->item = item;
-    if (before && e->uid != uid) { /* deleted and made anew, and we did not see it */
+    if (before && e->uid != uid) { /* deleted and created again between two events */
         e->item = NULL;
         tell(inf, e->key, before, NULL);
         inf->config.destroy(before);
@@ -71,7 +71,8 @@ int informer_put(struct informer *inf, json_t *object, struct err *err)
         return err_set(err, ENOMEM, "%s", why.msg);
     if (rc < 0) {
         inf->counts.unread++;
-        log_debug("%s %s is left out: %s", inf->config.resource.plural, key, why.msg);
+        log_debug("%s %s cannot be parsed and is not in the cache: %s", inf->config.resource.plural,
+                  key, why.msg);
         if (e)
             forget(inf, e);
         return 0;

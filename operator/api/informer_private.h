@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * informer_private: what informer.c (states, requests) and informer_cache.c (objects) share.
+ * informer_private: shared by informer.c (states, requests) and informer_cache.c (objects).
  */
 #ifndef HVD_OPERATOR_API_INFORMER_PRIVATE_H
 #define HVD_OPERATOR_API_INFORMER_PRIVATE_H
 
-#include "operator/api/cutter.h"
+#include "operator/api/list_parser.h"
 #include "operator/api/event.h"
 #include "operator/api/informer.h"
 #include "operator/api/lines.h"
@@ -16,30 +16,31 @@ struct informer {
     struct informer_counts counts;
     enum watch_state state;
     struct store store;
-    uint32_t round; /* of the list that is under way or was last */
+    uint32_t round; /* number of the current or last list */
     bool synced;
-    bool refused; /* the last request, with 403 */
+    bool refused; /* the last request got 403 */
 
     struct api_call *call;
-    struct loop_timer pause, patience; /* patience: for the end of a streamed list */
-    struct cutter cutter;
+    struct loop_timer pause, patience; /* patience: limit for a streamed list */
+    struct list_parser parser;
     struct lines lines;
-    struct page page; /* version: what the watch goes on from */
-    bool no_streams;  /* this server has none */
-    bool no_pages;    /* its tokens age faster than we read: all in one */
-    bool gone;        /* an event said 410 */
-    bool progress;    /* this request has brought something */
+    struct page page; /* page.version: where the watch continues */
+    bool no_streams;  /* this server does not support streamed lists */
+    bool no_pages;    /* continue tokens expire before the list ends: list without pages */
+    bool gone;        /* the watch sent the error 410 */
+    bool progress;    /* this request delivered something new */
     uint64_t opened_at;
     unsigned failures; /* in a row */
     long retry_after_s;
     struct err err;
 };
 
-/* One object of a list or an event. -ENOMEM: the cache is behind. */
+/* Adds, changes or deletes the object of a list item or an event. -ENOMEM: the cache is incomplete,
+ * the caller lists again. */
 int informer_put(struct informer *inf, json_t *object, struct err *err);
 int informer_drop(struct informer *inf, json_t *object, struct err *err);
 
-/* What was not seen in this round is gone. */
+/* Deletes all objects that the list of this round did not contain. */
 void informer_sweep(struct informer *inf);
 
 void informer_cache_fini(struct informer *inf);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kubeconfig: see kubeconfig.h. Files as libyaml's documents, open together; a lookup goes through
- * them in order.
+ * kubeconfig: see kubeconfig.h. All files are open as libyaml documents; a lookup searches them in
+ * order.
  */
 #include "operator/api/kubeconfig.h"
 
@@ -54,7 +54,7 @@ static int open_all(struct configs *c, const char *paths, bool list, struct err 
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* A mapping of a file: the "cluster" of the entry of "clusters" with that name. */
+/* A mapping in a file, such as "cluster" of the entry of that name in "clusters". */
 struct section {
     struct yaml_file *file;
     yaml_node_t *node;
@@ -91,7 +91,7 @@ static int copy_text(const struct section *s, const char *field, char **dst, str
     const char *text = field_of(s, field);
     if (!text)
         return 0;
-    /* What becomes a header or an address must not bring another line with it. */
+    /* The text becomes a header or an address: a line break would inject another header. */
     if (strpbrk(text, "\r\n"))
         return err_set(err, EINVAL, "%s: %s has a line break in it", s->what, field);
     *dst = strdup(text);
@@ -157,7 +157,7 @@ static int take_cluster(const struct section *s, struct access *a, struct err *e
     return 0;
 }
 
-/* A list of words, or with pairs a list of {name, value}, as a NULL-terminated array. */
+/* Converts a list of words, or with pairs a list of {name, value}, into a NULL-terminated array. */
 static int take_words(const struct section *s, yaml_node_t *list, bool pairs, size_t at, char **dst,
                       struct err *err)
 {
@@ -197,7 +197,7 @@ static int take_exec(const struct section *user, yaml_node_t *node, struct acces
     e->hint = hint ? strdup(hint) : NULL;
     e->argv = calloc(yaml_length(args) + 2, sizeof(*e->argv));
     e->env = calloc(yaml_length(env) + 1, sizeof(*e->env));
-    /* A bare word is looked for in PATH. */
+    /* A command without a slash is searched in PATH. */
     char *path = strchr(command, '/') ? yaml_file_beside(s.file, TAKE(command)) : TAKE(command);
     if (!path || !e->argv || !e->env || (hint && !e->hint)) {
         free(path);
@@ -212,7 +212,7 @@ static int take_user(const struct section *s, struct access *a, struct err *err)
 {
     yaml_node_t *exec = yaml_find(s->file, s->node, "exec");
     if (yaml_find(s->file, s->node, "auth-provider"))
-        return err_set(err, ENOTSUP, "%s: auth-provider is gone from Kubernetes; use exec",
+        return err_set(err, ENOTSUP, "%s: auth-provider was removed from Kubernetes; use exec",
                        s->what);
     int rc = copy_path(s, "client-certificate", &a->cert_file, err);
     if (rc == 0)

@@ -19,7 +19,7 @@ static bool ours(const struct leader *l)
     return strcmp(l->seen.holder, l->config.identity) == 0;
 }
 
-/* Remembers what the server has. Only a change of it starts the time anew. */
+/* Remembers the lease. Its duration starts again only if it has changed. */
 static void note(struct leader *l, const struct lease *seen, uint64_t now)
 {
     if (!l->have || strcmp(l->seen.version, seen->version) != 0)
@@ -50,16 +50,16 @@ enum leader_action leader_turn(struct leader *l, uint64_t now)
     if (l->leading && now >= leader_until(l))
         l->leading = false;
     if (l->leaving)
-        return LEADER_REST;
+        return LEADER_WAIT;
     l->conflicts = 0;
-    /* The version is known, so a renewal is one request. */
+    /* The leader knows the lease's version, so a renewal needs no read. */
     return l->leading ? LEADER_WRITE : LEADER_READ;
 }
 
 enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64_t now)
 {
     if (l->leaving)
-        return LEADER_REST;
+        return LEADER_WAIT;
     if (!seen) {
         l->have = false;
         l->leading = false;
@@ -69,13 +69,13 @@ enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64
     if (!ours(l))
         l->leading = false;
     uint64_t duration = (uint64_t)seen->duration_s * CLOCK_S;
-    /* A lease of ours that we do not hold is a write of which we never heard; it is as good as
-     * free, since no other process has our identity. */
+    /* The lease has this process's identity although it does not lead: the response to a write was
+     * lost. It counts as free, because the identity is unique. */
     bool is_free = !seen->holder[0] || ours(l) || now - l->seen_at >= duration;
-    return is_free ? LEADER_WRITE : LEADER_REST;
+    return is_free ? LEADER_WRITE : LEADER_WAIT;
 }
 
-struct lease leader_wish(struct leader *l, uint64_t now, int64_t wall_us)
+struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
 {
     struct lease wish = l->have ? l->seen : (struct lease){0};
     l->sent_at = now;
@@ -100,19 +100,19 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
                                 const struct lease *answer, uint64_t now)
 {
     if (l->leaving)
-        return LEADER_REST;
+        return LEADER_WAIT;
     if (!l->taking && !leader_leads(l, now))
-        l->leading = false; /* the answer came too late: we have stopped, it takes a new term */
+        l->leading = false; /* the response came too late: leading again needs a new term */
     if (result == LEADER_DONE) {
         bool valid = l->taking || l->leading;
         note(l, answer, now);
         l->renewed_at = l->sent_at;
         l->leading = valid && ours(l) && now < leader_until(l);
-        return l->leading || !ours(l) ? LEADER_REST : LEADER_WRITE;
+        return l->leading || !ours(l) ? LEADER_WAIT : LEADER_WRITE;
     }
-    /* Somebody wrote it, perhaps we did and never heard of it. Whoever is told so again asks at the
-     * pace of turns. */
-    return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_REST;
+    /* Somebody wrote the lease; it may have been this process, if a response was lost. Read it at
+     * once after the first conflict of a turn, later ones wait for the next turn. */
+    return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_WAIT;
 }
 
 enum leader_action leader_leave(struct leader *l, uint64_t now)
@@ -120,5 +120,5 @@ enum leader_action leader_leave(struct leader *l, uint64_t now)
     bool held = leader_leads(l, now);
     l->leading = false;
     l->leaving = true;
-    return held ? LEADER_WRITE : LEADER_REST;
+    return held ? LEADER_WRITE : LEADER_WAIT;
 }

@@ -9,7 +9,7 @@
 
 #include "operator/objects/stamp.h"
 
-#define DURATION_MAX 86400 /* a lease of more than a day is an error, not a wish */
+#define DURATION_MAX 86400 /* seconds; a longer lease is refused as a mistake */
 
 static int read_stamp(const char *text, const char *field, int64_t *ret, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lease: a Lease of coordination.k8s.io: parsed, and written. Pure. Called by election.c.
+ * lease: parses and writes a Lease (coordination.k8s.io). Pure. Called by election.c.
  */
 #ifndef HVD_OPERATOR_API_LEASE_H
 #define HVD_OPERATOR_API_LEASE_H
@@ -12,17 +12,17 @@
 #include "core/json/json.h"
 
 struct lease {
-    char holder[256];  /* "": nobody */
+    char holder[256];  /* "": nobody holds it */
     char version[128]; /* resourceVersion */
     int64_t duration_s;
     int64_t transitions;
-    int64_t acquired_us, renewed_us; /* the holder's clock; only passed on, never compared */
+    int64_t acquired_us, renewed_us; /* on the holder's clock; never compared */
 };
 
 int lease_parse(const char *text, size_t len, struct lease *ret, struct err *err);
 
-/* The object, with metadata.resourceVersion unless version is "": a write that fails with 409 when
- * somebody was faster. free() it; NULL when memory is out. */
+/* The Lease as JSON. With a version it has metadata.resourceVersion, so that the update fails with
+ * 409 if the lease has changed. The caller frees it; NULL: no memory. */
 char *lease_body(const struct lease *l, const char *namespace, const char *name);
 
 #endif

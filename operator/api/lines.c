@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define KEEP_MAX (64u << 10) /* more memory than that is given back after a long line */
+#define KEEP_MAX (64u << 10) /* bytes; a larger buffer is freed after its line */
 
 static int keep(struct lines *l, const char *bytes, size_t n, struct err *err)
 {

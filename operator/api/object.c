@@ -2,8 +2,8 @@
  *
  * object: see object.h.
  *
- * A member's name in quotes stands outside of all texts when a bracket or a comma is in front of
- * it: inside of a text a quote has a backslash there.
+ * Finds the bytes "managedFields" with both quotes. They are a member's name, and not part of a
+ * string, if a brace or comma precedes them: inside a string the quote is escaped by a backslash.
  */
 #include "operator/api/object.h"
 
@@ -24,7 +24,7 @@ static size_t skip_space(const char *text, size_t len, size_t at)
     return at;
 }
 
-/* The end of the text that begins at at: behind its second quote. len: it has none. */
+/* The end of the string that begins at at, after its closing quote. len: it is not closed. */
 static size_t skip_text(const char *text, size_t len, size_t at)
 {
     for (at++; at < len && text[at] != '"'; at++)
@@ -32,7 +32,7 @@ static size_t skip_text(const char *text, size_t len, size_t at)
     return at < len ? at + 1 : len;
 }
 
-/* The end of the list that begins at at. len: it has none. */
+/* The end of the list that begins at at. len: it is not closed. */
 static size_t skip_list(const char *text, size_t len, size_t at)
 {
     int depth = 0;
@@ -50,12 +50,12 @@ static size_t skip_list(const char *text, size_t len, size_t at)
     return len;
 }
 
-/* What is left out: from .. to. */
+/* A range of bytes to leave out. */
 struct hole {
     size_t from, to;
 };
 
-/* The member whose name begins at at, with one of the commas round it; false: it is none. */
+/* *ret: the member whose name begins at at, with one adjacent comma. False: no such member. */
 static bool is_hole(const char *text, size_t len, size_t at, struct hole *ret)
 {
     size_t before = at;
@@ -106,5 +106,5 @@ int object_read(const char *text, size_t len, const char *what, json_t **ret, co
     auto_free char *pruned = malloc(len + 1);
     if (!pruned)
         return err_set(err, ENOMEM, "%s: no memory", what);
-    return tame_read(pruned, object_prune(text, len, pruned), what, ret, ret_why, err);
+    return sanitize_read(pruned, object_prune(text, len, pruned), what, ret, ret_why, err);
 }

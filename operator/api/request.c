@@ -12,7 +12,7 @@ static void put_text(struct buf *dst, const char *text)
     buf_put(dst, text, strlen(text));
 }
 
-/* All but the unreserved characters of RFC 3986 as %XX. */
+/* Encodes all characters but the unreserved ones of RFC 3986 as %XX. */
 static void put_encoded(struct buf *dst, const char *text)
 {
     static const char hex[] = "0123456789ABCDEF";

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request: paths and queries of the API. Pure. Called by informer.c, election.c and
- * callers that make requests.
+ * request: builds paths and queries of the Kubernetes API. Pure. Called wherever requests are made.
  */
 #ifndef HVD_OPERATOR_API_REQUEST_H
 #define HVD_OPERATOR_API_REQUEST_H
@@ -13,16 +12,17 @@ struct resource {
     const char *group, *version, *plural;
 };
 
-/* The path of a collection or, with a name, of an object; with sub of its subresource. namespace:
- * NULL or "": all of them, or none. Every part is encoded. buf.failed when memory is out. */
+/* Appends the path of a collection, of an object (name), or of its subresource (sub). namespace
+ * NULL or "": all namespaces, or a cluster-wide kind. All parts are URL-encoded. No memory:
+ * dst->failed. */
 void request_path(struct buf *dst, const struct resource *r, const char *namespace,
                   const char *name, const char *sub);
 
-/* "?key=value" or "&key=value", the value encoded; nothing when it is NULL or "". */
+/* Appends "?key=value" or "&key=value", URL-encoded; nothing if value is NULL or "". */
 void request_query(struct buf *dst, const char *key, const char *value);
 void request_query_number(struct buf *dst, const char *key, long value);
 
-/* Ends it and returns the text inside dst; NULL when memory is out. */
+/* Terminates the text and returns it; it is owned by dst. NULL: no memory. */
 const char *request_text(struct buf *dst);
 
 #endif

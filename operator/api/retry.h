@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retry: whether a request that failed is sent again, and when. Pure: numbers in, numbers out.
- * Called by api.c for calls, by informer.c and election.c for how long they pause.
+ * retry: decides whether and when a failed request is retried. Pure. Called by api.c; informer.c
+ * and others use only its backoff.
  */
 #ifndef HVD_OPERATOR_API_RETRY_H
 #define HVD_OPERATOR_API_RETRY_H
@@ -12,19 +12,19 @@
 #define RETRY_FIRST_MS 5
 #define RETRY_MAX_MS   60000
 
-/* How one attempt ended. */
+/* The result of one attempt. */
 struct retry_outcome {
-    long status;        /* HTTP's; 0: there was no answer */
-    bool unreached;     /* no answer, and no byte of the request has left: safe to repeat */
-    long retry_after_s; /* what the server asks for, -1: nothing */
+    long status;        /* HTTP status; 0: no response */
+    bool unreached;     /* no byte of the request was sent: safe to repeat */
+    long retry_after_s; /* Retry-After, -1: none */
 };
 
-/* The pause after so many failures in a row (>= 1): 5 ms, doubled each time, at most a minute, of
- * which a random half is taken off at most: many clients do not come back together. */
+/* The pause after so many failures in a row (>= 1): 5 ms, doubled each time, at most a minute,
+ * minus a random part of up to one half, so that many clients do not return together. */
 uint64_t retry_backoff_ms(unsigned failures, uint32_t random);
 
-/* True: send it again after *ret_ms. A request that is not idempotent is repeated only where the
- * server cannot have done it: it never got there, or the answer was 429. */
+/* True: retry after *ret_ms. A request that is not idempotent is retried only if the server cannot
+ * have executed it: it was not sent, or the response was 429. */
 bool retry_again(const struct retry_outcome *outcome, bool idempotent, unsigned failures,
                  uint32_t random, uint64_t *ret_ms);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slowstart: how many creates of a gang are under way at a time: 1 first, and one more with each
- * that succeeds, so that as many go out in a round trip as 1, 2, 4 ... A quota or a webhook that
- * refuses the first pod then costs one request, not a thousand. Pure.
+ * slowstart: limits the creates of a gang in flight: 1 at first, and one more after each success,
+ * so the window doubles per round trip (1, 2, 4 ...). If a quota or a webhook refuses the first
+ * pod, that costs one request and not a thousand. Pure.
  */
 #ifndef HVD_OPERATOR_API_SLOWSTART_H
 #define HVD_OPERATOR_API_SLOWSTART_H
@@ -10,27 +10,27 @@
 #include <stdbool.h>
 
 struct slowstart {
-    unsigned todo;   /* not sent yet */
-    unsigned out;    /* sent, not answered */
-    unsigned window; /* that may be out */
-    unsigned max;    /* what the window grows to */
-    bool failed;     /* nothing more goes out */
+    unsigned todo;   /* requests not sent yet */
+    unsigned out;    /* requests in flight */
+    unsigned window; /* limit of out */
+    unsigned max;    /* limit of window */
+    bool failed;     /* a request failed: no further ones are sent */
 };
 
-/* total requests, at first window (>= 1) and in the end at most max of them under way. */
+/* total requests; the window starts at window (>= 1) and grows to max. */
 static inline void slowstart_init(struct slowstart *s, unsigned total, unsigned window,
                                   unsigned max)
 {
     *s = (struct slowstart){.todo = total, .window = window, .max = max};
 }
 
-/* May one more be sent now? */
+/* May another request be sent now? */
 static inline bool slowstart_may(const struct slowstart *s)
 {
     return !s->failed && s->todo > 0 && s->out < s->window;
 }
 
-/* One is sent; one was answered. */
+/* Count a request that was sent, and one that was answered. */
 static inline void slowstart_sent(struct slowstart *s)
 {
     s->todo--;
@@ -44,7 +44,7 @@ static inline void slowstart_done(struct slowstart *s, bool ok)
     s->failed |= !ok;
 }
 
-/* Nothing is out and nothing more goes out. */
+/* Nothing is in flight, and nothing more will be sent. */
 static inline bool slowstart_over(const struct slowstart *s)
 {
     return s->out == 0 && (s->failed || s->todo == 0);

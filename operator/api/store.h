@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store: the objects of one cache by "namespace/name", as what was projected from them. Its own
- * part of an entry is about 48 bytes and the name. One owner (informer.c), one thread.
+ * store: a hash table of a cache's projections by "namespace/name". An entry costs about 48 bytes
+ * and the key. One owner, one thread.
  */
 #ifndef HVD_OPERATOR_API_STORE_H
 #define HVD_OPERATOR_API_STORE_H
@@ -11,11 +11,11 @@
 
 struct store_entry {
     struct store_entry *next;
-    void *item;       /* the owner's */
+    void *item;       /* owned by the table's owner */
     uint64_t hash;    /* of the key */
-    uint64_t uid;     /* hashes: only asked whether they are the same as before */
-    uint64_t version; /* of resourceVersion */
-    uint32_t round;   /* the list in which it was seen last */
+    uint64_t uid;     /* hash of the uid, only compared for equality */
+    uint64_t version; /* hash of the resourceVersion, the same */
+    uint32_t round;   /* number of the last list that contained it */
     char key[];
 };
 
@@ -26,14 +26,14 @@ struct store {
 
 struct store_entry *store_find(const struct store *s, const char *key);
 
-/* A new entry, all zero but its key, which must not be there yet; NULL when memory is out. */
+/* Adds an entry, zeroed but for its key, which must not exist yet. NULL: no memory. */
 struct store_entry *store_add(struct store *s, const char *key);
 
-/* Takes it out and frees it; its item stays the caller's. */
+/* Removes and frees the entry, but not its item. */
 void store_remove(struct store *s, struct store_entry *e);
 
-/* One entry after the other in no order; e NULL for the first. The current one may be removed when
- * the next has been fetched. */
+/* Iterates in no order; e NULL: the first. The caller may remove an entry once it has fetched the
+ * next. */
 struct store_entry *store_next(const struct store *s, const struct store_entry *e);
 
 /* Frees the entries, not their items. */

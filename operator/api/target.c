@@ -25,7 +25,8 @@ static void file_fini(struct target_file *f)
     *f = (struct target_file){.fd = -1};
 }
 
-/* text in a memfd: this curl's GnuTLS back end wants a file name. Neither: no file. */
+/* Uses path, or puts text into a memfd, because curl's GnuTLS back end needs a file name. Both
+ * NULL: no file. */
 static int file_init(struct target_file *f, const char *path, const char *text, struct err *err)
 {
     *f = (struct target_file){.fd = -1};
@@ -44,8 +45,8 @@ static int file_init(struct target_file *f, const char *path, const char *text, 
     return (text || path) && !f->path ? err_set(err, ENOMEM, "no memory") : 0;
 }
 
-/* curl checks the name in the URL: so the URL has tls-server-name, and the address goes beside it.
- */
+/* curl verifies the certificate against the host in the URL. So with tls-server-name the URL has
+ * that name, and CURLOPT_CONNECT_TO has the real address. */
 static int set_names(struct target *t, const struct access *a, struct err *err)
 {
     const char *scheme = strstr(a->server, "://");
@@ -112,7 +113,7 @@ int target_set_certificate(struct target *t, const char *cert_pem, const char *k
         file_fini(&key);
         return rc;
     }
-    /* Both are open at once, so the paths differ, and curl does not take an old connection. */
+    /* The new files are open before the old ones are closed, so their paths differ. */
     file_fini(&t->cert);
     file_fini(&t->key);
     t->cert = cert;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * target: one server as requests need it: the URL in front of paths, where to connect instead of
- * what the URL names, files with certificates. Owned by api.c.
+ * target: what curl needs to know of one server: the base URL, another address to connect to,
+ * certificate files. Owned by api.c.
  */
 #ifndef HVD_OPERATOR_API_TARGET_H
 #define HVD_OPERATOR_API_TARGET_H
@@ -12,7 +12,7 @@
 #include "core/http/http.h"
 #include "operator/api/access.h"
 
-/* A file that curl may read: a path of somebody's, or a memfd with a text. */
+/* A file for curl: a path from the kubeconfig, or a memfd with a text. */
 struct target_file {
     char *path; /* NULL: none */
     int fd;
@@ -24,10 +24,11 @@ struct target {
     struct http_site site; /* with the above */
 };
 
-/* access_to is not kept. After a failure, too, the caller calls target_fini(). */
+/* access_to is not kept. The caller calls target_fini(), also after a failure. */
 int target_init(struct target *t, const struct access *access_to, struct err *err);
 
-/* Another client certificate; the paths differ from those before. */
+/* Sets another client certificate. The files get new paths, so that curl does not reuse a
+ * connection with the old one. */
 int target_set_certificate(struct target *t, const char *cert_pem, const char *key_pem,
                            struct err *err);
 

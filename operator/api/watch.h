@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: the life of a cache: list (or stream the list), follow, start again. A pure table of
- * states, printed by --explain-states; informer.c does what it says.
+ * watch: the state machine of an informer as a const table: list (or streamed list), watch, list
+ * again. Pure; printed by --explain-states, executed by informer.c.
  */
 #ifndef HVD_OPERATOR_API_WATCH_H
 #define HVD_OPERATOR_API_WATCH_H
@@ -10,22 +10,22 @@
 
 enum watch_state {
     WATCH_IDLE,
-    WATCH_STREAMING,   /* a watch that begins with all there is */
-    WATCH_LISTING,     /* page by page */
-    WATCH_FOLLOWING,   /* a watch from the last version on */
-    WATCH_WAIT_LIST,   /* a pause, then all of it */
-    WATCH_WAIT_FOLLOW, /* a pause, then from the last version on */
+    WATCH_STREAMING,   /* a watch that begins with all objects (sendInitialEvents) */
+    WATCH_LISTING,     /* a list, page by page */
+    WATCH_FOLLOWING,   /* a watch from the last version */
+    WATCH_WAIT_LIST,   /* a pause before a list */
+    WATCH_WAIT_FOLLOW, /* a pause before a watch from the last version */
     WATCH_STATES
 };
 
 enum watch_event {
     WATCH_START,
-    WATCH_UNSUPPORTED, /* this server streams no lists */
-    WATCH_LISTED,      /* the list is whole, its version known */
+    WATCH_UNSUPPORTED, /* the server does not support streamed lists */
+    WATCH_LISTED,      /* the list is complete, its version known */
     WATCH_ENDED,       /* the server ended the watch, as it does every few minutes */
-    WATCH_FAILED,      /* no answer, a refusal, bytes that are no events */
-    WATCH_GONE,        /* 410: that version is forgotten */
-    WATCH_SILENT,      /* no event and no bookmark for long, as if that version had not come yet */
+    WATCH_FAILED,      /* no response, an error status, or bytes that are not events */
+    WATCH_GONE,        /* 410: the server does not have that version any more */
+    WATCH_SILENT,      /* no event and no bookmark for long: the version may be in the future */
     WATCH_TIMER,
     WATCH_STOP,
     WATCH_EVENTS
@@ -35,11 +35,11 @@ enum watch_action {
     WATCH_NOTHING,
     WATCH_DO_STREAM,
     WATCH_DO_LIST,
-    WATCH_DO_SYNC,        /* what was not in the list is gone; the stream goes on */
-    WATCH_DO_SYNC_FOLLOW, /* the same, and a watch is opened */
+    WATCH_DO_SYNC,        /* delete objects that were not in the list; the stream continues */
+    WATCH_DO_SYNC_FOLLOW, /* the same, and open a watch */
     WATCH_DO_FOLLOW,
-    WATCH_DO_PAUSE,  /* after a failure: longer each time */
-    WATCH_DO_JITTER, /* before a new list: many clients learn of a 410 at the same time */
+    WATCH_DO_PAUSE,  /* backoff after a failure */
+    WATCH_DO_JITTER, /* random pause before a list: many clients get 410 at the same time */
     WATCH_DO_END,
 };
 
@@ -50,7 +50,7 @@ struct watch_row {
     enum watch_action action;
 };
 
-/* The row for it, NULL: that event means nothing in that state. */
+/* The row for the state and event; NULL: the event is ignored in that state. */
 const struct watch_row *watch_step(enum watch_state state, enum watch_event event);
 
 /* The whole table, for --explain-states and tests. */

@@ -13,9 +13,7 @@
 #include "core/base/fd.h"
 
 #define FILE_MAX (1u << 20)
-#define NEST_MAX                                                                                   \
-    200 /* libyaml's time grows with the square of how deep brackets lie in brackets               \
-         */
+#define NEST_MAX 200 /* libyaml's time grows with the square of the nesting depth */
 
 static bool nested_too_deep(const char *text, size_t len)
 {
@@ -40,7 +38,7 @@ int yaml_file_open(struct yaml_file *f, const char *path, struct err *err)
     if (rc < 0)
         return err_sys(err, -rc, "kubeconfig %s", path);
     if (nested_too_deep(text, len))
-        return err_set(err, EINVAL, "%s: brackets lie too deep in brackets", path);
+        return err_set(err, EINVAL, "%s: nested more than 200 levels deep", path);
     if (!copy || !yaml_parser_initialize(&parser))
         return err_set(err, ENOMEM, "no memory");
     yaml_parser_set_input_string(&parser, (unsigned char *)text, len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * yaml: a foreign YAML file as libyaml's document, and lookups that take anything: a node that is
- * not there or is of another kind is NULL, and NULL may be passed on. Called by kubeconfig.c.
+ * yaml: loads an untrusted YAML file as a libyaml document, and looks up nodes. A node that is
+ * missing or has another type is NULL, and all lookups accept NULL. Called by kubeconfig.c.
  */
 #ifndef HVD_OPERATOR_API_YAML_H
 #define HVD_OPERATOR_API_YAML_H
@@ -16,11 +16,11 @@ struct yaml_file {
     yaml_document_t doc;
 };
 
-/* One megabyte at most; -ENOENT when there is no such file. */
+/* At most one megabyte. -ENOENT: no such file. */
 int yaml_file_open(struct yaml_file *f, const char *path, struct err *err);
 void yaml_file_close(struct yaml_file *f);
 
-/* path (taken) as seen from the file's directory; NULL when memory is out. */
+/* path relative to the file's directory; takes path. NULL: no memory. */
 char *yaml_file_beside(const struct yaml_file *f, char *path);
 
 yaml_node_t *yaml_top(struct yaml_file *f);
@@ -28,7 +28,7 @@ yaml_node_t *yaml_find(struct yaml_file *f, const yaml_node_t *map, const char *
 size_t yaml_length(const yaml_node_t *list);
 yaml_node_t *yaml_item(struct yaml_file *f, const yaml_node_t *list, size_t i);
 
-/* A scalar's text; NULL when it has a NUL in it, or stands for null. */
+/* A scalar's text; NULL: it contains a NUL, or is null. */
 const char *yaml_text(const yaml_node_t *node);
 
 #endif

@@ -34,7 +34,7 @@ json_t *keys_pack(const struct keys *keys)
     return j;
 }
 
-/* A PEM text of one field. */
+/* Decodes one field, which must be text. */
 static int take_pem(const char *text, const char *field, char **ret, struct err *err)
 {
     size_t len = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keys: what the operator's plane proves itself with, and what agents prove themselves with: a
- * certificate authority, made once, and a secret that the keys of jobs are derived from. Both stand
- * in one Secret in the operator's namespace, which the driver makes or reads.
+ * keys: the operator's certificate authority, which agents trust, and the secret from which the
+ * keys of jobs are derived. Both are in one Secret in the operator's namespace (keystore.h).
  */
 #ifndef HVD_OPERATOR_COORDINATOR_KEYS_H
 #define HVD_OPERATOR_COORDINATOR_KEYS_H
@@ -15,31 +14,31 @@
 #define KEYS_AUDIENCE "hvd-operator" /* of projected service account tokens */
 #define KEYS_SIZE     32
 
-#define KEYS_JOB_PREFIX "hvd1." /* no service account token begins so */
-#define KEYS_JOB_MAX    80      /* of a job's key as text, with NUL */
+#define KEYS_JOB_PREFIX "hvd1." /* no service account token begins like this */
+#define KEYS_JOB_MAX    80      /* bytes of a job's key as text, with NUL */
 
 struct keys {
-    char *ca_pem;     /* what pods trust; goes into their environment */
+    char *ca_pem;     /* goes into the environment of pods */
     char *ca_key_pem; /* secret */
     uint8_t secret[KEYS_SIZE];
 };
 
-/* Fresh ones. */
+/* Generates new keys. */
 int keys_make(struct keys *ret, struct err *err);
 
 /* The "data" of a Secret: ca.crt, ca.key, secret, in base64. NULL: no memory. */
 json_t *keys_pack(const struct keys *keys);
 
-/* Foreign bytes: -EINVAL with the field, or what is wrong with the certificate; ret is untouched
- * then. */
+/* Parses untrusted bytes. -EINVAL: err names the field, or says what is wrong with the certificate;
+ * ret is untouched then. */
 int keys_unpack(json_t *data, struct keys *ret, struct err *err);
 
 int keys_copy(struct keys *ret, const struct keys *keys);
 
-/* Wipes them. */
+/* Overwrites the secrets. */
 void keys_fini(struct keys *keys);
 
-/* The key of a job, as text: what stands in the token file of its pods. */
+/* The key of a job as text, for the token file of its pods: an HMAC of the uid. */
 void keys_job(const struct keys *keys, const char *job_uid, char dst[KEYS_JOB_MAX]);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane: see plane.h. A loop of its own, whose epoll descriptor the owner waits for; the HTTP
- * server of core/member on it. plane_requests.c has who may speak, crew.c what a job is.
+ * plane: see plane.h. It has a loop of its own, whose epoll descriptor the owner polls, and runs
+ * the HTTP server of core/member on it. plane_requests.c authenticates requests,
+ * job_coordinator.c coordinates one job.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,28 +16,28 @@
 
 #define TICK_MS      100
 #define SOON_MS      10
-#define WAKE_MOST    64          /* parked requests a turn */
-#define BODY_MAX     (4u << 20)  /* an agent's knowledge of a thousand ranks */
-#define BODIES_MAX   (64u << 20) /* of all */
-#define AGENT_MEMORY 4096        /* a connection: room for a token in the headers */
+#define WAKE_MOST    64          /* long polls answered in one turn */
+#define BODY_MAX     (4u << 20)  /* bytes: a rejoin of an agent with a thousand ranks */
+#define BODIES_MAX   (64u << 20) /* bytes of all bodies together */
+#define AGENT_MEMORY 4096        /* bytes per connection: a token fits into the headers */
 #define CONNECTIONS  60000
-#define HANDSHAKES   16   /* under way at a time */
-#define LATE_MS      1000 /* who has not listened for so long has heard nobody */
+#define HANDSHAKES   16   /* pending at a time */
+#define LATE_MS      1000 /* a tick that is this late could not have heard agents */
 
-/* ---- what time and news bring --------------------------------------------------------------- */
+/* ---- ticks ---------------------------------------------------------------------------------- */
 
-struct crew *plane_find(const struct plane *p, const char *job_uid)
+struct job_coordinator *plane_find(const struct plane *p, const char *job_uid)
 {
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        struct crew *c = list_entry(pos, struct crew, node);
+        struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
         if (strcmp(c->uid, job_uid) == 0)
             return c;
     }
     return NULL;
 }
 
-static void drop(struct plane *p, struct crew *c)
+static void drop(struct plane *p, struct job_coordinator *c)
 {
     struct plane_counts *sum = &p->counts;
     sum->joins += c->joins;
@@ -44,23 +45,23 @@ static void drop(struct plane *p, struct crew *c)
     sum->losses += c->losses;
     sum->epochs_planned += c->history.planned;
     sum->epochs_lost += c->history.lost;
-    /* What is parked is answered with 404. */
+    /* Its long polls are answered with 404, since the job is not found any more. */
     list_remove(&c->node);
     uint64_t group = c->group;
-    crew_destroy(c);
+    job_coordinator_destroy(c);
     while (server_wake_some(p->server, group, 0, UINT64_MAX, WAKE_MOST))
         continue;
 }
 
-/* Something that agents wait for. */
-static bool has_news(const struct crew *c)
+/* Is there something for agents' long polls? */
+static bool has_news(const struct job_coordinator *c)
 {
     return c->seen_notes != c->roster.nnotes || c->seen_world != c->roster.epoch;
 }
 
-/* Those whose roster has news are woken in portions: thousands of answers take a while. True: there
- * are more. */
-static bool wake(struct plane *p, struct crew *c)
+/* Answers the long polls of a job whose roster has news, in portions, because thousands of
+ * responses take a while. True: some remain. */
+static bool wake(struct plane *p, struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
     uint64_t parks = server_parks(p->server);
@@ -84,34 +85,34 @@ static bool wake(struct plane *p, struct crew *c)
 static void on_news(void *arg);
 static void on_tick(void *arg);
 
-static struct crew *next_news(const struct plane *p)
+static struct job_coordinator *next_news(const struct plane *p)
 {
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        struct crew *c = list_entry(pos, struct crew, node);
-        if (c->news)
+        struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
+        if (c->dirty)
             return c;
     }
     return NULL;
 }
 
-/* The owner may add and forget jobs meanwhile. */
+/* Starts from the beginning after each call: the owner may add and remove jobs in changed(). */
 static void tell(struct plane *p)
 {
-    struct crew *c;
+    struct job_coordinator *c;
     while ((c = next_news(p))) {
-        c->news = false;
-        c->sign = crew_sign(c);
+        c->dirty = false;
+        c->fingerprint = job_coordinator_fingerprint(c);
         if (p->config.changed)
             p->config.changed(p->config.arg, c->uid);
     }
 }
 
-static void tell_recovered(struct plane *p, struct crew *c, uint64_t now)
+static void tell_recovered(struct plane *p, struct job_coordinator *c, uint64_t now)
 {
     bool lost;
     double ms;
-    while (p->config.recovered && crew_history_settled(&c->history, now, &lost, &ms))
+    while (p->config.recovered && epoch_history_next_final(&c->history, now, &lost, &ms))
         p->config.recovered(p->config.arg, lost, ms / 1000);
 }
 
@@ -119,21 +120,21 @@ static void look(struct plane *p, bool forgive)
 {
     bool more = false, soon = false;
     uint64_t now = clock_ns();
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        struct crew *c = list_entry(pos, struct crew, node);
-        soon |= crew_tick(c, forgive, now);
+        struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
+        soon |= job_coordinator_tick(c, forgive, now);
         tell_recovered(p, c, now);
         more |= wake(p, c);
-        if (c->ended && crew_end(c, now)) {
+        if (c->ended && job_coordinator_end(c, now)) {
             drop(p, c);
             continue;
         }
-        c->news = c->news || crew_sign(c) != c->sign;
+        c->dirty = c->dirty || job_coordinator_fingerprint(c) != c->fingerprint;
     }
     if (more)
         loop_timer_start(&p->loop, &p->news, 0, on_news, p);
-    if (list_empty(&p->crews))
+    if (list_empty(&p->jobs))
         loop_timer_stop(&p->loop, &p->tick);
     else
         loop_timer_start(&p->loop, &p->tick, soon ? SOON_MS : TICK_MS, on_tick, p);
@@ -154,20 +155,20 @@ static void on_tick(void *arg)
     look(p, late);
 }
 
-static void on_crew(void *arg, struct crew *c)
+static void on_job_changed(void *arg, struct job_coordinator *c)
 {
     struct plane *p = arg;
-    /* What only changes numbers waits for the next tick. */
-    if (!p->news.on && (has_news(c) || c->hurry))
+    /* Changes of mere numbers wait for the next tick. */
+    if (!p->news.on && (has_news(c) || c->urgent))
         loop_timer_start(&p->loop, &p->news, 0, on_news, p);
-    c->hurry = false;
+    c->urgent = false;
     if (!p->tick.on)
         loop_timer_start(&p->loop, &p->tick, TICK_MS, on_tick, p);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Thousands of agents are thousands of descriptors. */
+/* Each agent needs a descriptor, and there may be thousands. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -201,7 +202,7 @@ static int open_server(struct plane *p, const struct plane_config *config, struc
         .accepts = HANDSHAKES,
     };
     rc = server_open(&p->server, &s, err);
-    if (rc < 0 && !config->address) { /* no IPv6 here */
+    if (rc < 0 && !config->address) { /* this machine has no IPv6 */
         s.address = "0.0.0.0";
         rc = server_open(&p->server, &s, err);
     }
@@ -214,7 +215,7 @@ int plane_create(struct plane **ret, const struct plane_config *config, struct e
     struct plane *p = calloc(1, sizeof(*p));
     if (!p)
         return err_set(err, ENOMEM, "no memory for the coordinator plane");
-    list_init(&p->crews);
+    list_init(&p->jobs);
     p->config = *config;
     p->config.names = NULL;
     p->config.keys = NULL;
@@ -241,11 +242,11 @@ void plane_destroy(struct plane *p)
     if (!p)
         return;
     server_close(p->server);
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        struct crew *c = list_entry(pos, struct crew, node);
+        struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
         list_remove(&c->node);
-        crew_destroy(c);
+        job_coordinator_destroy(c);
     }
     if (p->loop.epfd >= 0)
         loop_fini(&p->loop);
@@ -285,19 +286,20 @@ void plane_synced(struct plane *p)
 
 int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
 {
-    struct crew *c = plane_find(p, job->uid);
-    if (c && c->ended) { /* it begins again */
+    struct job_coordinator *c = plane_find(p, job->uid);
+    if (c && c->ended) { /* the same job starts again */
         drop(p, c);
         c = NULL;
     }
     if (c)
-        return crew_update(c, job, err);
-    int rc = crew_create(&c, job, p->config.term, p->config.gather_ms, on_crew, p, err);
+        return job_coordinator_update(c, job, err);
+    int rc = job_coordinator_create(&c, job, p->config.term, p->config.gather_ms, on_job_changed, p,
+                                    err);
     if (rc < 0)
         return rc;
     c->group = ++p->groups;
-    list_append(&p->crews, &c->node);
-    on_crew(p, c);
+    list_append(&p->jobs, &c->node);
+    on_job_changed(p, c);
     return 0;
 }
 
@@ -308,58 +310,58 @@ void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB
 
 int plane_pod(struct plane *p, const char *job_uid, const struct plane_pod *pod, struct err *err)
 {
-    struct crew *c = plane_find(p, job_uid);
-    return c ? crew_pod(c, pod, err) : err_set(err, ENOENT, "no job %s", job_uid);
+    struct job_coordinator *c = plane_find(p, job_uid);
+    return c ? job_coordinator_pod(c, pod, err) : err_set(err, ENOENT, "no job %s", job_uid);
 }
 
 void plane_pod_gone(struct plane *p, const char *job_uid, const char *pod_uid)
 {
-    struct crew *c = plane_find(p, job_uid);
+    struct job_coordinator *c = plane_find(p, job_uid);
     if (c)
-        crew_pod_gone(c, pod_uid);
+        job_coordinator_pod_gone(c, pod_uid);
 }
 
 void plane_forget(struct plane *p, const char *job_uid)
 {
-    struct crew *c = plane_find(p, job_uid);
-    if (c && crew_end(c, clock_ns()))
+    struct job_coordinator *c = plane_find(p, job_uid);
+    if (c && job_coordinator_end(c, clock_ns()))
         drop(p, c);
 }
 
-/* ---- what became of them -------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 int plane_facts(const struct plane *p, const char *job_uid, struct plane_facts *ret)
 {
-    const struct crew *c = plane_find(p, job_uid);
+    const struct job_coordinator *c = plane_find(p, job_uid);
     if (!c)
         return -ENOENT;
-    crew_facts(c, ret);
+    job_coordinator_facts(c, ret);
     return 0;
 }
 
 char *plane_status(const struct plane *p, const char *job_uid)
 {
-    const struct crew *c = plane_find(p, job_uid);
+    const struct job_coordinator *c = plane_find(p, job_uid);
     return c ? status_text(&c->roster, clock_ns()) : NULL;
 }
 
 void plane_findings(const struct plane *p, const char *job_uid,
                     void (*each)(void *arg, const char *pod, const struct finding *f), void *arg)
 {
-    const struct crew *c = plane_find(p, job_uid);
+    const struct job_coordinator *c = plane_find(p, job_uid);
     if (c)
-        crew_findings(c, each, arg);
+        job_coordinator_findings(c, each, arg);
 }
 
 void plane_counts(const struct plane *p, struct plane_counts *ret)
 {
     *ret = p->counts;
     ret->refused_body += server_too_long(p->server);
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        const struct crew *c = list_entry(pos, struct crew, node);
+        const struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
         ret->jobs += !c->ended;
-        ret->agents += crew_count_agents(c);
+        ret->agents += job_coordinator_count_agents(c);
         ret->joins += c->joins;
         ret->rejoins += c->rejoins;
         ret->losses += c->losses;

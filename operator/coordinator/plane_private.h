@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane_private: what the files of the plane share and nobody else uses. See plane.h.
+ * plane_private: shared by the files of the plane (plane.h).
  */
 #ifndef HVD_OPERATOR_COORDINATOR_PLANE_PRIVATE_H
 #define HVD_OPERATOR_COORDINATOR_PLANE_PRIVATE_H
 
 #include "core/base/loop.h"
 #include "core/member/server.h"
-#include "operator/coordinator/crew.h"
+#include "operator/coordinator/job_coordinator.h"
 
 struct plane {
-    struct plane_config config; /* names, keys and address are not kept here */
+    struct plane_config config; /* its names, keys and address are NULL */
     struct keys keys;
     struct loop loop; /* its epoll descriptor is what the owner waits for */
     struct server *server;
-    struct list crews;
-    uint64_t groups; /* given so far */
+    struct list jobs;
+    uint64_t groups; /* the last number given to a job */
     struct loop_timer tick, news;
-    uint64_t ticked; /* clock of the last tick */
+    uint64_t ticked; /* clock_ns() of the last tick */
     bool synced;
-    uint64_t reviews;           /* ids given */
-    struct plane_counts counts; /* of crews that are gone; refusals */
+    uint64_t reviews;           /* the last id given to a review */
+    struct plane_counts counts; /* refusals, and sums of jobs that were freed */
 };
 
 /* plane_requests.c */
 
-/* "/jobs/JOB/pods/POD/v1/..." -EINVAL: it is none. */
+/* Splits "/jobs/JOB/pods/POD/v1/...". -EINVAL: another path. */
 struct plane_path {
-    char job[CREW_UID_MAX], pod[CREW_UID_MAX];
+    char job[PLANE_UID_MAX], pod[PLANE_UID_MAX];
     const char *rest; /* "/v1/..." */
 };
 
 int plane_path(const char *path, struct plane_path *ret);
 
-/* The server's hooks; arg is the plane. */
+/* Callbacks of the HTTP server; arg is the plane. */
 int plane_admit(void *arg, const struct server_request *request, const char *token,
                 struct err *err);
 int plane_handle(void *arg, const struct server_request *request, struct server_reply *ret_reply);
 void plane_closed(void *arg, uint64_t group, const char *agent);
 
-struct crew *plane_find(const struct plane *p, const char *job_uid);
+struct job_coordinator *plane_find(const struct plane *p, const char *job_uid);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane_requests: who may speak, and to which job a request goes. See plane.h.
+ * plane_requests: authenticates requests and routes them to their job. See plane.h.
  *
- * A job's key is checked before anything is said about the job. A service account token is only
- * shown to the API server for a pod that there is, one at a time for each pod, so that strangers
- * cannot make us ask.
+ * A job's key is checked before the response reveals whether the job exists. A service account
+ * token is reviewed only for an existing pod, one review per pod at a time, so that outsiders
+ * cannot make the operator flood the API server.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -14,16 +14,16 @@
 #include "operator/coordinator/plane_private.h"
 
 #define TOKEN_MAX  8192
-#define GOOD_FOR   (10 * 60 * CLOCK_S) /* then the API server is asked again, in the background */
-#define BAD_FOR    (10 * CLOCK_S)
-#define ASKED_FOR  (15 * CLOCK_S)        /* an answer that has not come by then does not come */
-#define KEEP_AFTER (24 * 3600 * CLOCK_S) /* a good one, while the API server cannot be asked */
+#define GOOD_FOR   (10 * 60 * CLOCK_S)   /* then the token is reviewed again in the background */
+#define BAD_FOR    (10 * CLOCK_S)        /* a refused token is not reviewed again before */
+#define ASKED_FOR  (15 * CLOCK_S)        /* then a review without a response is repeated */
+#define KEEP_AFTER (24 * 3600 * CLOCK_S) /* limit of a good result if the API server is away */
 
-/* Copies up to the next slash; what follows, NULL: it does not fit. */
-static const char *take_part(const char *from, char dst[CREW_UID_MAX])
+/* Copies up to the next slash and returns the rest. NULL: empty, or it does not fit. */
+static const char *take_part(const char *from, char dst[PLANE_UID_MAX])
 {
     size_t n = strcspn(from, "/");
-    if (n == 0 || n >= CREW_UID_MAX)
+    if (n == 0 || n >= PLANE_UID_MAX)
         return NULL;
     memcpy(dst, from, n);
     dst[n] = '\0';
@@ -67,24 +67,25 @@ static bool is_fresh(uint64_t at, uint64_t life, uint64_t now)
     return at && now - at < life;
 }
 
-/* Asks, unless that is under way. */
-static void ask(struct plane *p, struct crew_token *t, const uint8_t *hash, const char *token,
-                uint64_t now)
+/* Starts a review unless one is in flight. */
+static void ask(struct plane *p, struct job_coordinator_token *t, const uint8_t *hash,
+                const char *token, uint64_t now)
 {
     if (t->id && is_fresh(t->asked_at, ASKED_FOR, now))
         return;
-    memcpy(t->asked, hash, CREW_HASH_SIZE);
+    memcpy(t->asked, hash, PLANE_HASH_SIZE);
     t->asked_at = now;
     t->id = ++p->reviews;
     p->counts.reviews++;
     p->config.review(p->config.arg, t->id, token);
 }
 
-static int check_account(struct plane *p, struct crew_pod *pod, const char *token, struct err *err)
+static int check_account(struct plane *p, struct job_coordinator_pod *pod, const char *token,
+                         struct err *err)
 {
-    uint8_t hash[CREW_HASH_SIZE];
+    uint8_t hash[PLANE_HASH_SIZE];
     uint64_t now = clock_ns();
-    struct crew_token *t = &pod->token;
+    struct job_coordinator_token *t = &pod->token;
     if (!token[0] || strlen(token) > TOKEN_MAX || !p->config.review)
         return err_set(err, EACCES, "wrong or missing token");
     crypto_generichash(hash, sizeof(hash), (const uint8_t *)token, strlen(token), NULL, 0);
@@ -93,7 +94,7 @@ static int check_account(struct plane *p, struct crew_pod *pod, const char *toke
         return 0;
     if (memcmp(hash, t->bad, sizeof(hash)) == 0 && is_fresh(t->bad_at, BAD_FOR, now))
         return err_set(err, EACCES,
-                       "the API server does not vouch for this token, for pod %s and audience %s",
+                       "the API server does not accept this token for pod %s and audience %s",
                        pod->name, KEYS_AUDIENCE);
     ask(p, t, hash, token, now);
     if (good && is_fresh(t->good_at, KEEP_AFTER, now))
@@ -101,27 +102,27 @@ static int check_account(struct plane *p, struct crew_pod *pod, const char *toke
     return err_set(err, EAGAIN, "the token of pod %s is being checked", pod->name);
 }
 
-static void settle(struct crew_pod *pod, const struct plane_review *review, uint64_t now)
+static void settle(struct job_coordinator_pod *pod, const struct plane_review *review, uint64_t now)
 {
-    struct crew_token *t = &pod->token;
+    struct job_coordinator_token *t = &pod->token;
     bool good = review->known && strcmp(review->pod_uid, pod->uid) == 0;
     t->id = 0;
     if (review->failed)
         return;
-    memcpy(good ? t->good : t->bad, t->asked, CREW_HASH_SIZE);
+    memcpy(good ? t->good : t->bad, t->asked, PLANE_HASH_SIZE);
     if (good)
         t->good_at = now;
     else
         t->bad_at = now;
-    if (!good && memcmp(t->good, t->asked, CREW_HASH_SIZE) == 0)
-        t->good_at = 0; /* it was good once */
+    if (!good && memcmp(t->good, t->asked, PLANE_HASH_SIZE) == 0)
+        t->good_at = 0; /* revoked or expired since it was good */
 }
 
 void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *review)
 {
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        struct crew *c = list_entry(pos, struct crew, node);
+        struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
         for (int i = 0; i < c->npods; i++)
             if (c->pods[i]->token.id == id)
                 settle(c->pods[i], review, clock_ns());
@@ -130,16 +131,16 @@ void plane_reviewed(struct plane *p, uint64_t id, const struct plane_review *rev
 
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
-/* What is not known may be told any moment, as long as not everything was. */
+/* Before plane_synced() the job or pod may still be reported: the agent retries. */
 static int unknown(struct plane *p, struct err *err, const char *what, const char *uid)
 {
     if (!p->synced)
         return err_set(err, EAGAIN, "%s %s is not known yet", what, uid);
     p->counts.refused_pod++;
-    return err_set(err, ENOENT, "there is no %s %s that runs", what, uid);
+    return err_set(err, ENOENT, "no running %s %s", what, uid);
 }
 
-static bool has_agent(const struct crew *c, const struct crew_pod *pod)
+static bool has_agent(const struct job_coordinator *c, const struct job_coordinator_pod *pod)
 {
     return pod->agent >= 0 && !c->roster.agents[pod->agent].gone;
 }
@@ -150,11 +151,11 @@ static int admit(struct plane *p, const struct plane_path *path, const char *tok
     int rc = key ? check_key(p, path->job, token, err) : 0;
     if (rc < 0)
         return rc;
-    struct crew *c = plane_find(p, path->job);
+    struct job_coordinator *c = plane_find(p, path->job);
     if (!c)
         return unknown(p, err, "job", path->job);
-    struct crew_pod *pod = crew_find_pod(c, path->pod);
-    if (!pod || ((pod->over || c->ended) && !has_agent(c, pod)))
+    struct job_coordinator_pod *pod = job_coordinator_find_pod(c, path->pod);
+    if (!pod || ((pod->finished || c->ended) && !has_agent(c, pod)))
         return unknown(p, err, "pod", path->pod);
     return key ? 0 : check_account(p, pod, token, err);
 }
@@ -177,13 +178,13 @@ int plane_handle(void *arg, const struct server_request *q, struct server_reply 
     struct plane_path path;
     struct server_request inner = *q;
     int rc = plane_path(q->path, &path);
-    struct crew *c = rc == 0 ? plane_find(p, path.job) : NULL;
-    struct crew_pod *pod = c ? crew_find_pod(c, path.pod) : NULL;
-    if (!pod) { /* it went while the body came, or while the request was parked */
+    struct job_coordinator *c = rc == 0 ? plane_find(p, path.job) : NULL;
+    struct job_coordinator_pod *pod = c ? job_coordinator_find_pod(c, path.pod) : NULL;
+    if (!pod) { /* deleted while the body was received, or during the long poll */
         reply->status = 404;
         return 0;
     }
-    crew_heard(pod);
+    job_coordinator_heard(pod);
     inner.path = path.rest;
     inner.peer = path.pod;
     rc = service_handle(&c->service, &inner, reply);
@@ -196,10 +197,10 @@ int plane_handle(void *arg, const struct server_request *q, struct server_reply 
 void plane_closed(void *arg, uint64_t group, const char *agent)
 {
     struct plane *p = arg;
-    list_for_each(pos, tmp, &p->crews)
+    list_for_each(pos, tmp, &p->jobs)
     {
-        struct crew *c = list_entry(pos, struct crew, node);
+        struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
         if (c->group == group)
-            crew_closed(c, agent, clock_ns());
+            job_coordinator_closed(c, agent, clock_ns());
     }
 }

@@ -109,7 +109,7 @@ void reviewer_ask(void *arg, uint64_t id, const char *token)
                                       .timeout_ms = TIMEOUT_MS};
         if (api_send(r->api, &request, on_answer, q, &q->call, &err) < 0) {
             log_debug("a token could not be sent for review: %s", err_text(&err));
-            question_destroy(q); /* the plane asks again */
+            question_destroy(q); /* the plane repeats it after ASKED_FOR */
         }
     }
     if (text)

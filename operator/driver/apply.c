@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * apply: see apply.h. A run is a row of steps of one kind; the runs go one after the other.
+ * apply: see apply.h. A run is a sequence of steps of one kind. Runs follow each other; the steps
+ * of a run are sent concurrently.
  */
 #include "operator/driver/apply_private.h"
 
@@ -21,13 +22,13 @@ static const struct resource jobs = {"hvd.dev", "v1alpha1", "hvdjobs"};
 static void apply_free(struct apply *a)
 {
     loop_timer_stop(api_loop(a->config.api), &a->later);
-    turn_step_aside(&a->turn);
+    inflight_unqueue(&a->turn);
     for (int i = 0; i < a->n; i++) {
         free(a->steps[i].name);
         if (!a->steps[i].call)
             continue;
         api_cancel(a->steps[i].call);
-        turnstile_leave(a->config.turnstile);
+        inflight_release(a->config.inflight);
     }
     if (a->e->apply == a)
         a->e->apply = NULL;
@@ -56,14 +57,14 @@ static void finish(struct apply *a)
 void apply_fail(struct apply *a, enum apply_end end, const char *what, const char *why)
 {
     if (a->end != APPLY_DONE)
-        return; /* the first one counts */
+        return; /* the first failure is reported */
     a->end = end;
     err_set(&a->err, EIO, "%s: %s", what, why);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* "scheduling.k8s.io/v1alpha2" into a resource; text is cut in place. */
+/* "scheduling.k8s.io/v1alpha2" as a resource that points into text, which is cut at the slash. */
 static struct resource group_resource(char *text)
 {
     char *slash = strchr(text, '/');
@@ -81,7 +82,7 @@ static char *body_of(const struct apply *a, const struct step *s)
     case ACTION_CREATE_GROUP:
         return bodies_group(job, &a->gang, a->gang_api);
     case ACTION_CREATE_POD:
-        return bodies_pod(job, &a->gang, a->config.equipment, a->config.by_key, s->worker,
+        return bodies_pod(job, &a->gang, a->config.injection, a->config.by_key, s->worker,
                           s->attempt, s->gated);
     case ACTION_LIFT_GATE:
         return bodies_lift(s->uid);
@@ -89,7 +90,7 @@ static char *body_of(const struct apply *a, const struct step *s)
         return bodies_delete(s->uid);
     case ACTION_DELETE_JOB:
         return bodies_delete(job->uid);
-    case ACTION_SAY:
+    case ACTION_RECORD_EVENT:
         break;
     }
     return NULL;
@@ -119,7 +120,7 @@ static void path_of(const struct apply *a, const struct step *s, struct buf *pat
     case ACTION_DELETE_JOB:
         request_path(path, &jobs, job->namespace_, job->name, NULL);
         break;
-    case ACTION_SAY:
+    case ACTION_RECORD_EVENT:
         break;
     }
 }
@@ -155,13 +156,13 @@ static void begin_run(struct apply *a)
     slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
 }
 
-/* True: it is under way. */
+/* True: a request is in flight. */
 static bool begin_step(struct apply *a, struct step *s)
 {
     struct err err = {0};
-    if (s->kind == ACTION_SAY) {
-        const struct saying *say = &a->says[s->say];
-        said_event(a->config.said, &a->job->job, say->warning, say->reason, say->text);
+    if (s->kind == ACTION_RECORD_EVENT) {
+        const struct action_event *say = &a->events[s->event];
+        recorder_event(a->config.recorder, &a->job->job, say->warning, say->reason, say->text);
         slowstart_done(&a->run, true);
         return false;
     }
@@ -179,7 +180,8 @@ static void on_later(void *arg)
     finish(arg);
 }
 
-/* Sends what may go now; at the end of all, or after a failure when nothing is out, it ends. */
+/* Sends as many steps as the slow start and the limit allow. Ends the apply once all steps are
+ * done, or one failed and none is in flight. */
 void apply_advance(struct apply *a)
 {
     while (a->end == APPLY_DONE) {
@@ -187,13 +189,13 @@ void apply_advance(struct apply *a)
             begin_run(a);
         if (!slowstart_may(&a->run))
             break;
-        if (!turnstile_pass(a->config.turnstile, &a->turn))
+        if (!inflight_acquire(a->config.inflight, &a->turn))
             return;
         slowstart_sent(&a->run);
         if (!begin_step(a, &a->steps[a->next++]))
-            turnstile_leave(a->config.turnstile);
+            inflight_release(a->config.inflight);
     }
-    turn_step_aside(&a->turn);
+    inflight_unqueue(&a->turn);
     if (a->run.out == 0)
         loop_timer_start(api_loop(a->config.api), &a->later, 0, on_later, a);
 }
@@ -213,7 +215,7 @@ static int copy_step(struct apply *a, const struct action *from, struct step *s)
                        .worker = from->worker,
                        .attempt = from->attempt,
                        .gated = from->gated,
-                       .say = from->say};
+                       .event = from->event};
     if (from->kind == ACTION_CREATE_POD)
         names_pod(&a->job->job, from->worker, from->attempt, made);
     if (from->pod)
@@ -240,7 +242,7 @@ int apply_start(const struct apply_config *config, struct entry *e, struct actio
     a->config = *config;
     a->e = e;
     a->job = items_job_ref(e->job);
-    turnstile_begin(config->turnstile, &a->turn, on_turn, a);
+    inflight_register(config->inflight, &a->turn, on_turn, a);
     if (copy_steps(a, actions) < 0) {
         apply_free(a);
         return err_set(err, ENOMEM, "no memory for actions");
@@ -250,7 +252,7 @@ int apply_start(const struct apply_config *config, struct entry *e, struct actio
     if (e->gang)
         a->gang = *e->gang;
     memcpy(a->gang_api, e->gang_api, sizeof(a->gang_api));
-    memcpy(a->says, actions->says, sizeof(a->says));
+    memcpy(a->events, actions->events, sizeof(a->events));
     e->apply = a;
     apply_advance(a);
     return 0;

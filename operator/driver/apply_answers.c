@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * apply_answers: what becomes of a step when the API server has answered (apply_private.h).
+ * apply_answers: handles the API server's response to a step (apply_private.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "operator/api/retry.h"
 #include "operator/driver/apply_private.h"
 
-/* A word about what was asked for, and for people to read: not about who asks (401), nor about the
- * moment (somebody else's write, too many requests). */
+/* The server refuses the object itself, so the message is worth showing in the job's status. Not:
+ * missing credentials (401), time-outs, conflicts and throttling. */
 static bool is_refusal(const struct api_answer *answer)
 {
     long status = answer->status;
@@ -28,41 +28,42 @@ static void note_problem(struct entry *e, const char *text)
     e->problem = text ? strdup(text) : NULL;
 }
 
-/* ---- what became of a step ------------------------------------------------------------------- */
+/* ---- results of a step ----------------------------------------------------------------------- */
 
-/* What was deleted, or uid and resourceVersion of the object that was sent back. */
-static void wait_for(struct step *s, enum wait_kind kind, const struct api_answer *answer)
+/* Adds an expectation: for a delete the uid that was deleted, else uid and resourceVersion of the
+ * object in the response. */
+static void expect(struct step *s, enum expectation_kind kind, const struct api_answer *answer)
 {
     auto_json json_t *j = NULL;
-    const char *uid = "", *version = "", *tamed;
-    struct wait one = {.kind = kind};
+    const char *uid = "", *version = "", *replaced;
+    struct expectation one = {.kind = kind};
     snprintf(one.name, sizeof(one.name), "%.63s", s->name);
-    if (kind == WAIT_GONE || kind == WAIT_END) {
-        const char *of = kind == WAIT_END ? s->apply->job->job.uid : s->uid;
+    if (kind == EXPECT_POD_GONE || kind == EXPECT_JOB_GONE) {
+        const char *of = kind == EXPECT_JOB_GONE ? s->apply->job->job.uid : s->uid;
         snprintf(one.uid, sizeof(one.uid), "%.63s", of);
     } else {
-        if (object_read(answer->body, answer->len, "an object", &j, &tamed, NULL) < 0 ||
+        if (object_read(answer->body, answer->len, "an object", &j, &replaced, NULL) < 0 ||
             json_expect(j, "an object", NULL, "{s:{s:s, s:s}}", "metadata", "uid", &uid,
                         "resourceVersion", &version) < 0)
             return;
         snprintf(one.uid, sizeof(one.uid), "%.63s", uid);
         one.version = items_version(version);
     }
-    waits_add(&s->apply->e->waits, &one);
+    expectations_add(&s->apply->e->expectations, &one);
 }
 
 static void step_done(struct step *s, bool ok)
 {
     struct apply *a = s->apply;
-    struct turnstile *turnstile = a->config.turnstile;
+    struct inflight *inflight = a->config.inflight;
     slowstart_done(&a->run, ok);
     if (ok && a->config.wrote)
         a->config.wrote(a->config.arg);
     apply_advance(a);
-    turnstile_leave(turnstile);
+    inflight_release(inflight);
 }
 
-/* The pod that has the name of one that we wanted to make. */
+/* The response to the GET of ask_holder(): the pod that has the name of the one to create. */
 static void on_holder(void *arg, const struct api_answer *answer)
 {
     struct step *s = arg;
@@ -71,19 +72,19 @@ static void on_holder(void *arg, const struct api_answer *answer)
     s->call = NULL;
     if (answer->status != 200 ||
         items_pod_read(a->config.kinds, answer->body, answer->len, &pod, NULL) < 0) {
-        apply_fail(a, APPLY_FAILED, s->name, "its name is taken, and by whom cannot be read");
+        apply_fail(a, APPLY_FAILED, s->name, "a pod of this name exists and cannot be read");
         step_done(s, false);
         return;
     }
     bool ours = strcmp(pod->pod.owner, a->job->job.uid) == 0;
-    if (ours) { /* we made it, and did not hear of it */
-        wait_for(s, WAIT_POD, answer);
+    if (ours) { /* an earlier create succeeded and its response was lost */
+        expect(s, EXPECT_POD, answer);
         items_pod_destroy(pod);
     } else {
-        items_pod_destroy(a->e->stranger);
-        a->e->stranger = pod;
-        a->e->stranger_at = 0;
-        apply_fail(a, APPLY_STALE, s->name, "its name is taken by another object's pod");
+        items_pod_destroy(a->e->conflict);
+        a->e->conflict = pod;
+        a->e->conflict_at = 0;
+        apply_fail(a, APPLY_STALE, s->name, "a pod of this name exists and is not this job's");
     }
     step_done(s, ours);
 }
@@ -109,14 +110,14 @@ static bool is_success(const struct api_answer *answer)
     return answer->status >= 200 && answer->status < 300;
 }
 
-/* False: the step goes on. */
+/* False: the step is not finished, another request is in flight. */
 static bool on_created(struct step *s, const struct api_answer *answer, bool *ret_ok)
 {
     struct apply *a = s->apply;
     *ret_ok = is_success(answer);
     if (*ret_ok) {
         note_problem(a->e, NULL);
-        wait_for(s, WAIT_POD, answer);
+        expect(s, EXPECT_POD, answer);
         return true;
     }
     if (strcmp(answer->reason, "AlreadyExists") == 0) {
@@ -141,14 +142,14 @@ static bool on_group(struct step *s, const struct api_answer *answer)
     if (taken) {
         char text[320];
         snprintf(text, sizeof(text),
-                 "PodGroup %.100s is there and not this job's, or of this moment; if it stays, "
-                 "delete it or give the job another name",
+                 "PodGroup %.100s exists and is not this job's; the job's pods wait for it to go. "
+                 "If it stays, delete it or give the job another name",
                  a->job->job.name);
         note_problem(e, text);
     } else if (is_refusal(answer)) {
         note_problem(e, answer->message);
     }
-    apply_fail(a, APPLY_FAILED, "its PodGroup", answer->message);
+    apply_fail(a, APPLY_FAILED, "creating its PodGroup", answer->message);
     return false;
 }
 
@@ -157,15 +158,15 @@ static bool on_status(struct step *s, const struct api_answer *answer)
     struct apply *a = s->apply;
     bool stale = answer->status == 404 || answer->status == 409;
     if (!is_success(answer)) {
-        apply_fail(a, stale ? APPLY_STALE : APPLY_FAILED, "its status", answer->message);
+        apply_fail(a, stale ? APPLY_STALE : APPLY_FAILED, "writing its status", answer->message);
         return false;
     }
-    wait_for(s, WAIT_JOB, answer);
+    expect(s, EXPECT_STATUS, answer);
     return true;
 }
 
-/* A pod that is not there any more is as good as changed or deleted. 409: another one has its name
- * by now, or somebody changed it in the same moment; the cache will tell. */
+/* For a patch or delete of a pod, 404 counts as success. 409: the name belongs to another pod by
+ * now, or the pod changed at the same time; the cache will show which. */
 static bool on_changed(struct step *s, const struct api_answer *answer)
 {
     bool gone = answer->status == 404;
@@ -175,9 +176,9 @@ static bool on_changed(struct step *s, const struct api_answer *answer)
         return false;
     }
     if (s->kind == ACTION_DELETE_POD || gone)
-        wait_for(s, WAIT_GONE, answer);
+        expect(s, EXPECT_POD_GONE, answer);
     else if (s->kind == ACTION_LIFT_GATE)
-        wait_for(s, WAIT_POD, answer);
+        expect(s, EXPECT_POD, answer);
     return true;
 }
 
@@ -188,12 +189,12 @@ static bool on_job_deleted(struct step *s, const struct api_answer *answer)
                    answer->message);
         return false;
     }
-    wait_for(s, WAIT_END, answer);
+    expect(s, EXPECT_JOB_GONE, answer);
     return true;
 }
 
-/* Longer than a call has time: the job rests meanwhile. */
-static void note_rest(struct entry *e, long seconds)
+/* Retry-After was longer than the call's time-out: the job is not reconciled before that. */
+static void note_retry_after(struct entry *e, long seconds)
 {
     uint64_t ms = seconds < RETRY_MAX_MS / 1000 ? (uint64_t)seconds * 1000 : RETRY_MAX_MS;
     uint64_t until = deadline_in_ms(ms);
@@ -207,7 +208,7 @@ void apply_on_answer(void *arg, const struct api_answer *answer)
     bool ok = false;
     s->call = NULL;
     if (answer->retry_after_s > 0)
-        note_rest(s->apply->e, answer->retry_after_s);
+        note_retry_after(s->apply->e, answer->retry_after_s);
     if (is_success(answer))
         inject_point("operator-wrote");
     log_debug("%s: %s %s: %ld %s", s->apply->e->key, action_name(s->kind), s->name, answer->status,
@@ -230,7 +231,7 @@ void apply_on_answer(void *arg, const struct api_answer *answer)
     case ACTION_DELETE_JOB:
         ok = on_job_deleted(s, answer);
         break;
-    case ACTION_SAY:
+    case ACTION_RECORD_EVENT:
         break;
     }
     step_done(s, ok);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * apply_private: what apply.c, which sends, and apply_answers.c, which hears, share.
+ * apply_private: shared by apply.c (sends) and apply_answers.c (handles responses).
  */
 #ifndef HVD_OPERATOR_DRIVER_APPLY_PRIVATE_H
 #define HVD_OPERATOR_DRIVER_APPLY_PRIVATE_H
@@ -9,7 +9,7 @@
 #include "operator/api/slowstart.h"
 #include "operator/driver/apply.h"
 
-#define APPLY_TIMEOUT_MS 30000 /* of one request, with all its attempts */
+#define APPLY_TIMEOUT_MS 30000 /* of one request with all its retries */
 
 static const struct resource apply_pods = {"", "v1", "pods"};
 
@@ -18,7 +18,7 @@ struct step {
     enum action_kind kind;
     int worker, attempt;
     bool gated;
-    enum action_say say;
+    enum action_event_kind event;
     char *name; /* of the pod; owned */
     char uid[POD_UID_MAX];
     struct api_call *call;
@@ -27,28 +27,28 @@ struct step {
 struct apply {
     struct apply_config config;
     struct entry *e;
-    struct job_item *job; /* a reference of ours */
+    struct job_item *job; /* one reference */
     struct hvdjob_status status;
-    struct gang_ops gang; /* a copy: what is served may change meanwhile */
+    struct gang_ops gang; /* a copy: the entry's choice may change meanwhile */
     char gang_api[64];
-    struct saying says[ACTION_SAYS];
+    struct action_event events[ACTION_EVENTS];
 
     struct step *steps;
     int n, next;
-    struct slowstart run; /* of the steps of one kind that go now */
-    struct turn turn;
-    struct loop_timer later; /* ended() is not called from within apply_start() */
+    struct slowstart run; /* of the current run */
+    struct inflight_user turn;
+    struct loop_timer later; /* calls ended(), never from within apply_start() */
     enum apply_end end;
     struct err err;
 };
 
-/* A call's end: arg is the step. */
+/* The end of a step's call; arg is the step. */
 void apply_on_answer(void *arg, const struct api_answer *answer);
 
-/* The run fails for this reason; the first one counts. */
+/* Notes why the apply fails. Only the first call counts. */
 void apply_fail(struct apply *a, enum apply_end end, const char *what, const char *why);
 
-/* Sends what may go now; at the end of all, or after a failure when nothing is out, it ends. */
+/* Sends the next steps, or, once nothing is in flight, ends the apply from a timer. */
 void apply_advance(struct apply *a);
 
 #endif

@@ -31,7 +31,7 @@ static void key_name(const struct hvdjob *job, char dst[NAMES_MAX])
     snprintf(dst, NAMES_MAX, "hvd-key-%.200s", job->uid);
 }
 
-/* The Secret in the place of the service account's token. */
+/* Replaces the projected service account token by the Secret. */
 static int use_key(const struct hvdjob *job, json_t *pod)
 {
     char name[NAMES_MAX];
@@ -57,13 +57,13 @@ char *bodies_key(const struct hvdjob *job, const char *key)
 }
 
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
-                 const struct equipment *equipment, bool by_key, int worker, int attempt,
+                 const struct injection *injection, bool by_key, int worker, int attempt,
                  bool gated)
 {
     auto_json json_t *j = newpod(job, gang, worker, attempt, gated);
-    if (j && equipment && equipment_add(equipment, job, j) < 0)
+    if (j && injection && injection_add(injection, job, j) < 0)
         return NULL;
-    if (j && equipment && by_key && use_key(job, j) < 0)
+    if (j && injection && by_key && use_key(job, j) < 0)
         return NULL;
     return json_write(j);
 }

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bodies: what the driver sends to the API server for each action, as text. Pure. All of them may
- * be sent twice: a status has the version it was read at, a delete and a patch the uid.
+ * bodies: request bodies for the driver's writes. Pure. Each may be sent twice without harm: a
+ * status has the resourceVersion at which the job was read, a delete and a patch have the uid.
  */
 #ifndef HVD_OPERATOR_DRIVER_BODIES_H
 #define HVD_OPERATOR_DRIVER_BODIES_H
 
 #include "operator/objects/hvdjob.h"
-#include "operator/reconcile/equipment.h"
+#include "operator/reconcile/injection.h"
 #include "operator/reconcile/gang.h"
 
-/* free() them; NULL: no memory. */
+/* The caller frees the text with free(). NULL: no memory. */
 char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status);
-/* equipment: NULL: the pod is as its template says, without an agent. */
+/* injection NULL: the pod is as its template says, without an agent. by_key: the agent's token
+ * comes from the Secret of bodies_key(). */
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
-                 const struct equipment *equipment, bool by_key, int worker, int attempt,
+                 const struct injection *injection, bool by_key, int worker, int attempt,
                  bool gated);
 
-/* by_key: the agent's token is the job's key, of the Secret that this is. */
+/* The Secret with the job's key. */
 char *bodies_key(const struct hvdjob *job, const char *key);
 char *bodies_group(const struct hvdjob *job, const struct gang_ops *gang, const char *api);
 
-/* A strategic patch that takes our gate away and leaves others'. */
+/* A strategic merge patch that removes the operator's scheduling gate and keeps other gates. */
 char *bodies_lift(const char *uid);
 
-/* What is owned goes in the background. */
+/* DeleteOptions with the uid as precondition and background propagation. */
 char *bodies_delete(const char *uid);
 
-/* Its label that says that it leads, or none. A merge patch. */
+/* A merge patch that sets or removes the leader's label. */
 char *bodies_leader(bool leads);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver: see driver.h. A tick looks at who is due; whatever changes makes somebody due and winds
- * the timer.
+ * driver: see driver.h. A tick reconciles the jobs that are due. Each event enqueues jobs and sets
+ * the timer of the next tick.
  */
 #include "operator/driver/driver.h"
 
@@ -12,16 +12,18 @@
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
 
-#define QUEUE_EVERY (20 * CLOCK_MS) /* the queue looks at all jobs and nodes */
+#define QUEUE_EVERY (20 * CLOCK_MS) /* queue_decide() reads all jobs and nodes */
 #define READY_EVERY (200 * CLOCK_MS)
-#define TURN        (5 * CLOCK_MS)  /* then others have the loop: the lease above all */
-#define POD_PACE    50000           /* ns: a job is looked at once in so long a pod ... */
-#define PACE_MAX    (50 * CLOCK_MS) /* ... but at least so often, when it changes */
-#define UNDER_WAY   32              /* writes of all jobs at a time */
+#define TURN        (5 * CLOCK_MS) /* then the loop serves others: the lease above all */
+/* Least time between two reconciliations of a job that keeps changing: 50 us a pod, at most
+ * PACE_MAX. */
+#define POD_PACE  50000 /* ns */
+#define PACE_MAX  (50 * CLOCK_MS)
+#define IN_FLIGHT 32 /* requests of all jobs together */
 
 static void on_tick(void *arg);
 
-static void wind(struct driver *d, uint64_t at)
+static void set_timer(struct driver *d, uint64_t at)
 {
     if (d->tick.on && d->tick.due <= at)
         return;
@@ -31,32 +33,32 @@ static void wind(struct driver *d, uint64_t at)
 
 void driver_wake(struct driver *d)
 {
-    wind(d, clock_ns());
+    set_timer(d, clock_ns());
 }
 
-void driver_due(struct driver *d, struct entry *e, uint64_t at)
+void driver_enqueue_at(struct driver *d, struct entry *e, uint64_t at)
 {
     entries_due(&d->entries, e, at);
-    wind(d, at);
+    set_timer(d, at);
 }
 
-void driver_touch(struct driver *d, struct entry *e)
+void driver_enqueue(struct driver *d, struct entry *e)
 {
     uint64_t pace = (uint64_t)e->npods * POD_PACE, at = clock_ns();
-    uint64_t next = e->looked + (pace < PACE_MAX ? pace : PACE_MAX);
+    uint64_t next = e->reconciled_at + (pace < PACE_MAX ? pace : PACE_MAX);
     at = next > at ? next : at;
-    driver_due(d, e, e->not_before > at ? e->not_before : at);
+    driver_enqueue_at(d, e, e->not_before > at ? e->not_before : at);
 }
 
-void driver_touch_all(struct driver *d)
+void driver_enqueue_all(struct driver *d)
 {
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
-        driver_touch(d, e);
+        driver_enqueue(d, e);
 }
 
 /* ---- a tick ---------------------------------------------------------------------------------- */
 
-/* The first due of all, and whether the queue has to be asked for one of them. */
+/* When the next job is due. */
 static uint64_t first_due(struct driver *d)
 {
     uint64_t first = ENTRY_NEVER;
@@ -69,18 +71,18 @@ static uint64_t first_due(struct driver *d)
     return first;
 }
 
-static void ask_for_those_in_time(struct driver *d)
+static void mark_queue_dirty_by_time(struct driver *d)
 {
     int64_t now = driver_now();
     list_for_each(pos, tmp, &d->entries.due)
     {
         const struct entry *e = list_entry(pos, struct entry, node);
         if (e->admission && e->admission->again <= now)
-            d->ask_queue = true;
+            d->queue_dirty = true;
     }
 }
 
-static void look_at_due(struct driver *d)
+static void reconcile_due(struct driver *d)
 {
     uint64_t began = clock_ns();
     list_for_each(pos, tmp, &d->entries.due)
@@ -92,7 +94,7 @@ static void look_at_due(struct driver *d)
         if (now - began > TURN)
             return;
         entries_not_due(e);
-        driver_look(d, e);
+        driver_reconcile(d, e);
         entries_drop(&d->entries, e);
     }
 }
@@ -102,19 +104,19 @@ static void on_tick(void *arg)
     struct driver *d = arg;
     if (!d->leading)
         return;
-    if (!driver_ready(d, NULL)) { /* a cache that is refused tells nobody */
-        wind(d, clock_ns() + READY_EVERY);
+    if (!driver_ready(d, NULL)) { /* an informer that gets 403 calls nothing, so poll */
+        set_timer(d, clock_ns() + READY_EVERY);
         return;
     }
-    ask_for_those_in_time(d);
-    if (d->ask_queue && clock_ns() - d->queue_asked >= QUEUE_EVERY)
+    mark_queue_dirty_by_time(d);
+    if (d->queue_dirty && clock_ns() - d->queue_ran_at >= QUEUE_EVERY)
         driver_queue(d);
-    look_at_due(d);
+    reconcile_due(d);
     uint64_t next = first_due(d);
-    if (d->ask_queue && d->queue_asked + QUEUE_EVERY < next)
-        next = d->queue_asked + QUEUE_EVERY;
+    if (d->queue_dirty && d->queue_ran_at + QUEUE_EVERY < next)
+        next = d->queue_ran_at + QUEUE_EVERY;
     if (next != ENTRY_NEVER)
-        wind(d, next);
+        set_timer(d, next);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -122,31 +124,31 @@ static void on_tick(void *arg)
 void driver_lead(struct driver *d)
 {
     d->leading = true;
-    d->ask_queue = true;
+    d->queue_dirty = true;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
         e->failures = 0;
         e->not_before = 0;
     }
-    driver_touch_all(d);
+    driver_enqueue_all(d);
     driver_wake(d);
 }
 
-/* What was known of requests that are dropped is worth nothing: another one leads then. */
-void driver_rest(struct driver *d)
+/* Forgets what dropped requests might have written: another operator may write from now on. */
+void driver_stop_leading(struct driver *d)
 {
     d->leading = false;
     loop_timer_stop(d->loop, &d->tick);
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
         apply_cancel(e->apply);
-        api_cancel(e->keying);
-        e->keying = NULL;
+        api_cancel(e->key_call);
+        e->key_call = NULL;
         entry_forget_budget(e);
-        waits_fini(&e->waits);
+        expectations_fini(&e->expectations);
         entry_forget_admission(e);
-        e->let_go = false;
+        e->admitted = false;
         e->group_made[0] = '\0';
     }
-    said_stop(d->said);
+    recorder_stop(d->recorder);
 }
 
 static bool is_there(const struct informer *inf, const char *what, const char **ret_why,
@@ -161,7 +163,7 @@ static bool is_there(const struct informer *inf, const char *what, const char **
     return false;
 }
 
-/* Whoever may not see nodes does without. */
+/* Also true where RBAC forbids to list them (403): the operator works without nodes. */
 static bool is_there_or_hidden(const struct informer *inf, const char *what, const char **ret_why,
                                struct driver *d)
 {
@@ -170,10 +172,10 @@ static bool is_there_or_hidden(const struct informer *inf, const char *what, con
 
 bool driver_ready(const struct driver *cd, const char **ret_why)
 {
-    struct driver *d = (struct driver *)cd; /* only why changes */
-    if (!served_text(d->served)) {
+    struct driver *d = (struct driver *)cd; /* only d->why is written */
+    if (!discovery_text(d->discovery)) {
         if (ret_why)
-            *ret_why = "the API groups: not asked for yet";
+            *ret_why = "the API groups: not listed yet";
         return false;
     }
     return is_there(d->jobs, "hvdjobs", ret_why, d) && is_there(d->pods, "pods", ret_why, d) &&
@@ -186,8 +188,8 @@ static void on_served(void *arg)
     struct driver *d = arg;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
         entry_forget_gang(e);
-    d->ask_queue = true;
-    driver_touch_all(d);
+    d->queue_dirty = true;
+    driver_enqueue_all(d);
     driver_wake(d);
 }
 
@@ -200,11 +202,11 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
     d->config = *config;
     d->loop = api_loop(config->api);
     entries_init(&d->entries, d);
-    turnstile_init(&d->turnstile, UNDER_WAY);
+    inflight_init(&d->inflight, IN_FLIGHT);
     if (config->namespace && !(d->config.namespace = strdup(config->namespace)))
         rc = err_set(err, ENOMEM, "no memory for the driver");
-    rc = rc < 0 ? rc : said_open(&d->said, config->api, config->instance, err);
-    rc = rc < 0 ? rc : served_open(&d->served, config->api, on_served, d, err);
+    rc = rc < 0 ? rc : recorder_open(&d->recorder, config->api, config->instance, err);
+    rc = rc < 0 ? rc : discovery_open(&d->discovery, config->api, on_served, d, err);
     rc = rc < 0 ? rc : driver_caches_open(d, err);
     if (rc < 0) {
         driver_close(d);
@@ -223,8 +225,8 @@ void driver_close(struct driver *d)
     loop_timer_stop(d->loop, &d->tick);
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
         apply_cancel(e->apply);
-    said_close(d->said);
-    served_close(d->served);
+    recorder_close(d->recorder);
+    discovery_close(d->discovery);
     entries_fini(&d->entries);
     driver_caches_close(d);
     usage_fini(&d->usage);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver: from the API server to reconcile() and back: caches of jobs, pods, nodes and what else
- * decides; for each job of which something has changed the pure part is asked, and its actions are
- * applied. On the api's loop, one thread.
+ * driver: the controller's loop. Informers keep caches of jobs, pods, nodes, budgets and PodGroups.
+ * A change of an object enqueues its job, and for each job that is due the driver calls
+ * reconcile() and applies the actions that it returns. Runs on the api's loop, one thread.
  *
- * Its caches are kept up whether it leads or not; it writes between driver_lead() and
- * driver_rest() alone.
+ * The caches are current whether this operator leads or not. The driver writes only between
+ * driver_lead() and driver_stop_leading().
  */
 #ifndef HVD_OPERATOR_DRIVER_DRIVER_H
 #define HVD_OPERATOR_DRIVER_DRIVER_H
@@ -15,31 +15,33 @@
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/job_facts.h"
 #include "operator/objects/pod.h"
-#include "operator/reconcile/equipment.h"
+#include "operator/reconcile/injection.h"
 
 #define DRIVER_LEADER_LABEL "hvd.dev/leader"
 
 struct driver;
 
-/* Who else wants to know what there is: the coordinator. All may be NULL. Jobs are those that are
- * ours; a pod is told after its job. */
-struct driver_ear {
+/* Event handlers of the coordinator, and what the driver asks it. Each may be NULL. Only jobs that
+ * this operator manages (runPolicy.managedBy) are reported, and a pod only after its job. */
+struct driver_handlers {
     void (*job)(void *arg, const struct hvdjob *job);
     void (*job_gone)(void *arg, const char *uid);
     void (*pod)(void *arg, const struct pod *pod, bool gone);
-    /* What its agents have told, for the job's status; goes to job_facts_fini(). */
+    /* What the job's agents have reported, for its status. The driver frees *ret with
+     * job_facts_fini(). */
     void (*facts)(void *arg, const char *uid, struct job_facts *ret);
-    /* The key that agents of the job show, valid until the next call. NULL: they show a token of
-     * their service account. With it each job has a Secret, made before its pods. */
+    /* Returns the key that agents of the job authenticate with, valid until the next call. The
+     * driver puts it into a Secret before it creates the job's pods. NULL: agents authenticate
+     * with a token of their service account, and no Secret is made. */
     const char *(*key)(void *arg, const char *uid);
     void *arg;
 };
 
 struct driver_config {
     struct api *api;
-    const char *namespace; /* jobs of this one alone, and no nodes are seen; NULL: all */
-    const char *instance;  /* who we are, in Events */
-    /* Asked before each write, whatever was said before. */
+    const char *namespace; /* jobs of this namespace only, and no nodes; NULL: all namespaces */
+    const char *instance;  /* this operator's name in Events (reportingInstance) */
+    /* Called before each write: false as soon as the lease is lost. */
     bool (*may_write)(void *arg);
     void *arg;
 };
@@ -47,33 +49,36 @@ struct driver_config {
 /* Texts are copied. */
 int driver_open(struct driver **ret, const struct driver_config *config, struct err *err);
 
-/* From now on, or not any more: requests under way are dropped. */
+/* Starts and stops writing. driver_stop_leading() drops requests in flight. */
 void driver_lead(struct driver *d);
-void driver_rest(struct driver *d);
+void driver_stop_leading(struct driver *d);
 
-/* From now on ear is told, of all there is at once; NULL: nobody. Copied. */
-void driver_listen(struct driver *d, const struct driver_ear *ear);
+/* Sets the event handlers and reports every job and pod in the caches to them at once. Copied.
+ * NULL: none. */
+void driver_set_handlers(struct driver *d, const struct driver_handlers *handlers);
 
-/* What new pods get besides their template; borrowed until the next call. NULL: nothing. */
-void driver_equip(struct driver *d, const struct equipment *equipment);
+/* What is injected into new pods; borrowed until the next call. NULL: pods are as their template
+ * says. */
+void driver_set_injection(struct driver *d, const struct injection *injection);
 
-/* The job's facts() are others. Unknown is fine. */
+/* facts() returns something new for this job: enqueues it. An unknown uid is ignored. */
 void driver_changed(struct driver *d, const char *job_uid);
 
-/* Every cache has been whole once. *ret_why: what is not, and why; valid until the next call. */
+/* True once every cache has synced. *ret_why: which one has not, and why; valid until the next
+ * call. */
 bool driver_ready(const struct driver *d, const char **ret_why);
 
-/* driver_sight.c, for the page: what the caches have, valid until this returns; jobs that are ours,
- * in no order. */
+/* driver_view.c: read access to the caches for the web page. Items are valid until the call
+ * returns. Only jobs that this operator manages, in no order. */
 bool driver_leads(const struct driver *d);
 void driver_jobs(const struct driver *d, void (*each)(void *arg, const struct hvdjob *job),
                  void *arg);
-/* NULL: there is none. */
+/* NULL: no such job. */
 const struct hvdjob *driver_job(const struct driver *d, const char *namespace, const char *name);
 void driver_pods(const struct driver *d, const struct hvdjob *job,
                  void (*each)(void *arg, const struct pod *pod), void *arg);
 
-/* For Prometheus. */
+/* Appends the driver's metrics in Prometheus' text format. */
 void driver_metrics(const struct driver *d, struct buf *dst);
 
 /* NULL is fine. */

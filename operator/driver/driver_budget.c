@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_budget: the PodDisruptionBudget of a job, kept as reconcile/budget wants it. Beside the
- * job's actions: a job goes on without one, and says that it has none.
+ * driver_budget: keeps the PodDisruptionBudget of a job as reconcile/budget decides. It is not one
+ * of the job's actions: a job trains without a budget, and its message says so.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "operator/reconcile/budget.h"
 
 #define TIMEOUT_MS 15000
-#define AGAIN_MS   30000 /* after a refusal, and for the cache to have what was written */
+#define AGAIN_MS   30000 /* between two attempts; the cache shows a write long before */
 
 static uint64_t version_of(const struct api_answer *answer)
 {
@@ -33,7 +33,7 @@ static void on_written(void *arg, const struct api_answer *answer)
     struct driver *d = e->owner;
     bool done = answer->status >= 200 && answer->status < 300;
     bool had = e->budget_problem != NULL;
-    e->budgeting = NULL;
+    e->budget_call = NULL;
     e->budget_version = done ? version_of(answer) : 0;
     e->budget_at = clock_ns() + AGAIN_MS * CLOCK_MS;
     free(e->budget_problem);
@@ -42,10 +42,11 @@ static void on_written(void *arg, const struct api_answer *answer)
         d->stats.writes++;
         inject_point("operator-wrote");
     } else {
-        log_debug("%s: its PodDisruptionBudget: %ld %s", e->key, answer->status, answer->message);
+        log_debug("job %s: writing its PodDisruptionBudget: %ld %s", e->key, answer->status,
+                  answer->message);
     }
     if (!done || had)
-        driver_touch(d, e); /* the job says so, or not any more */
+        driver_enqueue(d, e); /* the job's message mentions the problem */
 }
 
 static void send(struct driver *d, struct entry *e, const struct budget *have)
@@ -62,28 +63,28 @@ static void send(struct driver *d, struct entry *e, const struct budget *have)
                             .kind = have ? API_MERGE_PATCH : API_JSON,
                             .idempotent = true,
                             .timeout_ms = TIMEOUT_MS};
-    if (!body || !q.path || api_send(d->config.api, &q, on_written, e, &e->budgeting, NULL) < 0)
+    if (!body || !q.path || api_send(d->config.api, &q, on_written, e, &e->budget_call, NULL) < 0)
         e->budget_at = clock_ns() + AGAIN_MS * CLOCK_MS;
     buf_fini(&path);
 }
 
 void driver_keep_budget(struct driver *d, struct entry *e)
 {
-    if (!informer_synced(d->budgets) || e->budgeting || !d->config.may_write(d->config.arg))
+    if (!informer_synced(d->budgets) || e->budget_call || !d->config.may_write(d->config.arg))
         return;
     const struct budget_item *item = informer_get(d->budgets, e->key);
     bool seen = item && e->budget_version && item->version >= e->budget_version;
     bool ours = item && strcmp(item->budget.owner, e->job->job.uid) == 0;
     const struct budget *have = ours ? &item->budget : NULL;
     if (budget_decide(&e->job->job, have) == BUDGET_LEAVE) {
-        if (have && e->budget_problem) { /* it went through, and we did not hear of it */
+        if (have && e->budget_problem) { /* the write succeeded, only its response was lost */
             entry_forget_budget(e);
-            driver_touch(d, e);
+            driver_enqueue(d, e);
         }
         return;
     }
     if (!seen && clock_ns() < e->budget_at)
-        driver_due(d, e, e->budget_at);
+        driver_enqueue_at(d, e, e->budget_at);
     else
         send(d, e, have);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_caches: the informers, and what follows from what they tell: which entry is due, what is
- * used on which node, whether the queue has to be asked.
+ * driver_caches: opens the informers and handles their events: enqueues jobs, sums up what pods use
+ * on each node, and marks the queue dirty.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,19 +14,19 @@
 static void on_synced(void *arg)
 {
     struct driver *d = arg;
-    d->ask_queue = true;
-    driver_touch_all(d);
+    d->queue_dirty = true;
+    driver_enqueue_all(d);
 }
 
-/* "namespace/name" in two. */
-struct place {
+/* "namespace/name", split. */
+struct key {
     char namespace[64];
     const char *name;
 };
 
-static struct place place_of(const char *key)
+static struct key split(const char *key)
 {
-    struct place p = {.name = key};
+    struct key p = {.name = key};
     const char *slash = strchr(key, '/');
     if (slash) {
         snprintf(p.namespace, sizeof(p.namespace), "%.*s", (int)(slash - key), key);
@@ -56,25 +56,25 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
 {
     struct driver *d = arg;
     struct job_item *was = (struct job_item *)before, *is = (struct job_item *)after;
-    struct place at = place_of(key);
+    struct key at = split(key);
     struct entry *e = entries_make(&d->entries, at.namespace, at.name);
     if (!e) {
-        log_warn("no memory for job %s: it waits for its next change", key);
+        log_warn("no memory for job %s: it is not reconciled before its next change", key);
         return;
     }
     if (was)
         was->entry = NULL;
     if (is)
         is->entry = e;
-    if (!is || !was) { /* another one: nothing of the former is true of it */
-        waits_fini(&e->waits);
-        e->let_go = false;
+    if (!is || !was) { /* a new object, or none: drop what is known of an older one */
+        expectations_fini(&e->expectations);
+        e->admitted = false;
         e->stale = true;
-        e->told = MOMENT_NONE;
+        e->status_written = MOMENT_NONE;
         entry_forget_admission(e);
         entry_forget_budget(e);
     }
-    if (e->stale) { /* here is the newer one */
+    if (e->stale) { /* this is the newer version that the failed write met */
         e->stale = false;
         e->failures = 0;
         e->not_before = 0;
@@ -87,9 +87,9 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         e->phase = is->job.status.phase;
         entry_forget_admission(e);
     }
-    d->ask_queue = true;
-    driver_tell_job(d, e, was);
-    driver_touch(d, e);
+    d->queue_dirty = true;
+    driver_notify_job(d, e, was);
+    driver_enqueue(d, e);
 }
 
 /* ---- pods of jobs ---------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static void destroy_pod(void *item)
 
 static bool uses_node(const struct pod_item *p)
 {
-    return p && p->pod.node && !pod_over(&p->pod);
+    return p && p->pod.node && !pod_finished(&p->pod);
 }
 
 static void count_usage(struct driver *d, const struct pod_item *was, const struct pod_item *is)
@@ -119,11 +119,13 @@ static void count_usage(struct driver *d, const struct pod_item *was, const stru
     if (uses_node(was))
         usage_remove(&d->usage, was->pod.node, &was->pod.requests);
     if (uses_node(is) && usage_add(&d->usage, is->pod.node, &is->pod.requests) < 0)
-        log_warn("no memory: what pod %s uses is not counted", is->pod.name);
-    /* Room came, or was taken; a gate was lifted. */
+        log_warn("no memory: the requests of pod %s are not counted, gangs may be admitted that do "
+                 "not fit",
+                 is->pod.name);
+    /* Free resources have changed, or a gate was removed. */
     if (!was || !is || uses_node(was) != uses_node(is) || was->pod.deleting != is->pod.deleting ||
         was->pod.gated != is->pod.gated || was->pod.phase != is->pod.phase)
-        d->ask_queue = true;
+        d->queue_dirty = true;
 }
 
 static void take_pod(struct driver *d, const char *namespace, const struct pod_item *p)
@@ -132,8 +134,8 @@ static void take_pod(struct driver *d, const char *namespace, const struct pod_i
     if (!e)
         return;
     entry_remove_pod(e, p);
-    driver_tell_pod(d, e, p, true);
-    driver_touch(d, e);
+    driver_notify_pod(d, e, p, true);
+    driver_enqueue(d, e);
 }
 
 static void on_pod(void *arg, const char *key, const void *before, const void *after)
@@ -141,7 +143,7 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
     struct driver *d = arg;
     const struct pod_item *was = before;
     struct pod_item *is = (struct pod_item *)after;
-    struct place at = place_of(key);
+    struct key at = split(key);
     count_usage(d, was, is);
     if (was && (!is || strcmp(was->pod.job, is->pod.job) != 0)) {
         take_pod(d, at.namespace, was);
@@ -151,15 +153,15 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
         return;
     struct entry *e = entries_make(&d->entries, at.namespace, is->pod.job);
     if (!e) {
-        log_warn("no memory for pod %s", key);
+        log_warn("no memory for pod %s: its job is not reconciled for it", key);
         return;
     }
     if (was)
         entry_replace_pod(e, was, is);
     else if (entry_add_pod(e, is) < 0)
-        log_warn("no memory for pod %s", key);
-    driver_tell_pod(d, e, is, false);
-    driver_touch(d, e);
+        log_warn("no memory for pod %s: its job is reconciled without it", key);
+    driver_notify_pod(d, e, is, false);
+    driver_enqueue(d, e);
 }
 
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name)
@@ -169,7 +171,7 @@ const struct pod_item *driver_pod(const struct driver *d, const struct entry *e,
     return informer_get(d->pods, key);
 }
 
-/* ---- what else is on the nodes --------------------------------------------------------------- */
+/* ---- nodes, and pods of no job --------------------------------------------------------------- */
 
 static int parse_node(void *arg, json_t *object, void **ret, struct err *err)
 {
@@ -195,7 +197,7 @@ static void on_node(void *arg, const char *key, const void *before, const void *
 {
     struct driver *d = arg;
     (void)key, (void)before, (void)after;
-    d->ask_queue = true;
+    d->queue_dirty = true;
     driver_wake(d);
 }
 
@@ -226,10 +228,12 @@ static void on_other(void *arg, const char *key, const void *before, const void 
     if (is && is->node) {
         items_foreign_amounts(is, &r);
         if (usage_add(&d->usage, is->node, &r) < 0)
-            log_warn("no memory: what pod %s uses is not counted", key);
+            log_warn("no memory: the requests of pod %s are not counted, gangs may be admitted "
+                     "that do not fit",
+                     key);
     }
     if ((was && was->node) != (is && is->node)) {
-        d->ask_queue = true;
+        d->queue_dirty = true;
         driver_wake(d);
     }
 }
@@ -254,14 +258,14 @@ static void destroy_budget(void *item)
 static void on_budget(void *arg, const char *key, const void *before, const void *after)
 {
     struct driver *d = arg;
-    struct place at = place_of(key);
+    struct key at = split(key);
     struct entry *e = entries_find(&d->entries, at.namespace, at.name);
     (void)before;
     if (!e)
         return;
     if (!after)
-        e->budget_at = 0; /* somebody has deleted it */
-    driver_touch(d, e);
+        e->budget_at = 0; /* somebody deleted it: create it again at once */
+    driver_enqueue(d, e);
 }
 
 /* ---- PodGroups ------------------------------------------------------------------------------- */
@@ -284,14 +288,14 @@ static void destroy_group(void *item)
 static void on_group(void *arg, const char *key, const void *before, const void *after)
 {
     struct group_cache *g = arg;
-    struct place at = place_of(key);
+    struct key at = split(key);
     struct entry *e = entries_find(&g->d->entries, at.namespace, at.name);
     (void)before;
     if (!e)
         return;
     if (!after)
         e->group_made[0] = '\0';
-    driver_touch(g->d, e);
+    driver_enqueue(g->d, e);
 }
 
 static void on_groups_synced(void *arg)
@@ -328,7 +332,8 @@ struct group_cache *driver_groups(struct driver *d, struct entry *e)
     g->ops = e->gang;
     memcpy(g->api, e->gang_api, sizeof(g->api));
     if (informer_open(&g->informer, &config, &err) < 0) {
-        log_warn("PodGroups: %s", err_text(&err));
+        log_warn("the cache of PodGroups did not open, jobs with this back end wait: %s",
+                 err_text(&err));
         g->ops = NULL;
         return NULL;
     }

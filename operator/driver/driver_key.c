@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_key: the Secret with a job's key, where agents cannot show a token that the API server
- * vouches for. It is made once and never read: its name has the job's uid, so that one that is
- * there is ours; it belongs to the job and goes with it.
+ * driver_key: creates the Secret with a job's key, for operators that may not have tokens reviewed
+ * (one namespace). The Secret is never read: its name contains the job's uid, so an existing one
+ * is this job's. The job owns it, so it is deleted with the job.
  */
 #include <sodium.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void on_made(void *arg, const struct api_answer *answer)
 {
     struct entry *e = arg;
     struct driver *d = e->owner;
-    e->keying = NULL;
+    e->key_call = NULL;
     bool there = answer->status == 201 || strcmp(answer->reason, "AlreadyExists") == 0;
     if (there && e->job)
         memcpy(e->key_made, e->job->job.uid, sizeof(e->key_made));
@@ -30,7 +30,7 @@ static void on_made(void *arg, const struct api_answer *answer)
         e->failures++;
         e->not_before = clock_ns() + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
     }
-    driver_touch(d, e);
+    driver_enqueue(d, e);
 }
 
 bool driver_has_key(struct driver *d, struct entry *e)
@@ -38,19 +38,19 @@ bool driver_has_key(struct driver *d, struct entry *e)
     static const struct resource secrets = {"", "v1", "secrets"};
     const struct hvdjob *job = &e->job->job;
     struct buf path = {0};
-    if (!d->ear.key || strcmp(e->key_made, job->uid) == 0)
+    if (!d->handlers.key || strcmp(e->key_made, job->uid) == 0)
         return true;
-    if (e->keying || !d->leading || !d->config.may_write(d->config.arg))
+    if (e->key_call || !d->leading || !d->config.may_write(d->config.arg))
         return false;
-    auto_free char *body = bodies_key(job, d->ear.key(d->ear.arg, job->uid));
+    auto_free char *body = bodies_key(job, d->handlers.key(d->handlers.arg, job->uid));
     request_path(&path, &secrets, job->namespace_, NULL, NULL);
     struct api_request q = {.method = "POST",
                             .path = request_text(&path),
                             .body = body,
                             .idempotent = true,
                             .timeout_ms = TIMEOUT_MS};
-    if (!body || !q.path || api_send(d->config.api, &q, on_made, e, &e->keying, NULL) < 0)
-        driver_due(d, e, clock_ns() + CLOCK_S);
+    if (!body || !q.path || api_send(d->config.api, &q, on_made, e, &e->key_call, NULL) < 0)
+        driver_enqueue_at(d, e, clock_ns() + CLOCK_S);
     if (body)
         sodium_memzero(body, strlen(body));
     buf_fini(&path);

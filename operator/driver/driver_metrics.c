@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_metrics: what the driver counts, for Prometheus.
+ * driver_metrics: the driver's metrics for Prometheus.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const char *const verbs[STATS_VERBS] = {"GET", "POST", "PUT", "PATCH", "D
 static const char *const code_names[STATS_CODES] = {"none", "200", "201", "400", "401", "403",
                                                     "404",  "409", "410", "422", "429", "500",
                                                     "503",  "504", "2xx", "4xx", "5xx"};
-/* 0: no answer; the last three are kinds: what is not named. */
+/* 0: no response. The last three stand for all other codes of their class. */
 static const long codes[STATS_CODES] = {0,   200, 201, 400, 401, 403, 404, 409, 410,
                                         422, 429, 500, 503, 504, 299, 499, 599};
 
@@ -41,16 +41,17 @@ void driver_note_change(struct driver *d, const struct hvdjob_status *before,
 static void put_requests(const struct driver *d, struct buf *dst)
 {
     metrics_head(dst, "hvd_api_requests_total", "counter",
-                 "Requests to the API server by method and answer.");
+                 "Requests to the API server by method and HTTP status.");
     for (int verb = 0; verb < STATS_VERBS; verb++)
         for (int code = 0; code < STATS_CODES; code++)
             if (d->stats.requests[verb][code])
                 metrics_value2(dst, "hvd_api_requests_total", "method", verbs[verb], "code",
                                code_names[code], (double)d->stats.requests[verb][code]);
     const struct api_counts *c = api_counts(d->config.api);
-    metrics_head(dst, "hvd_api_retries_total", "counter", "Requests that were sent again.");
+    metrics_head(dst, "hvd_api_retries_total", "counter", "Retries of requests to the API server.");
     metrics_value(dst, "hvd_api_retries_total", NULL, NULL, (double)c->retries);
-    metrics_head(dst, "hvd_api_throttled_total", "counter", "Answers 429.");
+    metrics_head(dst, "hvd_api_throttled_total", "counter",
+                 "Requests that the API server throttled (429).");
     metrics_value(dst, "hvd_api_throttled_total", NULL, NULL, (double)c->throttled);
 }
 
@@ -88,17 +89,17 @@ static void put_caches(const struct driver *d, struct buf *dst)
         const char *name, *help;
         size_t at;
     } counts[] = {
-        {"hvd_watch_lists_total", "Times that a cache was listed anew.",
+        {"hvd_watch_lists_total", "Full lists of a cache, page by page.",
          offsetof(struct informer_counts, lists)},
-        {"hvd_watch_streams_total", "Times that a cache was streamed anew.",
+        {"hvd_watch_streams_total", "Full lists of a cache, as a streamed list.",
          offsetof(struct informer_counts, streams)},
-        {"hvd_watch_restarts_total", "Watches that were opened from where the last one ended.",
+        {"hvd_watch_restarts_total", "Watches that continued at the last resourceVersion.",
          offsetof(struct informer_counts, follows)},
         {"hvd_watch_failures_total", "Lists and watches that failed.",
          offsetof(struct informer_counts, failures)},
-        {"hvd_watch_expired_total", "Answers 410: a version was forgotten.",
+        {"hvd_watch_expired_total", "Watches and lists whose resourceVersion was too old (410).",
          offsetof(struct informer_counts, gone)},
-        {"hvd_watch_unread_total", "Objects that could not be read.",
+        {"hvd_watch_unread_total", "Objects that could not be parsed and are not in the cache.",
          offsetof(struct informer_counts, unread)},
     };
     for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
@@ -120,20 +121,23 @@ void driver_metrics(const struct driver *d, struct buf *dst)
                                         "hvd_stale_writes_total", "hvd_failed_writes_total",
                                         "hvd_late_caches_total"};
     static const char *const helps[] = {
-        "Times that a job was looked at.", "Writes that went through.",
-        "Writes that were refused since somebody was faster.", "Actions that failed otherwise.",
-        "Times that a cache did not show what was written in time."};
-    const uint64_t values[] = {s->looks, s->writes, s->stale, s->failures, s->gave_up};
+        "Reconciliations of jobs.", "Writes that succeeded.",
+        "Writes that met a newer version of the object (conflicts).",
+        "Actions that failed for another reason.", "Writes that a cache did not show within 30 s."};
+    const uint64_t values[] = {s->reconciles, s->writes, s->stale, s->failures,
+                               s->expectations_expired};
     put_jobs(d, dst);
-    metrics_histogram(dst, "hvd_gang_wait_seconds", "From queued to let go.", &s->gang_wait);
-    metrics_histogram(dst, "hvd_gang_start_seconds", "From let go to minWorkers running.",
-                      &s->start);
-    metrics_histogram(dst, "hvd_reconcile_seconds", "What one look at a job takes.", &s->reconcile);
+    metrics_histogram(dst, "hvd_gang_wait_seconds", "Time of a gang from queued to admitted.",
+                      &s->gang_wait);
+    metrics_histogram(dst, "hvd_gang_start_seconds",
+                      "Time of a gang from admitted to minWorkers running.", &s->start);
+    metrics_histogram(dst, "hvd_reconcile_seconds", "Time of one reconciliation, without writes.",
+                      &s->reconcile);
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         metrics_head(dst, names[i], "counter", helps[i]);
         metrics_value(dst, names[i], NULL, NULL, (double)values[i]);
     }
-    metrics_head(dst, "hvd_leader", "gauge", "1: this operator leads.");
+    metrics_head(dst, "hvd_leader", "gauge", "1 if this operator leads.");
     metrics_value(dst, "hvd_leader", NULL, NULL, d->leading);
     put_requests(d, dst);
     put_caches(d, dst);

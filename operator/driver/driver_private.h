@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_private: what the files of the driver share.
+ * driver_private: struct driver and the functions that only the files of the driver call.
  */
 #ifndef HVD_OPERATOR_DRIVER_PRIVATE_H
 #define HVD_OPERATOR_DRIVER_PRIVATE_H
@@ -10,17 +10,17 @@
 #include "operator/driver/apply.h"
 #include "operator/driver/driver.h"
 #include "operator/driver/entries.h"
-#include "operator/driver/said.h"
-#include "operator/driver/served.h"
+#include "operator/driver/recorder.h"
+#include "operator/driver/discovery.h"
 #include "operator/driver/usage.h"
 #include "operator/metrics/metrics.h"
 
 #define GROUP_CACHES 3 /* back ends with a PodGroup */
 
-/* PodGroups of one back end, from when the first job wants it. */
+/* The cache of one back end's PodGroups. It is opened when the first job uses that back end. */
 struct group_cache {
     struct driver *d;
-    const struct gang_ops *ops; /* NULL: none yet */
+    const struct gang_ops *ops; /* NULL: this slot is free */
     char api[64];
     struct informer *informer;
 };
@@ -30,7 +30,7 @@ struct group_cache {
 
 struct driver_stats {
     struct histogram gang_wait, start, reconcile;
-    uint64_t looks, writes, stale, failures, gave_up;
+    uint64_t reconciles, writes, stale, failures, expectations_expired;
     uint64_t requests[STATS_VERBS][STATS_CODES];
 };
 
@@ -38,66 +38,72 @@ struct driver {
     struct driver_config config;
     struct loop *loop;
     struct resource_kinds kinds;
-    struct informer *jobs, *pods, *nodes, *others; /* nodes, others: NULL without a sight of them */
+    struct informer *jobs, *pods;
+    struct informer *nodes, *others; /* others: pods of no job. NULL in one-namespace mode */
     struct informer *budgets;
     struct group_cache groups[GROUP_CACHES];
-    struct served *served;
-    struct said *said;
-    struct turnstile turnstile;
+    struct discovery *discovery;
+    struct recorder *recorder;
+    struct inflight inflight;
     struct entries entries;
     struct usage usage;
     bool leading;
-    bool ask_queue; /* something changed that the queue looks at */
-    uint64_t queue_asked;
+    bool queue_dirty; /* something changed that queue_decide() depends on */
+    uint64_t queue_ran_at;
     struct loop_timer tick;
-    struct driver_ear ear;
-    struct equipment equipment;
-    bool equipped;
+    struct driver_handlers handlers;
+    struct injection injection;
+    bool injects;
     struct driver_stats stats;
-    char why[320]; /* of driver_ready() */
+    char why[320]; /* returned by driver_ready() */
 };
 
 /* driver_caches.c */
 int driver_caches_open(struct driver *d, struct err *err);
 void driver_caches_close(struct driver *d);
-/* The cache of PodGroups of the entry's back end, opened if need be; NULL: no memory, or no need.
- */
+/* The cache of PodGroups of the job's back end; opens it the first time. NULL: the back end has no
+ * PodGroup, or no memory. */
 struct group_cache *driver_groups(struct driver *d, struct entry *e);
-/* Its pods' cache has this one: NULL without. */
+/* The pod of that name in the job's namespace, as the cache has it. NULL: none. */
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name);
 
-/* driver_ear.c: to whom it was told to listen. before and after as informers have them. */
-void driver_tell_job(struct driver *d, const struct entry *e, const struct job_item *before);
-void driver_tell_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
-                     bool gone);
+/* driver_handlers.c: call the event handlers. before: the cached job before this change, NULL for a
+ * new one. */
+void driver_notify_job(struct driver *d, const struct entry *e, const struct job_item *before);
+void driver_notify_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
+                       bool gone);
 
-/* driver_key.c: is the Secret with the job's key there? If not it is being made, and the entry is
- * due when it is. */
+/* driver_key.c: true if the Secret with the job's key exists, or none is needed. False: it is being
+ * created, and the job is enqueued again when the API server has answered. */
 bool driver_has_key(struct driver *d, struct entry *e);
 
-/* driver_budget.c: writes its PodDisruptionBudget if it is not there, or not as it should be. */
+/* driver_budget.c: creates or patches the job's PodDisruptionBudget where it is missing or
+ * differs. */
 void driver_keep_budget(struct driver *d, struct entry *e);
 
-/* driver_queue.c: asks queue_decide() about all that wait; who has another answer than before is
- * due. */
+/* driver_queue.c: calls queue_decide() for all queued jobs, and enqueues each job whose admission
+ * has changed. */
 void driver_queue(struct driver *d);
-/* What is served and chosen for it; looks it up once. */
+/* Sets entry.gang: the job's gang back end, by the API groups that the cluster serves. Does nothing
+ * when it is known already. */
 void driver_choose_gang(struct driver *d, struct entry *e);
 
-/* driver_look.c: looks at a job: reconcile, then its actions. */
-void driver_look(struct driver *d, struct entry *e);
+/* driver_reconcile.c: reconciles one job and starts to apply the actions. */
+void driver_reconcile(struct driver *d, struct entry *e);
 
-/* driver.c */
+/* driver.c: the work queue. driver_wake() runs the next tick at once. */
 void driver_wake(struct driver *d);
-/* Something of it has changed: it is looked at soon, but no more often than its size allows. */
-void driver_touch(struct driver *d, struct entry *e);
-void driver_touch_all(struct driver *d);
-void driver_due(struct driver *d, struct entry *e, uint64_t at);
+/* Enqueues a job of which something has changed. The rate limit grows with its number of pods
+ * (POD_PACE), and a pause after a failure is kept. */
+void driver_enqueue(struct driver *d, struct entry *e);
+void driver_enqueue_all(struct driver *d);
+/* at: clock_ns(). An earlier time that is set already stays. */
+void driver_enqueue_at(struct driver *d, struct entry *e, uint64_t at);
 
-/* driver_metrics.c: counts a request's end; for api_observe(). */
+/* driver_metrics.c: counts a finished request; for api_observe(). */
 void driver_observe(void *arg, const char *method, long status);
-/* What has become of a job, as the cache tells it: so each change is counted once, however often it
- * had to be written. */
+/* Measures changes of phase. Called with two statuses from the cache, not with what is written: so
+ * a change is counted once, however many attempts the write took. */
 void driver_note_change(struct driver *d, const struct hvdjob_status *before,
                         const struct hvdjob_status *after);
 

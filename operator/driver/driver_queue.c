@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_queue: all jobs and nodes to queue_decide(), and its answers to the entries. A gang whose
- * status says by a write of ours that it is let go counts as that, whether the cache has it yet or
- * not: its room is promised.
+ * driver_queue: takes a snapshot of all jobs and nodes for queue_decide() and stores its decisions
+ * in the entries. A gang that this operator has admitted counts as admitted even while the cache
+ * still shows it queued: its resources are reserved.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +13,16 @@
 
 struct view {
     struct queue_job *jobs;
-    struct job_item **copies; /* [njobs]: of jobs that are let go, NULL else */
+    struct job_item **copies; /* [njobs]: with phase Starting, where the cache lags; else NULL */
     int n;
     struct cluster cluster;
-    struct node *nodes; /* shallow: what they point to is the cache's */
+    struct node *nodes; /* shallow copies: they point into the cache */
 };
 
 void driver_choose_gang(struct driver *d, struct entry *e)
 {
     struct err err = {0};
-    const char *served = served_text(d->served);
+    const char *served = discovery_text(d->discovery);
     if (e->gang_known || !e->job || !served)
         return;
     e->gang = gang_choose(&e->job->job, served, e->gang_api, sizeof(e->gang_api), &err);
@@ -30,11 +30,11 @@ void driver_choose_gang(struct driver *d, struct entry *e)
     e->gang_known = true;
 }
 
-/* ---- what the queue sees --------------------------------------------------------------------- */
+/* ---- the snapshot ---------------------------------------------------------------------------- */
 
 static bool counts(const struct entry *e)
 {
-    return e->job && e->job->job.ours && !job_phase_over(e->job->job.status.phase);
+    return e->job && e->job->job.ours && !job_phase_finished(e->job->job.status.phase);
 }
 
 static int add_job(struct view *v, struct entry *e)
@@ -47,7 +47,7 @@ static int add_job(struct view *v, struct entry *e)
         return -ENOMEM;
     for (int i = 0; i < e->npods; i++)
         pods[i] = &e->pods[i]->pod;
-    if (e->let_go && item->job.status.phase != JOB_STARTING) {
+    if (e->admitted && item->job.status.phase != JOB_STARTING) {
         struct job_item *copy = malloc(sizeof(*copy));
         if (copy) {
             *copy = *item;
@@ -119,7 +119,7 @@ static bool anybody_waits(struct driver *d)
     return false;
 }
 
-/* ---- its answers ----------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static void hand_out(struct driver *d, const struct queue_job *q)
 {
@@ -134,14 +134,15 @@ static void hand_out(struct driver *d, const struct queue_job *q)
     if (!e->admission)
         e->admission = malloc(sizeof(*e->admission));
     if (!e->admission) {
-        log_warn("no memory for the place of job %s in the queue", e->key);
+        log_warn("job %s: no memory for its admission; it stays queued until the next change",
+                 e->key);
         return;
     }
     *e->admission = q->ret;
-    /* It may be another one by then. */
+    /* The decision may change by itself at that time. */
     if (q->ret.again != INT64_MAX && q->ret.again > driver_now())
-        driver_due(d, e, clock_ns() + (uint64_t)(q->ret.again - driver_now()) * CLOCK_MS);
-    driver_touch(d, e);
+        driver_enqueue_at(d, e, clock_ns() + (uint64_t)(q->ret.again - driver_now()) * CLOCK_MS);
+    driver_enqueue(d, e);
 }
 
 static void view_fini(struct view *v, int njobs)
@@ -158,9 +159,9 @@ void driver_queue(struct driver *d)
 {
     struct view v = {0};
     bool blind = !d->nodes || !informer_synced(d->nodes) || !informer_synced(d->others);
-    d->ask_queue = false;
-    d->queue_asked = clock_ns();
-    if (!served_text(d->served) || !anybody_waits(d))
+    d->queue_dirty = false;
+    d->queue_ran_at = clock_ns();
+    if (!discovery_text(d->discovery) || !anybody_waits(d))
         return;
     int rc = see_jobs(d, &v);
     int n = v.n;
@@ -171,8 +172,8 @@ void driver_queue(struct driver *d)
         for (int i = 0; i < v.n; i++)
             hand_out(d, &v.jobs[i]);
     } else {
-        log_warn("no memory for the queue: it is asked again");
-        d->ask_queue = true;
+        log_warn("no memory for a snapshot of the queue; no gang is admitted until the next try");
+        d->queue_dirty = true;
     }
     view_fini(&v, n + 1);
 }

@@ -54,13 +54,13 @@ struct entry *entries_next(const struct entries *all, const struct entry *e)
 static void entry_free(struct entry *e)
 {
     list_remove(&e->node);
-    api_cancel(e->asking);
-    api_cancel(e->keying);
+    api_cancel(e->conflict_call);
+    api_cancel(e->key_call);
     entry_forget_budget(e);
     entry_forget_gang(e);
     entry_forget_admission(e);
-    waits_fini(&e->waits);
-    items_pod_destroy(e->stranger);
+    expectations_fini(&e->expectations);
+    items_pod_destroy(e->conflict);
     free(e->problem);
     free(e->pods);
     free(e);
@@ -144,9 +144,9 @@ void entry_forget_admission(struct entry *e)
 
 void entry_forget_budget(struct entry *e)
 {
-    api_cancel(e->budgeting);
+    api_cancel(e->budget_call);
     free(e->budget_problem);
-    e->budgeting = NULL;
+    e->budget_call = NULL;
     e->budget_problem = NULL;
     e->budget_at = e->budget_version = 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * entries: the jobs that the driver knows, each with its pods and what the driver remembers of it
- * between two looks. A pod may be there before its job, and after it. Nothing of this survives a
- * restart, and nothing has to.
+ * entries: the driver's work queue. An entry is one job with its pods and what the driver
+ * remembers of it between two reconciliations; `due` says when the next one is. An entry exists
+ * while its job, a pod of it or an apply exists: pods may be cached before their job and after it.
+ * Nothing here has to survive a restart: what does is in the job's status.
  */
 #ifndef HVD_OPERATOR_DRIVER_ENTRIES_H
 #define HVD_OPERATOR_DRIVER_ENTRIES_H
@@ -11,7 +12,7 @@
 #include "operator/api/api.h"
 #include "operator/api/store.h"
 #include "operator/driver/items.h"
-#include "operator/driver/waits.h"
+#include "operator/driver/expectations.h"
 #include "operator/reconcile/queue.h"
 
 struct apply;
@@ -20,41 +21,47 @@ struct apply;
 
 struct entry {
     char *key;            /* "namespace/name" */
-    struct job_item *job; /* of the cache; NULL: only its pods are there */
+    struct job_item *job; /* borrowed from the cache; NULL: only pods are cached */
     struct pod_item **pods;
     int npods, cap;
 
-    /* Its gang back end, looked up when the job or what is served has changed. */
+    /* The gang back end, chosen again when the job or the cluster's API groups have changed. */
     bool gang_known;
-    const struct gang_ops *gang; /* NULL: not served, gang_missing says what */
+    const struct gang_ops *gang; /* NULL: the cluster does not serve it, see gang_missing */
     char gang_api[64];
     char *gang_missing;
-    char group_made[POD_UID_MAX]; /* uid of the job for which its PodGroup was made */
+    char group_made[POD_UID_MAX]; /* uid of the job for which the PodGroup was created */
 
-    struct admission *admission; /* what the queue said; NULL: it was not asked */
-    bool let_go;                 /* its gang is let go; the cache may not know it yet */
-    struct waits waits;
-    struct apply *apply;        /* actions under way */
-    struct pod_item *stranger;  /* a pod under a name of ours that no cache has */
-    uint64_t stranger_at;       /* when to look after it again */
-    struct api_call *asking;    /* about it; its argument is the entry */
-    struct api_call *keying;    /* makes the Secret with its key; the same */
-    char key_made[POD_UID_MAX]; /* uid of the job for which it was made */
-    struct api_call *budgeting; /* writes its PodDisruptionBudget; the same */
-    uint64_t budget_version;    /* that was written last, 0: that went wrong */
-    uint64_t budget_at;         /* not before, unless the cache has that version; clock_ns() */
-    char *budget_problem;       /* what the API server says to it, NULL: nothing */
-    void *owner;                /* the driver */
-    char *problem;              /* what the API server says to a new pod, NULL: nothing */
-    enum job_phase phase;       /* in which it was seen last */
-    int64_t told;               /* when its status was written last, MOMENT_NONE: not by us */
+    struct admission *admission; /* the queue's last decision; NULL: none yet */
+    bool admitted; /* this operator wrote that the gang is admitted; the cache may lag behind */
+    struct expectations expectations;
+    struct apply *apply; /* actions in flight, NULL: none */
 
-    uint64_t due;        /* when to look at it, clock_ns(); ENTRY_NEVER */
-    uint64_t looked;     /* when it was looked at last */
-    uint64_t not_before; /* the pause after a failure */
-    unsigned failures;   /* in a row */
-    bool stale;          /* the last one: a write met a newer object than the cache had */
-    struct list node;    /* of those with a due */
+    /* A pod of somebody else that has the name of one of this job's. It may lack the job's label,
+     * and then no informer reports it: it is read again at conflict_at. */
+    struct pod_item *conflict;
+    uint64_t conflict_at;           /* clock_ns() */
+    struct api_call *conflict_call; /* that reads it; its argument is the entry */
+
+    struct api_call *key_call;  /* creates the Secret with the job's key; argument: the entry */
+    char key_made[POD_UID_MAX]; /* uid of the job for which the Secret exists */
+
+    struct api_call *budget_call; /* writes the PodDisruptionBudget; argument: the entry */
+    uint64_t budget_version;      /* resourceVersion of the last write, 0: it failed */
+    uint64_t budget_at;   /* clock_ns(): no write before, unless the cache has that version */
+    char *budget_problem; /* the API server's refusal of the budget, NULL: none */
+
+    void *owner;            /* the driver */
+    char *problem;          /* the API server's refusal of a pod, key or PodGroup, NULL: none */
+    enum job_phase phase;   /* in the cache's last version */
+    int64_t status_written; /* when this operator last wrote the status; MOMENT_NONE: never */
+
+    uint64_t due;           /* clock_ns() of the next reconciliation; ENTRY_NEVER: none */
+    uint64_t reconciled_at; /* clock_ns() of the last one */
+    uint64_t not_before;    /* clock_ns(): the end of the pause after a failure */
+    unsigned failures;      /* in a row */
+    bool stale;             /* the last failure was a conflict with a newer version than cached */
+    struct list node;       /* in entries.due while due is set */
 };
 
 struct entries {
@@ -65,26 +72,26 @@ struct entries {
 
 void entries_init(struct entries *all, void *owner);
 
-/* NULL: none; of _make: no memory. */
+/* entries_find: NULL: no such job. entries_make: finds or adds it; NULL: no memory. */
 struct entry *entries_find(const struct entries *all, const char *namespace, const char *name);
 struct entry *entries_make(struct entries *all, const char *namespace, const char *name);
 
-/* NULL for the first. The current one may be dropped when the next has been fetched. */
+/* e NULL: the first. The caller may drop e once it has fetched the next. */
 struct entry *entries_next(const struct entries *all, const struct entry *e);
 
-/* Frees it if neither a job nor a pod nor actions are left. */
+/* Frees e unless it has a job, a pod or an apply. */
 void entries_drop(struct entries *all, struct entry *e);
 
-/* To be looked at then, or earlier if that was said before. */
+/* Sets when e is due; an earlier time that is set already stays. */
 void entries_due(struct entries *all, struct entry *e, uint64_t at);
 void entries_not_due(struct entry *e);
 
-/* -ENOMEM. A pod has one entry at a time. */
+/* A pod belongs to one entry at a time. -ENOMEM. */
 int entry_add_pod(struct entry *e, struct pod_item *pod);
 void entry_remove_pod(struct entry *e, const struct pod_item *pod);
 void entry_replace_pod(struct entry *e, const struct pod_item *before, struct pod_item *after);
 
-/* What was found out about the job is to be found out anew. */
+/* Drop what is cached about the job, so that it is determined again. */
 void entry_forget_gang(struct entry *e);
 void entry_forget_admission(struct entry *e);
 void entry_forget_budget(struct entry *e);

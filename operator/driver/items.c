@@ -12,7 +12,7 @@
 #include "operator/api/object.h"
 #include "operator/objects/parts.h"
 
-#define DIGITS_MAX 18 /* so many fit whatever they are */
+#define DIGITS_MAX 18 /* any number of 18 digits fits into 64 bits */
 
 uint64_t items_version(const char *resource_version)
 {
@@ -87,8 +87,8 @@ int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
                    struct pod_item **ret, struct err *err)
 {
     auto_json json_t *j = NULL;
-    const char *tamed;
-    int rc = object_read(text, len, "a pod", &j, &tamed, err);
+    const char *replaced;
+    int rc = object_read(text, len, "a pod", &j, &replaced, err);
     return rc < 0 ? rc : items_pod(kinds, j, ret, err);
 }
 
@@ -121,7 +121,7 @@ int items_foreign(struct resource_kinds *kinds, json_t *object, struct foreign_i
         item->kinds |= (uint16_t)(1u << i);
         item->amount[n++] = p.requests.amount[i];
     }
-    if (!pod_over(&p))
+    if (!pod_finished(&p))
         item->node = TAKE(p.node);
     pod_fini(&p);
     *ret = item;
@@ -150,14 +150,14 @@ void items_foreign_destroy(struct foreign_item *item)
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
                 struct err *err)
 {
-    const char *waits = gang_waits(ops, object);
+    const char *pending = gang_pending(ops, object);
     struct group_item *item = calloc(1, sizeof(*item));
     if (!item)
         return no_memory(err);
     snprintf(item->owner, sizeof(item->owner), "%s",
              parts_controller(json_object_get(object, "metadata")));
-    item->waits = waits ? strdup(waits) : NULL;
-    if (waits && !item->waits) {
+    item->pending = pending ? strdup(pending) : NULL;
+    if (pending && !item->pending) {
         free(item);
         return no_memory(err);
     }
@@ -169,7 +169,7 @@ void items_group_destroy(struct group_item *item)
 {
     if (!item)
         return;
-    free(item->waits);
+    free(item->pending);
     free(item);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * items: what the driver's caches keep of each object. The functions of informers: parse makes an
- * item of one JSON object, destroy ends it.
+ * items: what the driver's caches keep of each object: a projection of the few fields that it
+ * needs. Informers call the functions here: one that parses a JSON object into an item, and one
+ * that destroys the item.
  */
 #ifndef HVD_OPERATOR_DRIVER_ITEMS_H
 #define HVD_OPERATOR_DRIVER_ITEMS_H
@@ -14,24 +15,25 @@
 
 struct entry;
 
-/* A job. It is counted: actions that are under way outlive the cache's copy. */
+/* A job. Reference-counted: an apply in flight may outlive the cache's reference. */
 struct job_item {
     struct hvdjob job;
     uint64_t version;    /* of its resourceVersion, see items_version() */
-    struct entry *entry; /* of entries.h, NULL: in no cache */
+    struct entry *entry; /* NULL once the cache has dropped it */
     int refs;
 };
 
 struct pod_item {
     struct pod pod;
     uint64_t version;
-    int place; /* among its job's pods */
+    int place; /* index in its entry's pods */
 };
 
-/* A pod of somebody else that uses up a node: as little as can be. */
+/* A pod of no job, which uses resources of its node. A cluster has many: kept as small as
+ * possible. */
 struct foreign_item {
     char *node;
-    uint16_t kinds; /* bit i: amount of kind i follows */
+    uint16_t kinds; /* bit i set: amount[] has one of resource kind i, in the order of bits */
     int64_t amount[];
 };
 
@@ -42,21 +44,21 @@ struct budget_item {
 
 struct group_item {
     char owner[POD_UID_MAX];
-    char *waits; /* what gang_waits() says, NULL: it does not */
+    char *pending; /* returned by gang_pending(): why it waits, NULL: it does not */
 };
 
-/* Versions of one kind of object rise: they are compared as numbers, as the API allows since 1.35
- * and as all servers before that had them. 0: it is no number. */
+/* A resourceVersion as a number, so that two of the same kind can be compared: Kubernetes allows
+ * that since 1.35, and all servers before it had such versions. 0: it is not a number. */
 uint64_t items_version(const char *resource_version);
 
-/* *ret is one reference. -EINVAL, -ENOMEM. */
+/* The caller gets one reference in *ret. -EINVAL, -ENOMEM. */
 int items_job(struct resource_kinds *kinds, json_t *object, struct job_item **ret, struct err *err);
 struct job_item *items_job_ref(struct job_item *item);
 /* NULL is fine. */
 void items_job_unref(struct job_item *item);
 
 int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err);
-/* Of an answer's text. */
+/* The same from the body of a response. */
 int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
                    struct pod_item **ret, struct err *err);
 void items_pod_destroy(struct pod_item *item);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage: what is used on each node by the pods that are bound there, kept up as pods come and go.
- * Called by the driver's caches; read when it is asked which gangs fit.
+ * usage: the sum of the requests of the pods bound to each node. The driver's caches add and remove
+ * pods; driver_queue.c reads it to find out which gangs fit.
  */
 #ifndef HVD_OPERATOR_DRIVER_USAGE_H
 #define HVD_OPERATOR_DRIVER_USAGE_H
@@ -13,11 +13,11 @@ struct usage {
     struct store nodes;
 };
 
-/* -ENOMEM. What was added is to be taken off later. */
+/* -ENOMEM: nothing is added. The caller removes the same amounts when the pod leaves the node. */
 int usage_add(struct usage *u, const char *node, const struct resources *r);
 void usage_remove(struct usage *u, const char *node, const struct resources *r);
 
-/* Nothing is used on a node that nobody is bound to. */
+/* All zero for a node to which no pod is bound. */
 void usage_get(const struct usage *u, const char *node, struct resources *ret);
 
 void usage_fini(struct usage *u);

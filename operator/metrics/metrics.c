@@ -42,7 +42,7 @@ void metrics_head(struct buf *dst, const char *name, const char *kind, const cha
     put(dst, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-/* label="value", where a quote, a backslash and a line's end are escaped. */
+/* Writes label="value" and escapes quotes, backslashes and newlines. */
 static void put_label(struct buf *dst, const char *label, const char *value)
 {
     put(dst, "%s=\"", label);

@@ -14,10 +14,10 @@
 #include "core/base/cleanup.h"
 
 #define CONNECTIONS_MAX 64u
-#define FROM_ONE_MAX    32u /* of one address: probes and Prometheus get in whatever browsers do */
+#define FROM_ONE_MAX    32u /* per client address, so that browsers leave room for probes */
 #define IDLE_S          30u
-#define MEMORY          8192u  /* a connection's; its header has to fit, a browser's cookies too */
-#define BLOCK           16384u /* of a body, at a time */
+#define MEMORY          8192u  /* bytes per connection: headers with a browser's cookies fit */
+#define BLOCK           16384u /* bytes of a body sent at a time */
 
 struct web {
     struct web_config config;
@@ -52,7 +52,7 @@ static void turn(struct web *w)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* For browsers: nothing from elsewhere, nothing kept, nowhere in a frame. */
+/* Security headers: load nothing from other origins, store nothing, no frames. */
 static const char *const careful[][2] = {
     {MHD_HTTP_HEADER_CACHE_CONTROL, "no-store"},
     {"Content-Security-Policy",
@@ -120,7 +120,7 @@ static void drop_body(void *arg)
     web_body_unref(arg);
 }
 
-/* What the client has already is not sent again. */
+/* 304 if the client has this version already. */
 static enum MHD_Result answer_body(struct MHD_Connection *conn, const struct web_request *request,
                                    struct web_answer *a)
 {
@@ -166,7 +166,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 {
     struct web *w = arg;
     (void)version, (void)data;
-    if (!*state) { /* the header alone: libmicrohttpd wants to be asked again */
+    if (!*state) { /* first call, with the headers only; libmicrohttpd calls again */
         *state = w;
         return MHD_YES;
     }
@@ -193,7 +193,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* "address:port" into both; every address is IPv6's any, which takes IPv4 as well. */
+/* Parses "address:port". No address: IPv6's any address, which also accepts IPv4. */
 static int read_address(const char *text, struct sockaddr_storage *sa, socklen_t *len,
                         struct err *err)
 {
@@ -223,7 +223,7 @@ static int read_address(const char *text, struct sockaddr_storage *sa, socklen_t
     return 0;
 }
 
-/* Every address: IPv4's where this machine has no IPv6. */
+/* any: falls back to IPv4's any address on a machine without IPv6. */
 static int open_socket(struct sockaddr_storage *sa, socklen_t *len, bool any)
 {
     int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -257,7 +257,7 @@ static int listen_at(struct web *w, struct err *err)
         return err_sys(err, errno, "listen on %s", address);
     if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
         return err_sys(err, errno, "%s", address);
-    /* The port has the same place in both. */
+    /* sin_port and sin6_port are at the same offset. */
     w->port = ntohs(((struct sockaddr_in *)&sa)->sin_port);
     return take_fd(&fd);
 }

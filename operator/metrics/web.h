@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * web: what can be asked of the operator over HTTP; GET and HEAD only. libmicrohttpd without
- * threads, on the owner's loop: /metrics, /healthz and /readyz as they are asked for, and whatever
- * else through one function that sees who asks.
+ * web: the operator's HTTP server: /metrics, /healthz, /readyz, and all other paths through one
+ * handler that gets the client's address and headers. GET and HEAD only. libmicrohttpd without
+ * threads, on the owner's loop.
  */
 #ifndef HVD_OPERATOR_METRICS_WEB_H
 #define HVD_OPERATOR_METRICS_WEB_H
@@ -14,34 +14,35 @@
 
 struct web;
 
-/* Writes the answer's body; returns its status. */
+/* Writes the response's body and returns its status. */
 typedef int web_page_f(void *arg, struct buf *dst);
 
 struct web_page {
-    const char *path, *type; /* type: of the content */
+    const char *path, *type; /* type: Content-Type */
     web_page_f *write;
 };
 
 struct web_request {
-    const char *path; /* decoded; without what stands behind "?" */
-    const char *host; /* as the client calls us, "": it does not say */
-    const char *etag; /* of what it has already, "": nothing */
-    bool local;       /* it comes from this machine, or this pod: 127.0.0.1 or ::1 */
+    const char *path; /* decoded; without the query */
+    const char *host; /* the Host header, "": none */
+    const char *etag; /* the If-None-Match header, "": none */
+    bool local;       /* the client's address is 127.0.0.1 or ::1 */
 };
 
 struct web_answer {
     int status;
-    const char *type;      /* of the content */
-    struct web_body *body; /* one reference, which the answer takes; NULL: no memory (503) */
-    bool busy;             /* "come again in a second" */
+    const char *type;      /* Content-Type */
+    struct web_body *body; /* one reference, owned by the response; NULL: no memory (503) */
+    bool busy;             /* adds Retry-After: 1 */
 };
 
 struct web_config {
     struct loop *loop;
-    const char *address; /* "10.0.0.1:8080", "[::]:8080", ":8080" (every address); port 0 chooses */
-    const struct web_page *pages; /* n of them; not copied */
+    const char *address; /* "10.0.0.1:8080", "[::]:8080", ":8080" (all); port 0: any free one */
+    const struct web_page *pages; /* [n], borrowed */
     int n;
-    /* All other paths; its answers are for browsers, and get what makes them careful. NULL: 404. */
+    /* Handles all other paths. Its responses are for browsers and get security headers. NULL:
+     * 404. */
     void (*other)(void *arg, const struct web_request *request, struct web_answer *ret);
     void *arg;
 };

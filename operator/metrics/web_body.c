@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* FNV-1a: it tells one text from the one before it, nobody gains by forging it. */
+/* FNV-1a. The ETag only has to differ between versions; forging one gains nothing. */
 static uint64_t sum_of(const uint8_t *data, size_t len)
 {
     uint64_t sum = 14695981039346656037ULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * web_body: the bytes of an answer, counted, so that many clients can be sent the same ones. One
+ * web_body: the body of a response, reference-counted, so that many clients share one copy. One
  * thread.
  */
 #ifndef HVD_OPERATOR_METRICS_WEB_BODY_H
@@ -14,15 +14,15 @@ struct web_body {
     int refs;
     const void *data;
     size_t len;
-    char etag[WEB_ETAG_MAX]; /* of its bytes, with its quotes */
-    size_t *alive;           /* bytes of bodies that are there: the owner's sum; NULL: no one's */
+    char etag[WEB_ETAG_MAX]; /* with its quotes */
+    size_t *alive;           /* the owner's sum of bytes of all bodies in memory, or NULL */
     void *owned;
 };
 
-/* Takes the bytes of text, also on failure. NULL: no memory, also when text.failed. */
+/* Takes the bytes of text, also on failure. NULL: no memory, or text.failed. */
 struct web_body *web_body_take(struct buf *text, size_t *alive);
 
-/* Of bytes that stay for ever. */
+/* For static data. */
 struct web_body *web_body_over(const void *data, size_t len);
 
 struct web_body *web_body_ref(struct web_body *body);

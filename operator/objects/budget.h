@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * budget: a PodDisruptionBudget as the operator sees it: what of it decides whether a pod of a job
- * may be evicted. Pure.
+ * budget: a projection of a PodDisruptionBudget: the fields that decide whether a pod of a job may
+ * be evicted. Pure.
  */
 #ifndef HVD_OPERATOR_OBJECTS_BUDGET_H
 #define HVD_OPERATOR_OBJECTS_BUDGET_H
@@ -14,12 +14,12 @@
 
 struct budget {
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
-    int min_available, max_unavailable;        /* -1: not said, or in per cent */
+    int min_available, max_unavailable;        /* -1: not set, or in per cent */
     bool always;                               /* pods that are not ready may always be evicted */
-    char selector[64];                         /* the job of which it selects the pods */
+    char selector[64];                         /* the job whose pods it selects */
 };
 
-/* -EINVAL: not even a uid; ret is untouched then. */
+/* -EINVAL: it has no uid; ret is untouched then. */
 int budget_parse(json_t *j, struct budget *ret, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conditions: metav1.Condition, ours and others'. Ours are a fixed set with positive names; a
- * transition's time changes with the status alone, never with the words.
+ * conditions: metav1.Condition, of HvdJobs and of foreign objects. HvdJob's are a fixed set with
+ * positive names. lastTransitionTime changes only with the status, never with reason or message.
  */
 #ifndef HVD_OPERATOR_OBJECTS_CONDITIONS_H
 #define HVD_OPERATOR_OBJECTS_CONDITIONS_H
@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 enum condition_type {
-    CONDITION_VALID,     /* the spec can be run */
+    CONDITION_VALID,     /* the spec is valid */
     CONDITION_ADMITTED,  /* its workers may be scheduled */
     CONDITION_READY,     /* at least minWorkers run */
-    CONDITION_SUSPENDED, /* it was asked to have no workers */
-    CONDITION_COMPLETE,  /* it has ended well */
-    CONDITION_FAILED,    /* it has ended otherwise */
+    CONDITION_SUSPENDED, /* spec.runPolicy.suspend */
+    CONDITION_COMPLETE,  /* all workers succeeded */
+    CONDITION_FAILED,    /* the job failed */
     CONDITIONS,
 };
 
@@ -31,19 +31,19 @@ struct condition {
 
 const char *condition_name(enum condition_type type);
 
-/* Whether others' list says that type is True. */
+/* Is the condition of that type True in a foreign object's list? */
 bool conditions_true(json_t *list, const char *type);
-/* Its message, NULL: it is not there, or has none. Borrowed. */
+/* The message of that condition; NULL: no such condition, or no message. Borrowed. */
 const char *conditions_message(json_t *list, const char *type);
 
-/* Our own from and to the list of a status. Reading leaves out what it does not know. -ENOMEM; ret
- * is to be given to _fini() in any case. */
+/* HvdJob's own conditions, from and to the list in its status. Unknown types are ignored. -ENOMEM;
+ * the caller calls _fini() on ret in any case. */
 int conditions_parse(json_t *list, struct condition ret[CONDITIONS]);
 int conditions_copy(const struct condition from[CONDITIONS], struct condition ret[CONDITIONS]);
 void conditions_fini(struct condition all[CONDITIONS]);
 json_t *conditions_write(const struct condition all[CONDITIONS]);
 
-/* now: moment of the transition, if this is one. -ENOMEM. */
+/* now: becomes the transition time if the status changes. -ENOMEM. */
 int condition_set(struct condition *c, bool status, const char *reason, const char *message,
                   int64_t generation, int64_t now);
 

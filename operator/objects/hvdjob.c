@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvdjob: see hvdjob.h. The schema in k8s/crd refuses most of what is refused here; it is not
- * there for objects that are older than it.
+ * hvdjob: see hvdjob.h. The CRD's schema refuses most of what is refused here, but the API server
+ * does not apply it to objects that are older than the schema.
  */
 #include "operator/objects/hvdjob.h"
 
@@ -14,7 +14,7 @@
 #include "core/base/words.h"
 #include "core/json/json.h"
 #include "operator/objects/moment.h"
-#include "operator/objects/tame.h"
+#include "operator/objects/sanitize.h"
 #include "operator/objects/template.h"
 
 #define SECONDS_MAX 31536000 /* a year */
@@ -32,7 +32,7 @@ void hvdjob_fini(struct hvdjob *job)
 }
 
 /* ---- fields ---------------------------------------------------------------------------------
- * The first that is wrong sets err; later ones are then not looked at. */
+ * The first invalid field sets err; the functions do nothing once it is set. */
 
 static bool absent(json_t *j)
 {
@@ -63,7 +63,7 @@ static void take_bool(json_t *map, const char *field, const char *key, bool *ret
         *ret = json_is_true(j);
 }
 
-/* One of the words, which end with NULL: its place. */
+/* words: ends with NULL. *ret: index of the field's value in it. */
 static void take_word(json_t *map, const char *field, const char *key, const char *const *words,
                       int *ret, struct err *err)
 {
@@ -144,17 +144,18 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
 
 /* ---- the template --------------------------------------------------------------------------- */
 
-/* The name is part of pods' names, which are host names. */
+/* Pod names are made of the job's name, and are host names. */
 static void check_name(const char *name, struct err *err)
 {
     size_t n = strlen(name);
     if (!err->code && n > HVDJOB_NAME_MAX)
         err_set(
             err, EINVAL,
-            "metadata.name: %zu characters; with the workers' numbers behind it %d are possible", n,
-            HVDJOB_NAME_MAX);
+            "metadata.name: it has %zu characters, at most %d leave room for the workers' numbers "
+            "in pod names",
+            n, HVDJOB_NAME_MAX);
     if (!err->code && strchr(name, '.'))
-        err_set(err, EINVAL, "metadata.name: a dot in it; workers' host names have none");
+        err_set(err, EINVAL, "metadata.name: it contains a dot, which a worker's host name cannot");
 }
 
 static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
@@ -169,12 +170,12 @@ static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds
     if (bad->code == -ENOMEM)
         return err_set(err, ENOMEM, "no memory");
     auto_json json_t *shape = json_pack("[O?, i, i]", template, job->slots, (int)job->backend);
-    /* Sorted: the API server keeps no order of keys. */
+    /* Sorted, because the API server does not keep the order of keys. */
     auto_free char *text = shape ? json_dumps(shape, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     job->template_text = json_is_object(template) ? json_write(template) : strdup("{}");
     if (!text || !job->template_text)
         return err_set(err, ENOMEM, "no memory");
-    snprintf(job->shape, sizeof(job->shape), "%016" PRIx64, hash_str(text));
+    snprintf(job->template_hash, sizeof(job->template_hash), "%016" PRIx64, hash_str(text));
     return 0;
 }
 
@@ -183,8 +184,9 @@ static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *
 {
     struct err bad = {0};
     json_t *spec = json_object_get(object, "spec");
-    if (tame_why(object)) /* its pods would be others than it says */
-        err_set(&bad, EINVAL, "somewhere in it is what cannot be read: %s", tame_why(object));
+    if (sanitize_reason(object)) /* pods would differ from what the template says */
+        err_set(&bad, EINVAL, "the object contains %s, which this operator cannot read; remove it",
+                sanitize_reason(object));
     check_name(job->name, &bad);
     if (!bad.code && !json_is_object(spec))
         err_set(&bad, EINVAL, "spec: missing");

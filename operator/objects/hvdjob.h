@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvdjob: an HvdJob as the operator sees it: its spec with defaults in place, and its status.
- * hvdjob_parse() makes one of one JSON object; whoever has it calls hvdjob_fini().
+ * hvdjob: an HvdJob as a struct: its spec with defaults filled in, and its status. The caller of
+ * hvdjob_parse() calls hvdjob_fini().
  *
- * A spec that cannot be run is no error here: `refused` says why, and that becomes a condition.
+ * An invalid spec is not an error of hvdjob_parse(): `refused` says what is wrong with it, and the
+ * operator reports that in the condition Valid.
  */
 #ifndef HVD_OPERATOR_OBJECTS_HVDJOB_H
 #define HVD_OPERATOR_OBJECTS_HVDJOB_H
@@ -11,9 +12,11 @@
 #include "operator/objects/hvdjob_status.h"
 #include "operator/objects/podspec.h"
 
-#define HVDJOB_API         "hvd.dev/v1alpha1"
-#define HVDJOB_KIND        "HvdJob"
-#define HVDJOB_MANAGER     "hvd.dev/hvd-operator" /* spec.runPolicy.managedBy; nothing means us */
+#define HVDJOB_API  "hvd.dev/v1alpha1"
+#define HVDJOB_KIND "HvdJob"
+#define HVDJOB_MANAGER                                                                             \
+    "hvd.dev/hvd-operator"    /* spec.runPolicy.managedBy; absent means the same                   \
+                               */
 #define HVDJOB_NAME_MAX    48 /* so that "NAME-99999-99999" is a host name of at most 63 */
 #define HVDJOB_WORKERS_MAX 10000
 
@@ -25,12 +28,12 @@ struct hvdjob {
     char uid[64];
     int64_t generation, created;
     bool deleting;
-    bool ours; /* not another controller's by managedBy */
+    bool ours; /* managedBy names no other controller */
 
-    /* Without minWorkers and maxWorkers a job is not elastic: all workers or none. */
+    /* A job without minWorkers and maxWorkers is not elastic: it needs all workers. */
     bool elastic;
     int workers, min, max, slots;
-    bool says_workers; /* spec.workers is there: what the scale subresource shows */
+    bool says_workers; /* spec.workers is set; else the scale subresource shows no number */
 
     enum gang_backend backend;
     int gang_timeout, probe; /* seconds; probe 0: never */
@@ -38,18 +41,20 @@ struct hvdjob {
     int ttl, deadline; /* seconds, -1: none */
     int backoff_limit;
     bool suspend;
-    const char *doctor; /* "fail", "warn", "off". Of the program */
-    int doctor_level;   /* how much it looks at: 1, 2 */
+    const char *doctor; /* "fail", "warn", "off"; a string constant */
+    int doctor_level;   /* spec.doctor.level: 0 to 2 */
 
-    char *template_text; /* spec.template, compact */
-    char shape[17];      /* of what cannot change while there are workers, in hexadecimal */
+    char *template_text; /* spec.template as compact JSON */
+    /* Hash of template, slots and back end, which must not change while workers exist; in
+     * hexadecimal. */
+    char template_hash[17];
     struct podspec podspec;
-    char *refused; /* why it cannot be run, NULL: it can */
+    char *refused; /* why the spec is invalid, NULL: it is valid */
 
     struct hvdjob_status status;
 };
 
-/* -EINVAL: not even a name; -ENOMEM; *ret is untouched then. */
+/* -EINVAL: it has no name or uid. -ENOMEM. *ret is untouched on failure. */
 int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, struct err *err);
 void hvdjob_fini(struct hvdjob *job);
 

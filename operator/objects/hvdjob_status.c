@@ -35,7 +35,7 @@ void hvdjob_status_fini(struct hvdjob_status *s)
     *s = (struct hvdjob_status){0};
 }
 
-/* A copy of size bytes; NULL of nothing. */
+/* A copy of size bytes; NULL if size is 0 or memory is out. */
 static void *copy(const void *from, size_t size, bool *ok)
 {
     void *to = from && size > 0 ? malloc(size) : NULL;
@@ -65,7 +65,7 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
 
 /* ---- attempts ------------------------------------------------------------------------------- */
 
-/* Where worker stands among the retries, or would. */
+/* The index of worker in retries, or where to insert it. */
 static int retry_place(const struct hvdjob_status *s, int worker)
 {
     int low = 0, high = s->nretries;
@@ -128,7 +128,7 @@ static int64_t get_moment(json_t *j, const char *key)
     return at;
 }
 
-/* A count of 0 and more; what is none is 0. */
+/* A count; 0 if it is missing, negative or no integer. */
 static int get_count(json_t *j, const char *key)
 {
     json_int_t n = json_integer_value(json_object_get(j, key));
@@ -153,7 +153,7 @@ static int get_first(json_t *j, struct job_first_failure **ret)
     return 0;
 }
 
-/* {"3": 2}: the third worker is at its attempt 2. */
+/* {"3": 2}: worker 3 is at attempt 2. */
 static int get_retries(json_t *j, struct hvdjob_status *s, struct err *err)
 {
     const char *name;
@@ -179,7 +179,7 @@ static void get_memory(json_t *j, struct hvdjob_status *s)
     s->losses = get_count(j, "losses");
     s->restarts = get_count(j, "restarts");
     s->rollbacks = get_count(j, "rollbacks");
-    s->spoilt = json_is_true(json_object_get(j, "workerFailedAtEnd"));
+    s->failed_late = json_is_true(json_object_get(j, "workerFailedAtEnd"));
     s->last_loss = get_moment(j, "lastLossTime");
     s->last_rollback = get_moment(j, "lastRollbackTime");
     s->queued = get_moment(j, "queuedTime");
@@ -197,7 +197,7 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
         if (strcmp(phase, phase_names[i]) == 0)
             s.phase = (enum job_phase)i;
     s.generation = json_integer_value(json_object_get(j, "observedGeneration"));
-    parts_copy(j, "shape", s.shape, sizeof(s.shape));
+    parts_copy(j, "shape", s.template_hash, sizeof(s.template_hash));
     get_memory(j, &s);
     s.workers = get_count(j, "workers");
     s.ready = get_count(j, "ready");
@@ -273,7 +273,7 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_count(j, "losses", s->losses);
     put_count(j, "restarts", s->restarts);
     put_count(j, "rollbacks", s->rollbacks);
-    if (s->spoilt)
+    if (s->failed_late)
         json_put(j, "workerFailedAtEnd", json_true());
     put_moment(j, "lastLossTime", s->last_loss);
     put_moment(j, "lastRollbackTime", s->last_rollback);
@@ -288,7 +288,7 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
     json_t *j = json_object();
     put_text(&j, "phase", phase_names[s->phase]);
     json_put(&j, "observedGeneration", json_integer(s->generation));
-    put_text(&j, "shape", s->shape);
+    put_text(&j, "shape", s->template_hash);
     put_text(&j, "message", words(s->message));
     put_text(&j, "selector", selector);
     put_memory(&j, s);

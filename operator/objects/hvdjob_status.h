@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvdjob_status: the status of an HvdJob: what users read, and all that the operator remembers of a
- * job. It is written by the operator alone, with the resourceVersion it was read at, so that two
- * operators, or one that was killed in between, never count a failure twice.
+ * hvdjob_status: the status of an HvdJob: what users read, and all state that the operator keeps
+ * about a job. Only the operator writes it, with the resourceVersion at which it read the job, so
+ * that a failure is never counted twice, neither by two operators nor after a kill.
  */
 #ifndef HVD_OPERATOR_OBJECTS_HVDJOB_STATUS_H
 #define HVD_OPERATOR_OBJECTS_HVDJOB_STATUS_H
@@ -16,81 +16,81 @@
 #include "operator/objects/job_findings.h"
 
 enum job_phase {
-    JOB_NEW,        /* not looked at yet, or its spec cannot be run */
-    JOB_SUSPENDED,  /* asked to have no workers */
+    JOB_NEW,        /* not reconciled yet, or its spec is invalid */
+    JOB_SUSPENDED,  /* by spec.runPolicy.suspend: it has no workers */
     JOB_QUEUED,     /* waits until a whole gang fits */
     JOB_STARTING,   /* admitted: its workers are being scheduled and started */
     JOB_RUNNING,    /* at least minWorkers run */
-    JOB_WAITING,    /* fewer do; those that are left wait with their state in memory */
-    JOB_RESTARTING, /* its workers are ended, then it queues again */
-    JOB_COMPLETING, /* a worker ended well; no new ones come */
+    JOB_WAITING,    /* fewer than minWorkers run; they wait with their state in memory */
+    JOB_RESTARTING, /* all workers are deleted, then it is queued again */
+    JOB_COMPLETING, /* a worker succeeded; no further workers are created */
     JOB_SUCCEEDED,
     JOB_FAILED,
     JOB_PHASES,
 };
 
-/* A worker whose name was used up: the pod that comes next has another number at its end. */
+/* The attempt of a worker, the last number in its pod's name. */
 struct job_retry {
     int worker, attempt;
 };
 
 struct job_first_failure {
     int worker, exit_code;
-    int rank; /* of the job, -1: not known */
+    int rank; /* -1: not known */
     char pod[256], node[256], reason[32], message[512];
     int64_t at;
 };
 
 struct hvdjob_status {
     enum job_phase phase;
-    int64_t generation; /* of the spec that this answers */
-    char shape[17];     /* of the template with which the present workers were made, "": none */
+    int64_t generation;     /* observedGeneration */
+    char template_hash[17]; /* hvdjob.template_hash when the workers were created, "": no workers */
 
-    /* Names that are used up: attempt for every worker, and more for some. Sorted by worker. */
+    /* Attempts: a worker's is in retries, or else it is attempt. retries is sorted by worker. */
     int attempt, nretries;
     struct job_retry *retries; /* owned */
 
     int failures;  /* that count against backoffLimit */
-    int losses;    /* pods lost for any reason, for the pause before the next */
-    int restarts;  /* workers replaced since the job was made */
-    int rollbacks; /* gangs in a row that were admitted and did not fit */
+    int losses;    /* pods lost for any reason; sets the pause before the next replacement */
+    int restarts;  /* workers replaced since the job was created */
+    int rollbacks; /* admissions in a row after which the gang did not fit */
     int64_t last_loss, last_rollback;
-    bool spoilt;                     /* a worker failed after another had ended well */
-    struct job_first_failure *first; /* owned, NULL: there was none */
+    bool failed_late;                /* a worker failed after another had succeeded */
+    struct job_first_failure *first; /* owned, NULL: no failure */
 
-    int64_t queued, admitted; /* since when it waits; when its gang was let go */
+    int64_t queued, admitted; /* when it was last queued; when its gang was last admitted */
     int64_t started, completed;
 
     /* For people. */
     int workers, ready, pending, epoch, attempts_left;
-    struct job_findings findings; /* of the doctor, the worst */
+    struct job_findings findings; /* the doctor's worst findings */
     char *message;                /* owned, NULL: none */
     struct condition conditions[CONDITIONS];
 };
 
 const char *job_phase_name(enum job_phase phase);
 
-static inline bool job_phase_over(enum job_phase phase)
+static inline bool job_phase_finished(enum job_phase phase)
 {
     return phase == JOB_SUCCEEDED || phase == JOB_FAILED;
 }
 
-/* NULL: a status of nothing. What cannot be read is as if it were not there: whoever writes a
- * status by hand gets no crash for it. -ENOMEM; *ret is untouched then. Whoever has it calls
- * _fini(). */
+/* j NULL: an empty status. Invalid fields are ignored: somebody may have edited the status by hand.
+ * -ENOMEM; *ret is untouched then. The caller calls _fini() on *ret. */
 int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err);
 void hvdjob_status_fini(struct hvdjob_status *s);
 int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret, struct err *err);
 
-/* The status as an object; selector is for the scale subresource. NULL: no memory. */
+/* The status as JSON. selector: label selector of the pods, for the scale subresource. NULL: no
+ * memory. */
 json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector);
 
-/* The attempt at which worker is; raises it. -ENOMEM. */
+/* Returns the worker's attempt; raises it to attempt, if that is higher. -ENOMEM. */
 int hvdjob_status_attempt(const struct hvdjob_status *s, int worker);
 int hvdjob_status_raise(struct hvdjob_status *s, int worker, int attempt, struct err *err);
 
-/* All workers get new names: none that is in use, nor attempt_seen (the highest among their pods).
- */
+/* Raises the attempt of all workers above every attempt used so far and above attempt_seen (the
+ * highest among existing pods): all pods get new names. */
 void hvdjob_status_new_round(struct hvdjob_status *s, int attempt_seen);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_facts: what a job's agents have told the coordinator, as far as its status wants it. Filled
- * by whoever has the coordinator, read by reconcile().
+ * job_facts: what a job's agents have reported to the coordinator, for the job's status. Filled in
+ * by coordination.c, read by reconcile().
  */
 #ifndef HVD_OPERATOR_OBJECTS_JOB_FACTS_H
 #define HVD_OPERATOR_OBJECTS_JOB_FACTS_H
@@ -9,15 +9,14 @@
 #include "operator/objects/job_findings.h"
 
 struct job_facts {
-    bool known; /* agents have come, and have told what they know; else nothing below says anything
-                 */
-    int epoch;  /* of its roster, 0: none yet */
-    char waiting_for[512]; /* the roster's words; "": for nothing */
+    bool known; /* agents have joined and the roster is complete; else the rest means nothing */
+    int epoch;  /* of the roster, 0: none yet */
+    char waiting_for[512]; /* as the roster says it; "": for nothing */
     struct {
         bool known;
-        int rank, worker; /* rank -1: it was in no world */
+        int rank, worker; /* rank -1: it was in no epoch */
         char text[320];
-    } first;                      /* rank that failed */
+    } first;                      /* the first rank that failed */
     struct job_findings findings; /* the worst; owned */
 };
 

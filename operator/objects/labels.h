@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * labels: names and values of a node or of a selector, in one block of memory: a cache holds
- * thousands of them. Whoever has a struct labels owns its text.
+ * labels: the labels of a node or a nodeSelector in one block of memory, since a cache holds
+ * thousands of them. A struct labels owns its text.
  */
 #ifndef HVD_OPERATOR_OBJECTS_LABELS_H
 #define HVD_OPERATOR_OBJECTS_LABELS_H
@@ -15,15 +15,15 @@ struct labels {
     char *text; /* name NUL value NUL ... NUL; NULL: none */
 };
 
-/* From {"name": "value"}; NULL is none. -EINVAL: something else. */
+/* From {"name": "value"}; j NULL: no labels. -EINVAL: j is anything else. */
 int labels_parse(json_t *j, struct labels *ret, struct err *err);
 void labels_fini(struct labels *l);
 
-/* The value, NULL: no such name. */
+/* The value; NULL: no such label. */
 const char *labels_get(const struct labels *l, const char *name);
 
-/* Has l all that want has? *ret_missing: the first name that it does not have so, NULL if it does;
- * its value lies behind its NUL. */
+/* Does l have all labels of want, with the same values? *ret_missing: the name of the first that it
+ * lacks, followed after its NUL by the wanted value; NULL if none. */
 bool labels_match(const struct labels *l, const struct labels *want, const char **ret_missing);
 
 #endif

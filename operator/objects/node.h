@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node: what is needed of a Node to see whether workers fit on it. node_parse() makes one of one
- * JSON object; whoever has it calls node_fini().
+ * node: a projection of a Node: what decides whether workers fit on it. The caller of node_parse()
+ * calls node_fini().
  */
 #ifndef HVD_OPERATOR_OBJECTS_NODE_H
 #define HVD_OPERATOR_OBJECTS_NODE_H
@@ -18,7 +18,7 @@ struct node {
     struct resources allocatable;
 };
 
-/* -EINVAL with the field, -ENOMEM; *ret is untouched then. */
+/* -EINVAL: err names the field. -ENOMEM. *ret is untouched on failure. */
 int node_parse(json_t *j, struct resource_kinds *kinds, struct node *ret, struct err *err);
 void node_fini(struct node *n);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parts: maps and lists inside an object: looked for, or made. Pure; any thread.
+ * parts: finds or creates mappings and lists inside a JSON object. Pure; any thread.
  */
 #ifndef HVD_OPERATOR_OBJECTS_PARTS_H
 #define HVD_OPERATOR_OBJECTS_PARTS_H
@@ -9,23 +9,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The first of a list's maps whose field is this text. Borrowed; NULL: none has it. */
+/* The first mapping in the list whose field has this text. Borrowed; NULL: none. */
 json_t *parts_find(json_t *list, const char *field, const char *text);
 
-/* The uid of the controller that owns the object whose metadata this is, "": none. Borrowed. */
+/* The uid of the ownerReference with controller: true in this metadata; "": none. Borrowed. */
 const char *parts_controller(json_t *meta);
 
-/* The text under key, "": none, or no text. Borrowed. */
+/* The text under key; "" if it is missing or no string. Borrowed. */
 const char *parts_text(json_t *j, const char *key);
 
-/* Copies parts_text(); what does not fit is cut. */
+/* Copies parts_text(), cut to fit. */
 void parts_copy(json_t *j, const char *key, char *dst, size_t size);
 
-/* Under key, made where there is none. Borrowed; NULL: no memory. */
+/* The mapping or list under key; creates it if there is none. Borrowed; NULL: no memory. */
 json_t *parts_map(json_t *j, const char *key);
 json_t *parts_list(json_t *j, const char *key);
 
-/* Under key if there is nothing; the reference to value is taken in any case. False: no memory. */
+/* Sets key to value unless the object has that key. Takes the reference to value in any case.
+ * False: no memory. */
 bool parts_fill(json_t *j, const char *key, json_t *value);
 
 #endif

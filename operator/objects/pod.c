@@ -23,7 +23,7 @@ void pod_fini(struct pod *p)
     *p = (struct pod){0};
 }
 
-/* A number of 0 and more in a label, -1. */
+/* The number in a label; -1: missing, negative or no number. */
 static int number_of(json_t *labels, const char *key)
 {
     const char *text = parts_text(labels, key);
@@ -33,7 +33,7 @@ static int number_of(json_t *labels, const char *key)
     return *text < '0' || *text > '9' || *end || errno || n > INT32_MAX ? -1 : (int)n;
 }
 
-/* "reason: message" to *dst; false: no memory. */
+/* Sets *dst to "reason: message". False: no memory. */
 static bool say(char **dst, const char *reason, const char *message)
 {
     char *text;
@@ -47,7 +47,7 @@ static bool say(char **dst, const char *reason, const char *message)
     return true;
 }
 
-/* How a container ended; the first that failed is the one that counts. */
+/* Takes how a container ended; only the first failed container counts. */
 static bool take_end(struct pod *p, json_t *terminated)
 {
     int code = (int)json_integer_value(json_object_get(terminated, "exitCode"));
@@ -72,7 +72,7 @@ static bool take_containers(struct pod *p, json_t *list)
         json_t *waiting = json_object_get(state, "waiting");
         json_t *terminated = json_object_get(state, "terminated");
         const char *reason = parts_text(waiting, "reason");
-        /* Those two only say that it has not come to that yet. */
+        /* These two reasons are normal while a pod starts. */
         bool usual =
             strcmp(reason, "PodInitializing") == 0 || strcmp(reason, "ContainerCreating") == 0;
         if (*reason && !usual && !p->why && !say(&p->why, reason, parts_text(waiting, "message")))
@@ -95,8 +95,8 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
     p->ready = conditions_true(conditions, "Ready");
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
          take_containers(p, json_object_get(status, "containerStatuses"));
-    /* Whoever ends a pod from outside says so in one of these ways; and a pod that failed without
-     * a program that did was ended by its kubelet. */
+    /* A disruption is marked in one of these ways. A pod that failed although no container did was
+     * ended by its kubelet. */
     p->disrupted =
         p->phase == POD_FAILED && strcmp(reason, "DeadlineExceeded") != 0 &&
         (conditions_true(conditions, "DisruptionTarget") || *reason || p->exit_code == 0);
@@ -116,7 +116,7 @@ static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, 
     p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
     if (*node && !(p->node = strdup(node)))
         return err_set(err, ENOMEM, "no memory");
-    /* Foreign amounts that are no amounts are the API server's affair. */
+    /* Invalid quantities are ignored: the API server has accepted the pod. */
     if (podspec_requests(spec, true, kinds, &p->requests, NULL) == -ENOMEM)
         return err_set(err, ENOMEM, "no memory");
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * podspec: see podspec.h. The sum is the scheduler's: containers run together, init containers one
- * after the other, those that restart (sidecars) beside all that follow.
+ * podspec: see podspec.h. Requests are added up as the scheduler does: containers run together,
+ * init containers one after the other, sidecars (restartPolicy: Always) beside all that follow.
  */
 #include "operator/objects/podspec.h"
 
@@ -17,7 +17,7 @@ void podspec_fini(struct podspec *s)
     *s = (struct podspec){0};
 }
 
-/* What one container requests: limits stand for requests that are not there. */
+/* The requests of one container; a missing request defaults to the limit. */
 static int container_requests(json_t *container, bool loose, struct resource_kinds *kinds,
                               struct resources *ret, struct err *err)
 {
@@ -52,7 +52,8 @@ static int sum_containers(json_t *list, bool loose, struct resource_kinds *kinds
     return 0;
 }
 
-/* *sum grows by the sidecars; *most: the highest need while one of the others runs. */
+/* Adds the sidecars' requests to *sum. *most: the highest need while one of the other init
+ * containers runs. */
 static int init_containers(json_t *list, bool loose, struct resource_kinds *kinds,
                            struct resources *sum, struct resources *most, struct err *err)
 {
@@ -100,8 +101,8 @@ int podspec_requests(json_t *spec, bool loose, struct resource_kinds *kinds, str
     return 0;
 }
 
-/* What the scheduler looks at and we do not: a gang with one of them may not fit although it seems
- * to. */
+/* A field that the scheduler considers and fit.h does not: a gang with one may not fit although
+ * fit_count() says so. */
 static const char *unjudged(json_t *spec)
 {
     static const char *const fields[] = {"affinity", "topologySpreadConstraints", "resourceClaims",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * podspec: what a pod asks of a node: from the spec of a Pod, or from the template of a job, which
- * nobody has checked before. Whoever has it calls podspec_fini().
+ * podspec: what a pod requires of a node, from the spec of a Pod or from a job's template, which
+ * nobody has validated. The caller of podspec_parse() calls podspec_fini().
  */
 #ifndef HVD_OPERATOR_OBJECTS_PODSPEC_H
 #define HVD_OPERATOR_OBJECTS_PODSPEC_H
@@ -11,18 +11,21 @@
 #include "operator/objects/taints.h"
 
 struct podspec {
-    struct resources requests; /* one pod is among them */
+    struct resources requests; /* includes 1 of the resource "pods" */
     struct labels selector;
     struct taints tolerated;
-    char scheduler[64];   /* "": the default one */
-    const char *unjudged; /* what else decides where it may run, NULL: nothing. Of the program */
+    char scheduler[64]; /* "": the default one */
+    /* A field that constrains placement and that fit.h ignores, such as "affinity"; NULL: none. A
+     * string constant. */
+    const char *unjudged;
 };
 
-/* -EINVAL with the field ("containers[0].resources"), -ENOMEM; *ret is untouched then. */
+/* -EINVAL: err names the field ("containers[0].resources"). -ENOMEM. *ret is untouched on
+ * failure. */
 int podspec_parse(json_t *spec, struct resource_kinds *kinds, struct podspec *ret, struct err *err);
 void podspec_fini(struct podspec *s);
 
-/* Only the requests, for the cache of pods. Kinds without room are left out. */
+/* Only the requests, for the cache of pods. Resource kinds beyond RESOURCES_MAX are ignored. */
 int podspec_requests(json_t *spec, bool loose, struct resource_kinds *kinds, struct resources *ret,
                      struct err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantity: see quantity.h. A number is an integer and a decimal exponent until its suffix is
- * known.
+ * quantity: see quantity.h. Until the suffix is known, a number is kept as an integer and a decimal
+ * exponent.
  */
 #include "operator/objects/quantity.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_MAX 18 /* that count; what follows only moves the exponent, or is cut */
+#define DIGITS_MAX 18 /* significant digits; further ones only change the exponent */
 
 /* A factor of 2^binary * 10^decimal. */
 static const struct suffix {
@@ -31,7 +31,7 @@ static const struct suffix *find_suffix(const char *text)
     return NULL;
 }
 
-/* "12.50": digits 1250 and exponent -2. Returns where they end, NULL: there are none. */
+/* "12.50": digits 1250, exponent -2. Returns the end of the number, NULL: no digits. */
 static const char *mantissa(const char *p, int64_t *ret_digits, int *ret_exponent)
 {
     int64_t value = 0;
@@ -64,7 +64,7 @@ static int64_t scaled(int64_t value, int exponent, int binary)
         return 0;
     for (; exponent > 0 && v <= most; exponent--)
         v *= 10;
-    /* Before anything is divided: 60 bits of DIGITS_MAX digits fit. */
+    /* Multiply before dividing: DIGITS_MAX digits need 60 bits, so there is no overflow. */
     if (v <= most)
         v <<= binary;
     for (; exponent < 0 && v > 1; exponent++)

@@ -25,7 +25,7 @@ enum quantity_unit resources_unit(const struct resource_kinds *kinds, int kind)
     return QUANTITY_COUNT;
 }
 
-/* The kind's place, -ENOSPC. */
+/* The index of the kind; adds it to the table. -ENOSPC: the table is full. */
 static int place_of(struct resource_kinds *kinds, const char *name)
 {
     for (int i = 0; i < resources_count(kinds); i++)
@@ -37,7 +37,7 @@ static int place_of(struct resource_kinds *kinds, const char *name)
     return resources_count(kinds) - 1;
 }
 
-/* A text, or a plain number as a template that nobody has checked may have. */
+/* A string, or a plain number, which an unvalidated template may contain. */
 static int amount_of(json_t *j, enum quantity_unit unit, int64_t *ret)
 {
     char text[64];
@@ -75,7 +75,7 @@ int resources_parse(json_t *j, bool loose, struct resource_kinds *kinds, struct 
     return 0;
 }
 
-/* Sums stop at QUANTITY_MAX: a pod that asks for more than there is anywhere asks for too much. */
+/* Sums are clamped to QUANTITY_MAX, which no node has. */
 void resources_add(struct resources *sum, const struct resources *more)
 {
     for (int i = 0; i < RESOURCES_MAX; i++) {

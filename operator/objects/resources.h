@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resources: amounts of cpu, memory and whatever else nodes have and pods ask for, as vectors.
- * Which place of a vector is what, a table of kinds says: it grows as names are met, and whoever
- * compares two vectors has read both with the same table. The caller owns the table; one thread.
+ * resources: vectors of amounts: cpu, memory and other resources that nodes offer and pods request.
+ * A table of kinds maps names to indices; it grows as new names are parsed. Two vectors can be
+ * compared only if they were parsed with the same table. The caller owns the table; one thread.
  */
 #ifndef HVD_OPERATOR_OBJECTS_RESOURCES_H
 #define HVD_OPERATOR_OBJECTS_RESOURCES_H
@@ -26,7 +26,7 @@ enum {
 #define RESOURCES_NAME_MAX 96
 
 struct resource_kinds {
-    int n; /* others */
+    int n; /* of names */
     char names[RESOURCES_MAX - RESOURCES_FIRST_OTHER][RESOURCES_NAME_MAX];
 };
 
@@ -41,9 +41,9 @@ static inline int resources_count(const struct resource_kinds *kinds)
     return RESOURCES_FIRST_OTHER + kinds->n;
 }
 
-/* Reads {"cpu": "2", ...} into ret, whose former amounts it replaces where there is one. j may be
- * NULL: nothing. A kind for which the table has no room any more is left out where loose is set
- * (nodes: nobody can ask for it), else -ENOSPC. -EINVAL: not amounts. */
+/* Parses {"cpu": "2", ...} into ret; amounts that j does not name are kept. j NULL: changes
+ * nothing. A kind that does not fit into the table any more: ignored if loose (nodes: no job can
+ * request it), else -ENOSPC. -EINVAL: invalid amounts. */
 int resources_parse(json_t *j, bool loose, struct resource_kinds *kinds, struct resources *ret,
                     struct err *err);
 
@@ -51,10 +51,10 @@ void resources_add(struct resources *sum, const struct resources *more);
 void resources_subtract(struct resources *sum, const struct resources *less);
 void resources_max(struct resources *most, const struct resources *other);
 
-/* How many times need fits into free, at most limit; kinds that are not needed do not count. */
+/* How many times need fits into free, at most limit. */
 int resources_fit(const struct resources *free, const struct resources *need, int limit);
 
-/* "cpu 4, memory 8Gi, nvidia.com/gpu 1"; kinds of which there is nothing are left out. */
+/* Writes "cpu 4, memory 8Gi, nvidia.com/gpu 1", without kinds whose amount is 0. */
 void resources_write(const struct resource_kinds *kinds, const struct resources *r, char *dst,
                      size_t size);
 

@@ -14,7 +14,7 @@
 #define FIRST_S INT64_C(-62135596800)
 #define LAST_S  INT64_C(253402300799)
 
-/* n digits at *p as a number within [min, max], then the byte after unless it is 0. */
+/* Parses n digits at *p as a number in [min, max], then the byte `after` unless that is 0. */
 static bool number(const char **p, int n, int min, int max, char after, int *ret)
 {
     int v = 0;
@@ -30,7 +30,7 @@ static bool number(const char **p, int n, int min, int max, char after, int *ret
     return true;
 }
 
-/* Microseconds of ".123456789". */
+/* ".123456789" as microseconds. */
 static bool fraction(const char **p, int *ret_us)
 {
     int scale = 100000, us = 0, digits = 0;

@@ -79,7 +79,7 @@ static bool tolerates(const struct taint *toleration, const struct taint *taint)
     if (toleration->effect[0] && strcmp(toleration->effect, taint->effect) != 0)
         return false;
     if (!toleration->key[0])
-        return !toleration->value; /* only Exists may go without a key */
+        return !toleration->value; /* only the operator Exists allows an empty key */
     return strcmp(toleration->key, taint->key) == 0 &&
            (!toleration->value || strcmp(toleration->value, taint->value) == 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * taints: what keeps pods off a node, and what a pod tolerates of it. Whoever has the struct owns
- * the arrays. Only what forbids counts: NoSchedule and NoExecute.
+ * taints: the taints of a node and the tolerations of a pod. Only NoSchedule and NoExecute are
+ * kept, because PreferNoSchedule does not forbid anything. The struct owns its array.
  */
 #ifndef HVD_OPERATOR_OBJECTS_TAINTS_H
 #define HVD_OPERATOR_OBJECTS_TAINTS_H
@@ -11,9 +11,10 @@
 
 #include "core/base/err.h"
 
-/* A taint, or a toleration: an empty key tolerates all, an empty effect every effect. */
+/* A taint or a toleration. A toleration with an empty key tolerates all taints, with an empty
+ * effect every effect. */
 struct taint {
-    char *key, *value; /* value: of a toleration NULL where any is tolerated (Exists) */
+    char *key, *value; /* value NULL in a toleration: any value (operator Exists) */
     char effect[20];
 };
 
@@ -22,12 +23,12 @@ struct taints {
     struct taint *all;
 };
 
-/* From a node's spec.taints and a pod's spec.tolerations; NULL is none. -EINVAL. */
+/* From a node's spec.taints or a pod's spec.tolerations; list NULL: none. -EINVAL, -ENOMEM. */
 int taints_parse(json_t *list, struct taints *ret, struct err *err);
 int tolerations_parse(json_t *list, struct taints *ret, struct err *err);
 void taints_fini(struct taints *t);
 
-/* The first taint that is not tolerated, NULL: none. */
+/* The first taint that is not tolerated; NULL: all are. */
 const struct taint *taints_refuse(const struct taints *taints, const struct taints *tolerated);
 
 #endif

@@ -34,7 +34,8 @@ static int check_first(json_t *spec, struct err *err)
         return err_set(err, EINVAL, FIRST ": want a mapping");
     if (json_array_size(json_object_get(first, "command")) == 0)
         return err_set(err, EINVAL,
-                       FIRST ".command: missing (an image's own command cannot be read)");
+                       FIRST
+                       ".command: missing (the operator cannot read the image's own command)");
     if (*restart && strcmp(restart, "Never") != 0)
         return err_set(err, EINVAL,
                        "spec.template.spec.restartPolicy: want Never: a worker that ended is "
@@ -42,7 +43,7 @@ static int check_first(json_t *spec, struct err *err)
     return 0;
 }
 
-/* Where we add something: what is there of another type would be gone without a word. */
+/* Fields to which injection adds something: a value of the wrong type would be silently lost. */
 static const struct place {
     enum { IN_TEMPLATE, IN_METADATA, IN_SPEC, IN_FIRST } in;
     const char *key;
@@ -81,7 +82,7 @@ static int check_types(json_t *template, struct err *err)
     return 0;
 }
 
-/* What we add must not be there already. */
+/* Names and paths that injection uses must be free. */
 static int check_places(json_t *spec, struct err *err)
 {
     size_t i, n = strlen(TEMPLATE_PLACE);
@@ -91,7 +92,7 @@ static int check_places(json_t *spec, struct err *err)
         if (strncmp(parts_text(item, "name"), TEMPLATE_VOLUMES, strlen(TEMPLATE_VOLUMES)) == 0)
             return err_set(err, EINVAL,
                            "spec.template.spec.volumes[%zu].name: names that begin with "
-                           "\"" TEMPLATE_VOLUMES "\" are the operator's",
+                           "\"" TEMPLATE_VOLUMES "\" are reserved for the operator",
                            i);
     }
     json_array_foreach(json_object_get(first, "volumeMounts"), i, item)
@@ -99,14 +100,14 @@ static int check_places(json_t *spec, struct err *err)
         const char *path = parts_text(item, "mountPath");
         if (strncmp(path, TEMPLATE_PLACE, n) == 0 && (path[n] == '\0' || path[n] == '/'))
             return err_set(err, EINVAL,
-                           FIRST ".volumeMounts[%zu].mountPath: agent and library are "
-                                 "at " TEMPLATE_PLACE,
+                           FIRST ".volumeMounts[%zu].mountPath: " TEMPLATE_PLACE
+                                 " is reserved for hvd's agent and library",
                            i);
     }
     return 0;
 }
 
-/* 0: it has none. */
+/* 0: no limit. */
 static int64_t memory_limit(json_t *template)
 {
     struct resource_kinds kinds = {0};

@@ -12,26 +12,26 @@
 #include "operator/page/page_private.h"
 #include "operator/page/page_route.h"
 
-#define KEPT      8 /* answers */
+#define KEPT      8 /* cached responses */
 #define KEEP_MS   1000
-#define SHARE     10          /* one in so many parts of the time goes into answers */
-#define SPARE_MAX 100         /* ms of it that can be saved up */
-#define ALIVE_MAX (16u << 20) /* bytes on their way to clients */
-#define ROUTE_MAX 352         /* of a path, see page_route.h */
+#define SHARE     10          /* at most 1/10 of the time is spent on responses */
+#define SPARE_MAX 100         /* ms of unused time that can accumulate */
+#define ALIVE_MAX (16u << 20) /* bytes of responses in memory */
+#define ROUTE_MAX 352         /* bytes of a path, see page_route.h */
 
 struct kept {
     char path[ROUTE_MAX];
     struct web_body *body; /* NULL: free */
-    uint64_t made;         /* clock */
+    uint64_t made;         /* clock_ns() */
 };
 
 struct page {
     struct page_config config;
     struct web_body *files[PAGE_FILES_MAX];
     struct kept kept[KEPT];
-    int64_t spare; /* ns that answers may take now; less than 0: a long one is to be made up for */
+    int64_t spare; /* ns that may be spent now; negative: overdrawn by a long response */
     uint64_t counted;
-    size_t alive; /* bytes of answers that are kept, or on their way */
+    size_t alive; /* bytes of responses that are cached or being sent */
 };
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static void say(struct web_answer *ret, int status, const char *text)
 
 static void say_busy(struct web_answer *ret)
 {
-    say(ret, 503, "busy: come again in a second\n");
+    say(ret, 503, "the page has too many requests: try again in a second\n");
     ret->busy = true;
 }
 
@@ -53,9 +53,9 @@ static void give(struct web_answer *ret, struct web_body *body, const char *type
     *ret = (struct web_answer){.status = 200, .type = type, .body = web_body_ref(body)};
 }
 
-/* ---- what was made a moment ago -------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
-/* The one for this path; else the oldest. */
+/* The slot with this path; else the oldest. */
 static struct kept *kept_for(struct page *page, const char *path)
 {
     struct kept *oldest = &page->kept[0];
@@ -93,7 +93,7 @@ static void forget_old(struct page *page, uint64_t now)
     }
 }
 
-/* ---- making them ----------------------------------------------------------------------------- */
+/* ---- new responses --------------------------------------------------------------------------- */
 
 static bool may_make(struct page *page, uint64_t now)
 {
@@ -145,13 +145,14 @@ static void answer_json(struct page *page, const struct page_route *route, const
     give(ret, k->body, "application/json");
 }
 
-/* NULL: it may. */
+/* Why the client may not read the page; NULL: it may. */
 static const char *refuse(const struct page *page, const struct web_request *request)
 {
     if (page->config.access == PAGE_LOCAL && !request->local)
-        return "the page is for kubectl port-forward (or --page all)\n";
+        return "this page is served only through kubectl port-forward. To serve it to everyone who "
+               "reaches this port, start hvd-operator with --page all\n";
     if (page->config.access == PAGE_LOCAL && !page_is_our_host(request->host))
-        return "the page is served as localhost, 127.0.0.1 or [::1]\n";
+        return "this page is served only under the names localhost, 127.0.0.1 and [::1]\n";
     return NULL;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page: a web page about jobs, to be read only: / and its files, and what it asks for as JSON,
- * /v1/jobs and /v1/jobs/NAMESPACE/NAME (operator/README.md). It shows what the driver's caches and
- * the plane have, and asks nobody. On the operator's loop.
+ * page: the read-only web page about jobs: its files, and the JSON that it loads, /v1/jobs and
+ * /v1/jobs/NAMESPACE/NAME (operator/README.md). Shows what the driver's caches and the plane have,
+ * and sends no requests. On the operator's loop.
  *
- * Bounded: answers are kept for a second for whoever asks for the same, a tenth of the time goes
- * into them at most, and so many bytes wait for slow clients at a time; then it is "busy".
+ * Its cost is bounded: a response is cached for a second, at most a tenth of the time is spent on
+ * new ones, and at most 16 MB wait for slow clients. Beyond that clients get 503.
  */
 #ifndef HVD_OPERATOR_PAGE_PAGE_H
 #define HVD_OPERATOR_PAGE_PAGE_H
@@ -17,24 +17,24 @@
 struct page;
 
 enum page_access {
-    PAGE_LOCAL, /* who comes through kubectl port-forward (or from the same pod) */
-    PAGE_ALL,   /* whoever reaches the port */
-    PAGE_OFF,
+    PAGE_LOCAL, /* clients through kubectl port-forward, or in the same pod */
+    PAGE_ALL,   /* all clients */
+    PAGE_OFF,   /* no client */
 };
 
 struct page_config {
     const struct driver *driver;
-    const struct plane *(*plane)(void *arg); /* NULL: it does not lead, or pods have no agents */
+    const struct plane *(*plane)(void *arg); /* returns NULL: not leading, or no agents */
     void *arg;
     enum page_access access;
 };
 
 int page_open(struct page **ret, const struct page_config *config, struct err *err);
 
-/* arg is the page: web_config.other. */
+/* For web_config.other; arg is the page. */
 void page_answer(void *arg, const struct web_request *request, struct web_answer *ret);
 
-/* After web_close(): clients are sent what is the page's. NULL is fine. */
+/* Call it after web_close(): responses point into the page. NULL is fine. */
 void page_close(struct page *page);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// page: asks the operator every two seconds and shows what it says. Texts of others go into the page as text
-// alone (textContent): nothing here ever makes HTML of them.
+// page: loads JSON from the operator every two seconds and shows it. Untrusted texts are only ever set as
+// textContent, never as HTML.
 "use strict";
 
 const EVERY_MS = 2000, GIVE_UP_MS = 8000, SAMPLES_MAX = 300;
 const at = id => document.getElementById(id);
 
-// ---- words ------------------------------------------------------------------------------------------------
+// ---- formats ----------------------------------------------------------------------------------------------
 
 const LEVEL_OF_PHASE = {
   Running: "ok", Completing: "ok", Queued: "busy", Starting: "busy", Waiting: "bad", Restarting: "bad",
@@ -37,7 +37,7 @@ function bytesPerS(n) {
 }
 const many = (n, one, more) => n + " " + (n === 1 ? one : more);
 
-// ---- putting it into the page -----------------------------------------------------------------------------
+// ---- updating the page ------------------------------------------------------------------------------------
 
 function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -49,8 +49,8 @@ function show(node, yes) {
   if (node.hidden === yes) node.hidden = !yes;
 }
 
-// Rows stay where they are when their key does: what somebody has marked or is about to click does not go away.
-// cells: [text, class, href] each.
+// Keeps the row of a key across updates, so that selected text and links under the pointer stay.
+// cells: an array of [text, class, href].
 function fill(body, rows) {
   const old = new Map();
   for (const tr of [...body.children]) old.set(tr.dataset.key, tr);
@@ -87,8 +87,8 @@ function facts(list, pairs) {
 // ---- all jobs ---------------------------------------------------------------------------------------------
 
 const ORDER = {bad: 0, busy: 2, ok: 3, past: 4};
-const order = phase => phase === "Failed" ? 1 : ORDER[levelOf(phase)];   // it is over: after those that need help
-let wanted = "";   // a phase, "": all
+const order = phase => phase === "Failed" ? 1 : ORDER[levelOf(phase)];   // after the jobs that can still be helped
+let wanted = "";   // the phase that is shown, "": all
 
 function chip(phase, count) {
   const b = document.createElement("button");
@@ -124,16 +124,16 @@ function drawJobs(data, now) {
   const left = data.total - data.jobs.length;
   show(at("jobtable"), jobs.length > 0);
   put(at("jobnote"), data.total === 0 ? "No jobs yet: kubectl apply -f k8s/examples/mnist.yaml" :
-    jobs.length === 0 ? "No job is like that." :
-    left > 0 ? many(left, "job that has", "jobs that have") + " ended, or came late, not shown: kubectl get hvdjobs -A" :
+    jobs.length === 0 ? "No job matches." :
+    left > 0 ? many(left, "more job is", "more jobs are") + " not shown, finished ones first: kubectl get hvdjobs -A" :
       "");
   const trouble = data.jobs.filter(j => levelOf(j.phase) === "bad" && j.phase !== "Failed").length;
-  document.title = "hvd: " + many(data.total, "job", "jobs") + (trouble ? ", " + trouble + " in trouble" : "");
+  document.title = "hvd: " + many(data.total, "job", "jobs") + (trouble ? ", " + trouble + " with problems" : "");
 }
 
 // ---- one job ----------------------------------------------------------------------------------------------
 
-let samples = [];   // of throughput: of the job that is shown
+let samples = [];   // throughput of the job that is shown, batches/s
 
 function drawSpeed(roster) {
   show(at("speed"), !!roster);
@@ -157,7 +157,7 @@ function drawFindings(all) {
     if (!li) {
       li = list.appendChild(document.createElement("li"));
       li.append(document.createElement("strong"), " ", document.createElement("span"), document.createElement("span"));
-      li.lastElementChild.append("Do: ", document.createElement("code"));
+      li.lastElementChild.append("Fix: ", document.createElement("code"));
       li.lastElementChild.className = "fix";
     }
     const [strong, text, fix] = li.children;
@@ -171,25 +171,25 @@ function drawFindings(all) {
 
 function drawMembers(members, now) {
   put(at("membercount"), members.total === 0 ? "none yet" :
-    [members.bad && many(members.bad, "in trouble", "in trouble"), members.busy && members.busy + " on the way",
-     members.ok && members.ok + " well"].filter(Boolean).join(", "));
+    [members.bad && members.bad + " with problems", members.busy && members.busy + " starting or waiting",
+     members.ok && members.ok + " fine"].filter(Boolean).join(", "));
   fill(at("members"), members.list.map(m => ({key: m.pod, cells: [
     [String(m.worker), "n"], [m.state, "state " + m.level], [m.ranks || "", "n"], [m.pod, "where"], [m.node, "where"],
     [m.batches ? m.batches.toLocaleString("en") : "", "n"],
     [m.batches && m.idleMs >= 0 ? span(m.idleMs) : "", "n"], [span(now - m.created), "n"], [m.why, "words"]]})));
   const left = members.total - members.list.length;
-  put(at("membernote"), left > 0 ? left + " more, in no worse state, are not shown." : "");
+  put(at("membernote"), left > 0 ? left + " more are not shown; the ones with problems come first." : "");
 }
 
 function drawEpochs(data) {
   show(at("epochtable"), data.epochs.length > 0);
   show(at("noepochs"), data.epochs.length === 0);
-  put(at("noepochs"), data.roster || data.leads ? "None yet." : "The operator that leads knows.");
+  put(at("noepochs"), data.roster || data.leads ? "None yet." : "Only the leader knows the epochs.");
   fill(at("epochs"), data.epochs.map(e => ({key: e.at + "/" + e.epoch, cells: [
     [String(e.epoch), "n"], [moment(e.at), "where"],
-    e.first ? ["begins", "state"] : e.lost ? ["loss", "state busy"] : ["planned", "state ok"], [String(e.size), "n"],
+    e.first ? ["first", "state"] : e.lost ? ["loss", "state busy"] : ["planned", "state ok"], [String(e.size), "n"],
     [e.first ? "" : took(e.costMs), "n"],
-    [e.cause || (e.first ? "the first world that this operator saw" : ""), "words"]]})));
+    [e.cause || (e.first ? "the first epoch that this operator saw" : ""), "words"]]})));
 }
 
 function drawJob(data, now) {
@@ -197,24 +197,24 @@ function drawJob(data, now) {
   put(at("phase"), j.deleting ? j.phase + ", being deleted" : j.phase);
   style(at("phase"), "phase " + levelOf(j.phase));
   put(at("message"), j.refused || j.message);
-  const waits = r && r.waitingFor && !j.message.includes(r.waitingFor);   // the message has it a moment later
+  const waits = r && r.waitingFor && !j.message.includes(r.waitingFor);   // the job's message is updated a moment later
   show(at("waits"), !!waits);
-  put(at("waits"), waits ? "Its ranks wait for " + r.waitingFor : "");
-  show(at("first"), !!f && !j.message.includes("first failure"));   // else it is said above
+  put(at("waits"), waits ? "The job waits for " + r.waitingFor : "");
+  show(at("first"), !!f && !j.message.includes("first failure"));   // else the message has it
   style(at("first"), j.phase === "Failed" ? "bad" : "busy");
   if (f) put(at("first"), "First failure " + moment(f.at) + ": " + (f.rank >= 0 ? "rank " + f.rank + " of " : "") +
              "worker " + f.worker + " (" + f.pod + " on " + f.node + "), " +
-             (f.reason || "ended") + ", exit code " + f.exitCode + (f.message ? ": " + f.message : ""));
+             (f.reason || "finished") + ", exit code " + f.exitCode + (f.message ? ": " + f.message : ""));
   facts(at("facts"), [
     ["Workers ready", j.ready + " of " + j.workers],
-    ["Min to max", j.elastic ? j.min + " to " + j.max : j.min + ", all or none"],
-    ["Ranks", r ? (r.epoch ? r.size : 0) + " of " + r.target : j.workers * j.slots + " wanted"],
+    ["Min to max", j.elastic ? j.min + " to " + j.max : j.min + ", all or none (not elastic)"],
+    ["Ranks", r ? (r.epoch ? r.size : 0) + " of " + r.target : "unknown of " + j.workers * j.slots],
     ["Epoch", String(r && r.epoch || j.epoch || "none yet")],
     ["Restarts", j.restarts + (j.attemptsLeft >= 0 && !j.completed ? ", " + j.attemptsLeft + " attempts left" : "")],
-    ["Agents", r ? r.agents + " connected" : data.leads ? "none" : "ask the leader"],
+    ["Agents", r ? r.agents + " connected" : data.leads ? "none" : "known to the leader only"],
     ["Age", span(now - j.created)],
-    j.completed ? ["Took", j.started ? span(j.completed - j.started) : "did not start"]
-                : ["Running for", j.started ? span(now - j.started) : "not yet"]]);
+    j.completed ? ["Ran for", j.started ? span(j.completed - j.started) : "never admitted"]
+                : ["Running for", j.started ? span(now - j.started) : "not admitted yet"]]);
   drawSpeed(r);
   drawFindings(data.findings);
   drawMembers(data.members, now);
@@ -224,11 +224,11 @@ function drawJob(data, now) {
   document.title = j.name + ": " + j.phase;
 }
 
-// ---- asking -----------------------------------------------------------------------------------------------
+// ---- loading ----------------------------------------------------------------------------------------------
 
 let asked = 0, data = null, etag = "", heard = 0, skew = 0, timer = 0;
 
-// "#/default/mnist" is a job, all else the list.
+// The job of "#/default/mnist"; null: the list of all jobs.
 function where() {
   const parts = location.hash.replace(/^#\/?/, "").split("/").map(part => {
     try { return decodeURIComponent(part); } catch { return ""; }
@@ -252,7 +252,7 @@ function draw() {
   put(at("live"), "as of " + clock(heard) + " " + ZONE + (data.leads ? "" : ", from an operator that does not lead"));
 }
 
-// 200: new; 304: as before; 503: it has much to do, the next time will do.
+// 200: new data; 304: unchanged; 503: the operator is busy, so wait for the next time.
 async function take(answer, job) {
   if (answer.status === 200) {
     data = await answer.json();
@@ -282,20 +282,20 @@ async function ask() {
     await take(answer, job);
   } catch {
     if (mine !== asked) return;
-    alarm("No answer from the operator" + (heard ? " since " + clock(heard) + ": what is below is of then." : "."));
+    alarm("The operator does not answer" + (heard ? " since " + clock(heard) + "; the page shows that state." : "."));
   }
   if (mine !== asked) return;
   draw();
   if (!document.hidden) timer = setTimeout(ask, EVERY_MS);
 }
 
-function turn() {   // to another page
+function turn() {   // to another job, or back to the list
   data = null;
   etag = "";
   samples = [];
   alarm("");
   for (const id of ["jobrows", "members", "epochs", "conditions", "findings"]) at(id).replaceChildren();
-  put(at("live"), "asks the operator");
+  put(at("live"), "Loading ...");
   draw();
   ask();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page_files: see page_files.h. The assembler takes the files in; the Makefile knows that this
- * object depends on them.
+ * page_files: see page_files.h. The assembler's .incbin embeds the files; the Makefile has the
+ * dependency.
  */
 #include "operator/page/page_files.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page_files: page.html, page.css and page.js, as bytes in this program.
+ * page_files: page.html, page.css and page.js, embedded into the program.
  */
 #ifndef HVD_OPERATOR_PAGE_PAGE_FILES_H
 #define HVD_OPERATOR_PAGE_PAGE_FILES_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page_job: all there is to say about one job as JSON, from its object, its pods, and the plane:
+ * page_job: one job as JSON, from its object, its pods and the plane:
  * {"leads", "job", "conditions", "firstFailure", "members", "roster", "epochs", "findings"}; null
- * where there is nothing.
+ * where nothing is known.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static json_t *failure_of(const struct job_first_failure *f)
                      (json_int_t)f->at);
 }
 
-/* ---- what the plane knows -------------------------------------------------------------------- */
+/* ---- from the plane -------------------------------------------------------------------------- */
 
 static bool is_heard(const struct plane *plane, const char *uid)
 {
@@ -127,7 +127,7 @@ static void add_finding(void *arg, const char *pod, const struct finding *f)
                           page_text(f->summary, TEXT_MAX), "fix", page_text(f->fix, TEXT_MAX)));
 }
 
-/* What a status keeps: the worst, each with the first of the pods that have it. */
+/* A finding from the job's status, which names only the first of its pods. */
 static void add_written(struct gathering *g, const struct job_finding *f)
 {
     char pod[128];
@@ -135,17 +135,17 @@ static void add_written(struct gathering *g, const struct job_finding *f)
         snprintf(pod, sizeof(pod), "%s and %d more", f->pods[0], f->npods - 1);
     else
         snprintf(pod, sizeof(pod), "%s", f->pods[0]);
-    struct finding told = {.status = f->failure ? FINDING_FAIL : FINDING_WARN};
-    snprintf(told.id, sizeof(told.id), "%s", f->id);
-    snprintf(told.code, sizeof(told.code), "%s", f->code);
-    snprintf(told.source, sizeof(told.source), "%s", f->source);
-    snprintf(told.summary, sizeof(told.summary), "%s", f->summary);
-    snprintf(told.fix, sizeof(told.fix), "%s", f->fix);
-    g->wanted = told.status;
-    add_finding(g, pod, &told);
+    struct finding finding = {.status = f->failure ? FINDING_FAIL : FINDING_WARN};
+    snprintf(finding.id, sizeof(finding.id), "%s", f->id);
+    snprintf(finding.code, sizeof(finding.code), "%s", f->code);
+    snprintf(finding.source, sizeof(finding.source), "%s", f->source);
+    snprintf(finding.summary, sizeof(finding.summary), "%s", f->summary);
+    snprintf(finding.fix, sizeof(finding.fix), "%s", f->fix);
+    g->wanted = finding.status;
+    add_finding(g, pod, &finding);
 }
 
-/* Failures first. Where no agent is heard, those that the status has. */
+/* Failures first. Without connected agents: the findings in the job's status. */
 static json_t *findings_of(const struct plane *plane, const struct hvdjob *job)
 {
     const struct job_findings *written = &job->status.findings;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * page_jobs: all jobs as JSON: {"leads", "version", "total", "phases": {PHASE: n}, "jobs": [...]}.
- * Row after row, so that a thousand jobs are never a tree.
+ * Written row by row, so that a thousand jobs never exist as one JSON tree.
  */
 #include "core/include/hvd.h"
 #include "operator/page/page_private.h"
@@ -10,7 +10,7 @@
 
 struct listing {
     struct buf *dst;
-    bool over; /* the round of those that have ended */
+    bool finished; /* second round: finished jobs */
     int rows;
     int phases[JOB_PHASES];
 };
@@ -37,7 +37,7 @@ static void count(void *arg, const struct hvdjob *job)
 static void put_row(void *arg, const struct hvdjob *job)
 {
     struct listing *l = arg;
-    if (job_phase_over(job->status.phase) != l->over || l->rows >= PAGE_JOBS_MAX)
+    if (job_phase_finished(job->status.phase) != l->finished || l->rows >= PAGE_JOBS_MAX)
         return;
     if (l->rows++ > 0)
         buf_put_u8(l->dst, ',');
@@ -66,10 +66,10 @@ void page_put_jobs(const struct driver *d, struct buf *dst)
                        "total", total, "phases", phases),
              dst);
     if (dst->len > 0)
-        dst->len--; /* its last brace: the list follows */
+        dst->len--; /* drops the closing brace: the list follows */
     buf_put(dst, list, strlen(list));
     for (int round = 0; round < 2; round++) {
-        l.over = round;
+        l.finished = round;
         driver_jobs(d, put_row, &l);
     }
     buf_put(dst, end, strlen(end));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page_members: the workers of a job: each pod with what its agent says of its ranks. Of thousands
- * those are shown that need a look.
+ * page_members: the workers of a job: each pod with what its agent reports of its ranks. At most
+ * PAGE_MEMBERS_MAX, those with problems first.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 
 #define WHY_MAX 500
 
-/* How well it is; the order in which they are shown. */
+/* The state of a worker, in the order of the page. */
 enum level { LEVEL_BAD, LEVEL_BUSY, LEVEL_OK, LEVEL_PAST };
 
 struct member {
@@ -65,19 +65,19 @@ static void add_worker(void *arg, const struct plane_worker *worker)
     m->worker = *worker;
 }
 
-/* What agents say of ranks, in words for people; rank_state_name() has the others. */
+/* rank_state_name() as text for people. */
 static const struct {
-    const char *state, *said;
+    const char *state, *text;
     enum level level;
 } states[] = {
     {"expected", "waits for its agent", LEVEL_BUSY},
     {"assigned", "ranks start", LEVEL_BUSY},
     {"running", "ranks start", LEVEL_BUSY},
     {"arrived", "ranks start", LEVEL_BUSY},
-    {"ready", "ready, waits for others", LEVEL_BUSY},
+    {"ready", "ready, waits for other workers", LEVEL_BUSY},
     {"active", "trains", LEVEL_OK},
     {"left", "has left", LEVEL_OK},
-    {"ended", "has ended", LEVEL_OK},
+    {"ended", "has finished", LEVEL_OK},
     {"failed", "a rank has failed", LEVEL_BAD},
 };
 
@@ -87,13 +87,13 @@ static void judge_running(struct member *m)
     m->state = m->pod->ready ? "runs" : "runs, not ready";
     if (m->known && !m->worker.connected) {
         m->level = LEVEL_BAD;
-        m->state = "its agent is away";
+        m->state = "agent is not connected";
         return;
     }
     for (size_t i = 0; m->known && i < sizeof(states) / sizeof(states[0]); i++)
         if (strcmp(states[i].state, m->worker.state) == 0) {
             m->level = states[i].level;
-            m->state = states[i].said;
+            m->state = states[i].text;
         }
 }
 
@@ -101,18 +101,18 @@ static void judge(struct member *m)
 {
     const struct pod *p = m->pod;
     m->level = LEVEL_BUSY;
-    if (pod_over(p)) {
+    if (pod_finished(p)) {
         m->level = LEVEL_PAST;
-        m->state = p->phase == POD_SUCCEEDED ? "has ended well" : "has failed";
+        m->state = p->phase == POD_SUCCEEDED ? "has succeeded" : "has failed";
     } else if (p->deleting) {
-        m->state = "is asked to go";
+        m->state = "is being deleted";
     } else if (p->phase == POD_RUNNING) {
         judge_running(m);
     } else if (p->gated) {
-        m->state = "held until all fit";
+        m->state = "waits until all workers fit";
     } else {
         m->level = p->why ? LEVEL_BAD : LEVEL_BUSY;
-        m->state = p->node ? "its pod starts" : "waits for a node";
+        m->state = p->node ? "pod starts" : "waits for a node";
     }
 }
 

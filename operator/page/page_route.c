@@ -11,8 +11,8 @@
 
 #define JOBS "/v1/jobs"
 
-/* Letters, digits, dashes and dots up to the end (a "/" if slash): as objects are named. NULL: it
- * is none, or too long. */
+/* Copies an object's name (letters, digits, dashes, dots) up to the end, or up to a "/" if slash.
+ * Returns the rest; NULL: no such name, or too long. */
 static const char *take_name(const char *from, bool slash, char *dst, size_t size)
 {
     size_t n = 0;

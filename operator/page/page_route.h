@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page_route: what a browser asks for, and by which name it calls us. Pure; strangers' bytes.
+ * page_route: parses the path and the Host header of a request. Pure; the input is untrusted.
  */
 #ifndef HVD_OPERATOR_PAGE_PAGE_ROUTE_H
 #define HVD_OPERATOR_PAGE_PAGE_ROUTE_H
@@ -17,8 +17,8 @@ struct page_route {
 
 struct page_route page_route(const char *path);
 
-/* "localhost:8080", "127.0.0.1", "[::1]:80": a browser that was led here by somebody else's page
- * under a name of theirs says another one. */
+/* True for "localhost:8080", "127.0.0.1", "[::1]:80". Defends against DNS rebinding: a browser that
+ * a foreign page leads here sends that page's host name. */
 bool page_is_our_host(const char *host);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actions: what is to be done for one job, in this order; the driver stops at the first that fails
- * and asks again. Each may be done twice: names decide who is created, uids who is deleted, the
- * job's resourceVersion whether its status is written.
+ * actions: the result of reconcile(): a list of writes for one job. The driver executes them in
+ * order and stops at the first that fails; then the job is reconciled again. Each action is safe to
+ * repeat: a create by its name, a delete by its uid, a status write by the job's resourceVersion.
  */
 #ifndef HVD_OPERATOR_RECONCILE_ACTIONS_H
 #define HVD_OPERATOR_RECONCILE_ACTIONS_H
@@ -12,40 +12,40 @@
 
 enum action_kind {
     ACTION_WRITE_STATUS, /* actions.status, if the job is still at its resourceVersion */
-    ACTION_SAY,          /* an Event on the job: says[say] */
+    ACTION_RECORD_EVENT, /* an Event about the job: events[event] */
     ACTION_CREATE_GROUP, /* the gang's PodGroup */
-    ACTION_CREATE_POD,   /* worker, attempt, gated */
-    ACTION_LIFT_GATE,    /* pod */
+    ACTION_CREATE_POD,   /* of worker, attempt, gated */
+    ACTION_LIFT_GATE,    /* removes the operator's scheduling gate from pod */
     ACTION_DELETE_POD,   /* pod, if it still has that uid */
     ACTION_DELETE_JOB,   /* if it still has that uid */
 };
 
-enum action_say {
-    SAY_PHASE,   /* it came into another phase */
-    SAY_REFUSED, /* the doctor has refused a pod */
-    ACTION_SAYS,
+enum action_event_kind {
+    ACTION_EVENT_PHASE,   /* the job entered another phase */
+    ACTION_EVENT_REFUSED, /* the doctor refused a pod */
+    ACTION_EVENTS,
 };
 
 struct action {
     enum action_kind kind;
-    const struct pod *pod; /* borrowed from what reconcile() was given */
+    const struct pod *pod; /* borrowed from reconcile_input.pods */
     int worker, attempt;
     bool gated;
-    enum action_say say;
-    const char *why; /* for logs; of the program */
+    enum action_event_kind event;
+    const char *why; /* for logs; a string constant */
 };
 
-struct saying {
+struct action_event {
     bool warning;
-    char reason[64], text[1024]; /* reason "": there is nothing to say */
+    char reason[64], text[1024]; /* reason "": no such event */
 };
 
 struct actions {
     int n, cap;
     struct action *all;
-    struct hvdjob_status status; /* as it is to be */
-    struct saying says[ACTION_SAYS];
-    int64_t again; /* moment at which to ask again though nothing has happened; INT64_MAX: never */
+    struct hvdjob_status status; /* the desired status */
+    struct action_event events[ACTION_EVENTS];
+    int64_t again; /* moment of the next reconciliation without an event; INT64_MAX: none */
 };
 
 int actions_add(struct actions *a, struct action action, struct err *err);

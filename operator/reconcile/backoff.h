@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backoff: the pause after the n-th loss in a row: first, doubled each time, at most a limit.
+ * backoff: the pause after the n-th loss in a row: starts at first, doubles, and stops at most.
  */
 #ifndef HVD_OPERATOR_RECONCILE_BACKOFF_H
 #define HVD_OPERATOR_RECONCILE_BACKOFF_H

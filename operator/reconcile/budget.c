@@ -10,11 +10,11 @@
 #include "operator/reconcile/newpod.h"
 
 struct limits {
-    int min_available, max_unavailable; /* one of them, the other is -1 */
+    int min_available, max_unavailable; /* exactly one is set, the other is -1 */
 };
 
-/* The disruption controller counts maxUnavailable from spec.workers, through the scale subresource.
- * Where that is missing, it is none for it, and no pod could ever be evicted. */
+/* For maxUnavailable the disruption controller reads spec.workers through the scale subresource.
+ * Where spec.workers is missing it would never allow an eviction, so minAvailable is used. */
 static struct limits limits_of(const struct hvdjob *job)
 {
     if (job->max > job->min)
@@ -35,14 +35,14 @@ static bool is_right(const struct hvdjob *job, const struct budget *have)
 enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have)
 {
     enum job_phase phase = job->status.phase;
-    if (!job->ours || job->deleting || job->refused || job_phase_over(phase))
+    if (!job->ours || job->deleting || job->refused || job_phase_finished(phase))
         return BUDGET_LEAVE;
     if (have)
         return is_right(job, have) ? BUDGET_LEAVE : BUDGET_CHANGE;
     return phase == JOB_RUNNING || phase == JOB_WAITING ? BUDGET_CREATE : BUDGET_LEAVE;
 }
 
-/* null takes away what is there, and means nothing in a new object. */
+/* In a merge patch null removes the field; in a new object it means absent. */
 static json_t *number(int n)
 {
     return n < 0 ? json_null() : json_integer(n);
@@ -65,7 +65,7 @@ json_t *budget_object(const struct hvdjob *job)
                      newpod_owner(job), "spec", spec_of(job));
 }
 
-/* With the uid: not another one that has the name by now. */
+/* The uid keeps the patch from another object that has the name by now. */
 json_t *budget_change(const struct hvdjob *job, const struct budget *have)
 {
     return json_pack("{s:{s:s}, s:o}", "metadata", "uid", have->uid, "spec", spec_of(job));

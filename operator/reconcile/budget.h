@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * budget: what evictions a job bears, as its PodDisruptionBudget: who may grow and shrink keeps
- * minWorkers, of others one worker may go at a time. Pods that are not ready may always go: a drain
- * waits for none that does not train. Pure.
+ * budget: decides on the PodDisruptionBudget of a job. A job that may shrink keeps minWorkers; of
+ * any other one worker may be evicted at a time. Pods that are not ready may always be evicted, so
+ * a drain never waits for a pod that does not train. Pure.
  */
 #ifndef HVD_OPERATOR_RECONCILE_BUDGET_H
 #define HVD_OPERATOR_RECONCILE_BUDGET_H
@@ -12,12 +12,12 @@
 
 enum budget_step { BUDGET_LEAVE, BUDGET_CREATE, BUDGET_CHANGE };
 
-/* have: the one that belongs to the job, NULL: there is none. It is made when the job first runs,
- * after its pods, and goes with the job. */
+/* have: the job's existing budget, NULL: none. A budget is created when the job first runs, and the
+ * garbage collector deletes it with the job. */
 enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have);
 
-/* The object to create (it has the job's name); what is to be merged into the one that is there.
- * NULL: no memory. */
+/* budget_object: the object to create, named like the job. budget_change: a merge patch of the
+ * existing one. NULL: no memory. */
 json_t *budget_object(const struct hvdjob *job);
 json_t *budget_change(const struct hvdjob *job, const struct budget *have);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fit: see fit.h. All workers of a gang are alike, so filling one node after the other is exact.
+ * fit: see fit.h. All workers of a job request the same, so filling node after node finds the
+ * maximum.
  */
 #include "operator/reconcile/fit.h"
 
@@ -8,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NODES_TOLD 4 /* by name; the rest is counted by cause */
+#define NODES_NAMED 4 /* in a message; further nodes are counted by obstacle */
 
-/* Why no worker may run on a node, whatever is free there; in the order of how far it is from it.
- */
+/* Why no worker may run on a node even if it is empty. The order is that of messages: what may pass
+ * by itself comes first. */
 enum obstacle {
     OBSTACLE_NONE,
     OBSTACLE_NOT_READY,
@@ -70,7 +71,7 @@ void fit_reserve(struct cluster *c, const struct podspec *spec, int n)
     }
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 struct words {
     char *dst;
@@ -96,7 +97,7 @@ static void say_amount(struct words *w, const struct cluster *c, int kind, int64
     say(w, "%s", text);
 }
 
-/* "memory 8Gi asked, 3.5Gi of 16Gi free": what one worker lacks on that node. */
+/* "memory 8Gi asked, 3.5Gi of 16Gi free": the resources that one worker lacks on this node. */
 static void say_short(struct words *w, const struct cluster *c, int node,
                       const struct podspec *spec)
 {
@@ -148,7 +149,8 @@ static void say_node(struct words *w, const struct cluster *c, int node, const s
         say_short(w, c, node, spec);
 }
 
-/* What even the largest node does not have, free or not: such a job never runs here. */
+/* Names a resource of which one worker requests more than any node has even when empty: such a job
+ * never fits this cluster. */
 static bool say_never(struct words *w, const struct cluster *c, const struct podspec *spec)
 {
     for (int i = 0; i < resources_count(c->kinds); i++) {
@@ -168,7 +170,7 @@ static bool say_never(struct words *w, const struct cluster *c, const struct pod
     return false;
 }
 
-/* Nodes with one obstacle after the other, those where only room is missing first. */
+/* Nodes by obstacle; nodes that only lack resources come first. */
 static void say_nodes(struct words *w, const struct cluster *c, const struct podspec *spec)
 {
     static const char *const causes[] = {[OBSTACLE_NONE] = "without room",
@@ -177,15 +179,15 @@ static void say_nodes(struct words *w, const struct cluster *c, const struct pod
                                          [OBSTACLE_TAINT] = "with a taint that is not tolerated",
                                          [OBSTACLE_LABEL] =
                                              "without a label that nodeSelector wants"};
-    int told = 0;
+    int named = 0;
     for (int o = OBSTACLE_NONE; o <= OBSTACLE_LABEL; o++) {
         int more = 0;
         for (int i = 0; i < c->n; i++) {
             if (obstacle(&c->nodes[i], spec) != (enum obstacle)o)
                 continue;
-            if (told < NODES_TOLD) {
+            if (named < NODES_NAMED) {
                 say_node(w, c, i, spec);
-                told++;
+                named++;
             } else {
                 more++;
             }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fit: how many equal workers the nodes have room for, and what is missing where they have not.
- * Pure.
+ * fit: how many workers of one job fit on the nodes, and what is missing if they do not. Pure.
  *
- * What decides: readiness, cordons, taints, nodeSelector and requests. What else a pod may ask for
- * (podspec.unjudged) is not looked at: a gang with that may not fit although it seems to.
+ * Considers readiness, cordons, taints, nodeSelector and requests. Other constraints
+ * (podspec.unjudged: affinity, volumes and so on) are ignored, so a gang with one of them may not
+ * fit although fit_count() says so.
  */
 #ifndef HVD_OPERATOR_RECONCILE_FIT_H
 #define HVD_OPERATOR_RECONCILE_FIT_H
@@ -12,8 +12,8 @@
 #include "operator/objects/node.h"
 #include "operator/objects/podspec.h"
 
-/* Nodes and what is used on each: by pods that are there, and by gangs that were let go and are not
- * there yet. The arrays are the caller's. */
+/* Nodes and what is used on each: requests of bound pods, and reservations for admitted gangs whose
+ * pods are not bound yet. The caller owns the arrays. */
 struct cluster {
     const struct resource_kinds *kinds;
     int n;
@@ -21,17 +21,17 @@ struct cluster {
     struct resources *used; /* [n] */
 };
 
-/* So many workers fit, at most limit. */
+/* How many workers fit beside what is used, at most limit. */
 int fit_count(const struct cluster *c, const struct podspec *spec, int limit);
 
-/* The same if nothing were running. */
+/* How many would fit if the cluster were empty. */
 int fit_count_empty(const struct cluster *c, const struct podspec *spec, int limit);
 
-/* Room for n workers is used from now on, as far as there is any. */
+/* Reserves resources for n workers, or for as many as fit. */
 void fit_reserve(struct cluster *c, const struct podspec *spec, int n);
 
-/* "2 of 4 workers fit; a worker asks for ...": why not want of them, for people, at most size
- * bytes: what is missing for each resource and node, the most promising nodes first. */
+/* Writes why fewer than want workers fit: "2 of 4 workers fit now; a worker asks for ...", then for
+ * each node what is missing, nodes that lack only resources first. At most size bytes. */
 void fit_explain(const struct cluster *c, const struct podspec *spec, int want, char *dst,
                  size_t size);
 

@@ -11,7 +11,7 @@
 #include "operator/objects/pod.h"
 #include "operator/reconcile/newpod.h"
 
-/* j[outer][inner] = text, making what is missing. */
+/* Sets j[outer][inner] = text, and creates the mapping j[outer] if it is missing. */
 static int set_text(json_t *j, const char *outer, const char *inner, const char *text)
 {
     json_t *map = json_object_get(j, outer);
@@ -83,7 +83,7 @@ static bool is_served(const char *served, const char *api)
     return false;
 }
 
-/* The best version that is served, as "group/version". */
+/* The best version that the cluster serves, as "group/version". */
 static bool find_api(const struct gang_ops *ops, const char *served, char *dst, size_t size)
 {
     const char *p = ops->versions;
@@ -135,11 +135,12 @@ json_t *gang_group(const struct gang_ops *ops, const struct hvdjob *job, const c
                      newpod_owner(job), "spec", ops->spec(job));
 }
 
-const char *gang_waits(const struct gang_ops *ops, json_t *group)
+const char *gang_pending(const struct gang_ops *ops, json_t *group)
 {
     if (!ops->condition)
         return NULL;
-    /* Volcano's says True when it waits, the native one when it does not. */
+    /* Volcano's condition Unschedulable is True while the gang waits. The native PodGroupScheduled
+     * is True once it does not. */
     json_t *list = json_object_get(json_object_get(group, "status"), "conditions");
     bool is_true = conditions_true(list, ops->condition);
     return is_true == (ops->backend == GANG_VOLCANO) ? conditions_message(list, ops->condition)

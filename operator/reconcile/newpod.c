@@ -11,9 +11,10 @@
 #include "operator/reconcile/names.h"
 #include "operator/objects/parts.h"
 
-/* A node that does not answer: the usual five minutes are too long for those who wait. */
+/* A pod is evicted so long after its node was lost. Kubernetes' default of 5 minutes is too long
+ * for the job's other workers, which may be waiting. */
 #define LOST_NODE_SECONDS 30
-/* At least two steps, so that a worker leaves at a step's end. */
+/* Long enough for two training steps, so that a worker can leave at a step boundary. */
 #define GRACE_SECONDS 60
 
 json_t *newpod_owner(const struct hvdjob *job)
@@ -42,7 +43,7 @@ static bool add_labels(json_t *meta, const struct hvdjob *job, int worker, int a
            parts_fill(labels, "app.kubernetes.io/instance", json_string(job->name));
 }
 
-/* Leaves a node that is lost after LOST_NODE_SECONDS, unless the template says when. */
+/* Tolerates a lost node for LOST_NODE_SECONDS, unless the template has a toleration for it. */
 static bool add_toleration(json_t *tolerations, const char *key)
 {
     if (parts_find(tolerations, "key", key))

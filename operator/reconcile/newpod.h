@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * newpod: the pod of a worker, made of the job's template.
+ * newpod: builds the pod of a worker from the job's template.
  */
 #ifndef HVD_OPERATOR_RECONCILE_NEWPOD_H
 #define HVD_OPERATOR_RECONCILE_NEWPOD_H
@@ -10,13 +10,13 @@
 #include "operator/objects/pod.h"
 #include "operator/reconcile/gang.h"
 
-/* What the template does not say is filled in; what it says stays, but for the name, our labels,
- * restartPolicy and, where gated, one scheduling gate more. What it takes for an image that has
- * nothing of ours equipment_add() adds. The job is not refused. NULL: no memory. */
+/* Fills in defaults that the template leaves open. Overrides the name, the hvd.dev labels and
+ * restartPolicy, and adds a scheduling gate if gated. The agent and the bundle are added by
+ * injection_add(). job must be valid (job->refused is NULL). NULL: no memory. */
 json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
                bool gated);
 
-/* The reference by which an object belongs to the job. NULL: no memory. */
+/* The ownerReference to the job. NULL: no memory. */
 json_t *newpod_owner(const struct hvdjob *job);
 
 #endif

@@ -25,7 +25,7 @@ static const struct phase_row rows[] = {
     {JOB_RUNNING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
     {JOB_RUNNING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
     {JOB_RUNNING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
-    {JOB_RUNNING, EVENT_BROKEN, JOB_RESTARTING, DO_NOTHING},
+    {JOB_RUNNING, EVENT_WORKER_LOST, JOB_RESTARTING, DO_NOTHING},
     {JOB_RUNNING, EVENT_EMPTY, JOB_RESTARTING, DO_NOTHING},
     {JOB_RUNNING, EVENT_BELOW, JOB_WAITING, DO_NOTHING},
 
@@ -33,37 +33,37 @@ static const struct phase_row rows[] = {
     {JOB_WAITING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
     {JOB_WAITING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
     {JOB_WAITING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
-    {JOB_WAITING, EVENT_BROKEN, JOB_RESTARTING, DO_NOTHING},
+    {JOB_WAITING, EVENT_WORKER_LOST, JOB_RESTARTING, DO_NOTHING},
     {JOB_WAITING, EVENT_EMPTY, JOB_RESTARTING, DO_NOTHING},
     {JOB_WAITING, EVENT_READY, JOB_RUNNING, DO_NOTHING},
 
     {JOB_RESTARTING, EVENT_SUSPEND, JOB_SUSPENDED, DO_SUSPEND},
     {JOB_RESTARTING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
     {JOB_RESTARTING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
-    {JOB_RESTARTING, EVENT_RESTED, JOB_QUEUED, DO_QUEUE},
+    {JOB_RESTARTING, EVENT_RETRY, JOB_QUEUED, DO_QUEUE},
 
     {JOB_COMPLETING, EVENT_DEADLINE, JOB_FAILED, DO_FINISH},
-    {JOB_COMPLETING, EVENT_SPOILT, JOB_FAILED, DO_FINISH},
+    {JOB_COMPLETING, EVENT_FAILED_LATE, JOB_FAILED, DO_FINISH},
     {JOB_COMPLETING, EVENT_DONE, JOB_SUCCEEDED, DO_FINISH},
 };
 
 static const struct {
     const char *name, *text;
 } events[JOB_EVENTS] = {
-    [EVENT_ACCEPT] = {"accept", "the spec can be run and the job is not suspended"},
+    [EVENT_ACCEPT] = {"accept", "the spec is valid and the job is not suspended"},
     [EVENT_SUSPEND] = {"suspend", "spec.runPolicy.suspend is true"},
-    [EVENT_DEADLINE] = {"deadline", "activeDeadlineSeconds are over"},
+    [EVENT_DEADLINE] = {"deadline", "activeDeadlineSeconds have passed"},
     [EVENT_LIMIT] = {"limit", "workers failed more often than backoffLimit allows"},
-    [EVENT_ADMIT] = {"admit", "the whole gang fits, or it is its turn to be tried"},
+    [EVENT_ADMIT] = {"admit", "the whole gang fits, or it is the one gang that is tried"},
     [EVENT_TIMEOUT] = {"timeout", "fewer than minWorkers had a node in gang.timeoutSeconds"},
     [EVENT_READY] = {"ready", "at least minWorkers run"},
     [EVENT_BELOW] = {"below", "fewer than minWorkers run; the others wait with their state"},
-    [EVENT_EMPTY] = {"empty", "no worker runs any more: the state in memory is lost"},
-    [EVENT_BROKEN] = {"broken", "a worker of a job that is not elastic was lost"},
-    [EVENT_ENDED] = {"ended", "a worker ended well; no new ones come"},
-    [EVENT_RESTED] = {"rested", "the former workers are gone and the pause is over"},
-    [EVENT_DONE] = {"done", "all workers have ended"},
-    [EVENT_SPOILT] = {"spoilt", "a worker failed after another had ended well"},
+    [EVENT_EMPTY] = {"empty", "no worker runs: the state in memory is lost"},
+    [EVENT_WORKER_LOST] = {"worker-lost", "a worker of a job that is not elastic was lost"},
+    [EVENT_ENDED] = {"ended", "a worker succeeded; no further workers are created"},
+    [EVENT_RETRY] = {"retry", "no worker is alive and the pause after a loss is over"},
+    [EVENT_DONE] = {"done", "all workers have finished"},
+    [EVENT_FAILED_LATE] = {"failed-late", "a worker failed after another had succeeded"},
 };
 
 static const char *const actions[JOB_ACTIONS] = {"",        "queue",  "admit", "roll-back",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * phases: the life of an HvdJob as a const table {phase, event, next, action}: pure. reconcile.c
- * asks for each row of the present phase in turn whether its event is so, and takes the first.
+ * phases: the state machine of an HvdJob as a const table {phase, event, next, action}. Pure.
+ * reconcile_phase.c goes through the rows of the current phase in order and takes the first whose
+ * event has happened.
  */
 #ifndef HVD_OPERATOR_RECONCILE_PHASES_H
 #define HVD_OPERATOR_RECONCILE_PHASES_H
@@ -11,31 +12,31 @@
 #include "operator/objects/hvdjob_status.h"
 
 enum job_event {
-    EVENT_ACCEPT,   /* its spec can be run and it is not suspended */
-    EVENT_SUSPEND,  /* spec.runPolicy.suspend */
-    EVENT_DEADLINE, /* activeDeadlineSeconds are over */
-    EVENT_LIMIT,    /* more failures than backoffLimit */
-    EVENT_ADMIT,    /* the queue lets it go */
-    EVENT_TIMEOUT,  /* fewer than minWorkers have a node after gang.timeoutSeconds */
-    EVENT_READY,    /* minWorkers run */
-    EVENT_BELOW,    /* fewer than minWorkers run */
-    EVENT_EMPTY,    /* none runs: its state in memory is lost */
-    EVENT_BROKEN,   /* not elastic, and not all workers are there */
-    EVENT_ENDED,    /* a worker ended well */
-    EVENT_RESTED,   /* its workers are gone or going, and the pause is over */
-    EVENT_DONE,     /* no worker runs any more */
-    EVENT_SPOILT,   /* the same, and one failed after another had ended well */
+    EVENT_ACCEPT,      /* the spec is valid and the job is not suspended */
+    EVENT_SUSPEND,     /* spec.runPolicy.suspend is true */
+    EVENT_DEADLINE,    /* activeDeadlineSeconds have passed */
+    EVENT_LIMIT,       /* more failures than backoffLimit */
+    EVENT_ADMIT,       /* the queue admits the gang */
+    EVENT_TIMEOUT,     /* fewer than minWorkers have a node after gang.timeoutSeconds */
+    EVENT_READY,       /* at least minWorkers run */
+    EVENT_BELOW,       /* fewer than minWorkers run */
+    EVENT_EMPTY,       /* no worker runs: the state in memory is lost */
+    EVENT_WORKER_LOST, /* the job is not elastic and lacks a worker */
+    EVENT_ENDED,       /* a worker succeeded */
+    EVENT_RETRY,       /* no worker is alive and the pause after a loss is over */
+    EVENT_DONE,        /* all workers have finished */
+    EVENT_FAILED_LATE, /* the same, and one failed after another had succeeded */
     JOB_EVENTS,
 };
 
 enum job_action {
     DO_NOTHING,
-    DO_QUEUE,    /* waits from now on; its next workers get new names */
-    DO_ADMIT,    /* note when; the deadline runs from the first time on */
-    DO_ROLLBACK, /* note that the gang did not fit */
-    DO_SUSPEND,  /* deadline and counts begin anew when it is resumed */
-    DO_SETTLE,   /* it runs: forget that it once did not fit */
-    DO_FINISH,   /* note when */
+    DO_QUEUE,    /* set the queue time; the next pods get new names */
+    DO_ADMIT,    /* set the admission time; the first one starts the deadline */
+    DO_ROLLBACK, /* count a gang that was admitted and did not fit */
+    DO_SUSPEND,  /* reset the deadline and the counts of failures */
+    DO_SETTLE,   /* the gang runs: reset the count of rollbacks */
+    DO_FINISH,   /* set the completion time */
     JOB_ACTIONS,
 };
 
@@ -46,7 +47,7 @@ struct phase_row {
     enum job_action action;
 };
 
-/* All rows, in the order in which they are asked. */
+/* All rows, in the order in which they are tried. */
 const struct phase_row *phase_rows(size_t *ret_n);
 
 const char *job_event_name(enum job_event event);

@@ -15,8 +15,8 @@
 struct queue {
     struct cluster *cluster;
     int64_t now;
-    const struct hvdjob *tried; /* the one gang that may turn out not to fit, NULL: none */
-    const struct hvdjob *first; /* it has waited for so long that nobody goes before it */
+    const struct hvdjob *tried; /* the one admitted gang of which fitting is unknown, NULL: none */
+    const struct hvdjob *first; /* has waited QUEUE_PATIENCE: blocks younger jobs; NULL: none */
 };
 
 static int64_t waits_since(const struct hvdjob *job)
@@ -35,15 +35,15 @@ static int by_turn(const void *a, const void *b)
     return strcmp(p->uid, q->uid);
 }
 
-/* Whether what fit.h says can be relied on for this job. */
+/* Is fit.h's result reliable for this job? */
 static bool certain(const struct queue *q, const struct hvdjob *job)
 {
     return q->cluster && !job->podspec.unjudged && job->status.rollbacks == 0;
 }
 
-/* Workers that the scheduler may place: they come first. A gang that was let go and has not all its
- * nodes has its room promised, also before its pods are made. */
-static void count_let_go(struct queue *q, const struct queue_job *j)
+/* Reserves for workers that the scheduler may place at any time, and for the missing workers of an
+ * admitted gang, also before their pods exist. */
+static void reserve_admitted(struct queue *q, const struct queue_job *j)
 {
     bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
     int missing = starting ? j->job->min - j->bound : 0;
@@ -73,8 +73,8 @@ static void go(struct queue *q, struct queue_job *j, bool sure)
 static void wait_for_try(const struct queue *q, struct queue_job *j, const char *reason)
 {
     snprintf(j->ret.why, sizeof(j->ret.why),
-             "it is not known whether it fits (%s); such gangs are tried one at a time, now job "
-             "%.63s/%.63s is",
+             "it is not known whether its workers fit (%s); such jobs are tried one at a time, and "
+             "job %.63s/%.63s is being tried",
              reason, q->tried->namespace_, q->tried->name);
     wait(j, INT64_MAX);
 }
@@ -82,11 +82,11 @@ static void wait_for_try(const struct queue *q, struct queue_job *j, const char 
 static const char *doubt(const struct queue *q, const struct hvdjob *job)
 {
     if (!q->cluster)
-        return "the operator may not see nodes";
-    return job->podspec.unjudged ? job->podspec.unjudged : "it did not fit before";
+        return "the operator may not list nodes";
+    return job->podspec.unjudged ? job->podspec.unjudged : "they did not fit before";
 }
 
-/* It fits nowhere now. */
+/* The gang does not fit now. */
 static void wait_for_room(struct queue *q, struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
@@ -111,15 +111,15 @@ static void decide(struct queue *q, struct queue_job *j)
     if (job->status.rollbacks > 0 && q->now < job->status.last_rollback + pause) {
         snprintf(
             j->ret.why, sizeof(j->ret.why),
-            "it was let go and fewer than %d of its workers had a node after %d s; tried again "
-            "%" PRId64 " s after that",
+            "fewer than %d of its workers got a node within %d s, so all were deleted; the job is "
+            "tried again %" PRId64 " s after that",
             job->min, job->gang_timeout, pause / MOMENT_S);
         wait(j, job->status.last_rollback + pause);
         return;
     }
     if (q->first) {
         snprintf(j->ret.why, sizeof(j->ret.why),
-                 "job %.63s/%.63s goes first, which has waited longer than %d s",
+                 "job %.63s/%.63s is older and has waited longer than %d s: it is admitted first",
                  q->first->namespace_, q->first->name, (int)(QUEUE_PATIENCE / MOMENT_S));
         wait(j, INT64_MAX);
         return;
@@ -142,7 +142,7 @@ void queue_decide(struct queue_job *jobs, int n, struct cluster *cluster, int64_
         qsort(jobs, (size_t)n, sizeof(*jobs), by_turn);
     for (int i = 0; i < n; i++) {
         jobs[i].ret = (struct admission){.again = INT64_MAX};
-        count_let_go(&q, &jobs[i]);
+        reserve_admitted(&q, &jobs[i]);
     }
     for (int i = 0; i < n; i++) {
         const struct hvdjob *job = jobs[i].job;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue: which gangs may go now, for the back end that is ours (gates). Pure: all jobs and the
- * cluster in, a verdict for each out.
+ * queue: admits gangs, for the back end "gates". Pure: takes all jobs and the cluster, returns a
+ * decision for each.
  *
- * A gang that fits beside all that is used and promised goes at once: promises are counted, so two
- * of them cannot take each other's room. Where that cannot be known, one gang goes at a time, and
- * the next one when it has its nodes or was rolled back: without rights to see nodes, for pods that
- * ask for more than fit.h judges, for gangs that were rolled back before, and for those that fit
- * nowhere but are let go after gang.probeSeconds, since a cluster's autoscaler does not look at
- * pods with gates.
+ * A gang that fits beside everything used and reserved is admitted at once. Each admission reserves
+ * its resources, so two gangs never take the same.
  *
- * First come, first served; who does not fit lets others by, but not for ever: after QUEUE_PATIENCE
- * nobody goes before one who would fit an empty cluster.
+ * Where fitting is unknown, one gang is admitted at a time, and the next once that one has its
+ * nodes or was rolled back. This concerns: operators that may not list nodes; pods with constraints
+ * that fit.h ignores; gangs that were rolled back before; gangs that fit nowhere but are admitted
+ * after gang.probeSeconds, because a cluster autoscaler ignores pods with scheduling gates.
+ *
+ * Jobs are tried oldest first; smaller ones may overtake (backfill). Once a job that would fit an
+ * empty cluster has waited QUEUE_PATIENCE, no younger job is admitted before it.
  */
 #ifndef HVD_OPERATOR_RECONCILE_QUEUE_H
 #define HVD_OPERATOR_RECONCILE_QUEUE_H
@@ -22,21 +23,21 @@
 #define QUEUE_PATIENCE (300 * MOMENT_S)
 
 struct admission {
-    bool go;
-    char why[1024]; /* it waits, or "" */
-    int64_t again;  /* moment at which the answer may be another one by itself; INT64_MAX: never */
+    bool go;        /* admitted */
+    char why[1024]; /* why it waits, or "" */
+    int64_t again;  /* moment at which the decision may change by itself; INT64_MAX: never */
 };
 
 struct queue_job {
     const struct hvdjob *job;
-    bool gates;  /* its back end is ours; the others' jobs always go */
+    bool gates;  /* back end "gates"; jobs of other back ends are always admitted */
     int bound;   /* workers that are alive and have a node */
-    int unbound; /* that are alive, without gates, and have none */
+    int unbound; /* workers that are alive, have no gate and no node yet */
     struct admission ret;
 };
 
-/* Fills ret of each that is queued or new. cluster: NULL where nodes may not be seen; its used
- * grows by what is promised. The order of jobs does not matter; it changes. */
+/* Fills in ret of each job that is queued or new. cluster: NULL if nodes may not be listed;
+ * reservations are added to cluster->used. Sorts jobs. */
 void queue_decide(struct queue_job *jobs, int n, struct cluster *cluster, int64_t now);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile: see reconcile.h. In this order: what was lost, the phase, the pods, the words.
+ * reconcile: see reconcile.h. The order: losses, phase, pods, status.
  */
 #include "operator/reconcile/reconcile.h"
 
@@ -12,8 +12,8 @@
 #include "operator/reconcile/names.h"
 #include "operator/reconcile/reconcile_private.h"
 
-/* What is for people alone, and nothing follows from. */
-static void leave_out_words(json_t *status)
+/* Removes counts and messages: they are for people, and no decision depends on them. */
+static void remove_texts(json_t *status)
 {
     static const char *const words[] = {"workers", "ready", "pending", "message"};
     json_t *condition;
@@ -24,18 +24,19 @@ static void leave_out_words(json_t *status)
         json_object_del(condition, "message");
 }
 
-/* Is it too early for words? A clock that was set back says nothing. */
-static bool told_just_now(struct reconciling *r)
+/* Was the status written less than RECONCILE_STATUS_EVERY ago? A write in the future (the clock was
+ * set back) does not count. */
+static bool status_just_written(struct reconciling *r)
 {
-    int64_t told = r->in->told, next = told + RECONCILE_TELL_EVERY;
-    if (told == MOMENT_NONE || told > r->in->now || r->in->now >= next)
+    int64_t written = r->in->status_written, next = written + RECONCILE_STATUS_EVERY;
+    if (written == MOMENT_NONE || written > r->in->now || r->in->now >= next)
         return false;
     actions_again(r->ret, next);
     return true;
 }
 
-/* Is the status another one than the one that was read, and to be written now? Its text decides:
- * what is not written is nothing that is remembered. */
+/* *ret: the status differs from the one in the API server and is to be written now. Compares the
+ * JSON texts, since only what is written survives. */
 static int changed(struct reconciling *r, bool *ret)
 {
     char selector[NAMES_MAX];
@@ -45,26 +46,27 @@ static int changed(struct reconciling *r, bool *ret)
     if (!before || !after)
         return err_set(r->err, ENOMEM, "no memory");
     *ret = !json_equal(before, after);
-    if (!*ret || !told_just_now(r))
+    if (!*ret || !status_just_written(r))
         return 0;
-    leave_out_words(before);
-    leave_out_words(after);
+    remove_texts(before);
+    remove_texts(after);
     *ret = !json_equal(before, after);
     return 0;
 }
 
-/* The status goes first: a name is noted as used up, and a failure as counted, before anything
- * follows from it. Actions for pods were added in the meantime. */
+/* Puts the status write and the Events in front of the actions for pods: an attempt must be used
+ * up, and a failure counted, before anything follows from it. */
 static int put_status_first(struct reconciling *r, bool write)
 {
     struct actions *a = r->ret;
-    struct action first[1 + ACTION_SAYS];
+    struct action first[1 + ACTION_EVENTS];
     int rc, n = 0;
     if (write)
         first[n++] = (struct action){.kind = ACTION_WRITE_STATUS};
-    for (int i = 0; i < ACTION_SAYS; i++)
-        if (a->says[i].reason[0])
-            first[n++] = (struct action){.kind = ACTION_SAY, .say = (enum action_say)i};
+    for (int i = 0; i < ACTION_EVENTS; i++)
+        if (a->events[i].reason[0])
+            first[n++] =
+                (struct action){.kind = ACTION_RECORD_EVENT, .event = (enum action_event_kind)i};
     for (int i = 0; i < n; i++)
         if ((rc = actions_add(a, first[i], r->err)) < 0)
             return rc;
@@ -75,12 +77,12 @@ static int put_status_first(struct reconciling *r, bool write)
     return 0;
 }
 
-/* What the doctor found stays as it is until agents tell something else, and when the job is over.
- */
+/* Takes the doctor's findings that agents report. Findings of a finished job, or of one whose
+ * agents have not reported yet, stay as they are. */
 static int take_findings(struct reconciling *r)
 {
     struct job_findings now;
-    if (!r->in->facts || !r->in->facts->known || job_phase_over(r->job->status.phase))
+    if (!r->in->facts || !r->in->facts->known || job_phase_finished(r->job->status.phase))
         return 0;
     int rc = job_findings_copy(&r->in->facts->findings, &now, r->err);
     if (rc < 0)
@@ -90,7 +92,7 @@ static int take_findings(struct reconciling *r)
     return 0;
 }
 
-static int whole(struct reconciling *r)
+static int reconcile_all(struct reconciling *r)
 {
     bool write = false;
     int rc = take_findings(r);
@@ -98,11 +100,11 @@ static int whole(struct reconciling *r)
     rc = rc < 0 ? rc : reconcile_phase(r);
     if (rc < 0)
         return rc;
-    r->held = r->st->shape[0] && strcmp(r->st->shape, r->job->shape) != 0;
+    r->held = r->st->template_hash[0] && strcmp(r->st->template_hash, r->job->template_hash) != 0;
     rc = reconcile_pods(r);
     if (rc < 0)
         return rc;
-    rc = reconcile_words(r);
+    rc = reconcile_status(r);
     rc = rc < 0 ? rc : changed(r, &write);
     return rc < 0 ? rc : put_status_first(r, write);
 }
@@ -112,11 +114,11 @@ int reconcile(const struct reconcile_input *in, struct actions *ret, struct err 
     struct reconciling r = {.in = in, .job = in->job, .ret = ret, .err = err, .st = &ret->status};
     *ret = (struct actions){.again = INT64_MAX};
     int rc = hvdjob_status_copy(&in->job->status, &ret->status, err);
-    /* Of a job that is being deleted the API server deletes the pods: they belong to it. */
+    /* The garbage collector deletes the pods of a job that is being deleted. */
     if (rc < 0 || in->job->deleting || !in->job->ours)
         return rc;
     rc = workers_init(&r.w, r.job, r.st, in->pods, in->npods, err);
-    rc = rc < 0 ? rc : whole(&r);
+    rc = rc < 0 ? rc : reconcile_all(&r);
     workers_fini(&r.w);
     return rc;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile_losses: pods that failed, each counted once: its worker's attempt is raised in the same
- * status that has the count.
+ * reconcile_losses: counts each failed pod once: the same status write raises the count and the
+ * worker's attempt.
  *
- * A program's failure uses up one of backoffLimit attempts, as does a pod that the doctor refuses.
- * What happens to a pod from outside (eviction, preemption, a lost node) does not; it only
- * lengthens the pause. Ten minutes without a loss forget both.
+ * A failure of the program, or a refusal by the doctor, uses up one of backoffLimit attempts. A
+ * disruption (eviction, preemption, lost node) does not: it only lengthens the pause before the
+ * replacement. Ten minutes without a loss reset both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,19 +15,19 @@
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/reconcile_private.h"
 
-#define REFUSED_CODE   126 /* of an agent: agent/agent_pod.c */
+#define REFUSED_CODE   126 /* exit code of an agent whose doctor refused: agent/agent_pod.c */
 #define REFUSED_REASON "DoctorRefused"
 
 /* ---- what a loss is -------------------------------------------------------------------------- */
 
-/* The code is the agent's own word for it, but it may be a program's, too. */
+/* A program may exit with the same code, so there must also be a finding or the agent's message. */
 static bool was_refused(const struct reconciling *r, const struct pod *p)
 {
     return p->exit_code == REFUSED_CODE && strcmp(r->job->doctor, "fail") == 0 &&
            (job_findings_failure(&r->st->findings) || (p->why && strstr(p->why, "hvd-doctor")));
 }
 
-/* What was found, or what the pod said at its end. */
+/* The finding, or else the pod's termination message. */
 static void say_refusal(const struct reconciling *r, const struct pod *p, char *dst, size_t size)
 {
     const struct job_finding *f = job_findings_failure(&r->st->findings);
@@ -39,7 +39,7 @@ static void say_refusal(const struct reconciling *r, const struct pod *p, char *
 
 static void note_refusal(struct reconciling *r, const struct pod *p)
 {
-    struct saying *say = &r->ret->says[SAY_REFUSED];
+    struct action_event *say = &r->ret->events[ACTION_EVENT_REFUSED];
     char text[700];
     say_refusal(r, p, text, sizeof(text));
     say->warning = true;
@@ -53,7 +53,7 @@ static int note_first(struct reconciling *r, const struct pod *p)
     struct job_first_failure *f = r->st->first = calloc(1, sizeof(*f));
     const struct job_facts *facts = r->in->facts;
     bool refused = was_refused(r, p);
-    bool told = facts && facts->known && facts->first.known && facts->first.worker == p->worker;
+    bool known = facts && facts->known && facts->first.known && facts->first.worker == p->worker;
     if (!f)
         return err_set(r->err, ENOMEM, "no memory");
     f->worker = p->worker;
@@ -63,11 +63,11 @@ static int note_first(struct reconciling *r, const struct pod *p)
     snprintf(f->pod, sizeof(f->pod), "%s", p->name);
     snprintf(f->node, sizeof(f->node), "%s", p->node ? p->node : "");
     snprintf(f->reason, sizeof(f->reason), "%s", refused ? REFUSED_REASON : p->reason);
-    if (told && !refused)
+    if (known && !refused)
         f->rank = facts->first.rank;
     if (refused)
         say_refusal(r, p, f->message, sizeof(f->message));
-    else if (told && strcmp(p->reason, "Error") == 0)
+    else if (known && strcmp(p->reason, "Error") == 0)
         snprintf(f->message, sizeof(f->message), "%s; %.150s", facts->first.text,
                  p->why ? p->why : "");
     else
@@ -75,20 +75,20 @@ static int note_first(struct reconciling *r, const struct pod *p)
     return 0;
 }
 
-static bool is_news(const struct reconciling *r, const struct pod *p)
+static bool is_new_failure(const struct reconciling *r, const struct pod *p)
 {
-    return p->phase == POD_FAILED && !p->deleting && !worker_past(r->st, p);
+    return p->phase == POD_FAILED && !p->deleting && !worker_superseded(r->st, p);
 }
 
-/* Several may have failed since the last look: the coordinator knows who was first, else the clocks
- * of their nodes do. */
+/* Several pods may have failed since the last reconciliation. The coordinator knows which was
+ * first; without it the finish times decide. */
 static const struct pod *first_failed(const struct reconciling *r)
 {
     const struct job_facts *facts = r->in->facts;
     const struct pod *first = NULL;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_news(r, p) || p->disrupted)
+        if (!is_new_failure(r, p) || p->disrupted)
             continue;
         if (facts && facts->known && facts->first.known && facts->first.worker == p->worker)
             return p;
@@ -100,8 +100,9 @@ static const struct pod *first_failed(const struct reconciling *r)
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* So that attemptsLeft is true while nothing happens, too. */
-static void forget(struct reconciling *r)
+/* Resets the counts once BACKOFF_FORGET has passed, at that moment and not only at the next loss,
+ * so that status.attemptsLeft is right. */
+static void reset_counts(struct reconciling *r)
 {
     struct hvdjob_status *st = r->st;
     if (st->last_loss == MOMENT_NONE || (st->failures == 0 && st->losses == 0))
@@ -118,7 +119,7 @@ static int count_loss(struct reconciling *r, const struct pod *p, bool at_end)
     if (was_refused(r, p))
         note_refusal(r, p);
     if (at_end) {
-        st->spoilt |= !p->disrupted;
+        st->failed_late |= !p->disrupted;
     } else {
         st->failures += !p->disrupted;
         st->losses++;
@@ -128,21 +129,21 @@ static int count_loss(struct reconciling *r, const struct pod *p, bool at_end)
     return hvdjob_status_raise(st, p->worker, p->attempt + 1, r->err);
 }
 
-/* After a worker has ended well, or in the phases behind that, a failure is not retried. */
+/* Once a worker has succeeded, a failure of another is not retried. */
 int reconcile_losses(struct reconciling *r)
 {
     enum job_phase phase = r->st->phase;
     bool at_end = phase == JOB_COMPLETING || r->w.ended > 0;
     bool any = false;
-    if (job_phase_over(phase))
+    if (job_phase_finished(phase))
         return 0;
-    forget(r);
+    reset_counts(r);
     const struct pod *first = r->st->first ? NULL : first_failed(r);
     if (first && note_first(r, first) < 0)
         return -ENOMEM;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_news(r, p))
+        if (!is_new_failure(r, p))
             continue;
         int rc = count_loss(r, p, at_end);
         if (rc < 0)

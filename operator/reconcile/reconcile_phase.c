@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile_phase: which events are so, and what a change of phase does to the status.
+ * reconcile_phase: which events of the table have happened, and what a change of phase does to the
+ * status.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static bool deadline_over(struct reconciling *r)
     return r->in->now >= at;
 }
 
-/* Only where we let gangs go: a scheduler with gangs of its own holds nothing while one waits. */
+/* Only with the back end "gates": with a PodGroup the scheduler binds all pods or none, so a
+ * waiting gang holds no resources. */
 static bool gang_timed_out(struct reconciling *r)
 {
     int64_t at = r->st->admitted + r->job->gang_timeout * MOMENT_S;
@@ -29,7 +31,7 @@ static bool gang_timed_out(struct reconciling *r)
     return r->in->now >= at;
 }
 
-static bool rested(struct reconciling *r)
+static bool may_retry(struct reconciling *r)
 {
     int64_t until = reconcile_pause(r);
     if (until != MOMENT_NONE)
@@ -65,16 +67,16 @@ static bool happens(struct reconciling *r, enum job_event event)
         return w->running < job->min;
     case EVENT_EMPTY:
         return w->running == 0;
-    case EVENT_BROKEN:
+    case EVENT_WORKER_LOST:
         return !job->elastic && w->alive != job->workers;
     case EVENT_ENDED:
         return w->ended > 0;
-    case EVENT_RESTED:
-        return rested(r);
+    case EVENT_RETRY:
+        return may_retry(r);
     case EVENT_DONE:
         return w->alive == 0;
-    case EVENT_SPOILT:
-        return w->alive == 0 && r->st->spoilt;
+    case EVENT_FAILED_LATE:
+        return w->alive == 0 && r->st->failed_late;
     case JOB_EVENTS:
         break;
     }
@@ -83,19 +85,19 @@ static bool happens(struct reconciling *r, enum job_event event)
 
 static int new_round(struct reconciling *r)
 {
-    r->st->shape[0] = '\0';
+    r->st->template_hash[0] = '\0';
     hvdjob_status_new_round(r->st, r->w.attempt_seen);
     workers_fini(&r->w);
     return workers_init(&r->w, r->job, r->st, r->in->pods, r->in->npods, r->err);
 }
 
-/* New names for all only where there were any: the first workers are "NAME-0-0" and so on. */
+/* New names only if pods may have existed: the first pods are "NAME-0-0" and so on. */
 static int enter_queue(struct reconciling *r)
 {
     r->st->queued = moment_whole(r->in->now);
     if (r->w.n > 0 || r->st->admitted != MOMENT_NONE)
         return new_round(r);
-    r->st->shape[0] = '\0';
+    r->st->template_hash[0] = '\0';
     return 0;
 }
 
@@ -133,7 +135,7 @@ static int act(struct reconciling *r, enum job_action action)
     return 0;
 }
 
-/* The row for the present phase whose event is so, NULL: it stays. */
+/* The first row of the current phase whose event has happened. NULL: the phase stays. */
 static const struct phase_row *next_row(struct reconciling *r)
 {
     size_t n;
@@ -144,29 +146,30 @@ static const struct phase_row *next_row(struct reconciling *r)
     return NULL;
 }
 
-/* Each phase is entered once at most: a job goes no circles in one moment. */
+/* At most JOB_PHASES changes in one call, so that a cycle in the table cannot loop for ever. */
 int reconcile_phase(struct reconciling *r)
 {
     const struct phase_row *row;
-    /* Workers that only wait are made anew when their template has changed. */
-    if (r->st->phase == JOB_QUEUED && r->st->shape[0] && strcmp(r->st->shape, r->job->shape) != 0) {
+    /* The template changed while all workers are gated: replace them. */
+    if (r->st->phase == JOB_QUEUED && r->st->template_hash[0] &&
+        strcmp(r->st->template_hash, r->job->template_hash) != 0) {
         int rc = new_round(r);
         if (rc < 0)
             return rc;
     }
     for (int i = 0; i < JOB_PHASES && (row = next_row(r)); i++) {
         struct actions *a = r->ret;
-        /* The queue has judged those that are in it or new, nobody else. */
-        bool unjudged = row->next == JOB_QUEUED && r->job->status.phase != JOB_NEW;
+        /* The queue has decided only about jobs that were New or Queued: reconcile again. */
+        bool undecided = row->next == JOB_QUEUED && r->job->status.phase != JOB_NEW;
         r->st->phase = row->next;
         int rc = act(r, row->action);
         if (rc < 0)
             return rc;
-        struct saying *say = &a->says[SAY_PHASE];
+        struct action_event *say = &a->events[ACTION_EVENT_PHASE];
         snprintf(say->reason, sizeof(say->reason), "%s", job_phase_name(row->next));
         say->warning =
             row->next == JOB_FAILED || row->next == JOB_RESTARTING || row->next == JOB_WAITING;
-        if (unjudged) {
+        if (undecided) {
             actions_again(a, r->in->now);
             break;
         }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile_pods: from a phase to pods. Which of them are deleted, which are let go, which are
- * made.
+ * reconcile_pods: which pods the current phase creates, ungates and deletes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,25 +17,26 @@ static int add(struct reconciling *r, enum action_kind kind, const struct pod *p
 
 /* ---- deleting ------------------------------------------------------------------------------- */
 
-/* Has this worker a later pod that ended? Pods are sorted. */
-static bool superseded(const struct reconciling *r, int i)
+/* Has the worker of pod i a later pod that has finished? Pods are sorted by worker and attempt. */
+static bool has_later_finished(const struct reconciling *r, int i)
 {
     for (int k = i + 1; k < r->w.n && r->w.mine[k]->worker == r->w.mine[i]->worker; k++)
-        if (pod_over(r->w.mine[k]))
+        if (pod_finished(r->w.mine[k]))
             return true;
     return false;
 }
 
-/* Of what is past the last pod of each worker that ended stays: its log says why. */
-static int delete_past(struct reconciling *r)
+/* Deletes superseded pods, except the last finished one of each worker: its log says why it
+ * ended. */
+static int delete_superseded(struct reconciling *r)
 {
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        bool old = worker_past(r->st, p);
-        bool keep = pod_over(p) && r->job->clean != CLEAN_ALL && !superseded(r, i);
+        bool old = worker_superseded(r->st, p);
+        bool keep = pod_finished(p) && r->job->clean != CLEAN_ALL && !has_later_finished(r, i);
         if (p->deleting || !old || keep)
             continue;
-        int rc = add(r, ACTION_DELETE_POD, p, pod_over(p) ? "replaced" : "of a former round");
+        int rc = add(r, ACTION_DELETE_POD, p, pod_finished(p) ? "replaced" : "superseded");
         if (rc < 0)
             return rc;
     }
@@ -56,7 +56,8 @@ static int delete_alive(struct reconciling *r, bool running_too, const char *why
     return 0;
 }
 
-/* Who goes first when there are too many: who holds least, then who came last. */
+/* Order of deletion if there are too many workers: first those without a node, then those that do
+ * not run, then the highest worker number. */
 static int by_worth(const void *a, const void *b)
 {
     const struct pod *p = *(const struct pod *const *)a, *q = *(const struct pod *const *)b;
@@ -85,25 +86,27 @@ static int delete_surplus(struct reconciling *r, int surplus)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* A pod that is not ours and has this name: nothing is done to it, and we wait until it is gone. */
-static bool is_foreign(struct reconciling *r, int worker, int attempt)
+/* True: somebody else's pod has the name that this worker's pod needs. It is left alone, and the
+ * job waits until it is gone. */
+static bool has_name_conflict(struct reconciling *r, int worker, int attempt)
 {
     char name[NAMES_MAX];
     names_pod(r->job, worker, attempt, name);
-    for (int i = 0; i < r->in->npods && r->w.foreign; i++) {
+    for (int i = 0; i < r->in->npods && r->w.conflict; i++) {
         const struct pod *p = r->in->pods[i];
         if (strcmp(p->name, name) != 0 || strcmp(p->owner, r->job->uid) == 0)
             continue;
         snprintf(r->blocked, sizeof(r->blocked),
-                 "pod %.100s has the name of worker %d and belongs to %s; delete that pod, or give "
-                 "the job another name",
+                 "pod %.100s has the name that worker %d needs and belongs to %s; delete that pod, "
+                 "or give the job another name",
                  name, worker, p->owner[0] ? "another object" : "nobody");
         return true;
     }
     return false;
 }
 
-/* The first attempt of a worker whose name no pod of ours has. *pos: where its pods begin. */
+/* The lowest attempt of the worker that no pod of the job uses. *pos moves on to the worker's first
+ * pod in the sorted list. */
 static int free_attempt(const struct reconciling *r, int worker, int *pos)
 {
     int attempt = hvdjob_status_attempt(r->st, worker);
@@ -125,16 +128,16 @@ static bool has_alive(const struct reconciling *r, int worker, int pos)
     return false;
 }
 
-/* Workers with the lowest numbers that are free. */
+/* Creates pods for the lowest worker numbers that have none alive. */
 static int create(struct reconciling *r, int missing, bool gated)
 {
     int pos = 0;
     for (int worker = 0; missing > 0 && worker < r->job->workers + r->w.n; worker++) {
         if (has_alive(r, worker, pos))
             continue;
-        missing--; /* a name that is taken is no reason to go on to higher numbers */
+        missing--; /* also if the name is taken: higher numbers must not take its place */
         int attempt = free_attempt(r, worker, &pos);
-        if (is_foreign(r, worker, attempt))
+        if (has_name_conflict(r, worker, attempt))
             continue;
         r->st->restarts += attempt > hvdjob_status_attempt(r->st, worker);
         int rc = hvdjob_status_raise(r->st, worker, attempt, r->err);
@@ -162,7 +165,7 @@ static int lift(struct reconciling *r)
     return 0;
 }
 
-/* As many workers as spec.workers says, with gates or without. */
+/* Creates or deletes pods until spec.workers are alive. gated: new pods get a scheduling gate. */
 static int have_workers(struct reconciling *r, bool gated)
 {
     int missing = r->job->workers - r->w.alive, rc = 0;
@@ -175,8 +178,8 @@ static int have_workers(struct reconciling *r, bool gated)
         actions_again(r->ret, pause);
         return 0;
     }
-    if (!r->st->shape[0])
-        snprintf(r->st->shape, sizeof(r->st->shape), "%s", r->job->shape);
+    if (!r->st->template_hash[0])
+        snprintf(r->st->template_hash, sizeof(r->st->template_hash), "%s", r->job->template_hash);
     if (r->in->gang->group && !r->in->has_group)
         rc = actions_add(r->ret, (struct action){.kind = ACTION_CREATE_GROUP}, r->err);
     return rc < 0 ? rc : create(r, missing, gated);
@@ -184,12 +187,13 @@ static int have_workers(struct reconciling *r, bool gated)
 
 /* ---- phases --------------------------------------------------------------------------------- */
 
-/* Gates can only be taken away: a pod without one is no waiting pod. */
+/* Pods of a queued job exist with scheduling gates, so that users see them as Pending. */
 static int queue_pods(struct reconciling *r)
 {
     if (!r->in->gang || r->in->gang->group)
         return 0;
-    /* Whether it may go right now is not known yet: the queue is asked after this. */
+    /* A gang that is admitted at once is created without gates, so wait for the queue's decision.
+     */
     enum job_phase before = r->job->status.phase;
     if (!r->in->admission || r->in->admission->go || (before != JOB_QUEUED && before != JOB_NEW))
         return 0;
@@ -200,22 +204,23 @@ static int queue_pods(struct reconciling *r)
 static int finish_pods(struct reconciling *r)
 {
     struct hvdjob_status *st = r->st;
-    int rc = r->job->clean == CLEAN_NONE ? 0 : delete_alive(r, true, "the job has ended");
+    int rc = r->job->clean == CLEAN_NONE ? 0 : delete_alive(r, true, "the job has finished");
     for (int i = 0; i < r->w.n && r->job->clean == CLEAN_ALL && rc == 0; i++)
-        if (pod_over(r->w.mine[i]) && !r->w.mine[i]->deleting && !worker_past(st, r->w.mine[i]))
-            rc = add(r, ACTION_DELETE_POD, r->w.mine[i], "the job has ended");
+        if (pod_finished(r->w.mine[i]) && !r->w.mine[i]->deleting &&
+            !worker_superseded(st, r->w.mine[i]))
+            rc = add(r, ACTION_DELETE_POD, r->w.mine[i], "the job has finished");
     if (rc < 0 || r->job->ttl < 0)
         return rc;
     int64_t at = st->completed + r->job->ttl * MOMENT_S;
     if (r->in->now >= at)
-        return add(r, ACTION_DELETE_JOB, NULL, "ttlSecondsAfterFinished are over");
+        return add(r, ACTION_DELETE_JOB, NULL, "ttlSecondsAfterFinished have passed");
     actions_again(r->ret, at);
     return 0;
 }
 
 int reconcile_pods(struct reconciling *r)
 {
-    int rc = delete_past(r);
+    int rc = delete_superseded(r);
     if (rc < 0)
         return rc;
     switch (r->st->phase) {
@@ -227,8 +232,8 @@ int reconcile_pods(struct reconciling *r)
         rc = lift(r);
         return rc < 0 ? rc : have_workers(r, false);
     case JOB_COMPLETING:
-        /* One that has not begun would begin anew what the others have ended. */
-        return delete_alive(r, false, "the job is ending");
+        /* A worker that starts now would repeat the training that the others have finished. */
+        return delete_alive(r, false, "the job is completing");
     case JOB_SUCCEEDED:
     case JOB_FAILED:
         return finish_pods(r);

@@ -13,17 +13,17 @@ void workers_fini(struct workers *w)
     *w = (struct workers){0};
 }
 
-bool worker_past(const struct hvdjob_status *status, const struct pod *p)
+bool worker_superseded(const struct hvdjob_status *status, const struct pod *p)
 {
     return p->attempt < hvdjob_status_attempt(status, p->worker);
 }
 
 bool worker_alive(const struct hvdjob_status *status, const struct pod *p)
 {
-    return !p->deleting && !pod_over(p) && !worker_past(status, p);
+    return !p->deleting && !pod_finished(p) && !worker_superseded(status, p);
 }
 
-/* "digits-3-1" is a name of the job "digits", as is any other number. */
+/* Is the pod's name one that the job's pods may have, such as "digits-3-1"? */
 static bool has_our_name(const struct hvdjob *job, const struct pod *p)
 {
     size_t n = strlen(job->name);
@@ -48,7 +48,7 @@ static void count(struct workers *w, const struct hvdjob_status *status, const s
     if (p->attempt > w->attempt_seen)
         w->attempt_seen = p->attempt;
     w->leaving += p->deleting;
-    w->ended += p->phase == POD_SUCCEEDED && !p->deleting && !worker_past(status, p);
+    w->ended += p->phase == POD_SUCCEEDED && !p->deleting && !worker_superseded(status, p);
     if (!worker_alive(status, p))
         return;
     w->alive++;
@@ -70,8 +70,8 @@ int workers_init(struct workers *w, const struct hvdjob *job, const struct hvdjo
         bool owned = strcmp(p->owner, job->uid) == 0;
         if (owned && p->worker >= 0 && p->attempt >= 0)
             w->mine[w->n++] = p;
-        else if (!owned && has_our_name(job, p) && !w->foreign)
-            w->foreign = p;
+        else if (!owned && has_our_name(job, p) && !w->conflict)
+            w->conflict = p;
     }
     qsort(w->mine, (size_t)w->n, sizeof(*w->mine), by_place);
     for (int i = 0; i < w->n; i++)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real agents and ranks for an operator in a test: the nodes are simulated, the test plays their kubelets and runs each
+"""Real agents and ranks for an operator in a test. The nodes are simulated: the test acts as their kubelets and runs each
 pod's command itself."""
 import base64
 import http.client
@@ -30,18 +30,18 @@ def needs():
 
 
 class Kubelet:
-    """Runs the first container's command of each pod of a job that has a node, with its environment, and says how it
-    ended, with the end of its log. What it does not do: images, volumes; the token comes from where a kubelet gets
-    it."""
+    """A kubelet without images and volumes: runs the first container's command of each pod of a job that has a node, with
+    its environment, and reports its exit code and the end of its log. It gets tokens from the API server, like a
+    kubelet."""
 
     def __init__(self, job):
         self.job, self.processes, self.said = job, {}, set()
-        self.through, self.held = (), set()    # a command that becomes the agent; pods that are not started
+        self.through, self.held = (), set()    # a command in front of the agent's; pods that must not start
         self.folder = job.cluster.path(f"pods-{job.name}-{job.get()['metadata']['uid']}")
         os.makedirs(self.folder, exist_ok=True)
 
     def token(self, pod):
-        """What a kubelet would put into the volume."""
+        """The token that a kubelet would put into the projected volume."""
         meta = pod["metadata"]
         volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "hvd-token")
         if "secret" in volume:
@@ -66,7 +66,7 @@ class Kubelet:
         own = {e["name"]: e["value"] if "value" in e else fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
                for e in pod["spec"]["containers"][0]["env"]}
         own["HVD_TOKEN_FILE"] = self.token(pod)
-        own.pop("HVD_METRICS", None)    # one machine is all nodes: its port is taken
+        own.pop("HVD_METRICS", None)    # all nodes are one machine, where the port is taken
         return {**{k: v for k, v in os.environ.items() if not k.startswith("HVD_")}, "HVD_REJOIN_JITTER_MS": "500", **own}
 
     def start(self, pod):
@@ -77,7 +77,7 @@ class Kubelet:
                                     stdout=log, stderr=log, start_new_session=True)
 
     def turn(self):
-        """One look; true, so that it can stand in a question."""
+        """Starts and reaps once. Returns True, so that it can be part of a condition."""
         pods = {p["metadata"]["uid"]: p for p in self.job.pods(alive=True).values()}
         for uid, pod in pods.items():
             if pod["metadata"]["name"] in self.held:
@@ -144,7 +144,7 @@ class Case(operators.Installed):
                   template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
         kubelet = Kubelet(job)
         self.addCleanup(kubelet.stop)
-        self.addCleanup(job.wait_gone)    # the next one of this name has pods of its own
+        self.addCleanup(job.wait_gone)    # so that the next job of this name gets new pods
         self.addCleanup(lambda: job.get() and job.delete())
         return job, kubelet
 
@@ -156,17 +156,17 @@ class Case(operators.Installed):
                                f"{self.operator.tail()}") from None
 
     def worlds(self, kubelet):
-        """Sizes of worlds, in the order in which somebody came into them."""
+        """Numbers of ranks, in the order in which ranks reported them."""
         return [int(line.split(" world ")[1].split()[0]) for line in kubelet.logs().splitlines() if " world " in line]
 
     def ask(self, path, token, method="GET", body=None):
-        """Status of a request to the coordinator, as a stranger with the CA that pods are told."""
+        """Status of a request to the coordinator from an outsider, who has the CA of the pods."""
         secret = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")
         context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         end = time.monotonic() + 30
-        while True:    # "come again" while the token is asked after
+        while True:    # 503 while the token is being reviewed
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             answer.read()
@@ -177,6 +177,6 @@ class Case(operators.Installed):
         return answer.status
 
     def refused(self, cause):
-        """How many requests were, of that cause."""
+        """Number of requests that were refused for that cause."""
         name = f'hvd_agents_refused_total{{cause="{cause}"}} '
         return sum(float(line.split()[-1]) for line in self.operator.page("/metrics")[1].splitlines() if line.startswith(name))

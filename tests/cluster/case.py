@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the cluster share: skips in the words of tests/run.sh, and looking for what is left."""
+"""Shared by the tests of the cluster: skips as tests/run.sh expects them, and a search for leftovers."""
 import glob
 import os
 import sys
@@ -11,7 +11,7 @@ import groups
 
 
 class Timed(unittest.TextTestResult):
-    """Says how long each test took."""
+    """Prints how long each test took."""
     def startTest(self, test):
         super().startTest(test)
         self.begin = time.monotonic()
@@ -26,7 +26,7 @@ class Runner(unittest.TextTestRunner):
 
 
 def main(name, needs=lambda: None):
-    """Runs the file's tests, or says why they cannot run: exit code 77. `needs` raises binaries.Missing."""
+    """Runs the file's tests, or prints why they cannot run and exits with 77. `needs` raises binaries.Missing."""
     try:
         needs()
         binaries.find(["kubectl"])   # here, so that no test's time-out counts a first build
@@ -37,7 +37,7 @@ def main(name, needs=lambda: None):
 
 
 def processes(word):
-    """{pid: command line} of those that have `word` in it."""
+    """{pid: command line} of processes with `word` in their command line."""
     found = {}
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
@@ -62,7 +62,7 @@ def same_namespace(pid):
 
 
 def left_of(folder):
-    """What there is of a cluster, in words: nothing when it has ended well."""
+    """Descriptions of everything that is left of a cluster; empty if it has ended completely."""
     name = os.path.basename(folder)
     left = [f"process {pid}: {line}" for pid, line in processes(folder).items()]
     left += [folder] if os.path.exists(folder) else []

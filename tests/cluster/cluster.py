@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A Kubernetes cluster of its own for a test, or one to try things on.
+"""A Kubernetes cluster for a test or for experiments.
 
     with Cluster(kwok=20) as cluster:           # or real=True, gates={"GangScheduling": True}, ...
         cluster.kubectl("apply", "-f", "x.yaml")
@@ -10,8 +10,8 @@
     cluster.py stop FOLDER
     cluster.py up [--kwok N] [--real] / down    one that stays until down (make cluster, make cluster-down)
 
-It ends with the process that started it (or --owner), however that one ends; README.md says how. What cannot run
-here raises binaries.Missing: skip with its words."""
+It ends when the process that started it (or --owner) ends, in any way; README.md says how. Raises binaries.Missing if
+it cannot run here: skip with that reason."""
 import argparse
 import contextlib
 import fcntl
@@ -35,7 +35,7 @@ from api import Api
 from binaries import Missing
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-STARTING = 300    # seconds until the keeper has to have said something: it has time-outs of its own
+STARTING = 300    # seconds until the supervisor must have reported; it has time-outs of its own
 ENDING = 30
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE_NEEDS = ("containerd", "ctr", "runc", "unshare", "nsenter", "ip", "iptables", "containerd-shim-runc-v2")
@@ -52,7 +52,7 @@ def parent_folder():
 
 
 def free_port(address):
-    """Below those that the system gives out by itself."""
+    """A free port below the range of ephemeral ports."""
     while True:
         port = random.randrange(10000, 30000)
         with socket.socket() as s, contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def free_port(address):
 
 
 def check_real():
-    """Raises Missing where there can be no real node."""
+    """Raises Missing if a real node cannot run here."""
     if os.getuid() != 0:
         raise Missing("root", "a kubelet and containerd want to be root")
     for program in NODE_NEEDS:
@@ -79,13 +79,13 @@ def check_real():
 
 
 class Failed(Exception):
-    """The cluster did not start; the text ends with what its programs said."""
+    """The cluster did not start; the text ends with its programs' logs."""
 
 
 class Cluster:
-    """kwok: how many simulated nodes, each with `capacity`; real: a real one beside them. gates: {feature: bool}.
-    runtime: a list for --runtime-config. more: {program: [arguments]}. limit: requests a second of scheduler,
-    controller manager and kubelet. owner: a process id, 0 for none."""
+    """kwok: number of simulated nodes, each with `capacity`; real: also a real node. gates: {feature: bool}. runtime: a
+    list for --runtime-config. more: {program: [arguments]}. limit: requests per second of scheduler, controller
+    manager and kubelet. owner: a process id, 0: none."""
 
     def __init__(self, kwok=0, real=False, gates=None, runtime=(), more=None, limit=5000, capacity=None, owner=None,
                  folder=None):
@@ -119,7 +119,7 @@ class Cluster:
     # ---- start
 
     def start(self):
-        """Takes seconds; minutes when the programs have to be built first."""
+        """Takes seconds, or minutes if the programs must be built first."""
         nodes = self.want["nodes"]
         if nodes["real"]:
             check_real()
@@ -142,7 +142,7 @@ class Cluster:
         return self
 
     def make_folder(self):
-        """With a lock, which is there before it has its name: a sweep never sees one without."""
+        """Creates the folder with its lock, and renames it afterwards: a sweep never sees a folder without a lock."""
         if self.folder:
             os.mkdir(self.folder, 0o700)
         else:
@@ -175,7 +175,7 @@ class Cluster:
             raise Failed(answer["failed"])
 
     def attach(self):
-        """To one that runs, by its folder."""
+        """Attaches to a running cluster by its folder."""
         with open(self.path("ready.json"), encoding="utf-8") as f:
             self.ready = json.load(f)
         with open(self.path("setting.json"), encoding="utf-8") as f:
@@ -186,14 +186,14 @@ class Cluster:
     # ---- use
 
     def kubectl(self, *arguments, text=None, timeout=60):
-        """Its standard output; raises CalledProcessError, whose `stderr` says why."""
+        """Returns kubectl's standard output. Raises CalledProcessError with `stderr`."""
         done = subprocess.run([self.programs["kubectl"], "--kubeconfig", self.kubeconfig, *arguments], input=text,
                               capture_output=True, text=True, timeout=timeout, check=True)
         return done.stdout
 
     def ask(self, line):
-        """A line for the keeper: "stop kube-apiserver", "start kube-apiserver", "pid etcd". Returns its answer; that
-        to "end" is empty, and comes when the keeper is gone."""
+        """Sends a command to the supervisor: "stop kube-apiserver", "start kube-apiserver", "pid etcd". Returns its
+        reply; for "end" it is empty and comes when the supervisor has exited."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(150)
             s.connect(self.path("control"))
@@ -206,7 +206,7 @@ class Cluster:
     # ---- end
 
     def stop(self):
-        """Returns when nothing is left of it."""
+        """Ends the cluster; returns when nothing is left of it."""
         if self.api:
             self.api.close()
         if not self.folder or not os.path.isdir(self.folder):
@@ -217,14 +217,14 @@ class Cluster:
             self.keeper.wait(ENDING)
         end = time.monotonic() + ENDING
         while os.path.isdir(self.folder):
-            sweep()   # if its keeper was killed
+            sweep()   # in case the supervisor was killed
             if time.monotonic() > end:
                 raise Failed(f"{self.folder} is still there {ENDING} s after its end was asked for")
             time.sleep(0.02)
 
 
 def sweep():
-    """Removes what is left of clusters whose keeper was killed: a folder whose lock nobody holds."""
+    """Removes the leftovers of clusters whose supervisor was killed: folders whose lock is free."""
     parent = parent_folder()
     for folder in [*glob.glob(os.path.join(parent, PREFIX + "*")), os.path.join(parent, UP)]:
         try:
@@ -235,7 +235,7 @@ def sweep():
                     groups.remove(os.path.basename(folder))
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:
-            pass   # somebody's, or just being made
+            pass   # in use, or being created
 
 
 # ---- for people and shell scripts --------------------------------------------------------------------

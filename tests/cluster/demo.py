@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd on a real Kubernetes node, as a user has it: k8s/ is applied with the images of `make images`, then
-k8s/examples/mnist.yaml with two workers. While it trains it is scaled to four and to three, the program of one worker
-is killed (SIGKILL), and it trains to its end. Prints what happens, when, and how long each change took.
+"""hvd on a real Kubernetes node, as for a user: applies k8s/ with the images of `make images`, then
+k8s/examples/mnist.yaml with two workers. While the job trains, it is scaled to four and to three and the program of one
+worker is killed (SIGKILL); then it trains to its end. Prints what happens, when, and how long each change took.
 
     demo.py BUILD [--epochs 60] [--keep-log]
 
-Exit code 0: it trained, nothing restarted but the killed worker, and it ended well."""
+Exit code 0: the job succeeded, and only the killed worker restarted."""
 import argparse
 import contextlib
 import json
@@ -30,7 +30,7 @@ from cluster import Cluster, free_port  # noqa: E402
 SYSTEM, JOB = "hvd-system", "mnist"
 JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
 PODS = f"/api/v1/namespaces/default/pods?labelSelector=hvd.dev%2Fjob%3D{JOB}"
-PATIENCE = 300    # for any one thing
+PATIENCE = 300    # seconds for each step
 IMAGES = ("operator", "bundle", "example")
 
 
@@ -43,11 +43,11 @@ class Clock:
 
 
 class Follower(threading.Thread):
-    """Says each change of the job's status, as kubectl get -w would, only sooner."""
+    """Prints each change of the job's status, like kubectl get -w."""
 
     def __init__(self, cluster, clock):
         super().__init__(daemon=True)
-        self.api = Api.from_kubeconfig(cluster.kubeconfig, cluster.ca)   # a connection of this thread's own
+        self.api = Api.from_kubeconfig(cluster.kubeconfig, cluster.ca)   # this thread's own connection
         self.clock, self.ended, self.last = clock, threading.Event(), None
 
     def look(self):
@@ -75,7 +75,7 @@ class Demo:
         self.build, self.cluster, self.clock, self.api = build, cluster, clock, cluster.api
 
     def in_node(self, *command, timeout=PATIENCE):
-        """A command where the node's /run is."""
+        """Runs a command in the mount namespace of the node."""
         (kubelet, *_) = [pid for pid, line in case.processes(self.cluster.folder).items() if "kubelet" in line]
         return subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "--pid", *command], check=True,
                               timeout=timeout, capture_output=True, text=True).stdout
@@ -92,7 +92,7 @@ class Demo:
             self.clock.say(f"image hvd-{name} is on the node")
 
     def install(self):
-        """As the README says. There is no DNS in this cluster: agents are told the address of the Service."""
+        """Installs the operator as the README says. The cluster has no DNS, so agents get the address of the Service."""
         self.cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s"))
         service = self.api.get(f"/api/v1/namespaces/{SYSTEM}/services/hvd-operator")["spec"]["clusterIP"]
         patch = f'[{{"op": "add", "path": "/spec/template/spec/containers/0/args", "value": ["-v", "--agents-url", ' \
@@ -103,7 +103,7 @@ class Demo:
         self.clock.say("two operators are ready")
 
     def operators(self):
-        """That are ready, of which one leads, when those from before the patch are gone."""
+        """Number of ready operators, once one of them leads and the unpatched ones are gone."""
         items = self.api.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]
         new = ["--agents-url" in str(p["spec"]["containers"][0].get("args")) for p in items]
         leads = any("hvd.dev/leader" in p["metadata"]["labels"] for p in items)
@@ -121,7 +121,7 @@ class Demo:
         return self.api.get(f"{JOBS}/{JOB}").get("status", {})
 
     def wait_training(self, workers, epoch):
-        """All of them are ready, in a later epoch. Its number."""
+        """Waits until all workers are ready in a later epoch, and returns its number."""
         def there():
             s = self.status()
             if s.get("phase") in ("Failed", "Succeeded"):
@@ -130,7 +130,7 @@ class Demo:
         return wait_until(f"{workers} workers that train", PATIENCE, there)["epoch"]
 
     def look_at_page(self):
-        """As a user does, through kubectl port-forward: what it says of the job."""
+        """Reads the page's JSON of the job through kubectl port-forward, like a user."""
         port = free_port("127.0.0.1")
         with subprocess.Popen(["setpriv", "--pdeathsig", "KILL", self.cluster.programs["kubectl"], "--kubeconfig",
                                self.cluster.kubeconfig, "-n", SYSTEM, "port-forward", "service/hvd-operator",
@@ -153,7 +153,7 @@ class Demo:
         return self.wait_training(workers, epoch)
 
     def kill_one(self, epoch):
-        """SIGKILL for the training program of the first worker: its agent lives and says so."""
+        """Kills the training program of the first worker with SIGKILL; its agent lives and reports it."""
         pod = next(p for p in self.api.get(PODS)["items"] if condition(p, "Ready") == "True")
         container = pod["status"]["containerStatuses"][0]["containerID"].split("//")[1]
         pids = [int(line.split()[0]) for line in self.ctr("tasks", "ps", container).splitlines()[1:]]
@@ -169,7 +169,7 @@ class Demo:
         return s
 
     def logs(self):
-        """The last lines of each worker that is still there."""
+        """The last log lines of each existing worker."""
         for pod in self.api.get(PODS)["items"]:
             name = pod["metadata"]["name"]
             with contextlib.suppress(Refused, OSError):

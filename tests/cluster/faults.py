@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests meet which fault: plans for proxy.py, and what a fault does to the lines of a watch. Pure.
+"""Plans for proxy.py: which request gets which fault, and what a fault does to the lines of a watch. Pure.
 
-A storm's choice depends on its seed, on the request's line and on how often that line came, and on nothing else: with
-the same seed it is the same again, whatever else is under way."""
+The choice of a storm depends only on its seed, the request line and how often that line came, so the same seed gives the
+same storm again."""
 import json
 import random
 from urllib.parse import parse_qs, urlsplit
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-PIECE = 7      # bytes: what is split comes in such pieces
-LONG_S = 40    # longer than a request has time
+PIECE = 7      # bytes per piece of a split watch
+LONG_S = 40    # longer than a request's time-out
 
-# Answers of the proxy's own: status, reason, headers.
+# Responses that the proxy makes itself: status, reason, headers.
 REFUSALS = {
     "conflict": (409, "Conflict", {}),
     "expired": (410, "Expired", {}),
@@ -22,11 +22,11 @@ REFUSALS = {
     "not_found": (404, "NotFound", {}),
 }
 
-# What may meet whom.
-#   reset  the connection ends before the request was carried out; lost: after it, and nobody hears of it
-#   expired_event  410 in a watch that began well
-#   torn_*  a watch ends in the middle: of a line, of a character, of its first bytes
-#   silent  a watch stays open and brings nothing any more
+# Which requests may get which fault.
+#   reset  the connection is closed before the request is executed; lost: after it, so the response is lost
+#   expired_event  410 as an event of a watch that began with 200
+#   torn_*  a watch ends in the middle of a line, of a character, or of its first bytes
+#   silent  a watch stays open and delivers nothing any more
 #   no_bookmarks, split, twice  a watch without bookmarks, in pieces of 7 bytes, with each event twice
 OF_WRITES = ("conflict", "throttled", "error", "unavailable", "lost", "reset", "slow")
 OF_READS = ("throttled", "error", "unavailable", "lost", "reset", "slow")
@@ -36,7 +36,7 @@ OF_WATCHES = ("throttled", "error", "unavailable", "reset", "slow", "expired", "
 
 
 class Asked:
-    """A request, as plans see it."""
+    """A request, as plans get it."""
 
     def __init__(self, method, target):
         self.method, self.target = method, target
@@ -56,13 +56,13 @@ class Asked:
         return f"{self.method} {self.path}{' (watch)' if self.watch else ''}"
 
     def key(self):
-        """How requests that are alike are counted."""
+        """The key by which similar requests are counted."""
         return f"{self.method} {self.resource}/{self.name} {self.watch}"
 
 
 class Storm:
-    """Every fault there is but those in `without`, each request with this chance. Leases have a third of it: an operator
-    that does not lead tells little about one that works."""
+    """All faults but those in `without`, with this chance for each request. Requests of the lease have a third of the
+    chance, because an operator that does not lead tests little."""
 
     def __init__(self, seed, chance=0.3, without=("silent",)):
         self.seed, self.chance, self.without = seed, chance, without
@@ -75,7 +75,7 @@ class Storm:
 
 
 class Several:
-    """The first of these plans that says something."""
+    """The first of these plans that has a fault for the request."""
 
     def __init__(self, *plans):
         self.plans = plans
@@ -85,7 +85,7 @@ class Several:
 
 
 class Only:
-    """One fault, for the first `times` requests that `meant` says."""
+    """One fault, for the first `times` requests for which meant() is true."""
 
     def __init__(self, kind, times, meant=lambda asked: True):
         self.kind, self.left, self.meant = kind, times, meant
@@ -99,12 +99,12 @@ class Only:
 
 
 class Watch:
-    """What becomes of a watch's lines. feed() says what is sent of a line, piece by piece; `end` then how it ends: None
-    (it goes on), "over", "cut" or "silent". `struck`: the fault has been met."""
+    """Applies a fault to the lines of a watch. feed() yields what to send of a line, piece by piece. Afterwards `end` says
+    how the watch ends: None (it continues), "over", "cut" or "silent". `struck`: the fault has happened."""
 
     def __init__(self, fault, dice):
         self.fault, self.end, self.struck = fault, None, False
-        self.left = dice.randrange(3)              # events that pass before it
+        self.left = dice.randrange(3)              # events before the fault
         self.room = dice.randrange(1, 4000)        # bytes
         self.dice = dice
 
@@ -155,7 +155,7 @@ class Watch:
         return []
 
     def no_bookmarks(self, line):
-        """But for the one that ends a streamed list."""
+        """A bookmark, except the one that ends a streamed list."""
         if b'"BOOKMARK"' not in line[:40] or b"initial-events-end" in line:
             return [line]
         self.strike()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control groups below which a real node has its pods: one of the cluster's name in each hierarchy. They are the
-only thing of a cluster that outlives its processes."""
+"""The control groups of a real node's pods: one with the cluster's name in each hierarchy. Nothing else of a cluster
+outlives its processes."""
 import contextlib
 import glob
 import os
@@ -10,7 +10,7 @@ ROOT = "/sys/fs/cgroup"
 
 
 def hierarchies():
-    """The mounted ones; with version 2 alone that is the root itself."""
+    """The mounted hierarchies; with version 2 only the root itself."""
     if os.path.exists(os.path.join(ROOT, "cgroup.controllers")):
         return [ROOT]
     return [path for path in glob.glob(os.path.join(ROOT, "*")) if os.path.ismount(path)]
@@ -23,7 +23,7 @@ def make(name):
 
 
 def remove(name, seconds=10):
-    """Waits for processes that are being killed. Says whether all is gone."""
+    """Removes the groups; waits for processes that are being killed. True: all are gone."""
     end = time.monotonic() + seconds
     tops = [os.path.join(top, name) for top in hierarchies()]
     while any(os.path.isdir(top) for top in tops):
@@ -38,7 +38,7 @@ def remove(name, seconds=10):
 
 
 def writable():
-    """Whether control groups can be made here at all."""
+    """Can control groups be created here?"""
     name = f"hvd-cluster-probe-{os.getpid()}"
     try:
         make(name)

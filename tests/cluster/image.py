@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container images without a registry and without a builder: a tar file in the layout that `docker save` writes, of
-one layer with the given programs, for `ctr images import`."""
+"""Container images without a registry or builder: a tar file in the layout of `docker save`, with one layer of the given
+programs, for `ctr images import`."""
 import hashlib
 import io
 import json
@@ -10,7 +10,7 @@ import tarfile
 
 import case
 
-PAUSE = "hvd.test/pause:1"   # not "latest": that would be pulled
+PAUSE = "hvd.test/pause:1"   # not "latest", which a kubelet would pull
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -21,7 +21,7 @@ def add(archive, name, data, mode=0o644):
 
 
 def write_image(path, name, programs, entry_point, user=""):
-    """programs: {path in the image: file here}; they have to be static. user: that it runs as, "": root."""
+    """programs: {path in the image: local file}, statically linked. user: the image's user, "": root."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as archive:
         for inside, outside in programs.items():
@@ -49,7 +49,7 @@ def write_pause(folder):
 
 
 def load(cluster, path):
-    """Gives it to the cluster's real node, whose /run is its own."""
+    """Imports it on the cluster's real node, which has its own /run."""
     (kubelet, *_) = [pid for pid, line in case.processes(cluster.folder).items() if "kubelet" in line]
     subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "ctr", "--address", "/run/containerd/containerd.sock",
                     "--namespace", "k8s.io", "images", "import", path], check=True, timeout=120, capture_output=True)

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a cluster: the parent of all its processes. Started by cluster.py, one a cluster.
+"""The supervisor of a cluster: the parent of all its processes. Started by cluster.py, one per cluster.
 
     keeper.py SETTING REPORT
 
-SETTING is setting.json (plane.py); REPORT the number of a pipe that hears in JSON how the start went. It starts
-everything, writes FOLDER/ready.json, and then waits for one of three: its owner's end, a signal, a line on
-FOLDER/control ("stop NAME", "start NAME", "pid NAME", "end"). Then it kills everything and removes the folder. Its
-children are killed by the kernel when it is killed itself; cluster.sweep() removes what that leaves, which it knows
-by a lock that this process holds (inherited)."""
+SETTING is setting.json (plane.py); REPORT is the descriptor of a pipe to which it writes the result of the start as JSON.
+It starts everything, writes FOLDER/ready.json, and waits for its owner's end, a signal, or commands on FOLDER/control
+("stop NAME", "start NAME", "pid NAME", "end"). At the end it kills everything and removes the folder. If it is killed
+itself, the kernel kills its children, and cluster.sweep() removes the rest, which it recognizes by the lock that this
+process holds (inherited)."""
 import json
 import os
 import select
@@ -24,13 +24,13 @@ import image
 import plane
 from api import Api, Refused, condition
 
-STARTING = 120   # seconds for anything that is waited for
+STARTING = 120   # seconds for each step of the start
 ENDING = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Ended(Exception):
-    """The owner has ended, or somebody has asked for it."""
+    """The cluster must end: its owner has ended, or "end" was requested."""
 
 
 class Keeper:
@@ -41,13 +41,13 @@ class Keeper:
         self.folder = self.setting["folder"]
         self.name = os.path.basename(self.folder)
         self.running = {}    # {name: Popen}
-        self.ended = set()   # names of those that ended by themselves
+        self.ended = set()   # names of processes that exited by themselves
         self.begin = time.monotonic()
         self.times = {}
         self.api = None
         os.makedirs(self.path("log"), exist_ok=True)
         self.owner = None
-        # Signals arrive as bytes that poll sees.
+        # Signals arrive as bytes in a pipe that is polled.
         self.wake, wake_in = os.pipe()
         os.set_blocking(wake_in, False)
         signal.set_wakeup_fd(wake_in)
@@ -92,7 +92,7 @@ class Keeper:
                 "--mount-proc", sys.executable, os.path.join(HERE, "node.py"), self.path("setting.json")]
 
     def start(self, name):
-        """The kernel kills it with this process."""
+        """Starts a process that the kernel kills when this one ends."""
         command = self.commands()[name]()
         with open(self.path("log", name + ".log"), "ab") as log:
             self.running[name] = subprocess.Popen(
@@ -107,7 +107,7 @@ class Keeper:
         self.say(f"{name} killed")
 
     def look_at_children(self):
-        """One that ends by itself: said, and of no other consequence: a test may have killed it."""
+        """Logs a process that exited by itself. Nothing else: a test may have killed it."""
         for name, process in list(self.running.items()):
             if process.poll() is not None:
                 del self.running[name]
@@ -117,7 +117,7 @@ class Keeper:
     # ---- waiting
 
     def turn(self, seconds):
-        """One look at everything that may happen. Raises Ended."""
+        """Handles pending events. Raises Ended."""
         poll = select.poll()
         for fd in (self.wake, self.control.fileno(), self.owner):
             if fd is not None:
@@ -134,7 +134,7 @@ class Keeper:
                 self.answer()
 
     def wait(self, what, question, pause=0.05):
-        """Until question() is true. Raises TimeoutError, and at once when a process has ended by itself."""
+        """Waits until question() is true. Raises TimeoutError, or at once if a process has exited by itself."""
         end = time.monotonic() + STARTING
         while not question():
             self.turn(pause)
@@ -151,7 +151,7 @@ class Keeper:
         try:
             word, _, name = connection.makefile().readline().strip().partition(" ")
             if word == "end":
-                connection.detach()   # it closes with this process: the answer is that it is gone
+                connection.detach()   # closes when this process exits, which is the reply
                 raise Ended("asked for")
             connection.sendall((self.obey(word, name) + "\n").encode())
         except OSError as error:
@@ -174,7 +174,7 @@ class Keeper:
     # ---- the start
 
     def start_real(self):
-        """The network has to be there before an address of it is listened at."""
+        """Creates the network first: the API server listens on an address of it."""
         image.write_pause(self.folder)
         groups.make(self.name)
         self.start("network")
@@ -237,7 +237,8 @@ class Keeper:
     # ---- the end
 
     def end(self):
-        """Nothing in here is worth a goodbye. The folder last: while it is there this cluster can be swept."""
+        """Kills everything; nothing needs an orderly shutdown. Removes the folder last: while it exists, sweep() can finish
+        the job."""
         for process in self.running.values():
             process.kill()
         for process in self.running.values():
@@ -248,10 +249,10 @@ class Keeper:
                 self.say(f"control groups {self.name} are still in use")
         end = time.monotonic() + ENDING
         while os.path.isdir(self.folder) and time.monotonic() < end:
-            shutil.rmtree(self.folder, ignore_errors=True)   # the last processes of a node may still write
+            shutil.rmtree(self.folder, ignore_errors=True)   # dying processes of the node may still write
 
     def logs(self, lines=12):
-        """The ends of all logs, for whoever cannot read them any more."""
+        """The ends of all logs, because the folder is removed."""
         parts = []
         for name in sorted(os.listdir(self.path("log"))):
             with open(self.path("log", name), encoding="utf-8", errors="replace") as f:
@@ -275,7 +276,7 @@ def main():
     except Ended as reason:
         keeper.say(f"end: {reason}")
         code = 0
-    except Exception as error:  # whatever it is, it ends here
+    except Exception as error:  # report any error and exit
         keeper.say(f"failed: {error!r}")
         if not os.path.exists(keeper.path("ready.json")):
             report(failed=f"{error}\n{keeper.logs()}")

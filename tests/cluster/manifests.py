@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed HvdJobs, and what becomes of each: a table of changes to a good one. The same ones every time."""
+"""Malformed HvdJobs with the expected result of each: a table of changes to a valid job."""
 import copy
 
-SCHEMA = "schema"      # the API server refuses it: schema or CEL rules of k8s/crd, or the rules for all objects
-CONDITION = "condition"   # it is taken, its condition Valid is False and says why
-PODS = "pods"          # it is taken, its pods are refused: the job's message has the API server's words
-WAITS = "waits"        # it is taken and waits, its message says for what
-# What `want` is looked for in is what a user reads: the refusal, or the job's message.
+SCHEMA = "schema"      # refused by the API server: schema or CEL rules of k8s/crd, or the rules for all objects
+CONDITION = "condition"   # accepted; the condition Valid is False and says why
+PODS = "pods"          # accepted; its pods are refused, and the job's message has the API server's text
+WAITS = "waits"        # accepted; the job waits, and its message says for what
+# `want` is part of what the user reads: the refusal, or the job's message.
 
 HOSTILE = "gates\u202e\u200d\U0001f4a9'\"\\\n${HVD_TOKEN}<script>"
 HUGE = 1 << 62
@@ -49,7 +49,7 @@ def drop(job, path):
 
 
 def spec(path, value, how, want):
-    """One field of the spec."""
+    """A job with one field of the spec changed."""
     def change(job):
         put(job["spec"], path, value)
     return (f"{path} = {repr(value)[:40]}", change, how, want)
@@ -190,7 +190,7 @@ def deep(levels):
 
 
 def unread():
-    """What the API server takes and our JSON parser does not."""
+    """JSON that the API server accepts and jansson does not."""
     for path, value, want in ((f"{FIRST}.env", [{"name": "A", "value": "a\u0000b"}], "U+0000"),
                               ("template.metadata.annotations", {"a": "\u0000"}, "U+0000"),
                               ("template.spec.priority", 10**20, "18 digits"), ("template.spec.more", deep(3000), "within each other")):
@@ -199,7 +199,7 @@ def unread():
 
 
 def all_of_them():
-    """(name, the job, how it is refused, a word of why)."""
+    """(name, the job, how it is refused, part of the reason)."""
     rows = [row for part in (numbers, words, shapes, together, names, containers, pods, unread) for row in part()]
     for number, (name, change, how, want) in enumerate(rows):
         job = copy.deepcopy(good())

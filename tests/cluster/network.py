@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The network between the host and a real node: a pair of veth interfaces, one in the node's network namespace, and
-routes from the host to the node's pods and services. The host's end, its address and the routes go with the
-namespace, so nothing stays when all processes of a cluster are killed.
+routes from the host to the node's pods and services. The kernel removes the host's end, its address and the routes with
+the namespace, so nothing is left when all processes of a cluster are killed.
 
-    network.py NUMBER KEEPER    in a new network namespace: makes the pair, the other end where process KEEPER is, and
-                                holds the namespace. A node comes and goes in it; the API server listens at the host's
-                                end and does not notice."""
+    network.py NUMBER PID       run in a new network namespace: creates the pair, moves the other end into the namespace of
+                                process PID, and keeps the namespace. A node can stop and start in it without any effect
+                                on the API server, which listens on the host's end."""
 import os
 import signal
 import subprocess
@@ -23,7 +23,7 @@ def ip(*arguments):
 
 
 class Network:
-    """Number 0 to 255: clusters with real nodes run beside each other."""
+    """number: 0 to 255, unique among clusters with real nodes on this machine."""
 
     def __init__(self, number):
         self.number = number
@@ -51,12 +51,12 @@ class Network:
             ip("route", "add", subnet, "via", self.node, "dev", self.interface)
 
     def remove(self):
-        """Sooner than the kernel, which takes a dead namespace apart in its own time."""
+        """Removes the interface at once; the kernel would take its time to destroy the namespace."""
         subprocess.run(["ip", "link", "delete", self.interface], capture_output=True, timeout=30)
 
 
 def free_number(start):
-    """A number whose interface is not there, from start on."""
+    """The first number from start whose interface does not exist."""
     for i in range(256):
         net = Network((start + i) % 256)
         if not net.is_there():

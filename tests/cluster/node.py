@@ -4,9 +4,9 @@
 
     node.py SETTING    as the first process of a pid namespace
 
-With it goes every process of the node, pods and their shims too, and with the last of them every mount. /run, /var/lib
-and /var/log are folders of the cluster here. The kernel has one value of the settings that a kubelet writes, for all:
-it gets files in their place. What is left to the keeper are control groups."""
+When it ends, the kernel ends every process of the node, also pods and their shims, and then unmounts everything. /run,
+/var/lib and /var/log are folders of the cluster here. Kernel settings that a kubelet writes are global, so files replace
+them. Only control groups are left for the supervisor to remove."""
 import json
 import os
 import signal
@@ -18,7 +18,7 @@ import image
 import network
 
 PRIVATE = {"lib": "/var/lib", "log": "/var/log"}
-# What a kubelet wants to find in /proc/sys, and writes where it does not.
+# Values that a kubelet expects in /proc/sys, and writes if they differ.
 SYSCTLS = {"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
            "kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000"}
 PATIENCE = 60
@@ -41,7 +41,7 @@ class Node:
         return os.path.join(self.folder, *names)
 
     def mount(self):
-        call("mount", "--make-rshared", "/")   # containers ask for mounts that spread; among ourselves only
+        call("mount", "--make-rshared", "/")   # containers need shared mount propagation; only within this namespace
         call("mount", "-t", "tmpfs", "-o", "mode=755", "run", "/run")
         for name, place in PRIVATE.items():
             os.makedirs(self.path("node", name), exist_ok=True)
@@ -100,7 +100,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         config = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "address": self.net.node,
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-            "authorization": {"mode": "AlwaysAllow"},   # who reaches it is the host and its own pods
+            "authorization": {"mode": "AlwaysAllow"},   # only the host and its own pods can reach it
             "cgroupDriver": "cgroupfs", "cgroupRoot": self.group, "failCgroupV1": False, "failSwapOn": False,
             "enforceNodeAllocatable": [], "makeIPTablesUtilChains": False, "resolvConf": "",
             "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock", "oomScoreAdj": 0,
@@ -149,7 +149,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         self.reap()
 
     def reap(self):
-        """What ends in this namespace without a parent is this process's child. One who ends early says so."""
+        """Reaps orphans: this is the namespace's first process. Reports a program of the node that exits early."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         while True:
             pid, status = os.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator in a test: with the rights of k8s/ and no others, as a process of its own; and jobs for it."""
+"""hvd-operator in a test: a process with exactly the rights of k8s/; and jobs for it."""
 import base64
 import json
 import os
@@ -21,7 +21,7 @@ SYSTEM = "hvd-system"
 ENDING = 20
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"    # /var/run is a link to /run
 UNSHARE = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--mount"]
-# In a mount namespace of its own: the folder where a pod has it.
+# In its own mount namespace: the folder of a pod's service account.
 IN_A_POD = f'mount -t tmpfs none /run; mkdir -p {ACCOUNT}; mount --bind "$1" {ACCOUNT}; shift; exec "$@"'
 
 
@@ -31,20 +31,20 @@ def check_program():
 
 
 def install(cluster, overlay="cluster"):
-    """CRD, account and rights as they are shipped; the Deployment without pods."""
+    """Applies CRD, account and rights as shipped, and the Deployment without pods."""
     if overlay != "cluster":
         cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "crd"))
         cluster.kubectl("create", "namespace", SYSTEM)
     cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "overlays", overlay))
     cluster.kubectl("-n", SYSTEM, "scale", "deployment/hvd-operator", "--replicas=0")
     wait_until("the CRD", 60, lambda: served(cluster))
-    # Its garbage collector looks for new kinds when it begins, and then every half minute.
+    # The garbage collector looks for new kinds at its start, and then every 30 s.
     cluster.ask("stop kube-controller-manager")
     cluster.ask("start kube-controller-manager")
 
 
 class Installed(unittest.TestCase):
-    """A cluster of simulated nodes, or what options_of_cluster say, with what `overlay` has, the operator itself excepted."""
+    """A cluster of simulated nodes (or options_of_cluster) with the objects of `overlay`, but without the operator."""
     overlay, nodes, options_of_cluster = "cluster", 1, {}
 
     @classmethod
@@ -86,14 +86,14 @@ def kubeconfig_of(cluster, path, minutes=60, server=None):
 
 
 class Operator:
-    """One process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: besides ours;
-    `kubeconfig`: another file than the one with a token of its account; `account`: instead of one, a folder with what
-    a kubelet mounts into a pod (token, ca.crt, namespace)."""
+    """One operator process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: added to this
+    process's; `kubeconfig`: instead of one with a token of its account; `account`: instead of a kubeconfig, a folder
+    with what a kubelet mounts into a pod (token, ca.crt, namespace)."""
     number = 0
 
     def __init__(self, cluster, *more, name=None, environment=None, kubeconfig=None, account=None):
         Operator.number += 1
-        # Without agents, unless it is told where they dial: its port would be everybody's.
+        # Without agents unless an address is given: several tests would use the default port.
         self.cluster, self.more = cluster, more if "--agents-addr" in more else (*more, "--agents-addr", "off")
         self.name = name or f"operator-{Operator.number}"
         self.environment, self.kubeconfig, self.account = environment or {}, kubeconfig, account
@@ -102,7 +102,7 @@ class Operator:
         self.process = None
 
     def access(self):
-        """How it finds the API server: a command in front of it, arguments, environment."""
+        """How it reaches the API server: a command in front of it, arguments, environment."""
         if self.account:
             server = urlsplit(self.cluster.ready["server"])
             return ([*UNSHARE, "sh", "-ec", IN_A_POD, "sh", self.account], [],
@@ -130,7 +130,7 @@ class Operator:
         self.stop()
 
     def stop(self):
-        """As a kubelet does it; its exit code."""
+        """Ends it as a kubelet does, and returns its exit code."""
         if self.process and self.process.poll() is None:
             self.process.terminate()
         return self.wait()
@@ -157,7 +157,7 @@ class Operator:
             return "".join(f.readlines()[-lines:])
 
     def page(self, path):
-        """Its status and text; (0, why) without an answer."""
+        """(status, text) of a page; (0, error) without a response."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -167,7 +167,7 @@ class Operator:
             return 0, str(error)
 
     def metric(self, name, label=""):
-        """The sum of a name's values with that label (`code="409"`), or whatever their labels."""
+        """The sum of a metric's values, of all or only those with that label (`code="409"`)."""
         _, text = self.page("/metrics")
         values = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
                   if line.split("{")[0].split(" ")[0] == name and label in line]
@@ -179,7 +179,7 @@ class Operator:
 
 
 def manifest(name, workers, cpu="1", namespace="default", gang=None, run=None, template=None, **spec):
-    """An HvdJob; gates unless something else is said."""
+    """The manifest of an HvdJob; gang back end gates by default."""
     container = {"name": "main", "image": "none", "command": ["train"], "resources": {"requests": {"cpu": cpu}}}
     return {"apiVersion": "hvd.dev/v1alpha1", "kind": "HvdJob", "metadata": {"name": name, "namespace": namespace},
             "spec": {"workers": workers, "gang": {"backend": "gates", **(gang or {})}, "runPolicy": run or {},
@@ -200,7 +200,7 @@ class Job:
         self.api.create(self.jobs, manifest(name, workers, namespace=namespace, **more))
 
     def look(self, path):
-        """None where there is nothing."""
+        """None if it does not exist."""
         try:
             return self.api.get(path)
         except Refused as error:
@@ -227,7 +227,7 @@ class Job:
         self.api.delete(self.path)
 
     def pods(self, alive=False):
-        """{name: pod}; alive: those that are neither over nor on their way out."""
+        """{name: pod}; alive: only those that are neither finished nor being deleted."""
         items = self.api.get(f"{self.all_pods}?labelSelector=hvd.dev%2Fjob%3D{self.name}")["items"]
         return {p["metadata"]["name"]: p for p in items
                 if not alive or (p["status"].get("phase") not in ("Succeeded", "Failed")
@@ -254,7 +254,7 @@ class Job:
             raise TimeoutError(f"{error}; {self.status().get('message')}; pods {self.describe()}") from None
 
     def end_pod(self, name, code=0, reason=None, message=None):
-        """What a kubelet says of a pod whose program has ended."""
+        """Sets a pod's status as a kubelet does when its program has exited."""
         state = {"terminated": {"exitCode": code, "reason": reason or ("Error" if code else "Completed"),
                                 "finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
         if message:
@@ -269,7 +269,7 @@ class Job:
         return self.look(self.budget_path)
 
     def wait_evictions(self, allowed, seconds=60):
-        """Until the disruption controller has counted: it allows so many."""
+        """Waits until the disruption controller allows that many evictions."""
         def counted():
             budget = self.budget() or {}
             status = budget.get("status", {})
@@ -283,7 +283,7 @@ class Job:
             "metadata": {"name": name, "namespace": self.namespace}})
 
     def events(self):
-        """{reason: Event} that name this job; of one reason the last."""
+        """{reason: the last Event with it} about this job."""
         items = self.api.get(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]
         return {e["reason"]: e for e in items if e["regarding"].get("name") == self.name
                 and e["regarding"]["kind"] == "HvdJob"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of a cluster in a folder: a certificate authority, the API server's certificate, the key that signs
-service account tokens, and a kubeconfig for each who talks to the API server. By openssl; all of it lives a week."""
+"""The keys of a cluster: a certificate authority, the API server's certificate, the key that signs service account
+tokens, and a kubeconfig for each client of the API server. Made with openssl; valid for a week."""
 import base64
 import json
 import os
@@ -35,7 +35,7 @@ class Keys:
             setattr(self, name.replace(".", "_"), os.path.join(folder, name))
 
     def make(self, addresses, nodes):
-        """addresses: where the API server is reached; nodes: names of real nodes."""
+        """addresses: of the API server; nodes: names of real nodes."""
         self.make_ca()
         self.make_certificate("server", "kube-apiserver", addresses)
         openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", self.accounts_key)

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each program of the control plane is called. Pure: a setting in, argument lists out.
+"""The command line of each program of the control plane. Pure: takes a setting, returns argument lists.
 
-A setting is what cluster.py writes for the keeper (setting.json):
+cluster.py writes the setting for the supervisor (setting.json):
     folder      where everything of this cluster is
     programs    {name: path}
     address     where the API server listens; port
     network     None, or the number of a network.Network: there is a real node
     nodes       {"kwok": how many, "real": bool}
-    capacity    what a KWOK node has: {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    capacity    of a KWOK node: {"cpu": "8", "memory": "32Gi", "pods": "110"}
     gates       {feature: bool}, for all programs that have feature gates
-    runtime     what --runtime-config gets, a list
+    runtime     list for --runtime-config
     more        {program: more arguments}
-    limit       requests a second that a client may send
-    owner       the process that the cluster ends with, or None"""
+    limit       requests per second of each client
+    owner       the process with which the cluster ends, or None"""
 import json
 import os
 
 import network
 import pki
 
-SERVICES = "10.96.0.0/24"       # where there is no network of our own
+SERVICES = "10.96.0.0/24"       # without a network of its own
 LOOPBACK = "127.0.0.1"
 
 
@@ -51,12 +51,12 @@ class Plane:
         gated = [f"--feature-gates={gates}"] if gates and name.startswith("kube") else []
         return [self.setting["programs"][name], *arguments, *gated, *self.setting["more"].get(name, [])]
 
-    # Everything that others may not read speaks over a socket in the folder.
+    # etcd listens on a socket in the private folder, so that other users cannot read it.
     def etcd_socket(self):
         return "unix://" + self.path("etcd.sock")
 
     def etcd(self):
-        name = "http://localhost:1"   # for others, who do not exist
+        name = "http://localhost:1"   # for other members of etcd, which do not exist
         return self.command(
             "etcd", "--data-dir", self.path("etcd"), "--listen-client-urls", self.etcd_socket(),
             "--advertise-client-urls", name, "--listen-peer-urls", "unix://" + self.path("peer.sock"),
@@ -90,7 +90,7 @@ class Plane:
             "--use-service-account-credentials=true", *self.limits())
 
     def scheduler(self):
-        """Its limits are only in a file."""
+        """The scheduler takes its limits only from a file."""
         limit = self.setting["limit"]
         config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
                   "leaderElection": {"leaderElect": False},
@@ -100,7 +100,7 @@ class Plane:
         return self.command("kube-scheduler", f"--config={self.path('scheduler.json')}", "--secure-port=0")
 
     def kwok(self):
-        """Only its own nodes: a real one beside them has a kubelet. (It has no limit that could be raised.)"""
+        """Manages only simulated nodes, because a real node has a kubelet. KWOK has no rate limit to raise."""
         return self.command(
             "kwok", f"--kubeconfig={self.kubeconfig('kwok')}", f"--config={self.path('stages.yaml')}",
             "--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok",

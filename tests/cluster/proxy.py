@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy before the API server that does to requests and answers what networks, load balancers and servers do to them.
+"""A proxy in front of the API server that injects the faults of networks, load balancers and servers.
 
     with Proxy(cluster, Storm(seed=1)) as proxy:
         Operator(cluster, kubeconfig=proxy.kubeconfig)
         proxy.met["torn_line"]
 
-It speaks TLS with a certificate of the cluster's own authority, and HTTP/1.1. Who asks is known to the API server by the
-token, which is passed on. `plan` (faults.py) says what each request meets, and may be changed while it runs. One thread of
-its own; what it counts is read from others."""
+It uses TLS with a certificate of the cluster's CA, and HTTP/1.1. It passes tokens on, so the API server knows the client.
+`plan` (faults.py) chooses the fault of each request and may be changed at any time. It runs in its own thread; other
+threads read its counters."""
 import asyncio
 import collections
 import json
@@ -32,11 +32,11 @@ Met = collections.namedtuple("Met", "fault asked at")
 
 
 class Cut(Exception):
-    """The connection ends here, without a goodbye."""
+    """Closes the connection without a response."""
 
 
 class Head:
-    """The first line of a request or an answer, and its headers."""
+    """The first line of a request or response, and its headers."""
 
     def __init__(self, text):
         lines = text.decode("latin-1").split("\r\n")
@@ -53,7 +53,7 @@ async def read_head(reader):
 
 
 async def chunks(reader):
-    """Of a body in chunks, to its end."""
+    """The chunks of a body with chunked encoding."""
     while True:
         size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
         data = await reader.readexactly(size)
@@ -79,7 +79,7 @@ async def lines(reader):
 
 
 class Connection:
-    """One of the operator's, and the one to the API server that goes with it."""
+    """A connection of the operator and the connection to the API server that belongs to it."""
 
     def __init__(self, proxy, reader, writer):
         self.proxy, self.reader, self.writer = proxy, reader, writer
@@ -97,7 +97,7 @@ class Connection:
 
     @staticmethod
     def cut(writer):
-        """RST."""
+        """Closes the connection with a TCP reset."""
         plain = writer.get_extra_info("socket")
         if plain and plain.fileno() >= 0:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -133,7 +133,7 @@ class Connection:
         await self.answer(status, kept, text)
 
     async def pass_on(self, head, body):
-        """Again over a new connection where the API server has closed the one that was kept."""
+        """Retries over a new connection if the API server has closed the kept-alive one."""
         for kept in (True, False):
             if not self.up_writer:
                 kept = False
@@ -173,7 +173,7 @@ class Connection:
         await self.writer.drain()
 
     async def stream(self, asked, fault):
-        """To its end, or to the operator's, who says nothing more on this connection before that."""
+        """Forwards the watch until it ends or the operator closes the connection, on which it sends nothing meanwhile."""
         self.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
         gone = asyncio.ensure_future(self.reader.read(1))
         flow = asyncio.ensure_future(self.flow(asked, Watch(fault, self.proxy.dice(asked))))
@@ -192,7 +192,7 @@ class Connection:
             await asyncio.gather(gone, flow, return_exceptions=True)
 
     async def flow(self, asked, watch):
-        """False: it is to be cut."""
+        """Sends a piece. False: cut the connection."""
         async for line in lines(self.up_reader):
             met = watch.struck
             for piece in watch.feed(line):
@@ -207,8 +207,8 @@ class Connection:
 
 
 class Proxy(Serving):
-    """met: {fault: how often}; requests: {(method, resource): how often the API server was asked}; last: {the same:
-    when}."""
+    """met: {fault: count}; requests: {(method, resource): count of requests to the API server}; last: {the same: time of
+    the last one}."""
 
     def __init__(self, cluster, plan=None):
         super().__init__()
@@ -222,13 +222,13 @@ class Proxy(Serving):
         self.trust = ssl.create_default_context(cafile=cluster.ca)
         self.kubeconfig = None
 
-    # ---- what connections ask, on its thread
+    # ---- called by connections, on its thread
 
     def choose(self, asked):
         number = self.numbers[asked.key()]
         self.numbers[asked.key()] += 1
         fault = self.plan.choose(asked, number) if self.plan else None
-        if fault and not (asked.watch and hasattr(Watch, fault)):    # a watch tells when it comes to it
+        if fault and not (asked.watch and hasattr(Watch, fault)):    # faults of a watch count when they happen
             self.struck(asked, fault)
         return fault
 

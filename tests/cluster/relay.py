@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay of bytes before the API server: TLS and HTTP/2 stay whole from end to end. freeze() makes of all connections
-there are half-open ones: what is sent is still acknowledged, goes nowhere, and nothing comes back; new connections work.
-A thread of its own."""
+"""A TCP relay in front of the API server: TLS and HTTP/2 run end to end. freeze() makes all existing connections half-open:
+bytes are acknowledged but not forwarded, and nothing comes back. New connections work. Runs in its own thread."""
 import asyncio
 from urllib.parse import urlsplit
 
@@ -25,7 +24,7 @@ class Relay(Serving):
         return f"https://127.0.0.1:{self.port}"
 
     def work(self):
-        """The pipes that do."""
+        """The connections that still forward."""
         return [pipe for pipe in self.pipes if not pipe.frozen]
 
     def freeze(self):

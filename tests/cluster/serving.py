@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server on loopback with a thread and a loop of its own: what proxy.py and relay.py are."""
+"""A server on loopback with its own thread and event loop: the base of proxy.py and relay.py."""
 import asyncio
 import threading
 
@@ -13,7 +13,7 @@ class Serving:
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     async def listen(self):
-        """The asyncio server, at a port of the kernel's."""
+        """The asyncio server, on a port that the kernel chooses."""
         raise NotImplementedError
 
     async def serve(self):

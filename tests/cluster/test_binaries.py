@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Where the programs come from: which folder stands for which sources, KUBEBUILDER_ASSETS, and what is said where
-there is no Go. Builds nothing."""
+"""binaries.py: the key of a build, KUBEBUILDER_ASSETS, and the message without Go. Builds nothing."""
 import os
 import shutil
 import stat
@@ -51,13 +50,13 @@ class Binaries(unittest.TestCase):
         self.write("assets/kubectl", "no program", stat.S_IRUSR)
         with mock.patch.dict(os.environ, {**self.environment, "KUBEBUILDER_ASSETS": assets}, clear=True):
             self.assertEqual(binaries.find(["etcd"]), {"etcd": etcd})
-            if os.getuid() != 0:   # root may execute nothing that nobody may
+            if os.getuid() != 0:   # root cannot execute a file without any x bit either
                 self.assertFalse(os.access(os.path.join(assets, "kubectl"), os.X_OK))
             with mock.patch.object(binaries, "build", return_value="/built"):
                 self.assertEqual(binaries.find(["etcd", "kubectl"]), {"etcd": etcd, "kubectl": "/built/kubectl"})
 
     def test_no_go_is_a_skip(self):
-        """An old Go in PATH, and a package index that has nothing."""
+        """An old Go in PATH, and an empty package index."""
         self.write("bin/go", "#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
         environment = {**self.environment, "PATH": os.path.join(self.folder, "bin") + ":/usr/bin:/bin",
                        "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": self.folder}

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's pods on a real kubelet, in a namespace that enforces pod security "restricted": the bundle is copied
-into an image that has a C library and nothing of ours, its programs run there, /dev/shm has its size; and an image
-without glibc is refused, with the reason in the pod's status.
+"""The operator's pods on a real kubelet, in a namespace that enforces pod security "restricted": the bundle is copied into
+a container whose image has only a C library, its programs run there, and /dev/shm has its size. An image without glibc
+is refused, with the reason in the pod's status.
 timeout: 3000"""
 import json
 import os
@@ -13,11 +13,11 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
-import equipment  # noqa: E402
+import pod_images  # noqa: E402
 import image  # noqa: E402
 from api import wait_until  # noqa: E402
 
-PROGRAMS = equipment.PROGRAMS
+PROGRAMS = pod_images.PROGRAMS
 USERS = "hvd.test/user:1"
 SPACE = "/api/v1/namespaces/training"
 
@@ -28,8 +28,8 @@ class Bundle(unittest.TestCase):
         cls.cluster = clusters.Cluster(real=True).start()
         cls.api = cls.cluster.api
         sum_ = os.path.join(PROGRAMS, "sum")
-        equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
-        equipment.load(cls.cluster, USERS, {"/sum": sum_, "/bin/df": "/bin/df", **equipment.loaded(sum_, "/bin/df")})
+        pod_images.load(cls.cluster, pod_images.bundle_name(), pod_images.bundle())
+        pod_images.load(cls.cluster, USERS, {"/sum": sum_, "/bin/df": "/bin/df", **pod_images.loaded(sum_, "/bin/df")})
         cls.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": "training", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
         wait_until("the account", 60, lambda: cls.api.get(f"{SPACE}/serviceaccounts")["items"])
@@ -41,7 +41,7 @@ class Bundle(unittest.TestCase):
         assert not left, f"left behind: {left}"
 
     def run_pod(self, name, image_name, command=None):
-        """The pod that the operator would make, with another command where there is no operator to dial."""
+        """The pod that the operator would make; with another command, because there is no operator to dial."""
         container = {"name": "worker", "image": image_name, "imagePullPolicy": "Never", "command": ["/sum"],
                      "env": [{"name": "LD_LIBRARY_PATH", "value": "/hvd/lib"}],
                      "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "256Mi"}},
@@ -51,7 +51,7 @@ class Bundle(unittest.TestCase):
                    "runAsUser": 1000, "runAsNonRoot": True}}}}}
         pod = json.loads(subprocess.run([os.path.join(PROGRAMS, "pod_of")], input=json.dumps(job), capture_output=True,
                                         text=True, timeout=30, check=True).stdout)
-        del pod["metadata"]["ownerReferences"]   # there is no such job: it would be collected
+        del pod["metadata"]["ownerReferences"]   # the job does not exist, so the pod would be garbage-collected
         if command:
             pod["spec"]["containers"][0]["command"] = command
         path = f"{SPACE}/pods/{pod['metadata']['name']}"

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""However it ends, nothing is left: the test that owns a cluster is killed, its keeper is killed, it does not start.
+"""Nothing is left of a cluster when its owner is killed, its supervisor is killed, or it does not start.
 timeout: 3000"""
 import json
 import os
@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def start(*options):
-    """A shell that owns a cluster, as a shell script of a test would. Returns it and the cluster's folder."""
+    """Starts a shell that owns a cluster, like a test in shell. Returns the shell and the cluster's folder."""
     script = f'f=$({HERE}/cluster.py start --owner $$ "$@") && echo "$f" && read -r _; {HERE}/cluster.py stop "$f"'
     owner = subprocess.Popen(["bash", "-c", script, "owner", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              text=True)
@@ -56,7 +56,7 @@ class End(unittest.TestCase):
         self.begin()
         self.owner.stdin.close()
         self.owner.wait(60)
-        self.assertEqual(case.left_of(self.folder), [])   # stop returns when all is gone
+        self.assertEqual(case.left_of(self.folder), [])   # stop returns when everything is gone
 
     def test_owner_killed(self):
         self.begin("--kwok", "1")
@@ -64,7 +64,7 @@ class End(unittest.TestCase):
         self.assert_gone()
 
     def test_owner_killed_early(self):
-        """While it starts: nobody has its folder yet, so it gets a place of its own."""
+        """Killed during the start: nobody knows the folder yet, so the test sets its parent folder."""
         place = tempfile.mkdtemp(prefix="hvd-test-")
         self.addCleanup(shutil.rmtree, place)
         with mock.patch.dict(os.environ, TMPDIR=place):
@@ -77,7 +77,7 @@ class End(unittest.TestCase):
         wait_until("all of it to be gone", 30, lambda: not os.listdir(place) and not case.processes(place), 0.1)
 
     def test_keeper_killed(self):
-        """The kernel ends its children; the next one who starts a cluster removes the folder."""
+        """The kernel kills the supervisor's children; the next start of a cluster removes the folder."""
         self.begin()
         with open(os.path.join(self.folder, "ready.json"), encoding="utf-8") as f:
             os.kill(json.load(f)["keeper"], signal.SIGKILL)
@@ -87,7 +87,7 @@ class End(unittest.TestCase):
         self.assert_gone()
 
     def test_does_not_start(self):
-        """A program that ends at once: who waits hears its words, and nothing is left."""
+        """A program exits at once: the caller gets its log, and nothing is left."""
         cluster = clusters.Cluster(more={"kube-apiserver": ["--no-such-flag"]})
         with self.assertRaises(clusters.Failed) as caught:
             cluster.start()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real node: containerd and kubelet run a pod of our own image; the host reaches pods and services; and when the
-owner is killed nothing is left of it, nor is any setting of the machine another one.
+"""A real node: containerd and kubelet run a pod; the host reaches pods and services; when the owner is killed, nothing is
+left and no setting of the machine has changed.
 timeout: 3000"""
 import json
 import os
@@ -23,7 +23,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def machine():
-    """What a node could have changed for all: settings, rules, interfaces, mounts."""
+    """Global state that a node could have changed: settings, iptables rules, interfaces, mounts."""
     state = {}
     for name in [*nodes.SYSCTLS, "net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"]:
         try:
@@ -33,7 +33,7 @@ def machine():
             pass
     for name, command in {"iptables": ["iptables-save"], "routes": ["ip", "route"]}.items():
         lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
-        # Other tests on this machine have their own.
+        # Ignore those of other tests on this machine.
         state[name] = sorted(line for line in lines if "KUBE" in line or "CNI" in line or "hvdk" in line)
     state["interfaces"] = sorted(name for name in os.listdir("/sys/class/net") if name.startswith(("hvdk", "pods")))
     state["folders"] = {path: os.path.exists(path) for path in
@@ -89,9 +89,9 @@ class Node(unittest.TestCase):
         self.cluster.kubectl("delete", "pod", "runs", "fails", "--timeout=60s")
 
     def test_reached_from_here(self):
-        """A pod's address, from the host, the kubelet, and the API server's Service, which is kube-proxy's work."""
+        """Reaches a pod's address from the host, the kubelet from the API server, and a Service through kube-proxy."""
         address = self.run_pod(pod("reached"))["podIP"]
-        with self.assertRaises(ConnectionRefusedError):   # by the pod: nobody listens there
+        with self.assertRaises(ConnectionRefusedError):   # refused by the pod, where nothing listens
             socket.create_connection((address, 9), timeout=10)
         with self.assertRaises(subprocess.CalledProcessError) as caught:   # from the API server to the kubelet
             self.cluster.kubectl("exec", "reached", "--", "/pause", "0", "4")
@@ -110,7 +110,7 @@ class Node(unittest.TestCase):
             return False
 
     def test_node_is_lost(self):
-        """All of it at once, as a machine that is switched off, and back again."""
+        """Stops the whole node at once, like a power failure, and starts it again."""
         before = self.members()
         self.assertGreater(len(before), 3)
         self.cluster.ask("stop node")

@@ -105,7 +105,7 @@ class Life(unittest.TestCase):
     def test_deadline(self):
         job = self.job("deadline", 1)
         job.wait_phase("Running")
-        job.patch({"runPolicy": {"activeDeadlineSeconds": 1}})    # from the start it might be over before it runs
+        job.patch({"runPolicy": {"activeDeadlineSeconds": 1}})    # set later, or the deadline might pass before it runs
         job.wait_phase("Failed")
         self.assertEqual(job.condition("Failed")["reason"], "DeadlineExceeded")
         wait_until("its pod to be gone", 60, lambda: not job.pods(alive=True))
@@ -143,7 +143,7 @@ class Life(unittest.TestCase):
     # ---- evictions
 
     def test_budget_of_an_elastic_job(self):
-        """At minWorkers no worker that trains can be evicted, above it one can, and the job goes on."""
+        """At minWorkers no training worker can be evicted; above that one can, and the job trains on."""
         job = self.job("bears", 2, minWorkers=2, maxWorkers=4)
         job.wait_running(2)
         job.wait_evictions(0)
@@ -164,7 +164,7 @@ class Life(unittest.TestCase):
         self.assertEqual(job.status()["failures"], 0)
 
     def test_budget_of_a_fixed_job(self):
-        """One at a time; and one that is not ready may go whatever the others do."""
+        """One worker at a time can be evicted; one that is not ready always can."""
         job = self.job("stiff", 2)
         job.wait_running(2)
         job.wait_evictions(1)
@@ -195,7 +195,7 @@ class Life(unittest.TestCase):
         wait_until("its budget to be gone", 60, lambda: not job.budget())
 
     def test_budget_that_is_somebodys(self):
-        """A job goes on without, says so, and leaves the other's alone."""
+        """Another object has the budget's name: the job trains without one, says so, and leaves the object alone."""
         theirs = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
                   "metadata": {"name": "borrowed", "namespace": "default"},
                   "spec": {"maxUnavailable": "10%", "selector": {"matchLabels": {"app": "other"}}}}
@@ -211,7 +211,7 @@ class Life(unittest.TestCase):
         job.wait_phase("Succeeded")
         self.cluster.api.delete(f"{path}/borrowed")
 
-    # ---- asked for
+    # ---- changes by users
 
     def test_suspended_and_resumed_twice(self):
         job = self.job("pause", 2)
@@ -267,7 +267,7 @@ class Life(unittest.TestCase):
         self.assertEqual(job.condition("Admitted")["status"], "True")
 
     def test_two_gangs_do_not_deadlock(self):
-        """Each fits alone, both do not fit. With half of each placed neither would ever run."""
+        """Each of two gangs fits alone, but not both. If half of each were placed, neither would ever run."""
         pair = [self.job(name, 3, cpu="6") for name in ("left", "right")]
         wait_until("one of them to run", 60, lambda: any(j.status().get("phase") == "Running" for j in pair))
         first, second = sorted(pair, key=lambda j: j.status().get("phase") != "Running")
@@ -281,7 +281,7 @@ class Life(unittest.TestCase):
         second.wait_running(3)
 
     def test_many_gangs_one_after_the_other(self):
-        """Room for one gang at a time, six come at once: all end, never two together."""
+        """One gang fits at a time, six are created at once: all succeed, never two run together."""
         jobs = [self.job(f"turn{i}", 4, cpu="5", run={"cleanPodPolicy": "All"}) for i in range(6)]
         done = set()
         while len(done) < len(jobs):
@@ -303,7 +303,7 @@ class Life(unittest.TestCase):
         self.assertIn("cpu", self.cluster.kubectl("describe", "hvdjob/huge"))
 
     def test_rolled_back_when_nothing_comes(self):
-        """Let go for an autoscaler's sake; none comes."""
+        """A gang that does not fit is admitted for an autoscaler, of which there is none: it is rolled back."""
         job = self.job("probe", 2, cpu="9", gang={"probeSeconds": 1, "timeoutSeconds": 3})
         job.wait_phase("Starting")
         wait_until("a roll-back", 60, lambda: job.status().get("rollbacks", 0) > 0)
@@ -325,7 +325,7 @@ class Life(unittest.TestCase):
         self.assertIn("scheduling.volcano.sh", status["message"])
         self.assertEqual(job.pods(), {})
 
-    # ---- what others do
+    # ---- interference by others
 
     def test_name_that_is_taken(self):
         stranger = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0", "namespace": "default"},
@@ -359,8 +359,8 @@ class Life(unittest.TestCase):
         self.assertEqual((job.status(), job.pods()), ({}, {}))
 
     def lose(self, job, times):
-        """A worker, so often, each time from all that run. After the last of n losses the job rests for 2^(n - 1) s, less
-        up to one, as a pod's time is in whole seconds: after three long enough to be seen."""
+        """Loses a running worker n times. After the n-th loss the job pauses for 2^(n - 1) s, minus up to 1 s since pods have
+        whole seconds; after three losses that is long enough to observe."""
         for number in range(1, times + 1):
             job.end_pod(sorted(job.running())[0], code=1)
             if number < times:
@@ -369,7 +369,7 @@ class Life(unittest.TestCase):
                 job.wait_running(2)
 
     def test_deletion_in_every_phase(self):
-        """Nothing is left, whatever it was doing."""
+        """Deleting a job in any phase leaves nothing behind."""
         for phase, more in (("Queued", {"cpu": "9", "gang": {"probeSeconds": 0}}),
                             ("Starting", {"cpu": "9", "gang": {"probeSeconds": 1}}),
                             ("Running", {}), ("Suspended", {"run": {"suspend": True}}),
@@ -390,7 +390,7 @@ class Life(unittest.TestCase):
                 job.delete()
                 job.wait_gone()
 
-    # ---- what people and machines read
+    # ---- messages, Events, metrics
 
     def test_events(self):
         job = self.job("talks", 1, run={"backoffLimit": 0})
@@ -424,11 +424,11 @@ class Life(unittest.TestCase):
         return self.operator.metric("hvd_writes_total") - before
 
     def test_quiet_when_nothing_happens(self):
-        """No writes, no looks in circles."""
+        """Without changes the operator writes nothing and reconciles nothing."""
         job = self.job("still", 2)
         job.wait_phase("Running")
         wait_until("ready 2", 30, lambda: job.status().get("ready") == 2)
-        # Events, budgets and what jobs of other tests leave to be done may come a little later.
+        # Events, budgets and jobs of other tests may need a little longer.
         wait_until("a second without a write", 20, lambda: self.writes_in(1) == 0)
         before = job.get()["metadata"]["resourceVersion"], self.operator.metric("hvd_writes_total")
         looks = self.operator.metric("hvd_looks_total")
@@ -438,7 +438,7 @@ class Life(unittest.TestCase):
         self.assertLess(self.operator.metric("hvd_looks_total") - looks, 20)
 
     def test_monitoring(self):
-        """The ServiceMonitor finds a Service of the installed operator, and a port of it."""
+        """The ServiceMonitor selects the operator's Service and one of its ports."""
         text = self.cluster.kubectl("kustomize", os.path.join(operators.ROOT, "k8s", "monitoring"))
         self.assertEqual(re.findall(r"^kind: (\w+)$", text, re.M), ["ConfigMap", "ServiceMonitor"])
         (port,), (name,) = (re.findall(pattern, text.split("ServiceMonitor")[1], re.M)
@@ -448,7 +448,7 @@ class Life(unittest.TestCase):
         self.assertIn(port, services.split())
 
     def test_rights(self):
-        """What the operator's account may do, and above all what not."""
+        """What the operator's account may do, and what it may not."""
         account = f"--as=system:serviceaccount:{SYSTEM}:hvd-operator"
 
         def may(*what):

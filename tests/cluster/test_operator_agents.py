@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator as the coordinator: real agents, which dial it over TLS with tokens that the API server vouches for, and
+"""hvd-operator as the coordinator of real agents, which dial it over TLS with tokens that the API server reviews, and of
 real ranks that train (agents.py).
 timeout: 3000"""
 import base64
@@ -17,13 +17,13 @@ import operators  # noqa: E402
 from agents import Case  # noqa: E402
 from api import Refused, wait_until  # noqa: E402
 from operators import Job  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 AWAY_S = 60
 
 
 class Alone(Case):
-    """Rights for one namespace: nobody reviews tokens, each job has a key of its own."""
+    """Rights for one namespace: no token reviews, each job has its own key."""
     overlay, options = "namespaced", ("--namespace", operators.SYSTEM)
 
     def test_trains_with_a_key(self):
@@ -38,36 +38,36 @@ class Alone(Case):
 
 
 class Crowd(Case):
-    """Agents by the thousand, without ranks, whose pods' key they all have. HVD_TEST_CROWD=n."""
+    """Thousands of agents without ranks, which all use their job's key. HVD_TEST_CROWD=n."""
     crowd = int(os.environ.get("HVD_TEST_CROWD") or "200")
     overlay, options = "namespaced", ("--namespace", operators.SYSTEM)
     nodes = crowd // 100 + 1
 
     def test_lease_beside_a_crowd(self):
-        """They connect at once, lose their operator and come to the next one at once: no renewal of the lease is late by
-        a second."""
+        """All agents connect at once, lose their operator, and rejoin the next one at once: no renewal of the lease is
+        delayed by a second."""
         job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
                   maxWorkers=self.crowd, doctor={"policy": "off"})
         wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
-        with Witness(self.cluster, operators.SYSTEM) as witness:
+        with Invariants(self.cluster, operators.SYSTEM) as invariants:
             with subprocess.Popen(self.arguments(job), stdout=subprocess.PIPE, text=True) as crowd:
                 self.addCleanup(crowd.kill)
                 self.assertIn(f"joined {self.crowd} ", said := crowd.stdout.readline(), self.operator.tail())
-                wait_until("renewals", 30, lambda: len(witness.renewals) >= 3)
+                wait_until("renewals", 30, lambda: len(invariants.renewals) >= 3)
                 self.operator.kill()
                 self.operator = self.start_operator("crowd-next")
                 wait_until("all of them again", 120, lambda: self.operator.metric("hvd_agents") == self.crowd, 0.5)
-                term = witness.transitions()
-                wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in witness.renewals) > 4)
+                term = invariants.transitions()
+                wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in invariants.renewals) > 4)
                 crowd.terminate()
-            late, pause = self.operator.metric("hvd_lease_late_seconds"), witness.longest_pause_of_renewals()
+            late, pause = self.operator.metric("hvd_lease_late_seconds"), invariants.longest_pause_of_renewals()
             print(f"{said.strip()}; a renewal was {late:.3f} s late, and {pause:.2f} s after the last one, with the API "
-                  f"server's time, of {len(witness.renewals)}")
-            self.assertEqual(term, witness.renewals[0][1] + 1)    # nobody lost it but who was killed
+                  f"server's time, of {len(invariants.renewals)}")
+            self.assertEqual(term, invariants.renewals[0][1] + 1)    # only the killed operator lost the lease
             self.assertLess(late, 1)
 
     def arguments(self, job):
-        """Of agents_try; all that it reads is in files."""
+        """The command line of agents_try, which reads everything from files."""
         secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets"
         ca = self.cluster.api.get(f"{secrets}/hvd-operator-ca")["data"]["ca.crt"]
         key = self.cluster.api.get(f"{secrets}?labelSelector=hvd.dev%2Fjob%3Dcrowd")["items"][0]["data"]["token"]
@@ -83,8 +83,7 @@ class Crowd(Case):
 
 class Away(Case):
     def test_api_server_is_away_for_a_minute(self):
-        """Ranks train on, from its first second to its last; afterwards there is nothing twice, and the job can be
-        scaled."""
+        """Ranks train on during the whole outage; afterwards no pod exists twice, and the job can be scaled."""
         job, kubelet = self.start_job("minute", 2, 1000000, 20, minWorkers=1, maxWorkers=3)
         self.wait("both in a world of two", 60, job, kubelet, lambda: self.worlds(kubelet) == [2, 2])
         self.wait("its epoch", 30, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
@@ -118,7 +117,7 @@ class Away(Case):
 
 class Agents(Case):
     def test_trains(self):
-        """To its end, by itself: every agent joined, and the status tells the epoch."""
+        """A job succeeds: every agent joined, and the status has the epoch."""
         job, kubelet = self.start_job("trains", 3, 20, 100)
         self.wait("an epoch", 60, job, kubelet, lambda: job.status().get("epoch", 0) > 0)
         self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
@@ -133,14 +132,14 @@ class Agents(Case):
         self.cluster.kubectl("scale", "hvdjob/grows", "--replicas=3")
         self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
         self.wait("another epoch", 30, job, kubelet, lambda: job.status().get("epoch", 0) > epoch)
-        # one is killed with all that belongs to it: the others go on, and it is replaced
+        # one worker is killed with all its processes: the others train on, and it is replaced
         name = sorted(job.running())[1]
         before = len(self.worlds(kubelet))
         os.killpg(kubelet.of(name).pid, signal.SIGKILL)
         self.wait("its replacement in a world of three", 90, job, kubelet,
                   lambda: 3 in self.worlds(kubelet)[before:] and len(job.running()) == 3)
         self.assertEqual(job.status()["restarts"], 1)
-        # each epoch is a line in the log, none is left out
+        # the log has one line for each epoch
         lines = [line.split("epoch ")[1] for line in self.operator.tail(100000).splitlines()
                  if "job default/grows: epoch " in line]
         self.assertEqual([int(line.split(",")[0]) for line in lines], list(range(1, len(lines) + 1)))
@@ -149,7 +148,7 @@ class Agents(Case):
         self.assertIn("; scaled from 2 to 3 ranks", "\n".join(lines))
 
     def test_waits_for_ranks(self):
-        """A pod runs and its agent does not come: kubectl describe says for what the others wait."""
+        """A pod runs but its agent does not join: kubectl describe says what the others wait for."""
         job, kubelet = self.start_job("waits", 2, 20, 100)
         kubelet.held.add("waits-1-0")
         self.wait("the roster's words", 60, job, kubelet,
@@ -160,7 +159,7 @@ class Agents(Case):
         self.wait("no word of it", 30, job, kubelet, lambda: "waiting for" not in job.status().get("message", ""))
 
     def test_doctor_refuses(self):
-        """Each pod has 512 open files: none starts a rank, and the job says why, and what to do."""
+        """Each pod may open only 512 files: no rank starts, and the job's message says why and what to do."""
         job, kubelet = self.start_job("sick", 1, 20, 100, doctor={"policy": "fail", "level": 1}, run={"backoffLimit": 0})
         kubelet.through = ("prlimit", "--nofile=512", "--")
         self.wait("its end", 90, job, kubelet, lambda: job.status().get("phase") == "Failed")
@@ -182,7 +181,7 @@ class Agents(Case):
         self.assertNotIn("step", kubelet.logs())
 
     def test_doctor_warns(self):
-        """The same, and the job trains: what was found stands in its status."""
+        """The same with the policy warn: the job trains, and its status has the findings."""
         job, kubelet = self.start_job("warned", 2, 100000, 20, doctor={"policy": "warn"}, minWorkers=1, maxWorkers=2)
         kubelet.through = ("prlimit", "--nofile=512", "--")
         self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
@@ -192,7 +191,7 @@ class Agents(Case):
         self.assertEqual(job.status()["phase"], "Running")
 
     def test_operator_is_killed(self):
-        """The ranks train on, and the next operator's agents are the same."""
+        """The operator is replaced: ranks train on, and the same agents join the next one."""
         job, kubelet = self.start_job("calm", 2, 100000, 20, minWorkers=1, maxWorkers=3)
         self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
         pids = {name: kubelet.of(name).pid for name in job.running()}
@@ -206,7 +205,7 @@ class Agents(Case):
         self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
 
     def test_strangers_are_refused(self):
-        """Without a token, with one for another audience, with another pod's."""
+        """Requests without a token, with another audience's, and with another pod's are refused."""
         job, kubelet = self.start_job("private", 1, 100000, 20)
         self.wait("its agent", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 1)
         uid, pod = job.get()["metadata"]["uid"], job.pods()["private-0-0"]["metadata"]["uid"]

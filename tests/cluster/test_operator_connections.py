@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator's HTTP/2 connections to the API server: ones that go nowhere without a word, and ones that the server
-asks to leave (GOAWAY), again and again.
+"""hvd-operator's HTTP/2 connections to the API server: half-open ones, and ones that the server keeps closing with GOAWAY.
 timeout: 1200"""
 import os
 import sys
@@ -13,21 +12,21 @@ import operators  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import Job, Operator  # noqa: E402
 from relay import Relay  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
-SILENT_S = 100      # a watch without even a bookmark is given up
+SILENT_S = 100      # a watch without even a bookmark fails after that
 PATIENCE_S = SILENT_S + 40
 JOBS, ROUNDS, ENDED = 12, 20, 4     # in a round; at most; connections that have to end
 
 
 class Connections(operators.Installed):
     nodes = 4
-    # every fiftieth request ends its connection: the most that the API server does
+    # one request in fifty closes its connection: the API server's maximum
     options_of_cluster = {"more": {"kube-apiserver": ["--goaway-chance=0.02"]}}
 
     def setUp(self):
         self.relay = self.enterContext(Relay(self.cluster.ready["server"]))
-        self.witness = self.enterContext(Witness(self.cluster))
+        self.invariants = self.enterContext(Invariants(self.cluster))
         path = operators.kubeconfig_of(self.cluster, self.cluster.path(f"relay-{self.relay.port}.kubeconfig"),
                                        server=self.relay.address)
         self.operator = Operator(self.cluster, name=self._testMethodName, kubeconfig=path).start()
@@ -40,12 +39,12 @@ class Connections(operators.Installed):
         return job
 
     def test_half_open(self):
-        """All of its connections at once. It goes on leading, over new ones, and the caches follow when their watches
-        have been silent for too long."""
+        """All connections become half-open at once. The operator keeps leading over new ones, and its caches recover when
+        their watches have been silent for SILENT_S."""
         job = self.job("frozen", 2, minWorkers=1, maxWorkers=4)
         job.wait_running(2)
-        term = self.witness.transitions()
-        # the server may just have ended that of the lease, or that of the watches
+        term = self.invariants.transitions()
+        # the server may just have closed the lease's connection, or that of the watches
         wait_until("both of its connections", 60, lambda: len(self.relay.work()) >= 2)
         self.relay.freeze()
         job.patch({"workers": 4})
@@ -54,13 +53,13 @@ class Connections(operators.Installed):
             job.wait_running(4, PATIENCE_S)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.operator.tail()}") from None
-        self.assertGreater(time.monotonic() - began, 5)    # it was really cut off
-        self.assertEqual(self.witness.transitions(), term, self.operator.tail())
+        self.assertGreater(time.monotonic() - began, 5)    # the connections really were half-open
+        self.assertEqual(self.invariants.transitions(), term, self.operator.tail())
         self.assertGreater(self.operator.metric("hvd_watch_failures_total"), 0)
-        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.invariants.wrong, [])
 
     def pass_through(self, prefix):
-        """A round: jobs come, run, succeed and go."""
+        """A round: jobs are created, run, succeed and are deleted."""
         jobs = [self.job(f"{prefix}-{i}", 3, cpu="500m", run={"ttlSecondsAfterFinished": 0}) for i in range(JOBS)]
         for job in jobs:
             job.wait_running(3, 120)
@@ -70,15 +69,15 @@ class Connections(operators.Installed):
             job.wait_gone(120)
 
     def test_goaway(self):
-        """Connections come and go; no request is lost, no watch ends for long. Which requests the server picks is its
-        own luck, and a round has few of them: rounds until it has picked often enough."""
+        """Connections are closed again and again; no request is lost, no watch stays closed. The server picks requests at
+        random, so the test runs rounds until it has closed enough connections."""
         enough = self.relay.accepted + ENDED
         for rounds in range(1, ROUNDS + 1):
             self.pass_through(f"away{rounds}")
             if self.relay.accepted >= enough:
                 break
         self.assertGreaterEqual(self.relay.accepted, enough, "too few connections were ended")
-        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.invariants.wrong, [])
         self.assertEqual(self.operator.metric("hvd_gang_wait_seconds_count"), rounds * JOBS)
         self.assertTrue(self.operator.alive())
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator when things go wrong around it: killed after each write, two of them, an API server that is away,
-rights for one namespace alone.
+"""hvd-operator with faults around it: killed after each write, two operators, an API server that is down, rights for only
+one namespace.
 timeout: 3000"""
 import os
 import signal
@@ -39,7 +39,7 @@ class Trouble(Faults):
     # ---- killed
 
     def live_until(self, what, done, *more):
-        """One operator after the other, each killed right after its first write that went through, until done()."""
+        """Starts one operator after the other, each killed right after its first successful write, until done()."""
         lives = 0
         while not done():
             lives += 1
@@ -53,8 +53,8 @@ class Trouble(Faults):
         return lives
 
     def test_killed_after_each_write(self):
-        """A whole life: made, a worker fails, scaled up, scaled down, ended, deleted by its TTL. What was counted once
-        is counted once, and each pod was made once."""
+        """A job's whole life: created, a worker fails, scaled up, scaled down, succeeded, deleted by its TTL. Nothing is
+        counted twice, and no pod is created twice."""
         made = {}
         job = self.job("phoenix", 3, minWorkers=2, maxWorkers=5, run={"ttlSecondsAfterFinished": 1})
 
@@ -82,7 +82,7 @@ class Trouble(Faults):
         job.wait_gone()
 
     def test_killed_while_gangs_wait(self):
-        """Room for one: never two on nodes, whoever is killed when."""
+        """One gang fits: two never have nodes at the same time, at whatever write the operator is killed."""
         pair = [self.job(name, 3, cpu="6") for name in ("castor", "pollux")]
 
         def look():
@@ -98,11 +98,11 @@ class Trouble(Faults):
         first.end_all()
         self.live_until("the other to run", lambda: second.status().get("phase") == "Running")
 
-    # ---- two of them
+    # ---- two operators
 
     def test_failover(self):
-        """The leader is killed in the midst of its work: the other one takes over after the lease, and no pod is made
-        twice."""
+        """The leader is killed in the middle of its work: the other takes over when the lease expires, and no pod is
+        created twice."""
         jobs = [self.job(f"over{i}", 2) for i in range(4)]
         pair = [self.started(*FAST, "--identity", name, name=name) for name in ("one", "two")]
         wait_until("a leader", 60, lambda: any(o.metric("hvd_leader") == 1 for o in pair))
@@ -127,7 +127,7 @@ class Trouble(Faults):
         self.assertEqual(other.metric("hvd_writes_total") > 0, True)
 
     def test_released_at_its_end(self):
-        """SIGTERM: the other one leads within a moment, not after the lease's time."""
+        """SIGTERM: the other operator leads at once, without waiting for the lease to expire."""
         first = self.started("--identity", "first", name="first")   # 15 s
         wait_until("it to lead", 60, lambda: first.metric("hvd_leader") == 1)
         second = self.started("--identity", "second", name="second").wait_ready()
@@ -138,7 +138,7 @@ class Trouble(Faults):
         self.assertLess(time.monotonic() - began, 8)
 
     def test_label_on_the_leaders_pod(self):
-        """By which agents find it."""
+        """The leader's label, by which agents find it."""
         for name in ("pod-a", "pod-b"):
             self.cluster.api.create(f"/api/v1/namespaces/{SYSTEM}/pods", {
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -159,7 +159,7 @@ class Trouble(Faults):
         a.stop()
         wait_until("the other's label", 60, lambda: label("pod-b") == "true")
         self.assertIsNone(label("pod-a"))
-        # killed, and started again in the same pod: the label of its former life goes
+        # killed and restarted in the same pod: the stale label is removed
         b.kill()
         self.assertEqual(label("pod-b"), "true")
         c = self.started(*FAST, name="pod-a2", environment={"POD_NAME": "pod-a"})
@@ -169,10 +169,10 @@ class Trouble(Faults):
         wait_until("the former leader's pod without", 60, lambda: label("pod-b") is None)
         self.assertEqual(c.metric("hvd_leader"), 1)
 
-    # ---- an API server that is away
+    # ---- an API server that is down
 
     def test_api_server_is_away(self):
-        """It stops writing before its lease ends, lives on, and goes on where it was."""
+        """The operator stops writing before its lease expires, keeps running, and continues afterwards."""
         operator = self.started(*FAST).wait_ready()
         job = self.job("survives", 2, minWorkers=1, maxWorkers=4)
         job.wait_phase("Running")
@@ -200,7 +200,7 @@ class Trouble(Faults):
 
 
 class Alone(Faults):
-    """Rights for one namespace, none to see nodes."""
+    """Rights for one namespace, without the right to list nodes."""
     overlay = "namespaced"
 
     def test_one_namespace(self):
@@ -209,7 +209,7 @@ class Alone(Faults):
         job = self.job("here", 2, namespace=SYSTEM)
         job.wait_phase("Running")
         job.wait_running(2)
-        # It cannot see that this one does not fit: let go, and rolled back when its time is over.
+        # The operator cannot know that this gang does not fit: it admits it, and rolls it back after the time-out.
         big = self.job("big", 2, cpu="9", namespace=SYSTEM, gang={"timeoutSeconds": 3})
         big.wait_phase("Starting")
         wait_until("a roll-back", 60, lambda: big.status().get("rollbacks", 0) > 0)

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator and what people, and people who mean no good, give it: malformed manifests (manifests.py), changes that
-cannot be, objects of others under our names, tokens and bodies that are none. Everything is refused in words, and a job
-beside it trains on.
+"""hvd-operator with invalid and hostile input: malformed manifests (manifests.py), invalid changes, name conflicts, invalid
+tokens and bodies. Everything is refused with a reason, and another job trains on meanwhile.
 timeout: 3000"""
 import base64
 import json
@@ -31,7 +30,7 @@ class Input(agents.Case):
         self.pids = {name: self.kubelet.of(name).pid for name in self.good.running()}
 
     def tearDown(self):
-        """It has trained on, with the same ranks in the same epoch."""
+        """The other job has trained on, with the same ranks in the same epoch."""
         self.assertTrue(self.operator.alive(), self.operator.tail())
         status = self.good.status()
         self.assertEqual((status["phase"], status["epoch"], status["restarts"]), ("Running", 1, 0))
@@ -45,7 +44,7 @@ class Input(agents.Case):
     # ---- manifests
 
     def create(self, job):
-        """What the API server says; None: it takes it. As kubectl asks, which wants no unknown fields."""
+        """The API server's refusal; None: it accepts the object. Strict about unknown fields, like kubectl."""
         try:
             self.cluster.api.create(f"{JOBS}?fieldValidation=Strict", job)
         except Refused as error:
@@ -72,7 +71,7 @@ class Input(agents.Case):
         self.assertGreaterEqual(min(counts[how] for how in (manifests.SCHEMA, manifests.CONDITION, manifests.PODS)), 30, counts)
 
         def silent():
-            """{name: status} of those that have not said it yet."""
+            """{name: status} of the jobs that have not reported the expected reason yet."""
             items = self.cluster.api.get(JOBS)["items"]
             return {taken[i["metadata"]["name"]][0]: i.get("status", {}).get("message", "nothing") for i in items
                     if i["metadata"]["name"] in taken and not self.says(i, *taken[i["metadata"]["name"]][1:])}
@@ -82,7 +81,7 @@ class Input(agents.Case):
             self.fail(json.dumps(silent(), indent=1))
         self.assertEqual(self.operator.metric("hvd_watch_unread_total"), 0)
         self.assertEqual(self.operator.metric("hvd_jobs_refused"), counts[manifests.CONDITION])
-        # one that is well comes through at once among them
+        # a valid job among them runs at once
         late = Job(self.cluster, "late", 1, cpu="100m")
         began = time.monotonic()
         self.await_words("a good one to run", 30, lambda: late.status().get("phase") == "Running")
@@ -118,7 +117,7 @@ class Input(agents.Case):
         self.good.patch({"template": {"spec": {"containers": [container]}}})
         self.await_words("no word", 30, lambda: self.good.condition("Valid").get("status") == "True")
 
-    # ---- what others have made
+    # ---- objects of others
 
     def stranger(self, name, labels=None, owner=None):
         meta = {"name": name, "namespace": "default", "labels": labels or {}}
@@ -129,7 +128,8 @@ class Input(agents.Case):
         return self.cluster.api.create(PODS, pod)["metadata"]["uid"]
 
     def test_pods_under_our_names(self):
-        """Of nobody, of nobody with our labels, of a ReplicaSet with our labels, of another HvdJob."""
+        """Name conflicts: pods without owner, without owner but with our labels, of a ReplicaSet with our labels, and of
+        another HvdJob."""
         labels = {"hvd.dev/worker": "0", "hvd.dev/attempt": "0"}
         another = {"apiVersion": "hvd.dev/v1alpha1", "kind": "HvdJob", "name": "good", "uid": self.good.get()["metadata"]["uid"]}
         config = self.cluster.api.create("/api/v1/namespaces/default/configmaps",
@@ -141,7 +141,7 @@ class Input(agents.Case):
             uids[name] = self.stranger(f"{name}-0-0", {"hvd.dev/job": name, **more} if more else None, holder)
         jobs = [Job(self.cluster, name, 1, cpu="100m") for name in cases]
         for job in jobs:
-            self.await_words(f"{job.name}'s word", 60, lambda job=job: f"pod {job.name}-0-0 has the name of worker 0"
+            self.await_words(f"{job.name}'s word", 60, lambda job=job: f"pod {job.name}-0-0 has the name that worker 0 needs"
                              in job.condition("Ready").get("message", ""))
             self.assertIn("belongs to nobody" if job.name in ("nobody", "labelled") else "belongs to another object",
                           job.status()["message"])
@@ -154,7 +154,7 @@ class Input(agents.Case):
             job.wait_gone()
 
     def test_bytes_in_others_pods(self):
-        """Whoever may write an annotation on any pod could else blind the operator for all of them."""
+        """JSON that jansson cannot parse in an annotation of any pod must not stop the operator."""
         self.stranger("quiet")
         for number, value in enumerate(("\u0000", manifests.HOSTILE)):
             self.cluster.api.call("PATCH", f"{PODS}/quiet", {"metadata": {"annotations": {f"a{number}": value}}},
@@ -169,7 +169,7 @@ class Input(agents.Case):
         job.wait_gone()
         self.cluster.api.delete(f"{PODS}/quiet")
 
-    # ---- agents that are none
+    # ---- requests from outsiders
 
     def token(self, pod, audience="hvd-operator"):
         meta = pod["metadata"]
@@ -191,13 +191,13 @@ class Input(agents.Case):
                             ("another audience's", self.token(first, "elsewhere"))):
             self.assertEqual(self.ask(f"{path}/status", token), 401, what)
         self.assertGreaterEqual(self.refused("token"), before + 3)
-        # what is too long, and what is no JSON, with a token that is good
+        # a body that is too long, and one that is not JSON, with a valid token
         before, good = self.refused("body"), self.token(first)
         self.assertEqual(self.ask(f"{path}/status", good), 200)
         self.assertEqual(self.ask(f"{path}/report", good, "POST", "x" * (10 << 20)), 413)
         self.assertEqual(self.ask(f"{path}/report", good, "POST", '{"agent": 7}'), 400)
         self.assertEqual(self.refused("body"), before + 2)
-        # of a job that is over
+        # the token of a finished job
         stolen, before = self.token(theirs), self.refused("pod")
         gone = f"/jobs/{other.get()['metadata']['uid']}/pods/{theirs['metadata']['uid']}/v1/status"
         other.delete()
@@ -207,7 +207,7 @@ class Input(agents.Case):
 
 
 class Keys(agents.Case):
-    """Rights for one namespace: agents show keys of jobs, which are in Secrets."""
+    """Rights for one namespace: agents use their job's key, from a Secret."""
     overlay, options = "namespaced", ("--namespace", SYSTEM)
 
     def key_of(self, job):
@@ -237,7 +237,7 @@ class Keys(agents.Case):
                          ("Running", 0, 2))
 
     def test_secret_that_is_somebodys(self):
-        """With the name that the job's key would have: its agents are refused, and the job says so."""
+        """A foreign Secret has the name of the job's: agents are refused, and the job says so."""
         job, kubelet = self.start_job("robbed", 1, 20, 20, namespace=SYSTEM, run={"suspend": True, "backoffLimit": 0})
         job.wait_phase("Suspended")
         self.cluster.api.create(f"/api/v1/namespaces/{SYSTEM}/secrets", {
@@ -249,7 +249,7 @@ class Keys(agents.Case):
         self.assertGreater(self.refused("token"), 0)
 
     def test_keys_of_the_operator_that_are_none(self):
-        """A Secret that somebody has made where its own has to be: it is not ready and says why; without it, it is."""
+        """A foreign Secret has the name of the operator's: /readyz says so; when it is deleted, the operator is ready."""
         path = f"/api/v1/namespaces/{SYSTEM}/secrets"
         wait_until("its keys", 30, lambda: self.operator.metric("hvd_leader") == 1)
         self.operator.stop()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator and a real kubelet: what it says of a worker that took too much memory is in the job's status; a worker
-that is evicted drains at a boundary, the others train on in the same processes, and it is replaced.
+"""hvd-operator and a real kubelet: the job's status names an OOM-killed worker; an evicted worker drains at a step boundary,
+the others train on in the same processes, and it is replaced.
 timeout: 3000"""
 import os
 import re
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
-import equipment  # noqa: E402
+import pod_images  # noqa: E402
 import operators  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import Job, Operator  # noqa: E402
@@ -27,17 +27,17 @@ class Real(operators.Installed):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        eat, steps = cls.cluster.path("eat"), os.path.join(equipment.PROGRAMS, "steps")
+        eat, steps = cls.cluster.path("eat"), os.path.join(pod_images.PROGRAMS, "steps")
         subprocess.run([os.environ.get("CC", "gcc"), "-O1", "-o", eat, os.path.join(clusters.HERE, "eat.c")],
                        check=True, timeout=60)
-        equipment.load(cls.cluster, equipment.bundle_name(), equipment.bundle())
-        equipment.load(cls.cluster, EATER, {"/eat": eat, **equipment.loaded(steps)})
-        equipment.load(cls.cluster, TRAINER, {"/steps": steps, **equipment.loaded(steps)})
-        # Where pods find this host.
+        pod_images.load(cls.cluster, pod_images.bundle_name(), pod_images.bundle())
+        pod_images.load(cls.cluster, EATER, {"/eat": eat, **pod_images.loaded(steps)})
+        pod_images.load(cls.cluster, TRAINER, {"/steps": steps, **pod_images.loaded(steps)})
+        # The address at which pods reach this host.
         host = urlsplit(cls.cluster.ready["server"]).hostname
         port = clusters.free_port(host)
         cls.operator = Operator(cls.cluster, "--agents-addr", f"{host}:{port}", "--agents-url", f"https://{host}:{port}",
-                                "--bundle", equipment.bundle_name(), name="real").start().wait_ready()
+                                "--bundle", pod_images.bundle_name(), name="real").start().wait_ready()
 
     @classmethod
     def tearDownClass(cls):
@@ -45,7 +45,7 @@ class Real(operators.Installed):
         super().tearDownClass()
 
     def test_out_of_memory(self):
-        """A rank is killed, or one that it has started: it is named."""
+        """The OOM killer kills a rank, or a process that it started: the status names the worker."""
         for name, command in (("itself", ["/eat", "self"]), ("child", ["/eat"])):
             with self.subTest(name):
                 container = {"name": "main", "image": EATER, "command": command,
@@ -66,7 +66,7 @@ class Real(operators.Installed):
         return job.api.get(f"{job.all_pods}/{pod}/log?container=main")
 
     def trained(self, job, workers):
-        """{pod: steps' lines} when so many train together."""
+        """{pod: lines of steps} once so many train together."""
         logs = {name: self.log(job, name) for name in job.running()}
         there = len(logs) == workers and all(f"world {workers} step" in text.splitlines()[-1]
                                              for text in logs.values() if text.strip())
@@ -96,7 +96,7 @@ class Real(operators.Installed):
         self.assertEqual((status["failures"], status["phase"]), (0, "Running"), status)
 
     def is_over(self, job, name, pods):
-        """Also when another one has its name."""
+        """True also if another pod has its name now."""
         pod = job.pods().get(name)
         return not pod or pod["metadata"]["uid"] != pods[name]["metadata"]["uid"] or \
             pod["status"].get("phase") in ("Succeeded", "Failed")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator's account may do, as the API server says it, for each overlay of k8s/: this and nothing else.
+"""The operator's account has exactly the listed rights in each overlay of k8s/, according to the API server.
 timeout: 900"""
 import os
 import sys
@@ -13,7 +13,7 @@ import operators  # noqa: E402
 from api import Api, Refused  # noqa: E402
 from operators import SYSTEM  # noqa: E402
 
-# {(group, resource, name or ""): verbs}; what an account of any cluster may do is not ours.
+# {(group, resource, name or ""): verbs}; without rights that every account has.
 JOBS = {
     ("hvd.dev", "hvdjobs", ""): "delete get list watch",
     ("hvd.dev", "hvdjobs/status", ""): "get patch update",
@@ -37,7 +37,7 @@ OVERLAYS = {
     "restricted-network": {namespace: {**JOBS, **CLUSTER} for namespace in ("default", SYSTEM)},
     "namespaced": {"default": {}, "kube-system": {}, SYSTEM: JOBS},
 }    # and OWN in the operator's namespace
-# Asked one by one, since they are what must never be: (method, path, body).
+# Requests that must be refused, each tried: (method, path, body).
 NEVER = (
     ("GET", "/api/v1/secrets", None),
     ("GET", "/api/v1/namespaces/default/secrets", None),
@@ -57,7 +57,7 @@ NEVER = (
 
 
 def joined(*tables):
-    """Rules of several roles on the same thing add up."""
+    """Adds up the rules of several roles for the same resource."""
     merged = {}
     for table in tables:
         for key, verbs in table.items():
@@ -72,7 +72,7 @@ def expected(overlay, namespace):
 
 class Rights(unittest.TestCase):
     def rules(self, api, namespace):
-        """As SelfSubjectRulesReview says them, but for what everybody may: ask about himself."""
+        """The result of SelfSubjectRulesReview, without the reviews that every account may create."""
         review = api.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}})
         found = {}

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator behind a proxy that does to its requests what networks and servers do: each fault alone, counted there
-and here, and all of them together while jobs live their whole life. HVD_SEED=n repeats one storm, HVD_SEED=n,m,... more.
+"""hvd-operator behind a proxy that injects faults of networks and servers: each fault alone, counted by proxy and operator,
+and all together during whole lives of jobs. HVD_SEED=n repeats one storm, HVD_SEED=n,m,... several.
 timeout: 3000"""
 import os
 import sys
@@ -15,12 +15,12 @@ from api import wait_until  # noqa: E402
 from faults import LONG_S, Only, Several, Storm  # noqa: E402
 from operators import Job, Operator  # noqa: E402
 from proxy import Proxy  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 FAST = ("--lease-duration", "6", "--lease-renew", "4", "--lease-retry", "1")
 SEEDS = [int(word) for word in (os.environ.get("HVD_SEED") or "1").split(",")]
 PATIENCE = 150    # a silent watch is noticed after 100 s
-# Characters of two, three and four bytes: somewhere a watch is cut within one.
+# Characters of two, three and four bytes, so that watches are also cut within a character.
 NOTE = "größer, 訓練 und 🚂"
 
 
@@ -30,7 +30,7 @@ class Case(operators.Installed):
     def setUp(self):
         self.proxy = Proxy(self.cluster).start()
         self.addCleanup(self.proxy.stop)
-        self.witness = self.enterContext(Witness(self.cluster))
+        self.invariants = self.enterContext(Invariants(self.cluster))
 
     def start(self, *more):
         self.operator = Operator(self.cluster, *FAST, *more, name=self._testMethodName,
@@ -61,21 +61,21 @@ class Case(operators.Installed):
         return self.operator.metric(name, label) or 0
 
     def end_well(self, job):
-        """Its pods are over, its TTL too, nothing is left of it."""
+        """Finishes a job's pods, and waits until its TTL has deleted everything."""
         job.end_all()
         self.until(f"nothing of {job.name}", lambda: not job.get() and not job.pods())
-        self.assertIn("Succeeded", self.witness.phases[job.name])
+        self.assertIn("Succeeded", self.invariants.phases[job.name])
 
     def check_story(self):
         self.assertTrue(self.operator.alive(), self.operator.tail())
-        self.assertEqual(self.witness.wrong, [], self.operator.tail(200))
+        self.assertEqual(self.invariants.wrong, [], self.operator.tail(200))
 
 
 class Each(Case):
     """One kind of fault at a time."""
 
     def live(self, name):
-        """A short life, in which every kind of request is made: three workers, four, one fails, success, TTL."""
+        """A short life with every kind of request: three workers, four, one fails, success, TTL."""
         job = self.job(name, 3, minWorkers=1, maxWorkers=5, run={"ttlSecondsAfterFinished": 0})
         self.until_running(job, 3)
         job.patch({"workers": 4})
@@ -86,15 +86,15 @@ class Each(Case):
         status = job.status()
         self.assertEqual((status["failures"], status["restarts"], status["attemptsLeft"]), (1, 1, 5))
         self.end_well(job)
-        self.assertEqual(self.witness.pods_of(name), [f"{name}-0-0", f"{name}-1-0", f"{name}-1-1", f"{name}-2-0",
+        self.assertEqual(self.invariants.pods_of(name), [f"{name}-0-0", f"{name}-1-0", f"{name}-1-1", f"{name}-2-0",
                                                       f"{name}-3-0"])
-        # one was let go, and it ran, once
+        # one gang was admitted and ran, once
         self.assertEqual(self.counted("hvd_gang_wait_seconds_count"), 1)
         self.assertEqual(self.counted("hvd_gang_start_seconds_count"), 1)
         self.check_story()
 
     def meet(self, kind, times, meant=lambda asked: True):
-        """A life with that fault; it has been met, so often if `times` is exact."""
+        """A life with that fault, which must have happened; exactly so often if `times` is exact."""
         self.proxy.plan = Only(kind, times, meant)
         self.start()
         self.live(kind.replace("_", "-"))
@@ -110,7 +110,7 @@ class Each(Case):
     def watches(*resources):
         return lambda asked: asked.watch and asked.resource in resources
 
-    # ---- answers
+    # ---- responses
 
     def test_conflict(self):
         met = self.meet("conflict", 12, self.of("pods", "hvdjobs"))
@@ -118,11 +118,11 @@ class Each(Case):
         self.assertEqual(self.counted("hvd_api_requests_total", 'code="409"'), met)
 
     def test_conflict_of_a_lease(self):
-        """Whoever is told so again and again asks at the pace of candidates, and leads in the end."""
+        """After repeated conflicts on the lease the operator retries at the pace of candidates, and leads in the end."""
         began = time.monotonic()
         met = self.meet("conflict", 6, self.of("leases"))
         self.assertEqual(met, 6)
-        self.assertGreater(self.proxy.what[-1].at - began, 1.5)    # two rests of a second, a fifth more or less
+        self.assertGreater(self.proxy.what[-1].at - began, 1.5)    # two pauses of a second, plus or minus a fifth
 
     def test_throttled(self):
         met = self.meet("throttled", 12)
@@ -138,7 +138,7 @@ class Each(Case):
         self.assertEqual(self.counted("hvd_api_requests_total", 'code="503"'), met)
 
     def test_lost(self):
-        """Carried out, and nobody hears of it."""
+        """The write is executed, but the response is lost."""
         self.meet("lost", 20, lambda asked: asked.write and asked.resource in ("pods", "hvdjobs"))
 
     def test_reset(self):
@@ -150,13 +150,13 @@ class Each(Case):
     # ---- watches
 
     def test_expired(self):
-        """410 to a watch: all is listed anew."""
+        """410 as the status of a watch: the cache is listed again."""
         met = self.meet("expired", 6, self.watches("pods", "hvdjobs", "nodes"))
         self.assertEqual(self.counted("hvd_watch_expired_total"), met)
         self.assertEqual(self.counted("hvd_api_requests_total", 'code="410"'), met)
 
     def test_expired_event(self):
-        """The same, said in a watch that answered 200."""
+        """410 as an event of a watch that began with 200."""
         met = self.meet("expired_event", 6, self.watches("pods", "hvdjobs"))
         self.assertEqual(self.counted("hvd_watch_expired_total"), met)
 
@@ -187,8 +187,8 @@ class Each(Case):
 
 
     def test_what_takes_long(self):
-        """A pod for which the server asks to wait longer than a request has time; a watch of jobs that brings nothing any
-        more: caches follow again when they were silent for too long. (Bookmarks are lost in storms.)"""
+        """Retry-After longer than a request's time-out when a pod is created; and a silent watch of jobs, which is replaced
+        after 100 s. (Storms also drop bookmarks.)"""
         self.proxy.plan = Several(
             Only("throttled_long", 1, lambda asked: asked.write and asked.resource == "pods"),
             Only("silent", 1, lambda asked: asked.resource == "hvdjobs" and "sendInitialEvents" in asked.query))
@@ -207,11 +207,11 @@ class Each(Case):
 
 
 class Keys(Case):
-    """Rights for one namespace: Secrets of the operator and of a job."""
+    """Rights for one namespace: the operator's Secret and a job's."""
     overlay = "namespaced"
 
     def test_conflicts_of_secrets(self):
-        """A conflict is not a Secret that is there: no pod comes before its job's key."""
+        """409 Conflict does not mean that the Secret exists: no pod is created before its job's Secret."""
         self.proxy.plan = Only("conflict", 6, lambda asked: asked.write and asked.resource == "secrets")
         port = clusters.free_port("127.0.0.1")
         self.start("--namespace", operators.SYSTEM, "--agents-addr", f"127.0.0.1:{port}", "--agents-url",
@@ -228,7 +228,7 @@ class Keys(Case):
 
 class Storms(Case):
     def live(self, job, name):
-        """Everything that happens to a job."""
+        """All events of a job's life."""
         self.until_running(job, 3)
         job.patch({"workers": 5})
         self.until_running(job, 5)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-operator whose credentials end while it runs: a pod's token file that is rewritten, late or in time, and a plugin
-whose tokens expire. Jobs and the lease go on without a gap.
+"""hvd-operator whose credentials expire while it runs: a pod's token file that is replaced, in time or late, and a
+credential plugin whose tokens expire. Jobs and the lease continue without a gap.
 timeout: 1500"""
 import json
 import os
@@ -17,16 +17,16 @@ import operators  # noqa: E402
 import tokens  # noqa: E402
 from api import wait_until  # noqa: E402
 from operators import SYSTEM, Job, Operator  # noqa: E402
-from witness import Witness  # noqa: E402
+from invariants import Invariants  # noqa: E402
 
 ROUNDS = 4
-LIFE_S = 12          # of a token; the API server remembers for 10 s that one was good
+LIFE_S = 12          # of a token; the API server caches for 10 s that a token is valid
 CACHED_S = 10
-LEASE_GAP_S = 9      # a lease of 15 s is renewed every 2 s, and is worth nothing after 10 s
+LEASE_GAP_S = 9      # a lease of 15 s is renewed every 2 s; the operator stops after 10 s without
 
 
 class Account:
-    """The folder that a kubelet mounts into a pod: rewritten as it does it, by another link."""
+    """The folder that a kubelet mounts into a pod; replaced atomically by a symbolic link, as a kubelet does."""
 
     def __init__(self, cluster, name):
         self.folder, self.number = cluster.path(name), 0
@@ -47,7 +47,7 @@ class Account:
 
 
 class Every:
-    """Calls again and again, on a thread of its own."""
+    """Calls a function again and again in its own thread."""
 
     def __init__(self, seconds, call):
         self.seconds, self.call, self.ending = seconds, call, threading.Event()
@@ -70,23 +70,23 @@ class Tokens(operators.Installed):
     nodes = 2
 
     def setUp(self):
-        self.witness = self.enterContext(Witness(self.cluster))
+        self.invariants = self.enterContext(Invariants(self.cluster))
         account = self.cluster.api.get(f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/hvd-operator")
         self.uid = account["metadata"]["uid"]
 
     def start(self, **named):
         self.operator = Operator(self.cluster, name=self._testMethodName, **named).start().wait_ready()
         self.addCleanup(lambda: self.operator.alive() and self.operator.stop())
-        wait_until("it to lead", 60, lambda: self.operator.metric("hvd_leader") == 1 and self.witness.renewals)
+        wait_until("it to lead", 60, lambda: self.operator.metric("hvd_leader") == 1 and self.invariants.renewals)
 
     def refused(self):
         return self.operator.metric("hvd_api_requests_total", 'code="401"') or 0
 
     def work(self, name, rounds, pause):
-        """A job gets a worker more every few seconds, each time at once. The lease never has a gap."""
+        """A job is scaled up every few seconds, each time without delay. The lease never has a gap."""
         job = Job(self.cluster, name, 1, minWorkers=1, maxWorkers=rounds)
         self.addCleanup(lambda: job.get() and job.delete())
-        transitions = self.witness.transitions()
+        transitions = self.invariants.transitions()
         longest = 0
         for workers in range(1, rounds + 1):
             job.patch({"workers": workers})
@@ -95,12 +95,12 @@ class Tokens(operators.Installed):
             longest = max(longest, time.monotonic() - began)
             time.sleep(pause)
         self.assertLess(longest, 10)
-        self.assertEqual(self.witness.wrong, [])
-        self.assertEqual(self.witness.transitions(), transitions, self.operator.tail())
-        self.assertLess(self.witness.longest_lease_gap(), LEASE_GAP_S, self.operator.tail())
+        self.assertEqual(self.invariants.wrong, [])
+        self.assertEqual(self.invariants.transitions(), transitions, self.operator.tail())
+        self.assertLess(self.invariants.longest_lease_gap(), LEASE_GAP_S, self.operator.tail())
 
     def check_refused(self, token):
-        """The API server itself does not take it any more."""
+        """Waits until the API server refuses the token."""
         def is_refused():
             review = self.cluster.api.create("/apis/authentication.k8s.io/v1/tokenreviews", {
                 "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})
@@ -110,7 +110,7 @@ class Tokens(operators.Installed):
     # ---- a pod's file
 
     def test_file_is_rewritten(self):
-        """In time, as a kubelet does it: before the old one has expired. It is read again when the old one is refused."""
+        """Replaced before the old token expires, as a kubelet does. The file is read again after a 401."""
         account = Account(self.cluster, "in-time")
         account.write(tokens.sign(self.cluster.folder, self.uid, LIFE_S))
         first = self.read(account)
@@ -119,7 +119,7 @@ class Tokens(operators.Installed):
             self.work("in-time", 2 * ROUNDS, (LIFE_S + CACHED_S) / 4)
             self.check_refused(first)
             self.assertGreater(self.refused(), 0)
-            # Once a token, and a few that were under way: not in a circle.
+            # Once per token, plus a few requests in flight: no endless retries.
             self.assertLess(self.refused(), 4 * account.number)
 
     def read(self, account):
@@ -127,8 +127,7 @@ class Tokens(operators.Installed):
             return f.read()
 
     def test_revoked(self):
-        """A token of the API server's own, bound to a Secret that is deleted: it is worth nothing from then on, and the
-        next one comes late."""
+        """A token that is bound to a Secret; deleting the Secret revokes it, and the next token arrives late."""
         def bound(name):
             self.cluster.kubectl("-n", SYSTEM, "create", "secret", "generic", name)
             return self.cluster.kubectl("-n", SYSTEM, "create", "token", "hvd-operator", "--duration=10m",
@@ -151,13 +150,13 @@ class Tokens(operators.Installed):
         job.wait_running(3, 20)
         self.assertLess(time.monotonic() - began, 15)
         wait_until("its lease", 20, lambda: self.operator.metric("hvd_leader") == 1)
-        self.assertEqual(self.witness.wrong, [])
+        self.assertEqual(self.invariants.wrong, [])
         self.assertTrue(self.operator.alive())
 
     # ---- a plugin
 
     def test_plugin(self):
-        """Its tokens expire, and it takes its time: it is asked early enough, and nobody waits for it meanwhile."""
+        """A slow plugin with short tokens: it is run early enough, and no request waits for it."""
         runs = self.cluster.path("runs")
         command = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": sys.executable,
                    "args": [os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokens.py"), self.cluster.folder,
@@ -176,8 +175,8 @@ class Tokens(operators.Installed):
         self.assertGreaterEqual(count, 3)
         self.assertLess(count, (time.monotonic() - began) / 5 + 2)
         self.assertEqual(self.refused(), 0)
-        # a renewal never waited for the plugin, which takes 3 s
-        self.assertLess(self.witness.longest_pause_of_renewals(), 2.4 + 2.5)
+        # no renewal of the lease waited for the plugin, which takes 3 s
+        self.assertLess(self.invariants.longest_pause_of_renewals(), 2.4 + 2.5)
 
 
 def needs():

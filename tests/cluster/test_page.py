@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's web page in Chromium: a real operator on a real control plane, real agents and ranks; what a person
-reads there while a job trains, grows, loses a worker and waits, texts of strangers, and who may look at it.
+"""The operator's web page in Chromium, with a real operator, control plane, agents and ranks: what it shows while a job
+trains, grows, loses a worker and waits; untrusted texts; access and limits.
 HVD_PAGE_SHOTS=folder keeps pictures. timeout: 1800"""
 import http.client
 import json
@@ -31,7 +31,7 @@ class Case(agents.Case):
         self.operator.wait_ready()
 
     def tearDown(self):
-        """Whatever was done there: no error on the console, nobody else was asked, nothing of a stranger ran."""
+        """After each test: no error on the console, no request to another origin, no injected script ran."""
         self.assertEqual([e for e in self.browser.errors if "favicon" not in e], [])
         self.assertEqual({u for u in self.browser.requests if not u.startswith(("about:", self.url))}, set())
         self.assertNotIn("owned", self.browser.value("document.title"))
@@ -71,13 +71,13 @@ class Page(Case):
         page.wait("two that train", "[...document.querySelectorAll('#members td.ok')].length === 2")
         members = page.rows("#members")
         self.assertEqual([m[0:2] + m[3:4] for m in members], [["0", "trains", "mnist-0-0"], ["1", "trains", "mnist-1-0"]])
-        self.assertEqual(sorted(m[2] for m in members), ["0", "1"])   # who comes first has the first rank
+        self.assertEqual(sorted(m[2] for m in members), ["0", "1"])   # ranks are given in the order of joins
         self.assertTrue(all(m[4].startswith("kwok-") for m in members), members)
         page.wait("throughput", "parseFloat(document.querySelector('#rate').innerText) > 0")
         (first,) = page.rows("#epochs")
-        self.assertEqual([first[0], first[2], first[3]], ["1", "begins", "2"])
+        self.assertEqual([first[0], first[2], first[3]], ["1", "first", "2"])
 
-        # it grows: the page is told by nobody, it asks
+        # it grows: the page refreshes itself
         self.cluster.kubectl("scale", "hvdjob/mnist", "--replicas=3")
         self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
         page.wait("another epoch", "document.querySelector('#epochs').innerText.includes('planned')")
@@ -102,15 +102,15 @@ class Page(Case):
         self.check_metrics(losses[0][4])
 
     def check_metrics(self, took):
-        """The same time that the page has."""
+        """The metric has the same recovery time as the page."""
         _, text = self.operator.page("/metrics")
         (line,) = [line for line in text.splitlines() if line.startswith('hvd_recovery_seconds_count{cause="lost"}')]
         self.assertEqual(line.split()[-1], "1")
         (line,) = [line for line in text.splitlines() if line.startswith('hvd_recovery_seconds_sum{cause="lost"}')]
         ms = float(took.split()[0]) * (1 if took.endswith(" ms") else 1000)
         self.assertAlmostEqual(float(line.split()[-1]) * 1000, ms, delta=max(0.6, ms / 10))
-        self.assertGreaterEqual(self.operator.metric("hvd_recovery_seconds_count"), 2)   # and a planned one
-        # all that the dashboard shows is there
+        self.assertGreaterEqual(self.operator.metric("hvd_recovery_seconds_count"), 2)   # including a planned change
+        # all metrics of the dashboard exist
         with open(os.path.join(ROOT, "k8s", "monitoring", "dashboard.json"), encoding="utf-8") as f:
             names = set(re.findall(r"\bhvd_[a-z_]+", f.read()))
         exported = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
@@ -132,7 +132,7 @@ class Page(Case):
         def row():
             return next(r for r in page.rows("#jobrows") if r[0] == "default/too-big")
         self.assertEqual(row()[1], "Queued")
-        # the page is some seconds old, and other words may have come
+        # the page may be some seconds behind the status
         wait_until("the words of its status", 30, lambda: queued.status()["message"] in row()[7])
         self.shot("jobs")
         # the filter, and a phase
@@ -147,7 +147,7 @@ class Page(Case):
         self.assertIn("Queued", self.browser.text("#phase"))
 
     def test_findings(self):
-        """What the doctor found in a pod, and what to do; when it has ended what its status kept."""
+        """The doctor's finding in a pod with its fix; after the pod's end from the job's status."""
         job, kubelet = self.start_job("sick", 1, 20, 100, doctor={"policy": "fail", "level": 1}, run={"backoffLimit": 0})
         wait_until("the operator to know it", 30, job.status)
         kubelet.through = ("prlimit", "--nofile=512", "--")
@@ -163,7 +163,7 @@ class Page(Case):
         self.shot("findings")
 
     def test_strangers_words(self):
-        """What pods and their programs say is text, whatever it looks like."""
+        """Texts of pods and programs are shown as text, never as HTML."""
         job = Job(self.cluster, "words", 2, minWorkers=1, maxWorkers=2, run={"backoffLimit": 5})
         self.addCleanup(job.wait_gone)
         self.addCleanup(job.delete)
@@ -178,27 +178,27 @@ class Page(Case):
         self.wait_text("the failure", "#first", "exit code 3")
         self.assertIn(EVIL, self.browser.text("#first"))
         self.assertEqual(self.browser.value("document.querySelectorAll('img, body script').length"), 0)
-        # a name that is none
+        # an invalid name
         self.browser.open(self.url + "#/default/" + "%3Cimg%20src=x%20onerror=alert(1)%3E")
         self.wait_text("that there is none", "#alarm", "<img src=x onerror=alert(1)>")
         self.assertEqual(self.browser.value("document.querySelectorAll('img').length"), 0)
         self.open(job)
-        self.browser.errors.clear()   # the console tells of the 404
+        self.browser.errors.clear()   # the console logs the 404
         self.shot("words")
 
     def test_operator_goes(self):
-        """The page says so, and comes back by itself."""
+        """The operator is down: the page says so, and recovers by itself."""
         self.open()
         self.operator.kill()
-        self.wait_text("an alarm", "#alarm", "No answer from the operator since", 30)
+        self.wait_text("an alarm", "#alarm", "The operator does not answer since", 30)
         self.shot("away")
         self.operator.start()
         self.browser.wait("it to be there again", "document.querySelector('#alarm').hidden", 60)
-        self.browser.errors.clear()   # the console tells of refused connections
+        self.browser.errors.clear()   # the console logs refused connections
 
 
 class Access(agents.Case):
-    """Who may look, and how much of it."""
+    """Access to the page, and its limits."""
     nodes = 1
 
     def get(self, path, source="127.0.0.1", host=None, method="GET", port=None, headers=None):
@@ -224,7 +224,7 @@ class Access(agents.Case):
             self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
             self.assertNotIn("unsafe", headers["Content-Security-Policy"])
             self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
-            # not through kubectl port-forward; and led here by a name of somebody else's
+            # not through kubectl port-forward; and with a foreign host name (DNS rebinding)
             self.assertEqual(self.get(path, source="127.0.0.2")[0], 403, path)
             self.assertEqual(self.get(path, host="evil.example")[0], 403, path)
             self.assertEqual(self.get(path, host="localhost.evil.example:80")[0], 403, path)
@@ -251,11 +251,11 @@ class Access(agents.Case):
                 self.assertEqual(self.get("/metrics", port=operator.port)[0], 200)
 
     def test_probes_get_in(self):
-        """However many connections somebody holds open, a kubelet's probe is answered."""
+        """A kubelet's probe is answered even if a client holds many connections open."""
         held = [socket.create_connection(("127.0.0.1", self.operator.port), 10) for _ in range(200)]
         try:
             for one in held:
-                one.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n")   # and no end of it
+                one.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n")   # an incomplete request
             self.assertEqual(self.get("/healthz", source="127.0.0.2")[0], 200)
         finally:
             for one in held:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane with simulated nodes: it comes up, kubectl works, pods run, options arrive, its API server can be
+"""The control plane with simulated nodes: it starts, kubectl works, pods run, options take effect, its API server can be
 stopped and started, and nothing is left of it.
 timeout: 3000"""
 import json
@@ -91,7 +91,7 @@ class Plane(unittest.TestCase):
         self.assertEqual(os.stat(self.cluster.kubeconfig).st_mode & 0o77, 0)
 
     def test_stop_and_start(self):
-        """The API server is away for a while, which tests of an operator want; what it knew is still there."""
+        """The API server is down for a while, as tests of the operator need it; its objects are kept."""
         self.cluster.api.create(PODS, pod("stays"))
         self.cluster.ask("stop kube-apiserver")
         with self.assertRaises(OSError):

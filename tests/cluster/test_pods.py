@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pods that the operator makes, as a real API server sees them: accepted in a namespace that enforces pod security
-"restricted", of the class of service that the template has, and within a quota.
+"""A real API server accepts the pods that the operator makes: in a namespace that enforces pod security "restricted", with
+the QoS class of their template, and within a quota.
 timeout: 3000"""
 import copy
 import json
@@ -24,7 +24,7 @@ ORDINARY = {"runAsNonRoot": True, "runAsUser": 1000}
 
 
 def job(**spec):
-    """The least HvdJob; spec is its pods'."""
+    """A minimal HvdJob with this pod spec."""
     container = {"name": "worker", "image": "localhost/any:1", "command": ["python3", "train.py"]}
     container.update(spec.pop("container", {}))
     return {"metadata": {"name": "digits", "uid": "f9a2f5c2-5df4-4b4b-9d6a-3c1c2b7b0c11", "namespace": "default"},
@@ -46,7 +46,7 @@ class Pods(unittest.TestCase):
         for space in SPACES:
             cls.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {
                 "name": space, "labels": {"pod-security.kubernetes.io/enforce": space}}})
-        for space in SPACES:   # a pod has its account, which a controller makes
+        for space in SPACES:   # pods need the default service account, which a controller creates
             wait_until(f"the account of {space}", 60, lambda at=space: "default" in [
                 item["metadata"]["name"]
                 for item in cls.api.get(f"/api/v1/namespaces/{at}/serviceaccounts")["items"]])
@@ -58,7 +58,7 @@ class Pods(unittest.TestCase):
         assert not left, f"left behind: {left}"
 
     def make(self, a_job, space, *options):
-        """What the API server makes of the job's pod; nothing is kept."""
+        """The job's pod as the API server would store it (dry run)."""
         a_job = copy.deepcopy(a_job)
         a_job["metadata"]["namespace"] = space
         pod = subprocess.run([POD_OF, *options], input=json.dumps(a_job), capture_output=True, text=True, timeout=30,
@@ -75,7 +75,7 @@ class Pods(unittest.TestCase):
         self.make(job(container={"securityContext": ORDINARY}), "restricted")
 
     def test_only_the_template_is_refused(self):
-        """One that runs as root is the user's affair, and what we add is never the reason."""
+        """A template that runs as root is refused for that, never for what the operator adds."""
         with self.assertRaises(Refused) as caught:
             self.make(job(securityContext={"runAsUser": 0}), "restricted")
         self.assertEqual(caught.exception.code, 403)
@@ -91,7 +91,7 @@ class Pods(unittest.TestCase):
             self.assertEqual(pod["status"]["qosClass"], name)
 
     def test_quota(self):
-        """One that wants limits of every container, and has room for the template alone."""
+        """A quota that requires limits of every container and just fits the template."""
         amounts = {"cpu": "1", "memory": "1Gi"}
         hard = {f"{part}.{kind}": amount for part in ("requests", "limits") for kind, amount in amounts.items()}
         self.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quota"}})
@@ -102,7 +102,7 @@ class Pods(unittest.TestCase):
             "status", {}).get("used"))
         wait_until("the account", 60, lambda: self.api.get(f"{path}/serviceaccounts")["items"])
         self.make(job(container={"resources": {"requests": amounts, "limits": amounts}}), "quota")
-        with self.assertRaises(Refused) as caught:   # else nothing is counted
+        with self.assertRaises(Refused) as caught:   # proves that the quota is enforced
             limits = {"cpu": "2", "memory": "1Gi"}
             self.make(job(container={"resources": {"requests": amounts, "limits": limits}}), "quota")
         self.assertEqual(caught.exception.code, 403)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Service account tokens that live seconds, where the API server gives none under ten minutes: signed with the key of a
-test's cluster, and like its own in everything else.
+"""Service account tokens that expire within seconds (the API server issues none below ten minutes). They are signed with
+the key of the test's cluster, and otherwise like its own.
 
     tokens.py CLUSTER-FOLDER UID SECONDS [SLOW] [RUNS]
 
-is a credential plugin: an ExecCredential on standard output, after SLOW seconds, with a line more in the file RUNS."""
+is a credential plugin: prints an ExecCredential after SLOW seconds, and appends a line to the file RUNS."""
 import base64
 import json
 import os
@@ -14,7 +14,7 @@ import sys
 import time
 
 SYSTEM, ACCOUNT = "hvd-system", "hvd-operator"
-LEEWAY_S = 60    # the API server takes a token so long after its end
+LEEWAY_S = 60    # the API server accepts a token so long after it expired
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -23,7 +23,7 @@ def encoded(data):
 
 
 def sign(folder, uid, seconds):
-    """A token of the operator's service account, whose uid that is, that is taken for so long."""
+    """A token of the operator's service account with this uid, which is accepted for so long."""
     now = int(time.time())
     claims = {"iss": ISSUER, "aud": [ISSUER], "iat": now - 2 * LEEWAY_S, "nbf": now - 2 * LEEWAY_S,
               "exp": now + seconds - LEEWAY_S,

@@ -314,8 +314,8 @@ class Refused(Case):
         self.assertEqual(self.plane.counts()["token"], 3)
 
     def test_pods(self):
-        self.check(404, "no pod nobody", "GET", "/jobs/a/pods/nobody/v1/status", self.key)
-        self.check(404, "no job c", "GET", "/jobs/c/pods/x/v1/status", self.plane.ask("key", "c"))
+        self.check(404, "no running pod nobody", "GET", "/jobs/a/pods/nobody/v1/status", self.key)
+        self.check(404, "no running job c", "GET", "/jobs/c/pods/x/v1/status", self.plane.ask("key", "c"))
         self.check(404, "want /jobs/UID/pods/UID/v1/", "GET", "/v1/status", self.key)
         join = {"agent": "somebody.1", "host": "h", "version": "0", "slots": 1, "pid": 1}
         self.check(403, "none of pod", "POST", f"{self.path}/join", self.key, json.dumps(join))
@@ -356,7 +356,7 @@ class Refused(Case):
         self.assertEqual(self.plane.counts()["reviews"], 1, "it is asked once")
         thief = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token=long)
         self.assertEqual(thief.code(), 125)
-        self.assertIn("does not vouch", thief.text())
+        self.assertIn("does not accept", thief.text())
         two = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-two")
         wait_for("a rank", 10, two.ranks)
         self.plane.ask("token", "sa-two-next", "b-two")

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
-#include "operator/api/cutter.h"
+#include "operator/api/list_parser.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,20 +24,20 @@ static int on_item(void *arg, const char *text, size_t len, struct err *err)
 
 static int cut(const char *text, size_t len, size_t one, size_t two, json_t *items)
 {
-    struct cutter c;
+    struct list_parser c;
     struct page page = {.version = "", .next = ""};
     struct err err = {0};
-    cutter_init(&c, on_item, items);
-    int rc = cutter_feed(&c, text, one, &err);
+    list_parser_init(&c, on_item, items);
+    int rc = list_parser_feed(&c, text, one, &err);
     if (rc == 0)
-        rc = cutter_feed(&c, text + one, two - one, &err);
+        rc = list_parser_feed(&c, text + one, two - one, &err);
     if (rc == 0)
-        rc = cutter_feed(&c, text + two, len - two, &err);
+        rc = list_parser_feed(&c, text + two, len - two, &err);
     if (rc == 0)
-        rc = cutter_finish(&c, &page, &err);
+        rc = list_parser_finish(&c, &page, &err);
     if (rc == 0 ? !page.version[0] : !err.msg[0])
         abort();
-    cutter_fini(&c);
+    list_parser_fini(&c);
     return rc;
 }
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "core/json/json.h"
-#include "operator/objects/tame.h"
+#include "operator/objects/sanitize.h"
 #include "operator/reconcile/budget.h"
-#include "operator/reconcile/equipment.h"
+#include "operator/reconcile/injection.h"
 #include "operator/reconcile/newpod.h"
 #include "operator/reconcile/reconcile.h"
 
@@ -20,7 +20,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct equipment equipment = {.url = "https://operator:7443",
+static const struct injection injection = {.url = "https://operator:7443",
                                            .ca = "-----BEGIN CERTIFICATE-----",
                                            .audience = "hvd-operator",
                                            .bundle = "hvd-bundle:1"};
@@ -34,7 +34,7 @@ static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, con
         if (a->all[i].kind != ACTION_CREATE_POD)
             continue;
         json_t *pod = newpod(job, gang, a->all[i].worker, a->all[i].attempt, a->all[i].gated);
-        if (!pod || equipment_add(&equipment, job, pod) < 0)
+        if (!pod || injection_add(&injection, job, pod) < 0)
             abort();
         json_decref(pod);
     }
@@ -76,8 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct resources used = {0};
     struct err err = {0};
     json_t *j = NULL;
-    const char *tamed;
-    if (tame_read((const char *)data, size, "fuzz", &j, &tamed, NULL) < 0)
+    const char *replaced;
+    if (sanitize_read((const char *)data, size, "fuzz", &j, &replaced, NULL) < 0)
         return 0;
     struct budget budget;
     bool have_budget = budget_parse(j, &budget, NULL) == 0;

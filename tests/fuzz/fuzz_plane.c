@@ -16,14 +16,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void on_changed(void *arg, struct crew *crew)
+static void on_changed(void *arg, struct job_coordinator *job)
 {
-    (void)arg, (void)crew;
+    (void)arg, (void)job;
 }
 
-static struct crew *make_crew(bool began)
+static struct job_coordinator *make_job(bool began)
 {
-    struct crew *c;
+    struct job_coordinator *c;
     struct plane_job job = {.uid = "job",
                             .namespace_ = "default",
                             .name = "job",
@@ -35,10 +35,10 @@ static struct crew *make_crew(bool began)
                             .began = began};
     struct plane_pod pods[] = {{.uid = "p0", .name = "job-0", .bound = true},
                                {.uid = "p1", .name = "job-1", .worker = 1, .bound = !began}};
-    if (crew_create(&c, &job, 3, 0, on_changed, NULL, NULL) < 0 ||
-        crew_pod(c, &pods[0], NULL) < 0 || crew_pod(c, &pods[1], NULL) < 0)
+    if (job_coordinator_create(&c, &job, 3, 0, on_changed, NULL, NULL) < 0 ||
+        job_coordinator_pod(c, &pods[0], NULL) < 0 || job_coordinator_pod(c, &pods[1], NULL) < 0)
         abort();
-    crew_tick(c, false, 1);
+    job_coordinator_tick(c, false, 1);
     return c;
 }
 
@@ -47,7 +47,7 @@ static void ask(const char *method, const char *path, const char *body, size_t l
     struct plane_path parts;
     if (plane_path(path, &parts) < 0)
         return;
-    struct crew *c = make_crew(began);
+    struct job_coordinator *c = make_job(began);
     struct server_reply reply = {0};
     struct server_request q = {.method = method,
                                .path = parts.rest,
@@ -62,11 +62,11 @@ static void ask(const char *method, const char *path, const char *body, size_t l
         abort();
     free(reply.body);
     for (uint64_t now = 2; now < 100ULL * 1000000000; now += 30ULL * 1000000000)
-        crew_tick(c, false, now);
+        job_coordinator_tick(c, false, now);
     struct plane_facts facts;
-    crew_facts(c, &facts);
-    crew_end(c, 5);
-    crew_destroy(c);
+    job_coordinator_facts(c, &facts);
+    job_coordinator_end(c, 5);
+    job_coordinator_destroy(c);
 }
 
 static void secret(const char *text, size_t len)

@@ -111,7 +111,7 @@ static void do_pod(struct try *t, char **w)
                             .worker = atoi(w[4]),
                             .bound = atoi(w[5]),
                             .deleting = atoi(w[6]),
-                            .over = atoi(w[7])};
+                            .finished = atoi(w[7])};
     ok(plane_pod(t->plane, w[1], &pod, &err), &err);
 }
 
@@ -132,8 +132,8 @@ static void do_facts(struct try *t, char **w)
         (json_int_t)f.last_change.unix_ms, "ms", f.last_change.ms, "repair_ms", f.repair_ms,
         "failed", f.first_failure.known, "first_rank", f.first_failure.rank, "first_worker",
         f.first_failure.worker, "first_code", f.first_failure.code, "first_text",
-        f.first_failure.text, "finished", f.finished, "over", f.over, "code", f.exit_code,
-        "batches", f.batches_per_s, "findings", f.nfindings, "failures", f.nfailures);
+        f.first_failure.text, "finished", f.any_finished, "over", f.all_finished, "code",
+        f.exit_code, "batches", f.batches_per_s, "findings", f.nfindings, "failures", f.nfailures);
     auto_free char *text = json_write(j);
     printf("%s\n", text ? text : "error no memory");
 }

@@ -11,14 +11,14 @@
 
 #include "core/include/hvd.h"
 #include "core/json/json.h"
-#include "operator/reconcile/equipment.h"
+#include "operator/reconcile/injection.h"
 #include "operator/reconcile/newpod.h"
 
 static int print_pod(const struct hvdjob *job, bool mount)
 {
     char api[64];
     struct err err = {0};
-    const struct equipment equipment = {.url = "https://hvd-operator.hvd-system:7443",
+    const struct injection injection = {.url = "https://hvd-operator.hvd-system:7443",
                                         .ca = "-----BEGIN CERTIFICATE-----\n",
                                         .audience = "hvd-operator",
                                         .bundle = "localhost/hvd-bundle:" HVD_VERSION,
@@ -29,7 +29,7 @@ static int print_pod(const struct hvdjob *job, bool mount)
         return 1;
     }
     auto_json json_t *pod = newpod(job, gang, 0, 0, false);
-    if (!pod || equipment_add(&equipment, job, pod) < 0)
+    if (!pod || injection_add(&injection, job, pod) < 0)
         return 1;
     return json_dumpf(pod, stdout, JSON_COMPACT) < 0;
 }

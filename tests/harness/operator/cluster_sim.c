@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_sim: the operator of the simulation, and the rules. See cluster_sim.h.
+ * cluster_sim: the simulated operator, and the rules that are checked. See cluster_sim.h.
  */
 #include "tests/harness/operator/cluster_sim.h"
 
@@ -15,7 +15,7 @@
 #include "operator/reconcile/workers.h"
 
 #define TURMOIL 250  /* turns */
-#define CALM    6000 /* turns after which everything has to be at rest */
+#define CALM    6000 /* turns without faults, after which all jobs must have settled */
 
 static const char *const bug_names[SIM_BUGS] = {
     "none",      "status last", "status blind",   "count twice",  "forget names",
@@ -27,7 +27,7 @@ const char *cluster_sim_bug_name(enum sim_bug bug)
     return bug_names[bug];
 }
 
-/* ---- what the operator sees ------------------------------------------------------------------ */
+/* ---- the operator's caches ------------------------------------------------------------------- */
 
 struct view {
     struct pod pods[SIM_PODS];
@@ -68,7 +68,7 @@ static const struct gang_ops *gates(void)
     return gang_choose(&job, "", api, sizeof(api), NULL);
 }
 
-/* The queue's word on job. */
+/* The queue's decision about a job. */
 static struct admission admission_for(struct cluster_sim *s, int job)
 {
     static struct view v;
@@ -109,8 +109,8 @@ static int alive_of(const struct cluster_sim *s, int job, bool bound)
     return n;
 }
 
-/* In calm, when the operator has seen everything: who is let go fits beside all that may be placed.
- */
+/* Rule, without faults and with a current cache: an admitted gang fits beside everything that the
+ * scheduler may place. */
 static void check_room(struct cluster_sim *s, const struct sim_job *j)
 {
     struct resources used[SIM_NODES];
@@ -128,13 +128,13 @@ static void check_room(struct cluster_sim *s, const struct sim_job *j)
             room--;
     }
     if (room < j->job.min)
-        cluster_sim_wrong(s, "%s: let go where %d fit", j->job.name, room);
+        cluster_sim_wrong(s, "%s: admitted where %d fit", j->job.name, room);
 }
 
 static void check_status(struct cluster_sim *s, struct sim_job *j, const struct hvdjob_status *to)
 {
     const struct hvdjob_status *from = &j->job.status;
-    if (job_phase_over(from->phase) && to->phase != from->phase)
+    if (job_phase_finished(from->phase) && to->phase != from->phase)
         cluster_sim_wrong(s, "%s: from %s to %s", j->job.name, job_phase_name(from->phase),
                           job_phase_name(to->phase));
     if (to->failures > from->failures)
@@ -157,14 +157,14 @@ static void check_status(struct cluster_sim *s, struct sim_job *j, const struct 
     if (s->calm && !s->blind && j->job.probe == 0 && from->rollbacks == 0 &&
         to->phase == JOB_STARTING && from->phase != JOB_STARTING)
         check_room(s, j);
-    /* Nobody has taken its room: the queue promised it to another one, too. (One that is only
-     * tried, for an autoscaler, was promised nothing.) */
+    /* The queue reserved the same resources twice. (A gang that was admitted for an autoscaler has
+     * no reservation.) */
     if (j->job.probe == 0 && to->rollbacks > 0 && from->rollbacks == 0 && s->calm && !s->blind &&
         from->admitted > s->calm_since + 100 * MOMENT_S)
-        cluster_sim_wrong(s, "%s: it was let go, fitted, and had no room", j->job.name);
+        cluster_sim_wrong(s, "%s: it was admitted, fitted, and got no nodes", j->job.name);
 }
 
-/* A worker without gates is only there when the status says so. */
+/* Rule: a worker without a gate exists only if the status says that its gang is admitted. */
 static void check_let_go(struct cluster_sim *s, const struct sim_job *j, const char *what)
 {
     enum job_phase phase = j->job.status.phase;
@@ -175,7 +175,7 @@ static void check_let_go(struct cluster_sim *s, const struct sim_job *j, const c
 
 /* ---- actions -------------------------------------------------------------------------------- */
 
-/* 0, or -errno as the API server would: the rest is not done. */
+/* Executes an action; 0, or -errno like the API server: then the remaining actions are dropped. */
 static int write_status(struct cluster_sim *s, struct sim_job *j, int version,
                         const struct hvdjob_status *status)
 {
@@ -222,7 +222,7 @@ static int create_pod(struct cluster_sim *s, int job, const struct action *a, in
     if (alive_of(s, job, false) > most)
         cluster_sim_wrong(s, "%s: %d workers, at most %d are wanted", j->job.name,
                           alive_of(s, job, false), most);
-    if (job_phase_over(j->job.status.phase))
+    if (job_phase_finished(j->job.status.phase))
         cluster_sim_wrong(s, "%s: a worker is made although it has ended", j->job.name);
     if (!p->gated)
         check_let_go(s, j, "is made without a gate");
@@ -244,7 +244,7 @@ static int delete_pod(struct cluster_sim *s, const struct sim_job *j, const stru
     return 0;
 }
 
-/* Just before a pod is deleted it goes by itself, and another one gets its name. */
+/* A race: the pod vanishes just before it is deleted, and another one gets its name. */
 static void take_name(struct cluster_sim *s, const struct pod *pod)
 {
     struct sim_pod *p = cluster_sim_find(s, pod->name);
@@ -276,15 +276,15 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
         p->gated = s->bug == BUG_LIFT_NOT_ALL && p->worker == 0 && p->gated;
         return 0;
     case ACTION_DELETE_POD:
-        if (s->bug == BUG_KEEP_WORKERS && !job_phase_over(j->job.status.phase))
+        if (s->bug == BUG_KEEP_WORKERS && !job_phase_finished(j->job.status.phase))
             return 0;
         take_name(s, a->pod);
         return delete_pod(s, j, a->pod);
     case ACTION_DELETE_JOB:
         j->there = false;
         return 0;
-    case ACTION_SAY:
-        if (!all->says[a->say].text[0])
+    case ACTION_RECORD_EVENT:
+        if (!all->events[a->event].text[0])
             cluster_sim_wrong(s, "%s: an event that says nothing", j->job.name);
         return 0;
     case ACTION_CREATE_GROUP:
@@ -293,7 +293,7 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
     return 0;
 }
 
-/* What a bug makes of the right actions. */
+/* Applies a planted bug to the actions. */
 static void spoil(struct cluster_sim *s, struct actions *a)
 {
     struct action last;
@@ -310,8 +310,9 @@ static void spoil(struct cluster_sim *s, struct actions *a)
             break;
         }
     if (s->bug == BUG_TALK) {
-        snprintf(a->says[SAY_PHASE].text, sizeof(a->says[SAY_PHASE].text), "hello");
-        actions_add(a, (struct action){.kind = ACTION_SAY}, NULL);
+        snprintf(a->events[ACTION_EVENT_PHASE].text, sizeof(a->events[ACTION_EVENT_PHASE].text),
+                 "hello");
+        actions_add(a, (struct action){.kind = ACTION_RECORD_EVENT}, NULL);
     }
 }
 
@@ -371,7 +372,7 @@ static void operate(struct cluster_sim *s, int job)
     s->idle++;
     if (!j->there)
         return;
-    /* What it wrote itself it has seen; what others did it may see later. */
+    /* Caches show the operator's own writes; those of others may come later. */
     if (s->fresh || s->calm || cluster_sim_random(s, 10) < 7)
         memcpy(s->seen, s->pods, sizeof(s->seen));
     s->fresh = false;
@@ -384,7 +385,7 @@ static void operate(struct cluster_sim *s, int job)
                                  .npods = v.n,
                                  .admission = &admission,
                                  .gang = gates(),
-                                 .told = j->told,
+                                 .status_written = j->status_written,
                                  .now = s->now};
     if (reconcile(&in, &a, &err) < 0)
         cluster_sim_wrong(s, "%s: %s", j->job.name, err.msg);
@@ -400,7 +401,7 @@ static void operate(struct cluster_sim *s, int job)
             break;
         }
         if (a.all[i].kind == ACTION_WRITE_STATUS)
-            j->told = s->now;
+            j->status_written = s->now;
         if (apply(s, job, version, wanted, &a, &a.all[i]) < 0)
             break;
         if (!s->calm && cluster_sim_random(s, 5) == 0)
@@ -409,7 +410,7 @@ static void operate(struct cluster_sim *s, int job)
     actions_fini(&a);
 }
 
-/* Where a job may be when nothing happens any more. */
+/* The phases in which a job may be when nothing happens any more. */
 static void check_rest(struct cluster_sim *s, int job)
 {
     const struct sim_job *j = &s->jobs[job];
@@ -417,7 +418,7 @@ static void check_rest(struct cluster_sim *s, int job)
     int alive = alive_of(s, job, false);
     if (j->there && phase == JOB_QUEUED && !j->job.status.message)
         cluster_sim_wrong(s, "%s: queued, and nobody says why", j->job.name);
-    else if (j->there && !job_phase_over(phase))
+    else if (j->there && !job_phase_finished(phase))
         cluster_sim_wrong(s, "%s: still %s (%s)", j->job.name, job_phase_name(phase),
                           words(j->job.status.message));
     else if (!j->there ? alive : alive && j->job.clean != CLEAN_NONE)
@@ -427,13 +428,12 @@ static void check_rest(struct cluster_sim *s, int job)
 static bool resting(const struct cluster_sim *s)
 {
     for (int i = 0; i < SIM_JOBS; i++)
-        if (s->jobs[i].there && !job_phase_over(s->jobs[i].job.status.phase))
+        if (s->jobs[i].there && !job_phase_finished(s->jobs[i].job.status.phase))
             return false;
     return s->idle > 20 * SIM_JOBS;
 }
 
-/* A gang larger than the cluster is never done: at the end each fits, though not all of them at a
- * time. */
+/* Makes the cluster large enough for each gang alone, so that all jobs can finish. */
 static void make_room(struct cluster_sim *s)
 {
     for (int i = 0; i < SIM_NODES; i++)

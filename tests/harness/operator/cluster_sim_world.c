@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_sim_world: everybody but the operator. See cluster_sim.h.
+ * cluster_sim_world: everything but the operator: API server, scheduler, kubelets, users. See
+ * cluster_sim.h.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ void cluster_sim_used(const struct cluster_sim *s, struct resources used[SIM_NOD
     }
 }
 
-/* ---- the beginning -------------------------------------------------------------------------- */
+/* ---- setup ---------------------------------------------------------------------------------- */
 
 static void make_node(struct cluster_sim *s, int i)
 {
@@ -92,7 +93,7 @@ static void make_node(struct cluster_sim *s, int i)
     s->node_up[i] = true;
 }
 
-/* Job 0 is elastic, job 1 is not, job 2 either; sometimes one is larger than the cluster. */
+/* Job 0 is elastic, jobs 1 and 2 are not; sometimes one is larger than the cluster. */
 static void make_job(struct cluster_sim *s, int i)
 {
     auto_json json_t *j = NULL;
@@ -209,7 +210,7 @@ static void collect(struct cluster_sim *s, struct sim_pod *p)
         p->used = false;
 }
 
-/* ---- users and bad luck --------------------------------------------------------------------- */
+/* ---- users and faults ----------------------------------------------------------------------- */
 
 static void touch(struct sim_job *j)
 {
@@ -240,8 +241,8 @@ static void use_job(struct cluster_sim *s)
         j->finishing |= job->status.phase == JOB_RUNNING;
         break;
     case 5:
-        /* Another template; changed back some time. */
-        job->shape[15] = job->shape[15] == 'x' ? 'y' : 'x';
+        /* Changes the template, and later changes it back. */
+        job->template_hash[15] = job->template_hash[15] == 'x' ? 'y' : 'x';
         touch(j);
         break;
     case 6:
@@ -250,7 +251,7 @@ static void use_job(struct cluster_sim *s)
         break;
     default:
         if (chance(s, 150))
-            job->deleting = true; /* in the foreground: it goes when its pods are gone */
+            job->deleting = true; /* foreground deletion: the job is deleted after its pods */
         break;
     }
 }
@@ -259,7 +260,7 @@ static void upset_pod(struct cluster_sim *s)
 {
     struct sim_pod *p = &s->pods[cluster_sim_random(s, SIM_PODS)];
     if (!p->used) {
-        /* Somebody else's pod with a name that a worker should have. */
+        /* A name conflict: somebody else's pod with the name of a worker's. */
         char name[64];
         snprintf(name, sizeof(name), "job%u-%u-%u", cluster_sim_random(s, SIM_JOBS),
                  cluster_sim_random(s, 3), cluster_sim_random(s, 3));
@@ -271,7 +272,7 @@ static void upset_pod(struct cluster_sim *s)
         delete_pod(s, p);
         return;
     }
-    /* Forced: gone at once, and sometimes another one has its name. */
+    /* A forced deletion: the pod is gone at once, and sometimes another pod gets its name. */
     char name[64];
     memcpy(name, p->name, sizeof(name));
     p->used = false;
@@ -302,10 +303,11 @@ static void calm_down(struct cluster_sim *s)
             touch(j);
         j->job.suspend = false;
         j->finishing |= (j->job.status.phase == JOB_RUNNING && chance(s, 30)) ||
-                        job_phase_over(j->job.status.phase) ||
+                        job_phase_finished(j->job.status.phase) ||
                         j->job.status.phase == JOB_COMPLETING;
-        memcpy(j->job.shape, j->job.status.shape[0] ? j->job.status.shape : j->job.shape,
-               sizeof(j->job.shape));
+        memcpy(j->job.template_hash,
+               j->job.status.template_hash[0] ? j->job.status.template_hash : j->job.template_hash,
+               sizeof(j->job.template_hash));
     }
 }
 

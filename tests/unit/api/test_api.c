@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/api and http against an API server of ours, over TLS: bodies,
- * headers, retries, refusals, tokens that rotate, connections, conflicts.
+ * Tests of operator/api/api and core/http against a fake API server, over TLS: bodies, headers,
+ * retries, refusals, rotated tokens, connections, conflicts.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -112,7 +112,8 @@ static void test_status(void **state)
     assert_string_equal(h.message, "none not found");
 }
 
-/* 5xx and lost answers: only what may be done twice is. 429: always, after the pause. */
+/* After 5xx and lost responses only idempotent requests are retried; after 429 all, with a pause.
+ */
 static void test_retries(void **state)
 {
     struct api_request get = {.method = "GET", .path = "/echo", .idempotent = true};
@@ -126,7 +127,7 @@ static void test_retries(void **state)
     assert_string_equal(h.reason, "Injected");
     kube_server_do("drop 1");
     assert_int_equal(ask(get).status, 200);
-    kube_server_do("drop 2"); /* the first one is curl's: see api.h */
+    kube_server_do("drop 2"); /* curl itself retries once, see api.h */
     h = ask(post);
     assert_int_equal(h.status, 0);
     assert_int_not_equal(h.message[0], '\0');
@@ -135,14 +136,14 @@ static void test_retries(void **state)
     assert_int_equal(ask(post).status, 200);
     assert_true(clock_ns() - before >= CLOCK_S);
     assert_int_equal(api_counts(api)->throttled, throttled + 1);
-    /* There is no time for what the server asks. */
+    /* Retry-After is longer than the time-out. */
     get.timeout_ms = 10000;
     kube_server_do("fail 503 1 30");
     assert_int_equal(ask(get).status, 503);
 }
 
-/* The server has one request more than before: what it was told to do with the next one is done
- * with this one. */
+/* Waits until the server has received one more request, so that a command for the next request
+ * applies to this one. */
 static void until_asked(long before)
 {
     uint64_t deadline = deadline_in_ms(20000);
@@ -159,7 +160,7 @@ static void test_no_answer(void **state)
     struct heard h = ask(get);
     assert_int_equal(h.status, 0);
     assert_non_null(strstr(h.message, "imed out"));
-    /* Nor does one that hangs keep others waiting. */
+    /* A request that hangs does not delay others. */
     struct heard slow = {0};
     get.timeout_ms = 5000;
     kube_server_do("hang 1");
@@ -178,7 +179,7 @@ static struct api_call *to_cancel;
 static void on_done_cancel(void *arg, const struct api_answer *a)
 {
     (void)a;
-    api_cancel(to_cancel); /* another one, from within a callback */
+    api_cancel(to_cancel); /* cancels another call from within a callback */
     to_cancel = NULL;
     ++*(int *)arg;
 }
@@ -198,7 +199,7 @@ static void test_cancel(void **state)
     until_asked(asked);
     assert_int_equal(api_send(api, &get, on_done_cancel, &done, NULL, NULL), 0);
     until(&done, 1);
-    /* And while it pauses before it is sent again. */
+    /* Cancels a call during the pause before a retry. */
     kube_server_do("fail 503 1 20");
     get.idempotent = true;
     get.timeout_ms = 60000;
@@ -226,7 +227,7 @@ static void test_token_rotates(void **state)
     kube_server_do("token -");
 }
 
-/* One connection a lane, however many requests there are one after the other. */
+/* One connection per lane for any number of consecutive requests. */
 static void test_connections_are_kept(void **state)
 {
     (void)state;
@@ -272,7 +273,7 @@ static void test_trust(void **state)
     assert_non_null(strstr(h.message, "ertificate"));
     a.ca_pem = authority.ca_pem; /* inline */
     assert_int_equal(ask_as(&a, 30000).status, 200);
-    /* localhost is not in the certificate; tls-server-name says what is. */
+    /* The certificate is not for localhost, but for the tls-server-name. */
     snprintf(url, sizeof(url), "https://localhost:%d", port);
     a.server = url;
     assert_int_equal(ask_as(&a, 5000).status, 0);
@@ -288,7 +289,7 @@ static void test_trust(void **state)
     authority_fini(&stranger);
 }
 
-/* A plugin's token, on the first request and after a refusal; one that fails says why. */
+/* A plugin's token, at the first request and after a 401; a failing plugin's error. */
 static void test_plugin(void **state)
 {
     char script[512], path[128];

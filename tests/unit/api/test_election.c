@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/election against a lease of an API server of ours: two candidates, one who
- * leaves in order, one whom the server refuses.
+ * Tests of operator/api/election with a lease in a fake API server: two candidates, one that leaves
+ * in order, one that the server refuses.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,11 +73,12 @@ static void test_election(void **state)
     wait_for(&a.started, 1);
     assert_int_equal(a.term, 0);
     stand(&b, "b");
-    uint64_t deadline = deadline_in_ms(4000); /* longer than the lease: renewed, so not taken */
+    uint64_t deadline =
+        deadline_in_ms(4000); /* longer than the lease: it is renewed, so nobody takes it */
     while (!deadline_passed(deadline))
         turn();
     assert_true(election_leads(a.election) || a.stopped);
-    /* It leaves in order: the next one takes over at once. */
+    /* The leader leaves in order: the other takes over at once. */
     election_leave(a.election, on_left);
     assert_int_equal(a.stopped, a.started);
     wait_for(&a.left, 1);
@@ -86,7 +87,8 @@ static void test_election(void **state)
     while (!(b.term > a.term && election_leads(b.election)) && !deadline_passed(patience))
         turn();
     assert_true(b.term > a.term && b.started > b.stopped);
-    /* The server refuses: it stops before the lease is over, and begins again later. */
+    /* The server refuses renewals: the leader stops before the lease expires, and leads again
+     * later. */
     int started = b.started;
     kube_server_do("token nobody-has-it");
     wait_for(&b.stopped, started);

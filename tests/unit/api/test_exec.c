@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/exec and credentials: what plugins print, how they end, when they run
- * again; token files that change.
+ * Tests of operator/api/exec and credentials: output and exit of plugins, when they run again, and
+ * token files that change.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -212,7 +212,7 @@ static void test_token_file(void **state)
     assert_true(credentials_refused(c, serial));
     assert_int_equal(credentials_header(c, &header, &err), 0);
     assert_string_equal(header, "Authorization: Bearer two");
-    assert_false(credentials_refused(c, credentials_serial(c))); /* there is no other */
+    assert_false(credentials_refused(c, credentials_serial(c))); /* there is no other credential */
     put("token", "two words");
     assert_false(credentials_refused(c, credentials_serial(c)));
     assert_int_equal(credentials_header(c, &header, &err), 0);
@@ -243,7 +243,7 @@ static void test_basic_and_none(void **state)
     credentials_close(c);
 }
 
-/* A plugin that counts its runs: token tN, which expires when the file says. */
+/* A plugin that counts its runs: prints token tN with the expiry in a file. */
 static const char *counting_plugin(char path[128])
 {
     char script[512];
@@ -258,7 +258,7 @@ static const char *counting_plugin(char path[128])
     return path;
 }
 
-/* It runs when it is wanted, and again when its token is about to end. */
+/* The plugin runs at the first request, and again when its token is about to expire. */
 static void test_plugin(void **state)
 {
     char path[128];
@@ -283,14 +283,14 @@ static void test_plugin(void **state)
     assert_string_equal(header, "Authorization: Bearer t2");
     assert_int_equal(credentials_header(c, &header, &err), 0);
     assert_int_equal(ready, 2);
-    /* Refused at once: the plugin is not run in a circle. */
+    /* Refused at once: the plugin is not run again and again. */
     assert_false(credentials_refused(c, credentials_serial(c)));
     assert_true(credentials_refused(c, credentials_serial(c) - 1));
     credentials_close(c);
 }
 
-/* Regression: a token that lives less than the half minute before its end in which a new one is
- * fetched was never shown, and its plugin was run in a circle. */
+/* Regression: a token with a life of less than 30 s was never used, and its plugin ran again and
+ * again. */
 static void test_plugin_of_short_tokens(void **state)
 {
     char path[128], stamp[STAMP_MAX];
@@ -310,7 +310,7 @@ static void test_plugin_of_short_tokens(void **state)
     put("expires", stamp_text((int64_t)clock_wall_us() + 60000000, stamp));
     uint64_t deadline = deadline_in_ms(10000);
     while (credentials_header(c, &header, &err) == 0 && !deadline_passed(deadline))
-        assert_string_equal(header, "Authorization: Bearer t1"); /* to its end */
+        assert_string_equal(header, "Authorization: Bearer t1"); /* until it expires */
     until(&ready, 2);
     assert_int_equal(credentials_header(c, &header, &err), 0);
     assert_string_equal(header, "Authorization: Bearer t2");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/informer against an API server of ours: lists in pages and streamed,
- * watches cut after every byte, 410 both ways, objects made anew unseen, failures. After each
- * trouble the cache says what the server has, and its owner has heard no nonsense.
+ * Tests of operator/api/informer against a fake API server: paged and streamed lists, watches cut
+ * after every byte, 410 as status and as event, objects that are deleted and created again unseen,
+ * failures. Afterwards the cache equals the server's objects, and the events were consistent.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ struct pod {
     char name[32], uid[32], phase[16];
 };
 
-/* What the owner has heard: it must fit together. */
+/* The events that the owner got; they must be consistent. */
 static struct {
     int syncs, news, changes, gones, live;
     char said[256]; /* the last one */
@@ -60,7 +60,7 @@ static void on_changed(void *arg, const char *key, const void *before, const voi
     (void)arg;
     assert_true(a || b);
     if (a && b)
-        assert_string_equal(a->uid, b->uid); /* another object is gone, then new */
+        assert_string_equal(a->uid, b->uid); /* another uid: deleted, then added */
     heard.news += !a;
     heard.changes += a && b;
     heard.gones += !b;
@@ -139,7 +139,7 @@ static bool is(const char *name, const char *phase)
     return strcmp(phase_of(name), phase) == 0;
 }
 
-/* Changes are heard of. */
+/* Changes are reported. */
 static void follow_some(void)
 {
     kube_server_do("touch pod-00001");
@@ -181,7 +181,7 @@ static void test_streamed(void **state)
     assert_int_equal(counts()->lists, 0);
     assert_int_equal(counts()->streams, 1);
     follow_some();
-    assert_int_equal(counts()->follows, 0); /* the same request goes on */
+    assert_int_equal(counts()->follows, 0); /* the same request continues as the watch */
     kube_server_do("end");
     UNTIL(counts()->follows == 1);
     follow_some();
@@ -200,29 +200,29 @@ static void test_no_streams(void **state)
     follow_some();
     kube_server_do("forget http");
     UNTIL(heard.syncs == 2);
-    assert_int_equal(counts()->streams, 1); /* it was asked once */
+    assert_int_equal(counts()->streams, 1); /* one attempt only */
     end_quietly();
 }
 
-/* A server that takes the request for a plain watch: it never says that the list is whole. */
+/* A server that treats the request as a plain watch: it never ends the list. */
 static void test_streams_misunderstood(void **state)
 {
     (void)state;
     kube_server_do("make 25 100");
     kube_server_do("stream mute");
-    stream_ms = 3000; /* long enough for all of them to come first */
+    stream_ms = 3000; /* long enough for all objects to arrive first */
     begin(false, 10);
     stream_ms = 0;
     UNTIL(informer_size(inf) == 25);
     assert_false(informer_synced(inf));
     UNTIL(heard.syncs == 1);
-    assert_int_equal(heard.news, 25); /* what came meanwhile is not news again */
+    assert_int_equal(heard.news, 25); /* objects that had arrived are not reported again */
     assert_int_equal(counts()->lists, 1);
     follow_some();
 }
 
-/* The connection goes after one byte, after two, ... beyond the length of an event: none is lost,
- * none comes twice. */
+/* The connection is cut after one byte, two, ... beyond the length of an event: no event is lost or
+ * doubled. */
 static void test_cut_after_every_byte(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_cut_after_every_byte(void **state)
     end_quietly();
 }
 
-/* The same for a list that is streamed: it begins anew, and is whole once. */
+/* The same for a streamed list: it starts again, and syncs once. */
 static void test_cut_streamed_list(void **state)
 {
     (void)state;
@@ -257,8 +257,8 @@ static void test_cut_streamed_list(void **state)
     }
 }
 
-/* Regression: a server that breaks off each list after its first object was asked for the next one
- * at once, since something had come. */
+/* Regression: if a server cut each list after its first object, the next list was requested without
+ * a pause, since something had arrived. */
 static void test_pauses_grow(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void forget(const char *mode)
     kube_server_do("make 10 10");
     UNTIL(informer_size(inf) >= 10 && !is("pod-00009", "none"));
     int gones = heard.gones;
-    /* Deleted and made anew while nobody looked. */
+    /* Deleted and created again while no watch is open. */
     kube_server_do("forget %s remake pod-00005 delete pod-00006 touch pod-00007", mode);
     UNTIL(heard.syncs > syncs);
     assert_int_equal(heard.gones, gones + 2);
@@ -306,7 +306,7 @@ static void test_gone(void **state)
     }
 }
 
-/* A page's token is forgotten in the middle of a list: all of it in one piece then. */
+/* A continue token expires in the middle of a list: the informer then lists without pages. */
 static void test_page_expires(void **state)
 {
     (void)state;
@@ -325,9 +325,9 @@ static void test_bookmarks(void **state)
     kube_server_do("make 5 10");
     begin(true, 10);
     UNTIL(heard.syncs == 1);
-    kube_server_do("forget http"); /* moves the version on */
+    kube_server_do("forget http"); /* raises the server's version */
     UNTIL(heard.syncs == 2);
-    UNTIL((kube_server_do("bookmark"), counts()->bookmarks > 0)); /* once the watch is there */
+    UNTIL((kube_server_do("bookmark"), counts()->bookmarks > 0)); /* once the watch is open */
     assert_int_equal(heard.syncs, 2);
 }
 
@@ -343,7 +343,7 @@ static void test_failures(void **state)
     assert_string_equal(informer_problem(inf), "");
     assert_int_equal(informer_size(inf), 25);
     assert_int_equal(counts()->failures, 3);
-    /* While it follows: what we have is kept, no list. */
+    /* A failure during the watch: the cache is kept, no list. */
     kube_server_do("fail 429 1 1");
     kube_server_do("end");
     uint64_t before = clock_ns();
@@ -366,7 +366,7 @@ static void test_unreadable(void **state)
     heard.unreadable = 1;
     kube_server_do("touch pod-00004");
     UNTIL(counts()->unread == 1);
-    assert_true(is("pod-00004", "none")); /* better none than an old one */
+    assert_true(is("pod-00004", "none")); /* no object rather than a stale one */
     kube_server_do("touch pod-00004");
     UNTIL(!is("pod-00004", "none"));
 }

@@ -73,8 +73,8 @@ static void test_one_file(void **state)
     assert_null(a.server);
 }
 
-/* The first that names it wins; a file that is not there is left out; each has its own directory.
- */
+/* The first file with the name is used; missing files are skipped; paths are relative to their
+ * file. */
 static void test_list(void **state)
 {
     char list[512], sub[96];
@@ -207,7 +207,7 @@ static void test_incluster(void **state)
     put("var/run/secrets/kubernetes.io/serviceaccount/token", "abc");
     put("var/run/secrets/kubernetes.io/serviceaccount/namespace", "hvd-system\n");
     assert_true(incluster_here(root));
-    assert_int_equal(incluster_load(root, &a, &err), -ENOENT); /* whom to trust? */
+    assert_int_equal(incluster_load(root, &a, &err), -ENOENT); /* no CA file */
     put("var/run/secrets/kubernetes.io/serviceaccount/ca.crt", "CA");
     assert_int_equal(incluster_load(root, &a, &err), 0);
     assert_string_equal(a.server, "https://[fd00::1]:6443");

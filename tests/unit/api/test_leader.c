@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/leader and lease: many candidates against one lease that answers late,
- * refuses, loses requests and answers; never do two lead at once, and somebody always does again.
+ * Tests of operator/api/leader and lease: many candidates and one lease on a server that answers
+ * late, refuses, and loses requests and responses. Two never lead at once, and one always leads
+ * again.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -39,7 +40,7 @@ struct peer {
     bool alive, paused;
     uint64_t turn_at;
     struct request q;
-    int64_t term; /* of the last time it began to lead */
+    int64_t term; /* when it last began to lead */
     bool led;
 };
 
@@ -50,7 +51,7 @@ static struct {
     long version;
     struct peer peers[PEERS];
     int64_t highest_term;
-    bool clean; /* the network is */
+    bool clean; /* no faults of the network any more */
 } sim;
 
 static uint64_t within(uint64_t ms)
@@ -80,13 +81,13 @@ static void serve(struct request *q)
 
 static void begin(struct peer *p, enum leader_action what)
 {
-    if (what == LEADER_REST) {
+    if (what == LEADER_WAIT) {
         p->turn_at = sim.now + 1600 * CLOCK_MS + within(800);
         return;
     }
     p->q = (struct request){.out = true, .what = what};
     if (what != LEADER_READ)
-        p->q.wish = leader_wish(&p->leader, sim.now, (int64_t)(sim.now / 1000));
+        p->q.wish = leader_desired(&p->leader, sim.now, (int64_t)(sim.now / 1000));
     bool lost = !sim.clean && rand() % 10 == 0, deaf = !sim.clean && rand() % 10 == 0;
     uint64_t slow = sim.clean || rand() % 4 ? 200 : 12000;
     p->q.served_at = lost ? UINT64_MAX : sim.now + within(slow);
@@ -97,11 +98,11 @@ static void begin(struct peer *p, enum leader_action what)
 static void end(struct peer *p, bool answered)
 {
     struct request q = p->q;
-    /* The server may yet get it: it goes on without us. */
+    /* The request may still reach the server. */
     p->q.out = false;
     enum leader_action next;
     if (q.what == LEADER_READ && !answered)
-        next = LEADER_REST;
+        next = LEADER_WAIT;
     else if (q.what == LEADER_READ)
         next = leader_saw(&p->leader, q.absent ? NULL : &q.answer, sim.now);
     else
@@ -109,7 +110,7 @@ static void end(struct peer *p, bool answered)
     begin(p, next);
 }
 
-/* Requests that their sender gave up and that are still on the way. */
+/* Requests that their sender has given up and that are still in the network. */
 static struct request late[64];
 
 static void step_peer(struct peer *p)
@@ -146,7 +147,7 @@ static void check(void)
     int leaders = 0;
     for (int i = 0; i < PEERS; i++) {
         struct peer *p = &sim.peers[i];
-        /* A paused process does not act, but it does not know either: what it believes counts. */
+        /* A paused process does not act, but it still believes that it leads, so it counts. */
         bool leads = p->alive && leader_leads(&p->leader, sim.now);
         leaders += leads;
         if (leads && !p->led) {
@@ -202,7 +203,7 @@ static void trouble(int generation)
             enum leader_action a = leader_leave(&p->leader, sim.now);
             struct request q = {.what = a};
             if (a == LEADER_WRITE)
-                q.wish = leader_wish(&p->leader, sim.now, 0);
+                q.wish = leader_desired(&p->leader, sim.now, 0);
             if (a == LEADER_WRITE && rand() % 4)
                 serve(&q);
             p->alive = false;
@@ -231,7 +232,7 @@ static void test_many_candidates(void **state)
             step();
         }
         changes += (int)sim.highest_term;
-        /* And when all is well again, somebody leads, and stays. */
+        /* Without faults one process leads, and keeps leading. */
         sim.clean = true;
         for (int i = 0; i < PEERS; i++) {
             sim.peers[i].paused = false;
@@ -248,7 +249,7 @@ static void test_many_candidates(void **state)
         }
         assert_int_equal(sim.highest_term, term);
     }
-    assert_true(changes > 3000); /* there was trouble */
+    assert_true(changes > 3000); /* the faults did cause changes of the leader */
 }
 
 /* ---- single steps -------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ static struct lease lease_of(const char *holder, const char *version)
     return l;
 }
 
-/* A lease is waited for by our own clock, from when it was seen to change: its times mean nothing.
+/* A lease expires on the local clock, from when it was seen to change; its timestamps are ignored.
  */
 static void test_expiry_is_local(void **state)
 {
@@ -276,13 +277,13 @@ static void test_expiry_is_local(void **state)
     leader_init(&l, &config);
     seen.renewed_us = 0; /* its holder's clock is far behind */
     assert_int_equal(leader_turn(&l, t), LEADER_READ);
-    assert_int_equal(leader_saw(&l, &seen, t), LEADER_REST);
-    assert_int_equal(leader_saw(&l, &seen, t + 14999 * CLOCK_MS), LEADER_REST);
+    assert_int_equal(leader_saw(&l, &seen, t), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &seen, t + 14999 * CLOCK_MS), LEADER_WAIT);
     seen.version[0] = '2'; /* renewed */
-    assert_int_equal(leader_saw(&l, &seen, t + 15000 * CLOCK_MS), LEADER_REST);
-    assert_int_equal(leader_saw(&l, &seen, t + 29999 * CLOCK_MS), LEADER_REST);
+    assert_int_equal(leader_saw(&l, &seen, t + 15000 * CLOCK_MS), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &seen, t + 29999 * CLOCK_MS), LEADER_WAIT);
     assert_int_equal(leader_saw(&l, &seen, t + 30000 * CLOCK_MS), LEADER_WRITE);
-    struct lease wish = leader_wish(&l, t + 30000 * CLOCK_MS, 77);
+    struct lease wish = leader_desired(&l, t + 30000 * CLOCK_MS, 77);
     assert_string_equal(wish.holder, "me");
     assert_string_equal(wish.version, "2");
     assert_int_equal(wish.transitions, 4);
@@ -290,7 +291,7 @@ static void test_expiry_is_local(void **state)
     assert_false(leader_leads(&l, t + 30000 * CLOCK_MS));
 }
 
-/* The time of leading counts from when the write was sent, not from its answer. */
+/* The time to lead counts from when the write was sent, not from its response. */
 static void test_until(void **state)
 {
     struct leader l;
@@ -299,22 +300,22 @@ static void test_until(void **state)
     (void)state;
     leader_init(&l, &config);
     assert_int_equal(leader_saw(&l, NULL, t), LEADER_CREATE);
-    struct lease wish = leader_wish(&l, t, 1);
+    struct lease wish = leader_desired(&l, t, 1);
     assert_string_equal(wish.version, "");
     assert_int_equal(wish.transitions, 0);
-    assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 4 * CLOCK_S), LEADER_REST);
+    assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 4 * CLOCK_S), LEADER_WAIT);
     assert_true(leader_leads(&l, t + 9999 * CLOCK_MS));
     assert_false(leader_leads(&l, t + 10000 * CLOCK_MS));
-    /* A renewal is answered when we have stopped: that is a new term, not the old one. */
+    /* The response to a renewal comes after leading has ended: leading again is a new term. */
     assert_int_equal(leader_turn(&l, t + 8 * CLOCK_S), LEADER_WRITE);
-    leader_wish(&l, t + 8 * CLOCK_S, 2);
+    leader_desired(&l, t + 8 * CLOCK_S, 2);
     answer.version[0] = '6';
     assert_int_equal(leader_wrote(&l, LEADER_DONE, &answer, t + 11 * CLOCK_S), LEADER_WRITE);
     assert_false(leader_leads(&l, t + 11 * CLOCK_S));
-    assert_int_equal(leader_wish(&l, t + 11 * CLOCK_S, 3).transitions, 4);
+    assert_int_equal(leader_desired(&l, t + 11 * CLOCK_S, 3).transitions, 4);
 }
 
-/* Somebody deleted the lease: terms go on from the highest. */
+/* The lease was deleted: terms continue from the highest. */
 static void test_deleted(void **state)
 {
     struct leader l;
@@ -324,7 +325,7 @@ static void test_deleted(void **state)
     seen.transitions = 41;
     leader_saw(&l, &seen, CLOCK_S);
     assert_int_equal(leader_saw(&l, NULL, 2 * CLOCK_S), LEADER_CREATE);
-    assert_int_equal(leader_wish(&l, 2 * CLOCK_S, 1).transitions, 42);
+    assert_int_equal(leader_desired(&l, 2 * CLOCK_S, 1).transitions, 42);
 }
 
 static void test_leave(void **state)
@@ -333,18 +334,18 @@ static void test_leave(void **state)
     struct lease answer = lease_of("me", "5");
     (void)state;
     leader_init(&l, &config);
-    assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_REST); /* nothing to give back */
+    assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_WAIT); /* no lease to release */
     leader_init(&l, &config);
     leader_saw(&l, NULL, CLOCK_S);
-    leader_wish(&l, CLOCK_S, 1);
+    leader_desired(&l, CLOCK_S, 1);
     leader_wrote(&l, LEADER_DONE, &answer, CLOCK_S);
     assert_true(leader_leads(&l, 2 * CLOCK_S));
     assert_int_equal(leader_leave(&l, 2 * CLOCK_S), LEADER_WRITE);
     assert_false(leader_leads(&l, 2 * CLOCK_S));
-    struct lease wish = leader_wish(&l, 2 * CLOCK_S, 2);
+    struct lease wish = leader_desired(&l, 2 * CLOCK_S, 2);
     assert_string_equal(wish.holder, "");
     assert_string_equal(wish.version, "5");
-    assert_int_equal(leader_turn(&l, 3 * CLOCK_S), LEADER_REST);
+    assert_int_equal(leader_turn(&l, 3 * CLOCK_S), LEADER_WAIT);
 }
 
 static void test_lease_text(void **state)

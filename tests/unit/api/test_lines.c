@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/lines and event: a stream split anywhere, and what its lines say.
+ * Tests of operator/api/lines and event: a stream that is split anywhere, and parsing of its
+ * events.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 
 struct got {
     char text[256];
-    int left; /* lines until it has had enough; 0: never */
+    int left; /* lines until the callback ends the feeding; 0: never */
 };
 
 static int on_line(void *arg, const char *line, size_t len, struct err *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/object: what is left out of a text, and that nothing else is.
+ * Tests of operator/api/object: managedFields are left out, and nothing else.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static void prune(const char *text, char *dst)
 static void test_table(void **state)
 {
     static const struct {
-        const char *text, *want; /* want NULL: as it is */
+        const char *text, *want; /* want NULL: unchanged */
     } rows[] = {
         {"{" FIELDS ":[{\"a\":1}]}", "{}"},
         {"{" FIELDS ":[{\"a\":\"]}\\\"]\"}],\"b\":2}", "{\"b\":2}"},
@@ -41,7 +41,7 @@ static void test_table(void **state)
         {"{\"a\":\"\\\"managedFields\\\":[1]\"}", NULL},
         {"{\"a\":\",\\\"managedFields\\\":[1]\"}", NULL},
         {"{\"a,\\\"managedFields\":[1]}", NULL},
-        /* torn: the reader says so */
+        /* truncated: the parser reports it */
         {"{" FIELDS, NULL},
         {"{" FIELDS ":", NULL},
         {"{" FIELDS ":[", NULL},
@@ -70,7 +70,8 @@ static void test_read(void **state)
     assert_int_equal(object_read(pod, sizeof(pod) - 1, "a pod", &j, &why, &err), 0);
     assert_int_equal(json_object_size(j), 2);
     assert_int_equal(json_object_size(json_object_get(j, "metadata")), 2);
-    for (size_t n = 0; n < sizeof(pod) - 1; n++) { /* each in memory of its own */
+    for (size_t n = 0; n < sizeof(pod) - 1;
+         n++) { /* each in its own allocation, so that ASan sees overreads */
         char *part = malloc(n + 1);
         assert_non_null(part);
         memcpy(part, pod, n);

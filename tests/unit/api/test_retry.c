@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/retry and slowstart: pauses, what may be sent twice, waves of creates.
+ * Tests of operator/api/retry and slowstart: pauses, which requests are retried, waves of creates.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -64,12 +64,12 @@ static void test_retry_after(void **state)
     o.retry_after_s = 0;
     assert_true(retry_again(&o, false, 3, 0, &ms));
     assert_int_equal(ms, 20);
-    o.retry_after_s = 100000000; /* nobody waits three years */
+    o.retry_after_s = 100000000; /* three years: limited */
     assert_true(retry_again(&o, false, 1, 0, &ms));
     assert_int_equal(ms, 60000);
 }
 
-/* All that may go now; how many that are. */
+/* Sends as many as allowed; returns how many. */
 static unsigned send_all(struct slowstart *s)
 {
     unsigned n = 0;
@@ -90,7 +90,7 @@ static void test_waves(void **state)
         assert_false(slowstart_over(&s));
         for (unsigned n = 0; n < want[i - 1]; n++) {
             slowstart_done(&s, true);
-            sent += send_all(&s); /* nobody waits for the last one of a wave */
+            sent += send_all(&s); /* a wave does not wait for its last response */
         }
         assert_int_equal(sent, want[i]);
         assert_int_equal(s.out, want[i]);

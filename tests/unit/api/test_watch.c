@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/api/watch, store, stamp and request: the table's shape, a table of objects
- * under random changes, times, paths and queries.
+ * Tests of operator/api/watch, store, stamp and request: the state table, a hash table under random
+ * changes, times, paths and queries.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 #include "operator/api/store.h"
 #include "operator/api/watch.h"
 
-/* From every state that a cache can be in there is a way back to following, and a stop. */
+/* From each state there is a way to WATCH_FOLLOWING, and a stop. */
 static void test_table(void **state)
 {
     size_t n;
@@ -39,15 +39,15 @@ static void test_table(void **state)
     for (int s = 0; s < WATCH_STATES; s++) {
         assert_true(reaches[s]);
         assert_true(s == WATCH_IDLE || watch_step((enum watch_state)s, WATCH_STOP));
-        /* A request that runs may fail; a pause ends. */
+        /* A request in flight may fail; a pause ends. */
         if (s == WATCH_STREAMING || s == WATCH_LISTING || s == WATCH_FOLLOWING) {
             assert_non_null(watch_step((enum watch_state)s, WATCH_FAILED));
             assert_non_null(watch_step((enum watch_state)s, WATCH_GONE));
         }
     }
-    /* 410 always means: all of it again. */
+    /* 410 always leads to a new list. */
     assert_int_equal(watch_step(WATCH_FOLLOWING, WATCH_GONE)->next, WATCH_WAIT_LIST);
-    /* Another failure never throws away what we have. */
+    /* No other failure drops the cache. */
     assert_int_equal(watch_step(WATCH_FOLLOWING, WATCH_FAILED)->next, WATCH_WAIT_FOLLOW);
     assert_null(watch_step(WATCH_IDLE, WATCH_TIMER));
 }

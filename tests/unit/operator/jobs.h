@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs: jobs, pods and nodes for tests, from JSON with single quotes, and a table of what
- * reconcile() makes of them. One translation unit a test.
+ * jobs: jobs, pods and nodes for tests, from JSON with single quotes. Included by one file per test
+ * program.
  */
 #ifndef HVD_TESTS_OPERATOR_JOBS_H
 #define HVD_TESTS_OPERATOR_JOBS_H
@@ -32,7 +32,7 @@ static inline json_t *from_text(const char *text)
     return j;
 }
 
-/* A job "digits" with this spec, but for its template, and this status. */
+/* A job "digits" with this spec (without the template) and this status. */
 static inline struct hvdjob make_job(const char *spec, const char *status)
 {
     char text[4096];
@@ -50,8 +50,9 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
     return job;
 }
 
-/* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G with a gate, R running,
- * S succeeded, F failed, E evicted; small letters: and being deleted. X: another's, pending. */
+/* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G gated, R running,
+ * S succeeded, F failed, E evicted; small letters: also being deleted. X: not the job's, pending.
+ */
 static inline struct pod make_pod(const char *text)
 {
     struct pod p = {.owner = "u1", .created = NOW};

@@ -38,11 +38,11 @@ static void test_limits(void **state)
     } rows[] = {
         {ELASTIC, 2, -1},
         {"'workers':4,'maxWorkers':5", 4, -1},
-        {"'workers':3,'minWorkers':1", 1, -1}, /* maxWorkers is workers */
+        {"'workers':3,'minWorkers':1", 1, -1}, /* maxWorkers defaults to workers */
         {"'workers':4", -1, 1},
         {"'workers':1", -1, 1},
         {"'workers':2,'minWorkers':2,'maxWorkers':2", -1, 1},
-        {"'minWorkers':3,'maxWorkers':3", 2, -1}, /* scale shows no workers */
+        {"'minWorkers':3,'maxWorkers':3", 2, -1}, /* no spec.workers for the scale subresource */
         {"", 0, -1},
     };
     (void)state;
@@ -59,12 +59,12 @@ static void test_limits(void **state)
                      b.max_unavailable);
         assert_string_equal(b.owner, "u1");
         assert_true(b.always);
-        assert_int_equal(budget_decide(&job, &b), BUDGET_LEAVE); /* it is as it should be */
+        assert_int_equal(budget_decide(&job, &b), BUDGET_LEAVE); /* already correct */
         hvdjob_fini(&job);
     }
 }
 
-/* What somebody has changed about it is changed back. */
+/* Manual changes of the budget are reverted. */
 static void test_kept(void **state)
 {
     static const struct {
@@ -101,7 +101,8 @@ static void test_kept(void **state)
     hvdjob_fini(&job);
 }
 
-/* Made when it runs, left alone when it is over, another controller's, or on its way out. */
+/* Created once the job runs; left alone if the job has finished, belongs to another controller, or
+ * is being deleted. */
 static void test_when(void **state)
 {
     (void)state;
@@ -123,7 +124,7 @@ static void test_when(void **state)
     }
 }
 
-/* Others write what they like. */
+/* Budgets with arbitrary contents. */
 static void test_of_others(void **state)
 {
     static const char *const rows[] = {

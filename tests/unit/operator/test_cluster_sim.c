@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Random lives of three jobs in a simulated cluster (tests/harness/operator/cluster_sim.h): the
- * rules hold for every seed, and find every planted bug. HVD_SIM_SEED=n repeats one,
- * HVD_SIM_SEEDS=n walks through so many.
+ * rules hold for every seed, and find every planted bug. HVD_SIM_SEED=n repeats one seed,
+ * HVD_SIM_SEEDS=n runs that many.
  *
  * timeout: 900
  */
@@ -41,7 +41,7 @@ static void test_seeds(void **state)
         rollbacks += sim.rollbacks;
     }
     assert_int_equal(failed, 0);
-    assert_true(one || rollbacks > 0); /* also that is walked through */
+    assert_true(one || rollbacks > 0); /* the seeds cover rollbacks */
 }
 
 static void test_planted(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_driver_parts: the parts of the driver that need no server: versions, waits, entries, what is
- * used on nodes, bodies of requests, metrics, the command line.
+ * test_driver_parts: the parts of the driver that need no server: versions, expectations, entries,
+ * usage of nodes, request bodies, metrics, the command line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "core/json/json.h"
 #include "operator/driver/bodies.h"
 #include "operator/driver/entries.h"
-#include "operator/driver/turnstile.h"
+#include "operator/driver/inflight.h"
 #include "operator/driver/usage.h"
 #include "operator/metrics/metrics.h"
 #include "operator/settings.h"
@@ -29,11 +29,11 @@ static void test_versions(void **state)
         assert_int_equal(items_version(none[i]), 0);
 }
 
-/* ---- turnstile ------------------------------------------------------------------------------- */
+/* ---- inflight ------------------------------------------------------------------------------- */
 
 struct sender {
-    struct turnstile *turnstile;
-    struct turn turn;
+    struct inflight *inflight;
+    struct inflight_user turn;
     int todo, sent;
 };
 
@@ -41,74 +41,76 @@ static void send_more(void *arg)
 {
     struct sender *s = arg;
     while (s->todo > 0) {
-        if (!turnstile_pass(s->turnstile, &s->turn))
+        if (!inflight_acquire(s->inflight, &s->turn))
             return;
         s->todo--;
         s->sent++;
     }
-    turn_step_aside(&s->turn);
+    inflight_unqueue(&s->turn);
 }
 
-/* Two at a time of all; who began first goes first, also when he comes back late. */
-static void test_turnstile(void **state)
+/* A limit of two: whoever registered first is served first, also when it asks again later. */
+static void test_inflight(void **state)
 {
-    struct turnstile t;
+    struct inflight t;
     struct sender all[3] = {{.todo = 1}, {.todo = 3}, {.todo = 2}};
     (void)state;
-    turnstile_init(&t, 2);
+    inflight_init(&t, 2);
     for (int i = 0; i < 3; i++) {
-        all[i].turnstile = &t;
-        turnstile_begin(&t, &all[i].turn, send_more, &all[i]);
+        all[i].inflight = &t;
+        inflight_register(&t, &all[i].turn, send_more, &all[i]);
         send_more(&all[i]);
     }
     assert_int_equal(all[0].sent, 1);
     assert_int_equal(all[1].sent, 1);
-    turnstile_leave(&t);
+    inflight_release(&t);
     assert_int_equal(all[1].sent, 2);
-    all[0].todo = 1; /* it has an answer and sends the next one */
+    all[0].todo = 1; /* its request has ended, it sends the next */
     send_more(&all[0]);
     assert_int_equal(all[0].sent, 1);
-    turnstile_leave(&t);
+    inflight_release(&t);
     assert_int_equal(all[0].sent, 2);
     assert_int_equal(all[1].sent, 2);
-    turn_step_aside(&all[1].turn); /* it is cancelled */
-    turnstile_leave(&t);
-    turnstile_leave(&t);
+    inflight_unqueue(&all[1].turn); /* it is cancelled */
+    inflight_release(&t);
+    inflight_release(&t);
     assert_int_equal(all[2].sent, 2);
-    assert_int_equal(t.room, 0);
-    assert_true(list_empty(&t.line));
-    turnstile_leave(&t);
-    turnstile_leave(&t);
-    assert_int_equal(t.room, 2);
+    assert_int_equal(t.free, 0);
+    assert_true(list_empty(&t.queue));
+    inflight_release(&t);
+    inflight_release(&t);
+    assert_int_equal(t.free, 2);
 }
 
-/* ---- waits ----------------------------------------------------------------------------------- */
+/* ---- expectations ---------------------------------------------------------------------------- */
 
-static bool is_older(void *arg, const struct wait *w)
+static bool is_older(void *arg, const struct expectation *w)
 {
     return w->version <= *(const uint64_t *)arg;
 }
 
-static void test_waits(void **state)
+static void test_expectations(void **state)
 {
     (void)state;
-    struct waits w = {0};
+    struct expectations w = {0};
     uint64_t seen = 0;
-    assert_true(waits_over(&w, is_older, &seen));
+    assert_true(expectations_satisfied(&w, is_older, &seen));
     for (uint64_t i = 1; i <= 100; i++)
-        assert_int_equal(waits_add(&w, &(struct wait){.kind = WAIT_POD, .version = i}), 0);
-    assert_false(waits_over(&w, is_older, &seen));
+        assert_int_equal(
+            expectations_add(&w, &(struct expectation){.kind = EXPECT_POD, .version = i}), 0);
+    assert_false(expectations_satisfied(&w, is_older, &seen));
     seen = 99;
-    assert_false(waits_over(&w, is_older, &seen));
-    assert_int_equal(w.n, 100); /* the last one stands first */
+    assert_false(expectations_satisfied(&w, is_older, &seen));
+    assert_int_equal(w.n, 100); /* the last one is not satisfied: no other is checked */
     seen = 100;
-    assert_true(waits_over(&w, is_older, &seen));
+    assert_true(expectations_satisfied(&w, is_older, &seen));
     assert_int_equal(w.n, 0);
-    /* what never comes is given up */
-    assert_int_equal(waits_add(&w, &(struct wait){.kind = WAIT_POD, .version = 200}), 0);
-    assert_false(waits_over(&w, is_older, &seen));
+    /* expectations expire */
+    assert_int_equal(
+        expectations_add(&w, &(struct expectation){.kind = EXPECT_POD, .version = 200}), 0);
+    assert_false(expectations_satisfied(&w, is_older, &seen));
     w.until = 1;
-    assert_true(waits_over(&w, is_older, &seen));
+    assert_true(expectations_satisfied(&w, is_older, &seen));
     assert_null(w.all);
 }
 
@@ -137,7 +139,7 @@ static void test_entry_pods(void **state)
         assert_int_equal(entry_add_pod(e, pods[i]), 0);
     }
     entry_remove_pod(e, pods[3]);
-    entry_remove_pod(e, pods[3]); /* it is in none */
+    entry_remove_pod(e, pods[3]); /* not in this entry: no effect */
     assert_int_equal(e->npods, 9);
     struct pod_item *other = new_pod("q");
     entry_replace_pod(e, pods[9], other);
@@ -195,7 +197,7 @@ static void test_usage(void **state)
     assert_int_equal(got.amount[RESOURCES_PODS], 2);
     usage_remove(&u, "n", &one);
     usage_remove(&u, "n", &one);
-    usage_remove(&u, "n", &one); /* nobody is there */
+    usage_remove(&u, "n", &one); /* no such node: no effect */
     assert_int_equal(u.nodes.n, 1);
     usage_fini(&u);
 }
@@ -220,7 +222,7 @@ static void test_foreign(void **state)
     assert_int_equal(r.amount[RESOURCES_FIRST_OTHER], 2);
     assert_int_equal(r.amount[RESOURCES_MEMORY], 0);
     items_foreign_destroy(item);
-    /* one that is over uses nothing */
+    /* a finished pod uses nothing */
     json_object_set_new(json_object_get(j, "status"), "phase", json_string("Succeeded"));
     assert_int_equal(items_foreign(&kinds, j, &item, NULL), 0);
     assert_null(item->node);
@@ -352,8 +354,8 @@ static void test_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions),     cmocka_unit_test(test_turnstile),
-        cmocka_unit_test(test_waits),        cmocka_unit_test(test_entry_pods),
+        cmocka_unit_test(test_versions),     cmocka_unit_test(test_inflight),
+        cmocka_unit_test(test_expectations), cmocka_unit_test(test_entry_pods),
         cmocka_unit_test(test_entry_due),    cmocka_unit_test(test_usage),
         cmocka_unit_test(test_foreign),      cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_metrics_text), cmocka_unit_test(test_options),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of what a job's status says of its agents: the roster's words, the doctor's findings, the
- * first failure, the attempts that are left.
+ * Tests of what a job's status shows of its agents: what the roster waits for, the doctor's
+ * findings, the first failure, attemptsLeft.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void add(struct job_findings *f, bool failure, const char *id, const char
     assert_int_equal(job_findings_add(f, &one), 0);
 }
 
-/* What is made of a job with up to four pods; NULL facts: nobody knows anything. */
+/* reconcile() of a job with up to four pods; facts NULL: no coordinator. */
 static struct actions ask(struct hvdjob *job, const char *pods, const struct job_facts *facts)
 {
     static char api[64];
@@ -65,8 +65,8 @@ static void has(const char *text, const char *part)
         fail_msg("no \"%s\" in: %s", part, text);
 }
 
-/* One entry a fault, the worst first, pods named and counted, five at most; the same when it was
- * written and read. */
+/* One entry per problem, the worst first, pods named and counted, at most five; unchanged by
+ * writing and parsing. */
 static void test_findings(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static void test_findings(void **state)
         add(&f, false, id, "p-1");
     }
     add(&f, true, "broken", "p-7");
-    add(&f, false, "broken", "p-8"); /* there it is a warning */
+    add(&f, false, "broken", "p-8"); /* on this pod a warning */
     job_findings_keep_worst(&f);
     assert_int_equal(f.n, JOB_FINDINGS_MAX);
     assert_int_equal(f.more, 4);
@@ -106,7 +106,7 @@ static void test_findings(void **state)
     hvdjob_status_fini(&s);
 }
 
-/* Bytes of others: no crash, and what cannot be read is not there. */
+/* Arbitrary JSON: no crash, invalid entries are ignored. */
 static void test_findings_of_others(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void test_waiting_for(void **state)
         has(a.status.conditions[CONDITION_READY].message, "waiting for ranks to begin with");
         assert_int_equal(a.status.epoch, 4);
         actions_fini(&a);
-        facts.known = false; /* agents are asked what they know */
+        facts.known = false; /* the roster is being rebuilt */
         a = ask(&job, "0-0R 1-0P 2-0P", &facts);
         assert_null(strstr(a.status.message, "to begin with"));
         actions_fini(&a);
@@ -147,7 +147,7 @@ static void test_waiting_for(void **state)
     }
 }
 
-/* A pod that ends as its agent ends it when the doctor has refused it. */
+/* A pod as it ends when the doctor refused it. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -156,28 +156,29 @@ static void test_refused(void **state)
     add(&facts.findings, true, "shm-size", "digits-2-0");
     job_findings_keep_worst(&facts.findings);
     struct actions a = ask(&job, "0-0R 1-0R 2-0F!", &facts);
-    const struct saying *say = &a.says[SAY_REFUSED];
+    const struct action_event *say = &a.events[ACTION_EVENT_REFUSED];
     assert_string_equal(say->reason, "DoctorRefused");
     assert_true(say->warning);
     has(say->text, "worker 2 (pod digits-2-0, node n1): the doctor found shm-size on digits-2-0 "
                    "(shm-size); fix: mend shm-size");
     assert_int_equal(a.all[0].kind, ACTION_WRITE_STATUS);
-    assert_int_equal(a.all[1].kind, ACTION_SAY);
-    assert_int_equal(a.all[1].say, SAY_REFUSED);
+    assert_int_equal(a.all[1].kind, ACTION_RECORD_EVENT);
+    assert_int_equal(a.all[1].event, ACTION_EVENT_REFUSED);
     assert_string_equal(a.status.first->reason, "DoctorRefused");
     has(a.status.first->message, "fix: mend shm-size");
     assert_int_equal(a.status.attempts_left, 5);
     has(a.status.message, "the doctor refuses 1 pod (digits-2-0): shm-size on digits-2-0");
-    /* Nobody knows any more (another operator): what was found stays. */
+    /* A new operator knows nothing yet: the findings in the status stay. */
     hvdjob_status_fini(&job.status);
     job.status = a.status;
     a.status = (struct hvdjob_status){0};
     actions_fini(&a);
     a = ask(&job, "0-0R 1-0R 2-0F!", NULL);
     assert_int_equal(a.status.findings.n, 1);
-    assert_string_equal(a.says[SAY_REFUSED].reason, ""); /* it was said */
+    assert_string_equal(a.events[ACTION_EVENT_REFUSED].reason,
+                        ""); /* the Event was recorded before */
     actions_fini(&a);
-    /* All is well again. */
+    /* The replacement has no findings. */
     job_findings_fini(&facts.findings);
     a = ask(&job, "0-0R 1-0R 2-1R", &facts);
     assert_int_equal(a.status.findings.n, 0);
@@ -186,7 +187,7 @@ static void test_refused(void **state)
     hvdjob_fini(&job);
 }
 
-/* 126 is a shell's code, too; and under "warn" nothing is refused. */
+/* A shell also exits with 126, and the policy "warn" refuses nothing. */
 static void test_not_refused(void **state)
 {
     static const char *const specs[] = {ELASTIC FAIL, ELASTIC};
@@ -197,7 +198,7 @@ static void test_not_refused(void **state)
         add(&facts.findings, i == 1, "shm-size", "digits-2-0");
         job_findings_keep_worst(&facts.findings);
         struct actions a = ask(&job, "0-0R 1-0R 2-0F!", &facts);
-        assert_string_equal(a.says[SAY_REFUSED].reason, "");
+        assert_string_equal(a.events[ACTION_EVENT_REFUSED].reason, "");
         assert_string_not_equal(a.status.first->reason, "DoctorRefused");
         assert_null(strstr(a.status.message, "refuses"));
         actions_fini(&a);
@@ -206,7 +207,7 @@ static void test_not_refused(void **state)
     }
 }
 
-/* Three failed between two looks: the coordinator knows who was first. */
+/* Three pods failed between two reconciliations: the coordinator knows which was first. */
 static void test_first(void **state)
 {
     (void)state;
@@ -231,7 +232,7 @@ static void test_first(void **state)
     hvdjob_fini(&job);
 }
 
-/* The count begins anew after ten minutes, and the status says so when they are over. */
+/* The count is reset after ten minutes, and the status shows it at that time. */
 static void test_attempts_left(void **state)
 {
     (void)state;

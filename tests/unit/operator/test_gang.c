@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/reconcile/gang and newpod: which back end, its PodGroup, and the pods of a
- * worker.
+ * Tests of operator/reconcile/gang and newpod: the choice of the back end, its PodGroup, and the
+ * pods of workers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void test_choose(void **state)
     }
 }
 
-/* The JSON that each back end wants: its PodGroup, and what binds a pod to it. */
+/* The JSON for each back end: its PodGroup, and what makes a pod its member. */
 static void test_groups(void **state)
 {
     static const struct {
@@ -75,9 +75,9 @@ static void test_groups(void **state)
         auto_free char *text = json_write(pod);
         assert_true(json_equal(json_object_get(group, "spec"), want));
         assert_string_equal(json_string_value(json_object_get(group, "apiVersion")), api);
-        assert_int_equal(gang_waits(ops, group) != NULL, 0);
+        assert_int_equal(gang_pending(ops, group) != NULL, 0);
         if (waits)
-            assert_string_equal(gang_waits(ops, waits), "m");
+            assert_string_equal(gang_pending(ops, waits), "m");
         if (!strstr(text, rows[i].in_pod))
             fail_msg("%s: %s", rows[i].backend, text);
         hvdjob_fini(&job);
@@ -121,7 +121,7 @@ static void test_pod(void **state)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (!strstr(text, words[i]))
             fail_msg("%s is not in %s", words[i], text);
-    /* What we make we know again. */
+    /* pod_parse() understands what newpod() makes. */
     json_object_set_new(json_object_get(pod, "metadata"), "uid", json_string("p"));
     assert_int_equal(pod_parse(pod, &kinds, &p, NULL), 0);
     assert_true(p.gated);

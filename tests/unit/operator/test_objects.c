@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/objects: what is read of API objects, and what of them is written again.
+ * Tests of operator/objects: parsing and writing of API objects.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ static void test_quantity(void **state)
     static const struct {
         const char *text;
         enum quantity_unit unit;
-        int64_t want; /* -1: no amount */
+        int64_t want; /* -1: invalid */
         const char *shown;
     } rows[] = {
         {"4", QUANTITY_MILLI, 4000, "4"},
@@ -65,7 +65,7 @@ static void test_moment(void **state)
 {
     static const struct {
         const char *text;
-        int64_t want; /* -1: no time */
+        int64_t want; /* -1: invalid */
     } rows[] = {
         {"2023-11-14T22:13:20Z", NOW},
         {"2023-11-14T22:13:20.5Z", NOW + 500},
@@ -162,7 +162,7 @@ static void test_pod_ends(void **state)
     }
 }
 
-/* Containers together, init containers one after the other, sidecars beside all that follow. */
+/* Containers add up, init containers run one after the other, sidecars beside all that follow. */
 static void test_requests(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void test_requests(void **state)
     assert_int_equal(p.requests.amount[RESOURCES_MEMORY], 1 << 30);
     assert_int_equal(p.requests.amount[RESOURCES_PODS], 1);
     assert_string_equal(p.node, "n1");
-    assert_false(p.gated); /* another's gate is not ours to lift */
+    assert_false(p.gated); /* a gate of another controller */
     pod_fini(&p);
     static const char *const bad[] = {"{'metadata':{'name':'x'}}", "{'metadata':{'uid':'x'}}", "[]",
                                       "{'metadata':{'name':'','uid':''}}"};
@@ -261,7 +261,7 @@ static void test_refused(void **state)
     }
 }
 
-/* A template with this size of /dev/shm and this memory limit. */
+/* A template with this annotation for /dev/shm and this memory limit. */
 #define SHM(size, limit)                                                                           \
     "{'template':{'metadata':{'annotations':{'hvd.dev/shm-size':'" size                            \
     "'}},'spec':{'containers':[{'command':['x'],'resources':{'limits':{'memory':'" limit           \
@@ -286,20 +286,21 @@ static void test_template(void **state)
          "restartPolicy: want Never"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeSelector':{'a':1}}}}",
          "nodeSelector: a: want a name with a text"},
-        {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", "metadata.name: a dot"},
+        {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
+         "metadata.name: it contains a dot"},
         {"a123456789012345678901234567890123456789012345678",
          "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
-         "metadata.name: 49 characters"},
+         "metadata.name: it has 49 characters"},
         {"a", "3", "spec: missing"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}]}}}", ""},
         {"a",
          "{'template':{'spec':{'containers':[{'command':['x']}],'volumes':[{'name':'hvd-shm'}]}}}",
-         "volumes[0].name: names that begin with \"hvd-\" are the operator's"},
+         "volumes[0].name: names that begin with \"hvd-\" are reserved for the operator"},
         {"a",
          "{'template':{'spec':{'containers':[{'command':['x'],'volumeMounts':[{'mountPath':'/"
          "data'},"
          "{'mountPath':'/hvd/x'}]}]}}}",
-         "containers[0].volumeMounts[1].mountPath: agent and library are at /hvd"},
+         "containers[0].volumeMounts[1].mountPath: /hvd is reserved"},
         {"a",
          "{'template':{'spec':{'containers':[{'command':['x'],'volumeMounts':[{'mountPath':'/"
          "hvdata'"
@@ -362,15 +363,20 @@ static void test_defaults(void **state)
     }
 }
 
-/* What is written is read again as it was; what a hand wrote into it does no harm. */
+/* A status survives writing and parsing; manual edits do no harm. */
 static void test_status(void **state)
 {
-    struct hvdjob_status s = {.phase = JOB_WAITING, .attempt = 2, .failures = 3, .spoilt = true}, t;
+    struct hvdjob_status s = {.phase = JOB_WAITING,
+                              .attempt = 2,
+                              .failures = 3,
+                              .failed_late = true},
+                         t;
     (void)state;
     assert_int_equal(hvdjob_status_raise(&s, 7, 5, NULL), 0);
     assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);
     assert_int_equal(hvdjob_status_raise(&s, 7, 4, NULL), 0);
-    assert_int_equal(hvdjob_status_raise(&s, 9, 1, NULL), 0); /* all are further */
+    assert_int_equal(hvdjob_status_raise(&s, 9, 1, NULL),
+                     0); /* all workers have a higher attempt */
     condition_set(&s.conditions[CONDITION_READY], true, "Running", "so it is", 3, NOW + 999);
     condition_set(&s.conditions[CONDITION_READY], true, "Other", "still", 4, NOW + 5000);
     assert_true(s.conditions[CONDITION_READY].since == NOW);

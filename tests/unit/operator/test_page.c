@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_page: the page without a network: what may be asked for and by whom, what the JSON says of
- * thousands of jobs and pods, texts of strangers, how much of it there can be, and no memory.
+ * test_page: the web page without a network: paths and access, the JSON of thousands of jobs and
+ * pods, untrusted texts, limits, and failing allocations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static void test_hosts(void **state)
             fail_msg("%s", others[i]);
 }
 
-/* ---- caches with something in them ------------------------------------------------------------
+/* ---- filling the caches -----------------------------------------------------------------------
  */
 
 static struct driver *new_driver(void)
@@ -135,7 +135,7 @@ static void free_driver(struct driver *d)
     free(d);
 }
 
-/* What was written, read by somebody else. */
+/* Parses the response with jansson. */
 static json_t *read_back(struct buf *text)
 {
     json_t *j = NULL;
@@ -173,7 +173,7 @@ static const char *text_of(json_t *j, const char *name)
     return json_string_value(json_object_get(j, name));
 }
 
-/* ---- what it says -----------------------------------------------------------------------------
+/* ---- the JSON ---------------------------------------------------------------------------------
  */
 
 static void test_jobs(void **state)
@@ -190,7 +190,7 @@ static void test_jobs(void **state)
     assert_int_equal(number(j, "total"), 2);
     assert_int_equal(number(json_object_get(j, "phases"), "Queued"), 1);
     json_t *first = json_array_get(json_object_get(j, "jobs"), 0);
-    assert_string_equal(text_of(first, "name"), "job-2"); /* what has not ended comes first */
+    assert_string_equal(text_of(first, "name"), "job-2"); /* unfinished jobs come first */
     assert_string_equal(text_of(first, "message"), "</script>\"\\\x01 ?? ?");
     free_driver(d);
 }
@@ -208,7 +208,7 @@ static void test_text_is_cut_between_letters(void **state)
     assert_non_null(odd);
 }
 
-/* Who needs a look stands first. */
+/* Workers with problems come first. */
 static void test_members(void **state)
 {
     struct driver *d = new_driver();
@@ -225,9 +225,9 @@ static void test_members(void **state)
     static const struct {
         int worker;
         const char *level, *state;
-    } want[] = {{3, "bad", "its pod starts"},
-                {2, "busy", "held until all fit"},
-                {4, "busy", "is asked to go"},
+    } want[] = {{3, "bad", "pod starts"},
+                {2, "busy", "waits until all workers fit"},
+                {4, "busy", "is being deleted"},
                 {0, "ok", "runs"},
                 {1, "past", "has failed"}};
     assert_int_equal(json_array_size(list), 5);
@@ -242,7 +242,7 @@ static void test_members(void **state)
     free_driver(d);
 }
 
-/* No agent is heard: what the status kept. */
+/* Without agents: the findings in the status. */
 static void test_written_findings(void **state)
 {
     struct driver *d = new_driver();
@@ -262,7 +262,7 @@ static void test_written_findings(void **state)
     free_driver(d);
 }
 
-/* ---- how much of it there can be --------------------------------------------------------------
+/* ---- limits -----------------------------------------------------------------------------------
  */
 
 static void test_thousands(void **state)
@@ -358,7 +358,7 @@ static void test_access(void **state)
     free_driver(d);
 }
 
-/* Everybody gets the same bytes for a second. */
+/* All clients get the same response for a second. */
 static void test_kept(void **state)
 {
     struct driver *d = new_driver();
@@ -381,7 +381,7 @@ static void test_kept(void **state)
     free_driver(d);
 }
 
-/* Whoever asks for everything at once gets a tenth of the time, and slow readers so many bytes. */
+/* Many different requests get at most a tenth of the time, and slow clients at most 16 MB. */
 static void test_busy(void **state)
 {
     struct driver *d = new_driver();
@@ -418,7 +418,7 @@ static void test_busy(void **state)
 
 static struct driver *walked;
 
-/* Whole, or said to be none. */
+/* The response is complete, or it is an error. */
 static int write_all(void)
 {
     struct buf text = {0};
@@ -427,7 +427,7 @@ static int write_all(void)
     page_put_job(walked, NULL, driver_job(walked, "ml", "job-1"), &text);
     bool failed = text.failed;
     long fail_at = fail_alloc.fail_at;
-    fail_alloc.fail_at = -1; /* reading it is the test's */
+    fail_alloc.fail_at = -1; /* the test's own parsing must not fail */
     char *end = failed ? NULL : memmem(text.data, text.len, "}{", 2);
     if (end &&
         json_read((char *)text.data, (size_t)(end + 1 - (char *)text.data), "", &j, NULL) == 0)

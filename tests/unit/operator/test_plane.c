@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/coordinator without a network: paths, keys, what an API server says of tokens,
- * and a crew: its pods' agents come, go, and are lost for good reasons only.
+ * Tests of operator/coordinator without a network: paths, keys, token reviews, and a
+ * job_coordinator: agents join and leave, and are declared lost only for good reasons.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -106,14 +106,14 @@ static void test_reviews(void **state)
     free(text);
 }
 
-/* ---- a crew --------------------------------------------------------------------------------- */
+/* ---- one job -------------------------------------------------------------------------------- */
 
 static uint64_t now;
 static uint64_t seq;
 
-static void on_changed(void *arg, struct crew *crew)
+static void on_changed(void *arg, struct job_coordinator *job)
 {
-    (void)arg, (void)crew;
+    (void)arg, (void)job;
 }
 
 static struct plane_job job_of(int workers, int min, int max)
@@ -138,10 +138,10 @@ static struct plane_pod pod_of(int i, bool deleting, bool over)
                               .worker = i,
                               .bound = true,
                               .deleting = deleting,
-                              .over = over};
+                              .finished = over};
 }
 
-static int post(struct crew *c, int pod, const char *path, char *body)
+static int post(struct job_coordinator *c, int pod, const char *path, char *body)
 {
     char peer[16];
     struct server_reply reply = {0};
@@ -158,19 +158,19 @@ static int post(struct crew *c, int pod, const char *path, char *body)
     return reply.status;
 }
 
-static int join(struct crew *c, int pod)
+static int join(struct job_coordinator *c, int pod)
 {
     struct join_body body = {.slots = 1, .pid = 1};
     snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
     snprintf(body.host, sizeof(body.host), "h");
     int status = post(c, pod, "/v1/join", join_write(&body));
     now = clock_ns();
-    crew_tick(c, false, now);
+    job_coordinator_tick(c, false, now);
     return status;
 }
 
-/* Its only member has started, and gives a card. */
-static void card(struct crew *c, int pod, enum card_why why)
+/* The agent's only member has started and reports its card. */
+static void card(struct job_coordinator *c, int pod, enum card_why why)
 {
     struct roster *r = &c->roster;
     struct card one = {.why = why, .epoch = r->epoch};
@@ -184,7 +184,7 @@ static void card(struct crew *c, int pod, enum card_why why)
     buf_fini(&one.bytes);
 }
 
-static void started(struct crew *c, int pod)
+static void started(struct job_coordinator *c, int pod)
 {
     struct report_item item = {.type = REPORT_STARTED, .pid = 5};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
@@ -196,24 +196,24 @@ static void started(struct crew *c, int pod)
     assert_int_equal(post(c, pod, "/v1/report", report_write(&body)), 204);
 }
 
-static struct crew *make(int workers, int min, int max)
+static struct job_coordinator *make(int workers, int min, int max)
 {
-    struct crew *c;
+    struct job_coordinator *c;
     struct plane_job job = job_of(workers, min, max);
     seq = 0;
     now = clock_ns();
-    assert_int_equal(crew_create(&c, &job, 3, 0, on_changed, NULL, NULL), 0);
+    assert_int_equal(job_coordinator_create(&c, &job, 3, 0, on_changed, NULL, NULL), 0);
     for (int i = 0; i < workers; i++) {
         struct plane_pod pod = pod_of(i, false, false);
-        assert_int_equal(crew_pod(c, &pod, NULL), 0);
+        assert_int_equal(job_coordinator_pod(c, &pod, NULL), 0);
     }
-    crew_tick(c, false, now);
+    job_coordinator_tick(c, false, now);
     return c;
 }
 
-static struct crew *train(int workers, int min, int max)
+static struct job_coordinator *train(int workers, int min, int max)
 {
-    struct crew *c = make(workers, min, max);
+    struct job_coordinator *c = make(workers, min, max);
     for (int i = 0; i < workers; i++)
         assert_int_equal(join(c, i), 200);
     for (int i = 0; i < workers; i++) {
@@ -228,73 +228,74 @@ static struct crew *train(int workers, int min, int max)
 
 static void test_first_world_waits_for_bound_pods(void **state)
 {
-    struct crew *c = make(2, 1, 4);
+    struct job_coordinator *c = make(2, 1, 4);
     struct plane_pod late = pod_of(1, false, true);
     (void)state;
     assert_int_equal(join(c, 0), 200);
     started(c, 0);
     card(c, 0, CARD_JOIN);
-    crew_tick(c, false, clock_ns());
+    job_coordinator_tick(c, false, clock_ns());
     assert_int_equal(c->roster.epoch, 0);
-    assert_int_equal(crew_pod(c, &late, NULL), 0); /* it will not come */
-    crew_tick(c, false, clock_ns());
+    assert_int_equal(job_coordinator_pod(c, &late, NULL), 0); /* its agent never joins */
+    job_coordinator_tick(c, false, clock_ns());
     assert_int_equal(c->roster.size, 1);
     assert_int_equal(roster_epoch_number(c->roster.epoch), 1);
-    crew_destroy(c);
+    job_coordinator_destroy(c);
 }
 
 static void test_who_is_not_lost(void **state)
 {
-    struct crew *c = train(3, 1, 4);
+    struct job_coordinator *c = train(3, 1, 4);
     (void)state;
     now = clock_ns();
-    crew_closed(c, "p1.x", now);
-    crew_tick(c, false, now + 5 * CLOCK_S);
-    assert_int_equal(crew_count_agents(c), 3); /* a closed connection alone says little */
-    card(c, 0, CARD_REVOKED);                  /* somebody has seen a loss */
+    job_coordinator_closed(c, "p1.x", now);
+    job_coordinator_tick(c, false, now + 5 * CLOCK_S);
+    assert_int_equal(job_coordinator_count_agents(c),
+                     3);      /* a closed connection alone is not a loss yet */
+    card(c, 0, CARD_REVOKED); /* another rank has seen a loss */
     assert_int_not_equal(c->roster.answering_since, 0);
-    crew_tick(c, false, now + 1 * CLOCK_MS);
-    assert_int_equal(crew_count_agents(c), 3);
-    crew_tick(c, false, now + 25 * CLOCK_MS);
-    assert_int_equal(crew_count_agents(c), 2);
+    job_coordinator_tick(c, false, now + 1 * CLOCK_MS);
+    assert_int_equal(job_coordinator_count_agents(c), 3);
+    job_coordinator_tick(c, false, now + 25 * CLOCK_MS);
+    assert_int_equal(job_coordinator_count_agents(c), 2);
     assert_int_equal(c->losses, 1);
     card(c, 2, CARD_REVOKED);
     assert_int_equal(c->roster.size, 2);
-    crew_tick(c, true, clock_ns() + 100 * CLOCK_S); /* nobody has listened */
-    assert_int_equal(crew_count_agents(c), 2);
-    crew_tick(c, false, clock_ns() + 200 * CLOCK_S);
-    assert_int_equal(crew_count_agents(c), 0);
-    crew_destroy(c);
+    job_coordinator_tick(c, true, clock_ns() + 100 * CLOCK_S); /* the plane itself was late */
+    assert_int_equal(job_coordinator_count_agents(c), 2);
+    job_coordinator_tick(c, false, clock_ns() + 200 * CLOCK_S);
+    assert_int_equal(job_coordinator_count_agents(c), 0);
+    job_coordinator_destroy(c);
 }
 
-/* The last worker goes; eviction leaves the target as it is. */
+/* A scale-down removes the last worker; an eviction keeps the target. */
 static void test_who_leaves(void **state)
 {
-    struct crew *c = train(3, 1, 4);
+    struct job_coordinator *c = train(3, 1, 4);
     struct plane_job two = job_of(2, 1, 4);
     struct plane_pod evicted = pod_of(0, true, false);
     (void)state;
-    assert_int_equal(crew_update(c, &two, NULL), 0);
+    assert_int_equal(job_coordinator_update(c, &two, NULL), 0);
     for (int i = 0; i < c->roster.nmembers; i++)
         assert_int_equal(c->roster.members[i].leaving,
                          c->roster.agents[c->roster.members[i].agent].order == 2);
     for (int i = 0; i < 3; i++)
         card(c, i, CARD_BOUNDARY);
     assert_int_equal(c->roster.size, 2);
-    assert_int_equal(crew_pod(c, &evicted, NULL), 0);
-    crew_tick(c, false, clock_ns());
+    assert_int_equal(job_coordinator_pod(c, &evicted, NULL), 0);
+    job_coordinator_tick(c, false, clock_ns());
     for (int i = 0; i < 2; i++)
         card(c, i, CARD_BOUNDARY);
-    /* Its replacement is started at once on the idle agent of worker 2. */
+    /* The replacement starts at once on the idle agent of worker 2. */
     assert_int_equal(c->roster.target, 2);
     assert_int_equal(c->roster.size, 1);
-    crew_destroy(c);
+    job_coordinator_destroy(c);
 }
 
 /* ---- epochs -----------------------------------------------------------------------------------
  */
 
-static void repaired(struct crew *c, int pod, uint64_t ns)
+static void repaired(struct job_coordinator *c, int pod, uint64_t ns)
 {
     struct report_item item = {.type = REPORT_REPAIRED, .pid = 5, .epoch = c->roster.epoch};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
@@ -307,104 +308,104 @@ static void repaired(struct crew *c, int pod, uint64_t ns)
     assert_int_equal(post(c, pod, "/v1/report", report_write(&body)), 204);
 }
 
-/* A loss takes as long as its slowest rank; it is counted once, when that can be known. */
+/* The cost of a loss is that of its slowest rank; it is returned once, when it is final. */
 static void test_epochs(void **state)
 {
-    struct crew *c = train(3, 1, 4);
+    struct job_coordinator *c = train(3, 1, 4);
     struct plane_job one = job_of(1, 1, 4);
     bool lost = false;
     double ms = 0;
     (void)state;
     now = clock_ns();
-    crew_tick(c, false, now);
+    job_coordinator_tick(c, false, now);
     assert_int_equal(c->history.n, 1);
     assert_true(c->history.list[0].first);
-    crew_closed(c, "p1.x", now);
+    job_coordinator_closed(c, "p1.x", now);
     card(c, 0, CARD_REVOKED);
     nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
-    crew_tick(c, false, clock_ns());
+    job_coordinator_tick(c, false, clock_ns());
     card(c, 2, CARD_REVOKED);
-    crew_tick(c, false, clock_ns());
+    job_coordinator_tick(c, false, clock_ns());
     repaired(c, 0, 7000 * CLOCK_MS);
     repaired(c, 2, 9000 * CLOCK_MS);
     now = clock_ns();
-    crew_tick(c, false, now);
+    job_coordinator_tick(c, false, now);
     assert_int_equal(c->history.n, 2);
     assert_int_equal(c->history.list[1].size, 2);
-    assert_non_null(strstr(c->history.list[1].cause, "its agent has gone"));
-    assert_false(crew_history_settled(&c->history, now, &lost, &ms));
-    assert_true(crew_history_settled(&c->history, now + 3 * CLOCK_S, &lost, &ms));
+    assert_non_null(strstr(c->history.list[1].cause, "its agent has closed the connection"));
+    assert_false(epoch_history_next_final(&c->history, now, &lost, &ms));
+    assert_true(epoch_history_next_final(&c->history, now + 3 * CLOCK_S, &lost, &ms));
     assert_true(lost);
     assert_float_equal(ms, 9000, 0.1);
-    assert_false(crew_history_settled(&c->history, now + 3 * CLOCK_S, &lost, &ms));
-    /* both come to a boundary, one goes: nobody was lost */
-    assert_int_equal(crew_update(c, &one, NULL), 0);
+    assert_false(epoch_history_next_final(&c->history, now + 3 * CLOCK_S, &lost, &ms));
+    /* both reach a boundary and one leaves: no loss */
+    assert_int_equal(job_coordinator_update(c, &one, NULL), 0);
     card(c, 0, CARD_BOUNDARY);
     card(c, 2, CARD_BOUNDARY);
     now = clock_ns();
-    crew_tick(c, false, now);
-    assert_true(crew_history_settled(&c->history, now + 3 * CLOCK_S, &lost, &ms));
+    job_coordinator_tick(c, false, now);
+    assert_true(epoch_history_next_final(&c->history, now + 3 * CLOCK_S, &lost, &ms));
     assert_false(lost);
     assert_int_equal(c->history.planned, 1);
     assert_int_equal(c->history.lost, 1);
-    crew_destroy(c);
+    job_coordinator_destroy(c);
 }
 
-/* A world that is made anew with everybody in it is no loss, boundary or not. */
+/* An epoch with all members of the last one is no loss, at a boundary or not. */
 static void test_epoch_of_all(void **state)
 {
-    struct crew *c = train(2, 1, 4);
+    struct job_coordinator *c = train(2, 1, 4);
     (void)state;
-    crew_tick(c, false, clock_ns());
+    job_coordinator_tick(c, false, clock_ns());
     card(c, 0, CARD_REVOKED);
     card(c, 1, CARD_REVOKED);
-    crew_tick(c, false, clock_ns());
+    job_coordinator_tick(c, false, clock_ns());
     assert_int_equal(c->history.n, 2);
     assert_int_equal(c->history.planned, 1);
     assert_int_equal(c->history.lost, 0);
-    crew_destroy(c);
+    job_coordinator_destroy(c);
 }
 
 static void test_last_epochs_are_kept(void **state)
 {
     struct roster r = {.size = 2};
-    struct crew_history all = {0};
+    struct epoch_history all = {0};
     bool lost;
     double ms;
     int counted = 0;
     (void)state;
-    for (uint32_t i = 1; i <= 3 * CREW_HISTORY_MAX; i++) {
+    for (uint32_t i = 1; i <= 3 * EPOCH_HISTORY_MAX; i++) {
         r.epoch = i;
         r.last = (struct roster_last){.epoch = i, .at = i, .took = CLOCK_MS};
         snprintf(r.last.cause, sizeof(r.last.cause), "cause %u", i);
-        crew_history_look(&all, &r);
-        counted += crew_history_settled(&all, i, &lost, &ms);
+        epoch_history_update(&all, &r);
+        counted += epoch_history_next_final(&all, i, &lost, &ms);
     }
-    assert_int_equal(all.n, CREW_HISTORY_MAX);
-    assert_int_equal(all.list[all.n - 1].epoch, 3 * CREW_HISTORY_MAX);
+    assert_int_equal(all.n, EPOCH_HISTORY_MAX);
+    assert_int_equal(all.list[all.n - 1].epoch, 3 * EPOCH_HISTORY_MAX);
     assert_string_equal(all.list[0].cause, "cause 65");
-    counted += crew_history_settled(&all, 10 * CLOCK_S, &lost, &ms);
-    assert_int_equal(counted, 3 * CREW_HISTORY_MAX - 1); /* all but the first */
-    crew_history_fini(&all);
+    counted += epoch_history_next_final(&all, 10 * CLOCK_S, &lost, &ms);
+    assert_int_equal(counted, 3 * EPOCH_HISTORY_MAX - 1); /* all but the first */
+    epoch_history_fini(&all);
 }
 
 static void test_refused(void **state)
 {
-    struct crew *c = make(2, 1, 4);
+    struct job_coordinator *c = make(2, 1, 4);
     struct join_body body = {.slots = 1, .pid = 1, .agent = "p1.x", .host = "h"};
     struct plane_job odd = job_of(2, 3, 4);
     struct plane_pod over = pod_of(0, false, true);
     struct err err = {0};
     (void)state;
     assert_int_equal(post(c, 0, "/v1/join", join_write(&body)), 403);
-    assert_int_equal(crew_update(c, &odd, &err), -EINVAL);
-    assert_int_equal(crew_pod(c, &over, NULL), 0);
+    assert_int_equal(job_coordinator_update(c, &odd, &err), -EINVAL);
+    assert_int_equal(job_coordinator_pod(c, &over, NULL), 0);
     assert_int_equal(join(c, 0), 409);
     assert_int_equal(join(c, 1), 200);
-    crew_end(c, clock_ns());
+    job_coordinator_end(c, clock_ns());
     snprintf(body.agent, sizeof(body.agent), "p1.y");
     assert_int_equal(post(c, 1, "/v1/join", join_write(&body)), 409);
-    crew_destroy(c);
+    job_coordinator_destroy(c);
 }
 
 int main(void)

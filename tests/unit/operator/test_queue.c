@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/reconcile/fit and queue: what fits, what is said of what does not, who may go.
+ * Tests of operator/reconcile/fit and queue: what fits, messages about what does not, admission.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #define NODES 4
 
-/* A worker of make_job() asks for 2 CPUs and 1 GiB. */
+/* A worker of make_job() requests 2 CPUs and 1 GiB. */
 struct world {
     struct node nodes[NODES];
     struct resources used[NODES];
@@ -79,7 +79,7 @@ static void test_fit(void **state)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (!strstr(text, words[i]))
             fail_msg("\"%s\" is not in \"%s\"", words[i], text);
-    /* Too small a place cuts, it does not spill. */
+    /* A message that does not fit is cut. */
     char small[40];
     fit_explain(&w.c, &job.podspec, 4, small, sizeof(small));
     assert_int_equal(strlen(small), sizeof(small) - 1);
@@ -145,7 +145,7 @@ static void leave(struct line *l)
 
 #define QUEUED(s) "'phase':'Queued','queuedTime':'2023-11-14T22:" s "Z'"
 
-/* Two gangs that could take each other's half: the first goes, the second waits with a reason. */
+/* Two gangs of which only one fits: the first is admitted, the second waits with a reason. */
 static void test_promises(void **state)
 {
     struct world w;
@@ -162,7 +162,7 @@ static void test_promises(void **state)
     assert_false(verdict(&l, "late")->go);
     assert_non_null(strstr(verdict(&l, "late")->why, "1 of 3 workers fit now"));
     assert_true(verdict(&l, "small")->go); /* fits beside the first */
-    /* The same when the first was let go and has no pods yet. */
+    /* The same if the first was admitted and has no pods yet. */
     l.jobs[1].status.phase = JOB_STARTING;
     l.jobs[2].status.phase = JOB_STARTING;
     memset(w.used, 0, sizeof(w.used));
@@ -172,7 +172,7 @@ static void test_promises(void **state)
     fini(&w);
 }
 
-/* Who has waited long is passed by nobody, unless it never fits anyway. */
+/* No younger job overtakes one that has waited QUEUE_PATIENCE, unless that one fits no cluster. */
 static void test_patience(void **state)
 {
     struct world w;
@@ -186,7 +186,7 @@ static void test_patience(void **state)
     queue_decide(l.q, l.n, &w.c, NOW);
     assert_false(verdict(&l, "large")->go);
     assert_false(verdict(&l, "small")->go);
-    assert_non_null(strstr(verdict(&l, "small")->why, "job ml/large goes first"));
+    assert_non_null(strstr(verdict(&l, "small")->why, "job ml/large is older"));
     leave(&l);
     add_job(&l, "never", "'workers':9,'gang':{'probeSeconds':0}", QUEUED("00:00"));
     add_job(&l, "small", "'workers':1", QUEUED("13:15"));
@@ -203,7 +203,7 @@ static void test_patience(void **state)
     fini(&w);
 }
 
-/* Where it is not known what fits: one at a time, first come first served. */
+/* Where fitting is unknown: one gang at a time, oldest first. */
 static void test_tries(void **state)
 {
     struct line l = {.n = 0};
@@ -213,20 +213,20 @@ static void test_tries(void **state)
     queue_decide(l.q, l.n, NULL, NOW);
     assert_true(verdict(&l, "a")->go);
     assert_false(verdict(&l, "b")->go);
-    assert_non_null(strstr(verdict(&l, "b")->why, "may not see nodes"));
+    assert_non_null(strstr(verdict(&l, "b")->why, "may not list nodes"));
     l.jobs[1].status.phase = JOB_STARTING;
     queue_decide(l.q, l.n, NULL, NOW);
     assert_false(verdict(&l, "b")->go);
     for (int i = 0; i < l.n; i++)
         if (l.q[i].job == &l.jobs[1])
-            l.q[i].bound = 2; /* it has its nodes: the next one */
+            l.q[i].bound = 2; /* it has its nodes: the next is admitted */
     queue_decide(l.q, l.n, NULL, NOW);
     assert_true(verdict(&l, "b")->go);
     leave(&l);
 }
 
-/* A gang that was rolled back waits longer each time; one that fits nowhere is tried for an
- * autoscaler after probeSeconds. */
+/* A gang waits longer after each rollback; one that fits nowhere is admitted for an autoscaler
+ * after probeSeconds. */
 static void test_back(void **state)
 {
     struct world w;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/reconcile: a table of jobs and their pods, and what is to be done: every phase,
- * and what can happen in it.
+ * Tests of operator/reconcile: a table of jobs and pods with the expected actions, for each phase
+ * and its events.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,16 +26,16 @@
 
 struct row {
     const char *what, *spec, *status, *pods;
-    int go;            /* the queue: 1 go, 0 wait */
+    int go;            /* the queue's decision: 1 admitted, 0 waits */
     const char *want;  /* "Phase: actions" as told() writes them */
-    const char *words; /* in the message; NULL: whatever */
+    const char *words; /* part of the message; NULL: any */
 };
 
 static const struct row rows[] = {
-    {"new, fits: no gates", ELASTIC, "", "", 1, "Starting: status say +0-0 +1-0 +2-0", NULL},
-    {"new, does not fit: gates", ELASTIC, "", "", 0, "Queued: status say g0-0 g1-0 g2-0",
+    {"new, fits: no gates", ELASTIC, "", "", 1, "Starting: status event +0-0 +1-0 +2-0", NULL},
+    {"new, does not fit: gates", ELASTIC, "", "", 0, "Queued: status event g0-0 g1-0 g2-0",
      "no room"},
-    {"new and suspended", ELASTIC SUSPEND, "", "", 1, "Suspended: status say", NULL},
+    {"new and suspended", ELASTIC SUSPEND, "", "", 1, "Suspended: status event", NULL},
     {"new and impossible", "'workers':1,'minWorkers':2", "", "", 1, "New: status",
      "less than minW"},
 
@@ -46,9 +46,9 @@ static const struct row rows[] = {
     {"queued, scaled down", "'workers':2,'minWorkers':2,'maxWorkers':4", "'phase':'Queued'",
      "0-0G 1-0G 2-0G", 0, "Queued: status -2-0", NULL},
     {"queued, suspended", ELASTIC SUSPEND, "'phase':'Queued'", "0-0G 1-0G", 0,
-     "Suspended: status say -0-0 -1-0", NULL},
+     "Suspended: status event -0-0 -1-0", NULL},
     {"queued, let go", ELASTIC, "'phase':'Queued'", "0-0G 1-0G", 1,
-     "Starting: status say ^0-0 ^1-0 +2-0", NULL},
+     "Starting: status event ^0-0 ^1-0 +2-0", NULL},
     {"queued with another template", ELASTIC, "'phase':'Queued','shape':'old'", "0-0G 1-0G", 0,
      "Queued: status -0-0 -1-0 g0-1 g1-1 g2-1", NULL},
 
@@ -56,12 +56,12 @@ static const struct row rows[] = {
      "'phase':'Starting','admittedTime':'" AGO_1 "'", "0-0P 1-0G 2-0G", 0,
      "Starting: status ^1-0 ^2-0", NULL},
     {"starting, enough run", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_1 "'",
-     "0-0R 1-0R 2-0P", 0, "Running: status say", "2 of 3 workers run"},
+     "0-0R 1-0R 2-0P", 0, "Running: status event", "2 of 3 workers run"},
     {"starting, surplus never blocks", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_700 "'",
      "0-0R 1-0B 2-0P", 0, "Starting: status", NULL},
     {"starting, time is over", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_700 "'",
-     "0-0R 1-0P 2-0P", 0, "Restarting: status say -0-0 -1-0 -2-0",
-     "fewer than 2 workers had a node"},
+     "0-0R 1-0P 2-0P", 0, "Restarting: status event -0-0 -1-0 -2-0",
+     "fewer than 2 workers got a node"},
     {"starting, one failed", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_1 "'",
      "0-0F 1-0B 2-0P", 0, "Starting: status", NULL},
     {"starting, one failed and the pause is over", ELASTIC,
@@ -69,7 +69,7 @@ static const struct row rows[] = {
      "','losses':1,'failures':1,'lastLossTime':'" AGO_100 "','attempts':{'0':1}",
      "0-0F 1-0B 2-0P", 0, "Starting: status +0-1", NULL},
     {"starting, suspended", ELASTIC SUSPEND, "'phase':'Starting'", "0-0R 1-0P", 0,
-     "Suspended: status say -0-0 -1-0", NULL},
+     "Suspended: status event -0-0 -1-0", NULL},
 
     {"running", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0R", 0, "Running: status", NULL},
     {"running, one failed", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0F", 0, "Running: status",
@@ -88,20 +88,20 @@ static const struct row rows[] = {
     {"running, scaled down: the last goes", "'workers':2,'minWorkers':2,'maxWorkers':4",
      "'phase':'Running'", "0-0R 1-0R 2-0R", 0, "Running: status -2-0", NULL},
     {"running, below min", ELASTIC, "'phase':'Running'", "0-0R 1-0r 2-0r", 0,
-     "Waiting: status say +1-1 +2-1", "1 workers run, minWorkers is 2"},
+     "Waiting: status event +1-1 +2-1", "1 workers run, minWorkers is 2"},
     {"running, nobody left", ELASTIC, "'phase':'Running'", "0-0F 1-0F 2-0F", 0,
-     "Restarting: status say", "state in memory"},
+     "Restarting: status event", "state in memory"},
     {"running, not elastic, one lost", FIXED, "'phase':'Running'", "0-0R 1-0F", 0,
-     "Restarting: status say -0-0", "not elastic"},
+     "Restarting: status event -0-0", "not elastic"},
     {"running, too many failures", FIXED ",'runPolicy':{'backoffLimit':0}", "'phase':'Running'",
-     "0-0R 1-0F", 0, "Failed: status say -0-0", "1 failure of workers, backoffLimit is 0"},
+     "0-0R 1-0F", 0, "Failed: status event -0-0", "1 failure of workers, backoffLimit is 0"},
     {"running, an eviction is no failure", ELASTIC ",'runPolicy':{'backoffLimit':0}",
      "'phase':'Running'", "0-0R 1-0R 2-0E", 0, "Running: status", NULL},
     {"running, too long", ELASTIC ",'runPolicy':{'activeDeadlineSeconds':60}",
      "'phase':'Running','startTime':'" AGO_100 "'", "0-0R 1-0R 2-0P", 0,
-     "Failed: status say -0-0 -1-0 -2-0", "activeDeadlineSeconds (60 s)"},
+     "Failed: status event -0-0 -1-0 -2-0", "activeDeadlineSeconds (60 s)"},
     {"running, suspended", ELASTIC SUSPEND, "'phase':'Running'", "0-0R 1-0R", 0,
-     "Suspended: status say -0-0 -1-0", NULL},
+     "Suspended: status event -0-0 -1-0", NULL},
     {"running, another template: none is made", ELASTIC, "'phase':'Running','shape':'old'",
      "0-0R 1-0R", 0, "Running: status", NULL},
     {"running, a former one is still there", ELASTIC, "'phase':'Running','attempts':{'1':1}",
@@ -109,14 +109,14 @@ static const struct row rows[] = {
     {"running, logs of the last one stay", ELASTIC, "'phase':'Running','attempts':{'1':2}",
      "0-0R 1-0F 1-1F 1-2R 2-0R", 0, "Running: status -1-0", NULL},
     {"running, another's pod has the name", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0X", 0,
-     "Running: status", "pod digits-2-0 has the name of worker 2"},
+     "Running: status", "pod digits-2-0 has the name that worker 2 needs"},
 
     {"waiting, enough again", ELASTIC, "'phase':'Waiting'", "0-0R 1-0R 2-0P", 0,
-     "Running: status say", NULL},
+     "Running: status event", NULL},
     {"waiting, nobody left", ELASTIC, "'phase':'Waiting'", "0-0P 1-0P 2-0P", 0,
-     "Restarting: status say -0-0 -1-0 -2-0", NULL},
+     "Restarting: status event -0-0 -1-0 -2-0", NULL},
     {"waiting, suspended", ELASTIC SUSPEND, "'phase':'Waiting'", "0-0R", 0,
-     "Suspended: status say -0-0", NULL},
+     "Suspended: status event -0-0", NULL},
 
     {"restarting, some are there", FIXED, "'phase':'Restarting'", "0-0R 1-0F", 0,
      "Restarting: status -0-0", NULL},
@@ -124,29 +124,29 @@ static const struct row rows[] = {
      "0-0r 1-0F", 0, "Restarting: status", NULL},
     {"restarting, over", FIXED,
      "'phase':'Restarting','attempts':{'1':1},'losses':3,'lastLossTime':'" AGO_100 "'", "0-0r 1-0F",
-     0, "Queued: status say", NULL},
+     0, "Queued: status event", NULL},
     {"restarting, suspended", FIXED SUSPEND, "'phase':'Restarting'", "0-0R", 0,
-     "Suspended: status say -0-0", NULL},
+     "Suspended: status event -0-0", NULL},
 
     {"suspended, workers go", ELASTIC SUSPEND, "'phase':'Suspended'", "0-0R 1-0r 2-0S", 0,
      "Suspended: status -0-0", NULL},
     {"resumed: new names", ELASTIC, "'phase':'Suspended'", "0-2R 1-0r 2-0S", 0,
-     "Queued: status say -0-2", NULL},
+     "Queued: status event -0-2", NULL},
 
     {"one ended well", ELASTIC, "'phase':'Running'", "0-0S 1-0R 2-0P", 0,
-     "Completing: status say -2-0", "1 workers have ended, 2 have not yet"},
+     "Completing: status event -2-0", "1 workers have succeeded, 2 have not finished yet"},
     {"one left by a scale-down is no end", ELASTIC, "'phase':'Running'", "0-0s 1-0R 2-0R", 0,
      "Running: status +0-1", NULL},
     {"completing, no new ones", ELASTIC, "'phase':'Completing'", "0-0S 1-0R 2-0r", 0,
      "Completing: status", NULL},
     {"completing, all done", ELASTIC, "'phase':'Completing'", "0-0S 1-0S 2-0S", 0,
-     "Succeeded: status say", NULL},
+     "Succeeded: status event", NULL},
     {"completing, one fails", ELASTIC, "'phase':'Completing'", "0-0S 1-0R 2-0F", 0,
      "Completing: status", NULL},
     {"all ended, one failed", ELASTIC, "'phase':'Running'", "0-0S 1-0S 2-0F", 0,
-     "Failed: status say", "after another had ended well"},
+     "Failed: status event", "after another had succeeded"},
     {"completing, one evicted", ELASTIC, "'phase':'Completing'", "0-0S 1-0S 2-0E", 0,
-     "Succeeded: status say", NULL},
+     "Succeeded: status event", NULL},
     {"completing, resumed or suspended is the same", ELASTIC SUSPEND, "'phase':'Completing'",
      "0-0S 1-0R", 0, "Completing: status", NULL},
 
@@ -168,7 +168,7 @@ static const struct row rows[] = {
      "'phase':'Failed','completionTime':'" AGO_100 "'", "", 0, "Failed: status", NULL},
 };
 
-/* "Running: status say +3-0". */
+/* "Running: status event +3-0". */
 static void told(const struct actions *a, char *dst, size_t size)
 {
     size_t n = (size_t)snprintf(dst, size, "%s:", job_phase_name(a->status.phase));
@@ -176,7 +176,7 @@ static void told(const struct actions *a, char *dst, size_t size)
         const struct action *x = &a->all[i];
         int worker = x->pod ? x->pod->worker : x->worker;
         int attempt = x->pod ? x->pod->attempt : x->attempt;
-        static const char *const marks[] = {"status", "say", "group", "+", "^", "-", "delete"};
+        static const char *const marks[] = {"status", "event", "group", "+", "^", "-", "delete"};
         const char *mark = x->kind == ACTION_CREATE_POD && x->gated ? "g" : marks[x->kind];
         if (strlen(mark) == 1)
             n += (size_t)snprintf(dst + n, size - n, " %s%d-%d", mark, worker, attempt);
@@ -239,7 +239,7 @@ static void test_table(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* In every phase: a job that is being deleted, or another controller's, is left alone. */
+/* In each phase: no actions for a job that is being deleted or belongs to another controller. */
 static void test_hands_off(void **state)
 {
     (void)state;
@@ -262,12 +262,12 @@ static void test_hands_off(void **state)
         }
 }
 
-/* Two calls in a row: after the status was written there is nothing to write. */
+/* Two calls in a row: the second has nothing to write. */
 static void test_settles(void **state)
 {
     (void)state;
     struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
-    memcpy(job.status.shape, job.shape, sizeof(job.shape));
+    memcpy(job.status.template_hash, job.template_hash, sizeof(job.template_hash));
     struct pod pods[4];
     const struct pod *list[4];
     struct actions a;
@@ -299,12 +299,12 @@ static void test_settles(void **state)
     hvdjob_fini(&job);
 }
 
-/* What only changes numbers is written once a second; what matters, at once. */
+/* Mere counts are written every two seconds, other changes at once. */
 static void test_words_wait(void **state)
 {
     (void)state;
     struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
-    memcpy(job.status.shape, job.shape, sizeof(job.shape));
+    memcpy(job.status.template_hash, job.template_hash, sizeof(job.template_hash));
     struct pod pods[4];
     const struct pod *list[4];
     struct actions a;
@@ -318,26 +318,26 @@ static void test_words_wait(void **state)
     actions_fini(&a);
 
     static const struct {
-        int64_t ago; /* ms since it was written */
+        int64_t ago; /* ms since the last write */
         int writes;
         int64_t again;
     } rows_of_time[] = {
-        {0, 0, NOW + RECONCILE_TELL_EVERY},
-        {RECONCILE_TELL_EVERY - 1, 0, NOW + 1},
-        {RECONCILE_TELL_EVERY, 1, INT64_MAX},
+        {0, 0, NOW + RECONCILE_STATUS_EVERY},
+        {RECONCILE_STATUS_EVERY - 1, 0, NOW + 1},
+        {RECONCILE_STATUS_EVERY, 1, INT64_MAX},
         {-5, 1, INT64_MAX},
-        {NOW, 1, INT64_MAX}, /* not known */
+        {NOW, 1, INT64_MAX}, /* unknown */
     };
     pods[2].phase = POD_RUNNING;
     for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
-        in.told = NOW - rows_of_time[i].ago;
+        in.status_written = NOW - rows_of_time[i].ago;
         assert_int_equal(reconcile(&in, &a, NULL), 0);
         assert_int_equal(a.n, rows_of_time[i].writes);
         assert_int_equal(a.again, rows_of_time[i].again);
         assert_int_equal(a.status.ready, 3);
         actions_fini(&a);
     }
-    in.told = NOW;
+    in.status_written = NOW;
     struct job_facts facts = {.known = true, .epoch = 7};
     in.facts = &facts;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
@@ -355,8 +355,7 @@ static void test_words_wait(void **state)
     hvdjob_fini(&job);
 }
 
-/* With a scheduler that knows gangs: its PodGroup comes first, there are no gates and no time-out.
- */
+/* With a PodGroup: it is created first, and there are no gates and no time-out. */
 static void test_group(void **state)
 {
     (void)state;
@@ -367,13 +366,13 @@ static void test_group(void **state)
     struct admission admission = {.go = true, .again = INT64_MAX};
     struct reconcile_input in = input(&job, NULL, 0, &admission);
     in.gang = gang_choose(&job, "scheduling.volcano.sh/v1beta1", api, sizeof(api), NULL);
-    in.group_waits = "2/3 tasks in gang unschedulable";
+    in.group_pending = "2/3 tasks in gang unschedulable";
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     told(&a, text, sizeof(text));
     assert_string_equal(text, "Starting: status group +0-0 +1-0 +2-0");
     assert_non_null(strstr(a.status.message, "2/3 tasks in gang unschedulable"));
     actions_fini(&a);
-    /* What is asked for is not there: it waits and says so. */
+    /* The cluster does not serve the back end: the job waits and says so. */
     job.status.phase = JOB_QUEUED;
     in.gang = NULL;
     in.gang_missing = "gang backend volcano: this cluster does not serve scheduling.volcano.sh";
@@ -385,7 +384,7 @@ static void test_group(void **state)
     hvdjob_fini(&job);
 }
 
-/* Each phase but the last ones leads somewhere, each can be reached, each event has words. */
+/* Each phase but the final ones has a way out, each can be reached, each event has a text. */
 static void test_phases(void **state)
 {
     size_t n;
@@ -399,7 +398,7 @@ static void test_phases(void **state)
             assert_false(all[k].phase == all[i].phase && all[k].event == all[i].event);
     }
     for (int p = 0; p < JOB_PHASES; p++) {
-        assert_int_equal(from[p], !job_phase_over((enum job_phase)p));
+        assert_int_equal(from[p], !job_phase_finished((enum job_phase)p));
         assert_true(to[p] || p == JOB_NEW);
     }
     for (int e = 0; e < JOB_EVENTS; e++)

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job_coordinator: see job_coordinator.h.
+ *
+ * An agent is lost
+ *   its pod finished or was deleted                                at once
+ *   its connection is closed, and other ranks have seen a loss     after CLOSED_MS
+ *   it is silent, and other ranks have seen a loss                 after SUSPECT_MS
+ *   its connection is closed                                       after ABSENT_S
+ *   it is silent                                                   after SILENT_S
+ */
+#include "operator/coordinator/job_coordinator.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+
+#define START_TIMEOUT_S 60
+#define GATHER_MS       20000 /* agents rejoin within HVD_REJOIN_JITTER_MS, 10 s by default */
+#define CLOSED_MS       20    /* a live agent opens a new connection sooner */
+#define SUSPECT_MS      3500  /* a long poll takes 2 s */
+#define ABSENT_S        10    /* a live agent reconnects within a second */
+#define SILENT_S        60    /* after that an agent ends its ranks by itself */
+#define FAREWELL_S      10    /* to tell agents that the job has finished */
+#define END_GRACE_MS    2000
+
+/* ---- the roster ----------------------------------------------------------------------------- */
+
+static struct roster_elastic limits(const struct job_coordinator *c)
+{
+    return (struct roster_elastic){.min = c->min * c->slots,
+                                   .max = c->max * c->slots,
+                                   .start_limit = (uint64_t)c->start_timeout * CLOCK_S};
+}
+
+/* Replaces the roster by an empty one, or (resume) by one that is rebuilt from what agents report.
+ * On failure the old one stays. */
+static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
+{
+    uint8_t key[MEMBER_KEY_SIZE];
+    char name[MEMBER_NAME_MAX];
+    struct roster r = {0};
+    struct roster_elastic elastic = limits(c);
+    struct roster_former former = {
+        .term = (uint32_t)(c->term % (ROSTER_TERM_MAX + 1)),
+        .target = c->workers * c->slots,
+        .unwritten = true,
+    };
+    memcpy(name, c->roster.job, sizeof(name));
+    randombytes_buf(key, sizeof(key));
+    int rc = resume ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &former,
+                                           deadline_in_ms((uint64_t)c->gather_ms), err)
+                    : roster_init_hosted(&r, name, key, former.target, err);
+    sodium_memzero(key, sizeof(key));
+    if (rc == 0 && !resume)
+        rc = roster_make_elastic(&r, &elastic, err);
+    if (rc < 0) {
+        roster_fini(&r);
+        return rc;
+    }
+    r.term = former.term;
+    roster_fini(&c->roster);
+    c->roster = r;
+    c->seen_notes = 0;
+    c->seen_world = 0;
+    for (int i = 0; i < c->npods; i++)
+        c->pods[i]->agent = -1;
+    return 0;
+}
+
+static bool is_live(const struct job_coordinator *c, int agent)
+{
+    return agent >= 0 && c->roster.agents[agent].joined && !c->roster.agents[agent].gone;
+}
+
+int job_coordinator_count_agents(const struct job_coordinator *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->roster.nagents; i++)
+        n += is_live(c, i);
+    return n;
+}
+
+/* Sets the number of ranks whose agents are expected. While the roster is rebuilt, pods that are
+ * being deleted count, too: their ranks may be training. */
+static void count_arriving(struct job_coordinator *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->npods; i++) {
+        const struct job_coordinator_pod *p = c->pods[i];
+        bool wanted = p->bound && !p->finished && (!p->deleting || c->roster.rebuilding);
+        n += wanted && p->agent < 0 ? c->slots : 0;
+    }
+    c->roster.arriving = n;
+}
+
+static void lose(struct job_coordinator *c, int agent, const char *text, uint64_t now)
+{
+    if (!is_live(c, agent))
+        return;
+    for (int i = 0; i < c->roster.nmembers; i++) {
+        const struct roster_member *m = &c->roster.members[i];
+        if (m->agent != agent || rank_is_over(m->state))
+            continue;
+        c->losses++;
+        break;
+    }
+    roster_agent_lost(&c->roster, agent, text, now);
+}
+
+/* ---- joins ---------------------------------------------------------------------------------- */
+
+/* "POD-UID.something" */
+static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const char *agent)
+{
+    char uid[PLANE_UID_MAX];
+    size_t n = strcspn(agent, ".");
+    if (n >= sizeof(uid))
+        return NULL;
+    memcpy(uid, agent, n);
+    uid[n] = '\0';
+    return job_coordinator_find_pod(c, uid);
+}
+
+/* The roster has decided nothing yet that a rejoining agent could contradict. */
+static bool is_blank(const struct roster *r)
+{
+    return r->epoch == 0 && r->nmembers == 0;
+}
+
+/* The roster's ranks have finished or failed and all agents are gone: a join starts a new roster.
+ */
+static bool is_used_up(const struct job_coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    bool over = r->stopping || r->closing || roster_culprit(r) >= 0 || r->done > 0;
+    return over && r->nagents > 0 && job_coordinator_count_agents(c) == 0;
+}
+
+static int prepare(struct job_coordinator *c, const struct join_body *body, struct err *err)
+{
+    if (body->rejoin && !c->roster.rebuilding) {
+        if (!is_blank(&c->roster))
+            return err_set(err, EEXIST, "job %s trains on without agent \"%.100s\"", c->roster.job,
+                           body->agent);
+        return make_roster(c, true, err);
+    }
+    return is_used_up(c) ? make_roster(c, false, err) : 0;
+}
+
+static int on_arrive(void *arg, const struct join_body *body, struct err *err)
+{
+    struct job_coordinator *c = arg;
+    struct job_coordinator_pod *pod = pod_of(c, body->agent);
+    if (!pod)
+        return err_set(err, ENOENT, "no pod of agent \"%.100s\" in job %s", body->agent,
+                       c->roster.job);
+    if (c->ended || pod->finished)
+        return err_set(err, EEXIST, "pod %s has ended", pod->name);
+    if (roster_find(&c->roster, body->agent) >= 0)
+        return 0;
+    int rc = prepare(c, body, err);
+    if (rc < 0)
+        return rc;
+    lose(c, pod->agent, "its pod has another agent", clock_ns());
+    struct roster_host host = {body->agent, pod->name, 0, c->slots};
+    rc = roster_add_host(&c->roster, &host, err);
+    if (rc < 0)
+        return rc;
+    pod->agent = c->roster.nagents - 1;
+    c->roster.agents[pod->agent].order = pod->worker;
+    count_arriving(c);
+    c->urgent = true;
+    c->joins += !body->rejoin;
+    c->rejoins += body->rejoin != NULL;
+    return 0;
+}
+
+static void on_changed(void *arg)
+{
+    struct job_coordinator *c = arg;
+    job_coordinator_count_epochs(c); /* before the next request can begin another epoch */
+    c->changed(c->arg, c);
+}
+
+/* An agent or pod appeared or vanished. */
+static void urgent(struct job_coordinator *c)
+{
+    c->urgent = true;
+    c->changed(c->arg, c);
+}
+
+/* ---- jobs and pods -------------------------------------------------------------------------- */
+
+static int check_job(const struct plane_job *job, struct err *err)
+{
+    long most = (long)job->max * job->slots;
+    if (!job->uid[0] || strlen(job->uid) >= PLANE_UID_MAX || strchr(job->uid, '/'))
+        return err_set(err, EINVAL, "a job with uid \"%.80s\"", job->uid);
+    if (job->slots < 1 || job->min < 1 || job->min > job->workers || job->max < job->workers ||
+        most > MEMBER_RANKS_MAX)
+        return err_set(err, EINVAL, "job %s: %d to %d workers, %d wanted, of %d slots", job->name,
+                       job->min, job->max, job->workers, job->slots);
+    return 0;
+}
+
+static void take_job(struct job_coordinator *c, const struct plane_job *job)
+{
+    c->workers = job->workers;
+    c->min = job->elastic ? job->min : job->workers;
+    c->max = job->elastic ? job->max : job->workers;
+    c->slots = job->slots;
+    c->start_timeout = job->start_timeout ? job->start_timeout : START_TIMEOUT_S;
+}
+
+int job_coordinator_create(struct job_coordinator **ret, const struct plane_job *job, int64_t term,
+                           int gather_ms, void (*changed)(void *arg, struct job_coordinator *job),
+                           void *arg, struct err *err)
+{
+    int rc = check_job(job, err);
+    struct job_coordinator *c = rc == 0 ? calloc(1, sizeof(*c)) : NULL;
+    if (!c)
+        return rc < 0 ? rc : err_set(err, ENOMEM, "no memory for job %s", job->name);
+    snprintf(c->uid, sizeof(c->uid), "%s", job->uid);
+    snprintf(c->roster.job, sizeof(c->roster.job), "%s/%s", job->namespace_, job->name);
+    c->term = term;
+    c->gather_ms = gather_ms ? gather_ms : GATHER_MS;
+    c->changed = changed;
+    c->arg = arg;
+    c->service = (struct service){
+        .roster = &c->roster, .changed = on_changed, .arrive = on_arrive, .arg = c};
+    take_job(c, job);
+    rc = make_roster(c, job->began, err);
+    if (rc < 0) {
+        job_coordinator_destroy(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+void job_coordinator_destroy(struct job_coordinator *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < c->npods; i++)
+        free(c->pods[i]);
+    free(c->pods);
+    roster_fini(&c->roster);
+    epoch_history_fini(&c->history);
+    free(c);
+}
+
+int job_coordinator_update(struct job_coordinator *c, const struct plane_job *job, struct err *err)
+{
+    int slots = c->slots;
+    int rc = check_job(job, err);
+    if (rc < 0)
+        return rc;
+    bool same = job->workers == c->workers && job->slots == slots &&
+                (!job->elastic || (job->min == c->min && job->max == c->max));
+    take_job(c, job);
+    if (same)
+        return 0;
+    if (c->slots != slots && is_blank(&c->roster))
+        return make_roster(c, false, err);
+    c->slots = slots; /* cannot change while there are workers */
+    struct roster_elastic e = limits(c);
+    rc = roster_resize(&c->roster, e.min, e.max, c->workers * c->slots, clock_ns(), err);
+    urgent(c);
+    return rc;
+}
+
+struct job_coordinator_pod *job_coordinator_find_pod(const struct job_coordinator *c,
+                                                     const char *uid)
+{
+    for (int i = 0; i < c->npods; i++)
+        if (strcmp(c->pods[i]->uid, uid) == 0)
+            return c->pods[i];
+    return NULL;
+}
+
+static struct job_coordinator_pod *add_pod(struct job_coordinator *c, const struct plane_pod *pod)
+{
+    if (c->npods == c->pods_cap) {
+        int cap = c->pods_cap ? 2 * c->pods_cap : 8;
+        struct job_coordinator_pod **grown =
+            realloc(c->pods, (size_t)cap * sizeof(struct job_coordinator_pod *));
+        if (!grown)
+            return NULL;
+        c->pods = grown;
+        c->pods_cap = cap;
+    }
+    struct job_coordinator_pod *p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+    p->agent = -1;
+    snprintf(p->uid, sizeof(p->uid), "%s", pod->uid);
+    snprintf(p->name, sizeof(p->name), "%s", pod->name);
+    c->pods[c->npods++] = p;
+    return p;
+}
+
+int job_coordinator_pod(struct job_coordinator *c, const struct plane_pod *pod, struct err *err)
+{
+    if (!pod->uid[0] || strlen(pod->uid) >= PLANE_UID_MAX || strpbrk(pod->uid, "./") ||
+        strlen(pod->name) >= PLANE_UID_MAX)
+        return err_set(err, EINVAL, "a pod with uid \"%.80s\"", pod->uid);
+    struct job_coordinator_pod *p = job_coordinator_find_pod(c, pod->uid);
+    if (!p)
+        p = add_pod(c, pod);
+    if (!p)
+        return err_set(err, ENOMEM, "no memory for pod %s", pod->name);
+    p->worker = pod->worker;
+    p->attempt = pod->attempt;
+    p->bound = pod->bound;
+    p->deleting = pod->deleting;
+    p->finished = pod->finished;
+    urgent(c);
+    return 0;
+}
+
+void job_coordinator_pod_gone(struct job_coordinator *c, const char *uid)
+{
+    for (int i = 0; i < c->npods; i++) {
+        struct job_coordinator_pod *p = c->pods[i];
+        if (strcmp(p->uid, uid) != 0)
+            continue;
+        lose(c, p->agent, "its pod was deleted", clock_ns());
+        c->pods[i] = c->pods[--c->npods];
+        free(p);
+        urgent(c);
+        return;
+    }
+}
+
+/* ---- losses --------------------------------------------------------------------------------- */
+
+void job_coordinator_heard(struct job_coordinator_pod *pod)
+{
+    pod->closed_at = 0;
+}
+
+void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64_t now)
+{
+    struct job_coordinator_pod *pod = pod_of(c, agent);
+    if (!pod || pod->agent < 0 || strcmp(c->roster.agents[pod->agent].uid, agent) != 0)
+        return;
+    if (!pod->closed_at)
+        pod->closed_at = now;
+    urgent(c);
+}
+
+/* A rank that was in an epoch and is ready for the next has seen a loss, or is at a boundary that
+ * the others reach within milliseconds. */
+static bool has_seen_loss(const struct roster *r)
+{
+    for (int i = 0; i < r->nmembers; i++)
+        if (r->members[i].state == RANK_READY && r->members[i].was_in)
+            return true;
+    return false;
+}
+
+/* Declares the agent lost if a limit has passed. True: check it again within 10 ms. */
+static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *pod, bool seen_loss,
+                        bool forgive, uint64_t now)
+{
+    struct gaps *gaps = &c->roster.agents[pod->agent].gaps;
+    if (forgive)
+        gaps_forgive(gaps, now);
+    uint64_t silent = now - gaps->heard;
+    if (pod->finished)
+        lose(c, pod->agent, "its pod has ended", now);
+    else if (seen_loss && pod->closed_at && now - pod->closed_at >= CLOSED_MS * CLOCK_MS)
+        lose(c, pod->agent, "its agent has closed the connection", now);
+    else if (seen_loss && silent >= SUSPECT_MS * CLOCK_MS)
+        lose(c, pod->agent, "its agent is silent", now);
+    else if (pod->closed_at && now - pod->closed_at >= ABSENT_S * CLOCK_S)
+        lose(c, pod->agent, "its agent has not reconnected within 10 s", now);
+    else if (silent >= SILENT_S * CLOCK_S)
+        lose(c, pod->agent, "its agent was silent for 60 s", now);
+    else if (pod->deleting)
+        roster_leave(&c->roster, pod->agent, "its pod is being deleted", now);
+    return seen_loss && pod->closed_at != 0;
+}
+
+static void note_failures(struct job_coordinator *c)
+{
+    const struct roster *r = &c->roster;
+    for (int i = 0; i < r->nmembers && !c->first_known; i++) {
+        const struct roster_member *m = &r->members[i];
+        bool failed = m->reaped && (m->state == RANK_FAILED) && !m->leaving && m->code != 0;
+        if (!failed || r->stopping)
+            continue;
+        c->first_known = true;
+        c->first_rank = m->was_rank;
+        c->first_worker = r->agents[m->agent].order;
+        c->first_code = m->code;
+        roster_describe_end(r, i, c->first_text, sizeof(c->first_text));
+    }
+}
+
+bool job_coordinator_tick(struct job_coordinator *c, bool forgive, uint64_t now)
+{
+    struct roster *r = &c->roster;
+    bool soon = false, seen_loss = has_seen_loss(r);
+    for (int i = 0; i < c->npods; i++)
+        if (is_live(c, c->pods[i]->agent))
+            soon |= watch_agent(c, c->pods[i], seen_loss, forgive, now);
+    count_arriving(c);
+    roster_tick(r, now);
+    if (roster_done(r) && r->nmembers > 0 && !r->stopping)
+        roster_stop(r, "all ranks have ended", 0);
+    note_failures(c);
+    job_coordinator_count_epochs(c);
+    return soon;
+}
+
+bool job_coordinator_end(struct job_coordinator *c, uint64_t now)
+{
+    if (!c->ended) {
+        c->ended = true;
+        c->ended_at = now;
+        if (!c->roster.stopping)
+            roster_stop(&c->roster, "the job has ended", END_GRACE_MS);
+        urgent(c);
+    }
+    return job_coordinator_count_agents(c) == 0 || now - c->ended_at >= FAREWELL_S * CLOCK_S;
+}

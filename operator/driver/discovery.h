@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * discovery: lists the API groups and versions that the cluster serves, at the start and every
+ * 5 minutes. gang.h chooses gang back ends by them. On the api's loop.
+ */
+#ifndef HVD_OPERATOR_DRIVER_DISCOVERY_H
+#define HVD_OPERATOR_DRIVER_DISCOVERY_H
+
+#include "operator/api/api.h"
+
+struct discovery;
+
+/* changed: the list is there for the first time, or differs from the last one. */
+int discovery_open(struct discovery **ret, struct api *api, void (*changed)(void *arg), void *arg,
+                   struct err *err);
+
+/* "scheduling.k8s.io/v1alpha2 apps/v1 ...", NULL before the first list. */
+const char *discovery_text(const struct discovery *s);
+
+/* NULL is fine. */
+void discovery_close(struct discovery *s);
+
+#endif

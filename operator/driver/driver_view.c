@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver_view: the page's read access to the caches. See driver.h.
+ */
+#include "operator/driver/driver_private.h"
+
+bool driver_leads(const struct driver *d)
+{
+    return d->leading;
+}
+
+void driver_jobs(const struct driver *d, void (*each)(void *arg, const struct hvdjob *job),
+                 void *arg)
+{
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
+        if (e->job && e->job->job.ours)
+            each(arg, &e->job->job);
+}
+
+static const struct entry *find(const struct driver *d, const char *namespace, const char *name)
+{
+    const struct entry *e = entries_find(&d->entries, namespace, name);
+    return e && e->job && e->job->job.ours ? e : NULL;
+}
+
+const struct hvdjob *driver_job(const struct driver *d, const char *namespace, const char *name)
+{
+    const struct entry *e = find(d, namespace, name);
+    return e ? &e->job->job : NULL;
+}
+
+void driver_pods(const struct driver *d, const struct hvdjob *job,
+                 void (*each)(void *arg, const struct pod *pod), void *arg)
+{
+    const struct entry *e = find(d, job->namespace_, job->name);
+    for (int i = 0; e && i < e->npods; i++)
+        each(arg, &e->pods[i]->pod);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inflight: the limit of write requests in flight, over all jobs: a counting semaphore whose queue
+ * is ordered by who registered first. So the oldest gang is created completely before a younger
+ * one starts, and a thousand jobs use no more memory and API server capacity than a few. One
+ * thread.
+ */
+#ifndef HVD_OPERATOR_DRIVER_INFLIGHT_H
+#define HVD_OPERATOR_DRIVER_INFLIGHT_H
+
+#include <stdint.h>
+
+#include "core/base/list.h"
+
+struct inflight {
+    int free;            /* slots */
+    uint64_t registered; /* users so far; numbers them */
+    bool calling;        /* inside inflight_release(): no recursion */
+    struct list queue;   /* of inflight_user, by number */
+};
+
+/* One apply. call(): a slot is free. The callee acquires slots until inflight_acquire() returns
+ * false or it has nothing more to send; in the second case it calls inflight_unqueue(). */
+struct inflight_user {
+    void (*call)(void *arg);
+    void *arg;
+    uint64_t number;
+    struct list node;
+};
+
+void inflight_init(struct inflight *f, int limit);
+void inflight_register(struct inflight *f, struct inflight_user *user, void (*call)(void *arg),
+                       void *arg);
+
+/* True: one request may be sent; the caller calls inflight_release() when it has ended. False: the
+ * user is in the queue now. */
+bool inflight_acquire(struct inflight *f, struct inflight_user *user);
+void inflight_release(struct inflight *f);
+
+/* Leaves the queue, if it is in it. */
+void inflight_unqueue(struct inflight_user *user);
+
+#endif

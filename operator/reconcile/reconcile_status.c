@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * * reconcile_status: counts, conditions and the message of a job's status. The message of each
+ * phase in which a job waits says what it waits for.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/words.h"
+#include "operator/objects/moment.h"
+#include "operator/reconcile/reconcile_private.h"
+
+static void count(struct reconciling *r)
+{
+    struct hvdjob_status *st = r->st;
+    int left = r->job->backoff_limit - st->failures;
+    st->generation = r->job->generation;
+    st->workers = r->w.alive;
+    st->ready = r->w.running;
+    st->pending = r->w.alive - r->w.running;
+    st->attempts_left = left > 0 ? left : 0;
+    if (r->in->facts && r->in->facts->epoch > 0)
+        st->epoch = r->in->facts->epoch;
+}
+
+/* Appends what the roster waits for: "; waiting for ranks to begin with: 1 of 3 ready". */
+static void add_roster(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->in->facts && r->in->facts->known && r->in->facts->waiting_for[0])
+        snprintf(dst + n, size - n, "; waiting for %s", r->in->facts->waiting_for);
+}
+
+/* Appends the doctor's worst failure. Only with the policy "fail", which starts no rank in such a
+ * pod. */
+static void add_refused(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct job_finding *f = job_findings_failure(&r->st->findings);
+    size_t n = strlen(dst);
+    char text[700];
+    if (!f || strcmp(r->job->doctor, "fail") != 0)
+        return;
+    job_finding_say(f, text, sizeof(text));
+    snprintf(dst + n, size - n, "; the doctor refuses %d pod%s (%s%s): %s", f->npods,
+             f->npods == 1 ? "" : "s", f->pods[0], f->npods == 1 ? "" : " ...", text);
+}
+
+/* Appends why pods do not start, such as "; worker 2 (pod x) waits: ...". */
+static void add_stuck(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct pod *p = workers_stuck(&r->w, r->st);
+    size_t n = strlen(dst);
+    if (r->blocked[0])
+        snprintf(dst + n, size - n, "; %s", r->blocked);
+    else if (r->in->refused)
+        snprintf(dst + n, size - n, "; the API server refuses a worker's pod: %.500s",
+                 r->in->refused); /* also of its Secret and its PodGroup */
+    else if (r->in->group_pending)
+        snprintf(dst + n, size - n, "; the scheduler says: %.500s", r->in->group_pending);
+    else if (p)
+        snprintf(dst + n, size - n, "; worker %d (pod %.80s) waits: %.500s", p->worker, p->name,
+                 p->why);
+}
+
+static void add_budget(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->in->budget_problem)
+        snprintf(
+            dst + n, size - n,
+            "; evictions are not limited: the API server refuses its PodDisruptionBudget: %.300s",
+            r->in->budget_problem);
+}
+
+/* Appends every reason why the job may not train. */
+static void add_waits(const struct reconciling *r, char *dst, size_t size)
+{
+    if (r->w.running < r->job->workers)
+        add_stuck(r, dst, size);
+    add_roster(r, dst, size);
+    add_refused(r, dst, size);
+    add_budget(r, dst, size);
+}
+
+/* Appends "; first failure: rank 1 of worker 1 (pod p, node n): OOMKilled, exit code 137". */
+static void add_first(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct job_first_failure *f = r->st->first;
+    size_t n = strlen(dst);
+    char rank[32] = "";
+    if (f && f->rank >= 0)
+        snprintf(rank, sizeof(rank), "rank %d of ", f->rank);
+    if (f)
+        snprintf(dst + n, size - n,
+                 "; first failure: %sworker %d (pod %.80s, node %.80s): %s, exit code %d", rank,
+                 f->worker, f->pod, f->node,
+                 f->message[0]  ? f->message
+                 : f->reason[0] ? f->reason
+                                : "ended",
+                 f->exit_code);
+}
+
+static void say_failed(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct hvdjob_status *st = r->st;
+    if (st->failed_late)
+        snprintf(dst, size, "a worker failed after another had succeeded");
+    else if (st->failures > r->job->backoff_limit)
+        snprintf(dst, size, "%d failure%s of workers, backoffLimit is %d", st->failures,
+                 st->failures == 1 ? "" : "s", r->job->backoff_limit);
+    else
+        snprintf(dst, size, "not finished within activeDeadlineSeconds (%d s)", r->job->deadline);
+    add_first(r, dst, size);
+}
+
+static const char *failed_reason(const struct reconciling *r)
+{
+    if (r->st->failed_late)
+        return "WorkerFailed";
+    return r->st->failures > r->job->backoff_limit ? "BackoffLimitExceeded" : "DeadlineExceeded";
+}
+
+static void say_queued(const struct reconciling *r, char *dst, size_t size)
+{
+    if (!r->in->gang)
+        snprintf(dst, size, "%s", r->in->gang_missing ? r->in->gang_missing : "no gang back end");
+    else if (r->in->admission && r->in->admission->why[0])
+        snprintf(dst, size, "%s", r->in->admission->why);
+    else
+        snprintf(dst, size, "in the queue");
+}
+
+static void say_restarting(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct hvdjob_status *st = r->st;
+    if (st->rollbacks > 0 && st->last_rollback >= st->last_loss)
+        snprintf(
+            dst, size,
+            "fewer than %d workers got a node within %d s; all are deleted, so that other jobs "
+            "can use their resources, and the job is tried again",
+            r->job->min, r->job->gang_timeout);
+    else
+        snprintf(dst, size, "%s; all workers start again",
+                 r->job->elastic ? "all workers were lost, and the state in memory with them"
+                                 : "a worker was lost and the job is not elastic");
+    add_first(r, dst, size);
+}
+
+static void say_phase(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct hvdjob *job = r->job;
+    const struct workers *w = &r->w;
+    switch (r->st->phase) {
+    case JOB_NEW:
+        snprintf(dst, size, "%s", job->refused ? job->refused : "new");
+        break;
+    case JOB_SUSPENDED:
+        snprintf(dst, size, "suspended by spec.runPolicy.suspend");
+        break;
+    case JOB_QUEUED:
+        say_queued(r, dst, size);
+        if (r->blocked[0] || r->in->refused)
+            add_stuck(r, dst, size);
+        break;
+    case JOB_STARTING:
+        snprintf(dst, size, "%d of %d workers run, %d have a node; training starts with %d",
+                 w->running, job->workers, w->bound, job->min);
+        add_waits(r, dst, size);
+        break;
+    case JOB_RUNNING:
+        snprintf(dst, size, "%d of %d workers run", w->running, job->workers);
+        add_waits(r, dst, size);
+        break;
+    case JOB_WAITING:
+        snprintf(
+            dst, size,
+            "%d workers run, minWorkers is %d; the running ones wait with their state in memory",
+            w->running, job->min);
+        add_waits(r, dst, size);
+        break;
+    case JOB_RESTARTING:
+        say_restarting(r, dst, size);
+        break;
+    case JOB_COMPLETING:
+        snprintf(dst, size, "%d workers have succeeded, %d have not finished yet", w->ended,
+                 w->alive);
+        break;
+    case JOB_SUCCEEDED:
+        snprintf(dst, size, "all workers have succeeded");
+        break;
+    case JOB_FAILED:
+        say_failed(r, dst, size);
+        break;
+    case JOB_PHASES:
+        break;
+    }
+}
+
+static int set(struct reconciling *r, enum condition_type type, bool status, const char *reason,
+               const char *message)
+{
+    int rc = condition_set(&r->st->conditions[type], status, reason, message, r->job->generation,
+                           r->in->now);
+    return rc < 0 ? err_set(r->err, ENOMEM, "no memory") : 0;
+}
+
+static int set_valid(struct reconciling *r)
+{
+    enum job_phase phase = r->st->phase;
+    if (r->job->refused)
+        return set(r, CONDITION_VALID, false, "InvalidSpec", r->job->refused);
+    if (r->held && !job_phase_finished(phase) && phase != JOB_SUSPENDED)
+        return set(
+            r, CONDITION_VALID, false, "TemplateChanged",
+            "spec.template, slotsPerWorker or gang.backend has changed since the workers were "
+            "created; they train on, but none is replaced or added. Change it back, or suspend and "
+            "resume the job");
+    return set(r, CONDITION_VALID, true, "Accepted", "the spec is valid");
+}
+
+static int set_conditions(struct reconciling *r, const char *text)
+{
+    enum job_phase phase = r->st->phase;
+    const char *reason = job_phase_name(phase);
+    bool admitted = phase >= JOB_STARTING && phase <= JOB_COMPLETING && phase != JOB_RESTARTING;
+    bool ready = r->w.running >= r->job->min && !job_phase_finished(phase);
+    bool suspended = phase == JOB_SUSPENDED;
+    int rc = set_valid(r);
+    rc = rc < 0
+             ? rc
+             : set(r, CONDITION_SUSPENDED, suspended, reason, suspended ? text : "not suspended");
+    rc = rc < 0 ? rc
+                : set(r, CONDITION_ADMITTED, admitted, reason,
+                      admitted ? "its workers may be scheduled" : text);
+    rc = rc < 0 ? rc : set(r, CONDITION_READY, ready, reason, text);
+    if (rc == 0 && phase == JOB_SUCCEEDED)
+        rc = set(r, CONDITION_COMPLETE, true, "WorkersEnded", text);
+    if (rc == 0 && phase == JOB_FAILED)
+        rc = set(r, CONDITION_FAILED, true, failed_reason(r), text);
+    return rc;
+}
+
+int reconcile_status(struct reconciling *r)
+{
+    char text[WORDS_MAX + 1] = "";
+    /* The messages of a finished job stay, whatever happens to its pods. */
+    bool finished = job_phase_finished(r->job->status.phase);
+    count(r);
+    if (finished)
+        return 0;
+    say_phase(r, text, sizeof(text));
+    struct action_event *say = &r->ret->events[ACTION_EVENT_PHASE];
+    if (say->reason[0])
+        snprintf(say->text, sizeof(say->text), "%s", text);
+    return words_set(&r->st->message, text) < 0 ? err_set(r->err, ENOMEM, "no memory")
+                                                : set_conditions(r, text);
+}
