@@ -84,7 +84,7 @@ static int write_join(void)
 static int write_welcome(void)
 {
     struct seat seats[] = {{1, 0, 1, 2}, {2, 1, 0, 1}};
-    struct welcome_body b = {"digits", 3, false, 2, 2, seats};
+    struct welcome_body b = {.job = "digits", .size = 3, .slots = 2, .nseats = 2, .seats = seats};
     return written(welcome_write(&b), welcome_text);
 }
 

@@ -267,7 +267,7 @@ static void fail_between(struct roster *r, int max)
     assert_string_equal(r->last.cause, "rank 1 on h0 (pid 101) called hvd_shutdown()");
     tell(r, REPORT_EXITED, 1, 4);
     assert_string_equal(r->last.cause, "rank 1 on h0 (pid 101) exited with code 4");
-    assert_int_equal(r->nstarts, 1);
+    assert_int_equal(r->starts.n, 1);
 }
 
 static void test_fails_between_is_replaced(void **state)
