@@ -84,6 +84,7 @@ copy_licences() {
     install -D -m 644 LICENSE "$to/LICENSE"
     if [ -n "$sysroot" ]; then
         copy_sysroot_licences "$to"
+        rm -f "$new/files"
         return
     fi
     command -v dpkg-query >/dev/null || return 0
