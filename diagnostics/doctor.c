@@ -50,7 +50,7 @@ static bool chosen(const struct check *c, const struct choice *choice, const str
            !any(c, choice->skip, choice->nskip);
 }
 
-/* The checks to run into report, without results. */
+/* Fills report with the checks to run, without results. */
 static int choose(struct report *report, const struct choice *choice, struct err *err)
 {
     const struct check *c;
@@ -117,7 +117,7 @@ static void run_check(const struct view *v, struct result *r)
         result_skip(r, "only with --profile %s", words);
     }
     if (!r->summary[0])
-        result_error(r, "the check said nothing");
+        result_error(r, "the check returned no result");
     if (r->action == ACTION_NONE && (r->status == CHECK_WARN || r->status == CHECK_FAIL))
         r->action = r->check->action;
     r->us = (uint32_t)((clock_ns() - start) / 1000);
@@ -156,7 +156,7 @@ int doctor_may_load(struct machine *m, const struct setting *s, struct err *err)
         if (!own || strcmp(own, job) != 0)
             rc = err_set(err, EBUSY,
                          "--level %d is refused while ranks run here: process %s is rank %s%s%s; "
-                         "--level 1 only looks",
+                         "--level 1 only reads",
                          s->level, answer_str_at(a, "rank", i, "pid", "?"),
                          answer_str_at(a, "rank", i, "rank", "?"), *job ? " of job " : "", job);
     }
