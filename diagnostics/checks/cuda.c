@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda: does CUDA start, do driver, runtime and GPUs fit, is libcuda the driver's own. See check.h.
+ * cuda: does CUDA start, are driver, runtime and GPUs compatible, is libcuda the driver's own? See
+ * check.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
