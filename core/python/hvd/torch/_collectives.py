@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the collectives on torch tensors: what ops.py (the public calls) and autograd.py share.
+"""Starts collectives on torch tensors, for ops.py (the public functions) and autograd.py.
 
-Every start_* takes tensors as the user gave them and returns a handle for synchronize().
+Every start_*() checks the user's tensors and returns a handle for synchronize().
 """
 import torch
 
@@ -11,7 +11,7 @@ from ._request import need_tensor, received, submit, usable, wait
 
 
 def _names(kind, name, count):
-    """The members' names: `kind.name`, numbered in a group."""
+    """Names of the operations: `kind.name`, with a number in a group."""
     if name is None:
         return [None] * count
     if count == 1:
@@ -20,7 +20,9 @@ def _names(kind, name, count):
 
 
 def several(tensors):
-    """The list of a group's tensors. A tensor is iterable, too, but is not what was meant."""
+    """Returns a group's tensors as a list. Raises TypeError for a single tensor, which is iterable but not
+    a group.
+    """
     if torch.is_tensor(tensors):
         raise TypeError("a list of tensors is needed, got a tensor")
     tensors = list(tensors)
@@ -29,11 +31,12 @@ def several(tensors):
     return tensors
 
 
-_is_inference = getattr(torch.Tensor, "is_inference", lambda tensor: False)  # torch 1.9 brought them
+_is_inference = getattr(torch.Tensor, "is_inference", lambda tensor: False)  # since torch 1.9
 
 
 def _touched(tensor):
-    """Tells autograd that the tensor's values have changed behind its back."""
+    """Increments the tensor's version counter: the engine has changed its values, which autograd did not
+    see."""
     if not _is_inference(tensor) and tensor.numel():
         with torch.no_grad():
             tensor.view(-1)[:0].zero_()
@@ -59,7 +62,7 @@ def start_allreduce(tensors, name, scales, in_place, single):
 
 
 def _rows(tensor):
-    """A scalar counts as one row."""
+    """Makes a scalar one row."""
     return tensor.reshape(1) if tensor.dim() == 0 else tensor
 
 
@@ -100,7 +103,7 @@ def start_alltoall(tensor, splits, name):
 
 
 def share(rows):
-    """How many of `rows` rows each rank gets from a reducescatter."""
+    """How many of `rows` rows each rank gets from a reducescatter, as a list."""
     ranks = check(lib.hvd_size())
     return [rows // ranks + (r < rows % ranks) for r in range(ranks)]
 
