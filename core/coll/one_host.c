@@ -21,7 +21,7 @@ static bool one_host(const struct mesh *mesh)
 
 struct shm_sums {
     struct shm_allreduce *shm;
-    struct coll_op op; /* a barrier that stands for an operation without elements */
+    struct coll_op op; /* the barrier that is run for an operation without elements */
 };
 
 static int sums_init(struct coll *coll, void *state, struct err *err)
@@ -262,11 +262,11 @@ const struct algorithm shm_alltoall_algorithm = {
     .settle = alltoall_settle,
 };
 
-/* Where each seat's part of the sums begins. */
+/* Where each local rank's part of the sums begins. */
 struct shm_scatter {
     size_t *begins; /* [size + 1] elements */
     struct layout layout;
-    uint8_t *sums; /* the own part, when it cannot go to the output at once; else NULL */
+    uint8_t *sums; /* the own part, if it cannot be written to the output at once; else NULL */
     size_t bytes;  /* of the own part */
 };
 
@@ -287,7 +287,8 @@ static bool scatter_applies(const struct mesh *mesh, const struct coll_op *op)
     return one_host(mesh) && op->kind == HVD_REDUCESCATTER;
 }
 
-/* The output lies in the input: what is read must stay until nobody can begin anew. */
+/* Returns whether the output overlaps the input: then the result must not be written before a
+ * restart is impossible. */
 static bool overlaps(const struct coll_tensor *t, size_t in_bytes, size_t out_bytes)
 {
     uintptr_t in = (uintptr_t)t->in, out = (uintptr_t)t->out;
