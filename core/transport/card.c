@@ -28,7 +28,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Without allocating: for want of memory two ranks of a host must not take it for two. */
+/* Does not allocate: a failed allocation must not make two ranks of one host look like ranks of
+ * two. */
 static void read_boot_id(uint8_t ret[16])
 {
     auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -135,7 +136,7 @@ int card_decode(const void *data, size_t len, struct card *ret, struct err *err)
     for (size_t i = 0; i < card.naddrs && !r.failed; i++)
         decode_addr(&r, &card.addrs[i]);
     if (!reader_ok(&r))
-        return err_set(err, EPROTO, "its card of %zu bytes makes no sense", len);
+        return err_set(err, EPROTO, "its card of %zu bytes is malformed", len);
     *ret = card;
     return 0;
 }

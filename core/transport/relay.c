@@ -16,12 +16,12 @@
 #include "core/transport/shm.h"
 #include "core/transport/verdict.h"
 
-/* How a local connection ended, to follow "rank N". */
+/* How a local connection ended, as a text after "rank N ". */
 static const char *end_text(int rc)
 {
     if (rc == -ECONNRESET)
         return "ended without saying goodbye";
-    return "sent what makes no sense over the local socket";
+    return "sent malformed data over the local socket";
 }
 
 static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16_t what,
@@ -34,7 +34,7 @@ static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16
         buf_put(out, body, len);
 }
 
-/* To every connected seat but one; the lowest rank's part. */
+/* Sends to every connected seat but one; only on the lowest rank. */
 static void to_spokes(struct mesh_net *net, int except, const struct buf *share, const int *fds,
                       size_t nfds)
 {
@@ -42,7 +42,7 @@ static void to_spokes(struct mesh_net *net, int except, const struct buf *share,
     for (int i = 0; i < l->n; i++) {
         if (i == except || l->spokes[i].watch.fd < 0)
             continue;
-        /* A rank that cannot be reached is seen by the end of its socket. */
+        /* A rank that cannot be reached is detected by the end of its socket. */
         int rc = ctl_send(&l->spokes[i].ctl, CTL_SHARE, share, fds, nfds);
         if (rc == -ENOMEM)
             verdict_out_of(net, -ENOMEM);
@@ -92,7 +92,8 @@ int relay_segment(struct mesh_net *net, int seat)
     return rc;
 }
 
-/* Takes a CTL_SHARE apart; descriptors nobody took are closed. from: -1: believe the frame. */
+/* Parses a CTL_SHARE; closes descriptors that were not taken. from: -1: the frame names the
+ * sender. */
 static void take_share(struct mesh_net *net, int from, struct ctl_frame *f)
 {
     struct reader r = reader_over(f->body, f->len);
@@ -169,7 +170,7 @@ bool local_expects(const struct mesh_net *net, int rank)
     return seat > 0 && l->spokes[seat].watch.fd < 0 && !l->spokes[seat].watch.ready;
 }
 
-/* What the others have told before this one came. */
+/* Sends what the others have reported before this rank connected. */
 static void catch_up(struct mesh_net *net, int seat)
 {
     struct local *l = net->local;
@@ -237,7 +238,8 @@ static void hub_frames(struct mesh_net *net)
     if (rc >= 0)
         return;
     net_unwatch(net, &l->watch);
-    /* It was the way to the others too: once it has left in order nobody else can be heard. */
+    /* The lowest rank was the path to the others, too: after its goodbye none of them can be
+     * heard any more. */
     for (int i = 0; i < l->n; i++)
         if (net->left[l->ranks[0]])
             net->left[l->ranks[i]] = true;

@@ -13,8 +13,9 @@
  *   worker.I.compute_ms, memory_ms   a fixed piece of work, the median of five
  *   worker.I.tried     connections it tried
  *   connect_I.K.to ip error          those that failed
- *   pair_I.K.to ip rtt_us skew_ms small_mbs large_mbs error   of rounds in which worker I was the
- * client worker.I.differ    which sums had different bits exact.rounds bytes
+ *   pair_I.K.to ip rtt_us skew_ms small_mbs large_mbs error   worker I was the client
+ *   worker.I.differ    which sums had different bits
+ *   exact.rounds bytes
  *
  * Files: measure.c (calls the others), gather.c, facts.c, serve.c (the server side), connect.c,
  * pairs.c, exact.c. One thread, besides those of serve.c.

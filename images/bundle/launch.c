@@ -3,8 +3,7 @@
  * hvd-launch: static, so that it runs in every image. It is called in two ways:
  *
  *     hvd-launch --install DIR   copies its own bundle to DIR (an init container does this)
- *     NAME ...                   by a link NAME to it: starts NAME.real, which is in the same
- * folder
+ *     NAME ...                   by a link NAME to it: starts NAME.real beside the link
  *
  * The programs of the bundle have a C library and a loader of their own in BUNDLE_PLACE/private.
  * Environment variables for the image's loader must not reach that loader: they are saved under
