@@ -90,8 +90,8 @@ static bool parse_state(struct answer *a, const char *key, const char *value)
     return false;
 }
 
-/* One line into "key\0value\0" at dst; returns how much it took, 0 for a line that is none. NULs
- * that it holds end the value. */
+/* Unescapes one line into "key\0value\0" at dst. Returns the bytes written, 0 for a line that is
+ * not "key value". A NUL in the line ends the value. */
 static size_t unescape(char *dst, const char *line, size_t len)
 {
     const char *blank = memchr(line, ' ', len);
@@ -118,7 +118,7 @@ void answer_parse(struct answer *ret, const char *text, size_t len)
     memset(ret, 0, sizeof(*ret));
     if (len > 2 * ANSWER_MAX)
         len = 2 * ANSWER_MAX;
-    /* A line without its newline needs one byte more. */
+    /* A last line without its newline needs one byte more. */
     ret->text = malloc(len + 2);
     if (!ret->text) {
         ret->state = ANSWER_FAILED;

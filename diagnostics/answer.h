@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answer: what a probe found out, as text: a line "key value" each, keys without blanks, values
+ * answer: what a probe found, as text lines "key value": keys without blanks, values
  * without newlines (they are escaped: \n, \\). Lists number their keys: nccl.0.path, nccl.1.path.
  *
  * Probes write answers in a child process, machine keeps them, checks read them. A captured machine
- * holds them as files. Foreign bytes to whoever reads them: a line that does not parse is dropped.
- * One thread.
+ * holds them as files. Readers treat an answer as untrusted bytes: a line that does not parse is
+ * dropped. One thread.
  */
 #ifndef HVD_DIAGNOSTICS_ANSWER_H
 #define HVD_DIAGNOSTICS_ANSWER_H
@@ -20,10 +20,10 @@
 
 enum answer_state {
     ANSWER_OK,
-    ANSWER_TIMEOUT, /* the probe did not come back; detail: after how many ms */
+    ANSWER_TIMEOUT, /* the probe did not end in time; detail: the limit in ms */
     ANSWER_CRASHED, /* detail: the signal */
     ANSWER_FAILED,  /* detail: errno */
-    ANSWER_ABSENT,  /* not asked, or not in the captured machine */
+    ANSWER_ABSENT,  /* not run, or not in the captured machine */
 };
 
 struct answer {
@@ -31,33 +31,33 @@ struct answer {
     int detail;
     char *text; /* "key\0value\0..." in the order written; owned */
     size_t len;
-    uint32_t ms; /* how long it took */
+    uint32_t ms; /* how long the probe ran */
 };
 
 /* ---- writing, in the probe ---- */
 void answer_put(struct buf *out, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same for "list.<i>.key". */
+/* The same for the key "list.<i>.key". */
 void answer_put_at(struct buf *out, const char *list, int i, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* ---- reading ---- */
 
-/* Takes the lines; *ret is empty before. A state line "state timeout 10000" at the top (captured
- * machines) is understood. */
+/* Parses the lines of text. *ret is empty before the call. The first line may be "state timeout
+ * 10000", as in captured machines. */
 void answer_parse(struct answer *ret, const char *text, size_t len);
-/* The lines again, state line first: what a captured machine holds. */
+/* Writes the lines back, the state line first: the form of a captured machine. */
 void answer_write(const struct answer *a, struct buf *out);
 void answer_fini(struct answer *a);
 
-/* The value; def where it is absent. Owned by the answer. A NULL answer has nothing. */
+/* The value of key, def where it is absent. The string is the answer's. A NULL answer has no
+ * keys. */
 const char *answer_str(const struct answer *a, const char *key, const char *def);
 int64_t answer_int(const struct answer *a, const char *key, int64_t def);
 double answer_num(const struct answer *a, const char *key, double def);
 bool answer_has(const struct answer *a, const char *key);
 
-/* How many entries a list has (0, 1, ... as long as any key of entry i is there), and one of them.
- */
+/* How many entries a list has: 0, 1, ... while entry i has at least one key. */
 int answer_count(const struct answer *a, const char *list);
 const char *answer_str_at(const struct answer *a, const char *list, int i, const char *key,
                           const char *def);

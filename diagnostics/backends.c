@@ -17,7 +17,8 @@ static void copy(char *dst, size_t size, const char *text)
     snprintf(dst, size, "%s", text ? text : "");
 }
 
-/* The version of the copy that counts: what it said, else what its file says. */
+/* The version of the copy that the loader takes: as the library reported it, else as its file
+ * says. */
 static const char *version_of(const struct answer *a)
 {
     return answer_str_at(a, "lib", 0, "version", answer_str_at(a, "lib", 0, "text", NULL));
@@ -73,5 +74,5 @@ void backends_text(const struct backends *b, char *dst, size_t size)
     add(dst, size, "", b->mpi);
     add(dst, size, "PMIx ", b->pmix);
     if (!*dst)
-        snprintf(dst, size, "no framework, NCCL or MPI here");
+        snprintf(dst, size, "no framework, NCCL or MPI found on this machine");
 }

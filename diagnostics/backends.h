@@ -17,10 +17,11 @@ struct backends {
     char mpi_path[256];
 };
 
-/* From the answers framework, nccl, mpi, pmix that m has; what was not asked is empty. */
+/* Fills ret from the answers framework, nccl, mpi and pmix in m. A probe that was not run leaves
+ * its fields empty. */
 void backends_of(const struct machine *m, struct backends *ret);
 
-/* Asks them first. 0 or -errno; ret is filled as far as answers came. */
+/* Runs those probes, then fills ret. 0 or -errno; ret is filled as far as answers arrived. */
 int backends_look(struct backends *ret);
 
 /* "PyTorch 2.6.0, NCCL 2.27.7, Open MPI 4.1.4": one line. */

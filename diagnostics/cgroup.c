@@ -17,8 +17,8 @@
 
 static const char *const controllers[CGROUP_KINDS] = {"memory", "cpu", "pids"};
 
-/* The folder of a group: its path in the hierarchy without what of it is mounted, behind the mount
- * point. A path outside of what is mounted (another namespace's) is the mount itself. */
+/* The folder of a cgroup: the mount point, then the cgroup's path without the part that the
+ * mount hides. A path outside the mount (of another cgroup namespace) becomes the mount itself. */
 static void place(struct cgroup_place *ret, int version, const struct mount *mount,
                   const char *path, size_t path_len)
 {
@@ -57,7 +57,7 @@ static bool find_mount(const char *mountinfo, const char *controller, struct mou
         if (strcmp(m.type, controller ? "cgroup" : "cgroup2") != 0 ||
             (controller && !mount_has(m.super, controller)))
             continue;
-        /* A bind mount elsewhere is second to the usual place. */
+        /* A mount below /sys/fs/cgroup is preferred to a bind mount elsewhere. */
         if (!found || strncmp(m.point, "/sys/fs/cgroup", 14) == 0)
             *ret = m;
         found = true;
@@ -65,7 +65,8 @@ static bool find_mount(const char *mountinfo, const char *controller, struct mou
     return found;
 }
 
-/* "4:memory,foo:/path": does the line's list have the controller? NULL: the line of version 2. */
+/* For a line such as "4:memory,foo:/path": does its list name the controller? NULL: the line of
+ * version 2. */
 static bool line_has(const char *list, size_t len, const char *controller)
 {
     char words[256];
@@ -78,7 +79,7 @@ static bool line_has(const char *list, size_t len, const char *controller)
     return mount_has(words, controller);
 }
 
-/* The path of the group in the hierarchy of a controller. */
+/* The path of the process's cgroup in the hierarchy of a controller. */
 static bool find_path(const char *self, const char *controller, const char **ret, size_t *ret_len)
 {
     for (const char *line = self; *line;) {
@@ -195,7 +196,7 @@ int cgroup_memory(const struct machine *m, const struct cgroup *cg, struct cgrou
     return 0;
 }
 
-/* Processors that a folder's quota pays for, 0: no quota. */
+/* CPUs that a folder's quota allows, 0: no quota. */
 static double quota(const struct machine *m, const char *dir, bool v2)
 {
     double used, period;

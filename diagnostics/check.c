@@ -53,7 +53,8 @@ enum fix_place fix_place_of(const struct machine *m)
     return proc_in_container(m) ? FIX_DOCKER : FIX_HOST;
 }
 
-/* Bytes of the UTF-8 character at s; 0: none, or one that terminals obey (C1). */
+/* Bytes of the UTF-8 character at s; 0: not UTF-8, or a C1 control character, which terminals
+ * interpret. */
 static size_t character(const unsigned char *s)
 {
     static const unsigned least[] = {0, 0, 0xa0, 0x800, 0x10000};
@@ -89,7 +90,7 @@ static void set(struct result *r, enum check_status status, const char *fmt, va_
 {
     r->status = status;
     format(r->summary, sizeof(r->summary), fmt, ap);
-    if (!r->summary[0]) /* all of it was foreign, and empty */
+    if (!r->summary[0]) /* the whole text was unprintable */
         snprintf(r->summary, sizeof(r->summary), "(nothing)");
 }
 

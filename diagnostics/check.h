@@ -4,12 +4,11 @@
  *
  * A check is a row of a const table (checks/<group>.c) and a pure function of what machine.h shows,
  * the setting and the version rules: no I/O of its own, no state, so that a captured machine gives
- * the same result as the real one. It looks, then calls exactly one of result_pass() ...
- * result_error().
+ * the same result as the real one. It calls exactly one of result_pass() ... result_error().
  *
  * Status: pass; info (worth knowing); warn (slower, or wrong in some cases); fail (the job will not
- * work); skip (could not look: the summary says why and what would allow it, or does not apply);
- * error (the check itself went wrong).
+ * work); skip (does not apply, or could not look: the summary says why and what would allow it);
+ * error (the check itself failed).
  */
 #ifndef HVD_DIAGNOSTICS_CHECK_H
 #define HVD_DIAGNOSTICS_CHECK_H
@@ -41,15 +40,15 @@ enum check_group {
     GROUPS,
 };
 
-/* What has to be done, for programs that act on findings. */
+/* What a program that acts on findings has to do. */
 enum check_action {
     ACTION_NONE,
     ACTION_CONTAINER_OPTION, /* start the container or pod with another option */
     ACTION_ENVIRONMENT,      /* set or unset a variable */
     ACTION_INSTALL,          /* a package is missing */
     ACTION_VERSION,          /* another version of a package */
-    ACTION_REMOVE,           /* one copy too many */
-    ACTION_RECREATE,         /* the same container again */
+    ACTION_REMOVE,           /* a duplicate copy of a library */
+    ACTION_RECREATE,         /* remove the container and create it again, unchanged */
     ACTION_FREE_SPACE,       /* disk, memory, shared memory, processes */
     ACTION_NETWORK,          /* addresses, names, firewall, cabling */
     ACTION_HOST,             /* a setting of the host: sysctl, BIOS, driver, service */
@@ -82,15 +81,17 @@ struct check {
     const char *code; /* HVD3001; never used again for another check */
     enum check_group group;
     int level;
-    unsigned profiles; /* where it applies; 0: everywhere, else skipped elsewhere */
-    const char *needs; /* for people: "CAP_SYSLOG", "an NVIDIA driver"; NULL: nothing */
+    unsigned profiles; /* profiles it runs in; 0: all. In others it is skipped */
+    const char *needs; /* what it needs to look, for people: "CAP_SYSLOG", "an NVIDIA driver"; NULL:
+                          nothing */
     const char *probes[CHECK_PROBES]; /* answers it reads */
     check_f *run;
     const char *title;           /* "size of /dev/shm": fewer than eight words */
     const char *why;             /* what happens to a job where this is wrong */
-    const char *fix[FIX_PLACES]; /* what to type; NULL where there is nothing for that place */
+    const char *fix[FIX_PLACES]; /* what to type; NULL: nothing can be done in that place */
     enum check_action action;    /* when it warns or fails */
-    const char *explain; /* for `hvd-doctor explain`: how it looks, thresholds and their source */
+    const char *explain; /* for `hvd-doctor explain`: how the check looks, its thresholds and where
+                            they come from */
     const char *refs[CHECK_REFS];
 };
 
@@ -107,15 +108,16 @@ struct result {
     char summary[RESULT_TEXT];         /* one line with the figures: "/dev/shm has 64 MiB" */
     char observed[256];                /* short and comparable: "67108864" */
     char expected[256];                /* ">= 1073741824" */
-    char why[RESULT_TEXT];             /* empty: the check's */
-    char fix[FIX_PLACES][RESULT_TEXT]; /* empty: the check's */
+    char why[RESULT_TEXT];             /* empty: the check's own text applies */
+    char fix[FIX_PLACES][RESULT_TEXT]; /* empty: the check's own text applies */
     enum check_action action;
-    bool silenced; /* by --silence: does not count */
+    bool silenced; /* by --silence: shown, but not counted */
     char silence_reason[128];
-    uint32_t us; /* the check alone; probes: the machine's answers */
+    uint32_t us; /* time of the check alone; the probes' times are in their answers */
 };
 
-/* Each sets the status and the one-line summary. result_skip: says what would allow a look. */
+/* Each sets the status and the one-line summary. The summary of a skip says what would allow the
+ * check. */
 void result_pass(struct result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void result_info(struct result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void result_warn(struct result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -131,16 +133,17 @@ void result_fix(struct result *r, enum fix_place place, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void result_action(struct result *r, enum check_action action);
 
-/* True when the probe has answered. Otherwise the result is set: a time-out or crash of the probe
- * is a warning that says so, "not asked" and "failed" a skip. */
+/* Returns true when the probe has answered. Otherwise sets the result and returns false: a
+ * time-out or crash of the probe is a warning, "not run" and "failed" are a skip. */
 bool result_needs(struct result *r, const struct answer *a, const char *what);
 
-/* Foreign text may hold anything: in place, one line of UTF-8 without control characters. What the
- * result_ functions take goes through it. */
+/* Makes untrusted text printable, in place: one line of UTF-8 without control characters. The
+ * result_ functions apply it to their texts. */
 void check_clean(char *text);
 
-/* Appends to a string of a result, separated by sep where there is something already. What does
- * not fit becomes "...", once; what comes after it is left out. The first one is cut. */
+/* Appends to a string of a result, with sep in front unless the string is empty. Text that does
+ * not fit is replaced by "..." once, and later calls append nothing. The first text is cut
+ * instead. */
 void check_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -50,7 +50,7 @@ static bool chosen(const struct check *c, const struct choice *choice, const str
            !any(c, choice->skip, choice->nskip);
 }
 
-/* The checks to run into report, without results. */
+/* Fills report with the checks to run, without results. */
 static int choose(struct report *report, const struct choice *choice, struct err *err)
 {
     const struct check *c;
@@ -117,7 +117,7 @@ static void run_check(const struct view *v, struct result *r)
         result_skip(r, "only with --profile %s", words);
     }
     if (!r->summary[0])
-        result_error(r, "the check said nothing");
+        result_error(r, "the check returned no result");
     if (r->action == ACTION_NONE && (r->status == CHECK_WARN || r->status == CHECK_FAIL))
         r->action = r->check->action;
     r->us = (uint32_t)((clock_ns() - start) / 1000);

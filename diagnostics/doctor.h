@@ -28,25 +28,26 @@ struct report {
     struct result *results; /* [n], in the registry's order; owned */
     size_t n;
     int counts[CHECK_ERROR + 1];
-    enum verdict verdict; /* unknown: nothing could be determined */
+    enum verdict verdict; /* VERDICT_UNKNOWN: no check gave a result */
     uint32_t ms;
     struct setting setting;
     enum fix_place place; /* where the machine is: whose fix a person is shown */
 };
 
-/* Called as soon as a result is there (--jsonl), before anybody else sees it: may change its texts.
- * May be NULL. */
+/* Called for each result as soon as it is known (--jsonl), before anything else uses it. It may
+ * change the result's texts. May be NULL. */
 typedef void doctor_result_f(void *arg, struct result *r);
 
-/* Patterns that match no check are -ENOENT with "did you mean". report is empty before; on failure
- * it stays so. m gets answers if it is live. -EBUSY: level 2 or 3 while ranks of a job run here. */
+/* Runs the chosen checks of m. report is empty before the call, and stays empty on failure. m
+ * gets the probes' answers if it is live. Errors: -ENOENT with "did you mean" for a pattern that
+ * matches no check; -EBUSY for level 2 or 3 while ranks of a job run here. */
 int doctor_run(struct machine *m, const struct setting *s, const struct choice *choice,
                const struct rules *rules, doctor_result_f *cb, void *arg, struct report *report,
                struct err *err);
 void report_fini(struct report *report);
 
-/* -EBUSY: level 2 or 3 while ranks of another job run here. Such tests would slow the job down, and
- * measure the job. doctor_run() asks too. */
+/* -EBUSY: level 2 or 3 while ranks of another job run here. Load tests would slow that job down,
+ * and the job would distort their figures. doctor_run() calls this, too. */
 int doctor_may_load(struct machine *m, const struct setting *s, struct err *err);
 
 /* 0 no failure, 1 a failure (strict: a warning), 3 nothing could be determined. */

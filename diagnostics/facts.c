@@ -51,9 +51,7 @@ const char *facts_sm_text(int sm, char dst[16])
     return dst;
 }
 
-/* ---- plain facts ---- */
-
-/* Calls for a device of /sys/class/infiniband; true as soon as one is what is asked for. */
+/* Walks /sys/class/infiniband; returns true at the first device of this kind. */
 static bool any_rdma(const struct machine *m, const char *kind)
 {
     auto_free char **names = NULL;
@@ -135,7 +133,7 @@ static bool arm64(const struct view *v)
     return strcmp(answer_str(machine_answer(v->machine, "elf"), "machine", ""), "aarch64") == 0;
 }
 
-/* Known only when workers have been compared. */
+/* Known only after workers have been compared (hvdrun --doctor). */
 static bool unknown_here(const struct view *v)
 {
     return false;
@@ -164,8 +162,8 @@ static const struct {
 
 static const char *const numbers[] = {"gpus", "ranks", "hosts", "cuda", "sm", "glibc", "openmpi"};
 
-/* The version that a name stands for, in dst; false: unknown. older: for "sm<75" the oldest GPU
- * counts, else the newest. */
+/* Writes the version that a name stands for to dst; false: unknown. older: in "sm<75" the oldest
+ * GPU is compared, otherwise the newest. */
 static bool number_of(const struct facts *f, const char *name, bool older, char dst[32])
 {
     const struct machine *m = f->view->machine;
@@ -199,7 +197,7 @@ static bool number_of(const struct facts *f, const char *name, bool older, char 
     return true;
 }
 
-/* "sm>=90" into its parts; false when it is none. */
+/* Splits "sm>=90" into name, operator and value; false when it is not such a fact. */
 static bool split(const char *fact, char name[32], const char **ret_op, const char **ret_value)
 {
     size_t n = strcspn(fact, "<>="), ops = strspn(fact + n, "<>=");
@@ -261,7 +259,7 @@ static void set_status(struct result *r, enum check_status status, const char *t
         result_info(r, "%s", text);
 }
 
-/* Whole rules with their references, as many as there is room for. */
+/* Writes whole rules with their references into the result's why, as many as fit. */
 static void say_why(struct result *r, const struct rule *const *hits, size_t n)
 {
     char why[RESULT_TEXT] = "";

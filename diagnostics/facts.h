@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * facts: what the conditions of version rules (rules.h) ask about a machine and a job: "container",
- * "infiniband", "gpus>1", "sm<75".
+ * facts: facts about a machine and a job, for the conditions of version rules (rules.h):
+ * "container", "infiniband", "gpus>1", "sm<75".
  *
- * Checks make one on the stack and hand facts_holds() to rules_hits(). A fact that cannot be known
- * does not hold. Reads machine, setting and the answers of the probes that the check has named.
+ * Checks make one on the stack and hand facts_holds() to rules_hits(). An unknown fact does not
+ * hold. Reads machine, setting and the answers of the probes that the check has named.
  */
 #ifndef HVD_DIAGNOSTICS_FACTS_H
 #define HVD_DIAGNOSTICS_FACTS_H
@@ -22,20 +22,20 @@ struct facts {
 /* arg is a struct facts. */
 bool facts_holds(void *arg, const char *fact);
 
-/* False for a word that no machine can ever satisfy: a typing error in a rule. */
+/* Returns false for a word that is no fact: a typing error in a rule. */
 bool facts_known(const char *fact);
 
 /* How many GPUs there are: NVML's count, else the device files; -1: unknown. */
 int facts_gpus(const struct machine *m);
-/* Compute capability times ten of the oldest and newest GPU, 0: unknown. */
+/* Compute capability times ten ("9.0" is 90) of the oldest and of the newest GPU; 0: unknown. */
 void facts_sm(const struct machine *m, int *ret_oldest, int *ret_newest);
 
-/* "9.0" of 90. Returns dst. */
+/* Writes "9.0" for 90. Returns dst. */
 const char *facts_sm_text(int sm, char dst[16]);
 
-/* The worst rules that this version of the component hits, as a result: fail, warn or info with the
- * rule's text, fix and reference; the texts of others follow. False: none hits, the result is
- * untouched. what: "libnccl 2.8.3 in /usr/lib". */
+/* Judges a component's version by the rules. Sets the result to the worst rules that match:
+ * their severity, text, fix and reference, then the texts of the others. Returns false and
+ * leaves the result when no rule matches. what: "libnccl 2.8.3 in /usr/lib". */
 bool facts_judge(struct result *r, const struct facts *facts, const char *component,
                  const char *version, const char *what);
 

@@ -25,7 +25,8 @@ static void note(const struct machine *m, char kind, const char *path)
         m->record(m->record_arg, kind, path);
 }
 
-/* A captured machine may come from a stranger: its links end inside it. */
+/* Opens a path of a captured machine. Its files are untrusted, so links must not lead out of the
+ * root. */
 static int open_inside(int root, const char *path, int flags)
 {
     struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_IN_ROOT};
@@ -33,7 +34,7 @@ static int open_inside(int root, const char *path, int flags)
     return fd < 0 && (errno == ENOSYS || errno == EPERM) ? openat(root, path, flags) : fd;
 }
 
-/* Nonblocking: a FIFO or device that somebody put there must not stop us. */
+/* Opens without blocking: a FIFO or device at this path must not block the doctor. */
 static int open_at(const struct machine *m, const char *path, int flags)
 {
     path = *path ? path : ".";
@@ -114,7 +115,7 @@ int machine_line(const struct machine *m, char *dst, size_t size, const char *fm
     return 0;
 }
 
-/* "max" and what is beyond 63 bits are INT64_MAX (cgroup v1 says "no limit" so). */
+/* "max" and values beyond 63 bits become INT64_MAX; cgroup v1 writes "no limit" as such a value. */
 static int parse_int(const char *word, int64_t *ret)
 {
     char *end = NULL;
@@ -172,7 +173,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names packed behind the pointers, so that one free() frees all. */
+/* Packs the names behind the array of pointers, so that one free() releases all. */
 static char **pack(char **names, size_t n, size_t bytes)
 {
     char **packed = malloc((n + 1) * sizeof(*packed) + bytes);
@@ -295,7 +296,7 @@ const struct answer *machine_answer(const struct machine *m, const char *probe)
     return &absent;
 }
 
-/* What the program was started with is not what it has now: libc's list counts. */
+/* Copies libc's environment: /proc/self/environ shows only the one at the program's start. */
 static int copy_environment(struct machine *m)
 {
     size_t len = 0;

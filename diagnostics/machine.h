@@ -6,7 +6,8 @@
  * the difference. Paths have no leading slash: "proc/meminfo". Only files that answer at once are
  * read here (/proc, /sys, /etc, /run, /dev names); whatever may hang, needs a call other than open,
  * read, readdir and readlink, or touches foreign libraries is a probe (probe.h). Nothing is
- * written. One thread. While machine->record is set, each look is noted, for `hvd-doctor gather`.
+ * written. One thread. While machine->record is set, each read is reported to it, for `hvd-doctor
+ * gather`.
  */
 #ifndef HVD_DIAGNOSTICS_MACHINE_H
 #define HVD_DIAGNOSTICS_MACHINE_H
@@ -25,8 +26,8 @@ struct machine_answer {
     struct answer answer;
 };
 
-/* Called once for each path that a check has looked at; kind: 'f' file, 'd' folder, 'l' link, 'e'
- * only whether it is there. */
+/* Called once for each path that a check reads. kind: 'f' file, 'd' folder, 'l' link, 'e' only
+ * tested whether it exists. */
 typedef void machine_record_f(void *arg, char kind, const char *path);
 
 struct machine {
@@ -47,37 +48,38 @@ int machine_open_live(struct machine *m, struct err *err);
 int machine_open_captured(struct machine *m, const char *dir, struct err *err);
 void machine_close(struct machine *m);
 
-/* The whole file as a NUL-terminated string, free() it; -ENOENT, -EACCES ... The length does not
- * count the NUL; ret_len may be NULL. */
+/* Reads a whole file into a NUL-terminated string, which the caller frees. -ENOENT, -EACCES ...
+ * ret_len (without the NUL) may be NULL. */
 int machine_read(const struct machine *m, const char *path, char **ret, size_t *ret_len);
 
-/* The first line without its newline and blanks at the ends into dst; -errno, dst empty. */
+/* Reads the first line, without newline and surrounding blanks, into dst; on -errno dst is
+ * empty. */
 int machine_line(const struct machine *m, char *dst, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A file that holds one decimal integer ("max" is INT64_MAX); -EINVAL when it does not. */
+/* Reads a file that holds one decimal integer ("max" is INT64_MAX); -EINVAL when it does not. */
 int machine_int(const struct machine *m, int64_t *ret, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The value of "key: value" or "key value" in a file of such lines (/proc/meminfo, status,
- * memory.events); -ENOENT when the file or the key is not there. Units after the number are left.
- */
+/* Reads the value of "key: value" or "key value" in a file of such lines (/proc/meminfo, status,
+ * memory.events). A unit after the number stays in the value. -ENOENT: no such file or key. */
 int machine_field(const struct machine *m, const char *path, const char *key, char *dst,
                   size_t size);
 int machine_field_int(const struct machine *m, const char *path, const char *key, int64_t *ret);
 
-/* Names in a folder, sorted, without . and ..; *ret is NULL-terminated, one free() frees it all. */
+/* Lists the names in a folder, sorted, without . and .. . *ret ends with NULL; one free()
+ * releases it all. */
 int machine_list(const struct machine *m, const char *path, char ***ret, size_t *ret_n);
 bool machine_exists(const struct machine *m, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int machine_readlink(const struct machine *m, const char *path, char *dst, size_t size);
 
-/* The process's environment; NULL when unset. Owned by the machine. */
+/* A variable of the process's environment; NULL when unset. Owned by the machine. */
 const char *machine_env(const struct machine *m, const char *name);
 /* Walks the environment: the i-th "NAME=value", NULL at the end. */
 const char *machine_env_at(const struct machine *m, size_t i);
 
-/* What a probe said. Never NULL: ANSWER_ABSENT where it was not asked. */
+/* The answer of a probe. Never NULL: ANSWER_ABSENT if the probe was not run. */
 const struct answer *machine_answer(const struct machine *m, const char *probe);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match: see match.h. Here bytes become lines: the automaton runs over what came, as it lies there,
- * and only a line in which a word ends is looked at. A line that is cut by the end of the bytes is
- * carried over; one that does not end goes by in pieces.
+ * match: see match.h. Here bytes become lines: the automaton scans the caller's bytes in place, and
+ * only a line in which it finds a word is examined further. An incomplete line at the end of the
+ * bytes is kept in the carry buffer for the next call; a line that is too long for it is examined
+ * in pieces.
  */
 #include "diagnostics/match.h"
 
@@ -102,7 +103,7 @@ static uint64_t count_lines(const uint8_t *p, const uint8_t *end)
     return n;
 }
 
-/* p to end: lines as a whole, the first byte at offset. */
+/* Scans complete lines from p to end; the first byte is at offset in the source. */
 static void scan_lines(struct match_source *s, const uint8_t *p, const uint8_t *end,
                        uint64_t offset)
 {
@@ -128,8 +129,8 @@ static void scan_lines(struct match_source *s, const uint8_t *p, const uint8_t *
     s->line += count_lines(p, end);
 }
 
-/* The line in carry is as long as it gets for now: looks at it and keeps its end, so that nothing
- * is missed that lies across. */
+/* Examines a full carry buffer as a piece of a long line. Keeps its last bytes, so that a match
+ * across two pieces is found. */
 static void flush_piece(struct match_source *s)
 {
     if (!s->in_long)
@@ -152,7 +153,8 @@ static void end_line(struct match_source *s)
     s->line++;
 }
 
-/* Adds to the line in carry until its newline or end: returns behind what it took. */
+/* Appends bytes to the incomplete line in carry, up to its newline or end. Returns a pointer
+ * behind the bytes taken. */
 static const uint8_t *carry(struct match_source *s, const uint8_t *p, const uint8_t *end,
                             uint64_t offset)
 {

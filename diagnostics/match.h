@@ -2,12 +2,12 @@
  *
  * match: finds the cause of a failed run in its logs.
  *
- * Any number of sources (a file, a stream, a rank's standard error) are fed in any order and in
- * pieces of any size; memory does not grow with what was read. match_finish() ranks what was found:
- * the earliest cause over all sources first where their times can be compared, the strongest
- * otherwise; what such a cause leads to elsewhere is put under it. `hvd-doctor match`, the agent
- * and the tests use it. One thread at a time for a matcher and its patterns; the caller owns all
- * that is returned by a create or finish.
+ * Any number of sources (a file, a stream, a rank's standard error) can be fed, in any order and in
+ * pieces of any size; memory does not grow with the bytes fed. match_finish() orders the findings:
+ * the earliest cause over all sources comes first where their times can be compared, otherwise the
+ * strongest. Effects of a cause are listed under it. `hvd-doctor match`, the agent and the tests
+ * use it. One thread at a time for a matcher and its patterns; the caller owns all that is returned
+ * by a create or finish.
  */
 #ifndef HVD_DIAGNOSTICS_MATCH_H
 #define HVD_DIAGNOSTICS_MATCH_H
@@ -21,18 +21,20 @@
 #include "diagnostics/match_time.h"
 #include "diagnostics/patterns.h"
 
-#define MATCH_LINE    4096 /* bytes of a line that an expression sees; longer ones go by in pieces */
-#define MATCH_OVERLAP 1024 /* what two neighbouring pieces share */
-#define MATCH_TEXT    400  /* of the line that is shown */
-#define MATCH_DETAIL  800  /* of the lines after it */
-#define MATCH_SAY     240  /* of the cause, filled in */
-#define MATCH_RANKS   16   /* that are listed by number */
+#define MATCH_LINE                                                                                 \
+    4096 /* bytes of a line that an expression is matched against; longer lines are examined in    \
+            pieces */
+#define MATCH_OVERLAP 1024 /* bytes that two neighbouring pieces have in common */
+#define MATCH_TEXT    400  /* bytes of the matching line that are shown */
+#define MATCH_DETAIL  800  /* bytes of the lines after it */
+#define MATCH_SAY     240  /* bytes of the pattern's sentence, filled in */
+#define MATCH_RANKS   16   /* ranks listed by number */
 
 struct match_opts {
     struct patterns *patterns; /* borrowed; NULL: the compiled-in ones */
     const char *as_cause;      /* ids that count as causes here ("xid-63 xid-92"); copied */
     const char *as_noise;      /* ids that do not count; copied */
-    bool failed;               /* the job failed, whatever the logs show */
+    bool failed;               /* the job failed, even if no log shows it */
 };
 
 struct match;
@@ -42,38 +44,39 @@ struct match_source;
 int match_create(const struct match_opts *opts, struct match **ret, struct err *err);
 void match_destroy(struct match *m);
 
-/* name is copied and shown; rank -1: taken from the name ("rank.3/stderr") or from the lines. NULL:
- * no memory. Lives as long as the matcher. */
+/* Opens a source. name is copied and shown to the user. rank -1: it is taken from the name
+ * ("rank.3/stderr") or from the lines. Returns NULL without memory. The source lives as long as
+ * the matcher. */
 struct match_source *match_open_source(struct match *m, const char *name, int rank);
 
-/* Bytes as they come. A last line without newline counts after match_close_source(). Out of memory
- * is remembered for match_finish(). */
+/* Feeds bytes of a source. A last line without newline is examined in match_close_source(). A
+ * failed allocation is reported by match_finish(). */
 void match_feed(struct match_source *s, const void *bytes, size_t len);
 void match_close_source(struct match_source *s);
 
-/* The job failed: what counts only then counts from now on. */
+/* Tells the matcher that the job failed: patterns with the condition "failed" apply. */
 void match_set_failed(struct match *m);
 
 enum match_verdict {
     MATCH_NOTHING,     /* no finding, no failure */
     MATCH_FOUND,       /* causes */
     MATCH_EFFECTS,     /* only effects: the cause stands in another log */
-    MATCH_UNEXPLAINED, /* a failure, nothing known */
+    MATCH_UNEXPLAINED, /* a failure, but no known cause */
 };
 
 struct match_finding {
     const struct pattern *pattern;
     enum match_kind_shown { MATCH_AS_CAUSE, MATCH_AS_EFFECT, MATCH_AS_INFO, MATCH_AS_FAILURE } as;
     char say[MATCH_SAY]; /* the pattern's, filled in */
-    const char *source;  /* of the first one; the matcher's */
+    const char *source;  /* of the first matching line; owned by the matcher */
     int rank;            /* -1: not known */
     uint64_t line;       /* from 1 */
     uint64_t offset;     /* of the line, in bytes */
     struct match_time time;
     char text[MATCH_TEXT];     /* the line, cut, safe to print */
     char detail[MATCH_DETAIL]; /* lines after it that belong to it, with newlines; may be empty */
-    uint64_t count;            /* lines over all sources, this one included */
-    int ranks[MATCH_RANKS];    /* that have it, rising */
+    uint64_t count;            /* matching lines over all sources, this one included */
+    int ranks[MATCH_RANKS];    /* ranks that logged it, ascending */
     int nranks;
     bool more_ranks;
 };
@@ -84,13 +87,13 @@ struct match_result {
     size_t n;
     struct match_finding *effects; /* of findings[0], and weaker explanations */
     size_t neffects;
-    struct match_finding *notes; /* informations beside a failure */
+    struct match_finding *notes; /* findings of kind info, shown beside a failure */
     size_t nnotes;
     uint64_t lines, bytes;
     size_t sources;
 };
 
-/* May be called more than once, and feeding may go on afterwards. */
+/* Orders what was found so far. May be called more than once, also with more feeding in between. */
 int match_finish(struct match *m, struct match_result **ret, struct err *err);
 void match_result_destroy(struct match_result *r);
 

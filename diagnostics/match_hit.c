@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_hit: a line in which some word of a pattern was seen: which pattern is it, and what is kept
- * of it. The first pattern in the order of the files that matches has the line. Called by match.c.
+ * match_hit: examines a line in which the automaton found a word of some pattern: decides which
+ * pattern matches, and stores the hit. If several match, the first in the order of the pattern
+ * files gets the line. Called by match.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +12,12 @@
 #include "diagnostics/match_scan.h"
 #include "diagnostics/match_state.h"
 
-#define IGNORE_LINES  5   /* before and behind an "ignore" in which its "of" does not count */
-#define FOLLOW_LINES  4   /* that are kept */
-#define FOLLOW_LOOKED 400 /* lines after which we stop looking */
+#define IGNORE_LINES                                                                               \
+    5 /* lines before and after an "ignore" line in which the patterns of its "of" do not count */
+#define FOLLOW_LINES  4   /* lines kept as detail of a hit */
+#define FOLLOW_LOOKED 400 /* lines after which a hit's detail is complete */
 
-/* A piece of a line on its way through here. */
+/* The piece of a line that is being examined. */
 struct piece {
     const uint8_t *raw;
     size_t len;
@@ -67,7 +69,7 @@ static void follow(struct match_source *s, const struct piece *p)
     bool exception = s->m->patterns->v[h->pattern].conditions & PATTERN_EXCEPTION;
     if (exception && inside_traceback(p, text))
         return;
-    if (*text) /* without a launcher's prefix "3: " is text */
+    if (*text) /* text without a launcher's prefix such as "3: " */
         add_detail(h, s->follow_rank >= 0 ? text : p->clean);
     if (exception || !*text || --s->follow_left <= 0)
         s->following = NULL;
@@ -136,7 +138,7 @@ static void hit(struct match_source *s, size_t pattern, int regex, const struct 
     while (h && h->pattern != pattern)
         h = h->next;
     if (h && h->last_line == s->line)
-        return; /* the pieces of a line overlap */
+        return; /* found already: the pieces of a long line overlap */
     bool fresh = !h;
     if (fresh && !(h = new_hit(s, pattern, regex, p)))
         return;
@@ -165,7 +167,7 @@ static void take_back(struct match_source *s, const char *ids, int rank)
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
-/* Bits of the patterns of which a word is in the text; false: none. */
+/* Sets the bits of the patterns that have a word in the text; false: none. */
 static bool candidates(struct match *m, const char *text)
 {
     const struct scan *scan = m->patterns->scan;
@@ -180,7 +182,7 @@ static bool candidates(struct match *m, const char *text)
     return any;
 }
 
-/* The line belongs to pattern i. */
+/* Records that the line belongs to pattern i. */
 static void found(struct match_source *s, size_t i, int regex, const struct piece *p)
 {
     const struct pattern *pattern = &s->m->patterns->v[i];
@@ -202,7 +204,7 @@ static void found(struct match_source *s, size_t i, int regex, const struct piec
         hit(s, i, regex, p);
 }
 
-/* A line of source that a traceback shows says what is raised somewhere, not what was. */
+/* A line of source code in a traceback ("raise ...") shows what could be raised, not what was. */
 static bool is_source(const char *clean, const char *text)
 {
     static const char *const words[] = {"raise ", "except ", "return ", "assert ", "with ", "if "};
@@ -237,7 +239,7 @@ static void look(struct match_source *s, const struct piece *p)
     }
 }
 
-/* A stretch without carriage returns, whose head p->meta describes. */
+/* Examines a part of a line without carriage returns, whose prefix p->meta describes. */
 static void look_through(struct match_source *s, struct piece *p, const uint8_t *raw, size_t len)
 {
     for (size_t at = 0;; at += MATCH_LINE - MATCH_OVERLAP) {
@@ -252,7 +254,8 @@ static void look_through(struct match_source *s, struct piece *p, const uint8_t 
     }
 }
 
-/* What a progress bar has overwritten counts as lines of the same number. */
+/* Splits at carriage returns: each state of a progress bar is examined, all with the same line
+ * number. */
 static void look_at_parts(struct match_source *s, struct piece *p, const uint8_t *raw, size_t len)
 {
     const uint8_t *end = raw + len;

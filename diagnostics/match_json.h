@@ -13,7 +13,7 @@
  * F: {"id", "code", "kind", "cause", "why", "fix": {"docker", "k8s", "host"},
  *     "action": as a check's, "refs": [], "source", "rank" | null, "line", "offset", "time" | null,
  * "text", "detail", "count", "ranks": [], "more_ranks"}; effects and notes leave out why, fix,
- * action, refs and detail. The caller's reference; NULL: no memory. */
+ * action, refs and detail. The caller owns the reference; NULL: no memory. */
 json_t *match_json(const struct match_result *r);
 
 #endif

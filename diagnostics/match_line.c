@@ -17,7 +17,8 @@
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
-/* How long the terminal sequence at p is; an unfinished one ends with the line. */
+/* The length of the terminal escape sequence at p; an unfinished one extends to the end of the
+ * line. */
 static size_t sequence_len(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t *q = p + 1;
@@ -58,7 +59,7 @@ size_t match_line_clean(const uint8_t *raw, size_t len, char *dst, size_t size)
     return n;
 }
 
-/* How many bytes the UTF-8 character at p has; 0: it is none. */
+/* The length in bytes of the UTF-8 character at p; 0: it is not UTF-8. */
 static size_t utf8_len(const uint8_t *p, const uint8_t *end)
 {
     size_t n = *p < 0x80 ? 1 : *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
@@ -75,7 +76,7 @@ static size_t utf8_len(const uint8_t *p, const uint8_t *end)
     return n;
 }
 
-/* Writes what can be shown of raw into dst; stops where the next character has no room. */
+/* Writes raw to dst in printable form; stops when the next character does not fit. */
 static size_t show(const uint8_t *p, const uint8_t *end, char *dst, size_t size)
 {
     size_t n = 0;
@@ -103,7 +104,7 @@ static size_t show(const uint8_t *p, const uint8_t *end, char *dst, size_t size)
     return n;
 }
 
-/* Where clean position at is in raw. */
+/* The position in raw that corresponds to position at of the cleaned line. */
 static const uint8_t *raw_at(const uint8_t *raw, const uint8_t *end, size_t at)
 {
     const uint8_t *p = skip_sequences(raw, end);
@@ -251,7 +252,7 @@ static bool is_our_info(const char *text)
     return false;
 }
 
-/* The first word of a level in the line's beginning decides. */
+/* The first level name near the beginning of the line decides. */
 static bool is_info(const char *text)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_print: a result for people: the cause, its line, what to type; then what it led to. Pure
- * but for the stream that is written to.
+ * match_print: writes a result for people: the cause, its line and what to type, then its effects.
+ * Pure except for the stream.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ void match_print(const struct match_result *r, FILE *out)
         fputc('\n', out);
     }
     print_list(out, "Also found:", r->findings + shown, r->n - shown);
-    print_list(out, "What followed from it, or says less:", r->effects, r->neffects);
+    print_list(out, "Effects of it, and less specific findings:", r->effects, r->neffects);
     print_list(out, "Worth knowing:", r->notes, r->nnotes);
     fprintf(out, "%s\n", match_verdict_text(r, verdict, sizeof(verdict)));
 }
@@ -143,12 +143,12 @@ char *match_verdict_text(const struct match_result *r, char *dst, size_t size)
     if (r->verdict == MATCH_FOUND && f)
         snprintf(dst, size, "%s: %s (%s)", f->pattern->id, f->say, place);
     else if (r->verdict == MATCH_EFFECTS && f)
-        snprintf(dst, size, "only effects here: %s: %s (%s); the cause stands in another log",
+        snprintf(dst, size, "only effects in these logs: %s: %s (%s); the cause is in another log",
                  f->pattern->id, f->say, place);
     else if (r->verdict == MATCH_UNEXPLAINED && f)
-        snprintf(dst, size, "the job failed and nothing known explains it: %s (%s)", f->say, place);
+        snprintf(dst, size, "the job failed, no known cause explains it: %s (%s)", f->say, place);
     else if (r->verdict == MATCH_UNEXPLAINED)
-        snprintf(dst, size, "the job failed and the logs hold nothing that is known");
+        snprintf(dst, size, "the job failed, the logs contain no known cause");
     else
         snprintf(dst, size, "nothing found in %" PRIu64 " lines of %zu log%s", r->lines, r->sources,
                  r->sources == 1 ? "" : "s");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_rank: hits of all sources to a result: the same pattern becomes one finding, its kind is
- * what it means beside the others, and the earliest cause comes first. Called by match_finish().
+ * match_rank: makes findings from the hits of all sources: hits of one pattern become one finding,
+ * a cause that another cause explains becomes an effect, and the earliest cause comes first. Called
+ * by match_finish().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 #include "core/base/cleanup.h"
 #include "diagnostics/match_state.h"
 
-#define ABSENT_MAX 4 /* ranks that are named for what they did not log */
+#define ABSENT_MAX 4 /* at most this many ranks are named as missing */
 
-/* A pattern over all sources. */
+/* The hits of one pattern over all sources. */
 struct group {
     bool there;
     enum pattern_kind kind;
@@ -22,7 +23,7 @@ struct group {
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
-/* <0: a was first, >0: b was, 0: nobody can tell. */
+/* <0: a was first, >0: b was, 0: unknown. */
 static int order(const struct match_finding *a, const struct match_finding *b)
 {
     if (match_time_comparable(a->time, b->time)) {
@@ -35,7 +36,7 @@ static int order(const struct match_finding *a, const struct match_finding *b)
     return 0;
 }
 
-/* Vague ones stand behind all others, whenever they came. */
+/* a comes before b in the result. Strength 1 comes last, whatever its time. */
 static bool better(const struct match_finding *a, const struct match_finding *b)
 {
     bool vague = a->pattern->strength == 1, other = b->pattern->strength == 1;
@@ -45,8 +46,8 @@ static bool better(const struct match_finding *a, const struct match_finding *b)
     return by_time ? by_time < 0 : a->pattern->strength > b->pattern->strength;
 }
 
-/* Takes the best of the rest each time: the order is none that a sort could rely on, since some
- * times can be compared and others cannot. */
+/* Selection sort: the order is partial (some times cannot be compared), and qsort() needs a
+ * total one. */
 static void sort(struct match_finding *v, size_t n)
 {
     for (size_t i = 0; i + 1 < n; i++) {
@@ -84,8 +85,8 @@ static void add_hit(struct group *g, const struct match_hit *h)
         match_hit_rank(&g->found, h->found.ranks[i]);
 }
 
-/* The pattern's sentence; $1 is what the first group took, $0 the expression. Where that is
- * nothing, "up ($1)" becomes "up". */
+/* Fills in the pattern's sentence: $1 is the text of the first group, $0 the whole match. An
+ * empty "up ($1)" becomes "up". */
 static void fill_in(const struct pattern *p, struct group *g)
 {
     const char *dollar = strstr(p->say, "$1");
@@ -111,7 +112,8 @@ static bool logged(const struct match_source *s, size_t pattern)
     return false;
 }
 
-/* "; rank 5 does not say so": whom the others waited for, where each rank has a log of its own. */
+/* Appends "; not logged by rank 5" to a finding whose pattern names the few ranks without it:
+ * the other ranks waited for them. Needs a log for each rank. */
 static void name_absent(const struct match *m, size_t pattern, struct match_finding *f)
 {
     size_t with = 0, without = 0, n = 0, len = strlen(f->say);
@@ -151,8 +153,6 @@ static struct group *gather(const struct match *m)
     return groups;
 }
 
-/* ---- what they mean beside each other ------------------------------------------------------- */
-
 static bool counts_alone(const struct match *m, size_t i)
 {
     return !(m->patterns->v[i].conditions & PATTERN_IF_FAILED);
@@ -175,8 +175,8 @@ static bool has_cause(const struct match *m, const struct group *groups, const c
     return false;
 }
 
-/* Takes away what only counts in a failed run, makes effects of causes that others explain. Returns
- * whether there is a cause that is not vague. */
+/* Removes findings that count only in a failed run, and turns causes that others explain into
+ * effects. Returns whether a cause of strength 2 or 3 remains. */
 static bool weigh(const struct match *m, struct group *groups, bool failed)
 {
     bool strong = false;
@@ -221,7 +221,7 @@ static void sort_out(const struct match *m, const struct group *groups, bool str
     sort(r->notes, r->nnotes);
 }
 
-/* No cause: the effects are what there is, then the lines that say that it failed. */
+/* Without a cause: reports the effects, otherwise the lines that show the failure. */
 static void fall_back(const struct match *m, const struct group *groups, bool failed,
                       struct match_result *r)
 {

@@ -2,9 +2,9 @@
  *
  * match_scan: see match_scan.h.
  *
- * States are numbered so that those in which a word ends come last: the inner loop asks one
- * comparison. A row of the table has a power of two of columns, one for each byte that occurs in a
- * word and column 0 for all others.
+ * States in which a word ends have the highest numbers, so that the inner loop needs one
+ * comparison. A row of the table has 2^shift columns: one for each byte that occurs in a word, and
+ * column 0 for all others.
  */
 #include "diagnostics/match_scan.h"
 
@@ -18,7 +18,7 @@
 #define STATES_MAX 60000
 
 struct ending {
-    uint32_t next; /* index + 1 of the next one of the same state; 0: none */
+    uint32_t next; /* index + 1 of the next word that ends in the same state; 0: none */
     unsigned id;
 };
 
@@ -27,9 +27,9 @@ struct scan {
     uint8_t class_of[256];
     unsigned shift;
     uint32_t nstates;
-    uint32_t accepting; /* this state and those above end a word */
-    uint32_t *endings;  /* [nstates] index + 1 into list; 0: none */
-    uint16_t *suffix;   /* [nstates] the longest suffix that is a state too */
+    uint32_t accepting; /* a word ends in this state and in all above */
+    uint32_t *endings;  /* [nstates] index + 1 of the first entry of list; 0: none */
+    uint16_t *suffix;   /* [nstates] the state of the longest proper suffix */
     struct ending *list;
     size_t nlist;
 };
@@ -68,7 +68,7 @@ static void classify(struct scan *s, const struct scan_word *words, size_t n)
         s->shift++;
 }
 
-/* The trie of the words; edges that are not there are 0. */
+/* Builds the trie of the words. A missing edge is 0. */
 static void grow(struct scan *s, const struct scan_word *words, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -84,7 +84,7 @@ static void grow(struct scan *s, const struct scan_word *words, size_t n)
     }
 }
 
-/* Breadth first: a missing edge goes where the suffix's edge goes. */
+/* Breadth first: a missing edge gets the target of the suffix state's edge. */
 static int complete(struct scan *s)
 {
     auto_free uint16_t *queue = calloc(s->nstates, sizeof(*queue));
@@ -119,7 +119,7 @@ static bool ends_word(const struct scan *s, uint32_t state)
     return false;
 }
 
-/* Gives the states new numbers, those that end a word last. */
+/* Renumbers the states: those in which a word ends become the last. */
 static int renumber(struct scan *s)
 {
     size_t n = s->nstates, columns = (size_t)1 << s->shift;

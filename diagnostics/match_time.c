@@ -14,7 +14,7 @@
 
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
-/* A cursor over NUL-terminated text: each step fails for good. */
+/* A cursor over NUL-terminated text. After a step fails, all later steps fail. */
 struct cursor {
     const char *p;
     bool ok;
@@ -74,7 +74,7 @@ static int64_t clock_time(struct cursor *c)
     return ns;
 }
 
-/* Z, +hh:mm, -hhmm: what has to be added to get UTC. */
+/* Parses Z, +hh:mm or -hhmm. Returns the nanoseconds to add to get UTC. */
 static int64_t zone(struct cursor *c)
 {
     if (!c->ok || *c->p == 'Z') {
@@ -171,7 +171,7 @@ static bool uptime(struct cursor *c, int64_t ns, struct match_time *ret)
     return c->ok;
 }
 
-/* Digits that must not overflow: 12 are 30000 years of seconds. */
+/* At most 12 digits, so that the sum does not overflow; 12 digits of seconds are 30000 years. */
 static int64_t count(struct cursor *c)
 {
     int64_t v = 0;
@@ -182,7 +182,7 @@ static int64_t count(struct cursor *c)
     return v;
 }
 
-/* Seconds since the start, or since 1970 (UCX): nothing has been up for thirty years. */
+/* Seconds since boot, or since 1970 (UCX). Values above thirty years are since 1970. */
 static bool read_dmesg(struct cursor *c, struct match_time *ret)
 {
     blanks(c);

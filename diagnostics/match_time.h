@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_time: the times that stand in log lines. Pure.
+ * match_time: parses the time stamps of log lines. Pure.
  *
- * A time without a zone is taken for UTC: logs of one job are compared with each other.
+ * A time without a zone is taken as UTC: only logs of one job are compared with each other.
  */
 #ifndef HVD_DIAGNOSTICS_MATCH_TIME_H
 #define HVD_DIAGNOSTICS_MATCH_TIME_H
@@ -14,8 +14,8 @@
 enum match_time_kind {
     MATCH_TIME_NONE,
     MATCH_TIME_DATE,   /* ns since 1970 */
-    MATCH_TIME_NOYEAR, /* ns since the beginning of a year that is not known (told as 2000) */
-    MATCH_TIME_UPTIME, /* ns since the machine started, as the kernel counts */
+    MATCH_TIME_NOYEAR, /* ns since the beginning of an unknown year (shown as 2000) */
+    MATCH_TIME_UPTIME, /* ns since boot, as in the kernel's log */
 };
 
 struct match_time {
@@ -30,9 +30,9 @@ struct match_time {
  * Returns how many bytes it took, 0 where there is none. */
 size_t match_time_read(const char *text, struct match_time *ret);
 
-/* Can the order of the two be told? */
+/* Returns whether the order of the two is known. */
 bool match_time_comparable(struct match_time a, struct match_time b);
-/* <0, 0, >0; only of comparable ones. */
+/* <0, 0, >0; only for comparable times. */
 int match_time_compare(struct match_time a, struct match_time b);
 
 /* "2024-05-01T10:00:03.123Z", "05-01 10:00:03.123", "123.456 s after boot"; "" for none. */

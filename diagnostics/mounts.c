@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* One field to its blank, \040 and the like unescaped. Where the next begins; NULL when there is no
- * field. *ret_cut: it did not fit. */
+/* Copies a field up to the next blank to dst, with escapes such as \040 decoded. Returns the
+ * beginning of the next field; NULL when there is no field. *ret_cut: it did not fit. */
 static const char *field(const char *s, const char *end, char *dst, size_t size, bool *ret_cut)
 {
     size_t n = 0;

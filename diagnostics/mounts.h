@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mounts: lines of /proc/self/mountinfo. Foreign text: a line that is none is passed over.
+ * mounts: parses lines of /proc/self/mountinfo. The text is untrusted: a line that does not parse
+ * is skipped.
  *
  * Used by checks, probes and cgroup.c; pure, any thread.
  */
@@ -12,26 +13,27 @@
 
 #define MOUNT_PATH 1024
 
-/* Longer fields make a line that is passed over (paths) or are cut (options, source). */
+/* A line with longer paths is skipped; longer options and sources are cut. */
 struct mount {
-    char root[MOUNT_PATH];  /* what of the file system is mounted: "/" or a folder in it */
+    char root[MOUNT_PATH];  /* the folder of the file system that is mounted: "/" or one in it */
     char point[MOUNT_PATH]; /* where */
-    char options[256];      /* of this mount: "rw,relatime" */
+    char options[256];      /* options of this mount: "rw,relatime" */
     char type[64];          /* "ext4" */
     char source[256];       /* "/dev/sda1", "server:/export" */
-    char super[512];        /* of the file system: "rw,errors=continue" */
+    char super[512];        /* options of the file system: "rw,errors=continue" */
 };
 
-/* The next good line of *text, which moves behind it; false at the end. */
+/* Parses the next valid line of *text, and moves *text behind it; false at the end. */
 bool mounts_next(const char **text, struct mount *ret);
 
-/* The mount that an absolute path is on: the deepest, the last of several at one place. */
+/* Finds the mount that an absolute path is on: the deepest, and the last of several at one
+ * point. */
 bool mounts_of(const char *text, const char *path, struct mount *ret);
 
 /* True when the comma-separated list has the word. */
 bool mount_has(const char *options, const char *word);
 
-/* File systems that live on another machine or in another process: they can hang. */
+/* File systems that are served by another machine or process: access to them can hang. */
 bool mount_is_remote(const struct mount *m);
 
 #endif

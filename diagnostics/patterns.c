@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * patterns: see patterns.h. The text is copied once and cut in place: all strings point into it.
+ * patterns: see patterns.h. The text is copied once and split in place: all strings point into the
+ * copy.
  */
 #include "diagnostics/patterns.h"
 
@@ -152,7 +153,7 @@ static int head(struct reading *r, char *line)
     if (!code || !kind || !strength)
         return refuse(r, "expected [id] code kind strength", id);
     if (patterns_find(r->set, id) || patterns_find(r->set, code))
-        return refuse(r, "id or code is there already", id);
+        return refuse(r, "id or code is used twice", id);
     struct pattern *p = r->at = next_pattern(r);
     if (!p)
         return err_set(r->err, ENOMEM, "no memory for %zu patterns", r->set->n);
@@ -187,7 +188,7 @@ static int add_regex(struct reading *r, const char *text)
 static int add(struct reading *r, const char **list, int *n, int max, const char *text)
 {
     if (*n == max)
-        return refuse(r, "too many of them", text);
+        return refuse(r, "too many lines of this kind", text);
     list[(*n)++] = text;
     return 0;
 }
@@ -255,7 +256,7 @@ static int field(struct reading *r, const char *key, const char *text)
     return refuse(r, "no field", key);
 }
 
-/* "key: value", "[head]", "# remark" or nothing; cut in place. */
+/* Parses a line "key: value", "[head]", "# remark" or an empty one; splits it in place. */
 static int read_line(struct reading *r, char *line)
 {
     while (*line == ' ' || *line == '\t')
@@ -309,12 +310,13 @@ static int make_scan(struct patterns *p, struct err *err)
         for (int k = 0; k < p->v[i].nregex; k++)
             words[n++] = (struct scan_word){p->v[i].regex[k].literal, (unsigned)i};
     }
-    /* A colour may stand inside of a word: such lines are looked at without their colours. */
+    /* A line may have a colour sequence inside a word: lines with an escape byte are examined
+     * without their colours. */
     words[n++] = (struct scan_word){"\x1b", (unsigned)p->n};
     return scan_create(words, n, &p->scan, err);
 }
 
-/* The texts of the files one after the other, each with a NUL behind it. */
+/* Parses the texts of the files in order. Each is NUL-terminated in the copy. */
 static int parse(const struct patterns_file *files, size_t n, struct patterns **ret,
                  struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * patterns_data: see patterns_data.h. The assembler takes the files in; the Makefile knows that
- * this object depends on them.
+ * patterns_data: see patterns_data.h. The assembler includes the files (.incbin); the Makefile has
+ * the dependencies.
  */
 #include "diagnostics/patterns_data.h"
 

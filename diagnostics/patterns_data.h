@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * patterns_data: the files of diagnostics/patterns as they are, compiled in. Any thread.
+ * patterns_data: the files of diagnostics/patterns, compiled in unchanged. Any thread.
  */
 #ifndef HVD_DIAGNOSTICS_PATTERNS_DATA_H
 #define HVD_DIAGNOSTICS_PATTERNS_DATA_H
@@ -13,7 +13,7 @@ struct patterns_file {
     const char *end;
 };
 
-/* In this order: specific before general, the first pattern that matches wins a line. */
+/* Specific patterns come before general ones: the first pattern that matches gets the line. */
 extern const struct patterns_file patterns_files[];
 extern const size_t patterns_nfiles;
 

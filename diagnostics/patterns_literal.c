@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * patterns_literal: what a line must contain for an expression to match, see patterns.h.
+ * patterns_literal: the literal that every match of an expression contains, see patterns.h.
  *
  * Walks the top level of the expression. Groups, brackets and dots end a run; a character before
  * '?', '*' or '{' may be absent and does not belong to one.
@@ -32,7 +32,7 @@ static void add(struct run *r, char c)
         r->text[r->len++] = (char)tolower((unsigned char)c);
 }
 
-/* Past a bracket expression; p stands after '['. */
+/* Skips a bracket expression; p is behind '['. Returns the position behind it. */
 static const char *skip_bracket(const char *p)
 {
     if (*p == '^')
@@ -51,7 +51,7 @@ static const char *skip_bracket(const char *p)
     return *p ? p + 1 : p;
 }
 
-/* Past a group; p stands after '('. */
+/* Skips a group; p is behind '('. Returns the position behind it. */
 static const char *skip_group(const char *p)
 {
     int depth = 1;

@@ -22,10 +22,10 @@
 #include "core/base/fd.h"
 #include "core/base/program.h"
 
-#define AT_ONCE   48  /* children at a time */
-#define LINGER_MS 100 /* for a child that was killed */
+#define AT_ONCE   48  /* children that run at the same time */
+#define LINGER_MS 100 /* ms to wait for a child after SIGKILL */
 
-/* One line a file of probes/. */
+/* One line for each file of probes/. */
 /* clang-format off */
 static const struct probe_table *const tables[] = {
     &probes_system,
@@ -51,7 +51,7 @@ struct child {
     int pipe, pidfd; /* -1: closed */
     uint64_t start, deadline;
     struct buf text;
-    int status; /* of wait, once ended */
+    int status; /* from waitpid(), once ended is set */
     bool ended, late;
 };
 
@@ -84,7 +84,7 @@ static void settle(int out)
         _exit(EIO);
 }
 
-/* hvd-probe stands beside this program. */
+/* Runs hvd-probe, which is in this program's folder. */
 static _Noreturn void exec_prober(const char *name, const struct setting *s)
 {
     char path[PATH_MAX], level[16];
@@ -172,7 +172,7 @@ static bool done(const struct child *c)
     return c->ended && c->pipe < 0;
 }
 
-/* Its whole group: a probe may have children of its own. */
+/* Kills the child's process group: a probe may have children of its own. */
 static void stop(struct child *c)
 {
     c->late = true;
@@ -181,7 +181,7 @@ static void stop(struct child *c)
     c->deadline = deadline_in_ms(LINGER_MS);
 }
 
-/* Once what it said is there, or it ended: all of its group goes. */
+/* Reads the rest of the answer and closes the descriptors. */
 static void finish(struct child *c)
 {
     if (c->pipe >= 0)
@@ -209,14 +209,16 @@ static void wait_some(struct child *children, size_t n)
         blind |= !c->ended && c->pidfd < 0;
     }
     int ms = deadline_poll_ms(deadline);
-    if (blind && (ms < 0 || ms > 5)) /* no pidfd_open here: look now and then */
+    if (blind &&
+        (ms < 0 || ms > 5)) /* without pidfd_open (old kernel) the end of a child is polled for */
         ms = 5;
     poll(fds, used, ms);
     for (size_t i = 0; i < n; i++) {
         if (children[i].pipe >= 0)
             read_text(&children[i]);
         look(&children[i]);
-        /* The answer of one that has ended is whole, whoever else may hold the pipe. */
+        /* The answer of an ended child is complete, even if another process still holds the pipe
+         * open. */
         if (children[i].ended)
             finish(&children[i]);
     }
@@ -243,7 +245,7 @@ static void keep_answer(struct machine *m, struct child *c)
     m->nanswers++;
 }
 
-/* Takes finished and overdue children out of the list. */
+/* Removes children that have ended or are overdue from the list; returns how many remain. */
 static size_t sweep(struct machine *m, struct child *children, size_t n)
 {
     size_t left = 0;
@@ -256,7 +258,7 @@ static size_t sweep(struct machine *m, struct child *children, size_t n)
             continue;
         }
         finish(c);
-        kill(-c->pid, SIGKILL); /* a grandchild that was left */
+        kill(-c->pid, SIGKILL); /* a grandchild may still run */
         keep_answer(m, c);
         buf_fini(&c->text);
     }
@@ -273,7 +275,7 @@ static void refuse(struct machine *m, const struct probe *p, int rc)
     m->nanswers++;
 }
 
-/* Those with the given alone flag, up to at_once at a time. */
+/* Runs the probes whose alone flag has this value, up to at_once at a time. */
 static void ask_some(struct machine *m, const struct probe *const *probes, size_t n,
                      const struct setting *s, bool alone)
 {

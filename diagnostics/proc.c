@@ -11,7 +11,7 @@
 
 #include "core/base/cleanup.h"
 
-/* A number or "unlimited"; the rest of the text, NULL when it is neither. */
+/* Parses a number or "unlimited". Returns the rest of the text, NULL when it is neither. */
 static const char *limit_value(const char *s, uint64_t *ret)
 {
     s += strspn(s, " \t");

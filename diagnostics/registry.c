@@ -9,7 +9,7 @@
 
 #include "core/base/nearest.h"
 
-/* One line a file of checks/, in the order of codes. */
+/* One line for each file of checks/, in the order of codes. */
 /* clang-format off */
 static const struct check_table *const tables[] = {
     &checks_host,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * registry: all checks there are. Const; any thread.
+ * registry: the list of all checks. Const; any thread.
  */
 #ifndef HVD_DIAGNOSTICS_REGISTRY_H
 #define HVD_DIAGNOSTICS_REGISTRY_H
@@ -8,7 +8,7 @@
 #include "core/base/err.h"
 #include "diagnostics/check.h"
 
-/* One a file of checks/. */
+/* One for each file of checks/. */
 extern const struct check_table checks_host, checks_kernel_log, checks_cgroup, checks_limits,
     checks_shm, checks_memory, checks_cpu, checks_hwloc, checks_gpu, checks_gpu_use,
     checks_gpu_health, checks_cuda, checks_nccl, checks_nccl_settings, checks_nccl_ifname,
@@ -20,10 +20,11 @@ extern const struct check_table checks_host, checks_kernel_log, checks_cgroup, c
 const struct check *registry_at(size_t i);
 size_t registry_count(void);
 
-/* By id or code; -ENOENT with "did you mean" in err. */
+/* Finds a check by id or code; -ENOENT with "did you mean" in err. */
 int registry_find(const char *name, const struct check **ret, struct err *err);
 
-/* A pattern for --only and --skip: an id, a code, a group's name, or "prefix-*". */
+/* Returns whether a pattern of --only or --skip selects c: an id, a code, a group's name, or
+ * "prefix-*". */
 bool registry_matches(const struct check *c, const char *pattern);
 
 #endif

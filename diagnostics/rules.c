@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rules: see rules.h. rules.conf stands in this object as bytes (.incbin: gcc and clang take it;
- * the path is from the project's root, where make runs).
+ * rules: see rules.h. The object contains the bytes of rules.conf (.incbin, which gcc and clang
+ * support; the path is relative to the project's root, where make runs).
  */
 #include "diagnostics/rules.h"
 
@@ -47,8 +47,8 @@ static char *trim(char *s)
     return s;
 }
 
-/* The next word of s into dst; false at the end. A word that does not fit is cut, which no range
- * and no condition survives. */
+/* Copies the next word of s to dst; false at the end. A word that is too long is cut and is then
+ * no valid range or condition. */
 static bool next_word(const char **s, char dst[WORD_MAX])
 {
     while (**s == ' ' || **s == '\t')
@@ -93,7 +93,7 @@ static bool op_holds(enum op op, int order)
     }
 }
 
-/* True when version is in the range. valid, when given, says whether the range can be read. */
+/* Returns whether version is in the range. valid (may be NULL): whether the range can be parsed. */
 static bool range_holds(const char *range, const char *version, bool *valid)
 {
     char word[WORD_MAX];
@@ -137,7 +137,7 @@ static bool conditions_hold(const char *conditions, const struct rule_facts *fac
     return true;
 }
 
-/* Words and "and" in turn. */
+/* Returns whether the text is facts joined by "and". */
 static bool conditions_valid(const char *conditions)
 {
     char word[WORD_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rules: what is known about versions, as data. rules.conf is compiled in; --rules FILE replaces
- * it.
+ * rules: known faults and requirements of versions, as data. rules.conf is compiled in; --rules
+ * FILE replaces it.
  *
  * A rule: component, range of versions, conditions, severity, text, reference. A line of the file:
  *   component | range | conditions | severity | text | fix | reference
@@ -26,10 +26,11 @@ struct rule {
 
 struct rules;
 
-/* The compiled-in file; never fails. */
+/* The compiled-in rules; cannot fail. */
 const struct rules *rules_builtin(void);
 
-/* -EINVAL: "FILE:12: severity: ..."; free with rules_destroy(). */
+/* Reads a rules file. -EINVAL with "FILE:12: severity: ..."; the caller frees the rules with
+ * rules_destroy(). */
 int rules_read(const char *path, struct rules **ret, struct err *err);
 int rules_parse(const char *text, size_t len, const char *name, struct rules **ret,
                 struct err *err);
@@ -38,15 +39,15 @@ void rules_destroy(struct rules *rules);
 size_t rules_count(const struct rules *rules);
 const struct rule *rules_at(const struct rules *rules, size_t i);
 
-/* Facts for conditions: true when fact holds here ("docker", "gpus>1" asks for "gpus" as a number).
- */
+/* Evaluates the facts of conditions: returns true when fact holds here ("docker", or "gpus>1",
+ * which compares the number "gpus"). */
 struct rule_facts {
     bool (*holds)(void *arg, const char *fact);
     void *arg;
 };
 
-/* The rules that hit this version of the component, worst first, up to max; returns how many. A
- * version is dotted numbers, suffixes ("rc1", "a1") are older than none. */
+/* Finds the rules that match this version of the component, worst first, up to max; returns how
+ * many. A version is dotted numbers; one with a suffix ("rc1", "a1") is older than one without. */
 size_t rules_hits(const struct rules *rules, const char *component, const char *version,
                   const struct rule_facts *facts, const struct rule **ret, size_t max);
 

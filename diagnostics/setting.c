@@ -11,7 +11,7 @@
 
 #define TIMEOUT_MS 10000
 
-/* The first variable that holds a number in [1, 2^20]; 0: none does. */
+/* The value of the first variable that holds a number in [1, 2^20]; 0: none does. */
 static int first_number(const struct machine *m, const char *const *names)
 {
     for (; *names; names++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * version: orders version texts; see rules.h. Any text is a version: what does not look like one
+ * version: compares version strings; see rules.h. Any text is accepted; text without a number
  * compares as 0. Any thread.
  */
 #include <ctype.h>
@@ -9,7 +9,7 @@
 
 #include "diagnostics/rules.h"
 
-/* The next number; saturates. */
+/* Parses the next number; saturates. */
 static int number(const char **s)
 {
     int n = 0;
@@ -25,7 +25,7 @@ static const char *skip_v(const char *s)
     return (*s == 'v' || *s == 'V') && isdigit((unsigned char)s[1]) ? s + 1 : s;
 }
 
-/* Where the dotted numbers end. */
+/* The text behind the dotted numbers. */
 static const char *suffix_of(const char *s)
 {
     while (isdigit((unsigned char)*s)) {
@@ -37,8 +37,8 @@ static const char *suffix_of(const char *s)
     return s;
 }
 
-/* "rc1", ".dev0", "~beta": older than none. "+cuda13.0", "-1" and ".post1" say nothing about age.
- * Returns the word, NULL when there is none. */
+/* A pre-release suffix ("rc1", ".dev0", "~beta") makes a version older. "+cuda13.0", "-1" and
+ * ".post1" do not. Returns the suffix, NULL when there is none. */
 static const char *prerelease(const char *s)
 {
     while (*s == '.' || *s == '-' || *s == '_' || *s == '~')

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: see watch.h. The limits are our own unless a row says otherwise; those of throttling are
- * the check's.
+ * watch: see watch.h. The limits are our own; those of throttling are the check's.
  */
 #include "diagnostics/watch.h"
 
@@ -11,51 +10,52 @@
 #include <string.h>
 
 #include "diagnostics/registry.h"
-#include "diagnostics/watch_looks.h"
+#include "diagnostics/watch_sample.h"
 
 #define NEVER INFINITY
 
 static const struct condition {
     const char *id; /* of the check that explains it */
     const char *unit;
-    looks_f *look;
-    double warn, fail; /* from this value on */
-    int raise;         /* looks in a row */
-    double clear;      /* below this value */
-    int calm;          /* looks in a row */
-    const char *over;  /* what to say then */
+    sample_f *sample;
+    double warn, fail; /* raised from this value on ... */
+    int raise;         /* ... in so many samples in a row */
+    double clear;      /* cleared below this value ... */
+    int calm;          /* ... in so many samples in a row */
+    const char *over;  /* the message then */
 } conditions[] = {
-    {"cgroup-oom-kill", "processes", looks_oom_kills, NEVER, 1, 1, 1, 60,
-     "no process of this container was killed for want of memory for 5 minutes"},
-    {"kernel-oom-events", "events", looks_kernel_oom, 1, NEVER, 1, 1, 60,
-     "the kernel killed nothing for want of memory for 5 minutes"},
-    {"gpu-xid", "events", looks_xid, NEVER, 1, 1, 1, 120,
+    {"cgroup-oom-kill", "processes", sample_oom_kills, NEVER, 1, 1, 1, 60,
+     "no process of this container was OOM-killed for 5 minutes"},
+    {"kernel-oom-events", "events", sample_kernel_oom, 1, NEVER, 1, 1, 60,
+     "the kernel OOM-killed no process for 5 minutes"},
+    {"gpu-xid", "events", sample_xid, NEVER, 1, 1, 1, 120,
      "the GPU driver reported nothing for 10 minutes"},
-    {"cgroup-cpu-throttle", "percent", looks_throttle, 5, 25, 3, 2.5, 6,
+    {"cgroup-cpu-throttle", "percent", sample_throttle, 5, 25, 3, 2.5, 6,
      "the CPU quota is enough again"},
-    {"cgroup-mem-limit", "percent", looks_memory, 90, 100, 2, 85, 3,
+    {"cgroup-mem-limit", "percent", sample_memory, 90, 100, 2, 85, 3,
      "there is room below the memory limit again"},
-    {"shm-free", "percent", looks_shm, 85, 95, 1, 75, 2, "/dev/shm has room again"},
-    {"nic-errors", "errors", looks_nic_errors, 1, NEVER, 2, 1, 24,
+    {"shm-free", "percent", sample_shm, 85, 95, 1, 75, 2, "/dev/shm has room again"},
+    {"nic-errors", "errors", sample_nic_errors, 1, NEVER, 2, 1, 24,
      "no interface had errors for 2 minutes"},
-    {"nic-flaps", "changes", looks_nic_changes, 1, NEVER, 1, 1, 60,
+    {"nic-flaps", "changes", sample_nic_changes, 1, NEVER, 1, 1, 60,
      "every link was stable for 5 minutes"},
-    {"dstate-procs", "processes", looks_stuck, 1, NEVER, 1, 1, 2,
+    {"dstate-procs", "processes", sample_stuck, 1, NEVER, 1, 1, 2,
      "no process of the job is stuck in the kernel any more"},
-    {"swap-activity", "pages/s", looks_swap, 100, NEVER, 3, 10, 6, "the swapping has stopped"},
+    {"swap-activity", "pages/s", sample_swap, 100, NEVER, 3, 10, 6,
+     "this machine has stopped swapping"},
 };
 
 #define CONDITIONS (sizeof(conditions) / sizeof(conditions[0]))
 
 struct state {
     const struct check *check;
-    enum check_status status; /* pass: not up */
+    enum check_status status; /* CHECK_PASS: not raised */
     double value;
-    int warns, fails, calms; /* looks in a row at or beyond that limit */
+    int warns, fails, calms; /* samples in a row beyond that limit */
 };
 
 struct watch {
-    struct looks looks;
+    struct sampler sampler;
     struct state states[CONDITIONS];
 };
 
@@ -72,7 +72,7 @@ int watch_create(const struct machine *m, struct watch **ret, struct err *err)
         }
         w->states[i].value = NAN;
     }
-    looks_init(&w->looks, m);
+    sample_init(&w->sampler, m);
     *ret = w;
     return 0;
 }
@@ -81,28 +81,28 @@ void watch_destroy(struct watch *w)
 {
     if (!w)
         return;
-    looks_fini(&w->looks);
+    sample_fini(&w->sampler);
     free(w);
 }
 
 int watch_processes(struct watch *w, const pid_t *pids, size_t n)
 {
-    struct looks_process *list = calloc(n + 1, sizeof(*list));
+    struct sample_process *list = calloc(n + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
         list[i].pid = pids[i];
-        for (size_t k = 0; k < w->looks.nprocesses; k++)
-            if (w->looks.processes[k].pid == pids[i])
-                list[i].stuck = w->looks.processes[k].stuck;
+        for (size_t k = 0; k < w->sampler.nprocesses; k++)
+            if (w->sampler.processes[k].pid == pids[i])
+                list[i].stuck = w->sampler.processes[k].stuck;
     }
-    free(w->looks.processes);
-    w->looks.processes = list;
-    w->looks.nprocesses = n;
+    free(w->sampler.processes);
+    w->sampler.processes = list;
+    w->sampler.nprocesses = n;
     return 0;
 }
 
-/* The status that a condition has after this value. */
+/* The condition's status after a sample with this value. */
 static enum check_status judge(const struct condition *c, struct state *s, double value)
 {
     s->warns = value >= c->warn || value >= c->fail ? s->warns + 1 : 0;
@@ -119,9 +119,9 @@ static void look(struct watch *w, size_t i, watch_news_f *news, void *arg)
 {
     const struct condition *c = &conditions[i];
     struct state *s = &w->states[i];
-    char text[LOOKS_TEXT] = "";
-    s->value = c->look(&w->looks, text);
-    if (isnan(s->value) || w->looks.first)
+    char text[SAMPLE_TEXT] = "";
+    s->value = c->sample(&w->sampler, text);
+    if (isnan(s->value) || w->sampler.first)
         return;
     enum check_status status = judge(c, s, s->value);
     if (status == s->status)
@@ -137,10 +137,10 @@ static void look(struct watch *w, size_t i, watch_news_f *news, void *arg)
 
 void watch_look(struct watch *w, uint64_t now, watch_news_f *news, void *arg)
 {
-    looks_begin(&w->looks, now);
+    sample_begin(&w->sampler, now);
     for (size_t i = 0; i < CONDITIONS; i++)
         look(w, i, news, arg);
-    w->looks.first = false;
+    w->sampler.first = false;
 }
 
 bool watch_at(const struct watch *w, size_t i, const char **id, const char **unit, double *value,

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo` runs: digits_torch.py on 4 ranks and in one process, and a comparison of the two; then
-digits_elastic.py on 4 ranks, of which one is killed in the middle and to which two are added.
+"""Runs `make demo`: digits_torch.py on 4 ranks and in one process, and compares the two; then
+digits_elastic.py on 4 ranks, of which it kills one and to which it adds two more.
 
     demo.py BUILD        the folder with hvdrun and libhvd.so
 
-Leaves BUILD/demo/timeline.json and BUILD/demo/training.png. The last line begins with "demo: ok", or
-with "demo: FAILED" and the exit code is not 0.
+Leaves BUILD/demo/timeline.json and BUILD/demo/training.png. The last line begins with "demo: ok". On an
+error it begins with "demo: FAILED", and the exit code is not 0.
 """
 import json
 import os
@@ -27,7 +27,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def environment(build):
-    """For a rank: this checkout's library and package. No GPU: one process and four must reach the same weights."""
+    """The environment of a rank: this checkout's library and package. No GPU, so that one process and four
+    ranks compute the same weights.
+    """
     env = dict(os.environ)
     env["CUDA_VISIBLE_DEVICES"] = ""
     env["HVD_LIBRARY"] = os.path.abspath(os.path.join(build, "libhvd.so"))
@@ -38,7 +40,7 @@ def environment(build):
 
 
 def train(build, command, save):
-    """Runs one training; returns what it has saved."""
+    """Runs one training; returns what the training saved."""
     command = command + [sys.executable, os.path.join(HERE, "digits_torch.py"), "--save", save]
     try:
         code = subprocess.run(command, env=environment(build), timeout=SECONDS).returncode
@@ -52,12 +54,12 @@ def train(build, command, save):
 def max_rel_diff(a, b):
     """The largest max|a-b| / max|a| of all tensors."""
     if a.keys() != b.keys():
-        raise Failed("the runs have not the same tensors")
+        raise Failed("the runs do not have the same tensors")
     return max(float((a[k] - b[k]).abs().max() / a[k].abs().max()) for k in a)
 
 
 def check_timeline(path):
-    """It is JSON, and gradients are in it."""
+    """Fails unless the timeline is JSON and contains gradients."""
     try:
         with open(path) as file:
             events = json.load(file)
@@ -68,7 +70,7 @@ def check_timeline(path):
 
 
 def draw(runs, elastic, changes, path):
-    """Loss and accuracy of all runs, epoch by epoch, and what happened to the ranks of the last one."""
+    """Plots loss and accuracy of all runs per epoch, and the changes of the ranks in the last run."""
     import matplotlib
 
     matplotlib.use("Agg")

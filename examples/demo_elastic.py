@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the demo in which ranks are killed and added while digits_elastic.py trains."""
+"""The part of the demo that kills and adds ranks while digits_elastic.py trains."""
 import json
 import os
 import re
@@ -21,11 +21,11 @@ _CHANGE = re.compile(r"hvdrun: epoch \d+: (\d+) of \d+ ranks after ([0-9.]+) ms:
 
 
 class Failed(Exception):
-    """What is wrong, in one line."""
+    """A failure of the demo; the text is one line."""
 
 
 class Run:
-    """hvdrun with its output, which is shown and read along."""
+    """A running hvdrun. A thread prints its output, and finds epochs and changes in it."""
 
     def __init__(self, command, env):
         self.epoch = 0
@@ -49,7 +49,7 @@ class Run:
     def await_epoch(self, epoch, deadline):
         while self.epoch < epoch:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise Failed(f"the elastic run did not come to epoch {epoch}")
+                raise Failed(f"the elastic run did not reach epoch {epoch}")
             time.sleep(0.02)
 
     def end(self, deadline):
@@ -80,11 +80,11 @@ def _kill_rank(build, rank):
 
 
 def train_elastic(build, ranks, env, save):
-    """Trains, kills rank 2, adds two ranks. Returns what was saved, and the changes."""
+    """Trains, kills rank 2, adds two ranks. Returns what rank 0 saved, and the changes."""
     here = os.path.dirname(os.path.abspath(__file__))
     begin = time.monotonic()
     deadline = begin + SECONDS
-    pace = 1.0  # a new rank loads PyTorch before it joins: the training must still run then
+    pace = 1.0  # s per epoch: a joiner first loads PyTorch, and the training must not end before that
     run = Run(
         [os.path.join(build, "hvdrun"), "-np", str(ranks), "--min-np", "2", "--max-np", str(ranks + 2)]
         + ["--name", NAME, "--no-prefix", sys.executable, os.path.join(here, "digits_elastic.py")]
@@ -100,18 +100,18 @@ def train_elastic(build, ranks, env, save):
         run.end(deadline if sys.exc_info()[0] is None else time.monotonic())
     sizes = [change[1] for change in run.changes]
     if ranks - 1 not in sizes or ranks + 2 not in sizes:
-        raise Failed(f"the ranks were to be {ranks - 1} and {ranks + 2}, but changed to {sizes}")
+        raise Failed(f"expected {ranks - 1} and {ranks + 2} ranks, but the numbers of ranks were {sizes}")
     for epoch, size, ms, cause in run.changes:
         print(f"after training epoch {epoch}: {size} ranks after {ms:.1f} ms: {cause}")
     return torch.load(save), run.changes
 
 
 def mark_changes(axis, changes, with_text):
-    """A dotted line for each change; with_text: beside it ranks and milliseconds, no label over another.
-    Call it once the axis has its limits and its final size."""
+    """Draws a dotted line for each change; with_text: beside it the ranks and the milliseconds that the change
+    took, so that no label covers another. Call it once the axis has its limits and its final size."""
     left, right = axis.get_xlim()
     pixel = (right - left) / axis.get_window_extent().width  # in epochs
-    column = 9 * axis.figure.dpi / 72 * 1.25 * pixel  # what a label takes: its text stands upright
+    column = 9 * axis.figure.dpi / 72 * 1.25 * pixel  # width of a label, whose text is vertical
     taken = left
     for number, (epoch, size, ms, _) in enumerate(changes):
         line = epoch + 0.5

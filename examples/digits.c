@@ -5,9 +5,10 @@
  *     python3 examples/digits_export.py digits.csv
  *     hvdrun -np 4 build/examples/digits digits.csv
  *
- * A line of the file is 64 pixels (0..16) and the label. Every rank reads all of it and works on
- * each size-th image; the first TRAIN images train, the others are held out. The gradients of all
- * ranks are summed, so the weights stay the same everywhere. Rank 0 prints loss and accuracy.
+ * A line of the file is 64 pixels (0..16) and the label. Every rank reads the whole file and works
+ * on every size-th image. The first TRAIN images are for training, the others are held out. The
+ * gradients of all ranks are summed, so the weights are the same on all ranks. Rank 0 prints loss
+ * and accuracy.
  */
 #include <hvd.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 
 enum { INPUTS = 65, CLASSES = 10, TRAIN = 1440, MAX_IMAGES = 2000, STEPS = 600 };
 
-static float pixels[MAX_IMAGES][INPUTS]; /* the last input is 1: the bias */
+static float pixels[MAX_IMAGES][INPUTS]; /* the last input is always 1, for the bias */
 static int labels[MAX_IMAGES], images;
 static float weights[CLASSES][INPUTS];
 
@@ -38,7 +39,7 @@ static int read_images(const char *path)
     return good ? 0 : -1;
 }
 
-/* The probabilities of the classes; returns the most probable one. */
+/* Computes the probabilities of the classes in ret_p; returns the most probable class. */
 static int classify(const float *input, float *ret_p)
 {
     int best = 0;
@@ -57,7 +58,7 @@ static int classify(const float *input, float *ret_p)
     return best;
 }
 
-/* One step down the gradient of the mean loss, of which each rank computes a part. */
+/* One step of gradient descent on the mean loss. Each rank computes the gradient of its images. */
 static int train(int step)
 {
     float gradient[CLASSES][INPUTS] = {{0}}, loss = 0, p[CLASSES];
@@ -97,7 +98,7 @@ static int test(void)
 int main(int argc, char **argv)
 {
     if (argc != 2 || read_images(argv[1]) < 0) {
-        fprintf(stderr, "usage: digits FILE    (a file that digits_export.py has written)\n");
+        fprintf(stderr, "usage: digits FILE    (a file made by digits_export.py)\n");
         return 2;
     }
     int rc = hvd_init();

@@ -1,18 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""digits_torch.py for a number of ranks that changes while it trains.
+"""digits_torch.py for a number of ranks that changes during the training.
 
     hvdrun -np 4 --min-np 2 --max-np 8 --name digits python3 examples/digits_elastic.py
 
-While it runs, kill -9 any of its ranks, or call `hvdrun scale digits 6`. Each image of an epoch is used exactly once,
-whichever ranks die or join. A rank that joins receives model, optimizer and the place in the epoch from another rank.
-The batch of a rank keeps its size; the learning rate grows and shrinks with the number of ranks.
+While it runs, kill -9 any of its ranks, or run `hvdrun scale digits 6`. Each image of an epoch is used exactly
+once, even if ranks are lost or join. A joiner gets model, optimizer and position in the epoch from another
+rank. The batch size per rank is constant; the learning rate is scaled with the number of ranks.
 
-A program need not be written like this to survive deaths: digits_torch.py survives them as it is. After a death its
-size() stays the same, averages are those of the surviving ranks, the dead rank's share of the images is not used in later
-epochs, and no rank can join.
+A program survives lost ranks without any of this: digits_torch.py does. But then size() does not change,
+averages are over the surviving ranks, the images of the lost rank are not used in later epochs, and no rank
+can join.
 
-Ranks train on GPUs where there is one for each rank. Ranks that join need one each, too.
+If the host has a GPU for each rank, the ranks train on GPUs; each joiner then needs one, too.
 """
 import argparse
 import time
@@ -25,7 +25,7 @@ import hvd.torch as hvd
 
 
 def evaluate(model, images, labels):
-    """The accuracy on the held-out images; each rank looks at its share."""
+    """The accuracy on the held-out images; each rank evaluates its share."""
     device = next(model.parameters()).device
     images, labels = (part[TRAIN:][hvd.rank() :: hvd.size()].to(device) for part in (images, labels))
     with torch.no_grad():
@@ -35,7 +35,7 @@ def evaluate(model, images, labels):
 
 
 def train_epoch(state, loader):
-    """The rest of an epoch; returns the mean loss over all ranks."""
+    """Trains on the rest of an epoch; returns the mean loss over all ranks."""
     total = torch.zeros(2)
     device = next(state.model.parameters()).device
     for index, (images, labels) in enumerate(state.sampler.whole_epoch(loader)):
@@ -52,7 +52,7 @@ def train_epoch(state, loader):
     return float(total[0] / max(total[1], 1))
 
 
-def tell_changes(state):
+def record_changes(state):
     """Registers a callback that records each change of the ranks; rank 0 prints it."""
 
     def changed(old, new):
@@ -80,7 +80,7 @@ def make_state(args):
         changes=[],
     )
     state.register_resize_callbacks([hvd.elastic.scale_lr(optimizer, schedulers=[schedule])])
-    tell_changes(state)
+    record_changes(state)
     return state
 
 
@@ -91,7 +91,7 @@ def awaits_ranks(state, args):
 
 @hvd.elastic.run
 def train(state, args, images, labels):
-    """Called once this rank has the state: at the start of the job, or when the rank joins."""
+    """Runs once this rank has the state: at the start, or after it has joined."""
     data = torch.utils.data.TensorDataset(images[:TRAIN], labels[:TRAIN])
     loader = torch.utils.data.DataLoader(
         data, batch_size=args.batch, sampler=state.sampler, num_workers=args.workers
@@ -121,12 +121,12 @@ def train(state, args, images, labels):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--batch", type=int, default=12, help="images of one rank")
-    parser.add_argument("--lr", type=float, default=0.05, help="for one rank")
-    parser.add_argument("--pace", type=float, default=0, help="seconds that an epoch takes at least")
-    parser.add_argument("--await-ranks", type=int, default=0, metavar="N", help="train on until there are N")
-    parser.add_argument("--workers", type=int, default=0, help="processes that load data, of one rank")
-    parser.add_argument("--save", metavar="FILE", help="weights, curves and changes, by rank 0")
+    parser.add_argument("--batch", type=int, default=12, help="images per rank")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate per rank")
+    parser.add_argument("--pace", type=float, default=0, help="least seconds per epoch")
+    parser.add_argument("--await-ranks", type=int, default=0, metavar="N", help="train on until there are N ranks")
+    parser.add_argument("--workers", type=int, default=0, help="DataLoader processes per rank")
+    parser.add_argument("--save", metavar="FILE", help="rank 0 writes weights, curves and changes to FILE")
     args = parser.parse_args()
 
     hvd.init()

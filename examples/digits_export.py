@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes scikit-learn's handwritten digits as CSV for digits.c: 64 pixels (0..16) and the label a line.
+"""Writes scikit-learn's handwritten digits as CSV for digits.c: one line per image, with 64 pixels (0..16)
+and the label.
 
     digits_export.py FILE
 """

@@ -5,9 +5,9 @@
     hvdrun -np 4 python3 examples/digits_torch.py
     python3 examples/digits_torch.py                 the same training in one process
 
-However many ranks there are, they share each global batch evenly, so that all of them together do what
-one process does. Rank 0 prints one line an epoch. --save writes weights and curves for a comparison. Where
-there is a GPU for each rank they train there.
+The ranks share each global batch evenly, so that any number of ranks computes the same as one process. Rank
+0 prints one line per epoch. --save writes weights and curves for a comparison. If the host has a GPU for
+each rank, the ranks train on GPUs.
 """
 import argparse
 import time
@@ -47,7 +47,7 @@ def load():
 
 
 def own_device():
-    """This rank's GPU, where there is one for each rank of its host; else the CPU."""
+    """This rank's GPU if its host has one for each local rank; otherwise the CPU."""
     if torch.cuda.device_count() < hvd.local_size():
         return torch.device("cpu")
     torch.cuda.set_device(hvd.local_rank())
@@ -55,7 +55,7 @@ def own_device():
 
 
 def train_epoch(model, optimizer, images, labels, batch, epoch):
-    """Goes once over the training images; returns the mean loss over all ranks."""
+    """Trains one epoch; returns the mean loss over all ranks."""
     share = batch // hvd.size()
     order = torch.randperm(TRAIN, generator=torch.Generator().manual_seed(epoch))
     total = torch.zeros(1, device=images.device)
@@ -71,7 +71,7 @@ def train_epoch(model, optimizer, images, labels, batch, epoch):
 
 
 def held_out_accuracy(model, images, labels):
-    """Of the held-out images, each rank looks at its share."""
+    """The accuracy on the held-out images; each rank evaluates its share."""
     images, labels = images[TRAIN:][hvd.rank() :: hvd.size()], labels[TRAIN:][hvd.rank() :: hvd.size()]
     with torch.no_grad():
         right = (model(images).argmax(1) == labels).sum()
@@ -82,9 +82,9 @@ def held_out_accuracy(model, images, labels):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--batch", type=int, default=48, help="images of all ranks together")
+    parser.add_argument("--batch", type=int, default=48, help="global batch: images of all ranks together")
     parser.add_argument("--lr", type=float, default=0.2)
-    parser.add_argument("--save", metavar="FILE", help="weights and curves, by rank 0")
+    parser.add_argument("--save", metavar="FILE", help="rank 0 writes weights and curves to FILE")
     args = parser.parse_args()
 
     hvd.init()

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * elastic: a training loop on a number of ranks that changes, through hvd.h.
+ * elastic: a training loop with a changing number of ranks, through hvd.h.
  *
  *     hvdrun -np 4 --min-np 1 --max-np 8 --name line build/examples/elastic
  *     hvdrun status line; hvdrun scale line 6; kill -9 any of its ranks
  *
- * It fits a plane to points that each rank makes up for itself: the point's number is all there is
- * to know of it. The state is the step and the weights. Whoever dies, no step is lost: the gradient
- * is finished by those who are left. At the end of each step, in hvd_commit(), ranks come and go;
- * who comes is given the state by one that has it.
+ * It fits a plane to points that each rank computes from their numbers. The training state is the
+ * step and the weights. When a rank is lost, no step is lost: the surviving ranks finish the sum of
+ * the gradients. Ranks join and leave at the end of a step, in hvd_commit(); a joiner receives the
+ * state from another rank.
  */
 #include <errno.h>
 #include <hvd.h>
@@ -32,8 +32,8 @@ static double coordinate(int point, int i)
     return (double)(x ^ x >> 13) / UINT32_MAX * 2 - 1;
 }
 
-/* One step down the gradient of the mean squared error; the plane to be found has the weights 1, 2,
- * 3 ... */
+/* One step of gradient descent on the mean squared error. The solution is the weights 1, 2, 3 ...
+ */
 static int train(struct state *s)
 {
     double gradient[INPUTS] = {0};
@@ -51,13 +51,13 @@ static int train(struct state *s)
     return rc;
 }
 
-/* Everybody takes part: who has the state gives it, who is new receives it. */
+/* Collective: rank world->source broadcasts the state, and joiners receive it. */
 static int share(struct state *s, const struct hvd_world *world)
 {
     return hvd_broadcast("state", s, sizeof(*s), HVD_UINT8, world->source);
 }
 
-/* The end of a step. -ESHUTDOWN: this rank is to go. */
+/* The end of a step. -ESHUTDOWN: this rank has been removed from the job and must end. */
 static int commit(struct state *s)
 {
     struct hvd_world world = {.size_of_struct = sizeof(world)};
@@ -76,7 +76,8 @@ int main(void)
     struct state s = {0};
     struct hvd_world world = {.size_of_struct = sizeof(world)};
     int rc = hvd_init();
-    /* What takes long and needs nobody else is done here: others may be training. */
+    /* A real program does its slow local start-up here, before hvd_enter(): other ranks may be
+     * training. */
     if (rc == 0)
         rc = hvd_enter();
     if (rc == 0)
@@ -85,7 +86,7 @@ int main(void)
         rc = share(&s, &world);
     while (rc == 0 && s.step < STEPS) {
         rc = train(&s);
-        usleep(5000); /* as if there were more to do */
+        usleep(5000); /* stands for more computation */
         if (rc == 0)
             rc = commit(&s);
     }

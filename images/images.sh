@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# images.sh BUILD VERSION IMAGE...: builds the images bundle, operator and example with podman, without a
-# registry, and leaves each as BUILD/images/hvd-IMAGE.tar (an OCI archive, for podman load, ctr images
-# import, kind load). Podman's storage is a folder of its own that goes at the end. Says name and size of
-# each; what cannot be built is skipped with the reason.
+# images.sh BUILD VERSION IMAGE...: builds the images bundle, operator and example with podman, without
+# a registry, and leaves each as BUILD/images/hvd-IMAGE.tar (an OCI archive, for podman load, ctr images
+# import, kind load). Podman uses a temporary storage folder, which is removed at the end. Prints name
+# and size of each image; an image that cannot be built is skipped, and the reason printed.
 #
-# REGISTRY=name/of/it   in front of the names (localhost)
-# PLATFORM=linux/arm64  what BUILD was built for, when it is not this machine
+# REGISTRY=registry.example/path   prefix of the names (default: localhost)
+# PLATFORM=linux/arm64             platform that BUILD was built for (default: this machine's)
 set -eu
 export LC_ALL=C
 build=$(realpath "$1") version=$2
@@ -40,7 +40,8 @@ runroot = "$storage/run"
 EOT
 export CONTAINERS_CONF=$storage/containers.conf CONTAINERS_STORAGE_CONF=$storage/storage.conf
 
-# build IMAGE CONTEXT OPTION...: nothing in it is run, so it takes neither root nor a runtime
+# build_image IMAGE CONTEXT OPTION...: the Containerfiles run no command, so this needs neither root nor
+# a container runtime
 build_image() {
     local image=$1 context=$2 name=${REGISTRY:-localhost}/hvd-$1:$version archive=$build/images/hvd-$1.tar
     shift 2
@@ -65,7 +66,7 @@ skip() {
     echo "SKIP: images/$1: $2: $3"
 }
 
-# Debian 13 with PyTorch, as a tar file that is kept: 3 minutes to make.
+# Debian 13 with PyTorch, as a tar file in the cache: making it takes 3 minutes.
 example_base() {
     local packages=python3-torch,python3-sklearn
     base=$cache/example-$packages.tar

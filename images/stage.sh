@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# stage.sh bundle|operator BUILD FOLDER: puts together what an image holds.
+# stage.sh bundle|operator BUILD FOLDER: creates the file tree of an image.
 #
-#   bundle     programs and library as images/images.mk has linked them, the Python package, and what the
-#              programs load: this system's libraries, its C library and loader among them
-#   operator   hvd-operator, and what it loads in the places where it looks
+#   bundle     programs and library as linked by images/images.mk, the Python package, and the libraries
+#              that the programs load, with this system's C library and loader
+#   operator   hvd-operator, and its libraries in the folders where it looks for them
 #
-# In both: name, version and licence of each package of this system that a library is of.
+# Both get name, version and licence of each Debian package that a library comes from.
 set -eu
 export LC_ALL=C
 what=$1 build=$2 folder=$3
@@ -41,7 +41,7 @@ closure() {
     done
 }
 
-# libraries PROGRAM...: the files that they load, the loader among them
+# libraries PROGRAM...: the libraries that the programs load, and the loader
 libraries() {
     if [ -n "$sysroot" ]; then
         closure "$@" # and what libc loads by itself, see below
@@ -49,11 +49,11 @@ libraries() {
         return
     fi
     ldd "$@" | sed -n -e 's/.* => \(\/[^ ]*\) .*/\1/p' -e 's/^\t\(\/[^ ]*\) (0x.*/\1/p' | sort -u
-    # A thread that ends early, or is cancelled, has libc load libgcc_s.
+    # libc loads libgcc_s at run time when a thread calls pthread_exit() or is cancelled.
     realpath "$($cc -print-file-name=libgcc_s.so.1)"
 }
 
-# copy_libraries FOLDER PROGRAM...: by the names under which they are asked for
+# copy_libraries FOLDER PROGRAM...: copies them under the names by which programs need them
 copy_libraries() {
     local to=$1 file
     shift
@@ -65,8 +65,8 @@ copy_libraries() {
     chmod 755 "$to"/ld-linux*
 }
 
-# copy_sysroot_licences FOLDER: of every package in the sysroot but those that are for compiling alone;
-# nothing there tells which file is of which package
+# copy_sysroot_licences FOLDER: lists the packages in the sysroot, except those that are only for compiling,
+# and copies their licences. The sysroot does not tell which file belongs to which package.
 copy_sysroot_licences() {
     local to=$1 doc package
     mkdir "$to/licences"
@@ -78,7 +78,7 @@ copy_sysroot_licences() {
     done | sort -u >"$to/packages"
 }
 
-# copy_licences FOLDER: what all of it is, and under which licences
+# copy_licences FOLDER: lists the packages of the copied libraries, and copies their licences
 copy_licences() {
     local to=$1 file package
     install -D -m 644 LICENSE "$to/LICENSE"
@@ -89,9 +89,9 @@ copy_licences() {
     fi
     command -v dpkg-query >/dev/null || return 0
     while read -r file; do
-        # Where /lib is a link packages still name their files by it.
+        # On systems where /lib is a link to /usr/lib, packages may still list their files under /lib.
         dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}" 2>/dev/null ||
-            dpkg-query -S "$(realpath "$file")" 2>/dev/null || echo "of no package: $file" >&2
+            dpkg-query -S "$(realpath "$file")" 2>/dev/null || echo "not from a package: $file" >&2
     done <"$new/files" | sed -n 's/: .*//p' | sort -u >"$new/names"
     mkdir "$to/licences"
     while read -r package; do
@@ -123,7 +123,7 @@ stage_bundle() {
 stage_operator() {
     local loader
     install -s --strip-program="$strip" -D -m 755 "$build/hvd-operator" "$new/usr/bin/hvd-operator"
-    # The loader's first default folder, and itself where the program names it.
+    # Libraries go to the loader's first default folder, the loader to the path that the program names.
     copy_libraries "$new/lib/$multiarch" "$build/hvd-operator"
     loader=$(readelf -l "$build/hvd-operator" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
     mkdir -p "$new${loader%/*}"

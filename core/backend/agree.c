@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agree: what back ends ask the other ranks while they are opened; see backend.h.
+ * agree: the allgather that back ends use while they are opened; see backend.h.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define NAP_MS 50
 
-/* Waits for anything to happen; answers as coll_progress(). */
+/* Sleeps until something happens on the mesh. Returns as coll_progress() does. */
 static int wait_once(struct coll *coll, struct err *err)
 {
     struct mesh *mesh = coll->mesh;
@@ -28,7 +28,7 @@ static int wait_once(struct coll *coll, struct err *err)
     return rc;
 }
 
-/* One operation from begin to end. */
+/* Runs one operation from its start to its end. */
 static int run(struct coll *coll, const struct coll_op *op, uint64_t deadline, struct err *err)
 {
     struct err why = {0};

@@ -45,7 +45,8 @@ int backends_say(const struct backends *b, bool elastic, struct buf *out, struct
         int rc = ops->probe ? ops->probe(said.of[i].text, sizeof(said.of[i].text), &why) : 0;
         if (rc == -ESHUTDOWN)
             return err_set(err, ESHUTDOWN, "HVD_BACKEND=%s: %s", ops->name, why.msg);
-        /* Who comes to ranks that train already must not fail them all. */
+        /* A joiner that lacks the last back end of the list fails alone: it must not fail the ranks
+         * that train. */
         if (rc < 0 && elastic && i == b->wish.n - 1)
             return err_set(err, -rc, "HVD_BACKEND=%s: %s", ops->name, why.msg);
         said.of[i].here = rc == 0;
@@ -98,7 +99,7 @@ static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, st
     return 0;
 }
 
-/* Where the user names no way for tensors of GPUs there is NCCL. */
+/* Without a choice of the user, tensors of GPUs use NCCL. */
 static int open_device(struct backends *b, struct err *err)
 {
     struct device_ways ways = {0};

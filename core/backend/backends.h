@@ -3,13 +3,13 @@
  * backends: the back ends of one engine, from what the user wants (HVD_BACKEND) to what is open.
  *
  *     backends_early()   before the launcher is looked for
- *     backends_say()     what this rank wants and has, in front of its card
- *     backends_hear()    what all ranks have said, off their cards: the choice
- *     backends_enter()   on the mesh: opens them, once, and each adds its algorithms to the coll
- *     backends_close()   when all colls are gone
+ *     backends_say()     writes what this rank wants and has to the front of its card
+ *     backends_hear()    takes this off all ranks' cards, and chooses
+ *     backends_enter()   on the mesh: opens the chosen ones, once; adds their algorithms to the
+ * coll backends_close()   when all colls are gone
  *
- * One struct an engine; the three in the middle again for each epoch. Called inside hvd_init() and
- * under the progress lock.
+ * One struct per engine. backends_say(), _hear() and _enter() are called in each epoch. Called
+ * inside hvd_init() and under the progress lock.
  */
 #ifndef HVD_BACKEND_BACKENDS_H
 #define HVD_BACKEND_BACKENDS_H
@@ -23,7 +23,7 @@ extern const char *const backend_names[];
 struct backends {
     struct backend_wish wish; /* filled in by the caller */
     struct backend_choice choice;
-    bool said;             /* the choice of this process was told in the log */
+    bool said;             /* this process has logged the choice */
     struct device *device; /* for tensors of GPUs; NULL: not entered yet */
     bool left;             /* a library still uses the memory of an operation: it is not freed */
     int n;
@@ -33,28 +33,29 @@ struct backends {
     } open[BACKENDS_MAX];
 };
 
-/* Loads MPI where it is wanted: an Open MPI may bring a libpmix.so.2 of its own, and the loader
- * gives it the first of that name, which is to be its own and not the one of boot/pmix. What fails
- * is said by backends_say(). */
+/* Loads MPI early if it is wanted. Open MPI may bring a libpmix.so.2 of its own, and the loader
+ * uses the first library of that name in a process: it must be Open MPI's, not the one that
+ * boot/pmix loads. backends_say() reports failures. */
 void backends_early(const struct backend_wish *wish);
 
-/* -ENOTSUP: elastic, and it cannot be. */
+/* -ENOTSUP: the job is elastic, and a wanted back end cannot be used in elastic jobs. */
 int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err);
 
 /* cards: [size]. */
 int backends_hear(struct backends *b, struct buf *cards, int size, struct err *err);
 
-/* joined: this rank has come to others, who were there. */
+/* joined: this rank is a joiner. */
 int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t deadline,
                    struct err *err);
 void backends_close(struct backends *b, bool lost);
 
-/* What hvd_backend() tells of the one of this name; b NULL: none is open. -EINVAL. */
+/* Fills ret for hvd_backend(): the back end of this name. b NULL: none is open. -EINVAL: unknown
+ * name. */
 int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
                   struct err *err);
 
-/* Of one for tensors of GPUs that is not open: is what it needs here? Its libraries are loaded, no
- * GPU is touched. Any thread, without the progress lock. */
+/* The same for a back end for tensors of GPUs that is not open: does this machine have what it
+ * needs? Loads its libraries, touches no GPU. Any thread, without the progress lock. */
 void backends_probe(const char *name, struct hvd_backend *ret);
 
 #endif

@@ -61,7 +61,8 @@ int backend_wish_parse(const char *text, const char *const *names, struct backen
         return 0;
     }
     if (strlen(text) >= sizeof(copy))
-        return err_set(err, EINVAL, "HVD_BACKEND: %zu characters are no list of back ends",
+        return err_set(err, EINVAL,
+                       "HVD_BACKEND: %zu characters are too long for a list of back ends",
                        strlen(text));
     memcpy(copy, text, strlen(text) + 1);
     for (char *word = strtok_r(copy, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
@@ -106,7 +107,7 @@ int backend_said_take(struct buf *buf, const char *const *names, struct backend_
     struct reader r = reader_over(buf->data, buf->len);
     struct backend_said said = {.wish.n = reader_u8(&r)};
     if (r.failed || said.wish.n > BACKENDS_MAX)
-        return err_set(err, EPROTO, "a list of back ends that makes no sense");
+        return err_set(err, EPROTO, "a card with a malformed list of back ends");
     for (int i = 0; i < said.wish.n; i++) {
         said.wish.list[i] = reader_u8(&r);
         said.of[i].here = reader_u8(&r) == 1;
@@ -115,7 +116,7 @@ int backend_said_take(struct buf *buf, const char *const *names, struct backend_
             r.failed = true;
     }
     if (r.failed)
-        return err_set(err, EPROTO, "a list of back ends that makes no sense");
+        return err_set(err, EPROTO, "a card with a malformed list of back ends");
     buf_consume(buf, r.pos);
     *ret = said;
     return 0;

@@ -3,9 +3,9 @@
  * choice: which back ends a job uses. Pure: what each rank wants and has in, one list out, the same
  * on every rank that is given the same.
  *
- * HVD_BACKEND is "auto" (the default) or a list of names, the preferred one first. A name that is
- * not the last one may be missing on this machine: the next one stands in for it. What a rank says
- * travels in front of its card and is foreign bytes.
+ * HVD_BACKEND is "auto" (the default) or a list of names, the preferred one first. A name other
+ * than the last may be missing on this machine: then the next one is used. A rank's list is the
+ * front part of its card; cards of other ranks are untrusted bytes.
  */
 #ifndef HVD_BACKEND_CHOICE_H
 #define HVD_BACKEND_CHOICE_H
@@ -18,10 +18,10 @@
 #include "core/base/err.h"
 
 #define BACKENDS_MAX      6   /* in the table */
-#define BACKEND_TEXT_MAX  480 /* what a rank has to say of one */
+#define BACKEND_TEXT_MAX  480 /* bytes of what a rank reports on one back end */
 #define BACKEND_NAMES_MAX 80  /* a list, written out */
 
-/* Places in the table; 0 is the host. n == 0: auto. */
+/* A list of indices into the table; 0 is the host. n == 0: auto. */
 struct backend_wish {
     int n;
     uint8_t list[BACKENDS_MAX];
@@ -35,29 +35,29 @@ int backend_wish_parse(const char *text, const char *const *names, struct backen
 void backend_wish_text(const struct backend_wish *w, const char *const *names, char *dst,
                        size_t size);
 
-/* What a rank says: what it wants, and of each of these (of the host nothing) whether it is there.
- */
+/* What a rank reports: its list, and for each back end in it (except the host) whether this rank
+ * can use it. */
 struct backend_said {
     struct backend_wish wish;
     struct {
         bool here;
-        char text[BACKEND_TEXT_MAX]; /* name and version, or why not */
+        char text[BACKEND_TEXT_MAX]; /* name and version, or why this rank cannot use it */
     } of[BACKENDS_MAX];              /* as wish.list */
 };
 
 void backend_said_put(const struct backend_said *said, struct buf *out);
 
-/* Takes it off the front of buf. -EPROTO. */
+/* Parses and removes it from the front of buf. -EPROTO. */
 int backend_said_take(struct buf *buf, const char *const *names, struct backend_said *ret,
                       struct err *err);
 
 struct backend_choice {
-    struct backend_wish use;           /* what is to be opened: never the host; n == 0: nothing */
-    char note[BACKEND_TEXT_MAX + 160]; /* why one that was asked for is not used; empty: none */
+    struct backend_wish use;           /* the back ends to open, never the host; n == 0: none */
+    char note[BACKEND_TEXT_MAX + 160]; /* why a wanted back end is not used; empty: all are */
 };
 
-/* -EINVAL: the ranks want different things; -ENOENT: what is wanted is not there, or not the same,
- * on every rank. err names the ranks. */
+/* Chooses. -EINVAL: the ranks want different back ends; -ENOENT: a wanted one is missing on a
+ * rank, or differs between ranks. err names the ranks. */
 int backend_choose(const struct backend_said *said, int size, const char *const *names,
                    struct backend_choice *ret, struct err *err);
 

@@ -13,7 +13,7 @@
 
 /* ---- which one it is ---- */
 
-/* What it does not say stays empty: an identity is for a check, not for work. */
+/* Fields that the driver does not report stay empty: the identity is only used for checks. */
 static void ask_identity(struct cuda_device *d)
 {
     const struct cuda_api *api = d->api;
@@ -122,7 +122,7 @@ void cuda_device_close(struct cuda_device *d)
     struct cuda_visit visit = {0};
     if (!d)
         return;
-    /* Of a lost device nothing can be destroyed: it goes with the process. */
+    /* Nothing on a lost device can be destroyed: it is freed when the process ends. */
     if (d->context && cuda_enter(d, &visit, NULL) == 0) {
         for (size_t i = 0; i < d->nfree; i++)
             d->api->event_destroy(d->free[i]);
@@ -190,7 +190,7 @@ int cuda_stream_usable(struct cuda_device *d, struct CUstream_st *stream, struct
 {
     unsigned state = 0;
     unsigned code = d->api->stream_capturing(stream, &state);
-    /* The default stream answers so while another one is captured. */
+    /* while another stream is captured the default stream reports this */
     if (code == CUDA_OK && state == 0)
         return 0;
     if (code != CUDA_OK && code != CUDA_CAPTURE_IMPLICIT)

@@ -19,7 +19,7 @@ struct CUmod_st;
 struct CUstream_st;
 struct CUuuid_st;
 
-/* A place in device memory, as the driver's functions take it. */
+/* A device address, as the driver's functions take it. */
 typedef unsigned long long cuda_address;
 
 /* clang-format off */

@@ -101,7 +101,7 @@ int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, 
     if (api->error_name(code, &name) != CUDA_OK || !name)
         name = "an error without a name";
     if (api->error_text(code, &text) != CUDA_OK || !text)
-        text = "the driver does not know it either";
+        text = "the driver has no text for it";
     return err_set(err, -cuda_api_errno(code), "%s: %s (%u): %s", call, name, code, text);
 }
 
@@ -149,7 +149,7 @@ static int open_once(struct err *err)
     return 0;
 }
 
-/* An answer that is kept. */
+/* Returns a stored result. */
 static int again(const struct err *kept, struct err *err)
 {
     if (kept->code && err)
@@ -175,7 +175,7 @@ int cuda_api_open(const struct cuda_api **ret, struct err *err)
     return rc;
 }
 
-/* cuInit's ways to fail that a user can do something about, by the names of the doctor's checks. */
+/* Failures of cuInit that a user can fix, with the ids of the doctor's checks. */
 static int why_not(unsigned code, struct err *err)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");

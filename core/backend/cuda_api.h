@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda_api: CUDA's driver library, opened when somebody asks for it, and what it says in words.
+ * cuda_api: CUDA's driver library, opened on demand, and texts for its errors.
  *
- * Any thread. Opened once a process and never closed. A machine without it is no error:
- * cuda_api_open() says so in one sentence, and nothing else is done.
+ * Any thread. Opened once per process and never closed. On a machine without it cuda_api_open()
+ * returns -ENOENT with one sentence.
  */
 #ifndef HVD_BACKEND_CUDA_API_H
 #define HVD_BACKEND_CUDA_API_H
@@ -18,26 +18,26 @@
 struct cuda_api {
     CUDA_REQUIRED(CUDA_API_FIELD)
     CUDA_OPTIONAL(CUDA_API_FIELD)
-    int version;         /* the newest CUDA that this driver is for: 13000 is 13.0 */
+    int version;         /* the newest CUDA version that this driver supports: 13000 is 13.0 */
     char path[PATH_MAX]; /* the file */
 };
 
-/* Finds libcuda.so.1 and asks its version; no device is touched. -ENOENT: there is none; -ENOTSUP:
- * it is too old. The same answer to every call. */
+/* Finds libcuda.so.1 and reads its version; touches no device. -ENOENT: there is none; -ENOTSUP:
+ * it is too old. Later calls return the first call's result. */
 int cuda_api_open(const struct cuda_api **ret, struct err *err);
 
-/* cuda_api_open() and cuInit(), which takes up to a second (it hangs with a driver that hangs: the
- * doctor looks at that in a process of its own), and after which a forked child cannot use CUDA.
- * -ENODEV: no GPU is visible, and why. The same answer to every call. */
+/* cuda_api_open() and cuInit(). cuInit takes up to a second, and hangs if the driver does (the
+ * doctor tests that in a child process). After it a forked child cannot use CUDA. -ENODEV: no
+ * GPU is visible; err says why. Later calls return the first call's result. */
 int cuda_api_start(const struct cuda_api **ret, struct err *err);
 
-/* What an answer of the driver is: 0, or -errno with "<call>: <NAME> (<number>): <text>". */
+/* Converts a result of the driver: 0, or -errno with "<call>: <NAME> (<number>): <text>" in err. */
 int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, struct err *err);
 
-/* -errno of it, without words. */
+/* The same without a text. */
 int cuda_api_errno(unsigned code);
 
-/* After it nothing of this process works on that GPU any more. */
+/* After this error the process cannot use the GPU any more. */
 bool cuda_api_sticks(unsigned code);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/backend/cuda.h"
 
-/* Room in the pool for one more event, so that putting it back cannot fail. */
+/* Makes room in the pool for one more event, so that returning it cannot fail. */
 static int make_room(struct cuda_device *d, struct err *err)
 {
     struct CUevent_st **grown = realloc(d->free, (d->events + 1) * sizeof(*grown));

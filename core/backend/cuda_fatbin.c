@@ -20,7 +20,7 @@ struct head {
 struct part {
     uint16_t kind, unknown;
     uint32_t head_size;
-    uint64_t size; /* behind the head */
+    uint64_t size; /* of the part, without its head */
     uint32_t packed_size, unknown2;
     uint16_t minor, major;
     uint32_t sm;
@@ -32,7 +32,7 @@ static int find_parts(const uint8_t *bytes, size_t n, size_t *ret_begin, size_t 
 {
     struct head head;
     if (n < sizeof(head))
-        return err_set(err, EINVAL, "%zu bytes are no file of kernels", n);
+        return err_set(err, EINVAL, "%zu bytes are too short for a file of kernels", n);
     memcpy(&head, bytes, sizeof(head));
     if (head.magic != MAGIC || head.head_size < sizeof(head) || head.head_size > n)
         return err_set(err, EINVAL, "not a file of kernels: it begins with 0x%08x", head.magic);

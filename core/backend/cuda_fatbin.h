@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda_fatbin: what is inside of a file of kernels as nvcc makes it: a head, and parts of which
- * each is machine code for one architecture or PTX. Pure; any thread. The file is foreign bytes.
+ * cuda_fatbin: lists the content of a file of kernels made by nvcc: a head, and parts, each of
+ * which is machine code for one architecture or PTX. Pure; any thread. The file is untrusted.
  */
 #ifndef HVD_BACKEND_CUDA_FATBIN_H
 #define HVD_BACKEND_CUDA_FATBIN_H
@@ -18,8 +18,8 @@ struct cuda_fatbin_part {
     size_t at, n; /* where it lies in the bytes */
 };
 
-/* One part after the other; *at is 0 before the first. 1: *ret is the next one; 0: there are no
- * more; -EINVAL: this is no such file, or a part of it is missing. */
+/* Iterates over the parts; *at is 0 before the first call. 1: *ret is the next part; 0: there
+ * are no more; -EINVAL: not such a file, or a part is cut off. */
 int cuda_fatbin_next(const void *bytes, size_t n, size_t *at, struct cuda_fatbin_part *ret,
                      struct err *err);
 

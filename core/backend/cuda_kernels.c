@@ -17,12 +17,12 @@
 
 #define FILE_NAME     "hvd_kernels.fatbin"
 #define FILE_MOST     (64u << 20)
-#define COMBINE_BLOCK (4 * KERNEL_THREADS) /* elements that make another block worth while */
+#define COMBINE_BLOCK (4 * KERNEL_THREADS) /* elements that are worth another block */
 
 struct cuda_kernels {
     struct CUmod_st *module;
     struct CUfunc_st *functions[GPU_KERNELS];
-    union { /* of the launch that is being prepared */
+    union { /* parameters of the launch that is being prepared */
         struct kernel_move move;
         struct kernel_combine combine;
     };
@@ -43,7 +43,7 @@ int cuda_kernels_path(char *ret, size_t size, struct err *err)
             return err_set(err, ENOENT, "libhvd.so does not know its own folder: set HVD_KERNELS");
         char *slash = strrchr(file, '/');
         *slash = '\0';
-        /* hvdrun lies in bin, beside lib. */
+        /* for hvdrun, which is in bin beside lib */
         n = snprintf(ret, size, "%s/../lib/%s", file, FILE_NAME);
         if (n < 0 || (size_t)n >= size || access(ret, R_OK) < 0)
             n = snprintf(ret, size, "%s/%s", file, FILE_NAME);
@@ -78,7 +78,7 @@ static int read_file(const char *path, char **ret, struct err *err)
             return err_sys(err, n < 0 ? errno : EIO, "%s", path);
         at += (size_t)n;
     }
-    data[size] = '\0'; /* the driver reads as far as the head of the file says */
+    data[size] = '\0'; /* the driver trusts the sizes in the file's head */
     *ret = TAKE(data);
     return 0;
 }

@@ -9,27 +9,29 @@
 #include "core/backend/cuda.h"
 #include "core/backend/gpu_kernels.h"
 
-/* What nvcc makes the file with (kernels/nvcc.sh), and what a driver therefore has to be for. */
+/* The CUDA version of the nvcc that makes the file (kernels/nvcc.sh): the driver must support
+ * it. */
 #define CUDA_KERNELS_VERSION 13000
 
-/* The file: HVD_KERNELS, else hvd_kernels.fatbin in the folder that libhvd.so is in, or in lib
- * beside it. -ENOENT: it is not there. */
+/* The path of the file: HVD_KERNELS, else hvd_kernels.fatbin in the folder that libhvd.so is in, or
+ * in lib beside it. -ENOENT: it is not there. */
 int cuda_kernels_path(char *ret, size_t size, struct err *err);
 
-/* Loads them, once; later calls only answer. -ENOENT: there is no file of them; -ENOTSUP: the
- * driver is too old for it, or it has nothing for this GPU. */
+/* Loads the kernels once; later calls return the first result. -ENOENT: there is no file of
+ * kernels; -ENOTSUP: the driver is too old for it, or it has no code for this GPU. */
 int cuda_kernels_load(struct cuda_device *device, struct err *err);
 
 /* For cuda_device_close(). */
 void cuda_kernels_unload(struct cuda_device *device);
 
-/* Pieces from place to place with a change on the way, KERNEL_PIECES in a launch, in the order of
- * the stream. pieces may be reused at once. */
+/* Moves pieces of memory and converts them on the way, in the order of the stream; KERNEL_PIECES
+ * per launch. The caller may reuse pieces at once. */
 int cuda_move(struct cuda_device *device, const struct gpu_change *change,
               const struct gpu_piece *pieces, size_t n, struct CUstream_st *stream,
               struct err *err);
 
-/* n elements: dst = what reduce() of core/coll/reduce.h makes of the sources, finished. */
+/* Combines n elements: dst = what reduce() of core/coll/reduce.h computes from the sources,
+ * finished. */
 int cuda_combine(struct cuda_device *device, const struct reduce_plan *plan, void *dst,
                  const void *const *src, int nsrc, size_t n, struct CUstream_st *stream,
                  struct err *err);

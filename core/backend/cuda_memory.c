@@ -30,9 +30,9 @@ int cuda_memory_reserve(struct cuda_device *d, struct cuda_memory *memory, size_
     void *at = NULL;
     if (bytes <= memory->size)
         return 0;
-    /* Freed first: both at a time may be too much. */
+    /* Frees the old memory first: both at the same time may not fit. */
     cuda_memory_free(d, memory);
-    /* Some room to grow in where there is room. */
+    /* An eighth more, so that it grows less often. */
     size_t size = bytes < SIZE_MAX / 2 ? (bytes + bytes / 8 + page - 1) / page * page : bytes;
     int rc = allocate(d, memory->host, size, &at, err);
     if (rc == -ENOMEM && size > bytes)
@@ -82,7 +82,7 @@ int cuda_pointer_device(const struct cuda_api *api, const void *at, int *ret, st
     int ordinal = -1;
     unsigned code = api->pointer_attribute(&type, CUDA_POINTER_MEMORY_TYPE, address(at));
     if (code == CUDA_INVALID_VALUE || (code == CUDA_OK && type == CUDA_MEMORY_HOST)) {
-        *ret = -1; /* CUDA has never heard of it, or it is locked memory of the host */
+        *ret = -1; /* unknown to CUDA, or page-locked host memory */
         return 0;
     }
     if (code == CUDA_OK)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: see device.h. Its life and the phases of an operation; device_ask.c has the first one.
+ * device: see device.h. Creation, destruction and the phases of an operation; device_ask.c has the
+ * phase ask.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,11 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define GRACE_MS 3000  /* from an error of NCCL's until it counts: mostly a rank has died */
-#define STOP_MS  15000 /* for what is on streams to end */
-#define NAP_NS   100000
+#define GRACE_MS                                                                                   \
+    3000 /* from an error of NCCL's until it fails the operation: usually a rank was lost, which   \
+            is reported meanwhile */
+#define STOP_MS 15000 /* limit for work on streams to end */
+#define NAP_NS  100000
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -35,7 +38,8 @@ void device_joins(struct device *d)
     d->newcomer = true;
 }
 
-/* All of NCCL's first: what is on the GPU's stream comes to an end only together. */
+/* Aborts all NCCL communicators first: work on the GPU's stream ends only when all of them are
+ * aborted. */
 static void abort_all(struct device *d)
 {
     if (d->nccl)
@@ -50,7 +54,7 @@ void device_destroy(struct device *d)
     struct err err = {0};
     if (!d)
         return;
-    /* Of a device that is lost nothing can be given back; the calls say so, and that is all. */
+    /* Nothing on a lost device can be freed; the calls return its error, which is ignored. */
     if (d->gpu)
         cuda_enter(d->gpu->device, &visit, &err);
     abort_all(d);
@@ -58,7 +62,7 @@ void device_destroy(struct device *d)
     gone = nccl_run_destroy(d->nccl) && gone;
     if (gone)
         staged_destroy(d->staged);
-    kept_fini(&d->kept, gone ? d->gpu : NULL); /* else it goes with the process */
+    kept_fini(&d->kept, gone ? d->gpu : NULL); /* not gone: NCCL may still use the memory */
     cuda_leave(&visit);
     if (gone)
         gpu_close(d->gpu);
@@ -104,7 +108,8 @@ static int meet(struct coll *coll, struct job *j, struct err *err)
     return coll_part_start(coll, &j->part, err);
 }
 
-/* The inputs are read, and kept where that must be; nothing is written that a user could see. */
+/* Reads the inputs, and copies those that must be retained; writes nothing that a user could
+ * see. */
 static int prepare(struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
@@ -135,7 +140,8 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
     return rc;
 }
 
-/* An error of NCCL's is mostly a rank that has died: the others say who, in a moment. */
+/* Delays an error of NCCL's: usually a rank was lost, and the other links will report which one
+ * in a moment. */
 static int excuse(const struct coll *coll, struct job *j, int rc, struct err *err)
 {
     if (rc >= 0 || coll->mesh->size == 1 || j->d->gpu->device->lost.code)
@@ -150,7 +156,8 @@ static int excuse(const struct coll *coll, struct job *j, int rc, struct err *er
     return rc;
 }
 
-/* Who does not fit has been told so by the same words, and leaves. */
+/* A rank that does not fit has the same information, and leaves; the others wait until it is
+ * lost. */
 static int await_loss(struct coll *coll, struct job *j)
 {
     if (deadline_passed(j->give_up)) {
@@ -169,7 +176,7 @@ static int form(struct coll *coll, struct job *j, struct err *err)
     if (d->way != DEVICE_NCCL)
         return 0;
     int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
-    if (rc == 0 && d->hier) /* what it was doing before has to be off the GPU, too */
+    if (rc == 0 && d->hier) /* earlier work of hier has to be off the GPU, too */
         rc = d->two_levels ? hier_form(d->hier, coll, err) : hier_drained(d->hier, err);
     rc = excuse(coll, j, rc, err);
     if (rc == 1)
@@ -202,10 +209,10 @@ static int begin_run(struct coll *coll, struct job *j, struct err *err)
     j->phase = RUN;
     int rc = j->way == DEVICE_NCCL ? nccl_run_launch(j->d->nccl, err) : 0;
     rc = excuse(coll, j, rc, err);
-    return rc == 1 ? 0 : rc; /* run() goes on from there */
+    return rc == 1 ? 0 : rc; /* run() continues with that phase */
 }
 
-/* A phase is over: what comes next. 1: all are. */
+/* Chooses the next phase after one has ended. 1: the operation is finished. */
 static int next_phase(struct coll *coll, struct job *j, struct err *err)
 {
     int rc = 0;
@@ -310,7 +317,7 @@ static int device_progress(struct coll *coll, void *state)
     cuda_leave(&visit);
     if (rc < 0 && !err.code)
         err_sys(&err, -rc, "GPU %d", j->d->gpu->device->ordinal);
-    if (rc == -ENOTSUP && !j->refused) /* here only */
+    if (rc == -ENOTSUP && !j->refused) /* refused on this rank only */
         err.code = -EIO;
     return rc < 0 ? coll_failed(coll, &err) : rc;
 }
@@ -327,7 +334,7 @@ static void forget(struct coll *coll, struct job *j)
         staged_cancel(d->staged, coll);
 }
 
-/* Not all ranks have come to it: it is in ASK. */
+/* Not all ranks have reached the operation: it is in phase ASK. */
 static void device_cancel(struct coll *coll, void *state)
 {
     struct job *j = state;
@@ -350,11 +357,12 @@ static int device_settle(struct coll *coll, void *state, const uint32_t *final,
     return 0;
 }
 
-/* Done before the next operation: by then nothing of this one comes to the streams any more. */
+/* Runs before the next operation: then nothing of this one is added to streams any more. */
 static void device_restore(struct coll *coll, void *state)
 {
     struct job *j = state;
-    /* What is owed of an earlier one stays so: this one may not have come to bringing it back. */
+    /* If inputs of an earlier operation still have to be restored that remains so: this
+     * operation may not have got as far as restoring them. */
     if (j->d->kept.n > 0 && j->op == &j->d->kept.op && j->phase >= RUN)
         j->d->kept.owed = true;
 }
@@ -367,7 +375,7 @@ static int drained(struct device *d, struct err *err)
     return rc == 0 && d->staged ? staged_drained(d->staged, err) : rc;
 }
 
-/* On a device that is lost nothing happens any more. */
+/* Enters the GPU if there is one. Fails on a lost device, where nothing runs any more. */
 static int enter_used(struct device *d, struct cuda_visit *ret, struct err *err)
 {
     return d->gpu ? cuda_enter(d->gpu->device, ret, err) : -ENODEV;
@@ -388,7 +396,7 @@ bool device_end(struct device *d)
     cuda_leave(&visit);
     if (rc == 1)
         log_warn("an operation on GPU %d that has failed is still on its stream after %d s: its "
-                 "tensors may change yet",
+                 "tensors may still change",
                  d->gpu->device->ordinal, STOP_MS / 1000);
     return rc != 1;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: operations on tensors of a GPU, by NCCL, by NCCL inside hosts and the host's links
- * between them (hier), or through the host's memory (staged).
+ * device: operations on tensors of a GPU, in one of three ways: by NCCL; by NCCL inside hosts and
+ * the host's links between them (hier); through the host's memory (staged).
  *
  * One algorithm for all of them, in four phases:
  *
- *     ask     in an epoch's first operation every rank says what it has (GPU, driver, NCCL), and
- *             all come to the same way; in others a barrier of the host. Who is through knows that
- *             every rank has come, so nobody takes the operation back. The inputs are packed
- *             meanwhile.
- *     form    in an epoch's first: NCCL's communicator, kept, made smaller or made anew
+ *     ask     in an epoch's first operation an allgather of what each rank has (GPU, driver, NCCL),
+ *             from which all choose the same way; in others a barrier of the host. A rank that is
+ *             through knows that every rank has entered the operation: it cannot be cancelled any
+ *             more. The inputs are packed meanwhile.
+ *     form    in an epoch's first: NCCL's communicator is kept, shrunk or newly created
  *     run     the operation
- *     behind  in an elastic job: a barrier of the host, that tells that everybody has the result;
- *             inputs that were overwritten are kept until then (kept.h)
+ *     behind  in an elastic job: a barrier of the host, after which every rank has the result;
+ *             copies of overwritten inputs are retained until then (kept.h)
  *
- * GPU, communicator and buffers are this rank's, from its first such operation on, and go through
- * epochs; struct device has them. Under the progress lock.
+ * struct device owns the GPU, communicator and buffers. They are created in the rank's first such
+ * operation and survive changes of the epoch. Under the progress lock.
  */
 #ifndef HVD_BACKEND_DEVICE_H
 #define HVD_BACKEND_DEVICE_H
@@ -29,38 +29,39 @@
 struct device;
 struct gpu;
 
-/* What the user allows (HVD_BACKEND, HVD_GPU_FALLBACK, HVD_HIERARCHICAL_ALLREDUCE). */
+/* The user's settings (HVD_BACKEND, HVD_GPU_FALLBACK, HVD_HIERARCHICAL_ALLREDUCE). */
 struct device_ways {
     bool nccl, staged;
-    bool fallback;         /* staged where nccl cannot be had; must be so on every rank */
-    enum hier_wish levels; /* allreduce by NCCL inside hosts only (hier.h) */
+    bool fallback; /* use staged where NCCL cannot be used; effective only if every rank has it set
+                    */
+    enum hier_wish levels; /* whether allreduce may use NCCL inside hosts only (hier.h) */
 };
 
 /* Touches no GPU. */
 int device_create(const struct device_ways *ways, struct device **ret, struct err *err);
 
-/* This rank has come to others, who do without it if it does not fit them. */
+/* Marks this rank as a joiner: the others continue without it if it does not fit them. */
 void device_joins(struct device *device);
 
-/* After all colls that had its algorithm are destroyed. Bounded. NULL is fine. */
+/* Call after all colls that had its algorithm are destroyed. Bounded in time. NULL is allowed. */
 void device_destroy(struct device *device);
 
-/* Whatever coll it was of, an operation that has not ended is given up for good: when this returns
- * nothing of it touches tensors any more. Bounded; false: the time was not enough, and whatever
- * waits for that GPU may wait for ever. There will be no other operation. NULL is fine. */
+/* Gives up an unfinished operation of any coll for good: when this returns true, the operation
+ * does not touch tensors any more. Bounded; false: the time was not enough, and anything that
+ * waits for that GPU may wait forever. No other operation may follow. NULL is allowed. */
 bool device_end(struct device *device);
 
-/* Ends with NULL; struct device is its back end (coll_add_algorithms). */
+/* A list that ends with NULL; struct device is its back end (coll_add_algorithms). */
 extern const struct algorithm *const device_algorithms[];
 
-/* The GPU of that number, which is opened the first time, for the engine's own work on it. -EINVAL:
- * this rank uses another one. */
+/* Opens the GPU of that number (the first time) for the engine's own work. -EINVAL: this rank
+ * uses another GPU. */
 int device_gpu(struct device *device, int ordinal, struct gpu **ret, struct err *err);
 
-/* DEVICE_HIER: of single operations, where the way of the epoch is DEVICE_NCCL. */
+/* DEVICE_HIER is the way of single operations in an epoch whose way is DEVICE_NCCL. */
 enum device_way { DEVICE_NONE, DEVICE_NCCL, DEVICE_STAGED, DEVICE_HIER };
 
-/* In use in this epoch, and in words. */
+/* The way of this epoch, and its description. */
 enum device_way device_way(const struct device *device);
 void device_describe(const struct device *device, enum device_way way, char *dst, size_t size);
 

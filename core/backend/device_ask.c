@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_ask: what each rank says of its GPU in an epoch's first operation, and the way for all of
- * them that comes of it. See device.h.
+ * device_ask: the phase ask in an epoch's first operation: what each rank reports of its GPU, and
+ * the choice of the way for all ranks. See device.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,14 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 
-#define LEAVE_MS 10000 /* for who does not fit */
+#define LEAVE_MS 10000 /* for a rank that does not fit to leave */
 
-/* What this rank has; NCCL is loaded the first time. */
+/* Collects what this rank reports; loads NCCL the first time. */
 static int say(struct device *d, const struct mesh *mesh, struct said *ret, struct err *err)
 {
     enum hier_wish levels = d->ways.levels;
     int rc = 0;
-    memset(ret, 0, sizeof(*ret)); /* it is sent as it is */
+    memset(ret, 0, sizeof(*ret)); /* it is sent as bytes: no uninitialized padding */
     ret->fallback = d->ways.fallback;
     ret->levels = (uint8_t)levels;
     ret->newcomer = d->newcomer;
@@ -72,7 +72,7 @@ int device_ask(struct coll *coll, struct job *j, struct err *err)
 static int refuse(const struct device *d, const struct err *why, struct err *err)
 {
     if (!d->ways.nccl)
-        return err_set(err, ENOTSUP, "HVD_BACKEND leaves no way for tensors of a GPU");
+        return err_set(err, ENOTSUP, "HVD_BACKEND excludes every way for tensors of a GPU");
     return err_set(
         err, ENOTSUP,
         "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
@@ -80,7 +80,7 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
         why->msg);
 }
 
-/* Ranks that have come and do not fit leave; the others keep what they have, and go on. */
+/* Joiners that do not fit leave; the other ranks keep their setup and continue. */
 static int part(const struct coll *coll, struct job *j, const bool *unfit, const struct err *why,
                 struct err *err)
 {
@@ -94,12 +94,13 @@ static int part(const struct coll *coll, struct job *j, const bool *unfit, const
     while (first < size && unfit[first])
         first++;
     if (me == first)
-        log_warn("rank %d has come and does not fit: the others go on without it: %s", j->unfit,
-                 why->msg);
+        log_warn("rank %d has joined but does not fit: the others continue without it: %s",
+                 j->unfit, why->msg);
     return 0;
 }
 
-/* Of the communicator of all ranks, or of those inside the hosts: free() it. NULL: no memory. */
+/* The reports for the communicator of all ranks, or (local) for those inside the hosts. The
+ * caller frees the array. NULL: no memory. */
 static struct nccl_said *said_of(const struct job *j, int size, bool local, struct err *err)
 {
     struct nccl_said *said = calloc((size_t)size, sizeof(*said));
@@ -121,7 +122,7 @@ static int hear_levels(struct device *d, const struct job *j, const struct mesh 
     return ret_why->code == -ENOMEM ? -ENOMEM : 0;
 }
 
-/* As it changes. */
+/* Logs the way of allreduce when it changes. */
 static void tell_levels(struct device *d, const struct mesh *mesh, const char *why)
 {
     bool asked = d->ways.levels == HIER_YES, first = d->told_levels < 0;
@@ -139,7 +140,8 @@ static void tell_levels(struct device *d, const struct mesh *mesh, const char *w
         log_info("allreduce on GPUs: NCCL over all ranks: %s", why);
 }
 
-/* Of NCCL: is there to be one more communicator, inside the hosts? The same on every rank. */
+/* Under NCCL: should there be a second communicator for the ranks inside each host? The same
+ * answer on every rank. */
 static int choose_levels(const struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
@@ -188,7 +190,7 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
         if (!said)
             return -ENOMEM;
         verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, NULL, &why);
-        if (why.code == -ENOMEM) { /* here only: the others choose without it */
+        if (why.code == -ENOMEM) { /* on this rank only: the others choose without it */
             *err = why;
             return -ENOMEM;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_backends: the ways of device.h as rows of the table of back ends: what there is of them
- * where the user names one.
+ * device_backends: the ways of device.h as rows of the table of back ends, so that users can name
+ * them and ask whether they are available.
  */
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 #include "core/backend/cuda_api.h"
 #include "core/backend/nccl_api.h"
 
-/* The driver is looked for, no GPU is touched. */
+/* Looks for the driver, touches no GPU. */
 static int staged_probe(char *ret_text, size_t size, struct err *err)
 {
     const struct cuda_api *cuda;

@@ -9,7 +9,7 @@
 #include "core/backend/device_private.h"
 #include "core/base/cleanup.h"
 
-/* Ranks that are to work together. */
+/* A set of ranks that can work together. */
 struct crew {
     const struct device_ways *ways;
     const struct said *all;
@@ -29,7 +29,7 @@ static void add(struct crew *c, int rank)
     c->facts[c->n++].rank = rank;
 }
 
-/* With NCCL, or where all allow it without. */
+/* Can these ranks work together, with NCCL or (where all allow it) without? */
 static bool has_way(const struct crew *c, bool *ret_nccl, struct err *ret_why)
 {
     char line[sizeof(ret_why->msg)];
@@ -39,25 +39,26 @@ static bool has_way(const struct crew *c, bool *ret_nccl, struct err *ret_why)
     return *ret_nccl || c->ways->staged || c->fallback;
 }
 
-/* Is the last one of them like the others, who have kernels or not? */
+/* Is the last rank of the set like the others, with or without kernels? */
 static bool is_alike(const struct crew *c, int rank, bool kernels, bool nccl, struct err *ret_why)
 {
     const struct said *s = &c->all[rank];
     if (s->levels != c->all[c->first].levels)
-        err_set(ret_why, ENOTSUP,
-                "HVD_HIERARCHICAL_ALLREDUCE is another one than on rank %d: it must be the same on "
-                "every rank",
-                c->first);
+        err_set(
+            ret_why, ENOTSUP,
+            "HVD_HIERARCHICAL_ALLREDUCE has another value than on rank %d: it must be the same on "
+            "every rank",
+            c->first);
     else if (nccl && kernels && !s->nccl.kernels)
         err_set(ret_why, ENOTSUP,
-                "it has not hvd's kernels for GPUs, which the others have "
+                "it lacks hvd's kernels for GPUs, which the others have "
                 "(HVD_KERNELS)");
     else
         return true;
     return false;
 }
 
-/* One more; false: it is not taken. */
+/* Adds a rank to the set; false: it does not fit. */
 static bool take(struct crew *c, int rank, struct err *ret_why)
 {
     const struct crew before = *c;

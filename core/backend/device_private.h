@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_private: what device.c (life and phases) and device_ask.c (what ranks say, and the way
- * that comes of it) share.
+ * device_private: structures that device.c (phases of an operation) and device_ask.c (reports of
+ * the ranks, choice of the way) share.
  */
 #ifndef HVD_BACKEND_DEVICE_PRIVATE_H
 #define HVD_BACKEND_DEVICE_PRIVATE_H
@@ -20,57 +20,59 @@ struct device {
     struct staged *staged; /* the same */
     struct hier *hier;     /* the same */
     struct kept kept;
-    enum device_way way, told; /* told: in the log */
-    bool newcomer;             /* it has joined others, and was in no choice with them yet */
-    bool sockets, asked_net;   /* NCCL has nothing else between hosts; once it was looked for */
-    const char *between;       /* in words: what sums between hosts */
-    bool two_levels;           /* of this epoch: allreduce by hier where it can */
-    int told_levels;           /* in the log: 1 that it is so, 0 that it is not, -1: neither */
+    enum device_way way, told; /* of this epoch; told: the way that was logged last */
+    bool newcomer;             /* it has joined, and has not taken part in a choice yet */
+    bool sockets, asked_net;   /* NCCL has only sockets between hosts; whether that was tested */
+    const char *between;       /* what sums between hosts, as text */
+    bool two_levels;           /* in this epoch: allreduce uses hier where it can */
+    int told_levels;           /* what was logged last: 1: two levels, 0: one level, -1: nothing */
 };
 
-/* What a rank says in ask. Plain bytes. */
+/* What a rank reports in the phase ask. Plain bytes. */
 struct said {
     struct nccl_said nccl;
-    struct nccl_said local; /* of the communicator inside the host */
+    struct nccl_said local; /* the same for the communicator of this host's ranks */
     bool fallback;
     bool newcomer;
     uint8_t levels; /* enum hier_wish */
-    bool sockets;   /* NCCL has nothing else between hosts */
+    bool sockets;   /* NCCL has only sockets between hosts */
 };
 
 enum phase { ASK, FORM, RUN, BEHIND };
 
-/* An operation, one after the other; of one coll, and so of one epoch. */
+/* The operation; there is one at a time. It belongs to one coll, and so to one epoch. */
 struct job {
     struct device *d;
-    bool agreed; /* the way of this epoch is known */
+    bool agreed; /* the way of this epoch has been chosen */
     enum phase phase;
     enum device_way way;
-    bool staged_too;          /* where NCCL cannot: the user allows it, on every rank */
-    const struct coll_op *op; /* reads what is kept where it must */
-    struct said mine, *all;   /* [size] */
-    size_t *counts;           /* [size] */
+    bool staged_too; /* staged may be used where NCCL cannot: every rank allows it */
+    /* The operation; reads retained copies instead of inputs that it overwrites. */
+    const struct coll_op *op;
+    struct said mine, *all; /* [size] */
+    size_t *counts;         /* [size] */
     struct coll_tensor tensor;
     struct coll_op part;
     struct err trouble; /* NCCL's first error; code 0: none */
-    uint64_t give_up;   /* when it counts, or who does not fit is taken for lost */
-    int unfit;          /* a rank that is to leave; -1: none */
-    bool refused;       /* all ranks have come to that */
+    uint64_t give_up;   /* when trouble fails the operation, or a rank that does not fit is taken as
+                           lost */
+    int unfit;          /* a rank that has to leave; -1: none */
+    bool refused;       /* all ranks have failed to find a way */
 };
 
-/* An allgather of what each rank says, as a part of the operation. */
+/* The allgather of what each rank reports, as a part of the operation. */
 int device_ask(struct coll *coll, struct job *job, struct err *err);
 
-/* Of ranks that have joined others, those that do not fit (device_fit.c, pure): ret_unfit[size],
- * which is all false before; how many. Those who were there are taken as they are; one that has
- * come fits where it leaves a way for all, by kernels where there were kernels. ret_why: of rank me
- * where that is one, else of the first. -ENOMEM. */
+/* Finds joiners that do not fit (device_fit.c, pure). Sets ret_unfit[size], which is all false
+ * before, and returns how many there are. Ranks that were there before always fit. A joiner fits
+ * if there is still a way for all, with kernels if the others have kernels. ret_why: the reason
+ * for rank me if it does not fit, else for the first. -ENOMEM. */
 int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
                bool *ret_unfit, struct err *ret_why);
 
-/* When all have been heard: the way of this epoch, the same on every rank. -ENOTSUP: there is none.
- * Where ranks that have come do not fit they get -EXDEV, and the others 0 with
- * job->unfit. */
+/* After all ranks have reported: chooses the way of this epoch, the same on every rank.
+ * -ENOTSUP: there is none. Joiners that do not fit get -EXDEV, and the others 0 with job->unfit
+ * set. */
 int device_choose(const struct coll *coll, struct job *job, struct err *err);
 
 /* In the log, once. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor: what the back ends' errors say of hvd-doctor's checks: "(doctor: <id>, <code>)", behind
- * the sentence. `hvd-doctor explain <id>` has the rest. Ids and codes are those of the catalogue
- * (tests/unit/diagnostics/test_backend_codes.c compares them).
+ * doctor: the references to hvd-doctor's checks in the back ends' errors: "(doctor: <id>, <code>)"
+ * behind the sentence. `hvd-doctor explain <id>` explains them. Ids and codes are those of the
+ * doctor (tests/unit/diagnostics/test_backend_codes.c compares them).
  */
 #ifndef HVD_BACKEND_DOCTOR_H
 #define HVD_BACKEND_DOCTOR_H

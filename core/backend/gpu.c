@@ -15,7 +15,7 @@
 
 /* ---- life ---- */
 
-/* In a visit. No kernels is no error, unless the device has failed over them. */
+/* In a visit. Missing kernels are not an error, unless loading them has made the device fail. */
 static int open_inside(struct gpu *gpu, struct err *err)
 {
     struct cuda_device *d = gpu->device;
@@ -58,7 +58,7 @@ void gpu_close(struct gpu *gpu)
     struct cuda_visit visit = {0};
     if (!gpu)
         return;
-    /* Of a lost device nothing can be given back. */
+    /* Nothing on a lost device can be freed. */
     if (gpu->device && cuda_enter(gpu->device, &visit, NULL) == 0) {
         free_old(gpu);
         cuda_event_put(gpu->device, gpu->event);
@@ -79,10 +79,10 @@ static int wait_for_event(struct gpu *gpu, struct err *err)
     int rc;
     while ((rc = cuda_event_done(gpu->device, gpu->event, err)) == 1) {
         if (deadline_passed(deadline))
-            return err_set(err, ETIMEDOUT,
-                           "GPU %d (%s): a copy on it did not end in %d s: what is before it on "
-                           "its stream hangs",
-                           gpu->device->ordinal, gpu->device->name, COPY_MS / 1000);
+            return err_set(
+                err, ETIMEDOUT,
+                "GPU %d (%s): a copy on it did not end in %d s: earlier work on its stream hangs",
+                gpu->device->ordinal, gpu->device->name, COPY_MS / 1000);
         nanosleep(&nap, NULL);
     }
     return rc;

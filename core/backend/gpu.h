@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu: the GPU of this rank as whoever drives works on it: one stream, in whose order operations
- * run, and memory. One a rank, from its first tensor on a device to the end of the engine; it
- * outlives epochs. Under the progress lock, and between gpu_enter() and gpu_leave() where it says
- * so by taking no visit of its own.
+ * gpu: the GPU of this rank: one stream, in whose order operations run, and memory. A rank has one,
+ * from its first tensor on a device to the end of the engine, across epochs. Under the progress
+ * lock. Functions marked "in a visit" are called between gpu_enter() and gpu_leave().
  */
 #ifndef HVD_BACKEND_GPU_H
 #define HVD_BACKEND_GPU_H
@@ -19,33 +18,34 @@
 struct gpu {
     struct cuda_device *device;
     struct CUstream_st *stream;
-    struct CUevent_st *event; /* for a moment: recorded and asked or waited for in one call */
-    bool kernels;             /* ours are loaded for it */
-    struct err no_kernels;    /* else why not */
+    struct CUevent_st *event; /* reused: recorded and then polled or waited for within one call */
+    bool kernels;             /* hvd's kernels are loaded */
+    struct err no_kernels;    /* if not: why */
     struct cuda_memory *old;  /* [nold], see gpu_reserve() */
     size_t nold;
 };
 
 int gpu_open(int ordinal, struct gpu **ret, struct err *err);
 
-/* Everything on its stream has ended, or never will. NULL is fine. */
+/* Call when all work on its stream has ended, or never will. NULL is allowed. */
 void gpu_close(struct gpu *gpu);
 
 /* Copies between places of the device and waits, bounded, until it is done. Makes a visit. */
 int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err);
 
-/* In a visit. At least so many bytes; what was there is lost. What memory has grown out of is freed
- * with the GPU, or where memory is short and our stream is idle: freeing waits for all streams, and
- * the user's may wait for other ranks. It doubles where it can, so that all former ones of it
- * together are no larger than the present one. -ENOMEM: memory is as it was, or none. */
+/* In a visit. Makes memory at least so many bytes large; its content is lost. Outgrown memory is
+ * freed with the GPU, or earlier if memory is short and our stream is idle: freeing waits for
+ * all streams, and the user's streams may wait for other ranks. Memory doubles where possible,
+ * so that all outgrown parts together are no larger than the present one. -ENOMEM: memory is
+ * unchanged, or empty. */
 int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err);
 
-/* In a visit. Pieces of bytes to other places of the device, in the stream's order: one launch for
- * many of them, or without kernels a copy for each. */
+/* In a visit. Moves bytes between places on the device in the order of the stream: many of them
+ * in one launch, or without kernels each with a copy. */
 int gpu_move_bytes(struct gpu *gpu, const struct gpu_piece *pieces, size_t n,
                    struct CUstream_st *stream, struct err *err);
 
-/* In a visit. What comes on the stream waits for the operation's inputs. */
+/* In a visit. Later work on the stream waits for the operation's inputs. */
 int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err);
 
 #endif

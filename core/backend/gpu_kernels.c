@@ -4,9 +4,11 @@
  */
 #include "core/backend/gpu_kernels.h"
 
-#define COUNT(a)       (sizeof(a) / sizeof((a)[0]))
-#define LAYOUT_ALIGN   16
-#define BLOCKS_A_PLACE 8 /* of KERNEL_THREADS: what one multiprocessor holds at a time */
+#define COUNT(a)     (sizeof(a) / sizeof((a)[0]))
+#define LAYOUT_ALIGN 16
+#define BLOCKS_A_PLACE                                                                             \
+    8 /* blocks of KERNEL_THREADS that a multiprocessor runs at the same time                      \
+       */
 
 _Static_assert(sizeof(struct kernel_move) == 48 + 28 * KERNEL_PIECES, "as the device sees it");
 _Static_assert(sizeof(struct kernel_combine) == 56 + 8 * KERNEL_SOURCES, "as the device sees it");
@@ -45,7 +47,7 @@ const char *const gpu_kernel_names[GPU_KERNELS] = {
     "hvd_combine_bfloat16",
 };
 
-/* Places in the table above. */
+/* Indices into the table above. */
 enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + HVD_DTYPES, COMBINE = MOVE_CONVERT + 8 };
 _Static_assert(COMBINE + HVD_DTYPES == GPU_KERNELS, "a name for each");
 

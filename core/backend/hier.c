@@ -2,9 +2,10 @@
  *
  * hier: see hier.h.
  *
- * NCCL's calls must come in the same order on all ranks of a host: a reduce-scatter whenever there
- * is a place for its chunk, else the allgather of the oldest chunk, which is waited for. Whatever
- * else goes onto the GPU's stream comes when NCCL has said that its call is there.
+ * NCCL's calls must come in the same order on all ranks of a host: a reduce-scatter whenever a
+ * chunk has free memory, otherwise the allgather of the oldest chunk, for which the operation
+ * waits. Other work is added to the GPU's stream only after NCCL has reported that its call is on
+ * the stream.
  */
 #include "core/backend/hier.h"
 
@@ -19,7 +20,7 @@ enum calling { NOTHING, SCATTERING, GATHERING };
 /* Memory for a chunk: on the device all shards, side by side; of the host this rank's. */
 struct place {
     struct CUevent_st *event;
-    bool marked; /* the event is under way, or was when it was last asked for */
+    bool marked; /* the event was not done when it was last polled */
     struct staged_chunk chunk;
     struct hier_part parts[STAGED_PIECES];
     size_t shard; /* bytes */
@@ -41,7 +42,7 @@ struct hier {
     struct staged_cut cut;
     enum calling calling;
     uint64_t scattered, summed, gathered; /* chunks; chunk i is in place i % PLACES */
-    bool begun, all, summing;             /* all: no more of them will begin */
+    bool begun, all, summing;             /* all: every chunk has begun */
     struct coll_op part;
     struct coll_tensor tensors[STAGED_PIECES];
 };
@@ -114,7 +115,7 @@ enum nccl_verdict hier_hear(struct hier *h, const struct nccl_said *all, const s
     return nccl_run_hear(h->run, all, mesh->rank, mesh->size, mesh->host_of, err);
 }
 
-/* 1: copies of an operation that was given up are under way. */
+/* 1: copies of a cancelled operation are still in flight. */
 static int copied(struct hier *h, struct err *err)
 {
     int rc = 0;
@@ -160,7 +161,7 @@ static struct coll_op bare(const struct hier *h, enum hvd_kind kind)
                          .device = -1,
                          .tensors = h->tensors,
                          .n = 1};
-    if (h->op->dtype == HVD_BOOL) { /* 0 and 1 by then */
+    if (h->op->dtype == HVD_BOOL) { /* prepared inputs are 0 or 1 */
         op.dtype = HVD_UINT8;
         op.op = any ? HVD_MAX : HVD_MIN;
     }
@@ -204,7 +205,7 @@ static uint8_t *locked_at(const struct hier *h, uint64_t chunk)
 
 /* ---- on the device -------------------------------------------------------------------------- */
 
-/* All pieces of a chunk into the shards, or out of them. */
+/* Moves all pieces of a chunk into the shards, or back out of them. */
 static int move(struct hier *h, uint64_t chunk, bool back, struct err *err)
 {
     const struct place *p = place_of(h, chunk);
@@ -233,7 +234,7 @@ static int move(struct hier *h, uint64_t chunk, bool back, struct err *err)
     return rc;
 }
 
-/* NCCL's, on the shards of a chunk; this rank's is in its place among them. */
+/* A call of NCCL on the shards of a chunk, in place: this rank's shard is one of them. */
 static int call(struct hier *h, uint64_t chunk, enum hvd_kind kind, struct err *err)
 {
     size_t elem = hvd_dtype_size(h->form.dtype), each = place_of(h, chunk)->shard / elem;
@@ -270,7 +271,8 @@ static int scatter(struct hier *h, struct err *err)
     return rc == 0 ? call(h, h->scattered, HVD_REDUCESCATTER, err) : rc;
 }
 
-/* The call is on the stream: behind it this rank's shard comes out. */
+/* The reduce-scatter is on the stream: queues the copy of this rank's shard to the host behind it.
+ */
 static int come(struct hier *h, struct err *err)
 {
     struct cuda_device *d = h->gpu->device;
@@ -285,7 +287,7 @@ static int come(struct hier *h, struct err *err)
     return rc == 0 ? mark(h, chunk, h->outward, err) : rc;
 }
 
-/* It is summed: back it goes. */
+/* The sum between hosts is done: copies the shard back to the device. */
 static int go(struct hier *h, struct err *err)
 {
     uint64_t chunk = h->summed++;
@@ -342,7 +344,7 @@ static int sum_chunks(struct hier *h, struct coll *coll, bool *ret_moved, bool *
 
 /* ---- the operation -------------------------------------------------------------------------- */
 
-/* The next call of NCCL's, when the one before is on the stream. */
+/* Makes the next call of NCCL once the last one is on the stream. */
 static int call_chunks(struct hier *h, bool *ret_moved, struct err *err)
 {
     int rc = nccl_run_called(h->run, err);
@@ -385,7 +387,7 @@ int hier_progress(struct hier *h, struct coll *coll, bool *ret_between, struct e
 {
     *ret_between = false;
     int rc = advance(h, coll, ret_between, err);
-    /* Where nothing but a sum between hosts is waited for it wakes us. */
+    /* A sum between hosts wakes this rank; anything else has to be polled. */
     bool asks = h->calling != NOTHING || !h->summing;
     if (rc == 1 && asks && coll->wait == COLL_WAKES)
         coll->wait = COLL_ASKS;

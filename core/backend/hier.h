@@ -10,8 +10,8 @@
  *     -> summed with the same local rank of the other hosts -> back -> ncclAllGather -> unpacked
  *
  * several chunks at a time, NCCL's calls in the same order on every rank. Factors are applied where
- * it is packed and unpacked. Each piece of a tensor has its part in every shard, by its own count,
- * so what it is fused with does not show in how the hosts' sums are added.
+ * it is packed and unpacked. Each piece of a tensor has a part in every shard, computed from its
+ * own count only. So the order in which the hosts' sums are added does not depend on fusion.
  *
  * It needs hosts with as many ranks each, more than one, and our kernels on every rank
  * (hier_choice.h). Its communicator of the host's ranks, and its memory, go through epochs. All in
@@ -39,19 +39,20 @@ enum nccl_verdict hier_hear(struct hier *hier, const struct nccl_said *all, cons
                             struct err *err);
 int hier_form(struct hier *hier, struct coll *coll, struct err *err);
 
-/* It has a way for this operation; the same on every rank. */
+/* Whether it can do this operation; the same on every rank. */
 bool hier_can(const struct hier *hier, const struct coll_op *op);
 
-/* op stays until its end. Nothing comes to a stream yet. */
+/* op must stay valid until its end. Adds nothing to a stream yet. */
 int hier_prepare(struct hier *hier, const struct mesh *mesh, const struct coll_op *op,
                  struct err *err);
 
-/* When every rank has come to it. Answers as coll_progress(), until the results are in the outputs.
- * Runs parts of the operation under way of coll; *ret_between: it was one of these that failed. */
+/* Call when every rank has entered the operation. Returns as coll_progress() does, until the
+ * results are in the outputs. Runs parts of coll's current operation; *ret_between: one of these
+ * failed. */
 int hier_progress(struct hier *hier, struct coll *coll, bool *ret_between, struct err *err);
 
-/* Forgets the operation; of what is on streams hier_abort() and hier_drained() see to the end, as
- * nccl_run's. */
+/* Cancels the operation. Work on streams is ended by hier_abort() and hier_drained(), as in
+ * nccl_run. */
 void hier_cancel(struct hier *hier, struct coll *coll);
 void hier_abort(struct hier *hier);
 int hier_drained(struct hier *hier, struct err *err);
@@ -71,7 +72,7 @@ size_t hier_cut(const struct staged_chunk *chunk, int shards, size_t elem, struc
 /* Elements of a piece of count ones that are in a shard. */
 size_t hier_count(const struct hier_part *part, size_t count, int shard);
 
-/* What no shard is larger than. */
+/* The largest possible shard, in bytes. */
 size_t hier_shard_max(int shards);
 
 #endif

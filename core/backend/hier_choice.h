@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hier_choice: whether tensors of GPUs are summed in two levels (hier.h). Pure: what all ranks want
- * and have in, one answer out, the same on every rank that is given the same.
- *
- * Where the user says nothing it is used where NCCL has nothing but sockets between the hosts:
- * there both go the same way over the network, and two levels send less: a host's ranks together as
- * much as one of them would alone.
+ * hier_choice: whether tensors of GPUs are summed in two levels (hier.h). Pure: from what all ranks
+ * want and have it computes one answer, which is the same on every rank. Without a choice of the
+ * user, two levels are used where NCCL has only sockets between hosts: there both ways use the same
+ * network, and with two levels all ranks of a host together send only as much as one of them does
+ * otherwise.
  */
 #ifndef HVD_BACKEND_HIER_CHOICE_H
 #define HVD_BACKEND_HIER_CHOICE_H
@@ -23,8 +22,8 @@ int hier_wish_read(enum hier_wish *ret, struct err *err);
 struct hier_facts {
     const uint8_t *wishes; /* [size], of all ranks */
     int size;
-    bool sockets;           /* every rank says so of NCCL (nccl_net.h) */
-    bool kernels;           /* every rank has ours */
+    bool sockets;           /* on every rank NCCL has only sockets between hosts (nccl_net.h) */
+    bool kernels;           /* every rank has hvd's kernels */
     const int *local_sizes; /* [hosts] */
     int hosts;
 };

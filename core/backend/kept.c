@@ -34,14 +34,14 @@ static size_t lay_out(struct kept *k, const struct coll_op *op)
     return gpu_layout(k->at, op->n, hvd_dtype_size(op->dtype), k->at);
 }
 
-/* All of them, to memory or back. */
+/* Copies all tensors to the retained copies, or back. */
 static int copy_all(struct kept *k, struct gpu *gpu, const struct coll_tensor *tensors, bool back,
                     struct err *err)
 {
     size_t n = 0, elem = hvd_dtype_size(k->op.dtype);
     for (size_t i = 0; i < k->n; i++) {
         uint8_t *copy = (uint8_t *)k->memory.at + k->at[i], *own = tensors[i].out;
-        /* Of the copy of the operation: it reads a copy where the two differ in this way. */
+        /* The duplicate operation reads from the retained copy where its input differs. */
         if (tensors[i].count > 0 && tensors[i].in == (back ? copy : own))
             k->pieces[n++] =
                 (struct gpu_piece){back ? copy : own, back ? own : copy, tensors[i].count * elem};

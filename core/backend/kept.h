@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kept: copies, on the device, of the inputs that an operation will overwrite, so that the
- * survivors of a loss can begin it anew (core/coll/guard.h does the same in the host's memory). In
- * a visit of the GPU; all of it happens on the GPU's stream, in its order.
+ * survivors can restart the operation after a rank was lost (core/coll/guard.h does the same in the
+ * host's memory). In a visit of the GPU; all copies are made in the order of the GPU's stream.
  */
 #ifndef HVD_BACKEND_KEPT_H
 #define HVD_BACKEND_KEPT_H
@@ -18,15 +18,15 @@ struct kept {
     size_t *at; /* where in memory */
     struct gpu_piece *pieces;
     size_t cap, n;
-    bool owed; /* inputs are to be brought back before anything else */
+    bool owed; /* inputs must be copied back before any other operation */
 };
 
-/* *ret: op, or where it would overwrite what it reads, a copy of it that reads copies, until the
- * next call. -ENOMEM. */
+/* Sets *ret to op, or, if op would overwrite its inputs, to a duplicate that reads retained copies
+ * and is valid until the next call. -ENOMEM. */
 int kept_begin(struct kept *kept, struct gpu *gpu, const struct coll_op *op,
                const struct coll_op **ret, struct err *err);
 
-/* Brings back what is owed. */
+/* Copies the retained inputs back, if kept->owed is set. */
 int kept_restore(struct kept *kept, struct gpu *gpu, struct err *err);
 
 /* gpu NULL: there was none. */

@@ -14,7 +14,7 @@
 #include "core/base/env.h"
 #include "core/transport/shm.h"
 
-/* What a rank tells the others once its MPI runs. */
+/* What a rank sends to the others after it has started MPI. */
 struct facts {
     int32_t rc, rank, size;
     int32_t flat, direct;
@@ -76,8 +76,9 @@ static int check_fact(const struct mesh *mesh, const struct facts *all, int r, s
     return 0;
 }
 
-/* Who calls MPI moves it. Where that is a thread of its own, it wakes us when it is done; to spin
- * meanwhile would take its processor away, unless there is one for each of the two. */
+/* MPI makes progress only in calls. If the MPI thread makes them, it wakes the waiting thread at
+ * the end; spinning meanwhile would take the MPI thread's processor, unless each of the two has
+ * one. */
 static enum coll_wait wait_for(const struct mpi *mpi, const struct mesh *mesh)
 {
     const struct shm *shm = mesh->shm;
@@ -99,7 +100,7 @@ static void mpi_close(void *state, bool lost)
     struct mpi *mpi = state;
     mpi_process_close(&mpi->here, mpi->lane, lost);
     mpi_process_close(&mpi->here, mpi->world, lost);
-    if (!mpi_process_left()) /* else its thread may be in a step still */
+    if (!mpi_process_left()) /* otherwise its thread may still be in a step */
         free(mpi);
 }
 
@@ -148,7 +149,7 @@ static void mpi_describe(const void *state, char *dst, size_t size)
              mpi->flat ? "for everything" : "between hosts, shared memory inside them");
 }
 
-/* Where it is this library's thread that calls, the program's would be another one. */
+/* Only if any thread may call: with MPI_THREAD_FUNNELED hvd's own thread makes all calls. */
 static bool mpi_threads(const void *state)
 {
     return ((const struct mpi *)state)->here.level == MPI_LEVEL_MULTIPLE;

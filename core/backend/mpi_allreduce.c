@@ -7,8 +7,8 @@
  * Ranks that share their host sum there first, by lanes as in coll/hier_allreduce; the first
  * `lanes` of them own a part of the host's sums and take it through MPI; the results go out to all.
  * A rank alone on its host, and every rank with HVD_MPI_FLAT=1, gives its tensors to MPI itself: a
- * single one as it lies, others packed; so does each with its own share of a sum across hosts
- * (coll_op.across). 16-bit floats travel as float32 and are rounded once.
+ * single one in place, several packed. Each rank does the same with its own share of a sum across
+ * hosts (coll_op.across). 16-bit floats travel as float32 and are rounded once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +30,14 @@ struct mpi_allreduce {
     size_t *offsets; /* [size + 1] bytes of the segments in the vector */
     size_t *local;   /* the same in the tensors' own type */
     enum phase phase;
-    int run;     /* of hosts runs that sum, and of as many that hand out */
-    bool whole;  /* this rank's tensors go to MPI as they are */
-    bool shared; /* the host's memory is used */
-    bool owner;  /* this rank takes part in MPI's */
+    int run;     /* number of the current run: first those that sum, then as many that distribute */
+    bool whole;  /* this rank's tensors are passed to MPI without a copy */
+    bool shared; /* the host's shared segment is used */
+    bool owner;  /* this rank takes part in MPI's allreduce */
     bool packed; /* the vector is not the tensor itself */
     size_t lane;
-    uint8_t *work;   /* owners that share: their part of the host's sums */
-    uint8_t *vector; /* what MPI gets, where it is not the tensor */
+    uint8_t *work;   /* on owners that use the segment: their part of the host's sums */
+    uint8_t *vector; /* the vector for MPI, if that is not the tensor itself */
 };
 
 static int allreduce_init(struct coll *coll, void *state, struct err *err)
@@ -65,7 +65,8 @@ static bool allreduce_applies(const struct mesh *mesh, const struct coll_op *op)
 
 /* ---- the vector ----------------------------------------------------------------------------- */
 
-/* n elements of the tensors' type into the vector; prescale: they do not carry it yet. */
+/* Copies n elements of the tensors' type into the vector; prescale: the factor must still be
+ * applied. */
 static void put(const struct mpi_allreduce *a, uint8_t *dst, const uint8_t *src, size_t n,
                 bool prescale)
 {
@@ -281,7 +282,7 @@ static int allreduce_progress(struct coll *coll, void *state)
     return progress_runs(coll, a);
 }
 
-/* In the other phases nobody but progress touches anything. */
+/* In the other phases only allreduce_progress() touches memory. */
 static void allreduce_stop(struct coll *coll, void *state)
 {
     struct mpi_allreduce *a = state;

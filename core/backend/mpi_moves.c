@@ -19,9 +19,9 @@ struct mpi_moves {
     struct mpi_call call;
     struct mpi_request request;
     struct mpi_task task;
-    struct reduce_plan plan; /* of what is left to do with sums */
+    struct reduce_plan plan; /* scaling and division, which hvd does itself */
     int *counts;             /* [4 x size]: send counts and places, receive counts and places */
-    bool asked;              /* MPI has it */
+    bool asked;              /* the request was passed to MPI */
     size_t own;              /* reduce-scatter: elements of this rank */
     void *out;               /* where its sums go, when call.out is not the place */
 };

@@ -23,24 +23,24 @@
 
 #define FINALIZE_S 3600 /* for ranks that still work: a last checkpoint, say */
 #define YEAR_S     31536000
-#define SAY_MS     5000 /* of it, then it is said */
+#define SAY_MS     5000 /* after so long, the wait is logged */
 #define LOOK_MS    20   /* between two looks at the mesh */
 #define CLOSE_MS   2000
 #define STOP_NAPS  50000           /* of 100 us */
-#define IDLE_NS    (5 * CLOCK_MS)  /* between two looks at what other ranks still wait for */
+#define IDLE_NS    (5 * CLOCK_MS)  /* interval between idle calls to MPI */
 #define DRAIN_MS   2000            /* for an operation that is given up: the others are in it */
 #define SPIN_NS    (10 * CLOCK_MS) /* an operation that all ranks are in, before others may run */
 
 enum { TASK_NONE, TASK_RUNS, TASK_STOPS, TASK_DONE };
 
-/* Something that blocks. The thread's when who asked for it has given up. */
+/* A blocking call for the thread. If the caller gives up waiting, the thread owns and frees it. */
 struct errand {
     int (*run)(struct errand *);
     const struct mpi_plugin *plugin;
     enum mpi_level level; /* wanted, then what there is */
     bool ours;            /* it was this file that started MPI */
     int rank, size, color, key;
-    uint64_t say_at; /* when it is said that it lasts; 0: it is not, or has been */
+    uint64_t say_at; /* when a warning about the long wait is logged; 0: never, or done */
     void *comm;
     struct err err;
     bool done, forgotten;
@@ -52,16 +52,16 @@ static struct {
     bool started;
     struct errand *errand;
     struct mpi_task *task;
-    struct mesh *mesh;     /* of who waits for tasks; NULL: nobody is in MPI */
+    struct mesh *mesh;     /* of the rank that waits for tasks; NULL: MPI is not in use */
     bool spin;             /* every rank of the host has a processor */
-    const char *stuck;     /* in what the thread has been left */
-    pthread_mutex_t calls; /* one at a time, also where MPI would take more */
+    const char *stuck;     /* the call in which the thread was left behind */
+    pthread_mutex_t calls; /* serializes calls, also where MPI would allow concurrent ones */
     _Atomic int inside;    /* threads that are in a step */
     _Atomic int pending;   /* operations that are not done */
     _Atomic int leaving;   /* at exit: no more steps */
     bool entered, ours;
     bool lost;          /* MPI is not called any more, not even to finalize it */
-    bool broken;        /* something of a job, or of an operation, was left in it */
+    bool broken;        /* a call or an operation was left behind in it */
     int64_t finalize_s; /* HVD_MPI_FINALIZE_TIMEOUT */
     pid_t pid;
     struct mpi_here here;
@@ -122,8 +122,9 @@ static struct timespec in_ns(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(at / CLOCK_S), .tv_nsec = (long)(at % CLOCK_S)};
 }
 
-/* (lock) A rank that has all it waits for may be the one that another one waits for: while there is
- * nothing to do, MPI is called all the same. With the lock: who closes the mesh may end MPI next.
+/* (lock) Calls MPI while there is nothing to do: another rank may wait for messages that this
+ * rank's MPI still holds. The lock is kept, because a thread that closes the mesh may finalize MPI
+ * next.
  */
 static void idle(void)
 {
@@ -184,7 +185,8 @@ static int start_thread(struct err *err)
     return 0;
 }
 
-/* (lock) Waits for the errand; it is the caller's again if this returns 0. mesh may be NULL. */
+/* (lock) Waits for the errand. On 0 the caller owns it again; on an error the thread does. mesh may
+ * be NULL. */
 static int wait_for(struct errand *errand, const char *what, struct mesh *mesh, uint64_t deadline,
                     struct err *err)
 {
@@ -213,7 +215,8 @@ static int wait_for(struct errand *errand, const char *what, struct mesh *mesh, 
     return rc;
 }
 
-/* Has the thread run it. NULL: err says why; else the caller's to free. */
+/* Has the thread run a copy of order, and waits. NULL: err says why; otherwise the caller frees the
+ * result. */
 static struct errand *send_errand(const struct errand *order, const char *what, struct mesh *mesh,
                                   uint64_t deadline, struct err *err)
 {
@@ -275,7 +278,7 @@ static int run_enter(struct errand *e)
     return rc < 0 ? err_set(&e->err, -rc, "%s", e->plugin->why()) : 0;
 }
 
-/* What was not waited for may end yet. */
+/* Whether a call that was left behind is still running at the deadline. */
 static bool is_stuck(uint64_t deadline)
 {
     pthread_mutex_lock(&g.lock);
@@ -294,26 +297,26 @@ static int run_finalize(struct errand *e)
     return rc < 0 ? err_set(&e->err, -rc, "%s", e->plugin->why()) : 0;
 }
 
-/* At exit, before PMIx is left. The launcher ends the job where a rank leaves without MPI_Finalize,
- * or is lost from here on; where it does not, the time does. Not in a forked child, whose MPI is
- * its parent's. */
+/* Finalizes MPI at exit, before PMIx is finalized. If another rank exits without MPI_Finalize or is
+ * lost from here on, the launcher ends the job; if it does not, the time limit ends the wait. Does
+ * nothing in a forked child, because MPI belongs to its parent. */
 static void leave_mpi(void)
 {
     struct err err = {0};
     enum mpi_level level;
     if (g.pid != getpid() || !g.ours || g.lost)
         return;
-    /* Another thread may be at it still: this is exit(), not hvd_shutdown(). */
+    /* Another thread may still be in an operation: this is exit(), not hvd_shutdown(). */
     atomic_store(&g.leaving, 1);
     for (int i = 0; i < STOP_NAPS && atomic_load(&g.inside) > 0; i++)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     if (atomic_load(&g.pending) > 0)
-        return; /* MPI would wait for it */
+        return; /* MPI_Finalize would wait for the pending operations */
     uint64_t deadline = deadline_in_ms((uint64_t)g.finalize_s * 1000);
     if (is_stuck(deadline))
         return;
     if (g.here.plugin->state(&level) != MPI_STATE_RUNS)
-        return; /* the program has seen to it */
+        return; /* the program has finalized MPI itself */
     const struct errand order = {
         .run = run_finalize, .plugin = g.here.plugin, .say_at = deadline_in_ms(SAY_MS)};
     free(send_errand(&order, "MPI_Finalize", NULL, deadline, &err));
@@ -342,7 +345,7 @@ int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t
                                                    : "a job");
     if (!g.entered) {
         const struct errand order = {.run = run_enter, .plugin = found->plugin, .level = wanted};
-        /* Without this MPI_Finalize waits for every other rank, however long it works on alone. */
+        /* Without this variable MPI_Finalize waits for all other ranks without a limit. */
         setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
         struct errand *e = send_errand(&order, "MPI_Init_thread", mesh, deadline, err);
         if (!e)
@@ -421,8 +424,8 @@ void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*st
     pthread_mutex_lock(&g.lock);
     g.task = task;
     pthread_mutex_unlock(&g.lock);
-    /* Not with the lock: where the thread gets this processor at once it would have to give it back
-     * for it. */
+    /* Signals without the lock: otherwise the woken thread could preempt this one and block on the
+     * lock at once. */
     pthread_cond_signal(&g.todo);
 }
 
@@ -438,7 +441,7 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Until it has ended, in whatever way; 1: it has not in time. */
+/* Waits until the task has ended; 1: it has not ended in time. */
 static int drain(const struct mpi_here *here, struct mpi_task *task)
 {
     uint64_t deadline = deadline_in_ms(DRAIN_MS);
@@ -453,7 +456,7 @@ static int drain(const struct mpi_here *here, struct mpi_task *task)
     return rc;
 }
 
-/* The thread tests it no more. A step does not block: it is out of it in a moment. */
+/* Makes the thread stop testing the task. A step does not block, so this takes only a moment. */
 static int leave_task(struct mpi_task *task)
 {
     int runs = TASK_RUNS;
@@ -478,7 +481,8 @@ bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task)
     task->left = rc != 0;
     if (!task->left)
         return true;
-    /* With the lock the thread is not in MPI to see what there is to do, and never comes back. */
+    /* While this holds the lock the thread cannot be in MPI; with leaving set it never returns to
+     * it. */
     pthread_mutex_lock(&g.lock);
     g.lost = g.broken = true;
     pthread_mutex_unlock(&g.lock);

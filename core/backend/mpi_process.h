@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_process: MPI as this process has it: started once, left at exit, and who may call it.
+ * mpi_process: MPI in this process: started once, finalized at exit; and which thread may call it.
  *
  * MPI is of the process, not of one hvd_init(). A thread of this file starts it, makes its
- * communicators and finalizes it, so that every one of these waits has an end: who asked gives up
- * after its time, and MPI is not used any more. Where MPI lets other threads call it, one at a time
- * (MPI_THREAD_SERIALIZED or more), operations are driven by whoever drives the engine; where it
- * does not (MPI_THREAD_FUNNELED), by this thread. Between operations this thread calls MPI now and
- * then: MPI moves only when it is called, and another rank may wait for what is still here.
+ * communicators and finalizes it, so that each of these waits has an end: the caller gives up at
+ * its deadline, and then MPI is not used any more. Where MPI lets other threads call it, one at a
+ * time (MPI_THREAD_SERIALIZED or more), the thread that drives the engine drives the operations;
+ * where it does not (MPI_THREAD_FUNNELED), by this thread. Between operations this thread calls MPI
+ * every few milliseconds: MPI makes progress only in calls, and another rank may wait for messages
+ * that are still here.
  */
 #ifndef HVD_BACKEND_MPI_PROCESS_H
 #define HVD_BACKEND_MPI_PROCESS_H
@@ -24,33 +25,33 @@ struct mpi_here {
     const struct mpi_plugin *plugin;
     int rank, size; /* in MPI_COMM_WORLD */
     enum mpi_level level;
-    bool direct; /* any thread may call, one at a time */
+    bool direct; /* any thread may call MPI, one at a time */
 };
 
-/* Starts MPI unless it runs; then it finalizes it at exit, where most MPIs wait for all ranks: for
- * HVD_MPI_FINALIZE_TIMEOUT seconds. HVD_MPI_THREADS=multiple|funneled asks for no more and no less.
- * -EBUSY where an earlier hvd_init() of this process has left something behind in it, see
- * mpi_process_close() and mpi_task_stop().
- * The mesh is looked at meanwhile: a rank that has given up ends the wait. It must stay until
- * mpi_process_close(): where operations are not direct, the end of each wakes who sleeps there. */
+/* Starts MPI unless it runs. If hvd started it, hvd also finalizes it at exit, where most MPIs wait
+ * for all ranks: for at most HVD_MPI_FINALIZE_TIMEOUT seconds. HVD_MPI_THREADS=multiple|funneled
+ * requests exactly this level. -EBUSY: an earlier hvd_init() of this process left an operation
+ * behind in MPI, see mpi_process_close() and mpi_task_stop(). Watches the mesh meanwhile: a rank
+ * that gives up ends the wait. mesh must stay valid until mpi_process_close(): unless operations
+ * are direct, the end of each wakes the threads that sleep in it. */
 int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t deadline,
                       struct mpi_here *ret, struct err *err);
 
-/* As mpi_plugin.comm_create, bounded. */
+/* As mpi_plugin.comm_create, bounded in time. */
 int mpi_process_comm(const struct mpi_here *here, int color, int key, struct mesh *mesh,
                      uint64_t deadline, void **ret, struct err *err);
 
-/* Its end, and that of the mesh; NULL is fine. lost: MPI would wait for a rank that is gone, so
- * nothing is done, now and at exit. So it is, too, where an operation was left behind. */
+/* Frees comm (NULL is allowed) and stops using the mesh. lost: a rank was lost and MPI would wait
+ * for it, so nothing is done, now and at exit. The same holds if an operation was left behind. */
 void mpi_process_close(const struct mpi_here *here, void *comm, bool lost);
 
-/* An operation under way. step: works until it would have to wait (1), is done (0) or has failed,
- * which is logged here in MPI's words. */
+/* An operation in progress. step works until it would have to wait (1), has finished (0) or has
+ * failed (-errno); a failure is logged with MPI's message. */
 struct mpi_task {
     int (*step)(void *ctx);
     void *ctx;
-    _Atomic int state; /* of the funnelled one */
-    bool spin;         /* of the funnelled one: for a while nobody else gets its processor */
+    _Atomic int state; /* if not direct */
+    bool spin;         /* if not direct: the thread spins for a while and keeps its processor */
     bool left;         /* see mpi_task_stop() */
     int rc;
 };
@@ -58,16 +59,17 @@ struct mpi_task {
 void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*step)(void *),
                     void *ctx);
 
-/* Answers as step. */
+/* Returns as step does. */
 int mpi_task_progress(const struct mpi_here *here, struct mpi_task *task);
 
-/* Before its memory goes. MPI cannot take an operation back, but has some time to end it, which it
- * does where no rank is gone: all have begun it. true: it has, and nothing of the task is touched
- * any more. false: nobody tests it any more, but what MPI was given for it, and the task, must stay
- * as they are until the process ends. A task that was never started is fine, and so is again. */
+/* Stops a task before its memory is freed. MPI cannot cancel a collective, so this waits a while
+ * for its end, which comes if no rank was lost, because all ranks have started it. true: it has
+ * ended, and the task's memory is not used any more. false: the task is left behind; it and the
+ * memory that MPI was given must stay valid until the process ends. A task that was never started
+ * or is stopped already is allowed. */
 bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task);
 
-/* Has a mpi_task_stop() left something behind? */
+/* Returns whether an mpi_task_stop() has left a task behind. */
 bool mpi_process_left(void);
 
 #endif

@@ -131,7 +131,8 @@ static bool may_overwrite(const struct mpi_sum *s, const struct mpi_place *p)
     return (sent == 0 && s->in != s->out) || passed(&s->gone, sent, p->off);
 }
 
-/* 0 or more: blocks moved; -errno. Each of the four as far as it goes. */
+/* Each of these functions moves as many blocks as it can without waiting and returns their number,
+ * or -errno. */
 static int post_receives(struct mpi_sum *s)
 {
     int moved = 0, from = (s->place + s->members - 1) % s->members;

@@ -2,13 +2,11 @@
  *
  * mpi_sum: the sum of one vector over the ranks of a communicator, nonblocking.
  *
- * Large ones go round a ring of MPI's messages, in blocks, and are added by our own kernels: MPI's
- * nonblocking allreduce neither cuts nor overlaps (twice the time of its blocking one on one host,
- * tests/bench/RESULTS.md). Sends need no memory, so many of them are begun early: a receiver that
- * copies by itself (one host) then never waits for the sender's processor. Small ones are
- * MPI_Iallreduce. In both, an element is summed once and
- * the result goes to all, or in an order that does not show in the bits: they are the same on every
- * rank.
+ * Large vectors use a ring of MPI messages, in blocks, and are summed by hvd's own code: MPI's
+ * nonblocking allreduce neither cuts nor overlaps them (on one host it takes twice as long as the
+ * blocking one, tests/bench/RESULTS.md). Sends need no memory, so many of them are started early:
+ * on one host, where the receiver copies, it then never waits for the sender's processor. Small
+ * vectors use MPI_Iallreduce. In both cases the result has the same bits on every rank.
  */
 #ifndef HVD_BACKEND_MPI_SUM_H
 #define HVD_BACKEND_MPI_SUM_H
@@ -18,23 +16,23 @@
 #include "core/backend/mpi_process.h"
 #include "core/coll/reduce.h"
 
-#define MPI_SUM_WINDOW 4  /* receives under way; each has a block of scratch */
-#define MPI_SUM_SENDS  32 /* sends under way */
+#define MPI_SUM_WINDOW 4  /* receives in progress; each has a block of scratch */
+#define MPI_SUM_SENDS  32 /* sends in progress */
 
 /* A block of the ring: byte `off` of the segment that a step moves. */
 struct mpi_place {
     int step;
     size_t off;
-    unsigned n; /* places before it */
+    unsigned n; /* number of blocks before this one */
 };
 
 struct mpi_sum {
-    /* Filled in by the caller; memory is its own until the end. */
+    /* Filled in by the caller. The memory must stay valid until the end. */
     const struct mpi_here *here;
     void *comm;
     int members, place;
     bool near;               /* all members are on this host */
-    struct reduce_plan plan; /* no 16-bit floats; inputs carry their prescale already */
+    struct reduce_plan plan; /* no 16-bit floats; inputs are prescaled already */
     size_t elem;
     const void *in;
     void *out;             /* may be in */
@@ -42,11 +40,11 @@ struct mpi_sum {
     void *scratch;         /* mpi_sum_scratch() bytes */
 
     struct mpi_task task;
-    size_t block; /* 0: MPI's own */
-    bool asked;   /* MPI has its own */
+    size_t block; /* bytes of a block; 0: MPI_Iallreduce is used */
+    bool asked;   /* MPI_Iallreduce was started */
     struct mpi_request one;
-    struct mpi_place posted, taken; /* of receives: next to post, next to wait for */
-    struct mpi_place begun, gone;   /* of sends */
+    struct mpi_place posted, taken; /* receives: the next to post, the next to wait for */
+    struct mpi_place begun, gone;   /* the same for sends */
     struct mpi_request recvs[MPI_SUM_WINDOW], sends[MPI_SUM_SENDS];
 };
 

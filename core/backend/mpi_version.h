@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_version: which MPI a libmpi is, by its own words, and whether a plugin that was compiled for
- * one runs with it. Pure.
- *
- * A family is who can run each other's programs where the file's name (libmpi.so.12) is the same,
- * which the loader sees to: MPICH and what vendors make of it have one ABI since 2014. What the
- * loader does not see is a program that has brought an MPI of the other family along, and a major
- * version of Open MPI: 3, 4 and 5 are all libmpi.so.40.
+ * mpi_version: identifies an MPI library by its version text, and decides whether a plugin that was
+ * compiled for another one runs with it. Pure. MPIs of a family have the same ABI if their files
+ * have the same name (libmpi.so.12), which the loader checks: MPICH and its derivatives have one
+ * ABI since 2014. The loader does not notice two cases: a program that has already loaded an MPI of
+ * the other family, and another major version of Open MPI (3, 4 and 5 are all libmpi.so.40).
  */
 #ifndef HVD_BACKEND_MPI_VERSION_H
 #define HVD_BACKEND_MPI_VERSION_H

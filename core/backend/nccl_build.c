@@ -68,7 +68,7 @@ static bool read_at(int fd, void *dst, size_t n, uint64_t offset)
     return true;
 }
 
-/* The read-only data among the sections; false: there is none that makes sense. */
+/* The read-only data among the sections; false: there is none, or its section is malformed. */
 static bool find_rodata(int fd, const Elf64_Shdr *sections, const Elf64_Ehdr *head, Elf64_Shdr *ret)
 {
     if (head->e_shstrndx >= head->e_shnum)

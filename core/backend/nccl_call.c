@@ -11,7 +11,7 @@
 #include "core/backend/nccl_thread.h"
 
 struct nccl_call {
-    atomic_int owners; /* the caller, and every thread that was given it; the last one frees */
+    atomic_int owners; /* the caller and the threads that were given it; the last one frees */
     atomic_bool begun, done;
     int result;
     nccl_call_f *fn;
@@ -24,7 +24,7 @@ static void drop(struct nccl_call *call)
         free(call);
 }
 
-/* On each thread that was given it; the first one does it. */
+/* Runs on each thread that was given the call; only the first one executes it. */
 static void run(void *arg)
 {
     struct nccl_call *call = arg;

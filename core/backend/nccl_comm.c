@@ -11,12 +11,13 @@
 #include "core/backend/nccl_comm_private.h"
 #include "core/base/clock.h"
 
-#define GROUPS_ANYWHERE 22700 /* before it they are the calling thread's: nccl_thread.h */
+/* Before this version of NCCL a group belongs to the calling thread: see nccl_thread.h. */
+#define GROUPS_ANYWHERE 22700
 
 static const struct nccl_row rows[] = {
     {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
     {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
-    /* Whatever became of the id, the others wait to hear of it. */
+    /* Sent even if there is no id: the other ranks wait for it. */
     {NCCL_ID, NCCL_ON_DONE, NCCL_EXCHANGE, nccl_begin_exchange},
     {NCCL_ID, NCCL_ON_ERROR, NCCL_EXCHANGE, nccl_begin_exchange},
     {NCCL_ID, NCCL_ON_LATE, NCCL_EXCHANGE, nccl_begin_exchange},
@@ -125,7 +126,7 @@ bool nccl_comm_destroy(struct nccl_comm *comm)
     if (!comm)
         return true;
     nccl_comm_abort(comm);
-    while (nccl_bury_on(comm)) /* ends: each has a deadline */
+    while (nccl_bury_on(comm)) /* terminates: each burial has a deadline */
         nanosleep(&nap, NULL);
     bool clean = comm->left == 0;
     free(comm->excluded);
@@ -159,7 +160,7 @@ static int late(struct nccl_comm *c)
                    c->api->text, c->api->path, c->rank, c->size, c->doing);
 }
 
-/* One look at the phase that is under way. 1: nothing has happened. */
+/* Polls the current phase once. 1: nothing has happened. */
 static int step(struct nccl_comm *c)
 {
     enum nccl_phase before = c->phase;
@@ -210,7 +211,7 @@ void nccl_comm_abort(struct nccl_comm *comm)
 
 /* ---- shrink ---- */
 
-/* NCCL refuses it once the communicator has an error of its own, or has a launch on its way. */
+/* NCCL refuses to shrink a communicator that has an error or a launch in progress. */
 bool nccl_comm_can_shrink(const struct nccl_comm *comm)
 {
     return comm->api->ncclCommShrink && comm->phase == NCCL_READY;

@@ -13,7 +13,7 @@
 #include "core/base/hash.h"
 
 #define SHRINK_RANK_MS 20
-#define HASTEN_PART    10 /* of abort_ms, for the call that is in a communicator to come back */
+#define HASTEN_PART    10 /* 1/10 of abort_ms: how long a call in progress may take to return */
 
 /* ---- words ---- */
 
@@ -62,7 +62,7 @@ struct shrink_call {
     const struct nccl_api *api;
     struct nccl_host host;
     struct ncclComm *comm;
-    struct ncclComm *child; /* out, maybe after the call has come back */
+    struct ncclComm *child; /* out, perhaps only after the call has returned */
     int n;
     int excluded[];
 };
@@ -77,7 +77,7 @@ struct launch_call {
     struct nccl_host host;
     struct nccl_issue issue;
     struct nccl_form form;
-    const char *name; /* out: what failed */
+    const char *name; /* out: the NCCL function that failed */
     struct nccl_step steps[];
 };
 
@@ -119,7 +119,7 @@ static int do_shrink(void *arg)
 static int do_abort(void *arg)
 {
     struct abort_call *call = arg;
-    bound(&call->host); /* it is ended all the same */
+    bound(&call->host); /* aborted whether or not this worked */
     return call->api->ncclCommAbort(call->comm);
 }
 
@@ -161,13 +161,14 @@ int nccl_begin_exchange(struct nccl_comm *c, struct err *err)
         c->ticket.id = ((struct id_call *)nccl_call_arg(call))->id;
         c->ticket.result = nccl_call_result(call);
     } else if (c->rank == 0) {
-        c->ticket.result = NCCL_ABI_SYSTEM_ERROR; /* late, or not begun */
+        c->ticket.result = NCCL_ABI_SYSTEM_ERROR; /* the call is late, or was not started */
     }
     if (!nccl_call_release(call)) {
         c->left++;
         nccl_thread_leave(TAKE(c->thread));
     }
-    /* Rank 0 may have needed all of its time for the id, and still says that there is none. */
+    /* Rank 0 may have used all of its time for the id, and then still has to report that there is
+     * none. */
     c->deadline = deadline_in_ms((c->rank == 0 ? 1 : 2) * (uint64_t)c->limits.init_ms);
     c->doing = "the exchange of rank 0's id";
     return 0;
@@ -179,7 +180,7 @@ int nccl_begin_init(struct nccl_comm *c, struct err *err)
         .api = c->api, .host = c->host, .id = c->ticket.id, .rank = c->rank, .size = c->size};
     if (c->ticket.result != NCCL_ABI_SUCCESS) {
         if (c->rank == 0 && c->err.code)
-            return c->err.code; /* it has been said */
+            return c->err.code; /* reported already */
         c->doing = "ncclGetUniqueId on rank 0";
         return nccl_say(c, c->ticket.result, err);
     }
@@ -275,7 +276,7 @@ static bool came_back(const struct nccl_call *call)
     return !call || nccl_call_done(call);
 }
 
-/* What has not come back stays where it is, with its thread. */
+/* A call that has not returned is left as it is, with its thread. */
 static void close_grave(struct nccl_comm *c, struct nccl_burial *b)
 {
     bool done = came_back(b->kept) && came_back(b->abort);
@@ -301,19 +302,19 @@ static struct nccl_burial *free_grave(struct nccl_comm *c)
     return oldest;
 }
 
-/* Takes the thread over, if there is one. comm NULL: it is yet to come from what is kept. */
+/* Takes over the thread, if there is one. comm NULL: the call in b->kept has yet to create it. */
 static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclComm *comm,
                  struct nccl_call *kept)
 {
     const struct abort_call call = {.api = c->api, .host = c->host, .comm = comm};
     if (!thread && nccl_thread_create(&thread, NULL) < 0) {
-        c->left++; /* it stays as it is */
+        c->left++; /* left as it is: no thread for the abort */
         return;
     }
     struct nccl_burial *b = free_grave(c);
     b->thread = thread;
     if (comm && nccl_call_start(thread, do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
-        c->left++; /* nor without memory for the call */
+        c->left++; /* the same: no memory for the call */
     b->kept = kept;
     b->kept_of = c->call_of;
     b->hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART);
@@ -322,7 +323,7 @@ static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclCom
 
 int nccl_begin_abort(struct nccl_comm *c, struct err *err)
 {
-    c->deadline = UINT64_MAX; /* the burial has one */
+    c->deadline = UINT64_MAX; /* the burial has its own */
     c->doing = "ncclCommAbort";
     c->mark = 0;
     if (c->thread || c->handle)
@@ -330,7 +331,7 @@ int nccl_begin_abort(struct nccl_comm *c, struct err *err)
     return 0;
 }
 
-/* What a call that has come back at last has made. */
+/* The communicator that a late call has created. */
 static struct ncclComm *made_by(struct nccl_call *call, enum nccl_phase phase)
 {
     if (call && phase == NCCL_INIT)
@@ -340,7 +341,8 @@ static struct ncclComm *made_by(struct nccl_call *call, enum nccl_phase phase)
     return NULL;
 }
 
-/* Is it over? Then late is what there is to bury next, on its thread. */
+/* Returns whether the abort is over. If a late call has created a communicator, that is aborted
+ * next, on the same thread. */
 static bool look_after(struct nccl_comm *c, struct nccl_burial *b)
 {
     bool kept_back = came_back(b->kept), done = kept_back && came_back(b->abort);
@@ -412,7 +414,7 @@ static int look_init(struct nccl_comm *c)
         nccl_call_release(TAKE(c->call));
         if (nccl_failed(result) || !c->handle)
             return nccl_say(c, nccl_failed(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
-        /* It blocks after all, as a file of NCCL's settings may have it. */
+        /* It blocks although it was configured not to: NCCL's configuration file may force that. */
         c->apart = c->apart || result == NCCL_ABI_SUCCESS;
     }
     return ask(c, c->handle);
@@ -432,7 +434,7 @@ static int look_launch(struct nccl_comm *c)
     return ask(c, c->handle);
 }
 
-/* The parent is in progress until the child is there. */
+/* The parent reports "in progress" until the child exists. */
 static int look_shrink(struct nccl_comm *c)
 {
     if (!nccl_call_done(c->call))

@@ -11,19 +11,21 @@
 #include "core/backend/nccl_comm.h"
 #include "core/backend/nccl_thread.h"
 
-/* What rank 0 tells the others. */
+/* What rank 0 sends to the others. */
 struct nccl_ticket {
     struct nccl_abi_id id;
-    int32_t result; /* of ncclGetUniqueId; nobody begins unless it is 0 */
+    int32_t result; /* of ncclGetUniqueId; no rank starts unless it is 0 */
 };
 
-/* An old communicator on its way out, beside whatever phase. Free where thread is NULL. */
+/* An old communicator that is being aborted, independently of the phase. thread NULL: this entry is
+ * free. */
 struct nccl_burial {
-    struct nccl_thread *thread; /* was the communicator's */
-    struct nccl_call *abort;    /* NULL: there is nothing to abort yet */
-    struct nccl_call *kept;     /* was under way; the abort is behind it on the thread */
-    enum nccl_phase kept_of;    /* an init's or a shrink's communicator goes too */
-    uint64_t hasten;            /* what is under way is to be ended by the abort */
+    struct nccl_thread *thread; /* the communicator's former thread */
+    struct nccl_call *abort;    /* NULL: nothing to abort yet */
+    struct nccl_call *kept;     /* was in progress; the abort is queued after it on the thread */
+    enum nccl_phase kept_of; /* kept's phase: the communicator that an init or a shrink creates is
+                                aborted too */
+    uint64_t hasten;         /* when kept is to be ended by the abort */
     uint64_t deadline;
 };
 
@@ -35,20 +37,20 @@ struct nccl_comm {
     struct nccl_limits limits;
     int rank, size;
     enum nccl_phase phase;
-    bool apart;                 /* launches are for the thread, too */
+    bool apart;                 /* launches run on the thread, too */
     uint64_t deadline;          /* of the phase */
     struct ncclComm *handle;    /* NULL: there is none */
-    struct nccl_thread *thread; /* of its calls; NULL: there were none yet */
-    struct nccl_call *call;     /* under way, or its answer; NULL: none */
-    enum nccl_phase call_of;    /* the phase that made it */
-    const char *doing;          /* the call that is under way, for words */
+    struct nccl_thread *thread; /* runs its calls; NULL: there were none yet */
+    struct nccl_call *call;     /* in progress or finished; NULL: none */
+    enum nccl_phase call_of;    /* the phase that started the call */
+    const char *doing;          /* name of the call in progress, for messages */
     struct nccl_ticket ticket;
     uint64_t mark;
     int *excluded; /* shrink */
     int nexcluded;
     struct nccl_burial burial[NCCL_BURIALS];
     int left;
-    /* nccl_comm_launch()'s, while its action runs */
+    /* arguments of nccl_comm_launch(), while its action runs */
     const struct nccl_steps *steps;
     struct CUstream_st *stream;
     struct err err;
@@ -64,7 +66,7 @@ int nccl_begin_abort(struct nccl_comm *c, struct err *err);
 int nccl_become_ready(struct nccl_comm *c, struct err *err);
 int nccl_adopt_child(struct nccl_comm *c, struct err *err);
 
-/* How the phase under way stands: 1 nothing yet, 0 done, -errno with c->err. */
+/* Polls the current phase: 1: still in progress, 0: done, -errno with c->err. */
 int nccl_look(struct nccl_comm *c);
 
 /* Looks after the burials. Are there any left? */

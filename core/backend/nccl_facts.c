@@ -97,7 +97,8 @@ static bool too_few_gpus(const struct facts *f, char *dst, size_t size)
             snprintf(dst, size, "rank %d on %s sees no GPU", f->v[r].rank, f->v[r].name);
         return true;
     }
-    /* A process that was given a GPU of its own sees no other: then they are only shared. */
+    /* A process that sees a single GPU was given it on purpose and does not show how many the
+     * machine has: shared_gpu() reports that. */
     if (!find_shared(f, &a, &b) || f->v[b].gpus >= ranks_on_host_of(f, b) || f->v[b].gpus <= 1)
         return false;
     say_too_many(f, b, dst, size);
@@ -159,10 +160,10 @@ static bool mixed_drivers(const struct facts *f, char *dst, size_t size)
     return false;
 }
 
-/* GPUs that NCCL's builds have code for. A newer GPU compiles what is there at its first start, an
- * older one cannot. */
+/* The GPUs (compute capabilities) that NCCL's builds have code for. A newer GPU compiles that code
+ * at its first start; an older one cannot use it. */
 static const struct {
-    int cuda; /* built for this CUDA or a later one, up to the next row's */
+    int cuda; /* builds for this CUDA version or a later one, below the next row's */
     int oldest, newest;
 } builds[] = {
     {11000, 60, 80},

@@ -5,8 +5,8 @@
  *
  * In this order: the copy that is mapped already (a framework has loaded it); HVD_NCCL_LIB; the one
  * that belongs to a torch that is mapped; what the loader finds (LD_LIBRARY_PATH, then the system's
- * folders); Python packages of VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH. A second copy beside a mapped
- * one is never loaded: it would have its own communicators and its own idea of what hangs.
+ * folders); Python packages of VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH. A second copy is never loaded
+ * beside a mapped one: it would not know the communicators of the first.
  */
 #ifndef HVD_BACKEND_NCCL_FIND_H
 #define HVD_BACKEND_NCCL_FIND_H
@@ -16,8 +16,8 @@
 #include "core/base/err.h"
 
 enum nccl_origin {
-    NCCL_MAPPED,   /* path is the loader's name of it */
-    NCCL_IN_TORCH, /* mapped, as a part of torch itself: path is libtorch_cuda.so */
+    NCCL_MAPPED,   /* already loaded in this process; path is the dynamic loader's name of it */
+    NCCL_IN_TORCH, /* loaded, linked statically into torch: path is libtorch_cuda.so */
     NCCL_ASKED,    /* HVD_NCCL_LIB */
     NCCL_OF_TORCH,
     NCCL_LOADER, /* path is "libnccl.so.2": only loading it tells whether it is there */

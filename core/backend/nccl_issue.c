@@ -60,7 +60,7 @@ static int copies(const struct nccl_issue *i, const char **ret_call)
     return NCCL_ABI_SUCCESS;
 }
 
-/* A group that was opened is closed whatever goes wrong in it. */
+/* An opened group is closed even after an error in it. */
 static int group(const struct nccl_issue *i, int op, const char **ret_call)
 {
     int rc = i->api->ncclGroupStart();
@@ -80,7 +80,7 @@ static int group(const struct nccl_issue *i, int op, const char **ret_call)
     return end;
 }
 
-/* The factor in the tensor's type, as NCCL wants it. */
+/* Converts the factor to the tensor's type, as NCCL requires. */
 static int make_op(const struct nccl_issue *i, int *ret_op)
 {
     double factor = i->form->factor;
@@ -113,7 +113,7 @@ int nccl_issue(const struct nccl_issue *i, const char **ret_call)
     } else {
         rc = group(i, op, ret_call);
     }
-    /* The calls have taken it over: it may go at once. */
+    /* The calls hold their own reference: it can be destroyed at once. */
     if (made)
         i->api->ncclRedOpDestroy(op, i->comm);
     return rc;

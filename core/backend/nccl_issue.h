@@ -13,7 +13,7 @@ struct nccl_issue {
     const struct nccl_api *api;
     struct ncclComm *comm;
     struct CUstream_st *stream;
-    const struct nccl_host *host; /* for copies */
+    const struct nccl_host *host; /* makes copies on the device */
     const struct nccl_form *form;
     const struct nccl_step *steps;
     size_t n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_net: what NCCL has between hosts: nothing but sockets, or more (InfiniBand, RoCE, a plugin
- * of the network's). As far as environment and files of this rank tell; where they are not clear it
- * is taken to have more. Reads the environment, loads the plugin that NCCL would load.
+ * nccl_net: whether NCCL uses only sockets between hosts, or a faster transport (InfiniBand, RoCE,
+ * a network plugin), judged by this rank's environment and files. If they are not clear a faster
+ * transport is assumed. Reads the environment and loads the plugin that NCCL would load.
  */
 #ifndef HVD_BACKEND_NCCL_NET_H
 #define HVD_BACKEND_NCCL_NET_H

@@ -16,11 +16,12 @@
 #include "core/coll/algorithm.h"
 
 #define BUFFER_ALIGN ((size_t)256)
-#define DIRECT_BYTES ((size_t)512 << 10) /* of a tensor that is not packed where it need not be */
+/* Tensors from this size on are packed only if they need a kernel. */
+#define DIRECT_BYTES ((size_t)512 << 10)
 
 /* ---- for NCCL's calls, which may be on threads of their own ---- */
 
-/* The thread makes nothing but such calls: what it had current before does not matter. */
+/* The thread makes only such calls, so its former current context need not be restored. */
 static int bind(void *ctx)
 {
     const struct nccl_ground *g = ctx;
@@ -83,7 +84,7 @@ int nccl_run_none(const struct nccl_run *run, struct err *err)
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
 }
 
-/* Bounded. */
+/* Bounded in time. */
 static bool drain(struct nccl_run *run)
 {
     const struct timespec nap = {.tv_nsec = 500000};
@@ -95,7 +96,8 @@ static bool drain(struct nccl_run *run)
     return rid;
 }
 
-/* Where a thread is left in NCCL what it reads stays, and stays known. */
+/* Called when a thread was left behind in NCCL: what it reads must never be freed. A list keeps it
+ * reachable for leak checkers. */
 static void leave_ground(struct nccl_ground *ground)
 {
     static struct nccl_ground *left;
@@ -110,7 +112,7 @@ bool nccl_run_destroy(struct nccl_run *run)
         return true;
     nccl_run_give_up(run);
     if (run->fusion.at)
-        nccl_run_use(run); /* freeing it would wait for whatever is on the stream */
+        nccl_run_use(run); /* freeing memory would wait for all work on the stream */
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
@@ -174,7 +176,7 @@ void nccl_run_give_up(struct nccl_run *run)
 
 /* ---- the plan of an operation: what NCCL sees, and how it gets there ---- */
 
-/* With room for n tensors. */
+/* Makes room for n tensors. */
 static int make_room(struct nccl_run *run, size_t n, struct err *err)
 {
     if (n <= run->cap)
@@ -194,7 +196,7 @@ static int make_room(struct nccl_run *run, size_t n, struct err *err)
     return 0;
 }
 
-/* Tensors side by side; where the results are of another size, they have a place behind them. */
+/* Lays out the tensors one after the other; results of another size follow them. */
 static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtype dtype,
                    struct err *err)
 {
@@ -236,7 +238,7 @@ static bool is_single(const struct coll_op *op)
     return n < 2;
 }
 
-/* why: without kernels it cannot be done. */
+/* why: the reason why the operation needs kernels. */
 static int refuse(const struct nccl_run *run, const struct coll_op *op, const struct err *why,
                   struct err *err)
 {
@@ -258,7 +260,7 @@ static bool has_large(const struct coll_op *op)
     return false;
 }
 
-/* As nccl_run.h says how tensors travel. */
+/* Chooses which tensors are packed, by the rules in nccl_run.h. */
 static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
     struct nccl_means means = nccl_comm_means(run->comm);
@@ -266,7 +268,7 @@ static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
     struct nccl_form form;
     struct err why = {0};
     int rc = nccl_form_of(&means, op, run->size, &form, &why);
-    bool kernels = rc < 0 || nccl_form_is_rough(&form, run->size); /* NCCL by itself cannot */
+    bool kernels = rc < 0 || nccl_form_is_rough(&form, run->size); /* NCCL alone cannot do it */
     if (rc < 0 && !run->kernels)
         return refuse(run, op, &why, err);
     run->packed = run->kernels && (kernels || !is_single(op));
@@ -286,7 +288,7 @@ static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
 
 /* ---- an operation ---- */
 
-/* Inputs into the buffer, or just behind their events. */
+/* Packs the inputs into the buffer, or only makes the stream wait for them. */
 static int pack(struct nccl_run *run, struct err *err)
 {
     const struct coll_op *op = run->op;
@@ -328,7 +330,7 @@ int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct
     if (mesh->rank != run->me || mesh->size != run->world)
         return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
                        mesh->rank, mesh->size);
-    /* The buffer may be one that is in use: what goes there comes behind it on the stream. */
+    /* Earlier work may still use the buffer: this is added to the stream after it. */
     int rc = plan(run, op, err);
     if (rc < 0)
         return rc;
@@ -358,7 +360,7 @@ int nccl_run_launch(struct nccl_run *run, struct err *err)
     return nccl_comm_launch(run->comm, &run->steps, run->gpu->stream, err);
 }
 
-/* NCCL has put it on the stream. */
+/* Called when NCCL has put the operation on the stream. */
 static int follow(struct nccl_run *run, struct err *err)
 {
     int rc = run->packed && run->seen[0].count > 0 ? unpack(run, err) : 0;
@@ -382,7 +384,7 @@ int nccl_run_progress(struct nccl_run *run, struct err *err)
     int on_stream = nccl_run_settle(run, err);
     if (on_stream < 0)
         return on_stream;
-    /* Asked behind the event: of what NCCL has given up the end comes, too. */
+    /* Polled after the event: the event also completes when NCCL has given up. */
     rc = nccl_comm_progress(run->comm, err);
     if (rc != 0 || on_stream)
         return rc < 0 ? rc : 1;
@@ -413,7 +415,7 @@ void nccl_run_abort(struct nccl_run *run)
 
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
-    /* Until it has come back NCCL may still put something on the stream. */
+    /* Until the abort has returned NCCL may still add work to the stream. */
     if (run->given_up && nccl_comm_phase(run->comm) == NCCL_ABORT) {
         nccl_comm_progress(run->comm, NULL);
         if (nccl_comm_phase(run->comm) == NCCL_ABORT)

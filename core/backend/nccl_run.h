@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_run: operations on a GPU by NCCL: from what the ranks say of themselves to a communicator,
- * and from an operation to packed tensors, calls on the GPU's stream, and their end.
+ * nccl_run: operations on a GPU by NCCL: creates a communicator from the ranks' reports, packs
+ * the tensors of an operation, calls NCCL on the GPU's stream, and waits for the end.
  *
- * One a rank, for as long as the engine lives; it goes through epochs. In each one, before the
- * first operation on a GPU:
+ * Each rank has one, for as long as the engine exists. In each epoch, before the first operation on
+ * a GPU:
  *
- *     nccl_run_say()     what this rank has, loading NCCL the first time: goes to all ranks
- *     nccl_run_hear()    what all have said: the verdict, and what becomes of the communicator
- *     nccl_run_form()    until it is ready: all ranks at the same place of the log
+ *     nccl_run_say()      reports what this rank has (loads NCCL the first time); sent to all ranks
+ *     nccl_run_hear()     takes what all ranks sent: the verdict, and whether the communicator is
+ *                         kept, shrunk or new
+ *     nccl_run_form()     until it is ready: all ranks call it at the same position of the log
  *
  * and for each operation:
  *
- *     nccl_run_prepare() tensors into the fusion buffer, as soon as they are there; still nothing
- *                        that others would notice: nccl_run_cancel() takes it back
- *     nccl_run_launch()  when every rank has come to it
- *     nccl_run_progress()until the results are in the outputs
+ *     nccl_run_prepare()   packs inputs into the fusion buffer as soon as they are complete; other
+ *                          ranks do not notice, and nccl_run_cancel() undoes it
+ *     nccl_run_launch()    when every rank has entered the operation
+ *     nccl_run_progress()  until the results are in the outputs
  *
  * Everything runs under the progress lock, in a visit of the GPU. Never sleeps.
  *
- * How tensors travel: a single one that NCCL can do as it is goes from its memory to its memory.
- * Others are packed into one buffer by one launch of hvd's kernels, which scale and convert on the
- * way, reduced by one call, and unpacked by one launch. Large ones among them that need no kernel
- * go as they are, in the same group of calls: to pack them would be two passes over memory. Without
- * kernels several tensors are a group of calls.
+ * A single tensor whose type and scaling NCCL supports is passed to it without a copy. Other
+ * tensors are packed into one buffer by one launch of hvd's kernels, which also scale and convert;
+ * one call reduces the buffer, and one launch unpacks it. Large tensors that need no kernel are
+ * passed without a copy in the same group of calls, because packing would cost two passes over
+ * memory. Without kernels several tensors are a group of calls.
  */
 #ifndef HVD_BACKEND_NCCL_RUN_H
 #define HVD_BACKEND_NCCL_RUN_H
@@ -34,23 +35,24 @@
 
 struct nccl_run;
 
-/* What a rank says of itself in an epoch. Plain bytes. */
+/* What each rank reports of itself at the start of an epoch. Sent as plain bytes. */
 struct nccl_said {
     struct nccl_fact fact;
     struct nccl_survivor survivor;
-    int32_t was;  /* ranks of the communicator that it tells of */
-    bool kernels; /* ours are used where every rank has them */
+    int32_t was;  /* size of the communicator that survivor is about */
+    bool kernels; /* this rank has hvd's kernels; they are used only if every rank has them */
 };
 
 /* limits NULL: NCCL_LIMITS_DEFAULT. gpu outlives it. */
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
                     struct err *err);
 
-/* Ends what there is; bounded. False: something of NCCL's was left behind with a thread of its own,
- * which still uses the GPU: the GPU's memory must stay. NULL is fine. */
+/* Destroys it; bounded in time. False: a call was left behind in NCCL on a thread, which still uses
+ * the GPU: the GPU's memory must not be freed. NULL is allowed. */
 bool nccl_run_destroy(struct nccl_run *run);
 
-/* Loads NCCL and asks GPU and driver. What is missing is in ret->fact.why: no error here. */
+/* Loads NCCL and queries GPU and driver. If something is missing, ret->fact.why says what: this is
+ * no error here. */
 void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
 
 /* all: [size], in the order of the ranks of this epoch. host_of: NULL: one communicator of all
@@ -76,16 +78,17 @@ int nccl_run_launch(struct nccl_run *run, struct err *err);
  * more. -errno: NCCL or the GPU has failed; a dead rank shows so too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* For who packs by himself and needs several calls for an operation (hier.h): instead of prepare
- * and launch a call of NCCL's at a time, behind what is on the GPU's stream. op: on memory of the
- * device, in a dtype of NCCL's, without factors; its counts are those of the communicator's ranks.
- * Then nccl_run_called() until it answers 0: it is on the stream, and other things may be put
- * there; later, that nothing has failed since. nccl_run_progress() is for the end of all of them.
+/* For callers that pack themselves and need several calls for an operation (hier.h): instead of
+ * prepare and launch a call of NCCL's at a time, behind what is on the GPU's stream. op: on memory
+ * of the device, in a dtype of NCCL's, without factors; its counts are those of the communicator's
+ * ranks. Then nccl_run_called() until it answers 0: it is on the stream, and other things may be
+ * put there; later, that nothing has failed since. nccl_run_progress() is for the end of all of
+ * them.
  */
 int nccl_run_call(struct nccl_run *run, const struct coll_op *op, struct err *err);
 int nccl_run_called(struct nccl_run *run, struct err *err);
 
-/* He has put something of an operation onto the GPU's stream. */
+/* The caller has added work of an operation to the GPU's stream. */
 void nccl_run_use(struct nccl_run *run);
 
 /* What to plan with, kernels included. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_run_calls: an operation of several calls of NCCL's, one after the other, for who packs by
- * himself. See nccl_run.h.
+ * nccl_run_calls: operations of several NCCL calls in sequence, for callers that pack themselves.
+ * See nccl_run.h.
  */
 #include "core/backend/nccl_run_private.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_run_form: what a rank says of itself, what all of them make of it, and the way to the
- * communicator of an epoch: the former one kept, made smaller, or a new one. All ranks agree in the
- * end, in a part of the host's, so that none goes on alone. See nccl_run.h.
+ * nccl_run_form: what a rank reports of itself, the choice that all ranks make from it, and the
+ * steps to the communicator of an epoch: the former one kept, shrunk, or a new one. At the end all
+ * ranks agree over the host's links, so that none continues alone. See nccl_run.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "core/base/log.h"
 #include "core/coll/algorithm.h"
 
-#define RANKS_MAX (1 << 20) /* of a communicator: what others say of theirs */
+#define RANKS_MAX (1 << 20) /* limit for the size of a communicator that another rank reports */
 
 /* ---- what it says ---- */
 
@@ -26,7 +26,7 @@ static void say_host(struct nccl_fact *f)
     size_t len = 0;
     if (gethostname(f->name, sizeof(f->name) - 1) < 0)
         snprintf(f->name, sizeof(f->name), "a host without a name");
-    /* Containers of one machine have the same. */
+    /* Containers of one machine have the same boot id. */
     if (fd_read_file("/proc/sys/kernel/random/boot_id", 64, &boot, &len) < 0)
         snprintf(f->host, sizeof(f->host), "%s", f->name);
     else
@@ -45,7 +45,7 @@ static void say_gpu(const struct cuda_device *d, struct nccl_fact *f)
     f->hides_gpus = gpus == 0 && visible && (!*visible || strcmp(visible, "-1") == 0);
     if (d->identity.has_uuid)
         memcpy(f->gpu, d->identity.uuid, sizeof(f->gpu));
-    else /* as good as one on this host, and nowhere else is it looked at */
+    else /* unique enough, because it is only compared on this host */
         memcpy(f->gpu, d->identity.pci, sizeof(f->gpu));
 }
 
@@ -66,7 +66,7 @@ static struct nccl_survivor say_comm(struct nccl_run *run)
     if (!run->comm || nccl_comm_mark(run->comm) == 0)
         return s;
     if (nccl_comm_phase(run->comm) == NCCL_READY)
-        nccl_comm_progress(run->comm, NULL); /* what has gone wrong since shows */
+        nccl_comm_progress(run->comm, NULL); /* reports errors since the last operation */
     s.mark = nccl_comm_mark(run->comm);
     s.rank = run->comm_rank;
     s.ready = nccl_comm_phase(run->comm) == NCCL_READY && !run->given_up &&
@@ -77,8 +77,8 @@ static struct nccl_survivor say_comm(struct nccl_run *run)
 
 void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
 {
-    memset(ret, 0, sizeof(*ret)); /* it is sent as it is */
-    run->form.parting = false;    /* of the epoch before, whose coll may be gone */
+    memset(ret, 0, sizeof(*ret)); /* sent as bytes, with its padding */
+    run->form.parting = false;    /* it belonged to the former epoch, whose coll may be gone */
     nccl_run_load(run);
     say_host(&ret->fact);
     say_gpu(run->gpu->device, &ret->fact);
@@ -99,7 +99,7 @@ void nccl_run_forget_form(struct nccl_run *run)
     *f = (struct nccl_form_way){.phase = FORM_NONE};
 }
 
-/* Whatever was under way in the epoch before: its coll may be gone. */
+/* Drops what was in progress in the former epoch, whose coll may be gone. */
 static void begin_epoch(struct nccl_run *run, int rank, int size, const int *host_of)
 {
     nccl_run_give_up(run);
@@ -118,13 +118,13 @@ static void begin_epoch(struct nccl_run *run, int rank, int size, const int *hos
     }
 }
 
-/* Ranks of a communicator, as another one says. */
+/* Size of the communicator that another rank reports. */
 static int ranks_of(const struct nccl_said *said)
 {
     return said->was > 0 && said->was <= RANKS_MAX ? said->was : 0;
 }
 
-/* Who shares a communicator: the ranks of one host, or all. */
+/* Which ranks share a communicator: those of one host, or all. */
 static int pick(const struct nccl_run *run, const struct nccl_said *all, const int *host_of,
                 int host, struct nccl_survivor *group, int *ret_was)
 {
@@ -139,7 +139,7 @@ static int pick(const struct nccl_run *run, const struct nccl_said *all, const i
     return n;
 }
 
-/* Where one communicator is new all are: the parts of the operation must be the same everywhere. */
+/* If one communicator is new, all are: the operation's parts must be the same on every rank. */
 static int choose(struct nccl_run *run, const struct nccl_said *all, const int *host_of, int hosts,
                   struct err *err)
 {
@@ -207,7 +207,8 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *al
     begin_epoch(run, rank, size, host_of);
     enum nccl_verdict verdict = judge(run, all, host_of, err);
     run->heard = verdict != NCCL_BAD;
-    /* Before anybody forms: an abort may wait for all that is on the GPU, another one's, too. */
+    /* Before any rank forms a communicator: an abort may wait for all work on the GPU, also that of
+     * another communicator. */
     if (run->comm && (!run->heard || run->form.phase == FORM_END))
         nccl_comm_abort(run->comm);
     return verdict;
@@ -215,7 +216,7 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *al
 
 /* ---- parts of the operation that waits for the communicator ---- */
 
-/* One operation of the host's; the coll's answers. */
+/* Runs one collective in host memory; returns as coll_progress() does. */
 static int part(struct nccl_run *run, const struct coll_op *op, const void *in, void *out, size_t n,
                 struct err *err)
 {
@@ -238,7 +239,7 @@ static int part(struct nccl_run *run, const struct coll_op *op, const void *in, 
     return rc;
 }
 
-/* The ids of all ranks, of which each takes that of its communicator. */
+/* Gathers the ids of all ranks; each rank uses that of its communicator. */
 static int exchange_all(struct nccl_run *run, uint8_t *data, size_t n)
 {
     struct nccl_form_way *f = &run->form;
@@ -278,7 +279,7 @@ static int ask_others(struct nccl_run *run, int rc, const struct err *why)
     if (rc < 0)
         f->why = *why;
     f->phase = FORM_AGREE;
-    /* Another one's limit may begin when ours has ended. */
+    /* Another rank's time limit may begin when this rank's has ended. */
     f->deadline = deadline_in_ms(2 * (uint64_t)run->limits.init_ms);
     return 0;
 }
@@ -328,8 +329,8 @@ static int form_ending(struct nccl_run *run, struct err *err)
     return nccl_comm_start(run->comm, run->rank, run->size, err);
 }
 
-/* The others cannot be asked by one that has failed: they may still wait for it in NCCL. They hear
- * of it over the host's links. */
+/* A rank that has failed cannot take part in agreeing: the others may still wait for it in NCCL.
+ * They learn of it over the host's links. */
 static int form_making(struct nccl_run *run, struct err *err)
 {
     struct err why = {0};
@@ -357,8 +358,8 @@ static int form_agree(struct nccl_run *run, struct err *err)
         f->phase = FORM_CLEAR;
         return 0;
     }
-    log_info("NCCL: a new communicator: the former one does not serve: %s",
-             f->why.code ? f->why.msg : "another rank says so");
+    log_info("NCCL: a new communicator, because the former one cannot be used: %s",
+             f->why.code ? f->why.msg : "another rank cannot use it");
     f->why = (struct err){0};
     f->phase = FORM_END;
     return 0;

@@ -8,25 +8,26 @@
 #include "core/backend/nccl_api.h"
 #include "core/backend/nccl_run.h"
 
-/* What calls into NCCL read on threads of their own. It stays when one of them is left behind. */
+/* What calls into NCCL read on their own threads. It is not freed when one of these threads hangs.
+ */
 struct nccl_ground {
     const struct cuda_api *api;
     struct CUctx_st *context;
-    struct nccl_run *run; /* for the thread that drives only */
+    struct nccl_run *run; /* only for the thread that drives the engine */
     struct nccl_ground *next;
 };
 
-/* How a communicator for this epoch comes about. */
+/* The phases in which this epoch gets a communicator. */
 enum nccl_forming {
     FORM_NONE,   /* there will be none */
-    FORM_KEEP,   /* the one there is, if it is still good */
-    FORM_SHRINK, /* to be begun */
+    FORM_KEEP,   /* keeps the existing one, if it is still good */
+    FORM_SHRINK, /* starts to shrink the existing one */
     FORM_SHRINKING,
-    FORM_END, /* of the former one: to be begun */
+    FORM_END, /* starts to end the former one */
     FORM_ENDING,
-    FORM_MAKING, /* a new one */
-    FORM_AGREE,  /* is it there on every rank? */
-    FORM_CLEAR,  /* until the stream is rid of what was given up */
+    FORM_MAKING, /* creates a new one */
+    FORM_AGREE,  /* the ranks agree whether all of them have it */
+    FORM_CLEAR,  /* waits until no work of a cancelled operation is on the stream */
     FORM_READY,
     FORM_PHASES,
 };
@@ -36,9 +37,9 @@ struct nccl_form_way {
     struct coll *coll;
     struct coll_op part;
     struct coll_tensor tensor;
-    bool parting;      /* the part is under way */
+    bool parting;      /* part is in progress */
     bool made;         /* a new one, in this epoch */
-    int32_t good;      /* here; of the part: on every rank */
+    int32_t good;      /* whether this rank has it; after the part: whether every rank has */
     uint64_t deadline; /* of the part */
     struct err why;    /* not good: this rank's reason */
     int *excluded;     /* [nexcluded], of the former communicator */
@@ -49,10 +50,10 @@ struct nccl_form_way {
 
 enum nccl_doing {
     RUN_IDLE,
-    RUN_PLANNED,  /* nothing is on the stream yet: it is not rid of something older */
-    RUN_PREPARED, /* inputs are on their way */
+    RUN_PLANNED,  /* none of its work is on the stream, which still has older work */
+    RUN_PREPARED, /* inputs are being packed */
     RUN_LAUNCHED, /* NCCL may still be putting it on the stream */
-    RUN_BEHIND,   /* all of it is on the stream, and the event behind it */
+    RUN_BEHIND,   /* all of it is on the stream, followed by the event */
 };
 
 struct nccl_run {
@@ -62,14 +63,15 @@ struct nccl_run {
     struct nccl_ground *ground;
     struct nccl_comm *comm;   /* NULL: as api */
     int comm_rank, comm_size; /* in the communicator */
-    struct err no_nccl;       /* why not */
+    struct err no_nccl;       /* why NCCL is not loaded */
 
     /* This epoch. */
     bool heard;
-    bool kernels;        /* every rank has them */
-    int rank, size;      /* in its communicator */
-    int me, world, lead; /* in the epoch; lead: who is rank 0 of the communicator */
-    bool grouped;        /* one a host */
+    bool kernels;   /* every rank has hvd's kernels */
+    int rank, size; /* in its communicator */
+    int me, world,
+        lead;     /* in the epoch; lead: the rank in the epoch that is rank 0 of the communicator */
+    bool grouped; /* one communicator for each host */
     struct nccl_form_way form;
 
     /* The operation. */
@@ -83,27 +85,27 @@ struct nccl_run {
     struct gpu_piece *pieces; /* [cap], in and out */
     size_t *counts, *places;  /* [cap] */
     size_t cap;
-    size_t out_at; /* in the buffer: where the results are */
+    size_t out_at; /* offset of the results in the buffer */
 
-    /* What of ours is on the stream. */
+    /* hvd's work on the stream. */
     struct cuda_memory fusion;
     struct CUevent_st *event;
-    bool used;     /* something is, or was when it was last asked */
-    bool marked;   /* the event is behind all of it */
-    bool given_up; /* what was launched never ends by itself */
+    bool used;     /* there is some, or was at the last check */
+    bool marked;   /* the event follows all of it */
+    bool given_up; /* the launched work never ends by itself */
     uint64_t drain_deadline;
 };
 
-/* Words for a communicator that is not there. */
+/* Fills err with the reason why there is no communicator. */
 int nccl_run_none(const struct nccl_run *run, struct err *err);
 
-/* Loads NCCL where it is not. -errno with run->no_nccl. */
+/* Loads NCCL if it is not loaded yet. On an error: -errno, and the reason in run->no_nccl. */
 int nccl_run_load(struct nccl_run *run);
 
-/* 1: something of ours is on the stream, 0: nothing. */
+/* 1: work of hvd is on the stream, 0: none. */
 int nccl_run_settle(struct nccl_run *run, struct err *err);
 
-/* What is under way is nobody's any more; the communicator is not touched. */
+/* Gives up the operation in flight; does not touch the communicator. */
 void nccl_run_give_up(struct nccl_run *run);
 
 /* Frees what the way to a communicator has. */

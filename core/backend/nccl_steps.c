@@ -45,7 +45,7 @@ static bool reduces(enum hvd_kind kind)
     return kind == HVD_ALLREDUCE || kind == HVD_REDUCESCATTER;
 }
 
-/* From the same version on as the average, in builds for CUDA 11 and newer. */
+/* bfloat16 exists since the version that added the average, in builds for CUDA 11 and newer. */
 static bool has_bfloat(const struct nccl_means *means)
 {
     return means->version >= HAS_AVG && (means->cuda == 0 || means->cuda >= 11000);

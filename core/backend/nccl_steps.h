@@ -32,21 +32,21 @@
 #include "core/base/err.h"
 #include "core/coll/coll.h"
 
-/* What there is to plan with. */
+/* What NCCL and the caller can do. */
 struct nccl_means {
-    int version;  /* of NCCL: 22707 */
-    int cuda;     /* that it was built for, 13000; 0: unknown */
+    int version;  /* NCCL's version, such as 22707 */
+    int cuda;     /* the CUDA version that NCCL was built for, such as 13000; 0: unknown */
     bool premul;  /* it has ncclRedOpCreatePreMulSum */
-    bool kernels; /* the caller scales and converts */
-    bool copies;  /* the caller copies device memory on a stream */
+    bool kernels; /* the caller can scale and convert */
+    bool copies;  /* the caller can copy device memory on a stream */
 };
 
-/* How the values of an operation travel. */
+/* The form in which NCCL gets the values of an operation. */
 struct nccl_form {
-    enum hvd_dtype dtype; /* of the buffers that NCCL sees; another one than the operation's is the
-                           * caller's to convert before and after */
-    int type, op;         /* NCCL's; type is bytes where nothing is reduced */
-    double factor;        /* != 1: op is a PreMulSum with this, which is yet to be made */
+    enum hvd_dtype dtype; /* of the buffers that NCCL sees; if it is not the operation's the caller
+                             converts before and after */
+    int type, op;         /* NCCL's constants; type is bytes if nothing is reduced */
+    double factor;        /* != 1: op is a PreMulSum with this factor, not created yet */
     /* What the caller's kernels do: inputs times prescale; results divided by divisor (after they
      * are of the operation's dtype again), then times postscale; bool: made 0 or 1. */
     double prescale, postscale;
@@ -62,30 +62,31 @@ enum nccl_verb {
     NCCL_REDUCESCATTER,
     NCCL_SEND,
     NCCL_RECV,
-    NCCL_COPY, /* the caller's, on the same stream */
+    NCCL_COPY, /* a copy by the caller, on the same stream */
     NCCL_VERBS,
 };
 
 struct nccl_step {
     enum nccl_verb verb;
-    int peer; /* or the root */
+    int peer; /* rank of the peer, or the root */
     const void *in;
     void *out;
-    size_t count; /* of form.type; NCCL_COPY: bytes */
+    size_t count; /* elements of form.type; for NCCL_COPY bytes */
 };
 
 struct nccl_steps {
     struct nccl_form form;
-    struct nccl_step *v; /* grows, and is kept */
+    struct nccl_step *v; /* grows, and is reused */
     size_t n, cap;
 };
 
-/* True when some form of the operation can be had; else err says what is missing. -ENOTSUP. */
+/* 0: *ret is a form in which NCCL can run the operation. -ENOTSUP: there is none; err says what is
+ * missing. */
 int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int size,
                  struct nccl_form *ret, struct err *err);
 
-/* NCCL would multiply by a factor that a type of 16 bits has only roughly (1/3 in bfloat16 is off
- * by 0.2 %): kernels do that in float32. */
+/* Returns whether NCCL would multiply by a factor that a 16-bit type only approximates (1/3 in
+ * bfloat16 is off by 0.2 %). hvd's kernels multiply in float32. */
 bool nccl_form_is_rough(const struct nccl_form *form, int size);
 
 /* tensors: buffers of the form's dtype. Zero-sized parts have no step; an operation that moves

@@ -21,11 +21,11 @@ struct nccl_thread {
     pthread_cond_t more;
     struct given *first, **end;
     pthread_t thread;
-    bool last; /* there will be no more */
+    bool last; /* no more calls will be given */
     bool left; /* the thread frees this */
 };
 
-/* NULL: there will be none. */
+/* NULL: there are no more calls. */
 static struct given *next(struct nccl_thread *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -113,6 +113,6 @@ void nccl_thread_leave(struct nccl_thread *thread)
 {
     if (!thread)
         return;
-    pthread_detach(thread->thread); /* it is there until it hears that nothing more comes */
+    pthread_detach(thread->thread); /* it ends when it sees `last` */
     close_queue(thread, true);
 }

@@ -12,23 +12,23 @@
 
 enum phase { EMPTY, COMING, GOING };
 
-/* A place of locked memory and the chunk in it. */
+/* A slot of page-locked memory and the chunk in it. */
 struct place {
     enum phase phase;
-    struct CUevent_st *event; /* what is under way is done */
+    struct CUevent_st *event; /* recorded after the copies in progress */
     struct staged_chunk chunk;
 };
 
 struct staged {
     struct gpu *gpu;
-    struct CUstream_st *outward;       /* back it goes on the GPU's own stream */
-    struct cuda_memory locked, packed; /* of all places; packed: several pieces side by side */
+    struct CUstream_st *outward;       /* for copies back, on which the GPU's own stream waits */
+    struct cuda_memory locked, packed; /* for all slots; packed: gathers several pieces */
     struct place places[STAGED_PLACES];
     struct staged_cut cut;
-    size_t room;                   /* of a place */
-    uint64_t begun, summed, ended; /* chunks; chunk i is in place i % STAGED_PLACES */
-    bool all, summing;             /* all: no more of them will begin */
-    struct coll_op part;           /* the chunk that is summed */
+    size_t room;                   /* bytes of a slot */
+    uint64_t begun, summed, ended; /* numbers of chunks; chunk i uses slot i % STAGED_PLACES */
+    bool all, summing;             /* all: every chunk has begun */
+    struct coll_op part;           /* the chunk whose collective is running */
     struct coll_tensor tensors[STAGED_PIECES];
 };
 
@@ -73,7 +73,7 @@ static uint8_t *at(const struct cuda_memory *memory, const struct staged *s, uin
     return (uint8_t *)memory->at + chunk % STAGED_PLACES * s->room;
 }
 
-/* Pieces of memory to other places of the device, all of them bytes. */
+/* Copies pieces of memory on the device, as bytes. */
 static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed, bool out,
                 struct err *err)
 {
@@ -86,7 +86,7 @@ static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed,
     return gpu_move_bytes(s->gpu, pieces, c->n, out ? s->outward : s->gpu->stream, err);
 }
 
-/* Out of the device into locked memory. */
+/* Copies a chunk from the device to page-locked memory. */
 static int come(struct staged *s, uint64_t number, struct err *err)
 {
     struct cuda_device *d = s->gpu->device;
@@ -107,7 +107,7 @@ static int come(struct staged *s, uint64_t number, struct err *err)
     return rc == 0 ? cuda_event_record(d, place->event, s->outward, err) : rc;
 }
 
-/* And back. */
+/* Copies a chunk's results back to the device. */
 static int go(struct staged *s, uint64_t number, struct err *err)
 {
     struct cuda_device *d = s->gpu->device;
@@ -129,7 +129,7 @@ static int go(struct staged *s, uint64_t number, struct err *err)
     return rc == 0 ? cuda_event_record(d, place->event, s->gpu->stream, err) : rc;
 }
 
-/* All ranks together, in locked memory. */
+/* Runs the collective of a chunk with all ranks, in page-locked memory. */
 static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err *err)
 {
     const struct staged_chunk *c = &s->places[number % STAGED_PLACES].chunk;
@@ -151,7 +151,7 @@ static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err 
 
 /* ---- the operation ---- */
 
-/* What can begin, begins: chunks come out while there are places. */
+/* Starts copying chunks from the device while slots are free. */
 static int begin_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     int rc = 0;
@@ -231,7 +231,7 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
         rc = gpu_reserve(s->gpu, &s->packed, staged_places(op) * s->room, err);
     for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
         rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
-    /* What an operation that was lost has left there, and inputs that are brought back. */
+    /* Work that a failed operation left there, and copies that restore inputs. */
     if (rc == 0)
         rc = cuda_event_record(d, s->gpu->event, s->gpu->stream, err);
     return rc == 0 ? cuda_stream_wait(d, s->outward, s->gpu->event, err) : rc;
@@ -240,7 +240,7 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
 int staged_progress(struct staged *s, struct coll *coll, struct err *err)
 {
     int rc = advance(coll, s, err);
-    /* A device wakes nobody. */
+    /* A device does not wake a waiting thread: poll again. */
     if (rc == 1 && (s->begun > s->summed + s->summing || s->summed > s->ended))
         coll->wait = COLL_ASKS;
     return rc;

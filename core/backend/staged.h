@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged: tensors of a device through locked memory of the host and the host's algorithms: for
- * devices that no library between devices serves.
- *
- * An allreduce is cut into chunks, all else is one. Each goes through a place of locked memory: out
- * of the device, summed there by all ranks, back to the device; while one is summed the next ones
- * come out and those before go back. A tensor is cut at multiples of its own beginning, so that how
- * its elements are summed does not depend on what it is fused with. Under the progress lock.
+ * staged: operations on device tensors by way of page-locked host memory and the host's algorithms,
+ * where NCCL cannot be used. An allreduce is cut into chunks; other operations are one chunk. Each
+ * chunk uses a slot of locked memory: it is copied from the device, reduced there by all ranks, and
+ * copied back. While one chunk is reduced the next ones are copied from the device, and earlier
+ * ones back. A tensor is cut at fixed distances from its own beginning, so that the order of
+ * summation does not depend on fusion. Under the progress lock.
  */
 #ifndef HVD_BACKEND_STAGED_H
 #define HVD_BACKEND_STAGED_H
@@ -17,58 +16,58 @@
 
 struct staged;
 
-/* All in a visit of the GPU, which outlives it. */
+/* Call all of these in a visit of the GPU. The GPU outlives struct staged. */
 int staged_create(struct gpu *gpu, struct staged **ret, struct err *err);
 
-/* Nothing of it is on streams any more. NULL is fine. */
+/* Call when none of its work is on streams any more. NULL is allowed. */
 void staged_destroy(struct staged *staged);
 
-/* op stays until its end. Touches no tensor yet. */
+/* op must stay valid until its end. Touches no tensor yet. */
 int staged_prepare(struct staged *staged, const struct mesh *mesh, const struct coll_op *op,
                    struct err *err);
 
-/* Answers as coll_progress(). Runs parts of the operation under way of coll. */
+/* Returns as coll_progress() does. Runs parts of coll's current operation. */
 int staged_progress(struct staged *staged, struct coll *coll, struct err *err);
 
-/* Forgets the operation. What is under way on streams ends there: see staged_drained(). */
+/* Drops the operation. Its work on streams still runs to its end: see staged_drained(). */
 void staged_cancel(struct staged *staged, struct coll *coll);
 
-/* 1: something of it still touches tensors. */
+/* 1: its work on streams still touches tensors; 0: no more. */
 int staged_drained(struct staged *staged, struct err *err);
 
 /* ---- how an operation is cut (staged_cut.c); pure ---- */
 
-#define STAGED_CHUNK  ((size_t)4 << 20) /* bytes of a chunk; more where a kind cannot be cut */
-#define STAGED_PLACES 4                 /* chunks under way at a time */
-#define STAGED_PIECES KERNEL_PIECES     /* of a chunk: one launch packs them */
+#define STAGED_CHUNK  ((size_t)4 << 20) /* bytes of a chunk; more for kinds that cannot be cut */
+#define STAGED_PLACES 4                 /* slots: chunks in progress at a time */
+#define STAGED_PIECES KERNEL_PIECES     /* most pieces of a chunk: one launch packs them */
 
-/* A part of a tensor, and where in its chunk's place it comes to and goes from. */
+/* A part of a tensor, and its positions in the chunk's slot. */
 struct staged_piece {
     const uint8_t *in;
     uint8_t *out;
     size_t count;               /* elements of the input */
-    size_t in_bytes, out_bytes; /* 0: nothing goes that way */
-    size_t in_at, out_at;       /* the same: the sum takes the place of the input */
+    size_t in_bytes, out_bytes; /* 0: nothing is copied in this direction */
+    size_t in_at, out_at;       /* equal: the sum overwrites the input */
 };
 
 struct staged_chunk {
     size_t n;
-    size_t in_size;         /* bytes from the beginning of the place that come out */
-    size_t out_at, out_end; /* and those that go back */
+    size_t in_size;         /* bytes copied from the device, from the beginning of the slot */
+    size_t out_at, out_end; /* the bytes copied back */
     struct staged_piece pieces[STAGED_PIECES];
 };
 
 struct staged_cut {
     const struct coll_op *op;
     const struct mesh *mesh;
-    size_t tensor, element; /* what comes next */
+    size_t tensor, element; /* the next piece begins here */
     bool ended;
 };
 
-/* Bytes that a place needs for chunks of this operation. */
+/* Bytes that a slot needs for chunks of this operation. */
 size_t staged_room(const struct mesh *mesh, const struct coll_op *op);
 
-/* Places that it can use: what is not cut is one chunk, and may be large. */
+/* Number of slots that it can use: an operation that is not cut is one chunk, and may be large. */
 size_t staged_places(const struct coll_op *op);
 
 /* The next chunk; false: there are no more. Of an operation without elements there is one, without

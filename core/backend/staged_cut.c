@@ -4,14 +4,14 @@
  */
 #include "core/backend/staged.h"
 
-#define ALIGN ((size_t)64) /* of a piece */
+#define ALIGN ((size_t)64) /* alignment of a piece, in bytes */
 
 static size_t aligned(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Elements of the result. */
+/* Number of elements of the result. */
 static size_t result_count(const struct mesh *mesh, const struct coll_op *op)
 {
     size_t sum = 0;
@@ -28,7 +28,7 @@ static size_t result_count(const struct mesh *mesh, const struct coll_op *op)
     }
 }
 
-/* The whole of an operation that has one tensor. */
+/* The piece of an operation that is not cut: its only tensor as a whole. */
 static struct staged_piece whole(const struct mesh *mesh, const struct coll_op *op)
 {
     size_t elem = hvd_dtype_size(op->dtype);
@@ -73,7 +73,8 @@ static void add(struct staged_chunk *c, const struct staged_piece *p)
     c->pieces[c->n++] = *p;
 }
 
-/* Of an allreduce: what fits, each tensor cut at multiples of a chunk from where it begins. */
+/* Fills a chunk of an allreduce with what fits; each tensor is cut at multiples of a chunk from its
+ * beginning. */
 static void fill(struct staged_cut *cut, struct staged_chunk *c)
 {
     const struct coll_op *op = cut->op;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * algorithm: what an algorithm is to coll.c, and what coll.c has for it.
- *
- * For core/coll, whose own algorithms are in this folder, and core/backend, which puts others in
- * front of them (coll_add_algorithms). Everything runs under the engine's progress lock. An
- * algorithm keeps its state in zeroed memory of state_size bytes that lives as long as the coll.
+ * algorithm: the interface between coll.c and algorithms. For the algorithms of core/coll, in this
+ * folder, and those of core/backend, which come before them (coll_add_algorithms). Everything runs
+ * under the engine's progress lock. An algorithm keeps its state in zeroed memory of state_size
+ * bytes that lives as long as the coll.
  */
 #ifndef HVD_COLL_ALGORITHM_H
 #define HVD_COLL_ALGORITHM_H
@@ -22,27 +21,31 @@ struct shm_pieces;
 
 struct algorithm {
     const char *name;
-    const char *(*name_of)(const void *state); /* instead of name where there are variants */
+    const char *(*name_of)(const void *state); /* replaces name for algorithms with variants */
     size_t state_size;
-    /* The first of the table that applies is taken: must be the same on every rank. */
+    /* Whether it can run this operation: the same answer on every rank. The first algorithm of
+     * the table that can is used. */
     bool (*applies)(const struct mesh *mesh, const struct coll_op *op);
-    bool across; /* may be asked for sums across hosts, too (struct coll_op) */
-    /* It cannot be cancelled once it has begun: start is called when every rank has come to the
-     * operation (a barrier of the coll's own lies before it), so nobody takes it back. */
+    bool across; /* it can also make sums across hosts (struct coll_op) */
+    /* It cannot be cancelled once it has begun. So start is called only when every rank has
+     * entered the operation: coll makes a barrier of its own before it, after which no rank
+     * cancels it. */
     bool together;
-    /* May be NULL. init: once; coll->backend is whose algorithm it is, NULL: the coll's own. */
+    /* Called once; coll->backend is the state of its back end, NULL: an algorithm of coll's own.
+     * May be NULL. */
     int (*init)(struct coll *coll, void *state, struct err *err);
     void (*fini)(void *state);
     /* As coll_start, coll_progress, coll_cancel. cancel may be NULL. */
     int (*start)(struct coll *coll, void *state, struct err *err);
     int (*progress)(struct coll *coll, void *state);
     void (*cancel)(struct coll *coll, void *state);
-    /* As coll_standing() and coll_settle(). NULL: others cannot finish it, see guard.h. */
+    /* As coll_standing() and coll_settle(). NULL: survivors cannot finish the operation; see
+     * guard.h. */
     void (*standing)(struct coll *coll, void *state, struct coll_standing *ret);
     int (*settle)(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest);
     /* As coll_restore() and coll_stop(). May be NULL. */
     void (*restore)(struct coll *coll, void *state);
-    /* It, and cancel, may set coll->left. */
+    /* stop and cancel may set coll->left. */
     void (*stop)(struct coll *coll, void *state);
 };
 
@@ -53,7 +56,7 @@ struct coll_entry {
     void *state;
 };
 
-/* An operation and who runs it. */
+/* An operation and the algorithm that runs it. */
 struct coll_run {
     const struct coll_op *op;
     const struct algorithm *alg;
@@ -63,45 +66,46 @@ struct coll_run {
 struct coll {
     struct mesh *mesh;
     struct shm_pieces *pieces;   /* NULL where no memory is shared */
-    const struct coll_op *op;    /* under way, else NULL */
-    const struct algorithm *alg; /* of the operation under way or the last one */
+    const struct coll_op *op;    /* in flight, else NULL */
+    const struct algorithm *alg; /* of the current operation, or of the last one */
     void *alg_state;
-    enum coll_wait wait; /* set by progress that returns 1, where it is not COLL_WAKES */
-    uint64_t seq;        /* operations completed: the same at the same place of the log */
-    int turn;            /* the work buffer of the operation under way */
+    enum coll_wait wait; /* set by a progress function that returns 1, unless it is COLL_WAKES */
+    uint64_t seq; /* operations completed: equal on all ranks at the same position of the log */
+    int turn;     /* index of the current operation's work buffer */
     struct coll_work work[2];
     bool elastic;
     struct guard guard;
     uint32_t *final;  /* [seats], for coll_standing() */
     struct err why;   /* see coll_why() */
     const char *left; /* see coll_left() */
-    /* Before an operation that wants all ranks together; NULL: none is waiting. */
+    /* the operation that waits for all ranks to enter (algorithm.together); NULL: none */
     const struct coll_op *gathering;
     void *backend; /* see struct algorithm, init */
-    /* See coll_part_start(): while the whole works, its part, and the other way round. */
+    /* While the operation runs: its part (coll_part_start()); while the part runs: the
+     * operation. */
     struct coll_run other;
-    bool by_parts; /* the operation under way has had parts */
-    /* Those of back ends, then the coll's own. */
+    bool by_parts; /* the current operation has had parts */
+    /* The algorithms of back ends, then coll's own. */
     struct coll_entry list[COLL_MAX_ALGORITHMS];
     int n, nbackend;
 };
 
-/* The coll's own; ends with NULL. */
+/* Coll's own algorithms; the list ends with NULL. */
 extern const struct algorithm *const coll_algorithms[];
 
-/* Memory for this operation, 64-byte aligned, the same at every call of one operation that asks for
- * no more; NULL when memory is out. Its former content is lost. */
+/* Memory for the current operation, 64-byte aligned. Later calls of the same operation for no
+ * more bytes return the same memory. NULL: no memory. Its former content is lost. */
 uint8_t *coll_work(struct coll *coll, size_t bytes);
 
-/* For an algorithm that has others do a part of its work: an operation on the host's memory inside
- * of its own, from start to end within its own progress; one at a time, the same ones on every
- * rank. They answer as coll_start, coll_progress and coll_cancel (of which there need be none).
- * part must stay until the end. */
+/* For an algorithm that uses other algorithms for a part of its work: runs an operation on host
+ * memory within its own progress, from start to end. One part at a time; all ranks run the same
+ * parts. Results as of coll_start, coll_progress and coll_cancel. part must stay valid until the
+ * end. */
 int coll_part_start(struct coll *coll, const struct coll_op *part, struct err *err);
 int coll_part_progress(struct coll *coll);
 void coll_part_cancel(struct coll *coll);
 
-/* The tag of a message of the operation under way. */
+/* The tag of a message of the current operation. */
 static inline uint64_t coll_tag(const struct coll *coll, unsigned step, size_t block)
 {
     return coll->seq << 40 | (uint64_t)(step & 0xffff) << 24 | (block & 0xffffff);
@@ -112,7 +116,7 @@ static inline struct link *coll_link(struct coll *coll, int peer)
     return mesh_link(coll->mesh, peer, LINK_DATA);
 }
 
-/* What reduce() is to do for this operation. */
+/* The plan of reduce() for this operation. */
 static inline struct reduce_plan coll_reduce_plan(const struct coll_op *op)
 {
     return (struct reduce_plan){
@@ -124,20 +128,21 @@ static inline struct reduce_plan coll_reduce_plan(const struct coll_op *op)
     };
 }
 
-/* The operation under way has failed with these words, for coll_why(). Returns the code. */
+/* Records why the current operation has failed, for coll_why(). Returns the code. */
 int coll_failed(struct coll *coll, const struct err *why);
 
-/* One more of them; neighbours become one. -ENOMEM. */
+/* Appends a range; joins it with its neighbour if possible. -ENOMEM. */
 int coll_rest_add(struct coll_rest *rest, const struct coll_tensor *tensor, size_t elem);
 
-/* Elements of all tensors together. */
+/* The number of elements of all tensors together. */
 size_t coll_count(const struct coll_op *op);
 
-/* A barrier, or an operation that moves nothing: all there is to do is to wait for the others. */
+/* Returns whether the operation moves no data (as a barrier): ranks then only wait for each
+ * other. */
 bool coll_is_empty(const struct mesh *mesh, const struct coll_op *op);
 
-/* One message in one direction with the question whether it is under way; the three calls answer
- * as xfer_send() and xfer_recv(). */
+/* One message in one direction, and whether it is in flight. The three functions return as
+ * xfer_send() and xfer_recv() do. */
 struct message {
     struct xfer x;
     bool active;

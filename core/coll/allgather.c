@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allgather: every rank gets everybody's part, which may differ in length, in the order of ranks.
- *
- * A ring over all ranks (members.h): each part goes once round, passed on from the output while it
- * is still arriving. Parts without elements travel too, as empty messages: who is done knows that
- * everybody has started. Nothing but the output is needed: a part is sent on from there, and is
- * with the transport when the operation is done.
+ * allgather: every rank gets the parts of all ranks, which may differ in length, in the order of
+ * ranks. A ring over all ranks (members.h): each part goes once round, and is forwarded from the
+ * output while it is still arriving. Empty parts are sent as empty messages, so that a rank that
+ * has finished knows that all have started. No work buffer is needed: parts are forwarded from the
+ * output, and the transport has copied them when the operation finishes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static bool allgather_applies(const struct mesh *mesh, const struct coll_op *op)
     return op->kind == HVD_ALLGATHER;
 }
 
-/* The rank whose part is sent in step i (received: i + 1). */
+/* The rank whose part is sent in step i; the part received in step i is that of i + 1. */
 static int owner(const struct allgather *a, int i)
 {
     int p = a->members.n;
@@ -79,7 +78,7 @@ static int allgather_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* 0: a part is out, 1: nothing more goes now, 2: all are out. */
+/* Sends the next part. 0: it has been sent, 1: would have to wait, 2: all have been sent. */
 static int send_part(struct coll *coll, struct allgather *a)
 {
     if (a->sent == a->members.n - 1)

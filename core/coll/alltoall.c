@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * alltoall: each rank has a part for every other, of any length. Pairwise: in step i a rank sends
- * to the one i above it and receives from the one i below; the two walks do not wait for each
- * other. Parts without elements travel too, as empty messages: who is done knows that all have
- * started.
+ * to the one i above it and receives from the one i below; sending and receiving do not wait for
+ * each other. Empty parts are sent as empty messages, so that a rank that has finished knows that
+ * all have started.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static int alltoall_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* 0: a part is out, 1: nothing more goes now, 2: all are out. */
+/* Sends the next part. 0: it has been sent, 1: would have to wait, 2: all have been sent. */
 static int send_part(struct coll *coll, struct alltoall *a)
 {
     const struct mesh *mesh = coll->mesh;

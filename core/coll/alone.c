@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alone: every collective in a world of one. Scales, averages and copies.
+ * alone: every collective in a job of one rank: scales, averages and copies.
  */
 #include <string.h>
 

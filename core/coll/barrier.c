@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * barrier: nobody is done before everybody has started. Dissemination over links: in round i each
- * rank tells the rank 2^i above it and hears from the one 2^i below; log2(size) rounds.
- *
- * Also stands for operations without elements.
+ * barrier: no rank finishes before all have started. Dissemination barrier over links: in round i
+ * each rank sends a message to the rank 2^i above it and receives one from the rank 2^i below;
+ * log2(size) rounds. Also used for operations without elements.
  */
 #include "core/coll/algorithms.h"
 
@@ -24,7 +23,7 @@ static int barrier_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* Begins the messages of a round; -ENOMEM. */
+/* Starts the messages of a round; -ENOMEM. */
 static int barrier_round(struct coll *coll, struct barrier *b)
 {
     const struct mesh *mesh = coll->mesh;

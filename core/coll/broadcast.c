@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast: the root's data to everybody down a tree: from the root to one rank of each other
- * host and from there to the ranks of the host; binomial trees both.
- *
- * First an empty message from each rank goes up the tree, so that nobody is done, and no output is
- * written, before all have started. Then the data comes down as one message, passed on while it
- * arrives.
+ * broadcast: sends the root's data to all ranks down a tree: from the root to one rank of each
+ * other host, and from there to the ranks of the host; both are binomial trees. First each rank
+ * sends an empty message up the tree, so that no rank finishes, and no output is written, before
+ * all have started. Then the data goes down as one message, forwarded while it arrives.
  */
 #include <string.h>
 
@@ -16,13 +14,13 @@
 struct broadcast {
     int parent; /* rank, -1 on the root */
     int nchildren;
-    int children[MAX_CHILDREN]; /* ranks, far subtrees first */
+    int children[MAX_CHILDREN]; /* ranks; large subtrees first */
     struct message from_child[MAX_CHILDREN], to_child[MAX_CHILDREN];
     struct message up, down;
-    int waiting; /* children that have not been heard of */
-    bool told;   /* the parent knows that this subtree has started */
+    int waiting; /* children whose subtree has not started yet */
+    bool told;   /* the parent has been told that this subtree has started */
     bool received;
-    int unsent; /* children that have not got everything */
+    int unsent; /* children that have not got all data yet */
 };
 
 static bool broadcast_applies(const struct mesh *mesh, const struct coll_op *op)
@@ -30,13 +28,14 @@ static bool broadcast_applies(const struct mesh *mesh, const struct coll_op *op)
     return op->kind == HVD_BROADCAST;
 }
 
-/* The rank that stands for a host: the root for its own, else the first. */
+/* The rank that receives for a host: the root for its own host, else the first rank. */
 static int head_of(const struct mesh *mesh, int host, int root)
 {
     return mesh->host_of[root] == host ? root : mesh_rank_at(mesh, host, 0);
 }
 
-/* The node at place v of a host's or the world's binomial tree; place 0 is its top. */
+/* The node at position v of the binomial tree of a host, or of all hosts; position 0 is its
+ * root. */
 static int host_at(const struct mesh *mesh, int v, int root)
 {
     return (mesh->host_of[root] + v) % mesh->hosts;
@@ -56,7 +55,7 @@ static int add_child(struct broadcast *b, int rank)
     return 0;
 }
 
-/* Children of place v among n: v + 2^i for each 2^i below v's lowest set bit. */
+/* The children of position v among n are v + 2^i for each 2^i below v's lowest set bit. */
 static int lowest_bit(int v, int n)
 {
     int bit = 1;
@@ -121,7 +120,7 @@ static int broadcast_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* Up: 0 when this subtree has started and the parent was told. */
+/* The way up: 0 when this subtree has started and the parent has been told. */
 static int gather(struct broadcast *b)
 {
     int rc;
@@ -142,7 +141,7 @@ static int gather(struct broadcast *b)
     return b->told ? 0 : 1;
 }
 
-/* Passes on what is here; 0 when all children have everything. */
+/* Forwards the data that is here; 0 when all children have all of it. */
 static int scatter(struct broadcast *b, size_t ready)
 {
     for (int i = 0; i < b->nchildren; i++) {

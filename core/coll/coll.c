@@ -14,7 +14,7 @@
 #include "core/coll/shm_steps.h"
 #include "core/transport/shm.h"
 
-/* Behind those of back ends that are there; coll_create() then calls them its own. */
+/* Adds an algorithm behind those of back ends. coll_create() afterwards counts these as its own. */
 static int add(struct coll *coll, const struct algorithm *alg, struct err *err)
 {
     if (coll->n == COLL_MAX_ALGORITHMS)
@@ -77,8 +77,8 @@ void coll_destroy(struct coll *coll)
 {
     if (!coll)
         return;
-    /* Where something is left the states of back ends, and the work buffers, are in a library's
-     * hands: they go with the process. */
+    /* If a library still uses memory, the states of back ends and the work buffers must not be
+     * freed: they stay until the process ends. */
     const struct coll_entry *kept = coll->list + (coll->left ? coll->nbackend : 0);
     for (struct coll_entry *e = coll->list; e < coll->list + coll->n; e++) {
         if (e < kept)
@@ -100,7 +100,7 @@ uint8_t *coll_work(struct coll *coll, size_t bytes)
     struct coll_work *w = &coll->work[coll->turn];
     if (w->data && bytes <= w->cap)
         return w->data;
-    /* Freed first: two of the old size and one of the new would be more than was promised. */
+    /* Frees the old buffer first: two old ones and a new one would exceed the documented limit. */
     free(w->data);
     w->cap = (bytes + 4095) / 4096 * 4096 + 4096;
     w->data = aligned_alloc(4096, w->cap);
@@ -138,7 +138,7 @@ static size_t sum_of(const size_t *counts, int n)
     return sum;
 }
 
-/* Do the counts of the parts fit the tensor? */
+/* Checks that the counts of the parts add up to the tensor's. */
 static int check_parts(const struct mesh *mesh, const struct coll_op *op, struct err *err)
 {
     size_t given = op->tensors[0].count, announced = given;
@@ -179,7 +179,8 @@ static int check(const struct coll *coll, const struct coll_op *op, struct err *
     return check_parts(coll->mesh, op, err);
 }
 
-/* The first that applies; false: none does. The coll's own know the host's memory only. */
+/* Chooses the first algorithm that applies; false: none does. Coll's own only work on host
+ * memory. */
 static bool choose(struct coll *coll, const struct coll_op *op)
 {
     for (int i = 0; i < coll->n; i++) {
@@ -206,7 +207,7 @@ bool coll_across_by_library(const struct coll *coll)
 const struct coll_op coll_barrier = {
     .kind = HVD_BARRIER, .prescale = 1.0, .postscale = 1.0, .device = -1};
 
-/* Begins the operation that was chosen, or first the barrier before it. */
+/* Starts the chosen operation, or first the barrier before it. */
 static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
 {
     coll->gathering = NULL;
@@ -220,7 +221,7 @@ static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
     return coll->alg->start(coll, coll->alg_state, err);
 }
 
-/* Everybody has come to the operation. */
+/* Every rank has entered the operation. */
 static int begin_gathered(struct coll *coll)
 {
     const struct coll_op *op = TAKE(coll->gathering);
@@ -251,7 +252,7 @@ int coll_start(struct coll *coll, const struct coll_op *op, struct err *err)
     return rc;
 }
 
-/* The operation is done here; does everybody have it? */
+/* This rank has finished the operation: starts the barrier after it, if there is one. */
 static int begin_barrier(struct coll *coll)
 {
     struct guard *g = &coll->guard;
@@ -261,7 +262,7 @@ static int begin_barrier(struct coll *coll)
     return choose(coll, coll->op) ? coll->alg->start(coll, coll->alg_state, NULL) : -ENOTSUP;
 }
 
-/* Of the operation under way, or the barrier before it. */
+/* Makes progress on the current operation, or on the barrier before it. */
 static int work(struct coll *coll)
 {
     int rc = coll->alg->progress(coll, coll->alg_state);
@@ -285,8 +286,9 @@ int coll_progress(struct coll *coll)
     if (rc == 0) {
         coll->op = NULL;
         coll->seq++;
-        /* Its parts had a turn each: the next one must not have that of the last part again. What a
-         * library moved nobody reads there any more: the next one finds it in the cache. */
+        /* Parts have switched the buffer already, so that the next operation does not get the
+         * last part's. A library's operation leaves no data that peers still read from the
+         * buffer, so the next one reuses it while it is in the cache. */
         coll->turn ^= !coll->by_parts && !coll->alg->together;
     }
     return rc;
@@ -391,7 +393,7 @@ void coll_standing(struct coll *coll, struct coll_standing *ret)
     else if (coll->alg->standing)
         coll->alg->standing(coll, coll->alg_state, ret);
     else
-        ret->whole = true; /* a barrier has no result that could be missing */
+        ret->whole = true; /* a barrier has no result */
 }
 
 int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_rest)

@@ -11,7 +11,7 @@ const struct algorithm *const coll_algorithms[] = {
     &shm_gather_algorithm,
     &shm_alltoall_algorithm,
     &shm_scatter_algorithm,
-    /* no elements: nothing to send, yet nobody may be done before all have started */
+    /* no elements: nothing to send, but no rank may finish before all have started */
     &barrier_algorithm,
     &direct_allreduce_algorithm,
     /* these two are one algorithm: the ranks that are alone on their host, and the others */

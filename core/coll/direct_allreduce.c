@@ -2,12 +2,11 @@
  *
  * direct_allreduce: a small allreduce over several hosts in log2(hosts) rounds: the first rank of
  * every host gets the inputs of all hosts (Bruck's allgather) and does all sums itself. Ranks that
- * share a host sum there first and get the result from their first one (shm_pieces.h). Across hosts
- * every rank does so for itself, with those of its local rank.
- *
- * It makes the very sums that the rings make, in the same order and with the same rounding in
- * between: piece l x hosts + k starts at host k. So the bits do not depend on which of them runs,
- * and the choice may depend on the size of the whole batch.
+ * share a host sum there first and get the result from their first rank (shm_pieces.h). A sum
+ * across hosts is made by each rank with the ranks of its local rank. It makes the same sums as the
+ * rings, in the same order and with the same intermediate rounding: piece l x hosts + k starts at
+ * host k. So the bits do not depend on the choice between the two, and the choice may depend on the
+ * size of the whole batch.
  */
 #include <string.h>
 
@@ -15,8 +14,8 @@
 #include "core/coll/layout.h"
 #include "core/coll/shm_pieces.h"
 
-/* Up to here the ring's 2(p-1) rounds cost more than the bytes it saves; between two hosts it saves
- * none. */
+/* Bytes up to which the ring's 2(p-1) rounds cost more than the bytes that it saves. Between two
+ * hosts it saves none. */
 static size_t direct_max(int hosts)
 {
     size_t fair = ((size_t)1 << 20) / (size_t)hosts, most = (size_t)(hosts == 2 ? 256 : 16) << 10;
@@ -35,7 +34,7 @@ struct direct {
     int lane;          /* the local rank that it talks to */
     size_t pieces;     /* of a tensor */
     size_t bytes;      /* of one input, packed */
-    uint8_t *gathered; /* [hosts] packed inputs: place i has the one of this host + i */
+    uint8_t *gathered; /* [hosts] packed inputs: entry i is that of this host + i */
     uint8_t *result;   /* packed */
     int distance;
     struct message out, in;
@@ -96,7 +95,8 @@ static int direct_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* Sends the inputs that are here, up to distance of them, that far down; receives as many. */
+/* Starts a round: sends the inputs that this rank has (at most `distance` of them) that far
+ * down, and receives as many. */
 static int begin_round(struct coll *coll, struct direct *d)
 {
     const struct mesh *mesh = coll->mesh;
@@ -115,7 +115,7 @@ static int begin_round(struct coll *coll, struct direct *d)
     return 0;
 }
 
-/* All rounds; 0, 1, -errno. */
+/* Runs all rounds; 0, 1, -errno. */
 static int exchange(struct coll *coll, struct direct *d)
 {
     while (d->distance < coll->mesh->hosts) {
@@ -140,8 +140,8 @@ static int exchange(struct coll *coll, struct direct *d)
     return 0;
 }
 
-/* count elements at off of every packed input, host after host from start on. Inputs of hosts with
- * several ranks are sums and carry the prescale already. */
+/* Sums count elements at off of every packed input, host after host from start on. Inputs of
+ * hosts with several ranks are sums and carry the prescale already. */
 static void sum_range(const struct direct *d, const struct mesh *mesh, bool across, int start,
                       size_t off, size_t count)
 {
@@ -165,7 +165,7 @@ static void sum(const struct direct *d, const struct coll_op *op, const struct m
     size_t pieces = d->pieces, off = 0;
     for (size_t i = 0; i < op->n; i++) {
         size_t all = op->tensors[i].count;
-        /* The longer pieces come first: behind an empty one there are none. */
+        /* Longer pieces come first: after an empty piece all are empty. */
         for (size_t q = 0; q < pieces; q++) {
             size_t count = layout_begin(all, pieces, q + 1) - layout_begin(all, pieces, q);
             if (count == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * half: float16 and bfloat16 from and to float32, one number at a time and without special
- * instructions. Rounds to nearest even; a NaN stays a quiet NaN with the upper bits of its payload,
- * as F16C does it, so that vector code and this give the same bits. Any thread.
+ * instructions. Rounds to nearest even; a NaN becomes a quiet NaN with the upper bits of its
+ * payload, as in F16C, so that vector code gives the same bits. Any thread.
  */
 #ifndef HVD_COLL_HALF_H
 #define HVD_COLL_HALF_H
@@ -28,13 +28,13 @@ static inline float half_to_float(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
     uint32_t exponent = magnitude & 0x0f800000;
-    uint32_t bits = magnitude + (112u << 23); /* other bias */
+    uint32_t bits = magnitude + (112u << 23); /* converts between the exponent biases */
     if (exponent == 0x0f800000) {
         bits += 112u << 23;
         if (magnitude & 0x007fe000)
             bits |= 0x00400000;
     } else if (exponent == 0) {
-        /* Subnormal: as if it had the implicit one, which is then taken away again. */
+        /* Subnormal: computed as if it had the implicit one, which is subtracted again. */
         bits = half_float_bits(half_bits_float(bits + (1u << 23)) - half_bits_float(113u << 23));
     }
     return half_bits_float(bits | (uint32_t)(h & 0x8000) << 16);

@@ -4,9 +4,9 @@
  *
  * A tensor has lanes x hosts pieces; owner l of every host, its local rank l, has the pieces
  * l x hosts ... of the whole host's sum. The segments are summed on the host one after the other,
- * in the order in which the ring wants them (shm_pieces.h); owner l's ring starts while that goes
- * on, and what the ring has finished goes out to all local ranks while it goes on. Ranks that own
- * nothing take part in the runs on the host only.
+ * in the order in which the ring needs them (shm_pieces.h). Owner l's ring starts meanwhile, and
+ * the segments that the ring has finished are copied to all local ranks while it continues. Ranks
+ * that own nothing only take part in the runs on the host.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ struct hier {
     struct coll *coll;
     struct layout layout;
     struct reduce_plan plan;
-    struct shm_share share; /* of the run under way */
+    struct shm_share share; /* of the current run */
     struct ring ring;
     size_t *offsets;   /* [hosts + 1] */
     size_t *delivered; /* [hosts] bytes of each segment that are final */
-    int run;           /* hosts runs that sum, then hosts runs that hand out */
+    int run;           /* hosts runs that sum, then hosts runs that distribute results */
     bool owner, ring_done;
 };
 
@@ -52,8 +52,8 @@ static bool hier_applies(const struct mesh *mesh, const struct coll_op *op)
     return op->kind == HVD_ALLREDUCE && mesh->hosts > 1 && mesh->local_size > 1;
 }
 
-/* The segment of a run: sums begin with what the ring sends first, results with what it finishes
- * first. */
+/* The segment of a run: sums begin with the segment that the ring sends first, results with the
+ * one that it finishes first. */
 static int seg_of(const struct coll *coll, int run)
 {
     int p = coll->mesh->hosts, me = coll->mesh->host;
@@ -78,7 +78,7 @@ static void begin_run(struct coll *coll, struct hier *h)
         shm_pieces_allgather(coll->pieces, &h->share, at);
 }
 
-/* True when the host's sum of these bytes is in work. */
+/* Returns whether the host's sum of these bytes is in the work buffer. */
 static bool summed(const struct hier *h, int seg, size_t end)
 {
     const struct coll *coll = h->coll;
@@ -137,7 +137,7 @@ static int hier_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* The runs on the host: 0 all done, 1 would wait. */
+/* Makes progress on the runs on the host: 0 all done, 1 would have to wait. */
 static int progress_runs(struct coll *coll, struct hier *h)
 {
     int runs = 2 * coll->mesh->hosts;
@@ -153,7 +153,7 @@ static int progress_runs(struct coll *coll, struct hier *h)
     return 0;
 }
 
-/* Where both stand: equal before and after means that both wait for others. */
+/* The positions of ring and runs: unchanged positions mean that both wait for other ranks. */
 struct standing {
     int run, in_step, out_step;
     size_t ready, in_off, out_off;

@@ -4,8 +4,8 @@
  *
  * Each tensor is cut into the same number of pieces, as even as its own count allows, the longer
  * ones first. The packed form is piece-major: piece 0 of every tensor, then piece 1 of every
- * tensor, and so on. So the piece an element is in, and with it the order in which the element is
- * summed, depends on its place in its own tensor only, never on what it was fused with.
+ * tensor, and so on. So an element's piece, and with it the order in which it is summed, depends
+ * only on its position in its own tensor, never on fusion.
  */
 #ifndef HVD_COLL_LAYOUT_H
 #define HVD_COLL_LAYOUT_H
@@ -32,14 +32,14 @@ static inline size_t layout_begin(size_t count, size_t pieces, size_t k)
 /* Bytes of piece k of all tensors. */
 size_t layout_piece_bytes(const struct layout *l, size_t k);
 
-/* A walk along one piece, from its begin on. Walks go forward only. */
+/* An iterator over one piece, from its beginning. It only moves forward. */
 struct layout_walk {
     size_t piece;
     size_t tensor;
-    size_t done; /* elements of the tensor's piece that lie behind */
+    size_t done; /* elements of the tensor's piece that were passed */
 };
 
-/* Elements of one tensor that are neighbours in the packed form too. */
+/* Consecutive elements of one tensor, which are consecutive in the packed form, too. */
 struct layout_run {
     const uint8_t *in;
     uint8_t *out;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members: all ranks in an order in which neighbours are on one host where possible: by host, then
- * by local rank. Rings over all ranks go this way round, so that a host is entered once.
+ * members: the order of ranks for rings over all ranks: by host, then by local rank. Neighbours are
+ * on one host where possible, so that data enters each host only once.
  */
 #ifndef HVD_COLL_MEMBERS_H
 #define HVD_COLL_MEMBERS_H
@@ -9,7 +9,7 @@
 #include "core/transport/mesh.h"
 
 struct members {
-    int n, place; /* this rank's place */
+    int n, place; /* place: this rank's index */
     int *ranks;   /* [n] */
 };
 

@@ -257,11 +257,11 @@ const struct algorithm shm_alltoall_algorithm = {
     .settle = alltoall_settle,
 };
 
-/* Where each seat's part of the sums begins. */
+/* Where each local rank's part of the sums begins. */
 struct shm_scatter {
     size_t *begins; /* [size + 1] elements */
     struct layout layout;
-    uint8_t *sums; /* the own part, when it cannot go to the output at once; else NULL */
+    uint8_t *sums; /* the own part, if it cannot be written to the output at once; else NULL */
     size_t bytes;  /* of the own part */
 };
 

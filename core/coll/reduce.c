@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce: see reduce.h. Chooses the kernels once, at load; cuts what needs more than one pass into
- * blocks whose accumulators stay in the first-level cache.
+ * reduce: see reduce.h. Chooses the kernels once, when the library is loaded. Work that needs more
+ * than one pass is cut into blocks whose accumulators stay in the L1 cache.
  */
 #include "core/coll/reduce.h"
 
@@ -20,7 +20,7 @@
 static const struct reduce_kernels *kernels = &reduce_scalar_kernels;
 
 #if defined(__x86_64__)
-/* Not every compiler's __builtin_cpu_supports() knows it. */
+/* Not every compiler's __builtin_cpu_supports() knows F16C. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -28,7 +28,7 @@ static bool has_f16c(void)
 }
 #endif
 
-/* Before main and before any thread. */
+/* Runs before main() and before any thread starts. */
 __attribute__((constructor)) static void choose_kernels(void)
 {
     const char *limit = env_get("SIMD");
@@ -67,10 +67,10 @@ static enum reduce_op op_of(enum hvd_op op)
     }
 }
 
-/* One call's constants. */
+/* The constants of one call. */
 struct job {
     const struct reduce_plan *plan;
-    enum hvd_dtype dtype; /* what is computed in: float32 for 16-bit floats */
+    enum hvd_dtype dtype; /* the type of the computation: float32 for 16-bit floats */
     bool sixteen;
     bool prescale;
     bool finish;
@@ -80,7 +80,7 @@ struct job {
     const bool *prescaled;
 };
 
-/* Divisor and postscale on n numbers of job->dtype. */
+/* Applies divisor and postscale to n numbers of job->dtype. */
 static void finish_block(const struct job *job, void *acc, size_t n)
 {
     int divisor = job->plan->divisor;
@@ -90,7 +90,8 @@ static void finish_block(const struct job *job, void *acc, size_t n)
     if (divisor > 1) {
         bool exact = (divisor & (divisor - 1)) == 0 &&
                      (job->dtype == HVD_FLOAT32 || job->dtype == HVD_FLOAT64);
-        if (exact) /* times a power of two gives the same bits as the division */
+        if (exact) /* multiplying by the inverse of a power of two gives the same bits as dividing
+                    */
             scale(acc, acc, 1.0 / divisor, n);
         else
             kernels->divide[job->dtype](acc, acc, divisor, n);
@@ -99,7 +100,7 @@ static void finish_block(const struct job *job, void *acc, size_t n)
         scale(acc, acc, job->plan->postscale, n);
 }
 
-/* Source s with its prescale, as numbers of job->dtype: where it is, or made in tmp. */
+/* Source s with its prescale, as numbers of job->dtype: in place, or converted into tmp. */
 static const void *load_block(const struct job *job, const uint8_t *src, int s, size_t n, void *tmp)
 {
     bool scaled = job->prescale && !(job->prescaled && job->prescaled[s]);
@@ -154,7 +155,7 @@ static void general_block(const struct job *job, uint8_t *dst, const void *const
     store_block(job, dst + at, acc, n);
 }
 
-/* Sources that are combined as they are: the last one goes straight to dst, unless dst is to be
+/* For sources that need no conversion: the last combination writes to dst, unless dst is to be
  * written past the cache. */
 static void plain_block(const struct job *job, uint8_t *dst, const void *const *src, size_t at,
                         int nsrc, size_t n)

@@ -19,7 +19,7 @@
 
 struct reduce_plan {
     enum hvd_dtype dtype;
-    enum hvd_op op;   /* AVERAGE reduces as SUM */
+    enum hvd_op op;   /* AVERAGE reduces like SUM */
     double prescale;  /* each source times this first (float32 arithmetic for 16-bit floats; the
                          tensor's own type for float32 and float64; double, truncated, for
                          integers); 1.0: none. Sources that carry it already: prescaled. */
@@ -33,14 +33,13 @@ struct reduce_plan {
 void reduce(const struct reduce_plan *plan, void *dst, const void *const *src, int nsrc, size_t n,
             const bool *prescaled, bool finish, bool stream);
 
-/* memcpy with non-temporal stores when stream is set. */
+/* memcpy, with non-temporal stores if stream is set. */
 void reduce_copy(void *dst, const void *src, size_t bytes, bool stream);
 
-/* After non-temporal stores of this thread, before another one is told of them. */
+/* Call after non-temporal stores of this thread, before telling another thread about them. */
 void reduce_fence(void);
 
-/* The instruction set that was chosen: "avx512", "avx2", "neon", "scalar". HVD_SIMD forces a
- * lower one. */
+/* The instruction set in use: "avx512", "avx2", "neon", "scalar". HVD_SIMD forces a lower one. */
 const char *reduce_simd(void);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * reduce_kernels: the inner loops of reduce(), one table for each instruction set.
  *
- * Private to reduce*.c. The tables are made from one text (reduce_template.h) by compiling it with
- * different flags; none may use fused multiply-add (-ffp-contract=off), so that all give the same
+ * Private to reduce*.c. The tables are made from one source text (reduce_template.h), compiled with
+ * different flags. None may use fused multiply-add (-ffp-contract=off), so that all give the same
  * bits. Pointers have any alignment; dst may be a or b.
  */
 #ifndef HVD_COLL_REDUCE_KERNELS_H

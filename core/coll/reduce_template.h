@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce_template: the text of a table of kernels. A file that includes it defines KERNELS, the
- * name of its table, and KERNELS_NAME, and is compiled for its instruction set.
+ * reduce_template: the source text of a table of kernels. A file that includes it defines KERNELS,
+ * the name of its table, and KERNELS_NAME, and is compiled for its instruction set.
  *
- * Loops over unaligned elements that the compiler turns into vectors. The order of operations on
- * one element is the order of the text, so that the width of the vectors does not show in the bits.
+ * Loops over unaligned elements that the compiler turns into vectors. The operations on one element
+ * are in the order of the text, so that the bits do not depend on the vector width.
  */
 #include <stdint.h>
 #include <string.h>

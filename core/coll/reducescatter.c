@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * reducescatter: each rank gets its part of the sum, of any length. Every rank sends every other
- * its part, in chunks; who receives sums each chunk in the order of ranks, in one go: the bits
- * depend on nothing but the world.
- *
- * The output is written at the very end, when all that was to be sent is with the transport: it may
- * overlap the input. Until then the result is in the work buffer.
+ * rank its part, in chunks. The receiver sums each chunk of all ranks at once, in the order of
+ * ranks, so the bits depend only on the ranks. The result is in the work buffer until everything
+ * has been sent; then it is copied to the output, which may overlap the input.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +12,10 @@
 
 #define CHUNK ((size_t)128 << 10) /* bytes from each peer at a time; a multiple of all elements */
 
-/* One other rank. */
+/* The exchange with one other rank. */
 struct exchange {
     struct message out, in;
-    size_t out_off, in_off; /* bytes that are through */
+    size_t out_off, in_off; /* bytes sent and received */
     bool out_done, in_done;
 };
 
@@ -86,8 +84,8 @@ static size_t chunk_len(size_t all, size_t off)
     return all - off < CHUNK ? all - off : CHUNK;
 }
 
-/* Sends rank its part as far as it goes. A part without elements is one empty message: it says
- * that this rank has started. */
+/* Sends rank its part as far as possible without waiting. An empty part is an empty message,
+ * which tells that this rank has started. */
 static int send_to(struct coll *coll, struct reducescatter *s, int rank)
 {
     struct exchange *x = &s->peers[rank];
@@ -110,7 +108,7 @@ static int send_to(struct coll *coll, struct reducescatter *s, int rank)
     return 0;
 }
 
-/* Receives rank's chunk of the round under way. */
+/* Receives rank's chunk of the current round. */
 static int recv_from(struct coll *coll, struct reducescatter *s, int rank)
 {
     struct exchange *x = &s->peers[rank];

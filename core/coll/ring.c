@@ -3,9 +3,9 @@
  * ring: see ring.h.
  *
  * Step t sends segment place - t and receives segment place - t - 1. What a step receives the next
- * one sends. Steps before members - 1 carry partial sums. A receiver may run ahead of its sender as
- * far as the peers let it: every segment has its own place in work, and bytes of a final result
- * arrive only after the partial sum in their place has left.
+ * one sends. Steps before members - 1 carry partial sums. Receiving may be ahead of sending as far
+ * as the peers allow: every segment has its own place in work, and bytes of a final result arrive
+ * only after the partial sum in their place has been sent.
  */
 #include "core/coll/ring.h"
 
@@ -41,7 +41,7 @@ static size_t block_len(const struct ring *ring, const struct ring_place *p, int
     return left < ring->block ? left : ring->block;
 }
 
-/* To the next block that has bytes; shift: 0 for the sender, 1 for the receiver. */
+/* Moves to the next block that has bytes; shift: 0 for the sender, 1 for the receiver. */
 static void skip(const struct ring *ring, struct ring_place *p, int shift)
 {
     while (p->step < steps(ring) && p->off >= seg_bytes(ring, seg_at(ring, p->step + shift))) {
@@ -94,7 +94,7 @@ static uint64_t tag_of(const struct ring *ring, const struct ring_place *p)
     return ring->tag + ((uint64_t)p->step << 24) + p->off / ring->block;
 }
 
-/* Where the next block to send is; NULL: it is not there yet. */
+/* The next block to send; NULL: it is not ready yet. */
 static const void *to_send(struct ring *ring, int seg, size_t len)
 {
     const struct ring_place *out = &ring->out, *in = &ring->in;
@@ -108,7 +108,7 @@ static const void *to_send(struct ring *ring, int seg, size_t len)
     return NULL;
 }
 
-/* 0: sent a block, 1: nothing moved, 2: at the end. */
+/* 0: sent a block, 1: would have to wait, 2: all are sent. */
 static int send_block(struct ring *ring)
 {
     struct ring_place *out = &ring->out;
@@ -130,7 +130,7 @@ static int send_block(struct ring *ring)
     return rc;
 }
 
-/* 0: took a block, 1: nothing moved, 2: at the end. */
+/* 0: received a block, 1: would have to wait, 2: all are received. */
 static int recv_block(struct ring *ring)
 {
     struct ring_place *in = &ring->in;

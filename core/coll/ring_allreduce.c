@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ring_allreduce: allreduce round a ring of hosts, for a rank that is alone on its host. The other
- * hosts may have more ranks: their first ones are in this ring too (hier_allreduce.c). Across hosts
- * there is such a ring for each local rank.
+ * ring_allreduce: allreduce in a ring of hosts, for a rank that is alone on its host. Other hosts
+ * may have more ranks: their first ranks are in this ring, too (hier_allreduce.c). For sums across
+ * hosts there is such a ring for each local rank.
  *
  * Piece k of every tensor (layout.h) is segment k of the ring. Partial sums and results live in the
  * work buffer; user memory is read when this rank's share is added and written when a final block
@@ -20,7 +20,7 @@ struct ring_allreduce {
     struct layout layout;
     struct reduce_plan plan;
     size_t *offsets; /* [hosts + 1] */
-    /* Where the three calls are; a new segment starts a new walk. */
+    /* Positions of the three callbacks; a new segment starts a new iterator. */
     struct layout_walk first, merge, deliver;
 };
 
@@ -41,7 +41,7 @@ static bool ring_allreduce_applies(const struct mesh *mesh, const struct coll_op
     return op->kind == HVD_ALLREDUCE && mesh->hosts > 1 && (mesh->local_size == 1 || op->across);
 }
 
-/* The walk for a block: begins anew with each segment. */
+/* The iterator for a block: starts again with each segment. */
 static struct layout_walk *walk_at(struct layout_walk *w, int seg, size_t off)
 {
     if (off == 0)

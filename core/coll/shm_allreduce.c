@@ -2,8 +2,8 @@
  *
  * shm_allreduce: see shm_allreduce.h.
  *
- * Beside the flags there are two places in turn. Writing a place again is safe: this seat has seen
- * everybody in the operation before, and who is in that one has finished the one before it.
+ * Payloads beside the flags use two buffers alternately. Reusing a buffer is safe: this seat has
+ * seen all seats in the last operation, so all of them have finished the one before it.
  */
 #include "core/coll/shm_allreduce.h"
 
@@ -28,7 +28,7 @@ struct shm_allreduce {
     struct reduce_plan plan;
     size_t bytes;
     struct shm_watch enter;
-    int seen;         /* small: seats that are in */
+    int seen;         /* small: seats that have entered */
     const void **src; /* [seats] */
 };
 
@@ -59,8 +59,8 @@ void shm_allreduce_destroy(struct shm_allreduce *s)
     free(s);
 }
 
-/* Symmetric reads every seat's input on every seat: worth it while the second wait of the slice
- * owners costs more. */
+/* In the symmetric algorithm every seat reads every seat's input: worth it while the slice
+ * owners' second wait costs more. */
 static size_t symmetric_max(int seats)
 {
     return ((size_t)3 << 18) / (size_t)(seats > 1 ? seats - 1 : 1);
@@ -144,7 +144,8 @@ int shm_allreduce_progress(struct shm_allreduce *s)
     int rc;
     switch (s->phase) {
     case SMALL_ENTER:
-        /* The first one of a generation: nobody may be reading what the former one left here. */
+        /* The first operation of a generation: other seats may still read what the former
+         * generation wrote here. */
         if (s->steps->small == 0 && !shm_steps_told(s->steps, &s->enter, SHM_OUT, s->shm->seats, 0))
             break;
         small_publish(s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_choice: see shm_choice.h. What is said at the start of run r is for run r + 1: every seat
- * that starts that one has seen seat 0 in run r. There are two places in turn.
+ * shm_choice: see shm_choice.h. What seat 0 writes at the start of run r is for run r + 1: every
+ * seat that starts run r + 1 has seen seat 0 in run r. Two fields are used alternately.
  */
 #include "core/coll/shm_choice.h"
 
@@ -17,7 +17,8 @@ void shm_choice_init(struct shm_choice *c, struct shm *shm)
     *c = (struct shm_choice){.shm = shm, .class = -1};
 }
 
-/* The smallest of the last ones: a rank that lost its processor in a run measured nonsense. */
+/* The smallest of the last samples: a sample is far too high if the rank lost its processor
+ * during the run. */
 static uint64_t cost_of(const struct shm_choice_class *k, bool far)
 {
     uint64_t least = k->cost[far][0];

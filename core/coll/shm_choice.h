@@ -4,10 +4,11 @@
  *
  * Where the ranks share a last-level cache, through it is up to three times faster; where they do
  * not (other sockets, other core complexes, a virtual machine whose processors move about), each
- * store first takes the line away from a far reader, and past the cache is as much faster. Nothing
- * tells reliably which it is, so seat 0 measures: it tries the other way now and then, in runs of
- * each order of size, and says in its flags how the next run is to be written. The choice touches
- * speed only. Private to core/coll/shm_*; under the progress lock.
+ * store first has to fetch the cache line from a distant core, and writing past the cache is as
+ * much faster. The hardware does not report reliably which case it is, so seat 0 measures: from
+ * time to time it tries the other way, in runs of each size class, and writes into its flags how
+ * the next run is to be written. The choice affects only speed. Private to core/coll/shm_*; under
+ * the progress lock.
  */
 #ifndef HVD_COLL_SHM_CHOICE_H
 #define HVD_COLL_SHM_CHOICE_H
@@ -21,8 +22,8 @@
 #define SHM_CHOICE_SAMPLES 3
 
 struct shm_choice_class {
-    uint64_t runs;                        /* the same on all seats */
-    uint64_t cost[2][SHM_CHOICE_SAMPLES]; /* of the last ones: ns for a MiB; 0: none yet */
+    uint64_t runs;                        /* equal on all seats */
+    uint64_t cost[2][SHM_CHOICE_SAMPLES]; /* last samples, in ns per MiB; 0: none yet */
     unsigned samples[2];
     bool best;
 };
@@ -31,7 +32,7 @@ struct shm_choice {
     struct shm *shm;
     uint32_t generation;
     struct shm_choice_class classes[SHM_CHOICES];
-    int class; /* of the run under way, -1: too small to matter */
+    int class; /* of the current run; -1: too small to matter */
     bool far;
     size_t bytes;
     uint64_t spent; /* ns in this run's copies and sums, without waiting */
@@ -39,17 +40,17 @@ struct shm_choice {
 
 void shm_choice_init(struct shm_choice *c, struct shm *shm);
 
-/* Begins a run of so many bytes a seat; all seats do, and count anew in a new generation. True:
- * staging is to be written past the cache. */
+/* Begins a run of so many bytes on each seat. All seats call it, and count from 0 again in a new
+ * generation. Returns true if staging is to be written past the cache. */
 bool shm_choice_begin(struct shm_choice *c, uint32_t generation, size_t bytes);
 
-/* True when the caller is to add the time it works to c->spent. */
+/* Returns whether the caller has to add its working time to c->spent. */
 static inline bool shm_choice_timed(const struct shm_choice *c)
 {
     return c->class >= 0 && c->shm->seat == 0;
 }
 
-/* The run is over. */
+/* Ends the run. */
 void shm_choice_end(struct shm_choice *c);
 
 #endif

@@ -44,7 +44,7 @@ size_t shm_cut_longest(const struct shm_cut *cut)
 {
     if (cut->flat)
         return cut->part < cut->total ? cut->part : cut->total;
-    /* The longer pieces come first, in every tensor. */
+    /* In every tensor the longer pieces come first. */
     return layout_piece_bytes(cut->layout, cut->first) / cut->layout->elem;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_exchange: see shm_exchange.h. Seats have different numbers of parts; a run has as many steps
- * as the most, so that steps stay numbered alike on all seats. Who has staged or taken its last
- * part tells the number of the last step.
+ * shm_exchange: see shm_exchange.h. Seats have different numbers of parts. A run has as many steps
+ * as the largest number, so that step numbers stay equal on all seats. A seat that has staged or
+ * copied its last part publishes the number of the last step.
  *
- * A seat may be done before another one has looked at its table, as it may have staged all its
- * parts without it; but nobody is done with the next exchange before all have begun that. So the
- * tables take turns, and a stamp tells which one is meant.
+ * A seat may finish before another one has read its table, if it could stage all its parts without
+ * waiting for that seat. But no seat finishes the next exchange before all have begun it. So two
+ * tables are used alternately, and a stamp identifies the exchange.
  */
 #include "core/coll/shm_exchange.h"
 
@@ -16,34 +16,36 @@
 
 #include "core/coll/reduce.h"
 
-#define USE_MIN    (64u << 10)  /* bytes of a cell that are worth telling */
-#define USE_MAX    (128u << 10) /* so that what is in flight stays in the cache next to a core */
-#define DEPTH      8            /* parts that rows are cut into, where they are long enough */
-#define OWN_CHUNK  (256u << 10) /* of the own row, between two looks at the others */
-#define STREAM_MIN (1u << 20)   /* outputs that long are written past the cache */
+#define USE_MIN (64u << 10)  /* least bytes of a cell that are worth publishing */
+#define USE_MAX (128u << 10) /* so that the data in flight stays in a core's own cache */
+#define DEPTH   8            /* parts that a row is cut into, if it is long enough */
+#define OWN_CHUNK                                                                                  \
+    (256u << 10) /* bytes of the own row that are copied between two checks of the other seats */
+#define STREAM_MIN (1u << 20) /* outputs of at least this size are written past the cache */
 
-/* A row: to this seat or from it. */
+/* A row: sent to this seat or received from it. */
 struct row {
-    size_t at, bytes;    /* in the user's memory */
-    size_t place, slice; /* in the cell: where its part is; bytes of every part but the last */
-    uint64_t steps;      /* parts; 0: no bytes */
-    uint64_t taken;      /* from: parts copied out */
+    size_t at, bytes; /* in the user's memory */
+    size_t place;     /* offset of its part in the cell */
+    size_t slice;     /* bytes of every part but the last */
+    uint64_t steps;   /* number of parts; 0: the row is empty */
+    uint64_t taken;   /* of a received row: parts copied out */
 };
 
 struct shm_exchange {
     struct shm_steps *steps;
     int seat, seats;
-    struct row *to, *from; /* [seats], the own ones have no parts */
+    struct row *to, *from; /* [seats]; the own entries have no parts */
     int *receivers, *sources;
-    int nreceivers, nsources; /* of rows that have bytes */
+    int nreceivers, nsources; /* number of non-empty rows */
     bool running;
-    int turn; /* which table is next; a run that is cancelled does not count */
+    int turn; /* index of the next table; a cancelled run does not count */
     const uint8_t *in;
     uint8_t *out;
     size_t own, own_done; /* bytes of the own row */
     uint64_t base;        /* number of the run's first step */
-    uint64_t mine, all;   /* steps of this seat; of the run, 0: not known yet */
-    uint64_t filled;      /* own parts staged */
+    uint64_t mine, all;   /* mine: steps of this seat; all: steps of the run, 0: not known yet */
+    uint64_t filled;      /* own parts that are staged */
     uint64_t told_out;
     bool stream; /* the output leaves the cache */
     struct shm_watch learn, end;
@@ -94,8 +96,8 @@ static size_t part_bytes(const struct row *row, uint64_t step)
     return left < row->slice ? left : row->slice;
 }
 
-/* Bytes of a cell that are used: few enough for a pipeline, and all cells of all seats fill half of
- * the cache at most. */
+/* How many bytes of a cell to use: small enough for pipelining, and so that all cells of all
+ * seats fill at most half of the cache. */
 static size_t cell_use(const struct shm_exchange *x, size_t total)
 {
     const struct shm_steps *s = x->steps;
@@ -109,7 +111,7 @@ static size_t cell_use(const struct shm_exchange *x, size_t total)
     return use < s->cell ? use : s->cell;
 }
 
-/* Cuts the rows and writes the table. A line of each part may go to waste. */
+/* Cuts the rows and writes the table. Each part may waste up to a cache line. */
 static void cut_rows(struct shm_exchange *x)
 {
     struct shm_table *table = &shm_tables_of(x->steps->shm, x->seat)[x->turn];
@@ -142,7 +144,7 @@ static const struct shm_table *find_table(struct shm_exchange *x, int seat)
     return NULL;
 }
 
-/* The table of a source, which is as foreign as anything in shared memory. */
+/* Reads the table of a source, which is untrusted like everything in shared memory. */
 static int learn_row(struct shm_exchange *x, int seat)
 {
     const struct shm_table *table = find_table(x, seat);
@@ -159,7 +161,7 @@ static int learn_row(struct shm_exchange *x, int seat)
     return 0;
 }
 
-/* 1: everybody has told of the first part, and its table is known. 0: not yet. */
+/* 1: all sources have published their first part, and their tables are read. 0: not yet. */
 static int learn(struct shm_exchange *x)
 {
     if (x->all > 0)
@@ -185,7 +187,7 @@ static void set_rows(struct shm_exchange *x, struct row *rows, const size_t *byt
     *ret_n = 0;
     for (int i = 0; i < x->seats; at += bytes[i++])
         rows[i] = (struct row){.at = at, .bytes = i == x->seat ? 0 : bytes[i]};
-    /* From the next seat on, so that not all of them begin with the same one. */
+    /* Starts with the next seat, so that not all seats begin with the same one. */
     for (int i = 1; i < x->seats; i++) {
         int seat = (x->seat + i) % x->seats;
         if (bytes[seat] > 0)
@@ -236,8 +238,8 @@ static void copy_part(struct shm_exchange *x, int seat)
     row->taken++;
 }
 
-/* This seat's next part may go into its cell: the first ones use cells of former runs, the others
- * those that the receivers are done with. */
+/* Returns whether this seat's cell is free for its next part: the first parts use cells of
+ * former runs, later ones need the receivers to be done. */
 static bool has_room(struct shm_exchange *x)
 {
     uint64_t g = x->base + x->filled;
@@ -251,7 +253,8 @@ static bool has_room(struct shm_exchange *x)
 
 static void tell(struct shm_exchange *x, enum shm_tell what, uint64_t step, const int *seats, int n)
 {
-    /* Before the last step is known this may be it, which everybody waits for. */
+    /* Before the number of the last step is known, this may be the last one, which all seats
+     * wait for. */
     if (x->all == 0 || step == x->all)
         shm_steps_tell(x->steps, what, x->base + step);
     else
@@ -274,7 +277,8 @@ static bool try_in(struct shm_exchange *x)
     return true;
 }
 
-/* One part of every source that has one; tells when all of them are further. */
+/* Copies one part from every source that has one; publishes progress when all of them have
+ * advanced. */
 static bool try_out(struct shm_exchange *x)
 {
     uint64_t least = x->all;
@@ -313,14 +317,14 @@ static bool try_own(struct shm_exchange *x)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-/* Nothing more is to be done here; has everybody got that far? */
+/* This seat has nothing more to do: have all seats got that far? */
 static bool is_over(struct shm_exchange *x)
 {
     return x->all > 0 && x->filled == x->all && x->told_out == x->all && x->own_done == x->own &&
            shm_steps_told(x->steps, &x->end, SHM_IN, x->seats, x->base + x->all);
 }
 
-/* Who has fewer parts than others tells of the last step at once. */
+/* A seat with fewer parts than others publishes the last step at once. */
 static void skip_to_end(struct shm_exchange *x)
 {
     if (x->filled < x->mine || x->filled == x->all)

@@ -2,11 +2,9 @@
  *
  * shm_pieces: see shm_pieces.h. A run is a row of steps with up to three stages: in (fill the own
  * cell), mid (reduce the own slice into the own cell), out (read the others' cells). Each stage
- * goes through the steps in order, as far ahead of the next stage as cells and peers allow;
- * whatever can be done is done, what frees cells first.
- *
- * A cell is cut into a slice for each owner. A seat's own slice is not staged: its place takes the
- * result.
+ * processes the steps in order, and may be ahead of the next stage as far as cells and peers allow.
+ * All stages that can run do; those that free cells go first. A cell has a slice for each owner. A
+ * seat does not stage its own slice: the result is written there.
  */
 #include "core/coll/shm_pieces.h"
 
@@ -57,7 +55,7 @@ struct shm_steps *shm_pieces_steps(struct shm_pieces *s)
 
 /* ---- stages --------------------------------------------------------------------------------- */
 
-/* The next slice of a vector from the inputs to dst. */
+/* Copies the next slice of a vector from the inputs to dst. */
 static void copy_in(struct shm_pieces *s, struct shm_walk *walk, uint8_t *dst)
 {
     struct layout_run run;
@@ -68,7 +66,7 @@ static void copy_in(struct shm_pieces *s, struct shm_walk *walk, uint8_t *dst)
     }
 }
 
-/* The next slice of a vector from src to the outputs. */
+/* Copies the next slice of a vector from src to the outputs. */
 static void copy_out(struct shm_pieces *s, struct shm_walk *walk, const uint8_t *src)
 {
     struct layout_run run;
@@ -79,7 +77,7 @@ static void copy_out(struct shm_pieces *s, struct shm_walk *walk, const uint8_t 
     }
 }
 
-/* Sums a run: everybody's staged input, the own one from where it is. */
+/* Sums a run of elements: the staged inputs of all other seats, and the own input in place. */
 static void reduce_run(struct shm_pieces *s, const struct layout_run *run, int owner, uint64_t step,
                        size_t at, void *dst, bool stream)
 {
@@ -89,7 +87,7 @@ static void reduce_run(struct shm_pieces *s, const struct layout_run *run, int o
     reduce(&s->plan, dst, s->src, s->seats, run->count, NULL, s->finish, stream);
 }
 
-/* The next slice of an owner's vector into dst or, when that is NULL, to the outputs. */
+/* Reduces the next slice of an owner's vector into dst, or to the outputs if dst is NULL. */
 static void reduce_slice(struct shm_pieces *s, struct shm_walk *walk, int owner, uint64_t step,
                          uint8_t *dst)
 {
@@ -115,8 +113,8 @@ static void stage_all(struct shm_pieces *s, uint64_t step)
     copy_in(s, &s->in_walk[0], slice_of(s, s->seat, 0, step));
 }
 
-/* The own slice: by blocks that stay in the first-level cache on their way to the cell and to the
- * own outputs. A seat that lives on has both when this returns; the others find it in the cell. */
+/* Reduces the own slice in blocks that stay in the L1 cache on their way to the cell and to the
+ * own outputs. When it returns both are written; other seats read the cell. */
 static void reduce_to_cell(struct shm_pieces *s, uint64_t step)
 {
     _Alignas(64) uint8_t block[BLOCK];
@@ -150,7 +148,7 @@ static void spread_cells(struct shm_pieces *s, uint64_t step)
 {
     for (int i = 0; i < s->cut.owners; i++) {
         int owner = (s->seat + i) % s->cut.owners;
-        if (owner != s->seat || !s->run->mid) /* mid has done the own one */
+        if (owner != s->seat || !s->run->mid) /* the stage mid has written the own slice */
             copy_out(s, &s->out_walk[owner], slice_of(s, owner, owner, step));
     }
 }
@@ -215,7 +213,7 @@ static const struct run_ops gather_run = {
 
 /* ---- starts --------------------------------------------------------------------------------- */
 
-/* Bytes of one slice: all cells in use of all seats fill half of the cache at most. */
+/* Bytes of one slice: all cells in use of all seats fill at most half of the cache. */
 static size_t slice_size(const struct shm_pieces *s, int owners, size_t most, size_t longest)
 {
     size_t room = s->steps.cell / (size_t)owners & ~(size_t)(SHM_LINE - 1);
@@ -225,7 +223,7 @@ static size_t slice_size(const struct shm_pieces *s, int owners, size_t most, si
     if (size < SLICE_MIN)
         size = SLICE_MIN;
     size = size < room ? size & ~(size_t)(SHM_LINE - 1) : room;
-    /* The same number of steps, but even ones. */
+    /* The same number of steps, but of equal size. */
     size_t n = (longest + size - 1) / size;
     return n ? shm_line_up((longest + n - 1) / n) : size;
 }
@@ -249,8 +247,8 @@ static void start(struct shm_pieces *s, const struct run_ops *run, int owners, s
     s->stream = false;
 }
 
-/* Outputs that are no inputs are written past the cache when the ranks' tensors do not fit into it
- * anyway. */
+/* Outputs that are not inputs are written past the cache if the ranks' tensors do not fit into
+ * it anyway. */
 static bool leaves_cache(const struct shm_pieces *s, size_t bytes)
 {
     return 2 * bytes * (size_t)s->seats > s->steps.shm->cache_size;
@@ -356,7 +354,7 @@ void shm_pieces_cancel(struct shm_pieces *s)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-/* One stage of one step, timed where somebody learns from it. */
+/* Runs one stage of one step, timed if shm_choice needs the time. */
 static void do_stage(struct shm_pieces *s, void (*stage)(struct shm_pieces *, uint64_t),
                      uint64_t step)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_pieces: pipelined runs through the staging memory of a host's seats, the parts of which the
- * collectives of one host and the host's share of hierarchical ones are made.
+ * shm_pieces: pipelined runs through the staging memory of a host's seats. The collectives on one
+ * host, and the part of hierarchical ones inside a host, consist of such runs.
  *
  * Every seat starts the same runs, in the same order and with the same sizes, one at a time. A run
  * is a sequence of steps; a step's data fit into one cell of every seat's staging. Steps are
- * numbered across runs and operations, so that there is no barrier between them: a cell is used
- * again when every seat has told that it is done with the step that used it before.
+ * numbered across runs and operations, so that no barrier is needed between them: a cell is reused
+ * when every seat has published that it is done with the step that used it last.
  *
  * The first `owners` seats own pieces: owner o has piece `first + o * stride` of every tensor of a
  * layout (layout.h), which together are its vector. On one host with several lanes and hosts:
@@ -33,68 +33,69 @@
 struct shm_pieces;
 struct shm_steps;
 
-/* mesh->shm must be there. */
+/* mesh->shm must exist. */
 int shm_pieces_create(struct mesh *mesh, struct shm_pieces **ret, struct err *err);
 void shm_pieces_destroy(struct shm_pieces *s);
 
-/* The numbers of the steps, for what goes beside the flags (shm_allreduce). */
+/* The numbering of steps, which the small path (shm_allreduce) uses, too. */
 struct shm_steps *shm_pieces_steps(struct shm_pieces *s);
 
-/* Which piece of every tensor each owner has. layout must stay until the run is done. */
+/* Which piece of every tensor each owner has. layout must stay valid until the run has finished. */
 struct shm_share {
     const struct layout *layout;
     size_t first, stride;
     int owners; /* 1..local_size; seats from there on own nothing */
 };
 
-/* Sums (or what plan says) over the seats, in their order: the own piece into work (on owners; may
- * be NULL elsewhere), which has layout_piece_bytes() bytes. finish as in reduce(). Inputs may be
- * overwritten when the run is done. */
+/* Combines the pieces over the seats, in their order, as plan says: the own piece is written to
+ * work (on owners; NULL on other seats), which has layout_piece_bytes() bytes. finish as in
+ * reduce(). Inputs may be overwritten when the run has finished. */
 void shm_pieces_reduce_scatter(struct shm_pieces *s, const struct shm_share *share,
                                const struct reduce_plan *plan, bool finish, void *work);
 
-/* How many bytes at the front of work are valid already; rises while a reduce-scatter runs. */
+/* How many bytes at the front of work are valid already; increases during a reduce-scatter. */
 size_t shm_pieces_ready(const struct shm_pieces *s);
 
-/* For one tensor of which seat i gets the elements begins[i] .. begins[i + 1] of the sums: its own
- * go to out, which does not overlap the tensor; NULL where it gets none. begins: [seats + 1] from 0
- * to all of them; it, layout and out stay until the run is done. Survivors can finish it. */
+/* For one tensor, of whose sums seat i gets the elements begins[i] .. begins[i + 1]: the own
+ * ones are written to out, which must not overlap the tensor; NULL if there are none. begins:
+ * [seats + 1] from 0 to the total. begins, layout and out must stay valid until the run has
+ * finished. Survivors can finish this run. */
 void shm_pieces_scatter_sums(struct shm_pieces *s, const struct layout *layout,
                              const size_t *begins, const struct reduce_plan *plan, void *out);
 
-/* The owners' work to the outputs of all seats. The owner says with shm_pieces_set_ready() how many
- * bytes at the front of work are valid by now (0 at the start). work is needed until the run is
- * done. */
+/* Copies the owners' work to the outputs of all seats. The owner publishes with
+ * shm_pieces_set_ready() how many bytes at the front of work are valid (0 at the start). work
+ * must stay valid until the run has finished. */
 void shm_pieces_allgather(struct shm_pieces *s, const struct shm_share *share, const void *work);
 void shm_pieces_set_ready(struct shm_pieces *s, size_t bytes);
 
-/* Both in one, without work: results go through staging. Any layout.pieces: tensors are cut as one
- * long vector. What kind, op ... are does not matter: plan has them. */
+/* Both in one run, without work: results go through staging. Any layout.pieces: the tensors are
+ * cut as one long vector. The kind of operation does not matter: plan has the op and factors. */
 void shm_pieces_allreduce(struct shm_pieces *s, const struct layout *layout,
                           const struct reduce_plan *plan);
 
-/* The same for small vectors: everybody reads everybody's input and reduces all of it. */
+/* The same for small vectors: every seat reads all seats' inputs and reduces all elements. */
 void shm_pieces_symmetric(struct shm_pieces *s, const struct layout *layout,
                           const struct reduce_plan *plan);
 
-/* Bytes of every seat to every seat: bytes[i] of seat i (from mine on seat i) to out[i]. The arrays
- * must stay until the run is done. With all but one of bytes 0: a broadcast. out[own seat] may be
- * mine or NULL: then nothing is copied there. */
+/* Copies bytes[i] bytes of seat i (from mine on seat i) to out[i] on every seat. The arrays must
+ * stay valid until the run has finished. With only one of bytes not 0 it is a broadcast. out[own
+ * seat] may be mine or NULL: then nothing is copied there. */
 void shm_pieces_gather(struct shm_pieces *s, const void *mine, uint8_t *const *out,
                        const size_t *bytes);
 
 /* 0: done, 1: would have to wait, -ECONNRESET: the abort word is set. */
 int shm_pieces_progress(struct shm_pieces *s);
 
-/* How far each piece of the run is final, as far as the flags tell; returns how many pieces: the
- * owners' slices, or 1. final: [seats]. 0: no run is under way. */
+/* How far each piece of the run is final, as far as the flags show. Returns the number of
+ * pieces: the owners' slices, or 1; 0: no run is in progress. final: [seats]. */
 uint32_t shm_pieces_final(const struct shm_pieces *s, uint32_t *final);
 
-/* Brings the steps that are final to the outputs, appends what is left of a reduction to rest; see
+/* Writes the final steps to the outputs, and appends the rest of a reduction to rest; see
  * coll_settle(). */
 int shm_pieces_settle(struct shm_pieces *s, const uint32_t *final, struct coll_rest *rest);
 
-/* Forgets the run under way; the mesh must then go to its next generation before the next run. */
+/* Cancels the current run; before the next one the mesh must begin a new generation. */
 void shm_pieces_cancel(struct shm_pieces *s);
 
 #endif

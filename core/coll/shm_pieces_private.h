@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_pieces_private: the inside of shm_pieces, for shm_pieces.c (its runs) and shm_settle.c (what
- * survivors make of a run that has lost a seat).
+ * shm_pieces_private: the internals of shm_pieces, for shm_pieces.c (runs) and shm_settle.c (how
+ * survivors finish a run after a seat was lost).
  */
 #ifndef HVD_COLL_SHM_PIECES_PRIVATE_H
 #define HVD_COLL_SHM_PIECES_PRIVATE_H
@@ -11,18 +11,18 @@
 #include "core/coll/shm_pieces.h"
 #include "core/coll/shm_steps.h"
 
-/* What of a run is final, and what others can finish: each owner's slices, one by one; each step;
- * all or nothing. */
+/* The units in which a run becomes final, and in which survivors can finish it: each owner's
+ * slices separately; whole steps; all or nothing. */
 enum shm_kind { SHM_SLICES, SHM_STEPS_WHOLE, SHM_ALL };
 
-/* One kind of run. Stages get the step's number in the run. */
+/* A kind of run. Stages get the number of the step within the run. */
 struct run_ops {
     enum shm_kind kind;
     void (*in)(struct shm_pieces *s, uint64_t step);
     void (*mid)(struct shm_pieces *s, uint64_t step); /* NULL: none */
     void (*out)(struct shm_pieces *s, uint64_t step);
     bool (*may_in)(const struct shm_pieces *s, uint64_t step); /* NULL: always */
-    enum shm_tell out_needs; /* what the sources of a step must have told before out */
+    enum shm_tell out_needs; /* what the sources must have published about a step before out */
 };
 
 struct shm_pieces {
@@ -30,19 +30,19 @@ struct shm_pieces {
     struct shm_choice choice;
     int seat, seats;
 
-    /* The run under way. */
+    /* The current run. */
     const struct run_ops *run;
     uint64_t base;         /* number of its first step */
-    uint64_t n;            /* its steps */
+    uint64_t n;            /* number of its steps */
     uint64_t in, mid, out; /* steps done of each stage */
     bool gives, takes;     /* this seat fills cells; reads others' cells */
-    int sources;           /* out waits for so many seats */
+    int sources;           /* how many seats out waits for */
     size_t slice;          /* bytes of one owner in one cell */
     struct shm_cut cut;
     struct reduce_plan plan;
     bool finish;
     bool far;    /* staging is written past the cache */
-    bool stream; /* outputs are */
+    bool stream; /* outputs are written past the cache */
     struct shm_watch mid_watch, out_watch;
     struct shm_walk *in_walk, *out_walk; /* [seats] */
     const void **src;                    /* [seats] */

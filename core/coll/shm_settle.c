@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_settle: a run that has lost a seat (shm_pieces.h): how far it is final, and bringing that to
- * the outputs. The seats' cells are still there, the lost one's too: a cell is used again only when
- * every seat has told that it is done with it, and a seat that settles tells nothing any more.
+ * shm_settle: finishes a run in which a seat was lost (shm_pieces.h): how far it is final, and
+ * writing the final part to the outputs. All cells are still intact, those of the lost seat, too: a
+ * cell is reused only after every seat has published that it is done with it, and a seat that
+ * settles publishes nothing any more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 /* ---- how far -------------------------------------------------------------------------------- */
 
-/* Steps of this run that a seat has told. */
+/* How many steps of this run a seat has published. */
 static uint32_t told(const struct shm_pieces *s, int seat, enum shm_tell what)
 {
     uint64_t count = shm_steps_count(&s->steps, seat, what);
@@ -25,7 +26,7 @@ uint32_t shm_pieces_final(const struct shm_pieces *s, uint32_t *final)
     uint32_t least = UINT32_MAX, out = (uint32_t)s->out;
     if (!s->run)
         return 0;
-    /* What this seat has brought out was final, whatever the flags tell by now. */
+    /* What this seat has copied out was final, whatever the flags show now. */
     if (s->run->kind == SHM_SLICES) {
         for (int o = 0; o < s->cut.owners; o++) {
             uint32_t red = told(s, o, SHM_RED);
@@ -46,7 +47,7 @@ uint32_t shm_pieces_final(const struct shm_pieces *s, uint32_t *final)
 
 /* ---- settling ------------------------------------------------------------------------------- */
 
-/* What becomes of the runs of one step. */
+/* What to do with the elements of one step. */
 enum fate { IS_DONE, IS_FINAL, IS_LEFT };
 
 struct settling {
@@ -57,7 +58,7 @@ struct settling {
 
 static void sum_staged(struct shm_pieces *s, const struct layout_run *run, uint64_t step, size_t at)
 {
-    /* The own input, too, from where it was staged: it may have been overwritten since. */
+    /* Reads the own input from staging, too: the original may have been overwritten. */
     for (int i = 0; i < s->seats; i++)
         s->src[i] = slice_of(s, i, 0, step) + at;
     reduce(&s->plan, run->out, s->src, s->seats, run->count, NULL, s->finish, false);
@@ -83,8 +84,8 @@ static int settle_step(const struct settling *g, struct shm_walk *walk, uint64_t
     return 0;
 }
 
-/* One piece from its begin on: done steps are in the outputs already, the next up to final are to
- * be brought there. */
+/* Processes one piece from its beginning: steps up to done are in the outputs, later ones up to
+ * final are written there. */
 static int settle_piece(const struct settling *g, struct shm_walk *walk, uint64_t done,
                         uint64_t final)
 {
@@ -104,7 +105,7 @@ static int settle_vectors(struct shm_pieces *s, const uint32_t *final, struct co
         const struct settling g = {s, rest, o};
         bool own = s->run->kind == SHM_SLICES && o == s->seat;
         uint64_t done = own ? s->mid : s->out, upto = final ? final[o] : s->n;
-        /* The own slice is as final as this seat has told. */
+        /* This seat itself has published how far its own slice is final. */
         rc = own && upto > done ? -EPROTO : settle_piece(&g, &walks[o], done, upto);
     }
     free(walks);
@@ -119,7 +120,7 @@ int shm_pieces_settle(struct shm_pieces *s, const uint32_t *final, struct coll_r
         return settle_vectors(s, final, rest);
     if (final && !final[0])
         return 0;
-    /* Counted: a walk goes forward only, and this may be asked for again. */
+    /* s->out is advanced, because iterators only move forward and this may be called again. */
     for (; s->out < s->n; s->out++)
         s->run->out(s, s->out);
     if (s->stream)

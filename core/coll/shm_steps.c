@@ -4,7 +4,7 @@
  */
 #include "core/coll/shm_steps.h"
 
-#define CELLS 3 /* one is filled, one reduced, one copied out */
+#define CELLS 3 /* one is being filled, one reduced, one copied out */
 
 void shm_steps_init(struct shm_steps *s, struct mesh *mesh)
 {
@@ -41,7 +41,7 @@ void shm_steps_enter(struct shm_steps *s)
     s->generation = s->mesh->generation;
     s->entered = true;
     s->given = s->small = 0;
-    /* Seen once: what waits for stamp 0 of generation 0 would find it in fresh memory. */
+    /* No seat has to be waited for yet: stamp 0 of generation 0 would match fresh memory. */
     s->room = (struct shm_watch){.need = UINT64_MAX};
     shm_steps_tell(s, SHM_OUT, 0);
 }

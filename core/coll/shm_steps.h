@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_steps: the numbered steps of a host's seats: where a step's cell of staging is, who has told
- * what about it, and what this seat tells.
- *
- * Private to core/coll/shm_*. A flag holds how many steps its seat has finished in this generation;
- * steps are numbered across runs and operations. Step g uses cell g % cells of every seat and waits
- * until all seats are done with step g - cells. At the begin of a generation every seat tells that
- * it has left the former one, and nothing is written before all have. Under the progress lock.
+ * shm_steps: the numbered steps of a host's seats: the staging cell of a step, what each seat has
+ * published about it, and publishing for this seat. Private to core/coll/shm_*. A flag holds how
+ * many steps its seat has finished in this generation; steps are numbered across runs and
+ * operations. Step g uses cell g % cells of every seat and waits until all seats are done with step
+ * g - cells. At the beginning of a generation every seat publishes that it has left the former one;
+ * nothing is written before all have. Under the progress lock.
  */
 #ifndef HVD_COLL_SHM_STEPS_H
 #define HVD_COLL_SHM_STEPS_H
@@ -20,14 +19,14 @@
 
 #define SHM_SLICE_MAX (128u << 10) /* bytes of one owner in one cell */
 
-/* What a seat tells about its steps. */
+/* What a seat publishes about its steps. */
 enum shm_tell {
     SHM_IN,  /* the cell holds its input */
     SHM_RED, /* the cell holds its part of the result */
-    SHM_OUT, /* it reads nobody's cell any more */
+    SHM_OUT, /* it does not read any cell any more */
 };
 
-/* Waits for one stamp of several seats: those that were seen are not looked at again. */
+/* Waits for one stamp of several seats; seats that have reached it are not checked again. */
 struct shm_watch {
     uint64_t need;
     int seen;
@@ -37,9 +36,9 @@ struct shm_steps {
     struct mesh *mesh;
     struct shm *shm;
     uint64_t given; /* steps of runs so far */
-    uint64_t small; /* operations beside the flags so far */
+    uint64_t small; /* operations of the small path so far */
     uint32_t generation;
-    bool entered; /* generation is valid */
+    bool entered; /* the generation is valid */
     bool elastic; /* see shm_steps_may_return() */
     size_t cell;  /* bytes, a multiple of SHM_LINE */
     unsigned cells;
@@ -48,13 +47,13 @@ struct shm_steps {
 
 void shm_steps_init(struct shm_steps *s, struct mesh *mesh);
 
-/* At the start of a run: tells and counts anew when the generation is another. */
+/* Call at the start of a run: in a new generation it publishes that and restarts the count. */
 void shm_steps_enter(struct shm_steps *s);
 
-/* This seat has finished steps 0..count-1; wakes who sleeps. */
+/* Publishes that this seat has finished steps 0..count-1; wakes sleeping seats. */
 void shm_steps_tell(struct shm_steps *s, enum shm_tell what, uint64_t count);
 
-/* The same where only these n seats wait for it. */
+/* The same if only these n seats wait for it. */
 void shm_steps_tell_some(struct shm_steps *s, enum shm_tell what, uint64_t count, const int *seats,
                          int n);
 
@@ -63,7 +62,7 @@ static inline _Atomic uint64_t *shm_steps_flag(struct shm_flags *flags, enum shm
     return what == SHM_IN ? &flags->in : what == SHM_RED ? &flags->red : &flags->out;
 }
 
-/* True when the first `seats` seats have told that they finished count steps. */
+/* Returns whether the first `seats` seats have published that they finished count steps. */
 static inline bool shm_steps_told(const struct shm_steps *s, struct shm_watch *w,
                                   enum shm_tell what, int seats, uint64_t count)
 {
@@ -77,8 +76,8 @@ static inline bool shm_steps_told(const struct shm_steps *s, struct shm_watch *w
     return true;
 }
 
-/* Steps that a seat has told in this generation; 0 when it is in a later one: it has finished, or
- * the operation was cancelled there and is not yet here. */
+/* The steps that a seat has published in this generation; 0 when it is in a later one: it has
+ * finished, or the operation was cancelled there and not yet on this seat. */
 static inline uint64_t shm_steps_count(const struct shm_steps *s, int seat, enum shm_tell what)
 {
     uint64_t flag = atomic_load_explicit(shm_steps_flag(shm_flags_of(s->shm, seat), what),
@@ -88,18 +87,18 @@ static inline uint64_t shm_steps_count(const struct shm_steps *s, int seat, enum
     return flag > shm_stamp(s->generation, 0) ? flag - shm_stamp(s->generation, 0) : 0;
 }
 
-/* May what is done here be returned? In an elastic job not where somebody has given the epoch up
- * already: what he has reported of the operation is what he saw then, and if this rank dies next,
- * nobody knows that it was done (engine/REPAIR.md, Which results are safe). He writes the abort
- * word before he looks at the flags; this rank has written its last flag, with a fence behind it
- * (shm_ring_all), before it looks at the word. So he sees all that this rank has seen, or this rank
- * sees the word. */
+/* May a finished operation be returned as finished? In an elastic job not if some rank has given
+ * the epoch up already: that rank has reported what it saw of the operation, and if this rank is
+ * lost next, no rank knows that the operation was finished (engine/REPAIR.md, Which results are
+ * safe). The rank that gives up writes the abort word before it reads the flags; this rank
+ * writes its last flag, then a fence (shm_ring_all), before it reads the word. So either that
+ * rank sees all that this one has seen, or this rank sees the word. */
 static inline bool shm_steps_may_return(const struct shm_steps *s)
 {
     return !s->elastic || !shm_aborted(s->shm);
 }
 
-/* True when step g may be written to this seat's cell. */
+/* Returns whether this seat's cell of step g may be written. */
 static inline bool shm_steps_room(struct shm_steps *s, uint64_t g)
 {
     uint64_t before = g + 1 > s->cells ? g + 1 - s->cells : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * announce: what travels up the tree. A tensor that was submitted here and that every child has
- * announced is told to the parent, as its cache id where that says it all.
+ * announce: the messages up the tree. A tensor that was submitted on this rank, and that every
+ * child has announced, is announced to the parent: by its cache id if all requests equal the cached
+ * ones, otherwise in full.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -20,7 +21,7 @@ enum {
     URGED = 0x80,
 };
 
-#define RETRY_NS (1 * CLOCK_MS) /* memory may be there again */
+#define RETRY_NS (1 * CLOCK_MS) /* time until a failed allocation is tried again */
 
 static void heard(struct negotiate *n, struct tensor *e, uint64_t now)
 {
@@ -152,7 +153,7 @@ uint64_t announce_flush(struct negotiate *n, uint64_t now)
         struct tensor *e = list_entry(at, struct tensor, out);
         if (n->up.len > MESSAGE_SOFT_MAX) {
             send_up(n);
-            negotiate_begin(n, &n->up, UP_READY); /* into memory that is there */
+            negotiate_begin(n, &n->up, UP_READY); /* reuses the buffer's memory */
         }
         size_t len = n->up.len;
         if (write_record(n, e) < 0) {
@@ -200,7 +201,8 @@ static int child_has(struct negotiate *n, struct tensor *e, int child, uint64_t 
 static int recv_id(struct negotiate *n, int child, uint64_t id, bool urged, uint64_t now)
 {
     struct tensor *e = tensors_by_id(&n->table, id);
-    /* Evicted while the child's word was on its way: the child says it again in full. */
+    /* The id was evicted while the child's message was in flight: the child announces the tensor
+     * again in full. */
     if (!e)
         return id >> 32 && id_slot(id) < n->config.cache_capacity ? 0 : -EPROTO;
     e->child_by_id[child >> 6] |= 1ULL << (child & 63);
@@ -230,7 +232,8 @@ static int recv_full(struct negotiate *n, int child, struct reader *r, bool urge
         e = tensors_get(&n->table, name);
     if (!e)
         return -ENOMEM;
-    /* The by-id claims of an evicted id are read, thrown away, and said again by the child. */
+    /* The id was evicted: the by-id claims are read and dropped; the child announces the tensor
+     * again. */
     struct signature nothing = {.device = -1};
     struct signature cached = known ? e->cached : nothing;
     struct claim *claims = NULL;
@@ -255,7 +258,7 @@ static int recv_full(struct negotiate *n, int child, struct reader *r, bool urge
 
 static void recv_urge(struct negotiate *n, int child, struct tensor *e)
 {
-    /* Without its announcement it is late: the tensor is in a batch already. */
+    /* An urge without an announcement is too late: the tensor is in a batch already. */
     if (e && tensor_child_has(e->child_ready, child))
         announce_urge(n, e);
 }
@@ -309,7 +312,7 @@ void announce_evicted(struct negotiate *n, struct tensor *e, bool own)
         by_id = true;
     }
     if (!by_id)
-        return; /* what was told holds without the id */
+        return; /* the announcement was in full and does not depend on the id */
     claims_drop_ids(&e->claims);
     list_remove(&e->out);
     e->complete = e->told = e->urge_told = false;
@@ -331,7 +334,7 @@ void announce_anew(struct negotiate *n, bool frozen)
         return;
     list_for_each(at, next, &n->submitted)
     {
-        /* It waits since it was submitted, not since now. */
+        /* Counts from the first submission, not from now. */
         struct tensor *e = list_entry(at, struct tensor, mine);
         announce_submitted(n, e, e->submitted);
     }

@@ -148,7 +148,7 @@ static int read_extra(struct claim *c, const struct rankset *ranks, int64_t *spl
     return r->failed ? 0 : claim_set_extra(c, (int)rank, dim0, splits);
 }
 
-/* One claim; its ranks go to *ranks. */
+/* Reads one claim; adds its ranks to *ranks. */
 static int read_claim(struct claim **claims, const struct signature *cached, struct reader *r,
                       struct rankset *ranks)
 {
@@ -199,7 +199,7 @@ int claims_read(struct claim **claims, int size, const struct signature *cached,
     return rc;
 }
 
-/* Into its place in a list sorted by first rank, or into the claim that is its equal. */
+/* Inserts c into a list sorted by first rank, or joins it with an equal claim. */
 static void settle(struct claim **list, struct claim *c)
 {
     for (struct claim *at = *list; at; at = at->next)
@@ -218,7 +218,7 @@ static void settle(struct claim **list, struct claim *c)
 void claims_settle(struct claim **claims)
 {
     struct claim *settled = NULL;
-    /* Twice: joining may have lowered a first rank. */
+    /* Twice, because joining claims may have lowered a first rank. */
     for (int i = 0; i < 2; i++, settled = NULL) {
         while (*claims) {
             struct claim *c = *claims;
@@ -257,7 +257,7 @@ void claims_text(const struct claim *claims, const char *name, char *text, size_
         char ranks[120], what[200];
         rankset_text(&c->ranks, ranks, sizeof(ranks));
         signature_text(&c->common, what, sizeof(what));
-        bool barrier = c->common.kind == HVD_BARRIER; /* its text is its kind */
+        bool barrier = c->common.kind == HVD_BARRIER; /* signature_text() gave its kind already */
         n = snprintf(text + len, size - len, "%s rank %s: %s%s%s", c == claims ? ":" : ";", ranks,
                      one_kind || barrier ? "" : hvd_kind_name((enum hvd_kind)c->common.kind),
                      one_kind || barrier ? "" : " ", what);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decide: the root makes the log. What every rank has is compared, gets its cache id, and goes into
- * batches.
+ * decide: the root writes the log. For a tensor that every rank has announced it compares the
+ * requests, assigns a cache id, and puts the tensor into a batch.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -14,10 +14,11 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-/* An alltoall's table has size * size numbers; larger ones are not kept on every rank. */
+/* An alltoall's table has size * size numbers; larger tables are not cached, so as not to hold
+ * them on every rank. */
 enum { CACHED_TABLE_MAX = 64 << 10 };
 
-/* What did not fit stays failed until the log is flushed. */
+/* A record that did not fit leaves the buffer failed until the log is flushed. */
 static void start_log(struct negotiate *n)
 {
     if (n->down.len == 0 && !n->down.failed)
@@ -51,7 +52,7 @@ static void evict(struct negotiate *n, struct tensor *e)
     start_log(n);
     buf_put_u8(&n->down, LOG_EVICT);
     buf_put_u64(&n->down, e->id);
-    /* At once, so that nobody announces by this id meanwhile. */
+    /* Flushed at once, so that no rank announces by this id meanwhile. */
     decide_flush_log(n);
     n->free_slots[n->nfree++] = slot;
 }
@@ -71,8 +72,8 @@ static int grow_slots(struct negotiate *n)
     return 0;
 }
 
-/* A slot for one more id, that of the least recently used tensor if need be; false: there is none.
- */
+/* Finds a slot for one more id; evicts the least recently used tensor if needed. false: there is
+ * none. */
 static bool take_slot(struct negotiate *n, uint32_t *ret_slot)
 {
     if (!n->nfree && n->nversions == n->config.cache_capacity) {
@@ -80,7 +81,7 @@ static bool take_slot(struct negotiate *n, uint32_t *ret_slot)
         {
             struct tensor *e = list_entry(at, struct tensor, lru);
             if (e->state != TENSOR_IDLE || e->since)
-                continue; /* under way */
+                continue; /* in flight */
             evict(n, e);
             break;
         }
@@ -98,7 +99,7 @@ static bool take_slot(struct negotiate *n, uint32_t *ret_slot)
     return true;
 }
 
-/* What the log will call e, which somebody has asked for in full. */
+/* The id under which the log will list e, which some rank has announced in full. */
 static uint64_t new_id(struct negotiate *n, const struct tensor *e)
 {
     uint64_t size = (uint64_t)n->config.size;
@@ -152,7 +153,7 @@ static int mismatch(struct negotiate *n, struct tensor *e)
     return one_group ? fusion_failed(&n->fusion, &e->want, code, text) : 0;
 }
 
-/* Every rank has e. */
+/* Every rank has announced e: compares the requests. */
 static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
 {
     bool by_id = e->by_id && !e->claims;
@@ -171,7 +172,8 @@ static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
 
 /* ---- the log ------------------------------------------------------------------------------- */
 
-/* What each rank said, in one table; who gave the id meant what the table has already. */
+/* Writes what each rank announced into one table. For ranks that announced by cache id the
+ * cached row remains. */
 static void write_tables(struct negotiate *n, struct tensor *e)
 {
     if (!signature_has_dim0(&e->want))
@@ -205,7 +207,7 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
     start_log(n);
     buf_put_u8(&n->down, LOG_BATCH);
     buf_put_u32(&n->down, (uint32_t)count);
-    uint64_t number = n->handed + n->pending++; /* this batch's, from 0 */
+    uint64_t number = n->handed + n->pending++; /* of this batch, counted from 0 */
     list_for_each(at, next, tensors)
     {
         struct tensor *e = list_entry(at, struct tensor, out);
@@ -225,13 +227,13 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
             .after = e->submit_batch,
         };
         if (rounds_log(&n->rounds, &entry) < 0)
-            n->config.freeze_after = 0; /* works without */
+            n->config.freeze_after = 0; /* negotiation works without plans */
     }
     if (n->down.len > MESSAGE_SOFT_MAX)
         n->flush_soon = true;
 }
 
-/* Has somebody announced a tensor less than a cycle ago that could join such a batch? */
+/* Was a tensor that could join this batch announced less than a cycle ago? */
 static bool more_to_come(const struct negotiate *n, const struct bucket *b, uint64_t now)
 {
     for (const struct list *at = n->partial.prev; at != &n->partial; at = at->prev) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * follow: what travels down the tree. Every node, the root with them, follows the same log: batches
- * are handed to the engine, failures to their owners, cache ids come and go.
+ * follow: the messages down the tree. Every node, including the root, follows the same log: it
+ * hands batches to the engine, reports failures, adds and evicts cache ids.
  *
- * Part of negotiate, see negotiate_impl.h. The root follows the very bytes that it sends.
+ * Part of negotiate, see negotiate_impl.h. The root follows the same bytes that it sends.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ void follow_forget(struct negotiate *n, struct tensor *e)
     tensors_release(&n->table, e);
 }
 
-/* Room for a batch of count tensors in the scratch arrays and in the queue. */
+/* Makes room for a batch of count tensors in the scratch arrays and in the queue. */
 static int make_room(struct negotiate *n, size_t count)
 {
     if (count > n->cap_batch) {
@@ -67,8 +67,8 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, 
     return 0;
 }
 
-/* The tables of an allgather or alltoall: dimension 0 of every rank, and what each sends to each.
- */
+/* Reads the tables of an allgather or alltoall: every rank's dimension 0, and how many rows each
+ * rank sends to each. */
 static int read_tables(struct negotiate *n, struct tensor *e, struct reader *r)
 {
     if (!signature_has_dim0(&e->want))
@@ -97,7 +97,7 @@ static int read_tables(struct negotiate *n, struct tensor *e, struct reader *r)
     return 0;
 }
 
-/* A tensor of a batch; it must have been announced from here. */
+/* Reads a tensor of a batch; this node must have announced it. */
 static int read_item(struct negotiate *n, struct reader *r, struct tensor **ret)
 {
     bool new = reader_u8(r) != 0;
@@ -125,7 +125,7 @@ static int read_item(struct negotiate *n, struct reader *r, struct tensor **ret)
         n->stats.negotiated++;
     else
         n->stats.cached++;
-    e->told = false; /* twice in a batch is nonsense */
+    e->told = false; /* so that a tensor listed twice in a batch is an error */
     *ret = e;
     return 0;
 }
@@ -175,7 +175,7 @@ static int follow_fail(struct negotiate *n, struct reader *r)
     reason.code = code;
     struct tensor *e = tensors_find(&n->table, name);
     if (!e)
-        return 0; /* nobody here has asked for it */
+        return 0; /* not submitted on this rank */
     bool here = e->state == TENSOR_SUBMITTED;
     uint64_t ticket = e->ticket;
     if (here) {

@@ -9,13 +9,13 @@
 
 #include "core/negotiate/signature.h"
 
-/* A group under way: members are counted as every rank gets them. */
+/* A group in flight. Members are counted when every rank has them. */
 struct group {
     struct group *next;
     uint64_t hash;
     uint32_t size, seen;
-    char *failed; /* the text, once a member has failed */
-    int code;     /* its error */
+    char *failed; /* the error text, once a member has failed */
+    int code;     /* its error number */
     struct tensor **members;
     uint32_t n, cap;
 };
@@ -69,7 +69,7 @@ static int find_bucket(const struct fusion *f, const struct signature *key)
     return -1;
 }
 
-/* The bucket for such a tensor, with room for more bytes. */
+/* Finds or creates the bucket for such a tensor, with room for more bytes. */
 static int open_bucket(struct fusion *f, const struct signature *key, uint64_t bytes, uint64_t now)
 {
     int i = find_bucket(f, key);
@@ -121,8 +121,9 @@ static int by_index(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* A group that fits stays in one batch, which may hold others too; a larger one, or one of several
- * dtypes, goes out at once in as many batches as it needs. */
+/* Releases a complete group. If it fits it stays in one batch, which may have other tensors,
+ * too. A larger group, or one with several dtypes, goes out at once in as many batches as
+ * needed. */
 static void release(struct fusion *f, struct group *g, uint64_t now)
 {
     uint64_t bytes = 0;
@@ -166,7 +167,7 @@ static struct group *find_group(struct fusion *f, const struct signature *sig)
     return g;
 }
 
-/* Counts one member; ends the group with the last. */
+/* Counts one member; the last one ends the group. */
 static void group_seen(struct fusion *f, struct group *g, uint64_t now)
 {
     if (++g->seen < g->size)

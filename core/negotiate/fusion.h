@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fusion: the root puts tensors that every rank has into batches. Allreduces of one kind gather in
- * a bucket until it is full or somebody flushes it; everything else is a batch of its own. Members
- * of a group wait for each other and go out together.
+ * fusion: the root puts tensors that every rank has into batches. Allreduces with equal parameters
+ * gather in a bucket until it is full or flushed; any other operation is a batch of its own.
+ * Members of a group wait for each other and go out together.
  *
  * Called by negotiate on the root only. Tensors are linked through tensor.out while they are here.
  */
@@ -27,9 +27,9 @@ struct bucket {
 struct group;
 
 struct fusion_ops {
-    /* The tensors of a batch, through tensor.out; the callback empties the list. */
+    /* Called for each batch with its tensors, linked through tensor.out; must empty the list. */
     void (*batch)(void *ctx, struct list *tensors, size_t n, enum flush_why why);
-    /* A member of a group of which another member failed. */
+    /* Called for each member of a group of which another member failed. */
     void (*fail)(void *ctx, struct tensor *e, int code, const char *text);
 };
 
@@ -44,23 +44,24 @@ struct fusion {
 
 void fusion_init(struct fusion *f, uint64_t limit, const struct fusion_ops *ops, void *ctx);
 
-/* Forgets everything; the tensors are the caller's. */
+/* Drops everything; the tensors belong to the caller again. */
 void fusion_reset(struct fusion *f);
 
-/* Every rank has e. -ENOMEM. */
+/* Adds e, which every rank has. -ENOMEM. */
 int fusion_add(struct fusion *f, struct tensor *e, uint64_t now);
 
-/* A tensor that every rank has failed with this code and text: so does the rest of its group.
- * -ENOMEM. */
+/* Reports that a tensor with this signature, which every rank has, failed with this code and text:
+ * the rest of its group fails with the same ones. -ENOMEM. */
 int fusion_failed(struct fusion *f, const struct signature *sig, int code, const char *text);
 
-/* Bucket i goes out. The last bucket takes its place. */
+/* Flushes bucket i. The last bucket moves to its index. */
 void fusion_flush(struct fusion *f, int i, enum flush_why why);
 
-/* Somebody waits for e, which is here: its bucket is urged. */
+/* A caller waits for e, which is in a bucket: the bucket is flushed without waiting for the
+ * cycle. */
 void fusion_urge(struct fusion *f, const struct tensor *e);
 
-/* Nothing is held back. */
+/* Returns whether no tensor is held back. */
 static inline bool fusion_empty(const struct fusion *f)
 {
     return f->nbuckets == 0 && !f->groups;

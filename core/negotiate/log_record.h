@@ -12,7 +12,7 @@ enum log_record {
     LOG_BATCH = 1,
     LOG_EVICT, /* u64 id */
     LOG_FAIL,  /* str name, i32 negative errno, str text */
-    LOG_ANEW,  /* a new generation: everybody announces again what is not in a batch yet */
+    LOG_ANEW,  /* a new generation: every rank announces again what is not in a batch yet */
 };
 
 #endif

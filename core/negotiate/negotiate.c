@@ -142,7 +142,7 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
     if (!e)
         return err_set(err, ENOMEM, "out of memory");
     if (e->state != TENSOR_IDLE)
-        return err_set(err, EEXIST, "'%s' is under way already", name);
+        return err_set(err, EEXIST, "'%s' is in flight already", name);
     if (sig->kind == HVD_ALLTOALL) {
         size_t bytes = (size_t)n->config.size * sizeof(int64_t);
         if (!e->want_splits)
@@ -206,9 +206,9 @@ static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t genera
     if (type == UP_STATUS)
         return status_recv(n, child, r);
     if (generation > n->generation)
-        return -EPROTO; /* a child learns of generations from here */
+        return -EPROTO; /* only the parent tells its children of a new generation */
     if (generation < n->generation)
-        return 0; /* crossed what began the new one */
+        return 0; /* sent before the sender knew of the new generation */
     switch (type) {
     case UP_READY:
         return n->frozen ? -EPROTO : announce_recv(n, child, r, now);
@@ -266,7 +266,7 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
         if (child < n->nchildren)
             rc = recv_up(n, child, type, generation, &r, now);
     }
-    if (rc == 0 && type != DOWN_LOST) /* which ops.lost has told */
+    if (rc == 0 && type != DOWN_LOST) /* which ops.lost has reported */
         rc = n->failed;
     if (rc < 0)
         return err_set(err, -rc, "negotiation: %s from %s %d (type %u, %zu bytes)",
@@ -284,7 +284,7 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
     uint64_t due = thaw_tick(n, now), stalled = stall_tick(n, now);
     if (!n->frozen) {
         due = n->root ? decide_tick(n, now) : announce_flush(n, now);
-        if (n->frozen) /* a plan has come */
+        if (n->frozen) /* a plan has arrived */
             due = thaw_tick(n, now);
     }
     return stalled < due ? stalled : due;

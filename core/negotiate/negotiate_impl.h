@@ -2,10 +2,10 @@
  *
  * negotiate_impl: the state of one node of the tree, shared by the files that make up negotiate:
  *
- *   negotiate.c  the calls of negotiate.h      announce.c  what travels up: ready tensors
- *   decide.c     the root makes the log        follow.c    what travels down: the log is followed
- *   thaw.c       plan and thaw                 stall.c     who is missing (status.c: and waits in
- * what)
+ *   negotiate.c  the calls of negotiate.h      announce.c   messages up: ready tensors
+ *   decide.c     the root writes the log       follow.c     messages down: following the log
+ *   thaw.c       plan and thaw                 stall.c      missing ranks
+ *   status.c     a node's answers to stall.c
  *
  * Everything runs under the engine's progress lock.
  */
@@ -22,10 +22,10 @@
 
 /* A message is u8 type, u64 generation, and what the type needs. */
 enum message {
-    UP_HELLO = 1,  /* rankset: everybody below, the sender with them */
+    UP_HELLO = 1,  /* rankset: the sender and all ranks below it */
     UP_READY,      /* records of tensors */
-    UP_THAW_ASK,   /* somebody below cannot follow the plan */
-    UP_THAW_AT,    /* u64: batches every rank below has handed out */
+    UP_THAW_ASK,   /* a rank at or below the sender cannot follow the plan */
+    UP_THAW_AT,    /* u64: how many batches every rank at or below the sender has handed out */
     UP_STATUS,     /* status.c */
     UP_STALLED,    /* stall.c */
     DOWN_LOG = 32, /* records of the log */
@@ -34,20 +34,20 @@ enum message {
     DOWN_THAWED, /* u64 keep; begins a generation */
     DOWN_STALL,  /* str: one line of a stall report */
     DOWN_STATUS, /* status.c */
-    DOWN_LOST,   /* str: why nothing can go on */
+    DOWN_LOST,   /* str: why no operation can continue */
 };
 
 enum {
-    MESSAGE_SOFT_MAX = 256 << 10, /* a message that is longer is sent before the next record */
-    TENSORS_MAX = 1 << 18,        /* names a node keeps: bounds what peers can make us hold */
+    MESSAGE_SOFT_MAX = 256 << 10, /* a longer message is sent before another record is added */
+    TENSORS_MAX = 1 << 18, /* most names on a node: limits the memory that peers can make it use */
 };
 
 struct child {
     int rank;
     bool hello;
     struct rankset below;
-    bool thaw_told;   /* answered the thaw that is under way */
-    bool status_told; /* answered the inquiry that is open */
+    bool thaw_told;   /* has answered the current thaw */
+    bool status_told; /* has answered the current inquiry */
 };
 
 struct negotiate {
@@ -56,35 +56,37 @@ struct negotiate {
     void *ctx;
     struct child *children;
     int nchildren, nhello;
-    struct rankset below; /* this rank and everybody below it */
+    struct rankset below; /* this rank and all ranks below it */
     bool root, hello_sent;
 
     uint64_t generation;
     struct tensors table;
-    struct list submitted; /* tensor.mine: submitted here, in no batch yet */
+    struct list submitted; /* tensor.mine: submitted on this rank, not in a batch yet */
     uint32_t nsubmitted;
-    struct list out;     /* tensor.out: to be announced; on the root: to be judged */
+    struct list out;     /* tensor.out: to be announced; on the root: to be compared */
     struct list partial; /* tensor.partial */
     struct running running;
     uint64_t handed, done; /* batches handed out and done since the beginning */
     struct buf up, down;
-    uint64_t now; /* of the call that is on */
-    int failed; /* -ENOMEM in a call that cannot say so: the next negotiate_recv() or submit does */
+    uint64_t now; /* time of the current call */
+    int failed;   /* -ENOMEM from a call without a result; the next negotiate_recv() or
+                     negotiate_submit() returns it */
     struct rankset scratch;
     struct negotiate_tensor *batch; /* arguments of ops.batch */
-    struct tensor **picked;         /* tensors of the batch that is read */
+    struct tensor **picked;         /* tensors of the batch that is being read */
     size_t cap_batch;
 
     bool frozen;        /* the plan is in force */
-    bool thaw_asked;    /* somebody at or below this node wants to leave it */
-    bool thaw_ask_sent; /* and the parent was told so */
-    bool thawing;       /* nothing is handed out until everybody has said how far it got */
-    bool thaw_answered; /* this node has, for everybody below too */
+    bool thaw_asked;    /* a rank at or below this node wants to leave the plan */
+    bool thaw_ask_sent; /* and the parent has been told */
+    bool thawing;       /* no batch is handed out until all ranks have reported how far they are */
+    bool thaw_answered; /* this node has reported, for all ranks below it, too */
     struct plan plan;
     int nthaw;            /* children that have answered */
     uint64_t thaw_keep;   /* the smallest answer so far */
-    uint64_t urged_since; /* somebody waits for what the plan does not hand out; 0: nobody */
-    uint64_t watch_since, watch_mark; /* of batches standing still */
+    uint64_t urged_since; /* since when a caller waits for a tensor that the plan does not hand out;
+                             0: none does */
+    uint64_t watch_since, watch_mark; /* for detecting batches that make no progress */
     bool watch_busy;
 
     struct stall stall;
@@ -92,13 +94,13 @@ struct negotiate {
     struct fusion fusion; /* the rest: root only */
     struct rounds rounds;
     struct list lru;
-    uint32_t *versions;   /* of cache slots */
-    uint32_t *free_slots; /* a stack of those that were evicted */
+    uint32_t *versions;   /* version of each cache slot */
+    uint32_t *free_slots; /* a stack of evicted slots */
     uint32_t nversions, nfree, cap_slots;
-    uint32_t thaw_backoff; /* doublings of freeze_after */
-    uint64_t looked_at;    /* length of the log when it was last looked at */
-    uint64_t proposal;     /* number of the last plan that was thought of */
-    bool flush_soon;       /* `down` is long */
+    uint32_t thaw_backoff; /* how often freeze_after was doubled */
+    uint64_t looked_at;    /* length of the log when it was last searched for a period */
+    uint64_t proposal;     /* number of the last plan that was considered */
+    bool flush_soon;       /* `down` is long: flush it soon */
     uint64_t pending;      /* batches in `down`, not flushed yet */
     bool merge;            /* the plan may merge batches */
 
@@ -111,10 +113,11 @@ int announce_recv(struct negotiate *n, int child, struct reader *r, uint64_t now
 int announce_hello(struct negotiate *n, int child, struct reader *r);
 void announce_urge(struct negotiate *n, struct tensor *e);
 
-/* Sends what is to be told; when to come again, because memory was short, UINT64_MAX: need not. */
+/* Sends pending announcements. Returns when to try again after a failed allocation; UINT64_MAX: not
+ * needed. */
 uint64_t announce_flush(struct negotiate *n, uint64_t now);
 
-/* Forgets what was announced in the former generation and announces again what is submitted. */
+/* Forgets the announcements of the former generation and announces all submitted tensors again. */
 void announce_anew(struct negotiate *n, bool frozen);
 
 /* decide.c */
@@ -123,10 +126,11 @@ void decide_fini(struct negotiate *n);
 uint64_t decide_tick(struct negotiate *n, uint64_t now);
 void decide_flush_log(struct negotiate *n);
 
-/* To the log: the tensor is over. code: negative errno. */
+/* Appends a failure of the tensor to the log. code: negative errno. */
 void decide_fail(struct negotiate *n, const char *name, int code, const char *text);
 
-/* To the log, which is flushed: everybody announces again in a new generation. */
+/* Appends the beginning of a new generation to the log and flushes it: every rank announces its
+ * tensors again. */
 void decide_anew(struct negotiate *n);
 
 /* thaw.c */
@@ -153,7 +157,7 @@ uint64_t stall_tick(struct negotiate *n, uint64_t now);
 /* status.c */
 int status_follow(struct negotiate *n, struct reader *r);
 
-/* Begins the gathering of answers with this rank's own; sends what has been gathered. */
+/* Begins collecting answers with this rank's own; sends them if all are there. */
 void status_own(struct negotiate *n);
 void status_answer(struct negotiate *n);
 int status_recv(struct negotiate *n, int child, struct reader *r);
@@ -161,16 +165,16 @@ int status_recv(struct negotiate *n, int child, struct reader *r);
 /* follow.c */
 int follow_log(struct negotiate *n, struct reader *r);
 
-/* Tensors that were submitted here are handed to the engine as the next batch. -ENOMEM. */
+/* Hands tensors that were submitted on this rank to the engine as the next batch. -ENOMEM. */
 int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen);
 
-/* Nothing below is known to have it any more. */
+/* Forgets which ranks below have announced it. */
 void follow_forget(struct negotiate *n, struct tensor *e);
 
-/* Makes the claims of the whole subtree complete: this rank's own and those by id. -ENOMEM. */
+/* Completes the claims of the subtree: adds this rank's own and those by cache id. -ENOMEM. */
 int announce_gather(struct negotiate *n, struct tensor *e);
 
-/* The id of e was evicted: what was said by it (own: by this rank) is to be said again in full. */
+/* The id of e was evicted: announcements by it (own: by this rank) must be repeated in full. */
 void announce_evicted(struct negotiate *n, struct tensor *e, bool own);
 
 /* Sends down to every child. */

@@ -83,7 +83,8 @@ int rankset_next(const struct rankset *s, int rank)
     return -1;
 }
 
-/* First rank of the set that is >= from, and the last of the run that it begins. */
+/* Finds the first rank of the set that is >= from, and the last rank of the range that begins
+ * there. */
 static bool next_range(const struct rankset *s, int from, int *ret_first, int *ret_last)
 {
     int first = rankset_next(s, from);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankset: a set of ranks of one world, as a bitmap in memory, as ranges on the wire and in texts.
- *
- * Used by negotiate to say who asked for what and who is missing. Plain data: the set's owner holds
- * the memory; no locking.
+ * rankset: a set of ranks: a bitmap in memory, ranges in messages and texts. Used by negotiate for
+ * the ranks that request something and for missing ranks. Plain data: the set's owner frees the
+ * memory; no locking.
  */
 #ifndef HVD_NEGOTIATE_RANKSET_H
 #define HVD_NEGOTIATE_RANKSET_H
@@ -19,7 +18,7 @@ struct rankset {
     uint64_t *bits; /* (size + 63) / 64 words */
 };
 
-/* 0 or -ENOMEM. The set is empty. */
+/* Makes an empty set. 0 or -ENOMEM. */
 int rankset_init(struct rankset *s, int size);
 void rankset_fini(struct rankset *s);
 
@@ -37,7 +36,7 @@ void rankset_clear(struct rankset *s);
 void rankset_union(struct rankset *dst, const struct rankset *src);
 void rankset_subtract(struct rankset *dst, const struct rankset *src);
 bool rankset_equal(const struct rankset *a, const struct rankset *b);
-/* Is every member of a in b? */
+/* Returns whether every member of a is in b. */
 bool rankset_within(const struct rankset *a, const struct rankset *b);
 
 bool rankset_overlap(const struct rankset *a, const struct rankset *b);
@@ -48,8 +47,8 @@ int rankset_next(const struct rankset *s, int rank);
 
 void rankset_write(const struct rankset *s, struct buf *b);
 
-/* Into an initialized set. Ranks outside the world, and ranges that do not rise, fail the reader.
- */
+/* Reads into an initialized set. Ranks outside the world, and ranges that are not ascending,
+ * fail the reader. */
 void rankset_read(struct rankset *s, struct reader *r);
 
 /* "0,2-5,9", cut with "..." when it does not fit. */

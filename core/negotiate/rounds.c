@@ -65,7 +65,7 @@ static void close_round(struct rounds *r)
     r->serial++;
 }
 
-/* An id's share in a hash; without an id nothing may equal it. */
+/* An id's contribution to a hash. Without an id it is unique, so that it equals no other. */
 static uint64_t share(const struct rounds *r, uint64_t id)
 {
     return mix(id ? id : r->serial << 24 | r->nlog << 8 | r->cur.count);
@@ -100,7 +100,7 @@ bool rounds_complete(const struct rounds *r)
     return r->cur.count && alike(r, (uint64_t)r->best);
 }
 
-/* The hash of `count` tensors of the log, the last `skip` left out. */
+/* The hash of `count` tensors of the log, without the last `skip`. */
 static bool window(const struct rounds *r, uint64_t skip, uint64_t count, uint64_t *ret_hash)
 {
     uint64_t end = r->nlog - skip;
@@ -111,7 +111,7 @@ static bool window(const struct rounds *r, uint64_t skip, uint64_t count, uint64
     return true;
 }
 
-/* The last q rounds, the current one with them (0) or not (1). */
+/* The last q rounds as one, including the current one (from 0) or not (from 1). */
 static struct round joined(const struct rounds *r, uint32_t q, uint32_t from)
 {
     struct round all = from ? (struct round){0} : r->cur;
@@ -133,7 +133,7 @@ uint32_t rounds_period(const struct rounds *r, uint32_t times)
             if (window(r, 0, all.count, &hash) && hash == all.hash)
                 return all.count;
         }
-        /* Where rounds are cut may be in the middle of the program's own. */
+        /* rounds may be cut in the middle of the program's own steps */
         if (r->run[q] >= q && r->run[q] >= need) {
             struct round all = joined(r, q, 1);
             if (window(r, 0, all.count, &hash) && window(r, all.count, all.count, &former) &&

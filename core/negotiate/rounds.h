@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rounds: the root's memory of what came, to see when it repeats itself.
- *
- * A round ends where a tensor comes that the round has had already. Rounds are compared as sets
- * (tensors become ready in another order each time); programs may alternate, so the last rounds are
- * compared with those Q rounds before for every Q up to ROUNDS_PERIOD. Beside it stands the log
- * itself, from which a plan is made. Called by negotiate on the root only.
+ * rounds: the root's record of ready tensors, for detecting that they repeat. A round ends before a
+ * tensor that the round has already. Rounds are compared as sets, because tensors become ready in
+ * varying order. Programs may alternate between steps, so rounds are compared with the rounds Q
+ * before them, for every Q up to ROUNDS_PERIOD. It also records the log, from which a plan is made.
+ * Called by negotiate on the root only.
  */
 #ifndef HVD_NEGOTIATE_ROUNDS_H
 #define HVD_NEGOTIATE_ROUNDS_H
@@ -28,7 +27,7 @@ struct round {
 /* One tensor of the log. */
 struct log_entry {
     uint64_t id;
-    uint64_t sum;    /* of the hashes of all ids up to here; rounds_log() sets it */
+    uint64_t sum;    /* sum of the hashes of all ids up to here; set by rounds_log() */
     uint64_t number; /* of its batch */
     uint64_t after;  /* batches that were done on the root when it was submitted there */
     bool last;       /* of its batch */
@@ -37,12 +36,12 @@ struct log_entry {
 
 struct rounds {
     struct round cur;
-    uint64_t serial;                /* of cur; tensors remember it */
+    uint64_t serial;                /* number of the current round; tensors store it */
     struct round kept[ROUNDS_KEPT]; /* ring */
     uint64_t nkept;
-    uint32_t run[ROUNDS_PERIOD + 1]; /* [q]: how many rounds on end equal the one q before */
+    uint32_t run[ROUNDS_PERIOD + 1]; /* a ring buffer */
     int best;                        /* q with the longest run */
-    struct log_entry *log;           /* ring of ROUNDS_LOG, made when first needed */
+    struct log_entry *log;           /* ring buffer of ROUNDS_LOG entries, allocated at first use */
     uint64_t nlog;
 };
 
@@ -52,18 +51,19 @@ void rounds_fini(struct rounds *r);
 /* Forgets everything but the serial. */
 void rounds_reset(struct rounds *r);
 
-/* A tensor has come; *seen is its memory of the last round it came in. id 0: it has none. */
+/* A tensor became ready. *seen: the tensor's field for the last round it was in. id 0: not
+ * cached. */
 void rounds_arrive(struct rounds *r, uint64_t id, uint64_t *seen);
 
 /* A tensor was logged. */
 int rounds_log(struct rounds *r, const struct log_entry *entry);
 
-/* The round has everything that the round it should equal had. */
+/* Returns whether the current round has all tensors of the round it should equal. */
 bool rounds_complete(const struct rounds *r);
 
-/* When everything that came is logged: how many tensors at the end of the log make up one period,
- * of which `times` have come one after the other; 0: there is no such period. Where it begins in
- * the program does not matter. */
+/* Call when every ready tensor is in the log. Returns how many tensors at the end of the log
+ * make up one period that has occurred `times` times in a row; 0: there is none. The period may
+ * begin anywhere in the program's step. */
 uint32_t rounds_period(const struct rounds *r, uint32_t times);
 
 static inline const struct log_entry *rounds_at(const struct rounds *r, uint64_t place)

@@ -15,7 +15,7 @@ void running_fini(struct running *r)
     *r = (struct running){0};
 }
 
-/* A larger copy of a ring of `len` items from `head`, which then starts at 0. */
+/* A larger copy of a ring buffer of `len` items that begins at `head`; the copy begins at 0. */
 static void *grown(const void *ring, size_t item, size_t cap, size_t head, size_t len, size_t want)
 {
     uint8_t *bigger = malloc(want * item);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * running: the batches that were handed out to the engine and are not done yet, oldest first.
- *
- * A ring of tensors and a ring of batch sizes; both grow and are never made smaller. Called by
- * negotiate; the tensors are those of its table.
+ * running: the batches that were handed out to the engine and are not finished, oldest first. A
+ * ring buffer of tensors and one of batch sizes; both only grow. Called by negotiate; the tensors
+ * are those of its table.
  */
 #ifndef HVD_NEGOTIATE_RUNNING_H
 #define HVD_NEGOTIATE_RUNNING_H
@@ -22,10 +21,10 @@ struct running {
 
 void running_fini(struct running *r);
 
-/* Room for one more batch of n tensors. -ENOMEM. */
+/* Makes room for one more batch of n tensors. -ENOMEM. */
 int running_reserve(struct running *r, size_t n);
 
-/* After running_reserve(): one tensor, then its batch when all n are there. */
+/* After running_reserve(): adds one tensor; after all n of them, the batch. */
 void running_add(struct running *r, struct tensor *e);
 void running_close(struct running *r, uint32_t n);
 

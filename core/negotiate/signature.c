@@ -10,7 +10,7 @@
 
 static bool same_double(double a, double b)
 {
-    /* Bit for bit, so that a NaN equals itself.
+    /* compared as bits, so that a NaN equals itself
      * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     return memcmp(&a, &b, sizeof(a)) == 0;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall: who is missing, and what the missing wait in.
- *
- * When a tensor has waited too long for some rank, or batches stand still, the root asks everybody
- * (DOWN_STATUS): which of these tensors have you, and what do your callers wait in? Answers travel
- * up the tree and are gathered on the way; who does not answer in time is part of the finding. A
- * node that knows of a tensor the root has not heard of (its host waits for one of its own) tells
- * it.
+ * stall: the stall inspector: names missing ranks and what they wait in. When a tensor has waited
+ * too long for some rank, or batches make no progress, the root asks all ranks (DOWN_STATUS): which
+ * of these tensors have you submitted, and what do your callers wait in? Answers are collected on
+ * their way up the tree; ranks that do not answer in time are named in the report, too. If only a
+ * lower node knows of a stalled tensor (a host waits for one of its own ranks), the node sends the
+ * root a hint.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -49,7 +48,7 @@ void stall_heard(struct negotiate *n, const struct tensor *e)
         n->stall.due = e->since + n->config.stall_ns;
 }
 
-/* What is asked for under the name, as far as this node knows. */
+/* The kind of operation that was requested under the name, as far as this node knows. */
 static uint8_t kind_of(const struct tensor *e)
 {
     return e->state != TENSOR_IDLE ? e->want.kind
@@ -85,13 +84,13 @@ static bool add_item(struct negotiate *n, const char *name, uint8_t kind, uint64
 
 /* ---- hints --------------------------------------------------------------------------------- */
 
-/* The root keeps it beside the others; the oldest makes room. */
+/* Keeps a hint on the root; the oldest is replaced. */
 static void keep_hint(struct negotiate *n, const struct stall_hint *hint)
 {
     struct stall *s = &n->stall;
     const struct tensor *e = tensors_find(&n->table, hint->name);
     if (e && e->since)
-        return; /* the root counts the time of those it knows itself */
+        return; /* the root measures the time of tensors that it knows itself */
     struct stall_hint *place = &s->hints[0];
     for (int i = 0; i < STALL_ITEMS; i++) {
         if (strcmp(s->hints[i].name, hint->name) == 0) {
@@ -171,14 +170,14 @@ static void say_ranks(struct negotiate *n, const struct rankset *missing, char *
         snprintf(text + len, size - len, "%s", (size_t)total > told ? "; ...)" : ")");
 }
 
-/* What runs is on GPUs, where it can hang though every rank answers. */
+/* Whether the current batch is on GPUs, where it can hang although every rank answers. */
 static bool runs_on_gpus(const struct negotiate *n)
 {
     const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
     return e && e->want.device >= 0;
 }
 
-/* The finding about an item; false: all is well by now. */
+/* Writes the finding about an item; false: it is not stalled any more. */
 static bool find_text(struct negotiate *n, const struct stall_item *it, char *text, size_t size)
 {
     struct rankset *missing = &n->stall.scratch;
@@ -191,7 +190,7 @@ static bool find_text(struct negotiate *n, const struct stall_item *it, char *te
     rankset_text(missing, ranks, sizeof(ranks));
     unsigned long long seconds = it->age / CLOCK_S;
     if (it->running && !it->name[0])
-        snprintf(text, size, "the schedule has stood still for %llu s: ", seconds);
+        snprintf(text, size, "the frozen schedule has made no progress for %llu s: ", seconds);
     else
         snprintf(text, size, "%s '%s' has %s %llu s: ", hvd_kind_name((enum hvd_kind)it->kind),
                  it->name, it->running ? "run for" : "waited", seconds);
@@ -248,7 +247,8 @@ int stall_follow_lost(struct negotiate *n, struct reader *r)
     return 0;
 }
 
-/* A rank is silent, and what runs needs it; or none is, and what runs hangs all the same. */
+/* Fails all operations: a rank is silent and the current batch needs it, or (rank -1) no rank is
+ * silent and the batch hangs all the same. */
 static void give_up_all(struct negotiate *n, int rank, const char *text)
 {
     negotiate_begin(n, &n->down, DOWN_LOST);
@@ -260,8 +260,8 @@ static void give_up_all(struct negotiate *n, int rank, const char *text)
     lose(n, rank, text);
 }
 
-/* The tensor, and its group with it, is over everywhere. Announcements of it may be on their way
- * up: a new generation makes them void. */
+/* Fails the tensor and its group on all ranks. Announcements of it may still be in flight: a new
+ * generation invalidates them. */
 static void give_up(struct negotiate *n, const char *name, const char *text)
 {
     const struct tensor *e = tensors_find(&n->table, name);
@@ -330,7 +330,7 @@ static void inquire(struct negotiate *n)
 
 /* ---- when --------------------------------------------------------------------------------- */
 
-/* Tensors that have waited too long: into the inquiry, or a hint to the root. */
+/* Tensors that have waited too long are added to the inquiry, or sent to the root as a hint. */
 static void look_at_partial(struct negotiate *n, uint64_t now)
 {
     struct stall *s = &n->stall;
@@ -355,7 +355,7 @@ static void look_at_partial(struct negotiate *n, uint64_t now)
     }
 }
 
-/* Batches that stand still, or a thaw that somebody does not answer. */
+/* Detects batches that make no progress, and a thaw that a rank does not answer. */
 static void look_at_running(struct negotiate *n, uint64_t now, uint64_t *due)
 {
     struct stall *s = &n->stall;
@@ -388,7 +388,7 @@ uint64_t stall_tick(struct negotiate *n, uint64_t now)
     if (n->config.stall_ns == 0 || (!n->root && !n->hello_sent))
         return due;
     if (s->open) {
-        /* Who is nearer to the root has more patience. */
+        /* Nodes nearer to the root wait longer for answers. */
         uint64_t most = 2 * CLOCK_S, eighth = n->config.stall_ns / 8;
         uint64_t patience = eighth < most ? eighth : most;
         due = s->opened + (n->root ? 2 * patience : patience);

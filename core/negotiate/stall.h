@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall: the root's inquiry into what does not go on, and a node's part in it. See stall.c.
+ * stall: the root's inquiry about operations that make no progress, and a node's part in it. See
+ * stall.c.
  */
 #ifndef HVD_NEGOTIATE_STALL_H
 #define HVD_NEGOTIATE_STALL_H
@@ -12,14 +13,14 @@
 
 enum {
     STALL_ITEMS = 16, /* tensors in one inquiry; the others wait for the next */
-    STALL_TEXT = 80,  /* what a rank waits in, cut */
+    STALL_TEXT = 80,  /* bytes of the text about what a rank waits in */
 };
 
 struct stall_item {
     char name[HVD_MAX_NAME + 1];
     uint8_t kind;
     uint64_t age;        /* ns it has waited or run */
-    bool running;        /* every rank has had it */
+    bool running;        /* it is in a batch: every rank has submitted it */
     struct rankset have; /* ranks where it is submitted */
 };
 
@@ -29,9 +30,9 @@ struct stall {
     struct stall_hint {
         char name[HVD_MAX_NAME + 1];
         uint8_t kind;
-        bool fresh; /* not looked at yet */
+        bool fresh; /* not processed yet */
         uint64_t age, told;
-    } hints[STALL_ITEMS]; /* root: of tensors that it has not heard of itself */
+    } hints[STALL_ITEMS]; /* on the root: tensors that only lower nodes know of */
     uint32_t number;      /* of the inquiry */
     bool open;
     uint64_t opened;
@@ -39,11 +40,11 @@ struct stall {
     struct rankset answered; /* ranks */
     struct rankset scratch;
     struct buf ranks;     /* u32 rank, u64 quiet ns, str what it waits in */
-    uint64_t due;         /* when the list of partial tensors is worth a look */
-    uint64_t run_told;    /* when batches standing still were last reported */
-    uint64_t last_call;   /* of negotiate_submit() here */
-    uint64_t still_since; /* no batch was handed out or done since; */
-    uint64_t still_mark;  /* their sum then */
+    uint64_t due;         /* when the list of partial tensors has to be checked */
+    uint64_t run_told;    /* when a batch without progress was last reported */
+    uint64_t last_call;   /* time of the last negotiate_submit() on this rank */
+    uint64_t still_since; /* since when no batch was handed out or finished; */
+    uint64_t still_mark;  /* how many had been by then */
 };
 
 #endif

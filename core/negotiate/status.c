@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * status: a node's part in the root's inquiry (stall.c): which of the tensors it has, what its
- * callers wait in, and the same from everybody below.
+ * callers wait in, and the answers of the ranks below it.
  *
  * Part of negotiate, see negotiate_impl.h. UP_STATUS: u32 number of the inquiry, u8 tensors, for
  * each a rankset that has it, u32 ranks, for each u32 rank, u64 ns since its last call, str what it
@@ -84,7 +84,7 @@ int status_recv(struct negotiate *n, int child, struct reader *r)
     if (r->failed || !n->children[child].hello)
         return -EPROTO;
     if (!s->open || number != s->number)
-        return 0; /* too late */
+        return 0; /* the inquiry is over */
     if (count != s->nitems || n->children[child].status_told)
         return -EPROTO;
     for (int i = 0; i < count; i++) {

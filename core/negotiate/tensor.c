@@ -70,7 +70,7 @@ struct tensor *tensors_by_id(const struct tensors *t, uint64_t id)
     return e && e->id == id ? e : NULL;
 }
 
-/* More buckets when they are crowded; without memory they stay crowded. */
+/* Adds buckets when they are crowded. Without memory the table stays as it is, only slower. */
 static void grow_buckets(struct tensors *t)
 {
     size_t n = t->nbuckets * 4;
@@ -89,7 +89,7 @@ static void grow_buckets(struct tensors *t)
     t->nbuckets = n;
 }
 
-/* A place for one more entry in the pool. */
+/* Makes room for one more entry in the pool. */
 static int make_place(struct tensors *t, uint32_t *ret_index)
 {
     if (t->nholes) {
@@ -140,7 +140,7 @@ struct tensor *tensors_get(struct tensors *t, const char *name)
     list_init(&e->partial);
     t->pool[index] = e;
     if (++t->count > 2 * t->nbuckets) {
-        grow_buckets(t); /* puts every entry of the pool in its bucket */
+        grow_buckets(t); /* also inserts the new entry, which is in the pool already */
         if (find(t, name, hash))
             return e;
     }

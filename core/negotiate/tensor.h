@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tensor: what one node of the tree knows about a tensor's name, and the table of them all: by
- * name, by cache id, by ticket (the id a submission is known by).
- *
- * An entry lives while it has a cache id, is under way here, or a child has announced it. Owned by
- * negotiate, called under the engine's progress lock.
+ * tensor: what one node of the tree knows about a tensor's name, and the table of all entries: by
+ * name, by cache id, by ticket (the id of a submission). An entry exists while it has a cache id,
+ * is in flight on this rank, or was announced by a child. Owned by negotiate, called under the
+ * engine's progress lock.
  */
 #ifndef HVD_NEGOTIATE_TENSOR_H
 #define HVD_NEGOTIATE_TENSOR_H
@@ -15,8 +14,8 @@
 
 enum tensor_state {
     TENSOR_IDLE,
-    TENSOR_SUBMITTED, /* here, not in a batch yet */
-    TENSOR_RUNNING,   /* in a batch that was handed out and is not done */
+    TENSOR_SUBMITTED, /* on this rank, not in a batch yet */
+    TENSOR_RUNNING,   /* in a batch that was handed out and is not finished */
 };
 
 struct tensor {
@@ -25,10 +24,10 @@ struct tensor {
     struct tensor *next; /* in the bucket of its hash */
     uint32_t index;      /* in the table */
 
-    /* The cache. An id stands for the name and for what every rank said last time; it never
-     * changes its meaning: another shape gets another id. 0: not cached. */
+    /* The cache. An id stands for the name and for every rank's last request. Its meaning never
+     * changes: another shape gets another id. 0: not cached. */
     uint64_t id;
-    struct signature cached; /* this rank's own */
+    struct signature cached; /* this rank's last request */
     int64_t *dim0;           /* [size], allgather and alltoall */
     int64_t *splits;         /* [size * size], alltoall */
     struct list lru;         /* root: in the order of last use */
@@ -38,29 +37,29 @@ struct tensor {
     uint64_t ticket;
     struct signature want;
     int64_t *want_splits;  /* [size], alltoall */
-    bool by_id;            /* the same as cached */
+    bool by_id;            /* equals the cached request */
     struct list mine;      /* negotiate.submitted */
     uint64_t submitted;    /* when */
-    uint64_t submit_batch; /* batches done here when it was submitted */
+    uint64_t submit_batch; /* how many batches were finished here at its submission */
 
-    /* What the node and its children have said to it in this generation. */
-    uint64_t *child_ready; /* a bit a child */
-    uint64_t *child_by_id; /* those whose whole subtree gave the id */
-    uint64_t *child_mixed; /* those of which a part gave the id: see claims */
+    /* What this rank and its children have announced in this generation. */
+    uint64_t *child_ready; /* one bit per child */
+    uint64_t *child_by_id; /* children whose complete subtree announced by the id */
+    uint64_t *child_mixed; /* children of which a part announced by the id: see claims */
     uint32_t nready;
-    struct claim *claims; /* of the children, beyond child_by_id */
-    bool complete;        /* it is here and at all children */
-    bool told;            /* and the parent was told so; on the root: judged */
-    bool urged;           /* somebody below waits for it */
-    bool urge_told;       /* and the parent was told so */
-    struct list out;      /* to be announced, or to have its urge told */
-    uint64_t since;       /* when it was first heard of here; 0: not under way */
-    struct list partial;  /* heard of, not everybody has it; in the order of since */
+    struct claim *claims; /* of the children, except child_by_id */
+    bool complete;        /* this rank and all children have it */
+    bool told;            /* it was announced to the parent; on the root: it was compared */
+    bool urged;           /* a rank at or below this node waits for it */
+    bool urge_told;       /* and the parent has been told */
+    struct list out;      /* to be announced or urged */
+    uint64_t since;       /* when this node first knew of it; 0: not in flight */
+    struct list partial;  /* known, but not complete; in the order of since */
     uint64_t stall_told;  /* when its stall was last reported */
 
-    uint64_t next_id;  /* root, once judged: what the log will call it; 0: uncached */
+    uint64_t next_id;  /* root, once compared: the id for the log; 0: not cached */
     uint64_t round;    /* root: the round it was last seen in */
-    uint64_t proposal; /* root: a plan that is thought of has it */
+    uint64_t proposal; /* root: number of a considered plan that has it */
     uint64_t plan;     /* generation of the plan it is in */
     uint64_t wanted;   /* plan.wants while the plan's next batch has it */
 };
@@ -75,7 +74,7 @@ struct tensors {
     struct tensor **slots; /* by the id's slot */
     uint32_t nslots;
     uint32_t capacity; /* most slots there may be */
-    uint32_t serial;   /* of tickets */
+    uint32_t serial;   /* number of the last ticket */
     int nchildren;
 };
 
@@ -85,24 +84,24 @@ void tensors_fini(struct tensors *t);
 struct tensor *tensors_find(const struct tensors *t, const char *name);
 struct tensor *tensors_by_ticket(const struct tensors *t, uint64_t ticket);
 
-/* NULL: not in the cache (any more). */
+/* NULL: not in the cache, or not any more. */
 struct tensor *tensors_by_id(const struct tensors *t, uint64_t id);
 
-/* Finds or makes it; NULL when memory is out. */
+/* Finds or creates an entry; NULL: no memory. */
 struct tensor *tensors_get(struct tensors *t, const char *name);
 
 /* A new ticket for it. Never 0. */
 uint64_t tensors_ticket(struct tensors *t, struct tensor *e);
 
-/* id's slot is within the capacity and free, or e's own: e has that id now and may lose its old
- * one. -EPROTO, -ENOMEM. */
+/* Gives e this id; e may lose its old one. The id's slot must be within the capacity, and free
+ * or e's own. -EPROTO, -ENOMEM. */
 int tensors_set_id(struct tensors *t, struct tensor *e, uint64_t id);
 void tensors_drop_id(struct tensors *t, struct tensor *e);
 
-/* Frees it when nothing keeps it. */
+/* Frees the entry unless something still needs it. */
 void tensors_release(struct tensors *t, struct tensor *e);
 
-/* id = version << 32 | slot; the version begins at 1, so no id is 0 and none is used twice. */
+/* id = version << 32 | slot. Versions begin at 1, so that no id is 0 and none is used twice. */
 static inline uint32_t id_slot(uint64_t id)
 {
     return (uint32_t)id;
@@ -113,7 +112,7 @@ static inline bool tensor_child_has(const uint64_t *bits, int child)
     return bits[child >> 6] >> (child & 63) & 1;
 }
 
-/* Forgets what the children have said. */
+/* Forgets the children's announcements. */
 void tensor_forget_children(struct tensor *e, int nchildren);
 
 #endif

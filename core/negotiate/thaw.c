@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * thaw: into the frozen schedule, along it, and out of it.
+ * thaw: begins, follows and leaves the frozen schedule.
  *
- * The root proposes a plan when the log has repeated itself. From its place in the log on every
- * rank walks round the plan by itself. A rank that cannot asks for a thaw: everybody stops handing
- * out batches and says how many it has handed out; the smallest number counts.
+ * The root proposes a plan when the log has repeated itself. From its position in the log on, every
+ * rank repeats the plan without messages. A rank that cannot follow it asks for a thaw: all ranks
+ * stop handing out batches and report how many they have handed out; the smallest number holds.
  *
  * Batches run one after the other and none ends before every rank has started it. So a rank has
- * started at most one batch beyond the smallest number, and none of those beyond has written any
- * output: the engine cancels that one, and the tensors of all of them are submitted, not run.
+ * started at most one batch beyond the smallest number, and that batch has written no output: the
+ * engine cancels it. The tensors of all batches beyond the number return to the state submitted.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -18,15 +18,15 @@
 #include "core/negotiate/signature.h"
 
 enum {
-    /* Batches that only the timer has parted are merged up to here: beyond, a launch costs next to
-     * nothing beside the batch, and a larger batch starts later. */
+    /* Bytes up to which batches that were split only by the timer are merged. For larger ones the
+       cost of a launch is negligible, and a merged batch would start later. */
     MERGE_BYTES = 8 << 20,
     BACKOFF_MAX = 6,
 };
 
 /* ---- the root proposes --------------------------------------------------------------------- */
 
-/* How many tensors the batch at `place` has. */
+/* The number of tensors of the batch at `place` in the log. */
 static uint32_t batch_length(const struct rounds *r, uint64_t place)
 {
     uint32_t n = 1;
@@ -44,8 +44,8 @@ static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t 
     return bytes;
 }
 
-/* May the batch at `next`, of `count` tensors, be a part of the batch that begins at `first`? Only
- * when nobody had to wait for `first` to submit it. */
+/* May the batch at `next`, of `count` tensors, be merged into the batch at `first`? Only if no
+ * rank's program waited for `first` before it submitted them. */
 static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
 {
     const struct rounds *r = &n->rounds;
@@ -94,7 +94,7 @@ static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
     put_u32_at(b, nbatches_at, nbatches);
 }
 
-/* Everything in the piece of log is still cached, and nothing else is under way. */
+/* Whether every tensor of this part of the log is still cached, and nothing else is in flight. */
 static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
 {
     n->proposal++;
@@ -139,7 +139,8 @@ void thaw_propose(struct negotiate *n)
     buf_reset(&n->down);
 }
 
-/* ---- along the plan ------------------------------------------------------------------------ */
+/* ---- following the plan ------------------------------------------------------------------------
+ */
 
 static bool anybody_urged(const struct negotiate *n)
 {
@@ -175,7 +176,7 @@ void thaw_walk(struct negotiate *n)
 void thaw_submitted(struct negotiate *n, struct tensor *e)
 {
     if (n->thawing)
-        return; /* announced when it is over */
+        return; /* announced when the thaw is over */
     if (e->plan != n->generation || !e->by_id)
         n->thaw_asked = true;
     else if (plan_submitted(&n->plan, e))
@@ -212,7 +213,8 @@ int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
     return n->failed;
 }
 
-/* ---- out of it ----------------------------------------------------------------------------- */
+/* ---- leaving the plan
+ * ----------------------------------------------------------------------------- */
 
 int thaw_recv_ask(struct negotiate *n, const struct reader *r)
 {
@@ -245,13 +247,13 @@ int thaw_follow_ask(struct negotiate *n, const struct reader *r)
     return 0;
 }
 
-/* The tensors of the newest batch are submitted again, before all others. */
+/* Returns the tensors of the newest batch to the state submitted, before all others. */
 static void take_back(struct negotiate *n)
 {
     for (uint32_t i = running_newest(&n->running); i-- > 0;) {
         struct tensor *e = running_in_newest(&n->running, i);
         e->state = TENSOR_SUBMITTED;
-        e->urged = true; /* who waited for it does so still */
+        e->urged = true; /* a caller may still wait for it */
         list_remove(&e->mine);
         list_append(n->submitted.next, &e->mine);
         n->nsubmitted++;
@@ -260,7 +262,7 @@ static void take_back(struct negotiate *n)
     n->handed--;
 }
 
-/* A plan that is left soon is followed by a longer look before the next. */
+/* After a plan that was left soon, the log must repeat itself longer before the next one. */
 static void back_off(struct negotiate *n, uint64_t keep)
 {
     uint64_t need = (uint64_t)n->config.freeze_after << n->thaw_backoff;
@@ -268,7 +270,7 @@ static void back_off(struct negotiate *n, uint64_t keep)
         n->thaw_backoff = 0;
     } else {
         n->thaw_backoff += n->thaw_backoff < BACKOFF_MAX;
-        n->merge = false; /* perhaps that was it */
+        n->merge = false; /* merging may be the reason */
     }
     rounds_reset(&n->rounds);
 }
@@ -280,7 +282,7 @@ int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
         return -EPROTO;
     uint64_t dropped = n->plan.walked - keep;
     if (dropped > n->running.n)
-        return -EPROTO; /* what is done has been started everywhere */
+        return -EPROTO; /* a finished batch has been started on every rank */
     for (uint64_t i = 0; i < dropped; i++)
         take_back(n);
     n->frozen = n->thawing = n->thaw_asked = false;
@@ -293,7 +295,8 @@ int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
     return 0;
 }
 
-/* A message of the thaw to the parent; on the root to itself and everybody. */
+/* Sends a message of the thaw to the parent; the root handles it itself and sends the result to
+ * all. */
 static void say(struct negotiate *n, enum message type, const uint64_t *number)
 {
     struct buf *b = n->root ? &n->down : &n->up;
@@ -317,7 +320,8 @@ static void say(struct negotiate *n, enum message type, const uint64_t *number)
     n->failed = rc < 0 ? rc : n->failed;
 }
 
-/* Something is under way, and no batch was handed out or done for half the stall time. */
+/* Whether an operation is in flight and no batch was handed out or finished for half the stall
+ * time. */
 static bool stands_still(struct negotiate *n, uint64_t now, uint64_t *ret_due)
 {
     uint64_t mark = n->handed + n->done;

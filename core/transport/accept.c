@@ -52,7 +52,7 @@ static void refuse(struct mesh_net *net, struct pending *p, const char *why)
     drop(net, p);
 }
 
-/* Proven: the connection becomes what it came for. */
+/* The peer has proven itself: the connection is used for its purpose. */
 static void adopt(struct mesh_net *net, struct pending *p)
 {
     struct auth_id id = p->auth.id;
@@ -64,7 +64,7 @@ static void adopt(struct mesh_net *net, struct pending *p)
         fits = link && link_expects(link);
     }
     if (!fits) {
-        refuse(net, p, "has no business here");
+        refuse(net, p, "is not expected here");
         return;
     }
     auto_close int fd = net_release(net, &p->watch);
@@ -90,13 +90,14 @@ static void pending_ready(struct mesh_net *net, struct net_watch *w, uint32_t ev
         refuse(net, p, err_text(&err));
 }
 
-/* Under a flood the oldest ones go: an honest peer needs a millisecond, and tries again. */
+/* Under a flood of connections the oldest pending one is closed: an honest peer needs a
+ * millisecond, and tries again. */
 static void make_room(struct mesh_net *net)
 {
     if (net->npending < SPARE_PENDING + net->mesh->size)
         return;
     struct pending *oldest = list_first(&net->pending, struct pending, node);
-    refuse(net, oldest, "was one of too many at a time");
+    refuse(net, oldest, "was one of too many pending connections");
 }
 
 static int same_user(int fd)
@@ -130,14 +131,14 @@ static void name_peer(int fd, char *text)
         sock_text(&a, text);
 }
 
-/* *spare: where it goes; NULL then, when it was taken in. */
+/* *spare: memory for the pending connection; NULL afterwards if it was used. */
 static int take_in(struct mesh_net *net, int fd_in, bool local, struct pending **spare)
 {
     auto_close int fd = fd_in;
     char from[SOCK_TEXT_MAX];
     name_peer(fd, from);
     if (local && same_user(fd) < 0) {
-        net_refuse(net, from, "is of another user");
+        net_refuse(net, from, "belongs to another user");
         return 0;
     }
     make_room(net);
@@ -162,7 +163,7 @@ static int take_in(struct mesh_net *net, int fd_in, bool local, struct pending *
     return 0;
 }
 
-/* It may be a stranger who connects; but a peer is to. */
+/* Returns whether a peer still has to connect; any other process may be what connects, too. */
 static bool awaits_peer(const struct mesh_net *net)
 {
     if (!net->met)
@@ -173,7 +174,8 @@ static bool awaits_peer(const struct mesh_net *net)
     return false;
 }
 
-/* The peer waits for as long as it can; in an elastic job all others wait with it. */
+/* Connections wait for descriptors. The peer waits as long as it can; in an elastic job all
+ * other ranks wait with it. */
 static void starved(struct mesh_net *net, int rc)
 {
     uint64_t now = clock_ns();
@@ -189,7 +191,8 @@ static void accept_all(struct mesh_net *net, struct net_watch *w, bool local)
 {
     auto_free struct pending *spare = NULL;
     for (;;) {
-        /* Memory first: who is accepted and then dropped may not come again. */
+        /* Allocates before accepting: a peer whose connection is accepted and then dropped may
+         * not come again. */
         if (!spare)
             spare = calloc(1, sizeof(*spare));
         int fd = spare ? accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
@@ -204,7 +207,8 @@ static void accept_all(struct mesh_net *net, struct net_watch *w, bool local)
             net->starved_since = 0;
         if (rc < 0) {
             starved(net, rc);
-            /* Out of descriptors or memory: no new edge will come for those that wait. */
+            /* Out of descriptors or memory: epoll reports no new edge for connections that wait
+             * already. */
             net->accept_again = true;
             net_timer_at(net, clock_ns() + ACCEPT_RETRY_NS);
             return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accept: connections that came in and have to prove themselves (auth.h) before they are anything.
- * Bounded in number and time. Part of the mesh (net.h).
+ * accept: incoming connections that have not proven the key (auth.h) yet. Bounded in number and
+ * time. Part of the mesh (net.h).
  */
 #ifndef HVD_TRANSPORT_ACCEPT_H
 #define HVD_TRANSPORT_ACCEPT_H
@@ -11,13 +11,13 @@
 struct mesh_net;
 struct net_watch;
 
-/* The ready functions of listening sockets. */
+/* Called when a listening socket is readable. */
 void accept_tcp_ready(struct mesh_net *net, struct net_watch *w, uint32_t events);
 void accept_unix_ready(struct mesh_net *net, struct net_watch *w, uint32_t events);
 
 void accept_tick(struct mesh_net *net, uint64_t now);
 
-/* Closes what is unproven. */
+/* Closes all pending connections. */
 void accept_fini(struct mesh_net *net);
 void accept_after_fork(struct mesh_net *net);
 

@@ -13,7 +13,7 @@
 
 enum { MSG_REPORT = 1, MSG_MAP = 2 };
 
-/* Each rank belongs to the first one that may be on its host. */
+/* Each rank belongs to the group of the first rank that may be on its host. */
 static void find_groups(struct agree *a, const struct mesh_net *net)
 {
     int size = net->mesh->size;
@@ -63,7 +63,7 @@ int agree_apply(struct mesh *mesh, const uint32_t *host_of, struct err *err)
         return err_set(err, ENOMEM, "out of memory");
     for (int r = 0; r < size; r++) {
         if (host_of[r] > (uint32_t)hosts || host_of[r] >= (uint32_t)size)
-            return err_set(err, EPROTO, "rank 0 sent a map of the hosts that makes no sense");
+            return err_set(err, EPROTO, "rank 0 sent a malformed map of the hosts");
         host[r] = (int)host_of[r];
         hosts = host[r] == hosts ? hosts + 1 : hosts;
         local[r] = sizes[host[r]]++;
@@ -78,7 +78,7 @@ int agree_apply(struct mesh *mesh, const uint32_t *host_of, struct err *err)
     return 0;
 }
 
-/* The segment is used or not, as the map has it. */
+/* Uses the shared segment or drops it, as the map says. */
 static int settle(struct mesh_net *net)
 {
     struct mesh *mesh = net->mesh;
@@ -97,7 +97,7 @@ static int take_report(struct agree *a, struct mesh_net *net, int from, struct e
     if (!link)
         return err_set(err, ENOMEM, "out of memory");
     int rc = link_take(link, &a->msg);
-    /* The end of a connection is for the verdict to explain. */
+    /* verdict.c finds out why a connection ended */
     if (rc == 1 || rc == -ECONNRESET)
         return 1;
     if (rc == -ENOMEM)
@@ -105,7 +105,7 @@ static int take_report(struct agree *a, struct mesh_net *net, int from, struct e
     struct reader r = reader_over(a->msg.data, a->msg.len);
     uint8_t kind = reader_u8(&r), together = reader_u8(&r);
     if (rc < 0 || !reader_ok(&r) || kind != MSG_REPORT || together > 1)
-        return err_set(err, EPROTO, "rank %d sent a report that makes no sense", from);
+        return err_set(err, EPROTO, "rank %d sent a malformed report", from);
     a->reported[from] = true;
     a->together[from] = together;
     return 0;
@@ -133,7 +133,8 @@ static int send_map(struct agree *a, struct mesh_net *net, struct err *err)
     return 0;
 }
 
-/* Ranks that did not report because their group failed are heard of here for the first time. */
+/* Whether this rank has heard from r. Ranks that did not report because their group failed
+ * contact rank 0 here for the first time. */
 static bool reached(const struct mesh_net *net, int r)
 {
     const struct link *link = net->links[r * LINK_CLASSES + LINK_CONTROL];
@@ -194,12 +195,12 @@ static int use_map(struct agree *a, struct mesh_net *net, const struct buf *msg,
     for (int i = 0; i < net->mesh->size; i++)
         a->host_of[i] = reader_u32(&r);
     if (kind != MSG_MAP || !reader_ok(&r))
-        return err_set(err, EPROTO, "rank 0 sent a map of the hosts that makes no sense");
+        return err_set(err, EPROTO, "rank 0 sent a malformed map of the hosts");
     int rc = agree_apply(net->mesh, a->host_of, err);
     return rc == 0 ? settle(net) : rc;
 }
 
-/* From rank 0 itself. 0: in a->msg. */
+/* Takes the map from rank 0 itself. 0: it is in a->msg. */
 static int take_map(struct agree *a, struct mesh_net *net, struct err *err)
 {
     struct link *link = net->links[LINK_CONTROL];
@@ -207,7 +208,7 @@ static int take_map(struct agree *a, struct mesh_net *net, struct err *err)
     if (rc == -ENOMEM)
         return err_set(err, ENOMEM, "out of memory");
     if (rc < 0 && rc != -ECONNRESET)
-        return err_set(err, -rc, "rank 0 sent a map of the hosts that makes no sense");
+        return err_set(err, -rc, "rank 0 sent a malformed map of the hosts");
     return rc != 0;
 }
 

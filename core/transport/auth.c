@@ -32,7 +32,7 @@ static void put_le(uint8_t *dst, uint64_t v, size_t n)
         dst[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* The first 8 bytes are alike in every version. */
+/* The first 8 bytes have the same meaning in every version. */
 static void put_head(uint8_t *dst, uint8_t cls, enum role role)
 {
     put_le(dst, MAGIC, 4);
@@ -84,7 +84,7 @@ static bool proven(const struct auth *a, const char *role)
 static const char connector_role[] = "hvd link connector 1";
 static const char acceptor_role[] = "hvd link acceptor 1";
 
-/* Looks at the 8 bytes that open a message. */
+/* Checks the 8 bytes at the beginning of a message. */
 static int check_head(struct auth *a, enum role role, struct err *err)
 {
     struct reader r = reader_over(a->in, a->in_len);
@@ -93,7 +93,7 @@ static int check_head(struct auth *a, enum role role, struct err *err)
     reader_u8(&r);
     uint8_t is = reader_u8(&r);
     if (magic != MAGIC)
-        return err_set(err, EPROTO, "sent what is no greeting of hvd");
+        return err_set(err, EPROTO, "did not send hvd's greeting");
     if (version != AUTH_VERSION)
         return err_set(err, EPROTO, "speaks version %u of the protocol, this rank %d", version,
                        AUTH_VERSION);
@@ -115,11 +115,11 @@ static int take_hello(struct auth *a, struct err *err)
     id.from = reader_u32(&r);
     id.to = reader_u32(&r);
     if (id.epoch != a->id.epoch || id.size != a->id.size)
-        return err_set(err, EACCES, "is of another job or roster (epoch %u of %u ranks)", id.epoch,
-                       id.size);
+        return err_set(err, EACCES, "belongs to another job or roster (epoch %u of %u ranks)",
+                       id.epoch, id.size);
     if (id.to != a->id.to || id.from >= id.size || id.from == id.to || id.cls >= AUTH_CLASSES)
-        return err_set(err, EACCES, "rank %u asks for rank %u, class %u: not here", id.from, id.to,
-                       id.cls);
+        return err_set(err, EACCES, "is rank %u and asks for rank %u, class %u, which is not here",
+                       id.from, id.to, id.cls);
     a->id = id;
     put_head(a->challenge, id.cls, ROLE_CHALLENGE);
     mac_random(a->challenge + 8, MAC_NONCE_SIZE);
@@ -142,7 +142,7 @@ static size_t wanted(const struct auth *a)
     }
 }
 
-/* a->in holds as much as was wanted. */
+/* Processes a complete message in a->in. */
 static int take(struct auth *a, struct err *err)
 {
     uint8_t mac[MAC_SIZE];
@@ -206,7 +206,7 @@ static int flush(struct auth *a, int fd)
     return rc;
 }
 
-/* A peer of another version is told ours, so that it can say what is wrong. */
+/* Sends our version to a peer of another version, so that it can name both. */
 static void tell_version(const struct auth *a, int fd)
 {
     uint8_t head[8];

@@ -8,10 +8,10 @@
  *   acceptor > connector   proof of the same in the other role
  *   connector > acceptor   go: this is the connection that is used (others may have been tried)
  *
- * The one who comes proves first, so a stranger learns nothing. Both nonces are in both proofs: a
- * recorded handshake is worthless. The roles differ: nothing can be reflected. Only the connection
- * is authenticated, not what travels on it later. Nonblocking; no byte beyond the handshake is
- * read.
+ * The connector proves first, so that a process without the key learns nothing. Both nonces are in
+ * both proofs, so that a recorded handshake cannot be replayed. The two roles are in the proofs, so
+ * that nothing can be reflected. Only the connection is authenticated, not the data sent on it
+ * later. Nonblocking; no byte beyond the handshake is read.
  */
 #ifndef HVD_TRANSPORT_AUTH_H
 #define HVD_TRANSPORT_AUTH_H
@@ -31,7 +31,7 @@
 #define AUTH_CLASS_LOCAL 2
 #define AUTH_CLASSES     3
 
-/* Who talks to whom, under which roster. */
+/* The two ranks, and their roster. */
 struct auth_id {
     uint8_t cls;
     uint32_t epoch, size, from, to;
@@ -39,7 +39,8 @@ struct auth_id {
 
 struct auth {
     const uint8_t *key;
-    struct auth_id id; /* acceptor: epoch, size and to are what it expects; the rest is told */
+    struct auth_id id; /* of the acceptor: epoch, size and to are what it expects; the connector
+                          sends the rest */
     uint64_t deadline;
     bool accepts;
     uint8_t state;
@@ -51,22 +52,22 @@ struct auth {
     size_t out_len;
 };
 
-/* key stays the caller's and must outlive the handshake. */
+/* key is borrowed and must stay valid during the handshake. */
 void auth_connect(struct auth *a, const uint8_t key[MAC_KEY_SIZE], const struct auth_id *id,
                   uint64_t deadline);
 void auth_accept(struct auth *a, const uint8_t key[MAC_KEY_SIZE], const struct auth_id *expect,
                  uint64_t deadline);
 
-/* 0: proven both ways (acceptor: and told to go), 1: call again when the socket has something,
- * -EPROTO: garbage or another version, -EACCES: wrong key or a rank that has no business here,
- * -ETIMEDOUT, -ECONNRESET: closed by the other end. */
+/* 0: both sides have proven the key (acceptor: and got "go"), 1: call again when the socket is
+ * readable, -EPROTO: malformed or another version, -EACCES: wrong key or an unexpected rank,
+ * -ETIMEDOUT, -ECONNRESET: closed by the peer. */
 int auth_progress(struct auth *a, int fd, struct err *err);
 
-/* Connector, after 0: takes this connection. */
+/* Called by the connector after 0: tells the acceptor that this connection will be used. */
 int auth_go(int fd);
 
-/* The end of the connection was no offence: it came before anything was said, or the other end had
- * said a proper hello and then took another way. */
+/* Returns whether the end of the connection was harmless: the peer closed it before it sent
+ * anything, or sent a valid hello and then used another connection. */
 bool auth_left_politely(const struct auth *a);
 
 #endif

@@ -22,7 +22,8 @@ static uint64_t inode_of(const char *path)
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* Without allocating: for want of memory two ranks of a host must not take it for two. */
+/* Does not allocate: a failed allocation must not make two ranks of one host look like ranks of
+ * two. */
 static void read_boot_id(uint8_t ret[16])
 {
     auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -129,7 +130,7 @@ int card_decode(const void *data, size_t len, struct card *ret, struct err *err)
     for (size_t i = 0; i < card.naddrs && !r.failed; i++)
         decode_addr(&r, &card.addrs[i]);
     if (!reader_ok(&r))
-        return err_set(err, EPROTO, "its card of %zu bytes makes no sense", len);
+        return err_set(err, EPROTO, "its card of %zu bytes is malformed", len);
     *ret = card;
     return 0;
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * card: what a rank tells all others in bootstrap: who it is, where it runs, where it listens.
- *
- * Made by mesh_listen(), read by mesh_create(). Equal places make two ranks candidates for sharing
- * memory; whether they do is proven afterwards (local.h). A card that came from another rank is
- * foreign bytes.
+ * card: what a rank sends to all others during bootstrap: its identity, where it runs, where it
+ * listens. Made by mesh_listen(), read by mesh_create(). Two ranks that run in the same place may
+ * be able to share memory; local.h tests it. Cards of other ranks are untrusted bytes.
  */
 #ifndef HVD_TRANSPORT_CARD_H
 #define HVD_TRANSPORT_CARD_H
@@ -26,11 +24,11 @@ enum card_flag {
 };
 
 struct card {
-    uint8_t uid[CARD_UID_SIZE]; /* random, of this mesh_listen() */
-    uint8_t boot_id[16];        /* of the kernel; zeros: not known */
-    uint64_t netns, pidns;      /* inodes of the namespaces, 0: not known */
-    uint64_t agent; /* which process of pidns holds the other end of agent_fd; 0: none */
-    uint64_t split; /* hash of HVD_LOCALITY: ranks that differ never share memory */
+    uint8_t uid[CARD_UID_SIZE]; /* random, new in each mesh_listen() */
+    uint8_t boot_id[16];        /* of the kernel; zeros: unknown */
+    uint64_t netns, pidns;      /* inodes of the namespaces; 0: unknown */
+    uint64_t agent; /* pid in pidns of the process at the other end of agent_fd; 0: no agent */
+    uint64_t split; /* hash of HVD_LOCALITY: ranks with different values never share memory */
     uint32_t user;
     uint32_t flags;
     size_t naddrs;
@@ -45,7 +43,7 @@ void card_encode(const struct card *card, struct buf *out);
 /* -EPROTO with the reason in err. */
 int card_decode(const void *data, size_t len, struct card *ret, struct err *err);
 
-/* The two may share memory, by way of their agent or of an abstract socket. */
+/* Returns whether the two may share memory, through their agent or an abstract socket. */
 bool card_same_host(const struct card *a, const struct card *b);
 
 #endif

@@ -27,7 +27,7 @@
 #define MAX_OWN       64
 
 struct attempt {
-    struct net_watch watch; /* fd -1: over or not begun */
+    struct net_watch watch; /* fd -1: not begun, or over */
     struct dial *dial;
     struct sock_addr addr;
     struct auth auth;
@@ -39,11 +39,11 @@ struct dial {
     struct link *link;
     struct attempt attempts[SOCK_MAX_ADDRS];
     size_t n, begun; /* attempts[0..begun) were started in this round */
-    size_t refused;  /* of this round: nobody listens there */
+    size_t refused;  /* attempts of this round that were refused: no process listens there */
     unsigned rounds_refused;
     uint64_t backoff, next_at, deadline;
     int last_rc;
-    char last[160]; /* why the last one failed */
+    char last[160]; /* why the last attempt failed */
 };
 
 static bool same_place(const struct card *a, const struct card *b)
@@ -64,7 +64,7 @@ size_t dial_order(const struct card *mine, const struct card *peer, const struct
                 mine_too |= sock_same_ip(&own[k], a);
                 in_network |= sock_in_network(&own[k], a);
             }
-            /* The address of a bridge that both hosts have would lead back here. */
+            /* A bridge address that both hosts have would lead back to this host. */
             if (!here && (mine_too || sock_is_loopback(a)))
                 continue;
             if (in_network == (bool)near)
@@ -129,7 +129,7 @@ static void failed(struct mesh_net *net, struct attempt *a, const char *why, int
     log_debug("rank %d at %s", d->link->peer, d->last);
     if (rc == -ECONNREFUSED)
         d->refused++;
-    /* The next one need not wait for its head start to pass. */
+    /* The next attempt starts now, without waiting for the rest of the head start. */
     d->next_at = clock_ns();
     net_timer_at(net, d->next_at);
 }
@@ -185,7 +185,7 @@ static void begin(struct mesh_net *net, struct attempt *a)
     if (a->watch.fd < 0) {
         int rc = a->watch.fd;
         a->watch.fd = -1;
-        if (fd_is_out(rc) && net->elastic) /* the others go on without this rank */
+        if (fd_is_out(rc) && net->elastic) /* the other ranks continue without this one */
             verdict_out_of(net, rc);
         failed(net, a, strerror(-rc), rc);
         return;

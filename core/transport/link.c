@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link: see link.h and link_private.h: the life of a link, and its carriers TCP and pipe.
+ * link: see link.h and link_private.h: creation and end of a link, and its carriers TCP and pipe.
  */
 #include "core/transport/link.h"
 
@@ -93,7 +93,8 @@ static void link_ready(struct mesh_net *net, struct net_watch *w, uint32_t event
     }
     if (events & EPOLLOUT && link->ops)
         link_flush_debt(link);
-    /* Why: goodbye, somebody's death, or just the end? A message is left where it is. */
+    /* Why has the connection ended: goodbye, news of a lost rank, or no message at all? A
+     * message of the peer is left in place. */
     if (net->said_goodbye)
         link_drain(link);
     else if (link->hup && (!link->rx_open || link->rx_swallow))
@@ -116,15 +117,14 @@ bool link_silent(struct link *link, uint64_t ms)
     if (link->ops != &tcp_ops || link->gone || link->error ||
         getsockopt(link->watch.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
         return false;
-    /* A peer that is stopped and has its window full is asked ever more rarely: that is no silence.
-     */
+    /* The kernel probes a stopped peer with a full window ever more rarely: that is not silence. */
     if (info.tcpi_unacked == 0 && (ioctl(link->watch.fd, SIOCOUTQNSD, &unsent) < 0 || unsent > 0))
         return false;
     return info.tcpi_last_ack_recv > ms && info.tcpi_last_data_recv > ms;
 }
 
-/* An idle connection is asked often enough for link_silent(); the kernel's own bound, which would
- * end a connection to a stopped peer, is lifted. */
+/* Makes the kernel probe an idle connection often enough for link_silent(). Disables the
+ * kernel's own limit, which would end the connection to a stopped peer. */
 static void keep_alive(int fd, uint64_t ms)
 {
     const int s = (int)(ms / 1000), never = 0;
@@ -220,7 +220,7 @@ void link_say(struct link *link, uint64_t tag, const struct buf *body)
         buf_put(&link->out, header, sizeof(header));
         if (len)
             buf_put(&link->out, body->data, len);
-        if (link->out.failed) { /* all of it or nothing */
+        if (link->out.failed) { /* a frame is queued completely or not at all */
             link->out.len = before;
             link->out.failed = false;
         }
@@ -231,7 +231,8 @@ void link_say(struct link *link, uint64_t tag, const struct buf *body)
         return;
     struct iovec iov[] = {{header, sizeof(header)}, {len ? body->data : NULL, len}};
     ssize_t put = link->ops->write(link, iov, len ? 2 : 1);
-    /* A rest cannot be sent any more: the end of the connection follows and says as much. */
+    /* The rest cannot be sent any more. The end of the connection follows and tells the peer as
+     * much. */
     link->tx_open = put > 0 && (size_t)put < sizeof(header) + len;
 }
 

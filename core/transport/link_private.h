@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link_private: the inside of a link, for link.c (its life and its two carriers), xfer.c
+ * link_private: the internals of a link, for link.c (creation, end and the two carriers), xfer.c
  * (transfers), message.c (control queues) and the mesh (net.h).
  */
 #ifndef HVD_TRANSPORT_LINK_PRIVATE_H
@@ -18,17 +18,18 @@
 #define LINK_MAGIC       0x6c645648u /* "HVdl" */
 #define LINK_AHEAD       4096
 
-/* Tags from here on are the mesh's own. */
+/* Tags from here on are for the mesh's own messages. */
 #define LINK_TAG_OWN     0xffffffffffffff00ULL
 #define LINK_TAG_GOODBYE (LINK_TAG_OWN + 1)
 #define LINK_TAG_LOST    (LINK_TAG_OWN + 2) /* body as CTL_LOST */
 #define LINK_OWN_MAX     1024
 
-/* What carries the bytes. Bytes moved, 0: would block, -errno: the connection is over. */
+/* A carrier of bytes. Functions return the bytes moved, 0: would block, -errno: the connection
+ * has ended. */
 struct link_ops {
     ssize_t (*write)(struct link *link, const struct iovec *iov, int n);
     ssize_t (*read)(struct link *link, void *dst, size_t n);
-    bool reads_ahead; /* a call costs more than copying a few bytes twice */
+    bool reads_ahead; /* a call costs more than copying a few bytes twice, so read ahead */
 };
 
 struct link_header {
@@ -42,61 +43,63 @@ struct link {
     enum link_class cls;
     const struct link_ops *ops; /* NULL until there is a connection */
     struct net_watch watch;
-    bool asked;    /* by mesh_link(): it connects, if that is this rank's part */
-    int error;     /* what every call answers from now on */
-    bool gone;     /* the connection is over; the verdict is not out yet */
-    bool hup;      /* the peer has closed its side; what it sent before may still be unread */
-    bool readable; /* control: there may be more in the socket */
+    bool asked;    /* by mesh_link(): the link connects, if this rank is the one to do so */
+    int error;     /* what every call returns from now on */
+    bool gone;     /* the connection has ended; the reason is not known yet */
+    bool hup;      /* the peer has closed its side; data that it sent before may still be unread */
+    bool readable; /* control: the socket may have more data */
 
-    bool tx_open; /* in the middle of a message */
+    bool tx_open; /* a message has been sent in part */
     uint8_t debt_header[LINK_HEADER_SIZE];
-    size_t debt_header_left; /* of a cancelled message: the last so many bytes of its header */
+    size_t debt_header_left; /* of a cancelled message: how many bytes at the end of its header are
+                                unsent */
     uint64_t debt_zeros;
 
-    bool rx_open; /* rx is the message that comes now */
+    bool rx_open; /* rx is the header of the current message */
     bool rx_swallow;
     struct link_header rx;
-    uint64_t rx_left; /* payload bytes not taken yet */
+    uint64_t rx_left; /* payload bytes not read yet */
     uint8_t ahead[LINK_AHEAD];
     size_t ahead_pos, ahead_len;
 
     struct buf out; /* control: frames to send */
     size_t out_done;
-    struct buf in; /* control: u32 length and message, the last one maybe unfinished */
+    struct buf in; /* control: u32 length and message, repeated; the last may be incomplete */
 };
 
 /* ---- life (link.c) ---- */
 
-/* The link to a peer, fresh and unconnected if there was none. NULL: out of memory. */
+/* The link to a peer; creates it unconnected if there is none. NULL: no memory. */
 struct link *link_get(struct mesh_net *net, int peer, enum link_class cls);
 
-/* A connection from the peer is welcome: there is none yet. */
+/* Returns whether a connection from the peer is expected: there is none yet. */
 bool link_expects(const struct link *link);
 
-/* Takes the connected, proven socket over. */
+/* Takes over the connected and authenticated socket. */
 void link_established(struct link *link, int fd);
 
-/* Lets it run over the shared segment. */
+/* Makes the link use the shared segment. */
 void link_use_pipe(struct link *link);
 
-/* The carrier reported rc (< 0). */
+/* Reports an error of the carrier: rc < 0. */
 void link_broken(struct link *link, int rc);
 
-/* The same when it reported rc as something was written: what the peer said last, perhaps why it
- * ends, is read first. */
+/* The same for an error while writing: first reads the peer's last message, which may explain
+ * why it ended. */
 void link_write_failed(struct link *link, int rc);
 
-/* The peer sent nonsense: -EPROTO for ever. */
+/* The peer has sent malformed data: the link fails with -EPROTO from now on. */
 int link_nonsense(struct link *link, const char *what);
 
-/* Sends a message of the mesh itself if that is possible at once. */
+/* Sends a message of the mesh itself, if that is possible without waiting. */
 void link_say(struct link *link, uint64_t tag, const struct buf *body);
 
-/* Reads a data link to its end: nothing on it matters any more but a goodbye. */
+/* Reads a data link to its end: only a goodbye still matters. */
 void link_drain(struct link *link);
 
-/* Nothing has come for so long, not even an acknowledgement of data or of keep-alive: the peer's
- * machine is dead or cut off. (A process that is only stopped acknowledges: its kernel does.) */
+/* Returns whether nothing has arrived for so long, not even an acknowledgement of data or of a
+ * keep-alive probe: the peer's machine has failed or is disconnected. (For a process that is
+ * only stopped the kernel still acknowledges.) */
 bool link_silent(struct link *link, uint64_t ms);
 
 void link_close(struct link *link);
@@ -107,19 +110,19 @@ void link_destroy(struct link *link);
 void link_put_header(uint8_t dst[LINK_HEADER_SIZE], uint32_t generation, uint64_t tag,
                      uint64_t length);
 
-/* Sends what is left of a cancelled message. 0, 1, -errno. */
+/* Sends the rest of a cancelled message. 0, 1, -errno. */
 int link_flush_debt(struct link *link);
 
-/* 0: link->rx is the header of the next message, after swallowing what is to be swallowed and
- * handling what is the mesh's own; 1: not here yet; -errno. */
+/* 0: link->rx is the header of the next message; stale messages have been dropped, and messages
+ * of the mesh itself handled. 1: not here yet; -errno. */
 int link_next_header(struct link *link);
 
-/* Payload of the message at hand; bytes, 0: none now, -errno. */
+/* Reads payload of the current message. Bytes, 0: none now, -errno. */
 ssize_t link_read_payload(struct link *link, void *dst, size_t n);
 
 /* ---- control (message.c) ---- */
 
-/* Reads what has come into link->in. */
+/* Reads available data into link->in. */
 void link_pull(struct link *link);
 
 #endif

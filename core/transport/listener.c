@@ -19,8 +19,7 @@
 #include "core/boot/boot.h"
 #include "core/transport/accept.h"
 
-/* "@hvd-" and a name that only those know who have the card; connections must prove the key anyway.
- */
+/* "@hvd-" and a name that only ranks with the card know. Connections must prove the key anyway. */
 static socklen_t local_name(const struct card *card, struct sockaddr_un *sun)
 {
     static const uint8_t no_key[MAC_KEY_SIZE];
@@ -56,7 +55,7 @@ int listener_dial_local(const struct card *card)
     return take_fd(&fd);
 }
 
-/* The host of HVD_RENDEZVOUS, where peers are likely to be. */
+/* The host of HVD_RENDEZVOUS, where peers probably are. */
 static const char *rendezvous_host(char host[SOCK_HOST_MAX])
 {
     uint16_t port;
@@ -119,7 +118,7 @@ int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf 
     l->local.fd = -1;
     card_fill(&l->card, boot->agent_fd);
     int backlog = 2 * boot->size < 4096 ? 2 * boot->size + 16 : 4096;
-    bool others = boot->size > 1 || boot->elastic; /* as far as is known yet */
+    bool others = boot->size > 1 || boot->elastic; /* as far as is known now */
     if (others) {
         rc = open_tcp(l, boot, backlog, err);
         if (rc < 0)

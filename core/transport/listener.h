@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listener: the sockets that peers connect to, open from before the cards go out until the mesh is
- * destroyed. Made by mesh_listen(), owned by the mesh from mesh_create() on.
+ * listener: the sockets that peers connect to. They are open before the cards are sent, until the
+ * mesh is destroyed. Made by mesh_listen(), owned by the mesh from mesh_create() on.
  */
 #ifndef HVD_TRANSPORT_LISTENER_H
 #define HVD_TRANSPORT_LISTENER_H
@@ -19,10 +19,10 @@ struct mesh_listener {
     struct card card;
 };
 
-/* Puts them into the mesh's set. */
+/* Adds the sockets to the mesh's epoll set. */
 int listener_start(struct mesh_net *net);
 
-/* Closes the sockets and nothing else. Async-signal-safe; repeatable; NULL is fine. */
+/* Closes only the sockets. Async-signal-safe; repeatable; NULL is allowed. */
 void listener_after_fork(struct mesh_listener *listener);
 
 /* Connects to the abstract socket of the rank whose card it is; the descriptor or -errno. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local: see local.h. What the frames mean is here, how they travel is in relay.c.
+ * local: see local.h. The meaning of the frames is here, their transport in relay.c.
  */
 #include "core/transport/local.h"
 
@@ -36,7 +36,7 @@ static void give_up(struct mesh_net *net, const char *why)
         log_warn("%d ranks of this host cannot share memory: %s; they use TCP", l->n, why);
 }
 
-/* Without descriptors TCP would not do either. */
+/* Without descriptors TCP would not work either. */
 static void cannot_share(struct mesh_net *net, int rc, const char *why)
 {
     if (fd_is_out(rc))
@@ -120,7 +120,7 @@ static void take_failed(struct mesh_net *net, struct reader *r)
     char why[sizeof(l->why)];
     reader_str(r, why, sizeof(why));
     if (l->seat == 0)
-        give_up(net, r->failed ? "a rank says so" : why);
+        give_up(net, r->failed ? "another rank cannot" : why);
     else if (!l->settled)
         l->failed = true;
 }

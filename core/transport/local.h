@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local: the ranks of this host, as far as the cards can tell: passing the segment and the
- * doorbells round, and hearing of deaths. Part of the mesh (net.h).
+ * local: the ranks of this host, as far as the cards show: distributes the segment and the
+ * doorbells, and reports lost ranks. Part of the mesh (net.h).
  *
- * Everything is CTL_SHARE frames (base/ctl.h) that each rank sends to all others of the host. With
- * an agent the agent passes them on; without one the lowest rank does, over abstract Unix sockets
- * that the others open to it and prove the key on. These sockets stay open: their end tells of a
- * death.
+ * Everything is CTL_SHARE frames (base/ctl.h) that each rank sends to all others of the host. The
+ * agent forwards them. Without an agent the lowest rank does, over abstract Unix sockets that the
+ * others open to it and on which they prove the key. These sockets stay open: their end shows that
+ * a rank was lost.
  *
  *   BELLS     lowest rank   u32 first seat, the doorbells of it and of the seats behind it
  *   SEGMENT   lowest rank   after all BELLS: token, seats, the memfd. Each other rank attaches and
@@ -35,39 +35,39 @@ enum local_what {
     LOCAL_LOST,
 };
 
-/* ranks: those of this host in order, this one among them; n > 1. */
+/* ranks: the ranks of this host in order, including this one; n > 1. */
 int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err);
 
-/* The lowest rank: 0 when all have attached, 1 not yet, -1: it is decided that they cannot share.
- */
+/* For the lowest rank: 0 when all have attached, 1 not yet, -1: they cannot share memory. */
 int local_state(struct mesh_net *net);
 
-/* The others: 0 with the map that came (in buf, of local), 1: not yet, -1 as above. */
+/* For the other ranks: 0 and the map that has arrived (owned by local), 1: not yet, -1: as
+ * above. */
 int local_map(struct mesh_net *net, const struct buf **ret);
 
-/* Passes the map to the others. */
+/* Sends the map to the other ranks of the host. */
 int local_share_map(struct mesh_net *net, const struct buf *map);
 
-/* Which ranks this one still waits for, in in[size]. */
+/* Sets in[size] for the ranks that this one still waits for. */
 void local_waiting(struct mesh_net *net, bool *in);
 
-/* The segment, with every doorbell in it: the caller's from now on. */
+/* Hands the segment, with all doorbells, over to the caller. */
 struct shm *local_take_segment(struct mesh_net *net);
 
-/* Gives the segment up. */
+/* Drops the segment. */
 void local_drop_segment(struct mesh_net *net);
 
-/* For accept.c: this rank may come with a local connection; has come. */
+/* For accept.c: may this rank open a local connection? It has opened one. */
 bool local_expects(const struct mesh_net *net, int rank);
 void local_accepted(struct mesh_net *net, int rank, int fd);
 
-/* A CTL_SHARE frame from the agent. */
+/* Handles a CTL_SHARE frame from the agent. */
 void local_from_agent(struct mesh_net *net, struct ctl_frame *frame);
 
 void local_tell_lost(struct mesh_net *net, const struct buf *body);
 void local_goodbye(struct mesh_net *net);
 
-/* Pipes only signal through memory: what is queued for them moves at each call. */
+/* Pipes signal only through memory: each call sends what is queued for them. */
 void local_flush(struct mesh_net *net);
 
 void local_close(struct mesh_net *net);

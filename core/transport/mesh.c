@@ -225,7 +225,8 @@ void mesh_destroy(struct mesh *mesh)
         return;
     struct mesh_net *net = mesh->net;
     if (net) {
-        /* An agent's ranks have no connection to each other whose end would tell. */
+        /* Ranks with an agent have no connection to each other whose end would show that one has
+         * left. */
         if (net->epoll_fd >= 0 && mesh->size > 1 && !net->said_goodbye)
             verdict_abort(net, "it left without saying goodbye");
         mesh_retire(mesh);

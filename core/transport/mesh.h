@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mesh: the ranks of one epoch as the engine sees them: who is where, and a link to each.
- *
- * Built from what the bootstrap found (boot/boot.h). Ranks that prove to share memory (they could
- * pass a memfd to each other and read the same token in it) are one host; the others talk TCP.
- * mesh_create() blocks, bounded by its deadline; all else is nonblocking and runs under the
- * engine's progress lock.
+ * mesh: the ranks of one epoch: on which host each is, and a link to each. Built from the result of
+ * the bootstrap (boot/boot.h). Ranks that have proven to share memory (they passed a memfd to each
+ * other and read the same token in it) are one host; others use TCP. mesh_create() blocks until its
+ * deadline at most; everything else is nonblocking and runs under the engine's progress lock.
  */
 #ifndef HVD_TRANSPORT_MESH_H
 #define HVD_TRANSPORT_MESH_H
@@ -27,112 +25,116 @@ struct mesh_net; /* sockets and links; private to transport */
 
 struct mesh {
     uint32_t epoch;      /* of the roster */
-    uint32_t generation; /* 1, and one more with every thaw; in every frame and flag */
-    uint32_t *members;   /* [size], who each rank is; NULL: its rank */
+    uint32_t generation; /* 1 at first, one more with every thaw; part of every frame and flag */
+    uint32_t *members;   /* [size], member numbers of the ranks; NULL: equal to the ranks */
     int rank, size;
-    int local_rank, local_size; /* place among the ranks of this host, by rank */
+    int local_rank, local_size; /* rank among the ranks of this host */
     int host, hosts;            /* hosts are numbered by their lowest rank */
     int *host_of;               /* [size] */
     int *local_of;              /* [size] */
     int *local_size_of;         /* [hosts] */
-    int lanes;                  /* the smallest local_size of all hosts: so many owners a host */
-    struct shm *shm;            /* NULL when local_size == 1 */
+    int lanes;       /* the smallest local_size of all hosts: the number of owners on each host */
+    struct shm *shm; /* NULL when local_size == 1 */
     struct mesh_net *net;
 };
 
-/* Between boot_open() and boot_exchange(): opens what peers will connect to (nothing in a world of
- * 1) and appends this rank's card to ret_card. Looks at boot's rank, size, has_key and agent_fd. */
+/* Call between boot_open() and boot_exchange(). Opens the sockets that peers connect to (none in
+ * a job of one rank) and appends this rank's card to ret_card. Uses boot's rank, size, has_key
+ * and agent_fd. */
 int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf *ret_card,
                 struct err *err);
 
-/* Only for a listener that mesh_create() did not get. NULL is fine. */
+/* Only for a listener that was not passed to mesh_create(). NULL is allowed. */
 void mesh_listener_destroy(struct mesh_listener *listener);
 
-/* After boot_exchange(). The listener is taken over in any case. deadline: clock_ns() value. On
- * failure (half a second after it at the latest) nothing stays open. err names the ranks waited
- * for. Returns when every rank has called it, so it is a barrier too. boot must outlive the mesh
- * (the agent's socket is used, the key copied). */
+/* Call after boot_exchange(). Takes over the listener in any case. deadline: a clock_ns() value.
+ * Returns when every rank has called it, so it is also a barrier. On failure, half a second
+ * after the deadline at the latest, nothing stays open, and err names the ranks that it waited
+ * for. boot must outlive the mesh (its agent socket is used, the key is copied). */
 int mesh_create(struct boot *boot, struct mesh_listener *listener, uint64_t deadline,
                 struct mesh **ret, struct err *err);
 
-/* Elastic: the epoch is over for this rank, its shared memory is still read. Closes every
+/* Elastic: this rank has left the epoch, but still reads its shared memory. Closes every
  * descriptor of a mesh that has failed or was parted from; the segment stays mapped until
  * mesh_destroy(). */
 void mesh_retire(struct mesh *mesh);
 
-/* Elastic: all ranks have agreed to leave this mesh for the next one. Tells the peers, so that the
- * end of the connections is no failure there, and retires. */
+/* Elastic: all ranks have agreed to replace this mesh. Tells the peers, so that they do not take
+ * the end of the connections for a failure, and retires the mesh. */
 void mesh_part(struct mesh *mesh);
 
-/* Closes everything at once. Without mesh_goodbye() before it the peers take it for a death. NULL
- * is fine. */
+/* Closes everything at once. Without mesh_goodbye() before it, the peers take this rank as lost.
+ * NULL is allowed. */
 void mesh_destroy(struct mesh *mesh);
 
-/* The rank at a place, -1 when there is none. */
+/* The rank with this host and local rank; -1: there is none. */
 int mesh_rank_at(const struct mesh *mesh, int host, int local_rank);
 
-/* The link to a peer (!= rank), made at the first call; NULL when memory is out. */
+/* The link to a peer (!= rank), created at the first call; NULL: no memory. */
 struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls);
 
-/* Accepts, connects, shakes hands, flushes control queues. 0, or -ECONNRESET when a peer was lost:
- * *ret_peer (may be NULL) is its rank (-1: the agent), err says how it ended where that is known.
- * The mesh has then told the others and closed every connection; each later call gives the same
- * answer. -ENOMEM, -EMFILE or -ENFILE when it is this rank that had to give up for want of memory
- * or descriptors. Cheap when nothing is to do; called on each turn of a slow wait. */
+/* Accepts and makes connections, runs handshakes, flushes control queues. 0, or -ECONNRESET when
+ * a peer was lost: *ret_peer (may be NULL) is its rank (-1: the agent), err says how it ended if
+ * that is known. The mesh has then told the other ranks and closed every connection, and later
+ * calls return the same. -ENOMEM, -EMFILE or -ENFILE when this rank itself had to give up for
+ * lack of memory or descriptors. Cheap when there is nothing to do; called in each iteration of
+ * a slow wait. */
 int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err);
 
-/* A transfer or a collective has failed: why? Drives mesh_progress() for at most 300 ms until it
- * knows who was lost; answers as mesh_progress(), 0 when nobody was. */
+/* A transfer or a collective has failed: finds out why. Calls mesh_progress() for at most 300 ms
+ * until it is known which rank was lost. Returns as mesh_progress() does; 0: none was lost. */
 int mesh_why(struct mesh *mesh, int *ret_peer, struct err *err);
 
-/* Rank has been silent for too long, as this rank knows from elsewhere: it is lost as if its
- * connection had ended, for this reason. mesh_progress() tells the others and fails. */
+/* This rank knows from elsewhere that `rank` has been silent for too long: treats it as if its
+ * connection had ended, for this reason. mesh_progress() then tells the other ranks and fails. */
 void mesh_lost(struct mesh *mesh, int rank, const char *why);
 
-/* This rank gives up (a failed collective, a peer that talks nonsense): tells the others why and
- * closes every connection. They and later calls here get -ECONNRESET with the text. */
+/* This rank gives up (a failed collective, malformed data from a peer): tells the other ranks
+ * why and closes every connection. They, and later calls on this rank, get -ECONNRESET with the
+ * text. */
 void mesh_abort(struct mesh *mesh, const char *why);
 
-/* An epoll fd that becomes readable when any socket, timer or this rank's doorbell has something
- * new. Wait on it with poll(2), or as a member of another epoll set, and call mesh_progress() after
- * each wake-up: it takes the events, which nobody else may. Registered edge-triggered: after a
- * wake-up every transfer is to be tried again. Valid in a world of 1 too. */
+/* An epoll fd that becomes readable when a socket, a timer or this rank's doorbell has an event.
+ * Wait for it with poll(2), or as a member of another epoll set, and call mesh_progress() after
+ * each wake-up: only that may take the events. They are edge-triggered: after a wake-up try
+ * every transfer again. Valid in a job of one rank, too. */
 int mesh_fd(const struct mesh *mesh);
 
-/* Before sleeping on mesh_fd(): after begin, check once more that nothing is to do, then sleep; end
- * in any case. Peers that publish something in shared memory between the two, or make room in a
- * pipe, write the doorbell. begin sends what waits for room in a pipe once more. */
+/* Before sleeping on mesh_fd(): call begin, check once more that there is nothing to do, then
+ * sleep; call end in any case. Between the two, peers that publish in shared memory or make room in
+ * a pipe write to the doorbell. begin retries the sends that wait for room in a pipe. */
 void mesh_sleep_begin(struct mesh *mesh);
 void mesh_sleep_end(struct mesh *mesh);
 
-/* May the ranks of this host spin while they wait: has each of them a processor of its own? Reads
- * files where there is one rank. */
+/* May the ranks of this host spin while they wait? Only if each has a processor of its own.
+ * Reads files if there is one rank. */
 bool mesh_may_spin(const struct mesh *mesh);
 
 /* Wakes a sleeper of this process (any thread, no lock needed). */
 void mesh_wake(struct mesh *mesh);
 
-/* A new generation: every data link drops what is left of older ones, shm flags start anew. All
- * ranks do this at the same place of the log, at most MESH_GENERATION_MAX - 1 times in a mesh. */
+/* Begins a new generation: every data link drops the rest of older ones, and shm flags start
+ * again. All ranks do this at the same position of the log, at most MESH_GENERATION_MAX - 1 times
+ * in a mesh. */
 void mesh_next_generation(struct mesh *mesh);
 
-/* Connections refused so far: wrong key, garbage, strangers. */
+/* How many connections were refused: wrong key, malformed, or not from a rank of this job. */
 uint64_t mesh_refused(const struct mesh *mesh);
 
-/* Orderly leave: tells every peer this rank has a link to or shares memory with, so that the end of
- * the connections is no failure there. Nonblocking; repeatable. The agent is the caller's to tell
- * (boot_bye). */
+/* Leaves in order: tells every peer to which this rank has a link or with which it shares
+ * memory, so that they do not take the end of the connections for a failure. Nonblocking;
+ * repeatable. The caller tells the agent (boot_bye). */
 void mesh_goodbye(struct mesh *mesh);
 
-/* This peer has said goodbye, or parted. */
+/* Returns whether this peer has said goodbye, or parted. */
 bool mesh_has_left(const struct mesh *mesh, int rank);
 
-/* True when every such peer has said goodbye too: nobody will miss us. Keep calling
- * mesh_progress() until then, bounded. */
+/* Returns whether all these peers have said goodbye, too. Keep calling mesh_progress() until
+ * then, for a limited time. */
 bool mesh_all_left(const struct mesh *mesh);
 
-/* The frames to and from the agent (base/ctl.h), NULL without one: for sending PROGRESS. Only the
- * mesh receives. */
+/* The frames to and from the agent (base/ctl.h) for sending PROGRESS; NULL without an agent.
+ * Only the mesh receives. */
 struct ctl *mesh_agent(struct mesh *mesh);
 
 /* In the child after fork(2): closes every descriptor, unmaps nothing (the segments are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mesh_create: from the cards of all ranks to a mesh that knows its hosts.
+ * mesh_create: makes a mesh from the cards of all ranks, and finds out which ranks share a host.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 #define PEER_TIMEOUT_S 20
 
-/* A key of this roster alone: the cards hold a random number of each rank. */
+/* Derives a key for this roster alone: the cards contain a random number of each rank. */
 static void derive_key(struct mesh_net *net, const struct boot *boot)
 {
     static const uint8_t no_key[BOOT_KEY_SIZE];
@@ -57,7 +57,7 @@ static int read_cards(struct mesh_net *net, const struct boot *boot, struct err 
     return 0;
 }
 
-/* Without a key this rank listens on loopback only; does anybody need more? */
+/* Without a key this rank listens on loopback only: fails if a peer is on another host. */
 static int check_reach(const struct mesh_net *net, struct err *err)
 {
     const struct card *own = &net->cards[net->mesh->rank];
@@ -103,7 +103,7 @@ static void agent_ready(struct mesh_net *net, struct net_watch *w, uint32_t even
 
 static void wake_ready(struct mesh_net *net, struct net_watch *w, uint32_t events)
 {
-    /* An edge for each write: nothing needs to be read. */
+    /* Each write is a new edge: the counter need not be read. */
 }
 
 static int open_net(struct mesh_net *net, struct boot *boot, struct err *err)
@@ -173,12 +173,12 @@ static int timed_out(struct agree *a, struct mesh_net *net, struct err *err)
     agree_waiting(a, net, in);
     net_rank_list(in, net->mesh->size, text, sizeof(text));
     free(in);
-    return err_set(err, ETIMEDOUT, "waited in vain for rank%s %s to connect",
+    return err_set(err, ETIMEDOUT, "rank%s %s did not connect in time",
                    strchr(text, ',') ? "s" : "", text);
 }
 
-/* Who waits for the ranks of its own host knows best who is missing, then rank 0; the others give
- * them a moment to tell. */
+/* Ranks that wait for ranks of their own host know best which one is missing, then rank 0. The
+ * other ranks give them some more time to report. */
 static uint64_t patience(const struct agree *a, struct mesh_net *net)
 {
     int rank = net->mesh->rank;

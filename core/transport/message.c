@@ -7,7 +7,7 @@
 
 #include "core/transport/link_private.h"
 
-/* So much may wait here unread before the rest is left in the socket. */
+/* Bytes of unread messages that are queued here; more stays in the socket. */
 #define QUEUE_MAX (2 * (size_t)LINK_MESSAGE_MAX)
 #define READ_STEP 65536
 #define KEEP_MAX  (1u << 20)
@@ -33,7 +33,7 @@ int link_post(struct link *link, const void *msg, size_t len)
     return rc < 0 ? rc : 0;
 }
 
-/* Buffers that one big message has blown up are given back. */
+/* Frees a buffer that has grown for one big message. */
 static void drained(struct buf *b)
 {
     if (b->cap > KEEP_MAX)
@@ -64,7 +64,7 @@ int link_flush(struct link *link)
     return link->error;
 }
 
-/* Appends what is there of the message at hand. 0: it is complete, 1, -errno. */
+/* Appends the available part of the current message. 0: it is complete, 1, -errno. */
 static int pull_payload(struct link *link)
 {
     while (link->rx_left) {
@@ -108,7 +108,7 @@ void link_pull(struct link *link)
         link->readable = false;
 }
 
-/* The first message in the queue: its length, or -1 when none is complete. */
+/* The length of the first message in the queue; -1: it is not complete. */
 static ssize_t first_length(const struct link *link)
 {
     struct reader r = reader_over(link->in.data, link->in.len);

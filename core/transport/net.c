@@ -47,7 +47,7 @@ void net_timer_at(struct mesh_net *net, uint64_t at)
     if (at >= net->timer_at)
         return;
     net->timer_at = at;
-    /* A zero value would disarm it. */
+    /* A zero value would disarm the timer. */
     struct itimerspec spec = {
         .it_value = {.tv_sec = (time_t)(at / CLOCK_S), .tv_nsec = (long)(at % CLOCK_S) | 1}};
     timerfd_settime(net->timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net: what the files behind mesh.h share: the mesh's sockets, links and its one epoll set. Private
- * to core/transport.
+ * net: structures that the files behind mesh.h share: the mesh's sockets, links and epoll set.
+ * Private to core/transport.
  *
  *   listener   sockets that listen, made before the cards are exchanged
  *   accept     connections that came and have not proven themselves yet
@@ -30,7 +30,7 @@
 struct net_watch;
 typedef void net_ready_f(struct mesh_net *net, struct net_watch *w, uint32_t events);
 
-/* A descriptor in the epoll set, embedded in what it belongs to. fd -1: none. */
+/* A descriptor in the epoll set, embedded in its owner. fd -1: none. */
 struct net_watch {
     int fd;
     net_ready_f *ready;
@@ -44,7 +44,7 @@ struct local;
 
 struct mesh_net {
     struct mesh *mesh;
-    uint8_t key[MAC_KEY_SIZE]; /* of this mesh: the job's key and all cards are in it */
+    uint8_t key[MAC_KEY_SIZE]; /* of this mesh; derived from the job's key and all cards */
     bool has_key;
     struct card *cards; /* [size] */
     struct mesh_listener *listener;
@@ -55,31 +55,31 @@ struct mesh_net {
     struct epoll_event batch[NET_BATCH];
     int nbatch;
 
-    struct list pending; /* struct pending: accepted, unproven */
+    struct list pending; /* struct pending: accepted, not authenticated */
     int npending;
-    bool accept_again; /* descriptors were out; try later */
+    bool accept_again; /* descriptors ran out; accept again later */
     uint64_t refused;
 
     struct list dials;   /* struct dial */
     struct link **links; /* [size * LINK_CLASSES], NULL where none is */
 
-    struct local *local;          /* NULL when no other rank may be on this host */
-    struct boot *boot;            /* lent */
+    struct local *local;          /* NULL: no other rank can be on this host */
+    struct boot *boot;            /* borrowed */
     struct ctl *agent;            /* boot's; NULL: none */
     struct net_watch agent_watch; /* fd is boot's */
 
     uint64_t silence_ms; /* HVD_PEER_TIMEOUT_SECONDS */
-    uint64_t look_at;    /* when to look for silent peers next; 0: no link yet */
-    bool *left;          /* [size]: said goodbye */
-    int seats_left;      /* of the segment, as far as they are in left */
+    uint64_t look_at;    /* when to check for silent peers next; 0: no link yet */
+    bool *left;          /* [size]: has said goodbye */
+    int seats_left;      /* number of the segment's seats that are counted in left */
     bool said_goodbye;
-    int suspect; /* rank that seems lost, -1: none; -2: the agent */
+    int suspect; /* the rank that seems lost; -1: none; -2: the agent */
     uint64_t verdict_at;
     char suspect_text[512];
-    bool elastic;           /* a loss is repaired: nobody waits for a better reason */
-    int out_of;             /* -errno: of what this rank is out, and therefore suspects itself */
-    bool met;               /* mesh_create() is through */
-    uint64_t starved_since; /* connections wait for descriptors; 0: none does */
+    bool elastic; /* a loss is repaired, so this rank does not wait for a better reason */
+    int out_of;   /* -errno: what this rank has run out of, for which it gives up; 0: nothing */
+    bool met;     /* mesh_create() has finished */
+    uint64_t starved_since; /* since when connections wait for descriptors; 0: none waits */
     bool failed;
     int lost_rank;
     struct err why;
@@ -88,22 +88,22 @@ struct mesh_net {
 /* Adds w->fd to the set, edge-triggered. */
 int net_watch(struct mesh_net *net, struct net_watch *w, uint32_t events);
 
-/* Takes w out of the set and out of the batch at hand; the descriptor is the caller's. */
+/* Removes w from the set and from the current batch of events; the caller owns the descriptor. */
 int net_release(struct mesh_net *net, struct net_watch *w);
 
-/* The same, and closes it. */
+/* The same, and closes the descriptor. */
 void net_unwatch(struct mesh_net *net, struct net_watch *w);
 
-/* mesh_progress() runs every tick no later than at this clock_ns() value. */
+/* Makes mesh_progress() run all ticks at this clock_ns() value at the latest. */
 void net_timer_at(struct mesh_net *net, uint64_t at);
 
-/* Takes what epoll has, calls ready and, when the timer is due, the ticks. */
+/* Takes the events of epoll, calls ready and, when the timer is due, the ticks. */
 int net_turn(struct mesh_net *net);
 
-/* A connection was turned away: counted; the first one is worth a line. */
+/* Counts a refused connection; the first one is logged. */
 void net_refuse(struct mesh_net *net, const char *from, const char *why);
 
-/* "ranks 1, 2, 5" into text. */
+/* Writes "ranks 1, 2, 5" to text. */
 void net_rank_list(const bool *in, int size, char *text, size_t text_size);
 
 #endif

@@ -16,12 +16,12 @@
 #include "core/transport/shm.h"
 #include "core/transport/verdict.h"
 
-/* How a local connection ended, to follow "rank N". */
+/* How a local connection ended, as a text after "rank N ". */
 static const char *end_text(int rc)
 {
     if (rc == -ECONNRESET)
         return "ended without saying goodbye";
-    return "sent what makes no sense over the local socket";
+    return "sent malformed data over the local socket";
 }
 
 static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16_t what,
@@ -34,8 +34,8 @@ static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16
         buf_put(out, body, len);
 }
 
-/* Descriptors that cannot be passed are tried again (relay_tick). The end of the other side's
- * socket tells of all other errors. */
+/* If the kernel refused to pass the descriptors, relay_tick() tries again. All other errors also
+ * show as the end of the socket. */
 static void after_send(struct mesh_net *net, const struct ctl *c, int rc)
 {
     if (c->refused_since)
@@ -46,7 +46,7 @@ static void after_send(struct mesh_net *net, const struct ctl *c, int rc)
         log_debug("local frame: %s", strerror(-rc));
 }
 
-/* To every connected seat but one; the lowest rank's part. */
+/* Sends to every connected seat but one; only on the lowest rank. */
 static void to_spokes(struct mesh_net *net, int except, const struct buf *share, const int *fds,
                       size_t nfds)
 {
@@ -129,7 +129,8 @@ int relay_segment(struct mesh_net *net, int seat)
     return rc;
 }
 
-/* Takes a CTL_SHARE apart; descriptors nobody took are closed. from: -1: believe the frame. */
+/* Parses a CTL_SHARE; closes descriptors that were not taken. from: -1: the frame names the
+ * sender. */
 static void take_share(struct mesh_net *net, int from, struct ctl_frame *f)
 {
     struct reader r = reader_over(f->body, f->len);
@@ -206,7 +207,7 @@ bool local_expects(const struct mesh_net *net, int rank)
     return seat > 0 && l->spokes[seat].watch.fd < 0 && !l->spokes[seat].watch.ready;
 }
 
-/* What the others have told before this one came. */
+/* Sends what the others have reported before this rank connected. */
 static void catch_up(struct mesh_net *net, int seat)
 {
     struct local *l = net->local;
@@ -266,7 +267,8 @@ static void hub_frames(struct mesh_net *net)
         return;
     net_unwatch(net, &l->watch);
     verdict_look_for_goodbyes(net);
-    /* It was the way to the others too: once it has left in order nobody else can be heard. */
+    /* The lowest rank was the path to the others, too: after its goodbye none of them can be
+     * heard any more. */
     for (int i = 0; i < l->n; i++)
         if (net->left[l->ranks[0]])
             net->left[l->ranks[i]] = true;

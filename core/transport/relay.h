@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relay: how the frames of local.h reach the other ranks of this host: through the agent, or as a
- * star of abstract Unix sockets round the lowest rank. Part of the mesh (net.h).
+ * relay: sends the frames of local.h to the other ranks of this host: through the agent, or over a
+ * star of abstract Unix sockets with the lowest rank in its middle. Part of the mesh (net.h).
  */
 #ifndef HVD_TRANSPORT_RELAY_H
 #define HVD_TRANSPORT_RELAY_H
@@ -15,7 +15,7 @@
 
 struct shm;
 
-/* The lowest rank's connection to another one. */
+/* The lowest rank's connection to another rank. */
 struct spoke {
     struct net_watch watch;
     struct ctl ctl;
@@ -26,18 +26,18 @@ struct local {
     int n, seat;
     bool by_agent;
     uint8_t token[16];
-    struct shm *shm; /* until it is taken */
-    int *bells;      /* [n] doorbells that wait for the segment, -1 */
-    int nbells;      /* of them have come */
-    int attached;    /* seats when the lowest rank looked last */
+    struct shm *shm; /* until the mesh has taken it */
+    int *bells;      /* [n] doorbells that arrived before the segment; -1: none */
+    int nbells;      /* how many doorbells have arrived */
+    int attached;    /* attached seats when the lowest rank last counted them */
     bool failed;     /* decided: they do not share memory */
-    bool settled;    /* decided either way, the map is known */
+    bool settled;    /* decided either way: the map is known */
     char why[256];
     uint64_t deadline;
     struct buf map;
 
-    struct spoke *spokes;   /* [n], by seat; the lowest rank's */
-    struct net_watch watch; /* the others' to the lowest rank */
+    struct spoke *spokes;   /* [n] by seat; on the lowest rank */
+    struct net_watch watch; /* on the other ranks: the connection to the lowest rank */
     struct auth auth;
     bool proven;
     struct ctl ctl;
@@ -45,15 +45,15 @@ struct local {
 
 int local_seat_of(const struct local *l, int rank);
 
-/* A frame's content, however it came. Descriptors that are taken become -1. */
+/* Handles the content of a frame from either transport. Descriptors that it takes become -1. */
 void local_handle(struct mesh_net *net, int from, uint16_t what, const void *body, size_t len,
                   int *fds, size_t nfds);
 
-/* To all other ranks of this host. */
+/* Sends to all other ranks of this host. */
 int relay_send(struct mesh_net *net, enum local_what what, const struct buf *body, const int *fds,
                size_t nfds);
 
-/* LOCAL_BELLS and LOCAL_SEGMENT to one seat (without an agent), or to all (-1). */
+/* Sends LOCAL_BELLS and LOCAL_SEGMENT to one seat (only without an agent), or to all (-1). */
 int relay_segment(struct mesh_net *net, int seat);
 
 /* When the net's timer is due: descriptors that the kernel did not pass are tried again. */

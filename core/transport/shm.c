@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm: see shm.h. The segment: a page for all, a page for each seat, the pipes of every ordered
- * pair of seats, the staging of each seat. Pages are there only once they are touched: the size of
- * the file is no measure of its memory.
+ * shm: see shm.h. The segment has a common page, a page for each seat, pipes for every ordered pair
+ * of seats, and the staging of each seat. Pages use memory only after they are touched: the file's
+ * size does not show its memory.
  */
 #include "core/transport/shm.h"
 
@@ -22,7 +22,7 @@
 #define SHM_SEALS   (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define STAGING     (3u << 19)
 
-/* The first page. The creator writes what is above the abort word, once. */
+/* The first page. The creator writes the fields above the abort word once. */
 struct shm_head {
     uint64_t magic;
     uint32_t version, seats;
@@ -58,7 +58,8 @@ static size_t page_up(size_t n)
     return (n + SHM_PAGE - 1) & ~(size_t)(SHM_PAGE - 1);
 }
 
-/* Halved as the seats double beyond 64, so that the pairs do not outgrow the address space. */
+/* Beyond 64 seats the size is halved as the number of seats doubles, so that the pipes fit into
+ * the address space. */
 static size_t pipe_size(enum link_class cls, int seats)
 {
     size_t size = cls == LINK_CONTROL ? 64u << 10 : 128u << 10;
@@ -128,14 +129,14 @@ void shm_touch_staging(struct shm *shm, size_t bytes)
         return;
     shm->touched = bytes;
 #ifdef MADV_POPULATE_WRITE
-    /* An old kernel that cannot do it pays page by page. */
+    /* On an old kernel without it, pages are allocated at first use. */
     (void)madvise(shm_staging_of(shm, shm->seat), bytes, MADV_POPULATE_WRITE);
 #endif
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Spinning is fair only when every seat can have a processor of its own. */
+/* Spinning is allowed only if every seat can have a processor of its own. */
 static void find_spin(struct shm *shm)
 {
     uint64_t all[CPUS_MASK_WORDS] = {0};
@@ -160,7 +161,7 @@ static void take_seat(struct shm *shm)
 {
     struct shm_seat *seat = seat_of(shm, shm->seat);
     uint64_t cpus[CPUS_MASK_WORDS] = {0};
-    (void)cpus_affinity(cpus); /* none known: nobody spins */
+    (void)cpus_affinity(cpus); /* on failure the set is empty: no spinning */
     for (int w = 0; w < CPUS_MASK_WORDS; w++)
         seat->cpus[w] = cpus[w];
     seat->quota = (uint32_t)cpus_quota("");
@@ -185,7 +186,7 @@ static int map_segment(struct shm *shm, struct err *err)
     if (base == MAP_FAILED)
         return err_sys(err, errno, "cannot map a shared segment of %zu bytes", shm->size);
     shm->base = base;
-    /* A forked child must not keep the ranks' memory alive. */
+    /* A forked child must not keep the segment's memory alive. */
     if (madvise(base, shm->size, MADV_DONTFORK) < 0)
         return err_sys(err, errno, "cannot keep the shared segment from children");
     return 0;
@@ -294,7 +295,7 @@ int shm_create(int seats, uint8_t token[16], struct shm **ret, struct err *err)
     return 0;
 }
 
-/* What is foreign: the descriptor came over a socket. */
+/* The descriptor came over a socket and is untrusted. */
 static int check_file(const struct shm *shm, struct err *err)
 {
     struct stat st;
@@ -397,8 +398,8 @@ bool shm_has_left(struct shm *shm, int seat)
     return atomic_load_explicit(&seat_of(shm, seat)->left, memory_order_acquire) != 0;
 }
 
-/* The caller has fenced. Who takes the word writes the doorbell, so that a sleeper is woken once.
- */
+/* Call after a fence. The caller that clears the word writes the doorbell, so that a sleeper is
+ * woken once. */
 static inline void wake_if_asleep(struct shm *shm, int seat)
 {
     _Atomic uint32_t *word = &head_of(shm)->sleeping[seat];
@@ -428,8 +429,8 @@ void shm_ring_some(struct shm *shm, const int *seats, int n)
         wake_if_asleep(shm, seats[i]);
 }
 
-/* Dekker: the sleeper writes its word, fences and looks for data; the publisher writes data, fences
- * and looks at the word. One of them sees the other. */
+/* Dekker's algorithm: the sleeper writes its word, fences, and looks for data; the publisher
+ * writes data, fences, and reads the word. At least one of them sees the other. */
 void shm_sleep_begin(struct shm *shm)
 {
     find_spin(shm);
@@ -487,7 +488,8 @@ size_t shm_pipe_read(struct shm *shm, enum link_class cls, int from, void *dst, 
     size_t size = shm->pipe_size[cls];
     uint64_t at = atomic_load_explicit(&pipe->read, memory_order_relaxed);
     uint64_t ready = atomic_load_explicit(&pipe->written, memory_order_acquire) - at;
-    if (ready == 0 || ready > size) /* more than fits: nonsense, never read past the pipe */
+    if (ready == 0 ||
+        ready > size) /* more than the pipe holds: invalid, never read past the pipe */
         return 0;
     if (n > ready)
         n = (size_t)ready;

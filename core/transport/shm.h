@@ -21,8 +21,8 @@
 
 #define SHM_LINE       64
 #define SHM_MAX_SEATS  512
-#define SHM_INLINE_MAX 256 /* payload bytes that travel beside the flag */
-#define SHM_CHOICES    3   /* orders of size */
+#define SHM_INLINE_MAX 256 /* payload bytes that are stored beside the flag */
+#define SHM_CHOICES    3   /* size classes of shm_choice */
 
 /* n rounded up to whole lines. */
 static inline size_t shm_line_up(size_t n)
@@ -30,41 +30,43 @@ static inline size_t shm_line_up(size_t n)
     return (n + SHM_LINE - 1) & ~(size_t)(SHM_LINE - 1);
 }
 
-/* What one seat tells the others about the collective under way. Every word is
- * generation << 40 | counter (shm_stamp) and only rises, at most to MESH_GENERATION_MAX. */
+/* What a seat publishes about the current collective. Every word is generation << 40 | counter
+ * (shm_stamp) and only increases; a generation is at most MESH_GENERATION_MAX. */
 struct shm_flags {
-    _Alignas(SHM_LINE) _Atomic uint64_t in;  /* staged input chunks */
-    _Atomic uint8_t far[SHM_CHOICES][2];     /* seat 0: how staging is written, see shm_choice.h */
+    _Alignas(SHM_LINE) _Atomic uint64_t in; /* staged input chunks */
+    _Atomic uint8_t
+        far[SHM_CHOICES][2]; /* written by seat 0: how to write staging, see shm_choice.h */
     _Alignas(SHM_LINE) _Atomic uint64_t red; /* reduced chunks of the own slice */
     _Alignas(SHM_LINE) _Atomic uint64_t out; /* chunks copied out: their staging may be reused */
-    /* the small path: stamp and payload side by side, two of them in turn */
+    /* the small path: stamp and payload side by side, two buffers used alternately */
     struct {
         _Alignas(SHM_LINE) _Atomic uint64_t stamp;
         uint8_t payload[SHM_INLINE_MAX + SHM_LINE - sizeof(uint64_t)];
     } small[2];
 };
 
-/* What a seat tells about its cells in an exchange (coll/shm_exchange.h), before it tells of the
- * first one. */
+/* What a seat publishes about its cells in an exchange (coll/shm_exchange.h), before it
+ * publishes the first one. */
 struct shm_table {
     _Atomic uint64_t stamp;        /* of the exchange's first step */
-    uint64_t steps;                /* that this seat has */
-    uint16_t place[SHM_MAX_SEATS]; /* lines from the begin of the cell, for each receiver */
+    uint64_t steps;                /* how many steps this seat has */
+    uint16_t place[SHM_MAX_SEATS]; /* for each receiver: offset in the cell, in cache lines */
 };
 
-#define SHM_TABLES 2 /* in turn: a slow seat may still need the one of the exchange before */
+#define SHM_TABLES                                                                                 \
+    2 /* used alternately: a slow seat may still need the table of the last exchange */
 
 struct shm {
     int seat, seats;
     int fd;     /* the memfd, owned; -1 after attach has mapped it */
     void *base; /* the mapping */
     size_t size;
-    size_t staging_size; /* bytes of staging a seat has */
-    size_t cache_size;   /* of the host's last-level cache as the creator saw it: the same on all */
+    size_t staging_size; /* bytes of staging of each seat */
+    size_t cache_size;   /* of the last-level cache as the creator saw it: equal on all seats */
     size_t touched;      /* bytes of the own staging that are resident */
     size_t pipe_size[LINK_CLASSES];
-    int *doorbells;  /* [seats] eventfds, owned; -1 where not known yet */
-    int usable_cpus; /* of all seats together: affinity and cgroup quota; 0: not known yet */
+    int *doorbells;  /* [seats] eventfds, owned; -1: unknown yet */
+    int usable_cpus; /* of all seats together, by affinity and cgroup quota; 0: unknown yet */
     bool spin;       /* cpus_may_spin(); false until every seat has attached */
 };
 
@@ -73,7 +75,7 @@ static inline uint64_t shm_stamp(uint32_t generation, uint64_t counter)
     return (uint64_t)generation << 40 | counter;
 }
 
-/* A fresh segment for seats ranks with a random token; its descriptor is shm->fd. */
+/* Creates a segment for `seats` ranks with a random token; its descriptor is shm->fd. */
 int shm_create(int seats, uint8_t token[16], struct shm **ret, struct err *err);
 
 /* Maps fd (taken over in any case) as seat; checks seals, size, magic, version and token. */
@@ -81,9 +83,9 @@ int shm_attach(int fd, int seat, int seats, const uint8_t token[16], struct shm 
                struct err *err);
 void shm_destroy(struct shm *shm);
 
-/* Takes over the eventfd of a seat. shm_create() makes those of all seats; a seat that attaches
- * gets each of them, its own too, with this call. Nobody drains one: a write is an edge for epoll
- * whatever the count. */
+/* Takes ownership of the eventfd of a seat. shm_create() makes those of all seats; a seat that
+ * attaches gets each of them, its own included, by this call. It is never read: each write is an
+ * edge for epoll, whatever the count. */
 void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 
 /* How many seats have attached, the creator's included; whether this one has. */
@@ -103,28 +105,30 @@ struct shm_flags *shm_flags_of(struct shm *shm, int seat);
 struct shm_table *shm_tables_of(struct shm *shm, int seat);
 uint8_t *shm_staging_of(struct shm *shm, int seat);
 
-/* Makes the first bytes of the own staging resident at once: the first touch of a page costs
- * microseconds each. For the first operation that uses it: init stays short, memory small. */
+/* Makes the first bytes of the own staging resident: the first touch of a page costs
+ * microseconds. Called for the first operation that uses them, so that init is short and memory
+ * small. */
 void shm_touch_staging(struct shm *shm, size_t bytes);
 
-/* After publishing a flag: writes the eventfd of every seat (of one seat, of n) that sleeps. Costs
- * a full fence and one load a seat when nobody does. */
+/* After publishing a flag: writes the eventfd of every seat (one seat, n seats) that sleeps.
+ * Costs a full fence, and a load for each seat, if none does. */
 void shm_ring_all(struct shm *shm);
 void shm_ring_some(struct shm *shm, const int *seats, int n);
 void shm_ring(struct shm *shm, int seat);
 
-/* Between begin and end, look once more for something to do before sleeping on the doorbell. */
+/* Between begin and end, check once more for something to do before sleeping on the doorbell. */
 void shm_sleep_begin(struct shm *shm);
 void shm_sleep_end(struct shm *shm);
 
-/* The abort word: 0, or 1 + the local rank that was found dead or gave up; first writer wins. A
- * full fence stands behind the write: a seat that reads flags after shm_abort() sees each flag of a
- * seat that did not see the word after it (coll/shm_steps.h, shm_steps_may_return). */
+/* The abort word: 0, or 1 + the local rank that was lost or gave up; the first writer wins. A full
+ * fence follows the write: a seat that reads flags after shm_abort() sees every flag of each seat
+ * that did not see the word after setting it (coll/shm_steps.h, shm_steps_may_return). */
 int shm_aborted(struct shm *shm);
 void shm_abort(struct shm *shm, int dead_seat);
 
-/* A byte pipe to another seat: single producer, single consumer, lock-free, wraps around. Bytes
- * moved, 0 when full or empty. The caller rings. control pipes and data pipes are apart. */
+/* A byte pipe to another seat: single producer, single consumer, lock-free, a ring buffer.
+ * Returns the bytes moved, 0 when full or empty. The caller rings the doorbell. Control and data
+ * have separate pipes. */
 size_t shm_pipe_write(struct shm *shm, enum link_class cls, int to, const void *src, size_t n);
 size_t shm_pipe_read(struct shm *shm, enum link_class cls, int from, void *dst, size_t n);
 

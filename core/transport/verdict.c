@@ -31,14 +31,14 @@ static void suspect(struct mesh_net *net, int peer, uint64_t at, const char *tex
         net_timer_at(net, at);
 }
 
-/* When to act on what may still be explained better. In an elastic job at once: the coordinator
- * knows who is lost, and repair is cheap. */
+/* When to act on a suspicion that may still get a better explanation. In an elastic job at once:
+ * the coordinator knows which rank is lost, and repair is cheap. */
 static uint64_t when(const struct mesh_net *net)
 {
     return net->elastic ? 0 : clock_ns() + GRACE_NS;
 }
 
-/* Better news replaces a suspicion, never another certainty. */
+/* A better explanation replaces a suspicion, but not a certainty. */
 static bool is_certain(const struct mesh_net *net)
 {
     return net->failed || (net->suspect != NOBODY && net->verdict_at == 0);
@@ -101,10 +101,10 @@ void verdict_out_of(struct mesh_net *net, int rc)
              rc == -ENOMEM ? "memory" : "descriptors");
     net->out_of = rc;
     suspect(net, net->mesh->rank, 0, text);
-    net_timer_at(net, clock_ns()); /* nothing may happen that would wake this rank */
+    net_timer_at(net, clock_ns()); /* no event may follow that would wake this rank */
 }
 
-/* The text of a CTL_LOST: with its length before it, or bare to the end. */
+/* Reads the text of a CTL_LOST: with its length before it, or up to the end. */
 static void read_text(struct reader *r, char *text, size_t size)
 {
     struct reader copy = *r;
@@ -188,7 +188,7 @@ void verdict_look_for_goodbyes(struct mesh_net *net)
     }
 }
 
-/* The kernel by itself would try for a quarter of an hour. */
+/* The kernel itself would retry for a quarter of an hour. */
 static void look_for_silence(struct mesh_net *net, uint64_t now)
 {
     for (int i = 0; i < net->mesh->size * LINK_CLASSES; i++)
@@ -207,7 +207,7 @@ void verdict_tick(struct mesh_net *net, uint64_t now)
         net_timer_at(net, net->verdict_at);
 }
 
-/* Everybody with a connection to this rank hears why before the connections end. */
+/* Tells the reason to every rank with a connection to this one, before the connections end. */
 static void tell_all(struct mesh_net *net, int rank, const char *text)
 {
     struct mesh *mesh = net->mesh;
@@ -243,7 +243,7 @@ static void fail(struct mesh_net *net)
     listener_after_fork(net->listener);
 }
 
-/* The epoch is over for everybody on this host: none of them says goodbye in it any more. */
+/* The epoch is over for all ranks of this host: none of them says goodbye in it any more. */
 static void forget_local(struct mesh_net *net)
 {
     for (int r = 0; r < net->mesh->size; r++)
@@ -261,7 +261,7 @@ int verdict_check(struct mesh_net *net)
     } else if (word && net->suspect == NOBODY) {
         char text[64];
         int rank = mesh_rank_at(mesh, mesh->host, word - 1);
-        snprintf(text, sizeof(text), "rank %d died or gave up", rank);
+        snprintf(text, sizeof(text), "rank %d was lost or gave up", rank);
         suspect(net, rank < 0 ? mesh->rank : rank, when(net), text);
     }
     if (!net->failed && net->suspect != NOBODY && clock_ns() >= net->verdict_at)

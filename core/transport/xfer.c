@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * xfer: transfers over a link (link.h): framing, cancelling, dropping what is of a past generation.
+ * xfer: transfers over a link (link.h): framing, cancelling, dropping messages of older
+ * generations.
  */
 #include <errno.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static uint32_t generation_of(const struct xfer *x)
     return reader_u32(&r);
 }
 
-/* What every transfer asks first: 0 go on, 1 not now, -errno. */
+/* The first check of every transfer: 0 continue, 1 not now, -errno. */
 static int usable(struct link *link)
 {
     if (link->error)
@@ -77,7 +78,7 @@ int xfer_send(struct xfer *x, size_t ready)
             link->tx_open = false;
             return 0;
         }
-        /* The header waits for the first bytes: one system call less. */
+        /* The header is sent together with the first bytes: one system call less. */
         if (n == 0 && (!head || x->len > 0))
             return 1;
         struct iovec iov[] = {{x->header + x->header_done, head}, {x->data + x->done, n}};
@@ -112,7 +113,7 @@ void xfer_cancel_send(struct xfer *x)
 
 /* ---- receiving ---- */
 
-/* Bytes from the carrier: a count, 0: none now; a carrier that ended is reported. */
+/* Reads from the carrier. A count, 0: nothing now; an ended carrier is reported. */
 static ssize_t read_carrier(struct link *link, void *dst, size_t n)
 {
     ssize_t got = link->ops->read(link, dst, n);
@@ -123,7 +124,7 @@ static ssize_t read_carrier(struct link *link, void *dst, size_t n)
     return got;
 }
 
-/* Makes ahead hold at least n bytes: 0, 1, -errno. */
+/* Reads ahead until at least n bytes are buffered: 0, 1, -errno. */
 static int fill_ahead(struct link *link, size_t n)
 {
     if (link->ahead_pos == link->ahead_len)
@@ -163,7 +164,7 @@ ssize_t link_read_payload(struct link *link, void *dst, size_t n)
     return got;
 }
 
-/* 0: all is gone, 1, -errno. */
+/* Drops the rest of a message. 0: done, 1, -errno. */
 static int swallow(struct link *link)
 {
     uint8_t waste[16384];
@@ -176,7 +177,7 @@ static int swallow(struct link *link)
     return 0;
 }
 
-/* A message of the mesh itself, whole in ahead. */
+/* Handles a message of the mesh itself, which is buffered completely. */
 static int take_own(struct link *link)
 {
     if (link->rx.length > LINK_OWN_MAX)
@@ -206,7 +207,7 @@ static int parse_header(struct link *link)
     link->rx.length = reader_u64(&r);
     link->ahead_pos += LINK_HEADER_SIZE;
     if (link->rx.magic != LINK_MAGIC)
-        return link_nonsense(link, "sent what is no frame");
+        return link_nonsense(link, "sent a malformed frame");
     link->rx_open = true;
     link->rx_left = link->rx.length;
     return 0;
@@ -231,7 +232,7 @@ int link_next_header(struct link *link)
     }
 }
 
-/* The header of this very message: 0, 1: not here yet, -errno. */
+/* Finds the header of this message: 0, 1: not here yet, -errno. */
 static int begin_recv(struct xfer *x)
 {
     struct link *link = x->link;
@@ -241,13 +242,13 @@ static int begin_recv(struct xfer *x)
             return rc;
         int32_t newer = (int32_t)(link->rx.generation - generation_of(x));
         if (newer > 0)
-            return 1; /* the peer has cancelled what this rank is still in; it will hear of it */
+            return 1; /* the peer has cancelled the operation already; this rank will learn of it */
         if (newer == 0)
             break;
         link->rx_swallow = true;
     }
     if (link->rx.tag != x->tag || link->rx.length != x->len)
-        return link_nonsense(link, "sent another message than the one that was due");
+        return link_nonsense(link, "sent another message than the expected one");
     x->header_done = sizeof(x->header);
     return 0;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * active: what the tests that load this machine measured (probes/active.c). The limits are floors
- * of our own, far below what a healthy machine does: compare with its neighbours for more.
+ * active: what the tests that load this machine measured (probes/active.c). The limits are our own
+ * and far below what a healthy machine reaches. To find a machine that is only slower than its
+ * neighbours, compare reports (hvd-doctor diff).
  */
 #include "diagnostics/registry.h"
 
 #define GB 1e9
 
-/* Bytes a second; 0: the result is set already. */
+/* Bytes a second; 0: the probe gave no figure, and the result is set. */
 static double rate(const struct view *v, struct result *r, const char *probe, const char *what)
 {
     const struct answer *a = machine_answer(v->machine, probe);
@@ -18,7 +19,7 @@ static double rate(const struct view *v, struct result *r, const char *probe, co
     result_observed(r, "%.2f GB/s", value / GB);
     if (value > 0)
         return value;
-    result_fail(r, "%s: nothing went through within a second", what);
+    result_fail(r, "%s: no byte was transferred within a second", what);
     return 0;
 }
 
@@ -42,7 +43,8 @@ static void check_memory(const struct view *v, struct result *r)
 {
     double value = rate(v, r, "active-memory", "a memory test");
     if (value > 0)
-        judge(r, value, 4 * GB, "memory of all usable processors together (triad)");
+        judge(r, value, 4 * GB,
+              "memory bandwidth of all usable processors together (STREAM triad)");
 }
 
 static void check_loopback(const struct view *v, struct result *r)
@@ -76,7 +78,7 @@ static const struct check rows[] = {
      .title = "shared memory bandwidth",
      .why = "Ranks of one machine exchange gradients through shared memory.",
      .fix = {"docker run --cpus higher or without; --ipc=host", "a larger CPU limit",
-             "look for other load (top), a powersave governor, memory on one channel only"},
+             "stop other load (top); set governor performance; use all memory channels"},
      .action = ACTION_HOST,
      .explain = "One process copies 4 MiB slots into shared memory, another copies them out, for a "
                 "second. Below 2 GB/s warns (own threshold).",
@@ -88,10 +90,12 @@ static const struct check rows[] = {
      .probes = {"active-memory"},
      .run = check_memory,
      .title = "memory bandwidth",
-     .why = "Sums on the host are bound by memory; so are the optimizer and data loading.",
+     .why =
+         "Reductions on the host, the optimizer and data loading are limited by memory bandwidth.",
      .fix = {"docker run without --cpuset-mems, or with the right node",
              "a larger CPU limit; static CPU manager policy for whole cores",
-             "look for other load (top), missing memory modules (dmidecode -t memory), power caps"},
+             "stop other load (top); add missing memory modules (dmidecode -t memory); lift power "
+             "caps"},
      .action = ACTION_HOST,
      .explain = "STREAM's triad, one process for each usable processor, two seconds, arrays of 32 "
                 "MiB. Below 4 GB/s warns (own threshold); compare machines of one kind with "
@@ -104,10 +108,10 @@ static const struct check rows[] = {
      .probes = {"active-loopback"},
      .run = check_loopback,
      .title = "TCP over loopback",
-     .why = "A machine that is slow with itself (one busy processor, packet filters on every "
-            "packet) is slow with others.",
+     .why = "A machine that is slow over loopback (a busy processor, a packet filter on every "
+            "packet) is slow to other machines, too.",
      .fix = {"docker run --network=host",
-             "hostNetwork: true shows whether the pod network costs it",
+             "hostNetwork: true shows whether the pod network is the cause",
              "iptables -L -v for rules that all packets pass; top for a busy processor"},
      .action = ACTION_NETWORK,
      .explain = "One TCP connection over 127.0.0.1 for a second. Below 0.5 GB/s warns (own "

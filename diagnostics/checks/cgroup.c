@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cgroup: what the container may take, and how much of it is left.
+ * cgroup: the container's limits, and how much of each is left.
  *
- * Counters are those since the cgroup was made: the agent's watch looks at their growth. Pure
+ * Counters count since the cgroup was created; the agent's watch looks at their growth. Pure
  * functions over diagnostics/cgroup, run by doctor.c.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define ROOM_LEAST  (100 * MIB)
 #define PERIODS_FEW 100
 
-/* False: the result is set. */
+/* Returns false when the cgroup is not found; the result is set. */
 static bool find(const struct view *v, struct result *r, struct cgroup *cg, enum cgroup_kind kind,
                  const char *controller)
 {
@@ -28,7 +28,8 @@ static bool find(const struct view *v, struct result *r, struct cgroup *cg, enum
     if (rc == -EACCES || rc == -EPERM)
         result_skip(r, "/proc/self/cgroup: %s", strerror(-rc));
     else
-        result_skip(r, "no %s controller to be seen: needs /sys/fs/cgroup mounted", controller);
+        result_skip(r, "the %s controller is not visible: needs /sys/fs/cgroup mounted",
+                    controller);
     return false;
 }
 
@@ -46,14 +47,14 @@ static void check_version(const struct view *v, struct result *r)
     result_observed(r, "%s", names[cg.mode]);
     result_expected(r, "v2");
     if (rc < 0)
-        result_skip(r, "no cgroup to be seen: needs /sys/fs/cgroup mounted (and /proc)");
+        result_skip(r, "no cgroup is visible: needs /sys/fs/cgroup mounted (and /proc)");
     else if (*missing)
-        result_info(r, "cgroup %s without %s: limits of these cannot be seen here", names[cg.mode],
+        result_info(r, "cgroup %s without %s: their limits are not visible here", names[cg.mode],
                     missing);
     else if (cg.mode == CGROUP_V2)
         result_pass(r, "cgroup v2");
     else
-        result_info(r, "cgroup %s: Kubernetes and systemd give v1 up", names[cg.mode]);
+        result_info(r, "cgroup %s: Kubernetes and systemd are dropping v1", names[cg.mode]);
 }
 
 static void check_memory(const struct view *v, struct result *r)
@@ -94,14 +95,15 @@ static void check_oom(const struct view *v, struct result *r)
     result_observed(r, "%lld", (long long)memory.oom_kills);
     result_expected(r, "0");
     if (memory.oom_kills < 0)
-        result_skip(r, "the cgroup has no counter of kills (its top, or Linux before 4.13)");
+        result_skip(r, "the cgroup does not count OOM kills (it is the root cgroup, or Linux is "
+                       "older than 4.13)");
     else if (memory.oom_kills > 0)
         result_warn(r,
-                    "the kernel killed %lld process%s of this cgroup for want of memory since it "
-                    "was made",
+                    "the kernel OOM-killed %lld process%s of this cgroup since it "
+                    "was created",
                     (long long)memory.oom_kills, memory.oom_kills == 1 ? "" : "es");
     else
-        result_pass(r, "nothing killed for want of memory since the cgroup was made");
+        result_pass(r, "no process was OOM-killed since the cgroup was created");
 }
 
 static void check_quota(const struct view *v, struct result *r)
@@ -120,8 +122,8 @@ static void check_quota(const struct view *v, struct result *r)
     result_observed(r, "%.4g", cpu.cpus);
     if (cpu.cpus < ranks)
         result_warn(r,
-                    "CPU quota of %.4g processors for %d rank%s: they stop in turn, all wait for "
-                    "each",
+                    "CPU quota of %.4g processors for %d rank%s: the kernel stops ranks in turn, "
+                    "and all others wait for them",
                     cpu.cpus, ranks, ranks == 1 ? "" : "s");
     else
         result_pass(r, "CPU quota of %.4g processors for %d rank%s", cpu.cpus, ranks,
@@ -137,7 +139,7 @@ static void check_quota(const struct view *v, struct result *r)
     result_fix(r, FIX_HOST, "systemctl set-property NAME.service CPUQuota=%d00%%", ranks);
 }
 
-#define THROTTLED "throttled in %.1f %% of all periods since the cgroup was made (%.0f s in all)"
+#define THROTTLED "throttled in %.1f %% of all periods since the cgroup was created (%.0f s in all)"
 
 static void check_throttle(const struct view *v, struct result *r)
 {
@@ -158,14 +160,14 @@ static void check_throttle(const struct view *v, struct result *r)
     double s_all = cpu.throttled_us > 0 ? (double)cpu.throttled_us / 1e6 : 0;
     result_observed(r, "%.1f %%", percent);
     if (cpu.periods < PERIODS_FEW && cpu.throttled > 0)
-        result_info(r, "throttled in %lld of only %lld periods since the cgroup was made",
+        result_info(r, "throttled in %lld of only %lld periods since the cgroup was created",
                     (long long)cpu.throttled, (long long)cpu.periods);
     else if (percent > 25)
         result_fail(r, THROTTLED, percent, s_all);
     else if (percent > 5)
         result_warn(r, THROTTLED, percent, s_all);
     else
-        result_pass(r, "throttled in %.1f %% of %lld periods since the cgroup was made", percent,
+        result_pass(r, "throttled in %.1f %% of %lld periods since the cgroup was created", percent,
                     (long long)cpu.periods);
 }
 
@@ -215,9 +217,10 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/proc, /sys/fs/cgroup",
      .run = check_version,
-     .title = "version of control groups",
-     .why = "Limits that cannot be seen cannot be checked; v1 does not tell pressure and kills "
-            "single processes.",
+     .title = "version of cgroups",
+     .why =
+         "Limits that are not visible cannot be checked; v1 does not report pressure and OOM kills "
+         "single processes.",
      .fix = {"docker run --cgroupns=private ... mounts /sys/fs/cgroup", NULL,
              "kernel command line: systemd.unified_cgroup_hierarchy=1, reboot"},
      .action = ACTION_HOST,
@@ -237,10 +240,11 @@ static const struct check rows[] = {
              "resources: {requests: {memory: 64Gi}, limits: {memory: 64Gi}}",
              "systemctl set-property NAME.service MemoryMax=64G"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain = "memory.max and memory.current (v1: limit_in_bytes, usage_in_bytes) from the "
-                "process's cgroup up to the top that can be seen; page cache that can go "
-                "(inactive_file) is not counted, /dev/shm is. Less than 10 % left warns, less than "
-                "100 MiB fails (own thresholds).",
+     .explain =
+         "memory.max and memory.current (v1: limit_in_bytes, usage_in_bytes) from the "
+         "process's cgroup up to the top that is visible. Page cache that the kernel can drop "
+         "(inactive_file) is not counted, /dev/shm is. Less than 10 % left warns, less than "
+         "100 MiB fails (own thresholds).",
      .refs = {DOCKER_LIMITS, POD_RESOURCES, CGROUP_V2_DOC}},
     {.id = "cgroup-oom-kill",
      .code = "HVD2003",
@@ -248,7 +252,7 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/sys/fs/cgroup",
      .run = check_oom,
-     .title = "killed for want of memory",
+     .title = "processes killed by the OOM killer",
      .why = "A rank or worker that ended with 137 or SIGKILL was killed by this container's memory "
             "limit.",
      .fix = {"docker run --memory=64g ... (larger); fewer DataLoader workers; smaller batches",
@@ -256,7 +260,7 @@ static const struct check rows[] = {
              "systemctl set-property NAME.service MemoryMax=64G"},
      .action = ACTION_CONTAINER_OPTION,
      .explain =
-         "oom_kill in memory.events (v1: memory.oom_control) since the cgroup was made, which "
+         "oom_kill in memory.events (v1: memory.oom_control) since the cgroup was created, which "
          "for a container is its start. Needs no access to the kernel's log.",
      .refs = {CGROUP_V2_DOC, POD_RESOURCES}},
     {.id = "cgroup-cpu-quota",
@@ -265,8 +269,9 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/sys/fs/cgroup",
      .run = check_quota,
-     .title = "processors the quota pays for",
-     .why = "With less than a processor a rank the kernel stops ranks in the middle of a step, and "
+     .title = "processors that the CPU quota allows",
+     .why = "With less than one processor for each rank the kernel stops ranks in the middle of a "
+            "step, and "
             "all others wait for them.",
      .fix = {"docker run --cpus=N ... with N >= ranks, or without --cpus",
              "resources: {requests: {cpu: 8}} without limits.cpu, or a limit >= the ranks",
@@ -274,7 +279,7 @@ static const struct check rows[] = {
      .action = ACTION_CONTAINER_OPTION,
      .explain =
          "The smallest cpu.max (v1: cpu.cfs_quota_us / cpu.cfs_period_us) from the process's "
-         "cgroup up to the top that can be seen, against the local ranks.",
+         "cgroup up to the top that is visible, compared with the number of local ranks.",
      .refs = {DOCKER_LIMITS, POD_RESOURCES, CFS_DOC}},
     {.id = "cgroup-cpu-throttle",
      .code = "HVD2005",
@@ -291,7 +296,7 @@ static const struct check rows[] = {
              "systemctl set-property NAME.service CPUQuota="},
      .action = ACTION_CONTAINER_OPTION,
      .explain =
-         "nr_throttled / nr_periods of cpu.stat since the cgroup was made, of the group with "
+         "nr_throttled / nr_periods of cpu.stat since the cgroup was created, of the group with "
          "the tightest quota. Above 5 % warns, above 25 % fails (own thresholds).",
      .refs = {CFS_DOC, POD_RESOURCES}},
     {.id = "cgroup-pids",
@@ -302,15 +307,16 @@ static const struct check rows[] = {
      .probes = {"ranks"},
      .run = check_pids,
      .title = "processes and threads left in the container",
-     .why = "Threads count. At the limit fork and pthread_create fail: \"Resource temporarily "
+     .why = "Threads count as processes. At the limit fork and pthread_create fail: \"Resource "
+            "temporarily "
             "unavailable\", \"can't start new thread\", OpenMP aborts.",
      .fix = {"docker run --pids-limit=-1 ...",
              "kubelet: podPidsLimit: 16384 (a pod cannot set it itself)",
              "systemctl set-property NAME.service TasksMax=infinity"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain =
-         "pids.current against pids.max, of the fullest group from the process's own up. 80 % "
-         "warns, 95 % fails, room for less than 64 a local rank warns (own thresholds).",
+     .explain = "pids.current compared with pids.max, of the group nearest to its limit from the "
+                "process's own up. 80 % "
+                "warns, 95 % fails, room for less than 64 a local rank warns (own thresholds).",
      .refs = {"https://kubernetes.io/docs/concepts/policy/pid-limiting/", DOCKER_LIMITS}},
 };
 

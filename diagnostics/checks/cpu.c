@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cpu: processors, threads and NUMA nodes against the ranks of this machine.
+ * cpu: are there enough processors, threads and NUMA nodes for the ranks of this machine?
  *
  * Reads /proc/self/status, /sys/devices/system and the answers "kmsg" and "numa". Pure functions,
  * run by doctor.c.
@@ -21,7 +21,8 @@
 #define DAY_S       (24 * 3600)
 #define NODES       "sys/devices/system/node"
 
-/* The processors this process may run on; otherwise the result is set. */
+/* The processors this process may run on. Returns false when they are unknown; the result is
+ * set. */
 static bool allowed(const struct view *v, struct result *r, struct proc_cpus *ret)
 {
     int rc = proc_allowed(v->machine, "Cpus_allowed_list", ret);
@@ -31,7 +32,7 @@ static bool allowed(const struct view *v, struct result *r, struct proc_cpus *re
     return false;
 }
 
-/* No setting keeps processors from this process: the machine has no more. */
+/* This process may use every processor of the machine: a wider cpuset would not help. */
 static bool has_all(const struct view *v, int allowed_cpus)
 {
     char text[4096];
@@ -43,10 +44,11 @@ static bool has_all(const struct view *v, int allowed_cpus)
 static void advise_fewer(struct result *r, int cpus)
 {
     result_action(r, ACTION_JOB);
-    result_fix(r, FIX_DOCKER, "the machine has no more: at most %d rank%s here", cpus,
+    result_fix(r, FIX_DOCKER, "the machine has no more processors: at most %d rank%s here", cpus,
                cpus == 1 ? "" : "s");
     result_fix(r, FIX_K8S, "larger nodes, or fewer ranks for each pod");
-    result_fix(r, FIX_HOST, "the machine has no more: hvdrun -np %d, or more machines", cpus);
+    result_fix(r, FIX_HOST, "the machine has no more processors: hvdrun -np %d, or more machines",
+               cpus);
 }
 
 static void check_allowed(const struct view *v, struct result *r)
@@ -60,12 +62,14 @@ static void check_allowed(const struct view *v, struct result *r)
     result_observed(r, "%d", n);
     result_expected(r, ">= %d", v->setting->profiles & PROFILE_GPU ? CPUS_A_RANK * ranks : ranks);
     if (n < ranks && v->setting->profiles & PROFILE_GPU)
-        result_fail(r, "%d processor%s for %d ranks: they take turns", n, many, ranks);
+        result_fail(r, "%d processor%s for %d ranks: ranks have to share a processor", n, many,
+                    ranks);
     else if (n < ranks)
-        result_warn(r, "%d processor%s for %d ranks: they take turns", n, many, ranks);
+        result_warn(r, "%d processor%s for %d ranks: ranks have to share a processor", n, many,
+                    ranks);
     else if (n < CPUS_A_RANK * ranks && v->setting->profiles & PROFILE_GPU)
         result_warn(r,
-                    "%d processor%s for %d rank%s, fewer than 4 for each: loading data holds the "
+                    "%d processor%s for %d rank%s, fewer than 4 for each: data loading delays the "
                     "GPUs up",
                     n, many, ranks, s);
     else if (n < CPUS_A_RANK * ranks)
@@ -76,7 +80,7 @@ static void check_allowed(const struct view *v, struct result *r)
         advise_fewer(r, n);
 }
 
-/* What counts when threads are chosen: the set, and less where a quota pays for less. */
+/* Processors that threads can use: those allowed, or fewer where a CPU quota allows less. */
 static double cpus_paid(const struct view *v, const struct proc_cpus *set)
 {
     struct cgroup cg;
@@ -105,7 +109,7 @@ static void check_threads(const struct view *v, struct result *r)
     double cpus = cpus_paid(v, &set);
     int best = cpus > ranks ? (int)(cpus / ranks) : 1;
     bool unset = threads < 1 || threads > 1000000;
-    if (unset) /* OpenMP takes a thread a processor that it sees */
+    if (unset) /* without the variable OpenMP starts a thread for each processor that it sees */
         threads = proc_cpus_count(&set);
     double all = (double)threads * ranks;
     result_observed(r, "%.0f", all);
@@ -128,7 +132,7 @@ static void check_threads(const struct view *v, struct result *r)
     }
 }
 
-/* Numbers of node0, node1 ...; how many. */
+/* Fills ret with the numbers of node0, node1 ...; returns how many. */
 static int nodes(const struct machine *m, int *ret, int max)
 {
     auto_free char **names = NULL;
@@ -146,7 +150,7 @@ static bool has(const struct proc_cpus *set, int i)
     return i >= 0 && i < PROC_CPUS_MAX && set->bits[i / 64] >> (i % 64) & 1;
 }
 
-/* Nodes whose processors we may use but whose memory we may not. */
+/* Nodes whose processors this process may use but whose memory it may not. */
 static void check_nodes(const struct view *v, struct result *r)
 {
     struct proc_cpus cpus, mems;
@@ -155,7 +159,7 @@ static void check_nodes(const struct view *v, struct result *r)
         return;
     if (proc_allowed(v->machine, "Mems_allowed_list", &mems) < 0 ||
         (n = nodes(v->machine, list, 256)) == 0) {
-        result_skip(r, "no NUMA nodes to be seen: needs /sys");
+        result_skip(r, "no NUMA nodes are visible: needs /sys");
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -225,8 +229,8 @@ static void check_affinity(const struct view *v, struct result *r)
         result_skip(r, "no NVIDIA GPU in /sys/bus/pci/devices");
     else if (away > 0)
         result_warn(r,
-                    "none of the allowed processors is near %d of %d GPUs (%s): their data "
-                    "crosses between sockets",
+                    "none of the allowed processors is near %d of %d GPUs (%s): their data crosses "
+                    "between CPU sockets",
                     away, gpus, far);
     else
         result_pass(r, "allowed processors are near each of %d GPU%s", gpus, gpus == 1 ? "" : "s");
@@ -252,7 +256,7 @@ static void check_governor(const struct view *v, struct result *r)
         saving += strcmp(governor, "powersave") == 0;
         lazy += strcmp(governor, "conservative") == 0;
     }
-    /* There the hardware chooses, and "powersave" is only the name of it. */
+    /* With these drivers the hardware chooses the clock; "powersave" is only the policy's name. */
     bool hardware = strcmp(driver, "intel_pstate") == 0 || strcmp(driver, "amd-pstate-epp") == 0;
     result_observed(r, "%s", first);
     result_expected(r, "performance");
@@ -324,7 +328,8 @@ static const struct check rows[] = {
      .needs = "/proc",
      .run = check_allowed,
      .title = "processors for the ranks",
-     .why = "A rank that shares its processor is late in every collective, and all wait for it.",
+     .why = "A rank that shares its processor is late in every collective, and all other ranks "
+            "wait for it.",
      .fix = {"docker run --cpuset-cpus=0-31 ..., or without --cpuset-cpus",
              "resources: {limits: {cpu: 32}} (4 or more a rank; whole numbers with the static CPU "
              "policy)",
@@ -344,16 +349,15 @@ static const struct check rows[] = {
      .needs = "/proc",
      .run = check_threads,
      .title = "threads of all ranks fit",
-     .why =
-         "Every rank starts as many OpenMP threads as it sees processors. Ranks that do so side by "
-         "side are several times slower.",
+     .why = "Every rank starts as many OpenMP threads as it sees processors. Several such ranks on "
+            "one machine run several times slower.",
      .fix = {"docker run -e OMP_NUM_THREADS=4 ...", "env: [{name: OMP_NUM_THREADS, value: \"4\"}]",
              "export OMP_NUM_THREADS=4"},
      .action = ACTION_ENVIRONMENT,
-     .explain =
-         "OMP_NUM_THREADS, else MKL_NUM_THREADS, else one a processor; times the local ranks, "
-         "against the allowed processors or the CPU quota if that is less. More than 1.5 "
-         "times warns (own threshold).",
+     .explain = "OMP_NUM_THREADS, else MKL_NUM_THREADS, else one thread for each processor; times "
+                "the local ranks. Compared with the allowed processors, or with the CPU quota if "
+                "that is less. More than 1.5 "
+                "times warns (own threshold).",
      .refs = {"https://docs.pytorch.org/docs/stable/notes/multiprocessing.html"}},
     {.id = "numa-nodes",
      .code = "HVD4003",
@@ -369,8 +373,8 @@ static const struct check rows[] = {
              "kubelet: topologyManagerPolicy: single-numa-node, memoryManagerPolicy: Static",
              "numactl --cpunodebind=0 --membind=0 ..."},
      .action = ACTION_CONTAINER_OPTION,
-     .explain = "Nodes of /sys/devices/system/node whose cpulist meets Cpus_allowed_list, against "
-                "Mems_allowed_list of /proc/self/status.",
+     .explain = "Nodes of /sys/devices/system/node whose cpulist overlaps Cpus_allowed_list, "
+                "compared with Mems_allowed_list of /proc/self/status.",
      .refs = {CPUSETS, "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/"}},
     {.id = "rank-gpu-affinity",
      .code = "HVD4004",
@@ -389,7 +393,7 @@ static const struct check rows[] = {
              "(nvidia-smi topo -m shows N)"},
      .action = ACTION_CONTAINER_OPTION,
      .explain =
-         "local_cpulist of each NVIDIA display device in /sys/bus/pci/devices against "
+         "local_cpulist of each NVIDIA display device in /sys/bus/pci/devices, compared with "
          "Cpus_allowed_list. GPUs of the machine that this container does not have count too.",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
               "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/"}},
@@ -399,7 +403,7 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/sys",
      .run = check_governor,
-     .title = "processors run at full clock",
+     .title = "processors may run at full clock",
      .why =
          "At the lowest clock the small operations between GPU kernels take up to three times as "
          "long.",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda: does CUDA start, do driver, runtime and GPUs fit, is libcuda the driver's own. See check.h.
+ * cuda: does CUDA start, are driver, runtime and GPUs compatible, is libcuda the driver's own? See
+ * check.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 /* ---- cuInit ---- */
 
-/* CUresult of cuInit, as cuda.h numbers them, and what helps. */
+/* CUresult values of cuInit as in cuda.h, what each means and what helps. */
 static const struct {
     int code;
     const char *what, *fix;
@@ -31,7 +32,7 @@ static const struct {
      "recreate the container with --gpus all", ACTION_RECREATE},
     {802, "the NVSwitch fabric is not ready", "systemctl restart nvidia-fabricmanager on the host",
      ACTION_HOST},
-    {803, "library and kernel module are of different drivers",
+    {803, "library and kernel module belong to different driver versions",
      "restart the host, recreate the "
      "container",
      ACTION_REBOOT},
@@ -86,7 +87,7 @@ static void check_init(const struct view *v, struct result *r)
         result_pass(r, "cuInit took %u ms, CUDA %s, %" PRId64 " GPUs", a->ms,
                     answer_str(a, "version", "?"), answer_int(a, "count", 0));
     else if (rc == 100 && !gpu)
-        result_skip(r, "libcuda is here, a GPU is not");
+        result_skip(r, "libcuda is installed, but no GPU is visible");
     else
         say_error(r, a, rc);
 }
@@ -115,7 +116,7 @@ static void check_driver(const struct view *v, struct result *r)
     if (!driver && gpu_module_version(v->machine, module, sizeof(module)))
         driver = module;
     if (!driver) {
-        result_skip(r, gpu_on_pci(v->machine) > 0 ? "the driver does not say its version"
+        result_skip(r, gpu_on_pci(v->machine) > 0 ? "the driver does not report its version"
                                                   : "no NVIDIA GPU here");
         return;
     }
@@ -149,7 +150,8 @@ static void check_runtime(const struct view *v, struct result *r)
     if (n == 0)
         result_pass(r, "no libcudart in the usual places (it may be linked in)");
     else if (able && newest[0] && libs_major(newest) > libs_major(able))
-        result_fail(r, "the driver knows CUDA %s, the runtime is %s: %s", able, newest, list);
+        result_fail(r, "the driver supports CUDA up to %s, the runtime is %s: %s", able, newest,
+                    list);
     else if (libs_distinct(a, true, false) > 1)
         result_warn(r, "runtimes of several CUDA majors: %s", list);
     else
@@ -165,7 +167,7 @@ static bool consumer(const struct view *v)
     return strstr(name, "GeForce") || strstr(name, "TITAN");
 }
 
-/* No libcuda: there is nothing to look at. */
+/* Without libcuda there is nothing to check: the result is a skip. */
 static const struct answer *with_libcuda(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "cuda");
@@ -193,7 +195,8 @@ static void check_compat(const struct view *v, struct result *r)
             consumer(v) ? answer_str_at(machine_answer(v->machine, "nvml"), "gpu", 0, "name", "")
                         : "");
     else
-        result_info(r, "the compatibility library %s stands in for the driver's", path);
+        result_info(r, "the compatibility library %s is used in place of the driver's libcuda",
+                    path);
 }
 
 static void check_stubs(const struct view *v, struct result *r)
@@ -214,8 +217,8 @@ static void check_stubs(const struct view *v, struct result *r)
 
 /* ---- GPUs and toolkits ---- */
 
-/* Compute capabilities that a toolkit has code for; forward by PTX within the same driver. Source:
- * the release notes of each toolkit. The last row that fits counts. */
+/* Compute capabilities that a CUDA toolkit has code for; newer GPUs of the same driver can run
+ * its PTX. Source: the release notes of each toolkit. The last row that fits applies. */
 static const struct {
     const char *cuda;
     int oldest, newest;
@@ -232,7 +235,7 @@ static void check_arch(const struct view *v, struct result *r)
     facts_sm(v->machine, &oldest, &newest);
     if (!oldest) {
         if (gpu_nvml(v, r))
-            result_skip(r, "the driver does not say what the GPUs are");
+            result_skip(r, "the driver does not report the GPUs' compute capability");
         return;
     }
     facts_sm_text(oldest, old_text);
@@ -259,7 +262,7 @@ static void check_arch(const struct view *v, struct result *r)
             "is available\", or minutes of compiling",
             whose, cuda, new_text);
     else
-        result_pass(r, "%s for CUDA %s knows compute capability %s%s%s", whose, cuda, old_text,
+        result_pass(r, "%s for CUDA %s supports compute capability %s%s%s", whose, cuda, old_text,
                     newest > oldest ? " to " : "", newest > oldest ? new_text : "");
 }
 
@@ -270,10 +273,10 @@ static const struct {
     bool slow; /* a warning, else a note */
     const char *what;
 } variables[] = {
-    {"CUDA_LAUNCH_BLOCKING", "1", true, "every kernel waits for the one before"},
+    {"CUDA_LAUNCH_BLOCKING", "1", true, "every kernel waits for the one before it"},
     {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1", true, "each tensor calls cudaMalloc"},
     {"CUDA_FORCE_PTX_JIT", "1", true, "all kernels are compiled at start"},
-    {"CUDA_CACHE_DISABLE", "1", false, "compiled kernels are not kept"},
+    {"CUDA_CACHE_DISABLE", "1", false, "compiled kernels are not cached"},
     {"CUDA_DEVICE_MAX_CONNECTIONS", "1", false, "one hardware queue, as Megatron wants it"},
     {"CUDA_MODULE_LOADING", "EAGER", false, "all kernels are loaded at start"},
     {"CUDA_DEVICE_ORDER", "FASTEST_FIRST", false, "numbers of GPUs differ from nvidia-smi's"},
@@ -320,10 +323,9 @@ static const struct check rows[] = {
      .why = "cuInit is the first thing that every CUDA program does: when it fails or hangs, so do "
             "all "
             "ranks.",
-     .fix =
-         {"docker run --gpus all ... with a container toolkit of today",
-          "resources: {limits: {nvidia.com/gpu: 1}}; else the node needs a look: dmesg, nvidia-smi",
-          "nvidia-smi; dmesg | grep -iE 'nvrm|xid'; restart the host when it hangs"},
+     .fix = {"docker run --gpus all ... with a current nvidia-container-toolkit",
+             "resources: {limits: {nvidia.com/gpu: 1}}; else look at the node: dmesg, nvidia-smi",
+             "nvidia-smi; dmesg | grep -iE 'nvrm|xid'; restart the host when it hangs"},
      .action = ACTION_HOST,
      .explain =
          "cuInit(0) in a process of its own, within --timeout. 802: fabric manager, 803: library "
@@ -393,8 +395,9 @@ static const struct check rows[] = {
      .level = 1,
      .probes = {"cuda"},
      .run = check_stubs,
-     .title = "libcuda is no stub",
-     .why = "The stub only serves the linker: programs end with \"CUDA driver is a stub library\".",
+     .title = "libcuda is the driver's, not a stub",
+     .why = "The stub library is for linking only: programs that load it end with \"CUDA driver is "
+            "a stub library\".",
      .fix = {"ENV LD_LIBRARY_PATH without /usr/local/cuda/lib64/stubs",
              "env: LD_LIBRARY_PATH without /usr/local/cuda/lib64/stubs",
              "remove .../lib64/stubs from LD_LIBRARY_PATH and /etc/ld.so.conf.d"},
@@ -408,7 +411,7 @@ static const struct check rows[] = {
      .needs = "an NVIDIA driver",
      .probes = {"nvml", "cuda", "cudart", "framework"},
      .run = check_arch,
-     .title = "toolkit and GPUs fit",
+     .title = "CUDA toolkit supports the GPUs",
      .why =
          "\"no kernel image is available for execution on the device\": the build has no code for "
          "this GPU.",
@@ -429,7 +432,7 @@ static const struct check rows[] = {
      .level = 1,
      .run = check_env,
      .title = "CUDA variables",
-     .why = "Left over from a search for a fault, they make every step slower.",
+     .why = "These variables are for debugging. Left set, they make every step slower.",
      .fix = {"docker run without -e CUDA_LAUNCH_BLOCKING=1 and the like",
              "remove the variable from env:", "unset CUDA_LAUNCH_BLOCKING"},
      .action = ACTION_ENVIRONMENT,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * framework: what training stands on: libhvd, Python, torch, Horovod's extensions, the C library.
- * All of it from files that hvd-probe has read; nothing is imported. See check.h.
+ * framework: the software that training needs: libhvd, Python, torch, Horovod's extensions, the C
+ * library. All of it from files that hvd-probe has read; nothing is imported. See check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static void check_build(const struct view *v, struct result *r)
     result_observed(r, "%s", loaded ? loaded : error);
     result_expected(r, "libhvd.so.0");
     if (!loaded && strstr(error, "No such file"))
-        result_info(r, "no libhvd beside this program or where the loader looks (%s)", text);
+        result_info(r, "libhvd is neither beside this program nor where the loader looks (%s)",
+                    text);
     else if (!loaded)
         result_fail(r, "libhvd does not load: %s", error);
     else
@@ -71,7 +72,7 @@ static void check_horovod_nccl(const struct view *v, struct result *r)
             continue;
         result_observed(r, "%s", linked ? linked : inside);
         if (linked && strcmp(linked, "missing") == 0)
-            result_fail(r, "%s wants libnccl, which is not there",
+            result_fail(r, "%s needs libnccl, which is not installed",
                         answer_str_at(a, OBJECT, i, "path", "?"));
         else
             result_pass(r, "%s has NCCL (%s)", answer_str_at(a, OBJECT, i, "path", "?"),
@@ -131,7 +132,7 @@ static void check_glibc(const struct view *v, struct result *r)
         return;
     const char *have = answer_str(a, "glibc", NULL);
     if (!have) {
-        result_skip(r, "the C library does not say its version");
+        result_skip(r, "the C library does not report its version");
         return;
     }
     int n = answer_count(a, OBJECT);
@@ -153,7 +154,8 @@ static void check_glibc(const struct view *v, struct result *r)
 
 /* ---- Python ---- */
 
-/* The interpreter whose packages these are: python3.11 of ".../python3.11/dist-packages". */
+/* The Python version that a packages folder belongs to: python3.11 of
+ * ".../python3.11/dist-packages". */
 static const char *site_version(const char *path, char dst[16])
 {
     const char *at = strstr(path, "/python3.");
@@ -204,7 +206,7 @@ static const struct check rows[] = {
      .level = 1,
      .probes = {"hvd", "framework", "nccl", "mpi"},
      .run = check_build,
-     .title = "libhvd and what it finds",
+     .title = "libhvd loads, and what it can use",
      .why =
          "Without the library `import hvd` and every program that was linked with it stop at once.",
      /* Not `pip install hvd`: hvd is not on PyPI, and a package of that name would be a stranger's.
@@ -215,10 +217,10 @@ static const struct check rows[] = {
              "make install in hvd's checkout (README.md); with another PREFIX: LD_LIBRARY_PATH="
              "PREFIX/lib"},
      .action = ACTION_INSTALL,
-     .explain =
-         "libhvd.so beside hvd-probe, else as the loader finds it, is loaded in a child. What "
-         "frameworks and libraries it could use here stands behind it, as `hvdrun "
-         "--check-build` prints it. Not there at all is a note: only the launcher may be here.",
+     .explain = "libhvd.so beside hvd-probe, else as the loader finds it, is loaded in a child "
+                "process. The summary lists the frameworks and libraries that it can use, as "
+                "`hvdrun --check-build` does. A missing libhvd is information only: the image may "
+                "hold just the launcher.",
      .refs = {HOROVOD "install.html"}},
     {.id = "horovod-build-nccl",
      .code = "HVD9102",
@@ -232,7 +234,7 @@ static const struct check rows[] = {
      .fix = {"RUN HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --force-reinstall "
              "horovod; or "
              "use hvd, which needs no build",
-             "an image built so",
+             "an image in which Horovod was built that way",
              "HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir "
              "--force-reinstall horovod; or use hvd"},
      .action = ACTION_INSTALL,
@@ -255,7 +257,8 @@ static const struct check rows[] = {
              "--force-reinstall horovod"},
      .action = ACTION_INSTALL,
      .explain =
-         "What each mpi_lib*.so and libhvd.so needs is looked for as the loader does: RPATH, "
+         "Each library that mpi_lib*.so and libhvd.so need is looked for as the loader does it: "
+         "RPATH, "
          "LD_LIBRARY_PATH, RUNPATH, ld.so.cache, default folders. Libraries that Python loads "
          "before (torch's own) are found by their RPATH only.",
      .refs = {HOROVOD "troubleshooting.html",
@@ -291,10 +294,9 @@ static const struct check rows[] = {
              "command: [hvdrun, ..., /opt/venv/bin/python3, train.py]",
              "hvdrun ... /usr/bin/python3 train.py: name the interpreter"},
      .action = ACTION_ENVIRONMENT,
-     .explain =
-         "The first python3 in PATH and the packages torch and hvd in the folders of each "
-         "interpreter and of PYTHONPATH; torch for another version of Python warns. That all "
-         "workers have the same is tested between them.",
+     .explain = "The first python3 in PATH and the packages torch and hvd in the folders of each "
+                "interpreter and of PYTHONPATH; torch for another version of Python warns. Whether "
+                "all workers have the same version is tested between them (hvdrun --doctor).",
      .refs = {"https://docs.python.org/3/library/venv.html"}},
 };
 

@@ -21,7 +21,7 @@ static bool wants_gpus(const struct view *v)
     return (v->setting->profiles & PROFILE_GPU) || v->setting->gpus > 0;
 }
 
-/* No libnvidia-ml.so.1. */
+/* libnvidia-ml.so.1 did not load: chooses the result. */
 static void no_library(const struct view *v, struct result *r, const char *error)
 {
     int pci = gpu_on_pci(v->machine);
@@ -31,7 +31,7 @@ static void no_library(const struct view *v, struct result *r, const char *error
     else if (pci > 0)
         result_fail(r, "%d NVIDIA GPU%s on the PCI bus, but %s", pci, pci == 1 ? "" : "s", error);
     else if (wants_gpus(v) && v->setting->gpus > 0)
-        result_fail(r, "%d GPUs wanted, none here: %s", v->setting->gpus, error);
+        result_fail(r, "the job wants %d GPUs, none is visible here: %s", v->setting->gpus, error);
     else
         result_skip(r, "no NVIDIA GPU here");
 }
@@ -68,7 +68,8 @@ static void check_load(const struct view *v, struct result *r)
     }
 }
 
-/* NVML opened and spoken to, whatever it said. */
+/* NVML was opened and initialized, with whatever result. NULL: it was not, and the result is
+ * set. */
 static const struct answer *opened(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "nvml");
@@ -122,15 +123,15 @@ static void check_mismatch(const struct view *v, struct result *r)
     result_observed(r, "%s", library ? library : "?");
     result_expected(r, "%s", known ? module : "the kernel module's");
     if (answer_int(a, "init", 0) == NVML_MISMATCH)
-        result_fail(
-            r,
-            "the driver's library is %s, the kernel module %s: the driver was updated under "
-            "running programs",
-            library ? library : "of unknown version", known ? module : "of another version");
+        result_fail(r,
+                    "the driver's library is %s, the kernel module %s: the driver was updated "
+                    "while programs used it",
+                    library ? library : "of unknown version",
+                    known ? module : "of another version");
     else if (known && library && strcmp(library, module) != 0)
         result_warn(r, "the driver's library is %s, the kernel module %s", library, module);
     else if (known)
-        result_pass(r, "library and kernel module are %s", module);
+        result_pass(r, "library and kernel module are both %s", module);
     else
         result_pass(r, "NVML and the kernel module understand each other");
 }
@@ -178,8 +179,8 @@ static void check_count(const struct view *v, struct result *r)
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/* What is wrong with the list, NULL: nothing. ret_n: entries that count. CUDA stops at the first
- * that it does not know. */
+/* What is wrong with the list, NULL: nothing. ret_n: the valid entries before that. CUDA ignores
+ * everything from the first invalid entry on. */
 static const char *visible(const struct answer *a, int gpus, const char *list, int *ret_n)
 {
     char word[128];
@@ -221,7 +222,7 @@ static void check_visible(const struct view *v, struct result *r)
     const char *nvidia = machine_env(m, "NVIDIA_VISIBLE_DEVICES");
     int n = 0;
     result_observed(r, "%s", cuda ? cuda : "not set");
-    /* CDI sets "void" and hands the GPUs in all the same. */
+    /* CDI sets "void" although it gives the container GPUs. */
     bool none = nvidia && (strcmp(nvidia, "none") == 0 || strcmp(nvidia, "void") == 0);
     if (none && wants_gpus(v) && answer_int(machine_answer(m, "nvml"), "count", 0) == 0) {
         result_fail(r, "NVIDIA_VISIBLE_DEVICES=%s: the container was started without GPUs", nvidia);
@@ -267,7 +268,7 @@ static const struct check rows[] = {
      .probes = {"nvml"},
      .run = check_load,
      .title = "NVIDIA's driver answers",
-     .why = "Without the driver's libraries no program in this container sees a GPU.",
+     .why = "Without the driver's libraries no program in this container can use a GPU.",
      .fix =
          {"docker run --gpus all ... (the host needs nvidia-container-toolkit)",
           "resources: {limits: {nvidia.com/gpu: 1}}; the node needs the device plugin",
@@ -287,7 +288,7 @@ static const struct check rows[] = {
      .needs = "an NVIDIA driver",
      .probes = {"nvml"},
      .run = check_lost,
-     .title = "GPUs stay allowed",
+     .title = "the container keeps access to its GPUs",
      .why = "\"Failed to initialize NVML: Unknown Error\": systemd reloaded its units and took the "
             "GPUs "
             "away from a running container.",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu: what the checks of GPUs have in common: is there one, what does NVML say, which of them are
- * meant. Pure functions of the view.
+ * gpu: helpers that the GPU checks share: is there a GPU, what did NVML answer, a list of GPUs with
+ * a remark each. Pure functions of the view.
  */
 #ifndef HVD_DIAGNOSTICS_CHECKS_GPU_H
 #define HVD_DIAGNOSTICS_CHECKS_GPU_H
@@ -12,20 +12,21 @@
 
 #include "diagnostics/check.h"
 
-/* NVIDIA GPUs on the PCI bus (vendor 10de, class display); -1: /sys is not there. */
+/* How many NVIDIA GPUs are on the PCI bus (vendor 10de, class display); -1: /sys is missing. */
 int gpu_on_pci(const struct machine *m);
 
-/* Device files /dev/nvidia0 ... */
+/* How many device files /dev/nvidia0 ... there are. */
 int gpu_device_files(const struct machine *m);
 
-/* NVML's answer when it has one about GPUs; otherwise NULL and the result is a skip with the
- * reason: no GPU here, or NVML did not say (nvml-load reports that). */
+/* The answer of the NVML probe if it lists GPUs. Otherwise NULL, and the result is a skip with
+ * the reason: no GPU here, or no answer of NVML (nvml-load reports that). */
 const struct answer *gpu_nvml(const struct view *v, struct result *r);
 
-/* Version of the loaded kernel module by /proc/driver/nvidia/version; false: none is loaded. */
+/* Version of the loaded kernel module from /proc/driver/nvidia/version; false: no module is
+ * loaded. */
 bool gpu_module_version(const struct machine *m, char *dst, size_t size);
 
-/* "GPU 3 (0000:3b:00.0) has ..." onto a list with ", " between. */
+/* Collects "GPU 3 (0000:3b:00.0) has ..." texts, separated by ", ". */
 struct gpu_list {
     char text[RESULT_TEXT / 2];
     int n;

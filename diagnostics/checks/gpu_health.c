@@ -12,7 +12,7 @@
 
 #define SRAM_MAX     4     /* NVIDIA's limit for replacing a GPU of the A100 kind */
 #define REMAP_MAX    512   /* rows that can be remapped */
-#define XID_DAY      86400 /* what is older was dealt with or shows elsewhere; own threshold */
+#define XID_DAY      86400 /* an older Xid is only a warning; own threshold */
 #define MARGIN       5     /* degrees Celsius, own threshold */
 #define SLOW_HW      0x8u
 #define SLOW_THERMAL 0x20u
@@ -35,7 +35,7 @@ static void check_ecc(const struct view *v, struct result *r)
         if (now > 0)
             gpu_list_add(&bad, a, i, "has %" PRId64 " uncorrectable errors", now);
         if (sram > SRAM_MAX) {
-            gpu_list_add(&bad, a, i, "has %" PRId64 " SRAM errors in its life", sram);
+            gpu_list_add(&bad, a, i, "has had %" PRId64 " SRAM errors in its lifetime", sram);
             replace = true;
         }
         if (answer_int_at(a, "gpu", i, "ecc", 1) == 0)
@@ -90,9 +90,10 @@ static void check_remap(const struct view *v, struct result *r)
 
 /* ---- Xid ---- */
 
-enum xid_kind { XID_NOTE, XID_APP, XID_LOOK, XID_RESET, XID_REBOOT }; /* ever worse */
+enum xid_kind { XID_NOTE, XID_APP, XID_LOOK, XID_RESET, XID_REBOOT }; /* from harmless to worst */
 
-/* NVIDIA's catalogue of Xid errors, by what has to be done. Others are looked at by hand. */
+/* NVIDIA's catalogue of Xid errors, by the action each needs. A number that is not listed needs
+ * a person to look. */
 static const struct {
     enum xid_kind kind;
     short codes[20];
@@ -114,7 +115,7 @@ static enum xid_kind xid_kind(long code)
     return XID_LOOK;
 }
 
-/* The number behind "NVRM: Xid (PCI:0000:3b:00): 79, ..."; -1: an SXid or another line. */
+/* The number in a line "NVRM: Xid (PCI:0000:3b:00): 79, ..."; -1: an SXid or another line. */
 static long xid_code(const char *line)
 {
     const char *at = strstr(line, "NVRM: Xid (");
@@ -153,7 +154,7 @@ static void check_xid(const struct view *v, struct result *r)
     } else if (worst == XID_NOTE) {
         result_info(r, "%" PRId64 " Xid, nothing to do: %.200s", total, worst_line);
     } else if (worst == XID_APP) {
-        result_warn(r, "%" PRId64 " Xid, of programs: %.200s", total, worst_line);
+        result_warn(r, "%" PRId64 " Xid caused by programs: %.200s", total, worst_line);
         result_action(r, ACTION_JOB);
     } else if (worst > XID_LOOK && worst_age > XID_DAY) {
         result_warn(r, "%" PRId64 " Xid, the worst %" PRId64 " days ago: %.200s", total,
@@ -198,7 +199,7 @@ static void check_throttle(const struct view *v, struct result *r)
     else if (capped.n)
         result_info(r, "%s", capped.text);
     else if (!known)
-        result_skip(r, "these GPUs do not say why clocks are low");
+        result_skip(r, "these GPUs do not report why clocks are low");
     else
         result_pass(r, "no GPU of %d is slowed down", known);
 }
@@ -224,7 +225,7 @@ static void check_temperature(const struct view *v, struct result *r)
             gpu_list_add(&bad, a, i, "has %" PRId64 " C of %" PRId64, now, max);
     }
     if (!known) {
-        result_skip(r, "these GPUs do not say how hot they may be");
+        result_skip(r, "these GPUs do not report their temperature limits");
         return;
     }
     result_observed(r, "margin %" PRId64 " C", least);
@@ -232,8 +233,9 @@ static void check_temperature(const struct view *v, struct result *r)
     if (bad.n)
         result_warn(r, "%s", bad.text);
     else
-        result_pass(r, "the hottest GPU has %" PRId64 " C, %" PRId64 " below its limit or more",
-                    hottest, least);
+        result_pass(
+            r, "the hottest GPU has %" PRId64 " C; each is %" PRId64 " C or more below its limit",
+            hottest, least);
 }
 
 /* ---- links ---- */
@@ -268,9 +270,9 @@ static void check_pcie(const struct view *v, struct result *r)
     else if (idle.n)
         result_info(r, "idle links are slow, which saves power: %s", idle.text);
     else if (!known)
-        result_skip(r, "these GPUs do not say how they are linked");
+        result_skip(r, "these GPUs do not report their PCIe link");
     else
-        result_pass(r, "all %d GPUs have their whole PCIe link", known);
+        result_pass(r, "all %d GPUs use the full width and speed of their PCIe link", known);
 }
 
 static void check_nvlink(const struct view *v, struct result *r)
@@ -319,11 +321,11 @@ static const struct check rows[] = {
      .title = "uncorrectable memory errors",
      .why =
          "A process that touches the bad memory ends with \"uncorrectable ECC error encountered\"; "
-         "on the same GPU it will end again.",
+         "a new process on the same GPU will end the same way.",
      .fix = {RESET, "kubectl drain NODE, then " RESET, RESET "; replace the GPU when they return"},
      .action = ACTION_RESET_GPU,
      .explain = "Uncorrectable errors since the driver was loaded: any fails. More than 4 in SRAM "
-                "over the GPU's life fail too: NVIDIA asks for a field diagnosis then.",
+                "over the GPU's life fail too: NVIDIA recommends its field diagnostic tool then.",
      .refs = {MEM_DOCS, NVML}},
     {.id = "gpu-row-remap",
      .code = "HVD5042",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu_use: how the GPUs may be used: modes, access between them, who else is on them. See check.h.
+ * gpu_use: how the GPUs may be used: modes, access between them, other processes on them. See
+ * check.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,9 +27,9 @@ static void check_compute_mode(const struct view *v, struct result *r)
     for (int i = 0; i < n; i++) {
         int64_t mode = answer_int_at(a, "gpu", i, "compute_mode", 0);
         if (mode == MODE_PROHIBITED)
-            gpu_list_add(&bad, a, i, "is prohibited for computing");
+            gpu_list_add(&bad, a, i, "is in prohibited compute mode");
         else if (mode == MODE_EXCLUSIVE)
-            gpu_list_add(&alone, a, i, "takes one process only");
+            gpu_list_add(&alone, a, i, "is in exclusive compute mode (one process)");
     }
     result_observed(r, "%s", bad.n ? "prohibited" : alone.n ? "exclusive" : "default");
     result_expected(r, "default");
@@ -61,7 +62,7 @@ static void check_mig(const struct view *v, struct result *r)
     if (waits.n)
         result_warn(r, "%s", waits.text);
     else if (on.n && v->setting->local_ranks > 1)
-        result_warn(r, "%s: NCCL does not work between parts of GPUs", on.text);
+        result_warn(r, "%s: NCCL does not work between MIG instances", on.text);
     else if (on.n)
         result_info(r, "%s", on.text);
     else
@@ -82,7 +83,9 @@ static void check_persistence(const struct view *v, struct result *r)
     result_observed(r, "%d off", off.n);
     result_expected(r, "0 off");
     if (off.n)
-        result_warn(r, "persistence mode: %s; each first program waits seconds for the driver",
+        result_warn(r,
+                    "persistence mode: %s; the first program after a pause waits seconds for the "
+                    "driver to load",
                     off.text);
     else
         result_pass(r, "persistence mode is on");
@@ -99,10 +102,11 @@ static void check_p2p(const struct view *v, struct result *r)
     result_observed(r, "%" PRId64, ok);
     result_expected(r, "%" PRId64, pairs);
     if (pairs == 0)
-        result_pass(r, "one GPU, or NVML does not say");
+        result_pass(r, "one GPU, or NVML does not report access between GPUs");
     else if (ok < pairs)
-        result_warn(r, "%" PRId64 " of %" PRId64 " pairs of GPUs reach each other; not GPU %s", ok,
-                    pairs, answer_str(a, "pair_without", "?"));
+        result_warn(
+            r, "%" PRId64 " of %" PRId64 " pairs of GPUs reach each other's memory; not GPU %s", ok,
+            pairs, answer_str(a, "pair_without", "?"));
     else
         result_pass(r, "all %" PRId64 " pairs of GPUs reach each other, %" PRId64 " by NVLink",
                     pairs, answer_int(a, "pairs_nvlink", 0));
@@ -119,7 +123,7 @@ static void check_fabric(const struct view *v, struct result *r)
         int64_t state = answer_int_at(a, "gpu", i, "fabric", 0);
         int64_t status = answer_int_at(a, "gpu", i, "fabric_status", 0);
         if (state == FABRIC_STARTED)
-            gpu_list_add(&bad, a, i, "is not yet part of it");
+            gpu_list_add(&bad, a, i, "is still being registered");
         else if (state == FABRIC_DONE && status != 0)
             gpu_list_add(&bad, a, i, "was refused (status %" PRId64 ")", status);
         done += state == FABRIC_DONE && status == 0;
@@ -130,10 +134,10 @@ static void check_fabric(const struct view *v, struct result *r)
     else if (done)
         result_pass(r, "%d GPUs are part of the NVSwitch fabric", done);
     else
-        result_pass(r, "no NVSwitch fabric that GPUs register with");
+        result_pass(r, "these GPUs do not register with an NVSwitch fabric");
 }
 
-/* GB200, GB300, GH200: NVLink reaches other machines. */
+/* GB200, GB300, GH200: their NVLink can reach other machines. */
 static bool multi_node(const struct answer *a)
 {
     const char *name = answer_str_at(a, "gpu", 0, "name", "");
@@ -148,15 +152,13 @@ static void check_imex(const struct view *v, struct result *r)
     bool channel = machine_exists(v->machine, "dev/nvidia-caps-imex-channels/channel0");
     result_observed(r, "%s", channel ? "channel0" : "none");
     if (!multi_node(a))
-        result_pass(r, "NVLink of these GPUs ends at the machine");
+        result_pass(r, "NVLink of these GPUs does not leave the machine");
     else if (channel)
         result_pass(r, "/dev/nvidia-caps-imex-channels/channel0");
     else
         result_warn(
             r, "no IMEX channel: NVLink between machines cannot be used (\"Cuda failure 800\")");
 }
-
-/* ---- who else ---- */
 
 static bool is_rank(const struct view *v, long pid)
 {
@@ -192,7 +194,7 @@ static void check_foreign(const struct view *v, struct result *r)
             gpu_list_add(&busy, a, i, "has %d other process%s, %s in use", foreign,
                          foreign == 1 ? "" : "es", check_bytes(size, sizeof(size), used));
         else if (!ranks && used > FOREIGN_MIN)
-            gpu_list_add(&busy, a, i, "has %s in use by nobody that this container sees",
+            gpu_list_add(&busy, a, i, "has %s in use by no process that this container can see",
                          check_bytes(size, sizeof(size), used));
     }
     result_observed(r, "%d", busy.n);
@@ -200,7 +202,7 @@ static void check_foreign(const struct view *v, struct result *r)
     if (busy.n)
         result_warn(r, "%s", busy.text);
     else
-        result_pass(r, "nobody else uses the %d GPU%s", n, n == 1 ? "" : "s");
+        result_pass(r, "no other process uses the %d GPU%s", n, n == 1 ? "" : "s");
 }
 
 #define NVML    "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html"
@@ -218,7 +220,7 @@ static const struct check rows[] = {
      .title = "compute mode",
      .why =
          "In exclusive mode a second process on a GPU gets \"all CUDA-capable devices are busy or "
-         "unavailable\"; a prohibited GPU gives it to everybody.",
+         "unavailable\"; on a prohibited GPU every process gets it.",
      .fix = {"on the host: nvidia-smi -c DEFAULT", ON_NODE "nvidia-smi -c DEFAULT",
              "nvidia-smi -c DEFAULT"},
      .action = ACTION_HOST,
@@ -232,8 +234,8 @@ static const struct check rows[] = {
      .needs = "an NVIDIA driver",
      .probes = {"nvml"},
      .run = check_mig,
-     .title = "GPUs split by MIG",
-     .why = "Parts of a GPU do not reach each other: NCCL refuses more than one rank.",
+     .title = "MIG mode of GPUs",
+     .why = "NCCL does not connect MIG instances of a GPU: it refuses more than one rank.",
      .fix = {"on the host: nvidia-smi -i N -mig 0, with nothing running on the GPU",
              "ask for nvidia.com/gpu of nodes without MIG (nodeSelector nvidia.com/mig.strategy)",
              "nvidia-smi -i N -mig 0, with nothing running on the GPU"},
@@ -266,7 +268,7 @@ static const struct check rows[] = {
      .needs = "an NVIDIA driver",
      .probes = {"nvml"},
      .run = check_p2p,
-     .title = "GPUs reach each other",
+     .title = "GPUs reach each other's memory",
      .why =
          "Without direct access NCCL copies through the host's memory: several times slower, and "
          "it needs /dev/shm.",
@@ -289,9 +291,9 @@ static const struct check rows[] = {
      .probes = {"nvml"},
      .run = check_fabric,
      .title = "NVSwitch fabric",
-     .why =
-         "Until the fabric manager has let a GPU in, every CUDA program ends with \"system not yet "
-         "initialized\" (802).",
+     .why = "Until the fabric manager has registered a GPU, every CUDA program ends with \"system "
+            "not yet "
+            "initialized\" (802).",
      .fix = {"on the host: systemctl restart nvidia-fabricmanager (of the driver's version)",
              ON_NODE "systemctl restart nvidia-fabricmanager",
              "systemctl restart nvidia-fabricmanager; its version must be the driver's"},
@@ -326,18 +328,17 @@ static const struct check rows[] = {
      .needs = "an NVIDIA driver",
      .probes = {"nvml", "ranks"},
      .run = check_foreign,
-     .title = "nobody else on the GPUs",
-     .why =
-         "Left-over or foreign programs take memory (\"CUDA out of memory\" at once) and time: all "
-         "ranks wait for the slowest GPU.",
-     .fix = {"on the host: nvidia-smi says who; end what was left behind",
-             "kubectl delete pod of what was left behind; one job a GPU",
-             "nvidia-smi says who; end what was left behind"},
+     .title = "no other programs on the GPUs",
+     .why = "Programs of an earlier or another job take memory (\"CUDA out of memory\" at once) "
+            "and time: all "
+            "ranks wait for the slowest GPU.",
+     .fix = {"on the host: nvidia-smi says who; end those programs",
+             "kubectl delete the pods of those programs; one job a GPU",
+             "nvidia-smi says who; end those programs"},
      .action = ACTION_FREE_SPACE,
-     .explain =
-         "Compute processes by NVML that are not ranks of this machine warn, and so does more "
-         "than 2 GiB in use without a process that can be seen (own threshold): in a container "
-         "others have no visible pid.",
+     .explain = "Warns of compute processes (by NVML) that are not ranks of this job, and of more "
+                "than 2 GiB in use without a visible process (own threshold): from inside a "
+                "container the processes of other containers are not visible.",
      .refs = {NVML}},
 };
 

@@ -36,7 +36,7 @@ static void check_kernel(const struct view *v, struct result *r)
         result_info(r, "Linux %s on %s", release, answer_str(a, "machine", "?"));
 }
 
-/* The hypervisor's own word for people; NULL: bare metal or unknown. */
+/* The hypervisor's name as people know it; NULL: bare metal or unknown. */
 static const char *hypervisor(const struct view *v)
 {
     static const char *const names[][2] = {
@@ -60,14 +60,14 @@ static void check_virt(const struct view *v, struct result *r)
     const char *name = hypervisor(v);
     result_observed(r, "%s", name ? name : "none");
     if (name)
-        result_info(r, "a virtual machine (%s): clocks, PCI paths and NUMA are the hypervisor's",
+        result_info(r, "a virtual machine (%s): its clocks, PCI paths and NUMA nodes are simulated",
                     name);
     else
         result_pass(r, "no hypervisor: bare metal");
 }
 
-/* Groups of devices that the IOMMU translates for: type DMA or DMA-FQ; identity is a pass-through.
- */
+/* How many device groups the IOMMU translates for (type DMA or DMA-FQ; identity is
+ * pass-through); ret_all: how many there are. */
 static int translated_groups(const struct machine *m, int *ret_all)
 {
     auto_free char **names = NULL;
@@ -109,7 +109,7 @@ static void check_iommu(const struct view *v, struct result *r)
     else if (translated == 0)
         result_pass(r, "the IOMMU is on in pass-through mode");
     else if (name || arm)
-        result_info(r, "the IOMMU translates for %d group%s of devices, as %s wants it", translated,
+        result_info(r, "the IOMMU translates for %d group%s of devices, as %s requires", translated,
                     s, name ? "the virtual machine's host" : "this architecture");
     else if (v->setting->profiles & PROFILE_GPU)
         result_warn(r,
@@ -136,7 +136,7 @@ static void check_acs(const struct view *v, struct result *r)
     if (!result_needs(r, a, "PCI bridges"))
         return;
     if (!answer_has(a, "bridges")) {
-        result_skip(r, "PCI bridges: the answer is not whole");
+        result_skip(r, "the answer about PCI bridges is incomplete");
         return;
     }
     long long bridges = (long long)answer_int(a, "bridges", 0),
@@ -245,7 +245,7 @@ static void check_clock(const struct view *v, struct result *r)
     result_observed(r, "%s", unsync ? "not synchronized" : "synchronized");
     result_expected(r, "synchronized");
     if (unsync)
-        result_warn(r, "nothing keeps the clock in time (the kernel says: not synchronized)");
+        result_warn(r, "no service synchronizes the clock (the kernel reports: not synchronized)");
     else if (offset > OFFSET_WARN_US || offset < -OFFSET_WARN_US)
         result_warn(r, "the clock is %lld ms off and being corrected", (long long)offset / 1000);
     else
@@ -295,9 +295,10 @@ static void check_entropy(const struct view *v, struct result *r)
     if (strcmp(random, "ready") == 0)
         result_pass(r, "random numbers do not block");
     else if (strcmp(random, "blocks") == 0)
-        result_warn(r,
-                    "random numbers block: the machine has collected too little entropy since it "
-                    "started");
+        result_warn(
+            r,
+            "random numbers block: the kernel has collected too little entropy since the machine "
+            "started");
     else
         result_skip(r, "getrandom could not be tried");
 }
@@ -314,7 +315,8 @@ static const struct check rows[] = {
      .probes = {"system"},
      .run = check_kernel,
      .title = "the kernel",
-     .why = "All containers of a machine run on its kernel: what it lacks no image can bring.",
+     .why =
+         "All containers of a machine share its kernel: an image cannot add what the kernel lacks.",
      .fix = {NULL, "kubectl get nodes -o wide shows the kernel of each",
              "uname -r; a newer kernel"},
      .action = ACTION_HOST,
@@ -329,8 +331,8 @@ static const struct check rows[] = {
      .probes = {"system"},
      .run = check_virt,
      .title = "virtual machine or bare metal",
-     .why = "In a virtual machine NCCL sees a PCI topology that may be invented: give it the "
-            "provider's NCCL_TOPO_FILE.",
+     .why = "In a virtual machine the PCI topology that NCCL reads may not be the real one: set "
+            "NCCL_TOPO_FILE to the provider's file.",
      .fix = {NULL, NULL, "export NCCL_TOPO_FILE=/path/of/the/provider.xml where there is one"},
      .action = ACTION_ENVIRONMENT,
      .explain = "The hypervisor's leaf of cpuid. Checks of PCI bridges and the IOMMU depend on it.",
@@ -342,13 +344,12 @@ static const struct check rows[] = {
      .needs = "/sys",
      .probes = {"system"},
      .run = check_iommu,
-     .title = "IOMMU out of the GPUs' way",
+     .title = "IOMMU does not block GPU access",
      .why = "With a translating IOMMU on bare metal GPUs cannot write to each other over PCI: NCCL "
             "hangs in its first collective, or P2P gives wrong data.",
-     .fix =
-         {NULL, "as on a host, on the node",
-          "kernel command line: iommu=pt (or intel_iommu=off, amd_iommu=off), reboot; to work on: "
-          "export NCCL_P2P_DISABLE=1"},
+     .fix = {NULL, "as on a host, on the node",
+             "kernel command line: iommu=pt (or intel_iommu=off, amd_iommu=off), reboot; until "
+             "then: export NCCL_P2P_DISABLE=1"},
      .action = ACTION_HOST,
      .explain = "/sys/class/iommu and the types of /sys/kernel/iommu_groups: DMA is translated, "
                 "identity is pass-through. Warns on bare metal in GPU jobs.",
@@ -383,7 +384,8 @@ static const struct check rows[] = {
      .needs = "/sys",
      .run = check_nouveau,
      .title = "nouveau is not loaded",
-     .why = "nouveau holds the GPUs; NVIDIA's driver then finds none (\"No devices were found\").",
+     .why = "nouveau, the open-source driver, holds the GPUs; NVIDIA's driver then finds none "
+            "(\"No devices were found\").",
      .fix = {NULL, "as on a host, on the node; the GPU operator does it with driver.enabled=true",
              "printf 'blacklist nouveau\\noptions nouveau modeset=0\\n' > "
              "/etc/modprobe.d/nouveau.conf; update-initramfs -u (dracut -f); reboot"},
@@ -427,16 +429,17 @@ static const struct check rows[] = {
      .level = 1,
      .probes = {"system"},
      .run = check_clock,
-     .title = "the clock is kept in time",
+     .title = "the clock is synchronized",
      .why = "TLS certificates and tokens are refused (\"not yet valid\"), logs of several machines "
             "cannot be put in order, Kerberos and file servers fail.",
      .fix = {NULL, "as on a host, on the node",
              "systemctl enable --now chrony (or systemd-timesyncd); "
              "chronyc tracking"},
      .action = ACTION_HOST,
-     .explain = "adjtimex: STA_UNSYNC, or more than 100 ms off (own threshold), warns. Virtual "
-                "machines whose hypervisor keeps the time may say so without need. Skew between "
-                "workers: xw-clock-skew.",
+     .explain =
+         "adjtimex: STA_UNSYNC, or more than 100 ms off (own threshold), warns. Virtual "
+         "machines whose hypervisor synchronizes the clock may warn without need. Skew between "
+         "workers: xw-clock-skew.",
      .refs = {"https://man7.org/linux/man-pages/man2/adjtimex.2.html"}},
     {.id = "ptrace-scope",
      .code = "HVD1009",
@@ -444,10 +447,9 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/proc/sys",
      .run = check_ptrace,
-     .title = "Yama lets ranks share memory",
-     .why =
-         "Open MPI sees it and copies messages between local ranks twice; UCX and older versions "
-         "fail with \"process_vm_readv delivered 0\".",
+     .title = "Yama lets ranks read each other's memory",
+     .why = "Where Yama forbids it, Open MPI copies messages between local ranks twice; UCX and "
+            "older Open MPI fail with \"process_vm_readv delivered 0\".",
      .fix = {NULL,
              "as on a host, on the node; or env: OMPI_MCA_btl_vader_single_copy_mechanism=none",
              "sysctl -w kernel.yama.ptrace_scope=0; or export "

@@ -19,7 +19,7 @@ static void check_version(const struct view *v, struct result *r)
     if (!result_needs(r, a, "hwloc"))
         return;
     if (libs_absent(a)) {
-        result_pass(r, "no hwloc here; hvd brings its own, Open MPI may have one inside");
+        result_pass(r, "no hwloc library here; hvd has its own linked in, Open MPI may have, too");
         return;
     }
     const char *trouble = libs_trouble(a);
@@ -42,7 +42,8 @@ static void check_version(const struct view *v, struct result *r)
         result_pass(r, "%s", what);
 }
 
-/* The libhwloc that Open MPI's libmpi resolves to, by its own answer; NULL: it has one inside. */
+/* The libhwloc that Open MPI's libmpi loads, by that library's own answer; NULL: libmpi has
+ * hwloc linked in. */
 static const char *of_mpi(const struct view *v)
 {
     return answer_str_at(machine_answer(v->machine, "mpi"), "lib", 0, "hwloc_path", NULL);
@@ -118,7 +119,7 @@ static const struct check rows[] = {
      .level = 1,
      .probes = {"hwloc", "mpi"},
      .run = check_multiple,
-     .title = "one hwloc only",
+     .title = "one version of hwloc",
      .why =
          "With two hwlocs mpirun and the ranks speak different formats: \"Data unpack would read "
          "past end of buffer in file grpcomm_direct.c\" or a crash at start.",

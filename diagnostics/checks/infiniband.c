@@ -46,7 +46,7 @@ static void port_read(const struct machine *m, struct port *p)
         memmove(p->state, word + 2, strlen(word + 2) + 1);
 }
 
-/* False when there is no device: the result is set to skip. */
+/* Fills ret. Returns false when the machine has no RDMA device; the result is then a skip. */
 static bool ports_read(const struct view *v, struct result *r, struct ports *ret)
 {
     auto_free char **devices = NULL;
@@ -85,12 +85,13 @@ static bool ports_read(const struct view *v, struct result *r, struct ports *ret
 
 struct port_list {
     char up[200], down[200];
-    int n, active, down_ib; /* of those that NCCL_IB_HCA lets through */
+    int n, active, down_ib; /* ports that NCCL_IB_HCA allows */
     bool one_kind, one_rate;
-    const struct port *any; /* one that is active */
+    const struct port *any; /* an active port */
 };
 
-/* Rates are compared within a link layer: a storage card beside InfiniBand has its own. */
+/* Rates are compared within a link layer only: an Ethernet card for storage beside InfiniBand
+ * has a rate of its own. */
 static void compare_ports(const struct ports *ports, const char *hca, struct port_list *ret)
 {
     const struct port *first[2] = {NULL, NULL};
@@ -133,7 +134,7 @@ static void check_port(const struct view *v, struct result *r)
         result_skip(r, "%d device%s without a readable port in /sys/class/infiniband",
                     ports.devices, ports.devices == 1 ? "" : "s");
     else if (l.n == 0)
-        result_warn(r, "NCCL_IB_HCA=%.100s lets no device through: there are %s%s", hca,
+        result_warn(r, "NCCL_IB_HCA=%.100s matches no device: there are %s%s", hca,
                     ports.list[0].device, ports.devices > 1 ? " and others" : "");
     else if (l.active == 0 && (v->setting->profiles & PROFILE_GPU))
         result_fail(r, "no port is active: %s", l.down);
@@ -255,8 +256,9 @@ static void check_library(const struct view *v, struct result *r)
 /* ---- RoCE ---- */
 
 struct gids {
-    int v1, v2, routed; /* entries that are set; routed: v2 that is not link-local */
-    int wanted;         /* NCCL_IB_GID_INDEX: 1 usable, 0 not, -1 not asked */
+    int v1, v2, routed; /* GIDs that are set; routed: RoCE v2 GIDs that are not link-local */
+    int wanted; /* the GID of NCCL_IB_GID_INDEX: 1 usable, 0 not usable, -1 the variable is not set
+                 */
 };
 
 static void gid_read(const struct machine *m, const struct port *p, int index, int wanted,
@@ -267,7 +269,7 @@ static void gid_read(const struct machine *m, const struct port *p, int index, i
             0 ||
         strspn(gid, "0:") == strlen(gid))
         return;
-    /* An entry of another network namespace answers EINVAL. */
+    /* The kernel answers EINVAL for a GID of another network namespace. */
     if (machine_line(m, type, sizeof(type), IB "/%s/ports/%s/gid_attrs/types/%d", p->device,
                      p->number, index) < 0)
         return;
@@ -321,7 +323,7 @@ static void check_roce(const struct view *v, struct result *r)
     else if (*none)
         result_fail(r, "no RoCE v2 GID on %s", none);
     else if (*index)
-        result_fail(r, "NCCL_IB_GID_INDEX=%d is no RoCE v2 GID on %s", wanted, index);
+        result_fail(r, "NCCL_IB_GID_INDEX=%d is not a RoCE v2 GID on %s", wanted, index);
     else if (*local)
         result_warn(r, "only link-local RoCE v2 GIDs on %s: no IP address, not routed", local);
     else
@@ -377,7 +379,7 @@ static const struct check rows[] = {
      .needs = "/sys",
      .run = check_port,
      .title = "RDMA ports are active",
-     .why = "NCCL leaves a port out that is not active: the job falls back to fewer ports or to "
+     .why = "NCCL does not use a port that is not active: the job falls back to fewer ports or to "
             "plain sockets, several times slower; a port at a lower rate slows the whole ring.",
      .fix = {NULL, "kubectl cordon NODE, then as on a host",
              "ibstat; cable and switch port; for InfiniBand the subnet manager (sminfo) must run"},
@@ -403,8 +405,8 @@ static const struct check rows[] = {
              "clears them"},
      .action = ACTION_HOST,
      .explain = "Counters link_downed and link_error_recovery of each port since the driver was "
-                "loaded. Ten times down, or any recovery, warns (own thresholds): a few downs come "
-                "from restarts of a switch. The agent's watch looks at growth.",
+                "loaded. Ten or more times down, or any recovery, warns (own thresholds); a "
+                "restart of a switch explains a few. The agent's watch looks at growth.",
      .refs = {"https://docs.kernel.org/admin-guide/abi-stable.html"}},
     {.id = "ib-dev-in-container",
      .code = "HVD8103",

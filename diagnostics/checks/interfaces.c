@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * interfaces: is there a way to other machines, and is it sound?
+ * interfaces: does this machine have a network interface to other machines, and does it work well?
  *
  * The probe "network" lists interfaces, addresses and counters. Pure functions, run by doctor.c.
  */
@@ -54,7 +54,8 @@ static bool is_wanted(const char *word, void *arg)
     return false;
 }
 
-/* A variable that names interfaces of which none is here: the result is set. */
+/* Sets the result and returns true when a variable names interfaces and none of them exists
+ * here. */
 static bool names_none(const struct view *v, const struct nics *nics, const char *variable,
                        const char *value, bool exact_only, struct result *r)
 {
@@ -114,7 +115,7 @@ static void check_up(const struct view *v, struct result *r)
         result_warn(r, "%s: an address but no carrier: cable, switch port or the peer is down%s%s",
                     f.dead, *f.good ? "; up: " : "", f.good);
     else if (*f.slow)
-        result_warn(r, "%s: a link this slow is most often a bad cable or port", f.slow);
+        result_warn(r, "%s: such a slow link usually means a bad cable or port", f.slow);
     else if (*f.good)
         result_pass(r, "up: %s", f.good);
     else if (spans > 0)
@@ -123,11 +124,11 @@ static void check_up(const struct view *v, struct result *r)
                     "other machines",
                     v->setting->ranks - v->setting->local_ranks, v->setting->ranks);
     else if (spans == 0)
-        result_info(r, "only loopback: enough for %d ranks on this machine",
+        result_info(r, "no interface but loopback: enough for %d ranks on this machine",
                     v->setting->local_ranks);
     else
-        result_warn(r,
-                    "only loopback: ranks of this machine work, other machines are out of reach");
+        result_warn(r, "no interface but loopback: ranks of this machine work, other machines "
+                       "cannot be reached");
 }
 
 static void check_mtu(const struct view *v, struct result *r)
@@ -146,7 +147,7 @@ static void check_mtu(const struct view *v, struct result *r)
         count++;
         for (int j = 0; j < i; j++) {
             const struct nic *o = &nics.list[j];
-            /* IPoIB has an MTU of its own: only like is compared with like. */
+            /* IPoIB has an MTU of its own: only interfaces of the same type are compared. */
             if (nic_usable(o) && !o->made && o->type == n->type && o->mtu > 0 && o->mtu != n->mtu)
                 differ = true;
         }
@@ -204,7 +205,7 @@ static void check_errors(const struct view *v, struct result *r)
     if (!counted)
         result_skip(r, "no counters: needs /proc/net/dev and an interface besides loopback");
     else if (*growing)
-        result_warn(r, "errors grow while we look: %s", growing);
+        result_warn(r, "errors are growing now: %s", growing);
     else if (*high)
         result_warn(r, "many errors since the interface came up: %s", high);
     else if (*some)
@@ -213,7 +214,7 @@ static void check_errors(const struct view *v, struct result *r)
         result_pass(r, "no errors on %d interface%s", counted, counted == 1 ? "" : "s");
 }
 
-/* A link goes up once after boot; a container's or a bond's a few times. */
+/* A link normally goes up once after boot; that of a container or a bond a few times. */
 static void check_flaps(const struct view *v, struct result *r)
 {
     struct nics nics;
@@ -236,7 +237,7 @@ static void check_flaps(const struct view *v, struct result *r)
     result_observed(r, "%lld", (long long)most);
     result_expected(r, "< %d changes since boot", FLAPS);
     if (!counted)
-        result_skip(r, "no interface says how often its link changed (/sys/class/net)");
+        result_skip(r, "no interface reports how often its link changed (/sys/class/net)");
     else if (*many)
         result_warn(r, "the link went down or up since boot: %s", many);
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs: do the jobs that run here get on? From the answer "jobs" of probes/jobs.c.
+ * jobs: do the jobs that run here make progress? From the answer "jobs" of probes/jobs.c.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,14 +8,14 @@
 
 #include "diagnostics/registry.h"
 
-#define STALL_MS 300000 /* a long evaluation or checkpoint takes less, mostly */
+#define STALL_MS 300000 /* longer than most evaluations and checkpoints take */
 
 struct stall {
-    int active;      /* ranks in a world */
-    int still;       /* of these: no batch for STALL_MS */
-    int64_t longest; /* ms */
-    int last;        /* the entry with the fewest batches of a job that stands still, -1: none */
-    int64_t ahead;   /* batches that the others of its job have more */
+    int active;      /* ranks that are members of the current epoch */
+    int still;       /* of these, ranks that finished no batch for STALL_MS */
+    int64_t longest; /* longest time without a finished batch, in ms */
+    int last;        /* index of the stalled rank with the fewest batches, -1: none */
+    int64_t ahead;   /* how many batches more the other ranks of its job have finished */
 };
 
 static bool same_job(const struct answer *a, int i, int k)
@@ -57,10 +57,11 @@ static void check_progress(const struct view *v, struct result *r)
     for (int i = 0; i < n; i++)
         if (is_active(a, i))
             look_at(&s, a, i, n);
-    result_observed(r, "%d of %d stand still", s.still, s.active);
+    result_observed(r, "%d of %d make no progress", s.still, s.active);
     result_expected(r, "a batch in %d s", STALL_MS / 1000);
     if (s.active == 0)
-        result_skip(r, "no job of this user that hvdrun started from here has ranks in a world");
+        result_skip(r,
+                    "no job of this user that hvdrun started on this machine has ranks that train");
     else if (s.still == 0)
         result_pass(r, "%d rank%s", s.active, s.active == 1 ? " gets on" : "s get on");
     else if (s.ahead > 0)
@@ -86,7 +87,7 @@ static const struct check rows[] = {
      .needs = "a job that runs, started by hvdrun on this machine by this user",
      .probes = {"jobs"},
      .run = check_progress,
-     .title = "ranks of running jobs get on",
+     .title = "ranks of running jobs make progress",
      .why = "One rank that hangs holds all of them; the job costs the same as one that trains.",
      .fix = {"docker exec NAME py-spy dump --pid 1 shows where the rank is that is behind",
              "kubectl exec POD -- py-spy dump --pid 1 shows where the rank is that is behind",

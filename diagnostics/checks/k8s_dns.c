@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * k8s_dns: a pod's name service: does it answer, how is it asked, does it know the other workers?
+ * k8s_dns: a pod's DNS: does it answer, how is it configured, does it resolve the other workers?
  * Everything is skipped outside a pod.
  *
  * The probes "k8s-dns" and "workers" look names up. Pure functions, run by doctor.c.
@@ -24,15 +24,15 @@
 
 struct resolv {
     int servers, domains, ndots;
-    bool svc; /* a search domain of the cluster */
+    bool svc; /* a search domain is one of the cluster's */
 };
 
-/* The words of a line behind its keyword. */
+/* Takes in a line of resolv.conf: words are what follows the keyword. */
 static void resolv_line(struct resolv *c, const char *key, char *words)
 {
     char *state = NULL;
     if (strcmp(key, "search") == 0 || strcmp(key, "domain") == 0)
-        c->domains = c->svc = 0; /* the last line counts */
+        c->domains = c->svc = 0; /* only the last search line is effective */
     for (char *w = strtok_r(words, " \t\r", &state); w; w = strtok_r(NULL, " \t\r", &state)) {
         if (strcmp(key, "nameserver") == 0)
             c->servers++;
@@ -66,7 +66,7 @@ static void check_dns(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "k8s-dns");
     struct resolv conf;
-    if (!in_pod(v, r) || !result_needs(r, a, "the cluster's name service"))
+    if (!in_pod(v, r) || !result_needs(r, a, "the cluster's DNS"))
         return;
     const char *name = answer_str(a, "name", "kubernetes.default.svc");
     const char *ip = answer_str(a, "ip", NULL);
@@ -103,16 +103,17 @@ static void check_ndots(const struct view *v, struct result *r)
     if (c.servers == 0)
         result_warn(r, "/etc/resolv.conf names no name server");
     else if (c.servers > SERVERS_MAX)
-        result_warn(r, "%d name servers: only the first %d are asked", c.servers, SERVERS_MAX);
+        result_warn(r, "%d name servers: the resolver uses only the first %d", c.servers,
+                    SERVERS_MAX);
     else if (c.domains > SEARCH_MANY)
-        result_warn(r, "%d search domains: up to %d questions for each foreign name", c.domains,
+        result_warn(r, "%d search domains: up to %d DNS queries for each external name", c.domains,
                     2 * (c.domains + 1));
     else if (c.ndots > NDOTS_MAX)
-        result_warn(r, "ndots:%d: every name with fewer dots is asked with %d domains first",
+        result_warn(r, "ndots:%d: each name with fewer dots is first tried with %d search domains",
                     c.ndots, c.domains);
     else if (c.ndots > 2 && c.domains > 2)
         result_info(r,
-                    "ndots:%d with %d domains: a foreign name takes up to %d questions; end it "
+                    "ndots:%d with %d domains: an external name takes up to %d DNS queries; end it "
                     "with a dot, or set ndots:2",
                     c.ndots, c.domains, 2 * (c.domains + 1));
     else
@@ -161,9 +162,9 @@ static const struct check rows[] = {
      .needs = "a pod",
      .probes = {"k8s-dns"},
      .run = check_dns,
-     .title = "the cluster's name service answers",
-     .why = "Workers find each other by names of a Service: without the name service they wait for "
-            "the rendezvous until the time-out.",
+     .title = "the cluster's DNS answers",
+     .why = "Workers find each other by names of a Service: without DNS they wait for the "
+            "rendezvous until it times out.",
      .fix = {NULL,
              "dnsPolicy: ClusterFirst (with hostNetwork: ClusterFirstWithHostNet); "
              "kubectl -n kube-system get pods -l k8s-app=kube-dns; a NetworkPolicy must let UDP "
@@ -184,8 +185,8 @@ static const struct check rows[] = {
      .needs = "a pod",
      .run = check_ndots,
      .title = "resolv.conf of the pod",
-     .why = "With many search domains each foreign name (a data set's host) costs a dozen "
-            "questions, and every rank asks: the name service drops some, look-ups take 5 s.",
+     .why = "With many search domains each external name (a data set's host) costs a dozen DNS "
+            "queries for every rank: the DNS server drops some of them, and look-ups take 5 s.",
      .fix = {NULL, "dnsConfig: {options: [{name: ndots, value: \"2\"}]}", NULL},
      .action = ACTION_CONTAINER_OPTION,
      .explain =
@@ -210,10 +211,11 @@ static const struct check rows[] = {
              "selects the workers, and subdomain: SERVICE in their pods",
              NULL},
      .action = ACTION_NETWORK,
-     .explain = "Names (up to 64) in HVD_RENDEZVOUS, MASTER_ADDR, TF_CONFIG, /etc/mpi/hostfile and "
-                "the hostfile variables of Open MPI and Intel MPI, looked up all at once, again "
-                "and again for half of --timeout, at most 5 s: a pod's name appears only once it "
-                "runs.",
+     .explain =
+         "Names (up to 64) in HVD_RENDEZVOUS, MASTER_ADDR, TF_CONFIG, /etc/mpi/hostfile and "
+         "the hostfile variables of Open MPI and Intel MPI, looked up all at once, again "
+         "and again for half of --timeout, at most 5 s: DNS has a pod's name only once the pod "
+         "runs.",
      .refs = {DNS_DOC, "https://github.com/kubeflow/mpi-operator/issues/386"}},
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernel_log: what the kernel says went wrong on this machine: killed for want of memory, stuck
- * tasks, stuck processors; and processes that are stuck or dead right now.
+ * kernel_log: errors that the kernel logged on this machine (OOM kills, hung tasks, stuck
+ * processors), and processes that are stuck or zombies right now.
  *
- * Reads the answers "kmsg" and "procs". What is older than a day is information: a line of the log
- * never goes away by itself. Pure functions, run by doctor.c.
+ * Reads the answers "kmsg" and "procs". Events older than a day are information only: a line of the
+ * log stays until the next boot. Pure functions, run by doctor.c.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ bool kernel_log_read(const struct view *v, struct result *r, const struct answer
         return false;
     if (answer_has(*ret, "lines"))
         return true;
-    result_skip(r, "the kernel's log: the answer is not whole");
+    result_skip(r, "the answer about the kernel's log is incomplete");
     return false;
 }
 
@@ -72,16 +72,17 @@ static void check_readable(const struct view *v, struct result *r)
         return;
     long long lines = (long long)answer_int(a, "lines", 0);
     result_observed(r, "%lld lines", lines);
-    result_expected(r, "a log that may be read");
+    result_expected(r, "a readable log");
     if (lines == 0)
-        result_info(r, "the kernel's log can be read (%s), but is empty: somebody cleared it",
+        result_info(r, "the kernel's log can be read (%s), but is empty: it was cleared",
                     answer_str(a, "source", "?"));
     else
         result_pass(r, "the kernel's log can be read: %lld lines from %s", lines,
                     answer_str(a, "source", "?"));
 }
 
-/* How many lines of a kind there are, the newest and its age. 0: the result is set. */
+/* How many log lines of a kind there are, the newest line and its age. Returns 0 when there is
+ * none; the result is then set. */
 static int events(const struct view *v, struct result *r, const char *kind, const char *none,
                   const char **ret_line, char when[64], int64_t *ret_age)
 {
@@ -116,16 +117,16 @@ static void check_oom(const struct view *v, struct result *r)
     const char *line;
     char when[64], who[96];
     int64_t age;
-    int n = events(v, r, "oom", "no process killed for want of memory", &line, when, &age);
+    int n = events(v, r, "oom", "no process was OOM-killed", &line, when, &age);
     if (n == 0)
         return;
     oom_victim(line, who, sizeof(who));
     bool limit = strstr(line, "CONSTRAINT_MEMCG") != NULL;
     if (age > OLD_S)
-        result_info(r, "the kernel killed %d process%s for want of memory, the last %s (%s)", n,
+        result_info(r, "the kernel OOM-killed %d process%s, the last %s (%s)", n,
                     n == 1 ? "" : "es", when, who);
     else
-        result_warn(r, "the kernel killed %d process%s for want of memory, the last %s (%s): %s", n,
+        result_warn(r, "the kernel OOM-killed %d process%s, the last %s (%s): %s", n,
                     n == 1 ? "" : "es", when, who,
                     limit ? "its container's limit" : "the machine's memory was used up");
 }
@@ -157,9 +158,7 @@ static void check_hung(const struct view *v, struct result *r)
                     n == 1 ? "" : "s", when, who);
 }
 
-/* ---- right now ---- */
-
-/* The answer; false: the result is set. */
+/* The answer "procs". Returns false when there is none; the result is set. */
 static bool processes(const struct view *v, struct result *r, const struct answer **ret)
 {
     *ret = machine_answer(v->machine, "procs");
@@ -167,7 +166,7 @@ static bool processes(const struct view *v, struct result *r, const struct answe
         return false;
     if (answer_int(*ret, "total", 0) > 0)
         return true;
-    result_skip(r, "no processes to be seen: needs /proc");
+    result_skip(r, "no processes are visible: needs /proc");
     return false;
 }
 
@@ -190,9 +189,9 @@ static void check_stuck(const struct view *v, struct result *r)
     result_observed(r, "%lld", n);
     result_expected(r, "0");
     if (n > 0)
-        result_warn(r, "%lld process%s stuck in the kernel (state D) over %lld looks: %s%s", n,
-                    n == 1 ? "" : "es", (long long)answer_int(a, "looks", 0), list,
-                    n > 4 ? " ..." : "");
+        result_warn(
+            r, "%lld process%s stuck in the kernel (state D, seen %lld times in a row): %s%s", n,
+            n == 1 ? "" : "es", (long long)answer_int(a, "looks", 0), list, n > 4 ? " ..." : "");
     else
         result_pass(r, "none of %lld processes is stuck in the kernel",
                     (long long)answer_int(a, "total", 0));
@@ -216,13 +215,11 @@ static void check_zombies(const struct view *v, struct result *r)
     result_observed(r, "%lld", n);
     result_expected(r, "< 1000");
     if (n >= 2000)
-        result_fail(r, "%lld dead processes nobody has waited for, most of %.40s (%lld)", n, parent,
-                    ppid);
+        result_fail(r, "%lld zombie processes, most are children of %.40s (%lld)", n, parent, ppid);
     else if (n >= 1000)
-        result_warn(r, "%lld dead processes nobody has waited for, most of %.40s (%lld)", n, parent,
-                    ppid);
+        result_warn(r, "%lld zombie processes, most are children of %.40s (%lld)", n, parent, ppid);
     else
-        result_pass(r, "%lld dead processes wait to be reaped", n);
+        result_pass(r, "%lld zombie processes", n);
 }
 
 #define SYSCTL_KERNEL "https://docs.kernel.org/admin-guide/sysctl/kernel.html"
@@ -236,8 +233,8 @@ static const struct check rows[] = {
      .probes = {"kmsg"},
      .run = check_readable,
      .title = "the kernel's log can be read",
-     .why = "Without it nobody sees that the kernel killed a process, that a GPU fell off the bus "
-            "(Xid) or that a disk fails.",
+     .why = "Without the log an OOM kill, a GPU that fell off the bus (Xid) or a failing disk goes "
+            "unnoticed.",
      .fix =
          {"docker run --cap-add=SYSLOG --device=/dev/kmsg ...",
           "securityContext: {capabilities: {add: [SYSLOG]}}; or node-problem-detector on the node",
@@ -252,7 +249,7 @@ static const struct check rows[] = {
      .needs = "CAP_SYSLOG, or kernel.dmesg_restrict=0",
      .probes = {"kmsg"},
      .run = check_oom,
-     .title = "processes killed for want of memory",
+     .title = "processes killed by the OOM killer",
      .why =
          "A rank that ended with 137 or SIGKILL may be the one that was killed; the job hangs or "
          "ends without a message.",
@@ -272,9 +269,9 @@ static const struct check rows[] = {
      .probes = {"kmsg"},
      .run = check_hung,
      .title = "tasks that hung in the kernel",
-     .why =
-         "A task that waits in the kernel for minutes waits for a dead disk, file server or GPU; "
-         "a rank among them stops the whole job and cannot be killed.",
+     .why = "A task that waits in the kernel for minutes waits for a disk, file server or GPU that "
+            "does not answer; "
+            "a rank among them stops the whole job and cannot be killed.",
      .fix =
          {NULL, "kubectl cordon NODE; kubectl drain NODE",
           "dmesg -T | grep -A20 \"blocked for more than\" shows where; repair the disk, mount or "
@@ -294,11 +291,11 @@ static const struct check rows[] = {
      .why = "A process in state D waits for a device and cannot be killed; its memory and GPU stay "
             "taken.",
      .fix = {"docker kill does not help: see the host", "kubectl cordon NODE; reboot the node",
-             "cat /proc/PID/stack (root) shows for what it waits; repair that, or reboot"},
+             "cat /proc/PID/stack (root) shows what it waits for; repair that, or reboot"},
      .action = ACTION_REBOOT,
-     .explain = "Processes in state D at five looks within 200 ms that have not run in between "
-                "(voluntary_ctxt_switches). Threads of the kernel do not count. Slow disks cause "
-                "short waits: the agent's watch looks longer.",
+     .explain = "Processes that are in state D at five samples within 200 ms and did not run in "
+                "between (voluntary_ctxt_switches). Kernel threads do not count. Slow disks cause "
+                "short waits; the agent's watch observes for longer.",
      .refs = {"https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"}},
     {.id = "zombie-count",
      .code = "HVD1105",
@@ -307,10 +304,9 @@ static const struct check rows[] = {
      .needs = "/proc",
      .probes = {"procs"},
      .run = check_zombies,
-     .title = "dead processes that nobody reaps",
-     .why =
-         "Each keeps a process number: when they are used up, nothing can be started any more. In "
-         "a container the first process must reap orphans.",
+     .title = "zombie processes",
+     .why = "A zombie keeps its process number until its parent reaps it; when the numbers are "
+            "used up, no process can be started. In a container process 1 must reap orphans.",
      .fix = {"docker run --init ...",
              "shareProcessNamespace: true, or an init (tini, dumb-init) as the image's entrypoint",
              "restart the parent: ps -eo ppid,stat | awk '$2 ~ /Z/ {print $1}' | sort | uniq -c"},

@@ -7,11 +7,12 @@
 
 #include "diagnostics/check.h"
 
-/* The answer; false: there is none, and the result says what would grant it. */
+/* Gets the answer "kmsg". Returns false when the log could not be read; the result then says
+ * what would allow it. */
 bool kernel_log_read(const struct view *v, struct result *r, const struct answer **ret);
 
-/* How many lines of a list there were; the newest ("" when there is none) and its age in seconds
- * (-1: unknown). */
+/* Returns how many lines a list has. ret_line: the newest one ("" without any); its age in
+ * seconds, -1: unknown. */
 int kernel_log_newest(const struct answer *a, const char *list, const char **ret_line,
                       int64_t *ret_age);
 

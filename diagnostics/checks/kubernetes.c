@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kubernetes: a pod's way to the cluster's API and what it may do there, its GPUs. Everything is
- * skipped outside a pod.
+ * kubernetes: can this pod reach the Kubernetes API, what may its service account do, which GPUs
+ * was it given? Everything is skipped outside a pod.
  *
  * The probe "kubernetes" asks the API. Pure functions, run by doctor.c.
  */
@@ -16,7 +16,7 @@
 #include "diagnostics/checks/kubernetes.h"
 #include "diagnostics/checks/nic.h"
 
-#define OUR_VERSION "v1alpha1" /* of HvdJob */
+#define OUR_VERSION "v1alpha1" /* the version of HvdJob that this build uses */
 
 bool in_pod(const struct view *v, struct result *r)
 {
@@ -29,7 +29,7 @@ bool in_pod(const struct view *v, struct result *r)
 
 /* ---- the API ---- */
 
-/* False: the result is set. A pod without a token is none that works with the API. */
+/* Returns false when the pod has no service account token; the result is set. */
 static bool has_token(const struct view *v, struct result *r, const struct answer *a)
 {
     if (!in_pod(v, r) || !result_needs(r, a, "the Kubernetes API"))
@@ -75,7 +75,7 @@ static void check_api(const struct view *v, struct result *r)
                     answer_str(a, "version.text", "no answer"));
 }
 
-/* False: the API gave no answer to ask more of; the result is set. */
+/* Returns false when the API gave no answer; the result is set. */
 static bool answered(const struct view *v, struct result *r, const struct answer *a)
 {
     if (!has_token(v, r, a))
@@ -112,14 +112,14 @@ static void check_rbac(const struct view *v, struct result *r)
         result_skip(r, "the API answers no SelfSubjectAccessReview: bind the role "
                        "system:basic-user, which all service accounts have by default");
     else if (unknown)
-        result_warn(r, "%d of %d questions got no answer", unknown, n);
+        result_warn(r, "%d of %d access reviews got no answer", unknown, n);
     else if (allowed == n)
         result_pass(r, "all %d rights that hvd-operator needs, in namespace %s", n, space);
     else if (is_launcher(v))
         result_fail(r, "%d of %d rights missing in namespace %s: %s", n - allowed, n, space,
                     denied);
     else if (allowed == 0)
-        result_pass(r, "none of the operator's rights: as a job's pods should be");
+        result_pass(r, "none of the operator's rights, as it should be in a job's pod");
     else
         result_info(r, "%d of %d of the operator's rights; a job's pods need none", allowed, n);
 }
@@ -142,7 +142,7 @@ static void check_crd(const struct view *v, struct result *r)
     if (ours)
         result_pass(r, "HvdJob: the cluster serves %s", served);
     else if (n)
-        result_fail(r, "the cluster serves HvdJob as %s, this build knows " OUR_VERSION, served);
+        result_fail(r, "the cluster serves HvdJob as %s, this build needs " OUR_VERSION, served);
     else if (status == 404 && is_launcher(v))
         result_fail(r, "HvdJob is not installed in this cluster");
     else if (status == 404)
@@ -170,7 +170,8 @@ static int device_files(const struct machine *m)
     return n;
 }
 
-/* Entries of NVIDIA_VISIBLE_DEVICES; -1: it names none ("all", "void", a folder, unset). */
+/* How many GPUs NVIDIA_VISIBLE_DEVICES lists; -1: it lists none ("all", "void", a folder,
+ * unset). */
 static int granted(const char *value)
 {
     int n = 0;
@@ -192,7 +193,7 @@ static void check_gpus(const struct view *v, struct result *r)
     result_observed(r, "%d", got);
     result_expected(r, asked >= 0 ? "%d" : "at least 1", asked);
     if (files == 0 && n <= 0 && asked == 0)
-        result_pass(r, "no GPU asked for, none given");
+        result_pass(r, "the job wants no GPU, the pod was given none");
     else if (files == 0 && n <= 0)
         result_fail(r, "no GPU was given to this pod (NVIDIA_VISIBLE_DEVICES %s%s)",
                     value ? "is " : "is not set", value ? value : "");
@@ -225,8 +226,8 @@ static const struct check rows[] = {
      .probes = {"kubernetes"},
      .run = check_api,
      .title = "the Kubernetes API answers",
-     .why = "Without the API hvd-operator and launchers that make pods cannot work. A job's own "
-            "pods go on.",
+     .why = "Without the API hvd-operator and launchers that make pods cannot work. The pods of a "
+            "running job are not affected.",
      .fix = {NULL,
              "a NetworkPolicy must let TCP to the API out (kubectl get endpoints kubernetes); for "
              "401: kubectl delete pod POD mounts a fresh token",
@@ -245,7 +246,7 @@ static const struct check rows[] = {
      .probes = {"kubernetes"},
      .run = check_rbac,
      .title = "rights of the service account",
-     .why = "hvd-operator stops at the first request that it may not make: jobs stay where they "
+     .why = "hvd-operator fails at the first request that it may not make: jobs stay where they "
             "are.",
      .fix =
          {NULL,
@@ -269,7 +270,7 @@ static const struct check rows[] = {
      .run = check_crd,
      .title = "HvdJob's version in the cluster",
      .why = "An operator of another version than the cluster's definition of HvdJob sees no jobs, "
-            "or drops their fields.",
+            "or loses fields of their specification.",
      .fix = {NULL, "kubectl apply the CRD of this release; kubectl get crd hvdjobs.hvd.dev", NULL},
      .action = ACTION_VERSION,
      .explain = "GET /apis/hvd.dev (discovery, allowed to every service account): the served "

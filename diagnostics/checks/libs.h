@@ -11,10 +11,11 @@
 
 #include "diagnostics/answer.h"
 
-/* What the copy said itself, else what its file says; NULL: unknown. */
+/* The version that the copy reported, else the one in its file; NULL: unknown. */
 const char *libs_version(const struct answer *a, int i);
 
-/* Where the loader or its configuration finds the copy (not a Python package or another folder). */
+/* The loader or its configuration finds the copy, as opposed to a Python package or another
+ * folder. */
 bool libs_reachable(const struct answer *a, int i);
 
 /* The leading number of a version, 0 without one. */
@@ -23,14 +24,14 @@ int libs_major(const char *version);
 /* "2.27.7 in /usr/lib/libnccl.so.2, 2.21.5 in /opt/...": every copy, cut to size. Returns dst. */
 const char *libs_list(const struct answer *a, char *dst, size_t size);
 
-/* How many different versions there are; majors: only their leading numbers count. */
+/* How many distinct versions there are. majors: compares the leading numbers only. */
 int libs_distinct(const struct answer *a, bool majors, bool only_reachable);
 
-/* The loader's answer is that there is no such file, not that the file is broken. */
+/* The loader reported that there is no such file, as opposed to a broken one. */
 bool libs_absent(const struct answer *a);
 
-/* What happened when the loader's own choice was opened: "crashed ...", "timeout", the loader's
- * words; NULL: it opened, or there is none. */
+/* Why opening the loader's choice failed: "crashed ...", "timeout", the loader's message; NULL:
+ * it opened, or there is none. */
 const char *libs_trouble(const struct answer *a);
 
 #endif

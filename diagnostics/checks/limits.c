@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * limits: what one process may take: locked memory, stack, descriptors, processes, core files.
+ * limits: resource limits of a process: locked memory, stack, descriptors, processes, core files.
  *
  * Reads /proc/self/limits of the doctor itself: ranks that are started the same way get the same.
  * Pure functions, run by doctor.c.
@@ -24,7 +24,7 @@
 #define NOFILE_HUGE      (UINT64_C(1) << 20)
 #define PROCESSES_A_RANK 64
 
-/* The row of /proc/self/limits; otherwise the result is set. */
+/* Reads a row of /proc/self/limits. Returns false when it cannot be read; the result is set. */
 static bool limit(const struct view *v, struct result *r, const char *name, uint64_t *ret_soft,
                   uint64_t *ret_hard)
 {
@@ -56,7 +56,8 @@ static char *count(char dst[32], uint64_t n)
     return dst;
 }
 
-/* A device that this process can open, not only one of the host that /sys shows. */
+/* An InfiniBand device that this process can open. /sys alone also shows devices that only the
+ * host can use. */
 static bool has_infiniband(const struct machine *m)
 {
     auto_free char **names = NULL;
@@ -82,14 +83,16 @@ static void check_memlock(const struct view *v, struct result *r)
         result_pass(r, "memlock %s, but CAP_IPC_LOCK lifts it", a);
     else if (has_infiniband(v->machine))
         result_fail(r,
-                    "memlock %s (hard %s) and InfiniBand devices: memory for them cannot be "
+                    "memlock %s (hard %s), and this machine has InfiniBand devices: memory for "
+                    "them cannot be "
                     "registered",
                     a, b);
     else if (v->setting->profiles & PROFILE_GPU)
-        result_warn(r,
-                    "memlock %s (hard %s), unlimited wanted: RDMA, GDRCopy and io_uring lock "
-                    "memory",
-                    a, b);
+        result_warn(
+            r,
+            "memlock %s (hard %s), but unlimited is needed: RDMA, GDRCopy and io_uring lock "
+            "memory",
+            a, b);
     else
         result_info(r, "memlock %s (hard %s): enough without RDMA and GPUs", a, b);
     if (soft != PROC_UNLIMITED && hard == PROC_UNLIMITED)
@@ -124,7 +127,7 @@ static void check_ipc_lock(const struct view *v, struct result *r)
 static bool nccl_survives_unlimited(const struct machine *m)
 {
     const char *version = answer_str(machine_answer(m, "nccl"), "version", NULL);
-    if (!version) /* images of NVIDIA say which NCCL they have */
+    if (!version) /* NVIDIA's images name their NCCL in this variable */
         version = machine_env(m, "NCCL_VERSION");
     return version && isdigit((unsigned char)*version) && version_compare(version, "2.28") >= 0;
 }
@@ -152,8 +155,8 @@ static void check_stack(const struct view *v, struct result *r)
     }
 }
 
-/* A rank keeps sockets to peers, a pipe or two a DataLoader worker and a descriptor a shared
- * tensor. */
+/* A rank needs sockets to its peers, a pipe or two for each DataLoader worker, and a descriptor
+ * for each shared tensor. */
 static uint64_t nofile_wanted(const struct setting *s)
 {
     uint64_t job = 1024 + 4 * (uint64_t)(s->ranks > 0 ? s->ranks : 0);
@@ -201,7 +204,7 @@ static void check_nofile_huge(const struct view *v, struct result *r)
                     "minutes",
                     a);
     else
-        result_pass(r, "%s open files: no long loops over descriptors", a);
+        result_pass(r, "%s open files: a loop over all descriptors is short", a);
 }
 
 static void check_file_max(const struct view *v, struct result *r)
@@ -223,7 +226,7 @@ static void check_file_max(const struct view *v, struct result *r)
         result_warn(r, "%llu of the machine's %llu open files are in use (%.0f %%)", used, max,
                     percent);
     else if (max > 1000000000)
-        result_pass(r, "%llu files are open on the machine, no limit worth naming", used);
+        result_pass(r, "%llu files are open on the machine, far below its limit", used);
     else
         result_pass(r, "%llu of the machine's %llu open files are in use (%.0f %%)", used, max,
                     percent);
@@ -249,7 +252,7 @@ static void check_nproc(const struct view *v, struct result *r)
     else if (soft >= wanted)
         result_pass(r, "%s processes and threads for this user", a);
     else if (proc_uid(v->machine) == 0 && !proc_in_user_namespace(v->machine))
-        result_pass(r, "%s processes and threads, but root is not held to it", a);
+        result_pass(r, "%s processes and threads, but the limit does not apply to root", a);
     else
         result_warn(r, "%s processes and threads for this user (hard %s); %d rank%s want%s %llu", a,
                     b, ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "",
@@ -272,8 +275,10 @@ static void check_core_pattern(const struct view *v, struct result *r)
     else
         snprintf(a, sizeof(a), "up to %s", check_bytes(b, sizeof(b), soft));
     if (pattern[0] == '|')
-        result_info(r, "a crash hands its core to \"%.100s\" on the host, not in a container",
-                    pattern + 1);
+        result_info(
+            r,
+            "a crash passes its core to \"%.100s\", which runs on the host, not in the container",
+            pattern + 1);
     else if (soft == 0)
         result_pass(r, "no core files (limit 0); \"ulimit -c unlimited\" would write \"%s\"",
                     pattern);
@@ -344,10 +349,10 @@ static const struct check rows[] = {
      .fix = {"docker run --ulimit stack=67108864 ...",
              "command: [sh, -c, \"ulimit -s 65536 && exec python train.py\"]", "ulimit -s 65536"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain =
-         "\"Max stack size\" of /proc/self/limits. Unlimited warns in GPU jobs (NCCL fixed it "
-         "in 2.28; NCCL_VERSION in the environment is believed). Below 8 MiB, Linux' own "
-         "default, warns.",
+     .explain = "\"Max stack size\" of /proc/self/limits. Unlimited warns in GPU jobs (fixed in "
+                "NCCL 2.28; NCCL_VERSION in the environment is taken as NCCL's version). Below 8 "
+                "MiB, Linux' own "
+                "default, warns.",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/release-notes/", DOCKER_RUN}},
     {.id = "nofile-low",
      .code = "HVD2104",
@@ -397,7 +402,8 @@ static const struct check rows[] = {
      .why = "At the limit every open(), socket() and accept() on the machine ends with \"Too many "
             "open files in system\".",
      .fix = {NULL, NULL,
-             "sysctl -w fs.file-max=2097152; find who leaks: for p in /proc/[0-9]*; do echo $(ls "
+             "sysctl -w fs.file-max=2097152; find the process that leaks descriptors: for p in "
+             "/proc/[0-9]*; do echo $(ls "
              "$p/fd | wc -l) $p; done | sort -n | tail"},
      .action = ACTION_HOST,
      .explain = "/proc/sys/fs/file-nr: in use and the maximum. 80 % warns, 95 % fails (own "
@@ -416,12 +422,12 @@ static const struct check rows[] = {
      .fix = {"docker run --ulimit nproc=65536 ...", "as on a host, on the node",
              "/etc/security/limits.conf: \"* - nproc 65536\", log in again; or ulimit -u 65536"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain =
-         "Soft \"Max processes\" of /proc/self/limits against 64 a local rank (own "
-         "threshold). It counts all processes and threads of the user on the machine, in "
-         "other containers too; root is not held to it. Fails where a child process could not be "
-         "started. The container's own limit: "
-         "cgroup-pids.",
+     .explain = "Soft \"Max processes\" of /proc/self/limits against 64 a local rank (own "
+                "threshold). It counts all processes and threads of the user on the machine, in "
+                "other containers too. It does not apply to root. Fails where a child process "
+                "could not be "
+                "started. The container's own limit: "
+                "cgroup-pids.",
      .refs = {GETRLIMIT}},
     {.id = "core-pattern",
      .code = "HVD2108",
@@ -429,7 +435,7 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/proc/sys",
      .run = check_core_pattern,
-     .title = "what a crash leaves behind",
+     .title = "core files of crashed ranks",
      .why =
          "Cores of ranks that hold GPU memory maps are large: a crash of all ranks fills a disk.",
      .fix = {"docker run --ulimit core=0 ...", NULL, "ulimit -c 0"},

@@ -20,7 +20,7 @@
 #define TMP_PATH   60
 #define SUN_PATH   108
 
-/* A line of /proc/meminfo in bytes; -1: it is not there. */
+/* A value of /proc/meminfo in bytes; -1: it is missing. */
 static int64_t meminfo(const struct view *v, const char *key)
 {
     int64_t kib;
@@ -103,8 +103,9 @@ static void check_overcommit(const struct view *v, struct result *r)
     }
     check_bytes(a, sizeof(a), used < 0 ? 0 : (uint64_t)used);
     check_bytes(b, sizeof(b), limit < 0 ? 0 : (uint64_t)limit);
-    result_warn(
-        r, "vm.overcommit_memory=2: memory that is only reserved counts; %s of %s are taken", a, b);
+    result_warn(r,
+                "vm.overcommit_memory=2: reserved but unused memory counts; %s of %s are reserved",
+                a, b);
 }
 
 static void check_hugepages(const struct view *v, struct result *r)
@@ -113,7 +114,7 @@ static void check_hugepages(const struct view *v, struct result *r)
     char each[32], all[32];
     if (machine_field_int(v->machine, "proc/meminfo", "HugePages_Total", &pages) < 0 ||
         machine_field_int(v->machine, "proc/meminfo", "HugePages_Free", &unused) < 0 || size <= 0) {
-        result_skip(r, "/proc/meminfo does not tell of huge pages");
+        result_skip(r, "/proc/meminfo has no figures of huge pages");
         return;
     }
     check_bytes(each, sizeof(each), (uint64_t)size);
@@ -149,7 +150,7 @@ static void check_tmp_space(const struct view *v, struct result *r)
         return;
     }
     if (room < 0) {
-        result_skip(r, "%s: the file system does not tell its size", path);
+        result_skip(r, "%s: the file system does not report its size", path);
         return;
     }
     check_bytes(left, sizeof(left), (uint64_t)room);
@@ -195,10 +196,10 @@ static const struct check rows[] = {
      .needs = "/proc",
      .probes = {"ranks"},
      .run = check_available,
-     .title = "memory the machine has left",
-     .why = "When the machine's memory ends, the kernel chooses a process and kills it: mostly the "
-            "largest, which is a rank.",
-     .fix = {"docker stats shows who holds it",
+     .title = "available memory of the machine",
+     .why = "When the machine runs out of memory, the kernel kills a process: usually the largest, "
+            "which is a rank.",
+     .fix = {"docker stats shows which container holds it",
              "kubectl top pod -A --sort-by=memory; kubectl "
              "describe node",
              "ps -eo pid,user,rss,comm --sort=-rss | head"},
@@ -221,11 +222,11 @@ static const struct check rows[] = {
          "takes as long as its slowest.",
      .fix = {"docker run --memory=64g --memory-swap=64g ... (the container then never swaps)",
              "smaller requests on this node; kubectl top pod -A --sort-by=memory",
-             "swapoff -a, or sysctl -w vm.swappiness=1; find who needs the memory"},
+             "swapoff -a, or sysctl -w vm.swappiness=1; find the process that needs the memory"},
      .action = ACTION_FREE_SPACE,
-     .explain =
-         "pswpin and pswpout of /proc/vmstat, twice within 200 ms: any growth warns. More than "
-         "10 % of swap in use without growth is information. The agent's watch looks longer.",
+     .explain = "pswpin and pswpout of /proc/vmstat, read twice within 200 ms: any growth warns. "
+                "More than 10 % of swap in use without growth is information. The agent's watch "
+                "observes for longer.",
      .refs = {VM_DOC}},
     {.id = "overcommit",
      .code = "HVD3103",
@@ -233,7 +234,7 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/proc/sys",
      .run = check_overcommit,
-     .title = "memory may be reserved freely",
+     .title = "memory overcommit is allowed",
      .why = "CUDA and NCCL reserve hundreds of gigabytes of addresses that they never touch; with "
             "strict accounting that fails with \"Cannot allocate memory\", and so does fork.",
      .fix = {NULL, "as on a host, on the node", "sysctl -w vm.overcommit_memory=0"},
@@ -247,9 +248,8 @@ static const struct check rows[] = {
      .needs = "/proc",
      .run = check_hugepages,
      .title = "reserved huge pages",
-     .why =
-         "Reserved pages are lost to everybody who does not ask for them; who asks and finds none "
-         "falls back to small pages or fails.",
+     .why = "Only programs that ask for huge pages can use the reserved ones. A program that asks "
+            "and finds none free falls back to small pages or fails.",
      .fix = {NULL, "resources: {limits: {hugepages-2Mi: 1Gi}} for the pod that uses them",
              "sysctl -w vm.nr_hugepages=0 gives them back"},
      .action = ACTION_HOST,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi: Open MPI and what it stands on: PMIx, UCX, libfabric. hvd itself needs none of them; a job
- * that is started with mpirun does. See check.h.
+ * mpi: the MPI library and mpirun (mpi_parts.c has PMIx, UCX and libfabric). hvd itself needs
+ * neither; a job that is started with mpirun does. See check.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool is_openmpi(const struct answer *a, int i)
     return strcmp(answer_str_at(a, "lib", i, "vendor", ""), "openmpi") == 0;
 }
 
-/* What people call it: "Open MPI". */
+/* The name that people know: "Open MPI". */
 static const char *vendor_name(const char *vendor)
 {
     static const char *const names[][2] = {{"openmpi", "Open MPI"},
@@ -34,7 +34,7 @@ static const char *vendor_name(const char *vendor)
     return "MPI";
 }
 
-/* The answer when there is an MPI to talk about; otherwise the result is set. */
+/* The answer about MPI. NULL when there is no MPI here; the result is set. */
 static const struct answer *some_mpi(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "mpi");
@@ -66,11 +66,11 @@ static void check_load(const struct view *v, struct result *r)
         result_observed(r, "%s", state);
         result_warn(r, "loading %s: %s", path ? path : "libmpi", state);
     } else if (path || answer_count(a, "lib") == 0 || libs_reachable(a, 0)) {
-        const char *error = answer_str(a, "error", "it does not say its version");
+        const char *error = answer_str(a, "error", "it does not report its version");
         result_observed(r, "%s", error);
         result_warn(r, "%s: %s", path ? path : "libmpi does not load", error);
     } else {
-        result_info(r, "libmpi lies where the loader does not look: %s",
+        result_info(r, "libmpi is in a folder where the loader does not look: %s",
                     libs_list(a, list, sizeof(list)));
     }
 }
@@ -85,7 +85,7 @@ static void check_known_bad(const struct view *v, struct result *r)
     const char *version = libs_version(a, 0), *vendor = answer_str_at(a, "lib", 0, "vendor", "");
     if (!version) {
         result_skip(r, "the version of MPI is unknown: %s",
-                    answer_str_at(a, "lib", 0, "error", "it does not say"));
+                    answer_str_at(a, "lib", 0, "error", "it does not report it"));
         return;
     }
     snprintf(what, sizeof(what), "%s %s", vendor_name(vendor), version);
@@ -94,12 +94,12 @@ static void check_known_bad(const struct view *v, struct result *r)
     if (!is_openmpi(a, 0))
         result_pass(r, "%s: no rules for it", what);
     else if (!facts_judge(r, &facts, "openmpi", version, what))
-        result_pass(r, "%s: nothing is known against it", what);
+        result_pass(r, "%s: no known fault", what);
 }
 
 /* ---- mpirun ---- */
 
-/* The first NAME in PATH, links resolved as far as names go; false: none. */
+/* The first program NAME in PATH, with the links that can be resolved here; false: none. */
 static bool in_path(const struct machine *m, const char *name, char dst[PATH_LEN])
 {
     const char *path = machine_env(m, "PATH");
@@ -124,8 +124,8 @@ static bool in_path(const struct machine *m, const char *name, char dst[PATH_LEN
     return false;
 }
 
-/* /opt/ompi/bin/mpirun and /opt/ompi/lib/libmpi.so.40 belong together: one of the prefixes before a
- * folder lib* of the library is that of the program. */
+/* /opt/ompi/bin/mpirun and /opt/ompi/lib/libmpi.so.40 belong to one installation: the path in
+ * front of a folder lib* of the library is the path in front of the program's bin. */
 static bool same_prefix(const char *program, const char *library)
 {
     const char *bin = strrchr(program, '/');
@@ -161,7 +161,7 @@ static void check_path(const struct view *v, struct result *r)
     else if (!same_prefix(program, library))
         result_warn(r, "mpirun is %s, but programs load %s: two installations", program, library);
     else
-        result_pass(r, "mpirun %s and %s are of one installation", program, library);
+        result_pass(r, "mpirun %s and %s belong to one installation", program, library);
 }
 
 static void check_orted(const struct view *v, struct result *r)
@@ -203,7 +203,7 @@ static void check_root(const struct view *v, struct result *r)
         return;
     int64_t uid = proc_uid(m);
     if (uid < 0) {
-        result_skip(r, "/proc/self/status does not say who this is: needs /proc");
+        result_skip(r, "the user id cannot be read: needs /proc");
         return;
     }
     result_observed(r, "uid %" PRId64, uid);
@@ -213,7 +213,7 @@ static void check_root(const struct view *v, struct result *r)
         result_pass(r, "root, but no mpirun of Open MPI in PATH");
     else if ((is_one(m, "OMPI_ALLOW_RUN_AS_ROOT") && is_one(m, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) ||
              (is_one(m, "PRTE_ALLOW_RUN_AS_ROOT") && is_one(m, "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")))
-        result_pass(r, "root, and mpirun is told that this is meant");
+        result_pass(r, "root, and the variables that allow mpirun to run as root are set");
     else
         result_info(r,
                     "root: mpirun refuses to start without --allow-run-as-root; hvdrun does not");
@@ -233,7 +233,8 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
-/* The first name of the list (no network in CIDR form) that is no interface here. */
+/* The first interface name of the list (networks in CIDR form are skipped) that does not exist
+ * here. */
 static bool first_missing(const struct machine *m, const char *list, char dst[64])
 {
     for (; *list; list += *list == ',') {
@@ -362,7 +363,7 @@ static const struct check rows[] = {
              "run as a user, or mpirun --allow-run-as-root"},
      .action = ACTION_ENVIRONMENT,
      .explain = "uid 0, mpirun of Open MPI in PATH, and not both variables (Open MPI 5 also reads "
-                "PRTE_*) set to 1. hvdrun does not mind root.",
+                "PRTE_*) set to 1. hvdrun runs as root without options.",
      .refs = {"https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"}},
     {.id = "mpi-btl-if",
      .code = "HVD7006",
@@ -378,8 +379,8 @@ static const struct check rows[] = {
      .action = ACTION_ENVIRONMENT,
      .explain =
          "OMPI_MCA_btl_tcp_if_include and _exclude of this environment. An interface that is "
-         "named must exist; networks (10.0.0.0/16) are taken as they are. -mca on mpirun's "
-         "command line is not seen here.",
+         "named must exist; networks (10.0.0.0/16) are taken as they are. Options -mca on mpirun's "
+         "command line are not visible to this check.",
      .refs = {"https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html"}},
 };
 

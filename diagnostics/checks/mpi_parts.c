@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_parts: what MPI stands on: PMIx, UCX, libfabric. See check.h.
+ * mpi_parts: libraries that Open MPI needs: PMIx, UCX, libfabric. See check.h.
  */
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void check_gds(const struct view *v, struct result *r)
     result_expected(r, "hash");
     if (strcmp(answer_str_at(a, "lib", 0, "vendor", ""), "openmpi") != 0 || !version ||
         libs_major(version) != 4)
-        result_pass(r, "only Open MPI 4 brings the PMIx that this is about");
+        result_pass(r, "does not concern this machine: only Open MPI 4 has the PMIx in question");
     else if (gds && strstr(gds, "hash") && gds[0] != '^')
         result_pass(r, "PMIX_MCA_gds=%s", gds);
     else if (gds && strstr(gds, "ds12") && gds[0] != '^')
@@ -100,7 +100,7 @@ static const struct check rows[] = {
      .title = "version of PMIx",
      .why =
          "Launcher and ranks speak PMIx with each other; very old ones do not understand new ones, "
-         "some lack a security fix.",
+         "and some lack a security fix.",
      .fix = {"an image with PMIx 4.2.6 or newer (apt-get install libpmix2)",
              "an image with PMIx 4.2.6 or newer", "apt-get install libpmix2, or build PMIx 4.2.6"},
      .action = ACTION_VERSION,

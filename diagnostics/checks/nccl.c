@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl: the NCCL that training would use: is there one, is there one only, what is known about its
- * version, its plugin, the copy that running ranks have mapped. nccl_settings.c has its variables.
- * See check.h.
+ * nccl: the NCCL that training would use: does it load, is there exactly one copy, known faults of
+ * its version, its network plugin, and the copy that running ranks have mapped. nccl_settings.c has
+ * its variables. See check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define PATH_LEN 1024
 
-/* The version of NCCL that is linked into torch itself, NULL: none is. */
+/* The version of NCCL that is linked into torch itself; NULL: torch has none. */
 static const char *inside_torch(const struct view *v, const char **ret_path)
 {
     const struct answer *a = machine_answer(v->machine, "elf");
@@ -71,7 +71,7 @@ static void check_load(const struct view *v, struct result *r)
         result_pass(r, "NCCL %s is inside %s", inside, where);
     } else if (v->setting->ranks > 1 || facts_gpus(v->machine) > 1) {
         result_observed(r, "none");
-        result_fail(r, "no NCCL in this image: GPUs cannot work together%s%s", error ? ": " : "",
+        result_fail(r, "no NCCL in this image: GPUs cannot exchange data%s%s", error ? ": " : "",
                     error ? error : "");
     } else {
         result_observed(r, "none");
@@ -81,7 +81,7 @@ static void check_load(const struct view *v, struct result *r)
 
 /* ---- copies ---- */
 
-/* CUDA majors among the copies, as a set of bits. */
+/* The CUDA majors that the copies were built for, as a bit set. */
 static unsigned cuda_majors(const struct answer *a)
 {
     unsigned set = 0;
@@ -124,7 +124,7 @@ static void check_multiple(const struct view *v, struct result *r)
 
 /* ---- versions ---- */
 
-/* The worst that is known about one version; true when something is. */
+/* Sets the result to the worst known fault of one version; false: there is none. */
 static bool judge(const struct view *v, const char *version, const char *cuda, const char *where,
                   struct result *r)
 {
@@ -175,7 +175,7 @@ static void check_known_bad(const struct view *v, struct result *r)
     if (!bad) {
         libs_list(a, list, sizeof(list));
         result_observed(r, "%s", n ? libs_version(a, 0) : inside);
-        result_pass(r, "nothing is known against NCCL %s", n ? list : inside);
+        result_pass(r, "no known fault of NCCL %s", n ? list : inside);
     }
 }
 
@@ -211,7 +211,8 @@ static void check_plugin(const struct view *v, struct result *r)
     if (broken)
         result_fail(r, "NCCL's network plugin does not load: %s", state ? state : error);
     else if (wanted)
-        result_fail(r, "NCCL_NET_PLUGIN=%s is not there: %s", wanted, error ? error : "no answer");
+        result_fail(r, "NCCL_NET_PLUGIN=%s does not exist: %s", wanted,
+                    error ? error : "no answer");
     else if (efa)
         result_warn(r, "EFA devices, but no libnccl-net.so (aws-ofi-nccl): NCCL will use sockets");
     else
@@ -221,7 +222,7 @@ static void check_plugin(const struct view *v, struct result *r)
 
 /* ---- running ranks ---- */
 
-/* The libnccl that a process has mapped, "" for none; -errno. */
+/* The path of the libnccl that a process has mapped, "" for none; or -errno. */
 static int mapped(const struct machine *m, const char *pid, char dst[PATH_LEN])
 {
     char path[64];
@@ -337,7 +338,7 @@ static const struct check rows[] = {
      .probes = {"nccl", "nvml", "elf"},
      .run = check_known_bad,
      .title = "version of NCCL",
-     .why = "Some releases hang or corrupt data in known situations; nothing in a log says so.",
+     .why = "Some releases hang or corrupt data in known situations, and logs do not show it.",
      .fix = {NEWER, "an image with NCCL 2.28.9 or newer", NEWER_HOST},
      .action = ACTION_VERSION,
      .explain =
@@ -354,9 +355,8 @@ static const struct check rows[] = {
      .probes = {"nccl-plugin"},
      .run = check_plugin,
      .title = "NCCL's network plugin",
-     .why =
-         "A plugin that does not load is left out without an error: NCCL falls back to sockets and "
-         "is ten times slower.",
+     .why = "NCCL ignores a plugin that does not load without an error: it falls back to sockets "
+            "and is ten times slower.",
      .fix = {"an image with the cloud's plugin (AWS: aws-ofi-nccl), its folder in LD_LIBRARY_PATH",
              "the same image; mount the plugin's folder where the provider asks for it (GKE: "
              "/usr/local/nvidia/lib64)",

@@ -359,7 +359,7 @@ static const char *const names[] = {
 
 #define NAMES (sizeof(names) / sizeof(*names))
 
-/* Plugins with many of their own. */
+/* Prefixes of plugins that have many variables of their own. */
 static const char *const prefixes[] = {
     "NCCL_FASTRAK_",   "NCCL_GPUDIRECTTCPX_", "NCCL_FASTSOCKET_", "NCCL_INSPECTOR_",
     "NCCL_PROFILE_",   "NCCL_PROFILER_",      "NCCL_SHARP_",      "NCCL_UCX_",
@@ -389,7 +389,7 @@ const char *nccl_env_nearest(const char *name)
     nearest_init(&near, name);
     for (size_t i = 0; i < NAMES; i++)
         nearest_try(&near, names[i]);
-    /* The prefix is no likeness: what follows it must be near as well. */
+    /* The common prefix makes all names similar: the part after it must be similar as well. */
     const char *best = nearest_best(&near);
     return best && near.distance <= (int)(strlen(best) - 5 + 2) / 3 ? best : NULL;
 }

@@ -7,10 +7,11 @@
 
 #include <stdbool.h>
 
-/* Of NCCL 2.4 to 2.30, of its plugins and of what images and builds set under this prefix. */
+/* The name is one of NCCL 2.4 to 2.30 or of its plugins, or one with this prefix that common
+ * images and build systems set. */
 bool nccl_env_known(const char *name);
 
-/* The known name that is nearest to a mistyped one, NULL: none is near. */
+/* The known name nearest to a mistyped one; NULL: none is near. */
 const char *nccl_env_nearest(const char *name);
 
 #endif

@@ -21,7 +21,7 @@ static int nccl_choose(const struct nics *nics, const char *value, const struct 
     return n;
 }
 
-/* NCCL takes no notice of a value of one character. */
+/* NCCL ignores a value of one character. */
 static const char *nccl_ifname(const struct view *v)
 {
     const char *value = machine_env(v->machine, "NCCL_SOCKET_IFNAME");
@@ -66,7 +66,7 @@ static void check_nccl_match(const struct view *v, struct result *r)
 
 static void check_nccl_virtual(const struct view *v, struct result *r)
 {
-    /* The order in which NCCL tries, as of 2.30; older ones had no virbr in the list. */
+    /* NCCL's order of tries as of 2.30; older versions had no virbr in the list. */
     static const char *const tries[] = {"ib", "^docker,lo,virbr", "docker", "lo", "virbr"};
     const struct nic *chosen[NIC_MAX];
     struct nics nics;
@@ -85,14 +85,14 @@ static void check_nccl_virtual(const struct view *v, struct result *r)
             check_append(made, sizeof(made), ", ", "%s", chosen[i]->name);
     }
     result_observed(r, "%s", taken);
-    result_expected(r, "no bridge, tunnel or pair among them");
+    result_expected(r, "no bridge, tunnel or veth pair among them");
     if (n == 0)
         result_skip(r, "no interface that NCCL could take: see nccl-ifname-match and nic-up");
     else if (*made && job_spans_machines(v->setting) == 0)
-        result_info(r, "NCCL takes %s (software made %s): enough for ranks of one machine", taken,
+        result_info(r, "NCCL takes %s (%s is virtual): enough for ranks of one machine", taken,
                     made);
     else if (*made)
-        result_warn(r, "NCCL takes %s, of which software made %s", taken, made);
+        result_warn(r, "NCCL takes %s, of which %s is virtual", taken, made);
     else
         result_pass(r, "NCCL takes %s", taken);
 }
@@ -110,7 +110,7 @@ static const struct check rows[] = {
      .run = check_nccl_match,
      .title = "NCCL_SOCKET_IFNAME matches",
      .why = "NCCL stops at start with \"no socket interface found\" when no interface has a name "
-            "that NCCL_SOCKET_IFNAME lets through.",
+            "that NCCL_SOCKET_IFNAME matches.",
      .fix = {"docker run -e NCCL_SOCKET_IFNAME==eth0 ...",
              "env: [{name: NCCL_SOCKET_IFNAME, value: \"=eth0\"}]", "unset NCCL_SOCKET_IFNAME"},
      .action = ACTION_ENVIRONMENT,
@@ -127,8 +127,8 @@ static const struct check rows[] = {
      .profiles = PROFILE_GPU,
      .probes = {"network"},
      .run = check_nccl_virtual,
-     .title = "NCCL's interface is a real one",
-     .why = "NCCL uses every interface of its choice and hands out the address of the first. Other "
+     .title = "NCCL does not use virtual interfaces",
+     .why = "NCCL uses all interfaces that match and announces the address of the first. Other "
             "machines cannot reach a bridge or a tunnel of this one: \"Connection refused\", "
             "\"No route to host\", or a hang.",
      .fix = {"docker run -e NCCL_SOCKET_IFNAME=eth0 ...",

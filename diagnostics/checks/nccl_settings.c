@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_settings: NCCL's variables and configuration files: names that nobody reads, switches that
- * cost speed. nccl.c has the library itself. See check.h.
+ * nccl_settings: NCCL's variables and configuration files: misspelt names, variables that cost
+ * speed. nccl.c has the library itself. See check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define NAME_LEN 64
 
-/* "NCCL_X" of "NCCL_X=1" or "NCCL_X = 1", false for another line. */
+/* The name of "NCCL_X=1" or "NCCL_X = 1"; false: another kind of line. */
 static bool nccl_name(const char *assignment, char dst[NAME_LEN])
 {
     size_t n = strcspn(assignment, "= \t\n");
@@ -138,7 +138,7 @@ static void check_gid(const struct view *v, struct result *r)
 
 /* ---- configuration files ---- */
 
-/* Variables that a file sets: known ones counted, the first unknown one named. */
+/* Counts the known variables that a file sets, and returns the first unknown name in unknown. */
 static int scan_file(const struct machine *m, const char *path, char unknown[NAME_LEN], int *ret_n)
 {
     char name[NAME_LEN];
@@ -181,7 +181,7 @@ static void check_file(const struct view *v, struct result *r)
     else if (unknown[0])
         result_warn(r, "%s sets %s, which NCCL does not know", found, unknown);
     else if (n)
-        result_info(r, "%s sets %d variable%s; the environment counts more", found, n,
+        result_info(r, "%s sets %d variable%s; the environment overrides it", found, n,
                     n == 1 ? "" : "s");
     else if (*found)
         result_pass(r, "%s sets nothing", found);
@@ -198,13 +198,15 @@ static const struct check rows[] = {
      .level = 1,
      .run = check_unknown,
      .title = "NCCL variables are spelled right",
-     .why = "NCCL reads what it knows and says nothing about the rest: a mistyped variable does "
-            "nothing.",
+     .why =
+         "NCCL ignores variables that it does not know without a warning: a mistyped variable has "
+         "nothing.",
      .fix = {"docker run -e NAME=VALUE with the right name", "env: [{name: NAME, value: VALUE}]",
              "unset the wrong name, export the right one"},
      .action = ACTION_ENVIRONMENT,
-     .explain = "Every NCCL_* of this environment against the names that NCCL 2.4 to 2.30, its "
-                "plugins, torch and common images use. A name of a newer NCCL may be unknown here.",
+     .explain =
+         "Every NCCL_* of this environment compared with the names that NCCL 2.4 to 2.30, its "
+         "plugins, torch and common images use. A name of a newer NCCL may be unknown here.",
      .refs = {NCCL_ENV}},
     {.id = "nccl-env-perf-off",
      .code = "HVD6005",
@@ -213,8 +215,8 @@ static const struct check rows[] = {
      .probes = {"nvml"},
      .run = check_perf,
      .title = "NCCL's fast paths are on",
-     .why = "These variables are set while a fault is searched and then forgotten: training works, "
-            "several times slower.",
+     .why = "These variables are for debugging and easily forgotten: training works, but several "
+            "times slower.",
      .fix =
          {"docker run without -e NCCL_P2P_DISABLE=1 and the like; ENV lines of the image as well",
           "remove the variable from env:",

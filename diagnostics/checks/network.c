@@ -37,7 +37,7 @@ static void check_families(const struct view *v, struct result *r)
     for (int i = 0, n = answer_count(h, "addr"); i < n; i++) {
         int f = (int)answer_int_at(h, "addr", i, "family", 0);
         if (is_loopback(answer_str_at(h, "addr", i, "ip", "")))
-            continue; /* see hostname-resolves */
+            continue; /* hostname-resolves reports a loopback address */
         name4 = name4 || f == 4;
         name6 = name6 || f == 6;
     }
@@ -76,8 +76,8 @@ static bool own_name(const struct view *v, struct result *r, char *dst, size_t s
     return false;
 }
 
-/* A warning at most: hvd does not use the name. A program that also uses gloo or MPI between
- * machines does. */
+/* At most a warning: hvd does not use the name. Programs that also use gloo or MPI between machines
+ * do. */
 static void wrong(const struct view *v, struct result *r, const char *text)
 {
     if (job_spans_machines(v->setting) == 0)
@@ -129,16 +129,19 @@ static void check_unique(const struct view *v, struct result *r)
     if (!own_name(v, r, name, sizeof(name)))
         return;
     result_observed(r, "%s", name);
-    result_expected(r, "a name of this machine's own");
+    result_expected(r, "a name that no other machine has");
     for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++) {
         if (strcmp(name, shared[i]) != 0)
             continue;
-        result_warn(r, "host name \"%s\": more than one machine has this name; hvd does not use it",
-                    name);
+        result_warn(
+            r,
+            "host name \"%s\": it is a default that several machines may have; hvd does not "
+            "use it",
+            name);
         return;
     }
     const char *id = machine_env(v->machine, "NCCL_HOSTID");
-    result_pass(r, "%s%s%s (whether others are called the same: --level 3)", name,
+    result_pass(r, "%s%s%s (--level 3 compares it with the other workers)", name,
                 id ? ", NCCL_HOSTID=" : "", id ? id : "");
 }
 
@@ -184,9 +187,11 @@ static void check_ports(const struct view *v, struct result *r)
     result_observed(r, "%" PRId64, n);
     result_expected(r, ">= 1000");
     if (n < 1000)
-        result_warn(
-            r, "only %" PRId64 " ports for outgoing connections and port 0: %" PRId64 "-%" PRId64,
-            n, low, high);
+        result_warn(r,
+                    "only %" PRId64
+                    " ephemeral ports (outgoing connections, listeners on port 0): %" PRId64
+                    "-%" PRId64,
+                    n, low, high);
     else
         result_pass(r, "%" PRId64 " ports: %" PRId64 "-%" PRId64, n, low, high);
 }
@@ -215,8 +220,8 @@ static void check_conntrack(const struct view *v, struct result *r)
     result_expected(r, "<= %" PRId64, max / 10 * 9);
     if (part > 90)
         result_fail(r,
-                    "connection tracking: %" PRId64 " of %" PRId64 " entries (%.0f %%): new "
-                    "connections are dropped soon",
+                    "connection tracking: %" PRId64 " of %" PRId64 " entries (%.0f %%): "
+                    "new connections will soon be dropped",
                     count, max, part);
     else if (part > 75)
         result_warn(r, "connection tracking: %" PRId64 " of %" PRId64 " entries (%.0f %%)", count,
@@ -244,7 +249,7 @@ static void check_congestion(const struct view *v, struct result *r)
     else if (strstr(available, "cubic"))
         result_info(r, "%s; hvd asks for cubic on its own connections, NCCL and gloo do not", name);
     else
-        result_info(r, "%s, and cubic is not allowed to programs (%s)", name,
+        result_info(r, "%s, and programs may not choose cubic (%s)", name,
                     *available ? available : "no list");
 }
 
@@ -265,7 +270,7 @@ static const struct check rows[] = {
              "give the host name an address of the family that the interfaces have: /etc/hosts"},
      .action = ACTION_NETWORK,
      .explain = "Families of the addresses of interfaces that are up (no link-local ones), those "
-                "that the own host name resolves to, and NCCL_SOCKET_FAMILY. That all workers "
+                "that the own host name resolves to, and NCCL_SOCKET_FAMILY. Whether all workers "
                 "have a family in common is tested between them (--level 3).",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/"
               "env.html#nccl-socket-family",
@@ -277,7 +282,7 @@ static const struct check rows[] = {
      .level = 1,
      .probes = {"hostname", "network"},
      .run = check_resolves,
-     .title = "the own host name resolves",
+     .title = "this machine's host name resolves",
      .why = "gloo and Open MPI hand out the address that the host name resolves to: with 127.* "
             "every other machine connects to itself; without any they stop at start.",
      .fix = {"docker run --network=host ... or --hostname NAME --add-host NAME:ADDRESS",
@@ -287,7 +292,7 @@ static const struct check rows[] = {
              "GLOO_SOCKET_IFNAME=eth0"},
      .action = ACTION_NETWORK,
      .explain = "getaddrinfo(gethostname()) in a child process, since a dead name server holds it "
-                "for 10 s. Debian and Ubuntu write 127.0.1.1 for the own name: fine on one "
+                "for 10 s. Debian and Ubuntu map the host name to 127.0.1.1: fine for a job on one "
                 "machine, wrong on several for programs that use gloo or Open MPI. It never fails: "
                 "hvd itself does not use the name, it takes addresses from the interfaces.",
      .refs = {"https://www.debian.org/doc/manuals/debian-reference/ch05.en.html",
@@ -297,16 +302,16 @@ static const struct check rows[] = {
      .group = GROUP_NETWORK,
      .level = 1,
      .run = check_unique,
-     .title = "the host name is its own",
-     .why = "MPI and NCCL take ranks under one name for ranks of one machine: shared memory and "
-            "CUDA IPC between machines that have none (\"failed to open CUDA IPC handle\").",
+     .title = "the host name is unique",
+     .why = "MPI and NCCL treat ranks with one host name as ranks of one machine, and try shared "
+            "memory and CUDA IPC between machines (\"failed to open CUDA IPC handle\").",
      .fix = {"docker run --hostname $(hostname)-trainer ...",
              "no hostNetwork for two workers on one node; a StatefulSet or HvdJob names its pods",
              "hostnamectl set-hostname NAME"},
      .action = ACTION_NETWORK,
      .explain = "Warns of names that many machines have: localhost and the defaults of "
                 "installers. hvd itself does not use the name. Equal names among the workers are "
-                "found between them (--level 3). "
+                "found by comparing them (--level 3). "
                 "NCCL also mixes in /proc/sys/kernel/random/boot_id; NCCL_HOSTID replaces both.",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-hostid"}},
     {.id = "port-range",
@@ -315,7 +320,7 @@ static const struct check rows[] = {
      .level = 1,
      .needs = "/proc/sys/net",
      .run = check_ports,
-     .title = "ports for connections",
+     .title = "ephemeral ports",
      .why = "Every connection and every listener on port 0 takes one of these ports; when none is "
             "left, connecting fails with \"Cannot assign requested address\".",
      .fix = {"docker run --sysctl net.ipv4.ip_local_port_range=\"32768 60999\" ...",

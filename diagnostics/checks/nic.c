@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names that container runtimes, CNI plugins, hypervisors and VPNs give to what they make. */
+/* Prefixes of names that container runtimes, CNI plugins, hypervisors and VPNs give to their
+ * virtual interfaces. */
 static const char *const made_names[] = {
     "docker", "veth",      "virbr",  "br-",       "cni",   "flannel", "cali",    "cilium", "lxc",
     "lxdbr",  "kube-",     "nodelo", "podman",    "tun",   "tap",     "vxlan",   "geneve", "dummy",
@@ -16,7 +17,7 @@ static const char *const made_names[] = {
     "tunl",   "antrea-gw", "weave",  "ovs-",      "genev", "vmnet",   "nerdctl", "bridge",
 };
 
-/* Drivers (ethtool) that never are a way to another machine by themselves. */
+/* Drivers (ethtool) of interfaces that are never a path to another machine by themselves. */
 static const char *const made_drivers[] = {"bridge", "dummy", "ifb", "tun", "vxlan", "geneve"};
 
 static bool is_made(const char *name, const char *driver)

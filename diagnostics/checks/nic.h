@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic: the network interfaces of a machine as the checks see them: what the probe "network" said,
- * and whether a name is one that software makes (bridges, tunnels, pairs).
+ * nic: the network interfaces of a machine as the checks see them: what the probe "network" found,
+ * and whether a name is that of a virtual interface (bridge, tunnel, veth pair).
  *
  * Used by the checks of interfaces, network, infiniband and nccl_ifname. Plain data, no I/O but
  * machine.h's.
@@ -22,10 +22,10 @@ struct nic {
     int type, mtu;    /* ARPHRD_* */
     int speed;        /* Mb/s, 0: not known */
     bool up, running, loopback;
-    bool made;     /* by software, and not what a container calls its own eth0 */
-    bool v4, v6;   /* has an address that others may reach; link-local ones do not count */
+    bool made;     /* virtual, and not the eth0 of a container */
+    bool v4, v6;   /* has an address that other machines may reach; link-local ones do not count */
     bool has_addr; /* any address, link-local too */
-    char ip[64];   /* the first of the addresses that count, else of any */
+    char ip[64];   /* the first address that other machines may reach, else any */
 };
 
 struct nics {
@@ -33,29 +33,31 @@ struct nics {
     int n;
 };
 
-/* False when the probe has not answered: r is set then. */
+/* Returns false when the probe has not answered; r is then set. */
 bool nics_read(const struct view *v, struct result *r, struct nics *ret);
 
-/* Others can reach it: up, running, not loopback, an address that counts. */
+/* Other machines can reach it: up, running, not loopback, an address that is not link-local. */
 bool nic_usable(const struct nic *n);
 
-/* Up, not loopback, any address: what NCCL and gloo would take. */
+/* Up, not loopback, any address: what NCCL and gloo would use. */
 bool nic_has_address(const struct nic *n);
 
-/* The machine has this address, loopback too. */
+/* The machine has this address; loopback counts. */
 bool nics_own(const struct view *v, const char *ip);
 
-/* "eth0, eth1" of those that pass (NULL: all) into dst; returns how many there are. */
+/* Writes "eth0, eth1" of the interfaces for which pass is true (NULL: all) to dst; returns how
+ * many there are. */
 int nics_names(const struct nics *nics, bool (*pass)(const struct nic *), char *dst, size_t size);
 
-/* Calls each for the words of a comma list; stops when it returns true and returns that. */
+/* Calls each for every word of a comma-separated list. Stops and returns true when it returns
+ * true. */
 bool each_word(const char *list, bool (*each)(const char *word, void *arg), void *arg);
 
-/* NCCL's lists of names (NCCL_SOCKET_IFNAME, NCCL_IB_HCA): ^ excludes, = compares whole names, else
- * names begin with the word. */
+/* Does NCCL's list spec (NCCL_SOCKET_IFNAME, NCCL_IB_HCA) select name? ^ excludes, = compares
+ * whole names, otherwise a word is a prefix. */
 bool nccl_takes(const char *spec, const char *name);
 
-/* More machines than this one take part: 1 yes, 0 no, -1 not known. */
+/* Does the job have ranks on other machines? 1 yes, 0 no, -1 unknown. */
 int job_spans_machines(const struct setting *s);
 
 #endif

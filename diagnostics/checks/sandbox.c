@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sandbox: what the container's walls do to ranks: system calls that are refused, namespaces that
- * are not shared, /sys that is not there.
+ * sandbox: what the container forbids to ranks: system calls that are refused, namespaces that are
+ * not shared, a missing /sys.
  *
  * Reads the answers "sandbox" and "ranks". Pure functions, run by doctor.c.
  */
@@ -36,7 +36,7 @@ static void check_cma(const struct view *v, struct result *r)
                     strerrorname_np(error));
 }
 
-/* 2.24 to 2.26.4 take a refusal for an error; an unknown version may be one of them. */
+/* NCCL 2.24 to 2.26.4 fails when mbind is refused; an unknown version may be one of them. */
 static bool nccl_needs_mbind(const struct machine *m)
 {
     const char *version = answer_str(machine_answer(m, "nccl"), "version", NULL);
@@ -96,7 +96,7 @@ static void check_io_uring(const struct view *v, struct result *r)
         result_info(r, "io_uring does not work: %s", strerror(error));
 }
 
-/* The first rank before i of the same job whose key is known, -1: none. */
+/* The first rank before i that belongs to the same job and whose key is known; -1: none. */
 static int mate(const struct answer *a, const char *key, int i)
 {
     const char *job = answer_str_at(a, "rank", i, "job", "");
@@ -111,7 +111,7 @@ struct pair {
     int a, b; /* the first two ranks of one job that differ; -1: none do */
 };
 
-/* How many ranks were compared. */
+/* Compares the ranks of each job by key. Returns how many ranks were compared. */
 static int differ(const struct answer *a, const char *key, struct pair *ret)
 {
     int n = answer_count(a, "rank"), seen = 0;
@@ -136,8 +136,8 @@ static bool two_ranks(const struct view *v, struct result *r, const struct answe
     struct pair other;
     if (differ(*ret, "user", &other) >= 2)
         return true;
-    result_skip(r, "fewer than two ranks of a job run here that this user may look at: ask again "
-                   "while they run");
+    result_skip(r, "fewer than two ranks of one job that this user may look at run here: run the "
+                   "check again while the job runs");
     return false;
 }
 
@@ -286,7 +286,7 @@ static const struct check rows[] = {
      .group = GROUP_LIMITS,
      .level = 1,
      .run = check_sys,
-     .title = "/sys is there",
+     .title = "/sys is mounted",
      .why =
          "NCCL and hwloc read processors, PCI switches and interfaces from /sys. Without it NCCL "
          "takes the slowest paths or ends with an internal error.",

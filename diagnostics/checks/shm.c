@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm: is there shared memory for NCCL, MPI and DataLoader workers, and does it stay?
+ * shm: is there enough shared memory for NCCL, MPI and DataLoader workers, and is it kept while a
+ * job runs?
  *
  * Reads the answers "shm" and "shm-files". hvd's own engine does not use /dev/shm. Pure functions,
  * run by doctor.c.
@@ -30,7 +31,7 @@ struct shm {
     bool unlimited;
 };
 
-/* False: the result is set. */
+/* Returns false when the size is unknown; the result is set. */
 static bool shm_read(const struct view *v, struct result *r, struct shm *ret)
 {
     const struct answer *a = machine_answer(v->machine, "shm");
@@ -87,7 +88,7 @@ static void check_size(const struct view *v, struct result *r)
         result_warn(r, "/dev/shm has %s, less than 1 GiB", size);
 }
 
-/* What NCCL takes between this machine's ranks when they have no other way. */
+/* Bytes of /dev/shm that NCCL takes between this machine's ranks when they have no faster path. */
 static uint64_t wanted(const struct view *v, int *ret_channels)
 {
     const char *names[] = {"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"};
@@ -122,7 +123,8 @@ static void check_free(const struct view *v, struct result *r)
     if (shm.unlimited)
         result_pass(r, "/dev/shm has no limit of its own");
     else if (shm.total <= DOCKER_DEFAULT && shm.left >= shm.total / 2)
-        result_info(r, "%s of %s free in /dev/shm; all of it is little: see shm-size", left, size);
+        result_info(r, "%s of %s free in /dev/shm; its total size is too small: see shm-size", left,
+                    size);
     else if (shm.left < DOCKER_DEFAULT && gpu)
         result_fail(r, "only %s of %s free in /dev/shm", left, size);
     else if (shm.left < DOCKER_DEFAULT)
@@ -142,7 +144,7 @@ static void check_fallocate(const struct view *v, struct result *r)
     struct shm shm;
     char size[32];
     if (a->state == ANSWER_CRASHED) {
-        result_fail(r, "memory that /dev/shm promised could not be touched: the trial %s",
+        result_fail(r, "/dev/shm has free space, but writing to it failed: the trial %s",
                     a->detail == 7 ? "ended in SIGBUS" : "crashed");
         return;
     }
@@ -152,17 +154,17 @@ static void check_fallocate(const struct view *v, struct result *r)
     const char *untried = answer_str(a, "untried", NULL);
     int error = (int)answer_int(a, "alloc", -1);
     if (untried || error < 0) {
-        result_skip(r, "not tried to take %s: %s", size, untried ? untried : "no answer");
+        result_skip(r, "did not try to allocate %s: %s", size, untried ? untried : "no answer");
         return;
     }
     result_observed(r, "%s", error ? strerrorname_np(error) : "ok");
     result_expected(r, "ok");
     if (error == 0)
-        result_pass(r, "%s in /dev/shm taken, touched and given back", size);
+        result_pass(r, "%s in /dev/shm allocated, written and freed", size);
     else if (error == ENOSPC)
-        result_fail(r, "%s cannot be had in /dev/shm: no space left", size);
+        result_fail(r, "%s cannot be allocated in /dev/shm: no space left", size);
     else
-        result_fail(r, "%s cannot be had in /dev/shm: %s", size, strerror(error));
+        result_fail(r, "%s cannot be allocated in /dev/shm: %s", size, strerror(error));
 }
 
 static void check_type(const struct view *v, struct result *r)
@@ -183,7 +185,7 @@ static void check_type(const struct view *v, struct result *r)
         result_warn(r, "/dev/shm is %s, not memory: shared memory goes to a disk", type);
     else if (strcmp(mode, "1777") != 0)
         result_warn(r,
-                    "/dev/shm has mode %s, not 1777: other users' processes are shut out, or may "
+                    "/dev/shm has mode %s, not 1777: processes of other users are refused, or may "
                     "delete each other's segments",
                     mode);
     else
@@ -211,7 +213,7 @@ static void check_stale(const struct view *v, struct result *r)
     if (!shm_read(v, r, &shm) || !result_needs(r, a, "the files in /dev/shm"))
         return;
     if (!answer_has(a, "stale_count")) {
-        result_skip(r, "the files in /dev/shm: the answer is not whole");
+        result_skip(r, "the answer about the files in /dev/shm is incomplete");
         return;
     }
     int64_t n = answer_int(a, "stale_count", 0), bytes = answer_int(a, "stale_bytes", 0);
@@ -232,7 +234,7 @@ static void check_stale(const struct view *v, struct result *r)
                     "their container",
                     (long long)unknown);
     else
-        result_pass(r, "nothing left of ended jobs among %lld files",
+        result_pass(r, "no leftovers of ended jobs among %lld files",
                     (long long)answer_int(a, "files", 0));
 }
 
@@ -245,7 +247,7 @@ static void check_cgroup(const struct view *v, struct result *r)
     if (!shm_read(v, r, &shm))
         return;
     if (cgroup_find(v->machine, &cg) < 0 || cgroup_memory(v->machine, &cg, &memory) < 0) {
-        result_skip(r, "the cgroup's memory limit cannot be seen: needs /sys/fs/cgroup");
+        result_skip(r, "the cgroup's memory limit is not visible: needs /sys/fs/cgroup");
         return;
     }
     if (memory.limit == CGROUP_NO_LIMIT) {
@@ -257,7 +259,7 @@ static void check_cgroup(const struct view *v, struct result *r)
     result_observed(r, "%llu", (unsigned long long)shm.total);
     result_expected(r, "< %llu", (unsigned long long)memory.limit);
     if (shm.unlimited || shm.total >= memory.limit)
-        result_warn(r, "/dev/shm may grow to %s, the container's memory only to %s",
+        result_warn(r, "/dev/shm may grow to %s, but the container's memory limit is only %s",
                     shm.unlimited ? "any size" : size, limit);
     else
         result_pass(r, "/dev/shm has %s, below the memory limit of %s", size, limit);
@@ -265,7 +267,7 @@ static void check_cgroup(const struct view *v, struct result *r)
 
 /* ---- RemoveIPC ---- */
 
-/* The value of RemoveIPC= in one file, -1: none. */
+/* The value of RemoveIPC= in a file: 0 no, 1 yes, -1: not set there. */
 static int remove_ipc_of(const struct machine *m, const char *path)
 {
     auto_free char *text = NULL;
@@ -286,7 +288,7 @@ static int remove_ipc_of(const struct machine *m, const char *path)
     return value;
 }
 
-/* Drop-ins come after logind.conf; systemd's own default is yes. */
+/* Drop-ins override logind.conf; without either systemd's default, yes, holds. */
 static bool remove_ipc(const struct machine *m)
 {
     static const char *const places[] = {"usr/lib/systemd/logind.conf", "etc/systemd/logind.conf"};
@@ -308,7 +310,8 @@ static bool remove_ipc(const struct machine *m)
     return value == 1;
 }
 
-/* The user's name by /etc/passwd, and whether logind keeps the user when nobody is logged in. */
+/* Reads the user's name from /etc/passwd. Returns whether the user lingers: logind keeps its
+ * session when the user is logged out. */
 static bool lingers(const struct machine *m, int64_t uid)
 {
     auto_free char *text = NULL;
@@ -328,12 +331,12 @@ static void check_remove_ipc(const struct view *v, struct result *r)
 {
     int64_t uid = proc_uid(v->machine);
     result_expected(r, "RemoveIPC=no");
-    /* Images have empty folders of logind; run/systemd/system is there while systemd runs. */
+    /* Images contain empty folders of logind; run/systemd/system exists only while systemd runs. */
     if (!machine_exists(v->machine, "run/systemd/system") ||
         !machine_exists(v->machine, "run/systemd/seats"))
         result_pass(r, "no systemd-logind here that could remove segments");
     else if (uid >= 0 && uid < 1000)
-        result_pass(r, "user %lld is a system user: logind leaves its segments", (long long)uid);
+        result_pass(r, "user %lld is a system user: logind keeps its segments", (long long)uid);
     else if (!remove_ipc(v->machine))
         result_pass(r, "RemoveIPC=no in logind.conf");
     else if (lingers(v->machine, uid))
@@ -406,10 +409,9 @@ static const struct check rows[] = {
      .profiles = PROFILE_CPU | PROFILE_GPU,
      .probes = {"shm"},
      .run = check_fallocate,
-     .title = "shared memory can really be had",
-     .why =
-         "The size of a tmpfs is a promise: a memory limit, quota or a full machine can break it, "
-         "and a process that touches the page dies with SIGBUS.",
+     .title = "shared memory can be allocated",
+     .why = "The size of a tmpfs does not reserve memory: with a memory limit, a quota or a full "
+            "machine a page may be missing, and the process that touches it dies with SIGBUS.",
      .fix = {"docker run --shm-size=32g --memory=... large enough for both",
              "raise resources.limits.memory: pages in /dev/shm count in it",
              "free memory, or see shm-free and shm-fstype-perm"},
@@ -426,8 +428,8 @@ static const struct check rows[] = {
      .probes = {"shm"},
      .run = check_type,
      .title = "/dev/shm is writable memory",
-     .why = "Segments on a disk make every step wait for it; without write permission shm_open() "
-            "fails and with it NCCL, MPI and DataLoader workers.",
+     .why = "With segments on a disk every step waits for the disk. Without write permission "
+            "shm_open() fails, and NCCL, MPI and DataLoader workers with it.",
      .fix = {"docker run --tmpfs /dev/shm:rw,exec,size=32g,mode=1777 ... (or just --shm-size=32g)",
              "emptyDir: {medium: Memory} mounted at /dev/shm, not a disk volume",
              "mount -t tmpfs -o mode=1777 tmpfs /dev/shm; chmod 1777 /dev/shm"},
@@ -472,14 +474,14 @@ static const struct check rows[] = {
      .action = ACTION_CONTAINER_OPTION,
      .explain =
          "Size of /dev/shm against the smallest memory limit from the process's cgroup up to "
-         "the top that can be seen.",
+         "the top that is visible.",
      .refs = {EMPTYDIR, "https://docs.kernel.org/admin-guide/cgroup-v2.html"}},
     {.id = "removeipc",
      .code = "HVD3007",
      .group = GROUP_MEMORY,
      .level = 1,
      .run = check_remove_ipc,
-     .title = "logind leaves segments alone",
+     .title = "logind does not delete segments",
      .why = "With RemoveIPC=yes systemd-logind deletes a user's files in /dev/shm when the last "
             "session ends: \"unlink shared memory /dev/shm/nccl-... failed: No such file\".",
      .fix =

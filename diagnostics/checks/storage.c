@@ -21,7 +21,7 @@ static void check_space(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "disk-data");
     char left[32], all[32];
-    if (!result_needs(r, a, "the folder of the data"))
+    if (!result_needs(r, a, "the data folder"))
         return;
     const char *path = answer_str(a, "real", answer_str(a, "path", "the current folder"));
     int error = (int)answer_int(a, "errno", 0);
@@ -36,7 +36,7 @@ static void check_space(const struct view *v, struct result *r)
         result_skip(r, "%s: the file system does not tell its size", path);
         return;
     }
-    if (answer_int(a, "readonly", 0) == 1) { /* as data sets often are, and then they are full */
+    if (answer_int(a, "readonly", 0) == 1) { /* data sets are often images without free space */
         result_pass(r, "%s is read-only: no room needed", path);
         return;
     }
@@ -56,14 +56,15 @@ static void check_space(const struct view *v, struct result *r)
         result_pass(r, "%s has %s of %s left", path, left, all);
 }
 
-/* A file system that the kernel made read-only after an error: the mount says rw, it says ro. */
+/* The kernel made a file system read-only after an error: the mount is rw, the file system is
+ * ro. */
 static bool fell_back(const char *mountinfo, const char *path, struct mount *ret)
 {
     return mountinfo && *path == '/' && mounts_of(mountinfo, path, ret) &&
            mount_has(ret->options, "rw") && mount_has(ret->super, "ro");
 }
 
-/* "" when all is well there. */
+/* Why the folder is not writable; "" when it is. */
 static void why_not_writable(const struct answer *a, const char *mountinfo, char *dst, size_t size)
 {
     const char *path = answer_str(a, "real", "");
@@ -86,11 +87,10 @@ static void check_readonly(const struct view *v, struct result *r)
     const struct answer *data = machine_answer(v->machine, "disk-data");
     auto_free char *mountinfo = NULL;
     char at_tmp[400], at_data[400];
-    if (!result_needs(r, tmp, "the temporary folder") ||
-        !result_needs(r, data, "the folder of the data"))
+    if (!result_needs(r, tmp, "the temporary folder") || !result_needs(r, data, "the data folder"))
         return;
     if (!answer_has(tmp, "path") || (!answer_has(data, "real") && !answer_has(data, "errno"))) {
-        result_skip(r, "the folders' answers are not whole");
+        result_skip(r, "the answers about the folders are incomplete");
         return;
     }
     if (machine_read(v->machine, "proc/self/mountinfo", &mountinfo, NULL) < 0)
@@ -118,11 +118,11 @@ static void check_hung(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "mounts");
     char bad[300] = "", slow[200] = "";
-    if (!result_needs(r, a, "file systems of other machines"))
+    if (!result_needs(r, a, "remote file systems"))
         return;
     int n = answer_count(a, "mount"), hung = 0;
     if (!answer_has(a, "left")) {
-        result_skip(r, "file systems of other machines: the answer is not whole");
+        result_skip(r, "the answer about remote file systems is incomplete");
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -153,7 +153,7 @@ static void check_hung(const struct view *v, struct result *r)
     else if (*slow)
         result_warn(r, "slow to answer: %s", slow);
     else if (n == 0)
-        result_pass(r, "no file system of another machine is mounted");
+        result_pass(r, "no remote file system is mounted");
     else
         result_pass(r, "%d remote file system%s answer%s", n, n == 1 ? "" : "s", n == 1 ? "s" : "");
 }
@@ -187,7 +187,7 @@ static const struct check rows[] = {
      .level = 1,
      .probes = {"disk-tmp", "disk-data"},
      .run = check_readonly,
-     .title = "the job may write",
+     .title = "the job can write its files",
      .why =
          "Python, Open MPI and NCCL write to the temporary folder when they start; checkpoints go "
          "to the folder of the data.",
@@ -196,11 +196,10 @@ static const struct check rows[] = {
           "volumes: [{name: tmp, emptyDir: {}}], volumeMounts: [{name: tmp, mountPath: /tmp}]",
           "dmesg | grep -i -e error -e remount; fsck, then mount -o remount,rw; or TMPDIR=/other"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain =
-         "statvfs and access of TMPDIR (or /tmp) and of --data-dir (or the current folder). "
-         "A mount that is rw over a file system that is ro (/proc/self/mountinfo) was made "
-         "read-only by the kernel after an error: the disk is going. A folder of data that may "
-         "not be written is information.",
+     .explain = "statvfs and access of TMPDIR (or /tmp) and of --data-dir (or the current folder). "
+                "A mount that is rw over a file system that is ro (/proc/self/mountinfo) was made "
+                "read-only by the kernel after an error: the disk is failing. A data folder that "
+                "is not writable is information.",
      .refs = {"https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html"}},
     {.id = "fs-hung",
      .code = "HVD9003",
@@ -209,8 +208,8 @@ static const struct check rows[] = {
      .probes = {"mounts"},
      .run = check_hung,
      .title = "file servers answer",
-     .why = "A rank that touches a hung NFS or FUSE mount waits for ever and cannot be killed; all "
-            "others wait for it in their next collective.",
+     .why = "A rank that touches a hung NFS or FUSE mount waits forever and cannot be killed; all "
+            "other ranks wait for it in their next collective.",
      .fix = {NULL, "kubectl describe pod; restart the CSI driver's pod on this node",
              "umount -l MOUNT; then the server or network; mount with soft,timeo=100 where lost "
              "writes are acceptable"},

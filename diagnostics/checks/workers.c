@@ -90,7 +90,7 @@ static void check_nics(const struct view *v, struct result *r)
                     workers_of(a, 0, "nics"), workers_host(a, i, h1), workers_of(a, i, "nics"));
 }
 
-/* Is "NAME=value" a whole line of text? */
+/* Returns whether "NAME=value" is a whole line of text. */
 static bool has_line(const char *text, const char *line, size_t len)
 {
     for (const char *p = text; *p;) {
@@ -102,7 +102,7 @@ static bool has_line(const char *text, const char *line, size_t len)
     return false;
 }
 
-/* Names whose lines of a are not in b, each once. */
+/* Appends the variable names of lines of a that are not in b, each once. */
 static void add_names(const char *a, const char *b, char *dst, size_t size)
 {
     for (const char *p = a; *p;) {
@@ -151,7 +151,7 @@ static void check_exact(const struct view *v, struct result *r)
     if (text[0])
         result_fail(r, "%s", text);
     else if (rounds == 0)
-        result_skip(r, "no sum was made");
+        result_skip(r, "no allreduce finished");
     else
         result_pass(r, "%d sums of %lld bytes over %d workers: the same bits everywhere", rounds,
                     (long long)answer_int(a, "exact.bytes", 0), n);
@@ -182,7 +182,7 @@ static void check_straggler(const struct view *v, struct result *r)
     if (text[0])
         result_warn(r, "%s", text);
     else
-        result_pass(r, "none of %d workers is half as fast as the others", n);
+        result_pass(r, "none of %d workers takes twice as long as the others", n);
 }
 
 #define ONE_IMAGE "the same image, by digest, on every worker"
@@ -206,7 +206,7 @@ static const struct check rows[] = {
      .refs = {NCCL_TROUBLE}},
     {WORKERS_CHECK("xw-gpu-sku-skew", "HVD9603", check_gpus),
      .title = "the same GPUs on every worker",
-     .why = "All wait for the slowest GPU in each step; NCCL before 2.24.3 hangs with mixed "
+     .why = "All ranks wait for the slowest GPU in each step; NCCL before 2.24.3 hangs with mixed "
             "architectures.",
      .fix = {"hosts with the same GPUs", "nodeSelector: nvidia.com/gpu.product: ...",
              "hosts with the same GPUs"},
@@ -215,7 +215,7 @@ static const struct check rows[] = {
                 "warns.",
      .refs = {NCCL_TROUBLE}},
     {WORKERS_CHECK("xw-nic-count-skew", "HVD9604", check_nics),
-     .title = "as many interfaces on every worker",
+     .title = "the same number of interfaces on every worker",
      .why = "NCCL ends with \"Detected mixed local Net device counts\", or uses the slowest path.",
      .fix = {"--network=host on all workers or on none", "hostNetwork on all pods or on none",
              "NCCL_SOCKET_IFNAME and HVD_IFACE name interfaces that every host has"},
@@ -224,7 +224,7 @@ static const struct check rows[] = {
      .refs = {NCCL_TROUBLE}},
     {WORKERS_CHECK("xw-env-skew", "HVD9605", check_env),
      .title = "the same settings on every worker",
-     .why = "Ranks that choose different algorithms or interfaces wait for each other for ever.",
+     .why = "Ranks that choose different algorithms or interfaces wait for each other forever.",
      .fix = {"-e NAME=value on every worker", "env: in the template, not on one pod",
              "hvdrun -x NAME gives a variable to all hosts; look for it in ~/.bashrc there"},
      .action = ACTION_ENVIRONMENT,
@@ -245,7 +245,7 @@ static const struct check rows[] = {
                 "compared with the others' and with the first time. Any difference fails.",
      .refs = {"https://arxiv.org/abs/2102.11245"}},
     {WORKERS_CHECK("xw-straggler", "HVD9610", check_straggler), .title = "no worker is slow",
-     .why = "All wait for the slowest in each step.",
+     .why = "All ranks wait for the slowest in each step.",
      .fix = {"the same --cpus on every worker", "the same CPU limits; Guaranteed QoS",
              "top for other load; governor performance; power caps and temperatures"},
      .action = ACTION_HOST,

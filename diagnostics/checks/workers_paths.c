@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * workers_paths: what is wrong on the way from one machine of a job to another: connections,
+ * workers_paths: faults of the paths between the machines of a job: connections,
  * payloads, clocks. From the answer "workers"; without it each is skipped.
  */
 #include <math.h>
@@ -14,7 +14,7 @@
 #define SKEW_WARN 100  /* ms */
 #define SKEW_FAIL 1000 /* ms */
 
-/* Calls each for all entries of LIST_I of all workers. */
+/* Calls cb for every entry of the lists LIST_I of all workers I. */
 typedef void each_f(void *arg, const struct answer *a, const char *list, int k, int from);
 
 static void each_entry(const struct answer *a, int n, const char *kind, each_f *each, void *arg)
@@ -29,7 +29,7 @@ static void each_entry(const struct answer *a, int n, const char *kind, each_f *
 }
 
 struct matrix {
-    int failed, cut; /* addresses; pairs without any */
+    int failed, cut; /* failed addresses; pairs of workers without any address that works */
     char text[300];
 };
 
@@ -65,18 +65,19 @@ static void check_connect(const struct view *v, struct result *r)
         result_pass(r, "%d connections between %d workers, every address of each", tried, n);
     else if (m.cut)
         result_fail(r,
-                    "%d of %d connections failed, and some workers do not reach others at all: "
+                    "%d of %d connections failed, and some workers cannot reach others at all: "
                     "%s",
                     m.failed, tried, m.text);
     else
         result_warn(r,
-                    "%d of %d connections failed, every worker is reached by another address: %s",
+                    "%d of %d connections failed, every worker can be reached by another of its "
+                    "addresses: %s",
                     m.failed, tried, m.text);
 }
 
 struct pairs {
     int n, broken;
-    bool swallowed; /* a path with round trips stops at payloads */
+    bool swallowed; /* on some path the round trips work and payloads stop */
     double *large;  /* [n] */
     double worst_skew, slowest;
     char skew[300], text[300], slow[300];
@@ -119,7 +120,7 @@ static void see_pair(void *arg, const struct answer *a, const char *list, int k,
     }
 }
 
-/* False: the result is set. large is the caller's to free. */
+/* Returns false when no pair was measured; the result is set. The caller frees large. */
 static bool read_pairs(const struct view *v, struct result *r, struct pairs *p, int *ret_n)
 {
     const struct answer *a = workers_ask(v, r, ret_n);
@@ -149,8 +150,9 @@ static void check_pairs(const struct view *v, struct result *r)
     result_observed(r, "%.0f MB/s at least, %.0f median", p.slowest, median);
     if (p.broken)
         result_fail(r, "%d paths break down under load: %s%s", p.broken, p.text,
-                    p.swallowed ? " (small packets pass, large ones do not: an MTU on the way)"
-                                : "");
+                    p.swallowed
+                        ? " (small packets pass, large ones do not: check the MTU of the path)"
+                        : "");
     else if (p.slowest < median / 2)
         result_warn(r, "%s: %.0f MB/s, half of the pairs do %.0f MB/s or more", p.slow, p.slowest,
                     median);
@@ -188,12 +190,12 @@ static const struct check rows[] = {
              "HVD_IFACE and NCCL_SOCKET_IFNAME name the interfaces that work"},
      .action = ACTION_NETWORK,
      .explain = "Each worker connects to every address of every other at an ephemeral port, within "
-                "2 s. No address of a worker answers: fails; some do not: warns.",
+                "2 s. Fails when no address of a worker answers, warns when some do not.",
      .refs = {NCCL_TROUBLE}},
     {WORKERS_CHECK("xw-pair-bandwidth", "HVD9607", check_pairs),
-     .title = "small and large payloads between pairs",
-     .why = "A link that lost packets or fell back to a lower rate slows all; an MTU that is too "
-            "large somewhere lets small packets through and swallows large ones.",
+     .title = "bandwidth between pairs of workers",
+     .why = "A link that loses packets or fell back to a lower rate slows all ranks. An MTU that "
+            "is too large on a part of the path lets small packets pass and drops large ones.",
      .fix = {"docker network create -o com.docker.network.driver.mtu=1400 ...",
              "the MTU of the pod network (CNI) below that of the nodes",
              "ip link set dev eth0 mtu 1500 on every host; ethtool eth0 for the rate and errors"},

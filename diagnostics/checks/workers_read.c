@@ -14,7 +14,7 @@ const struct answer *workers_ask(const struct view *v, struct result *r, int *re
     const struct answer *a = machine_answer(v->machine, "workers");
     int n = (int)answer_int(a, "size", 0);
     if (a->state != ANSWER_OK || n < 1 || n > WORKERS_MAX) {
-        result_skip(r, "only between machines: hvdrun --doctor -H h1,h2");
+        result_skip(r, "needs several machines: hvdrun --doctor -H h1,h2");
         return NULL;
     }
     *ret_size = n;

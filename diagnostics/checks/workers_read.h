@@ -17,19 +17,20 @@
 #define NCCL_TROUBLE                                                                               \
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
-/* The answer and how many workers it is of; NULL: the result is set. */
+/* The answer "workers", and in ret_size how many workers it describes. NULL: there is none, and
+ * the result is set. */
 const struct answer *workers_ask(const struct view *v, struct result *r, int *ret_size);
 
 /* "h1 (worker 3)". Returns dst. */
 const char *workers_host(const struct answer *a, int i, char dst[WORKERS_HOST]);
 
-/* worker.I.KEY, "none" without it. */
+/* The value of worker.I.KEY, "none" if it is missing. */
 const char *workers_of(const struct answer *a, int i, const char *key);
 
-/* The first worker that says something else than worker 0, -1: none. */
+/* The first worker whose value differs from worker 0's; -1: none. */
 int workers_other(const struct answer *a, int n, const char *key);
 
-/* For qsort: rising. */
+/* For qsort: ascending doubles. */
 int workers_compare(const void *a, const void *b);
 
 #endif

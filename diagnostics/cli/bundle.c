@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bundle: hvd-doctor bundle: a tar for whoever helps: the report as text and JSON, what the checks
- * looked at, answers of the probes, ends of logs and what match says of them; secrets taken out.
- * Unpacked it is a captured machine for --root.
+ * bundle: hvd-doctor bundle: a tar archive for whoever supports the user: the report as text and
+ * JSON, the files that the checks read, the probes' answers, the ends of logs and what match finds
+ * in them; secrets are redacted. Unpacked it is a captured machine for --root.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "diagnostics/cli/tar.h"
 #include "diagnostics/report/verdict.h"
 
-#define TAIL (1u << 20) /* of a log */
+#define TAIL (1u << 20) /* bytes kept of the end of a log */
 
 struct bundle {
     const struct cli *cli;
@@ -43,7 +43,7 @@ static void put_reports(struct bundle *b)
     capture_add(&b->capture, 'f', "report.json", &json);
 }
 
-/* The last TAIL bytes, from the beginning of a line. */
+/* Adds the last TAIL bytes of a log, from the beginning of a line on. */
 static int put_tail(struct bundle *b, const char *log, size_t i, struct err *err)
 {
     char path[320];
@@ -89,7 +89,7 @@ static int put_match(struct bundle *b, struct err *err)
 static int collect(struct bundle *b, struct err *err)
 {
     int rc = 0;
-    /* First what can be wrong with the command line. */
+    /* errors of the command line are reported before the checks run */
     for (size_t i = 0; rc == 0 && i < b->cli->logs.n; i++)
         rc = put_tail(b, b->cli->logs.v[i], i, err);
     if (rc == 0 && b->cli->logs.n)

@@ -2,12 +2,13 @@
  *
  * capture: see capture.h.
  *
- * A path was looked at in one of four ways (machine.h). A file becomes a file, a name that was only
- * asked for an empty one, a folder's names empty files beside what is known of them. A file that is
- * there and cannot be read becomes a folder: opening it again fails, too.
+ * A path was read in one of four ways (machine.h). A file that was read is copied. A name that was
+ * only tested for becomes an empty file, and so do the names in a listed folder that nothing else
+ * was read of. A file that exists and could not be read becomes a folder: opening it in the replay
+ * fails, too.
  *
- * Folders of /sys are mostly links. Where a link itself was read and files behind it as well, the
- * link is kept and the files go where it points to; else the way to a file is made of folders.
+ * Folders of /sys are mostly links. Where both a link and files behind it were read, the link is
+ * kept and the files are placed at its target. Otherwise the path to a file consists of folders.
  */
 #include "diagnostics/cli/capture.h"
 
@@ -24,8 +25,6 @@
 #include "diagnostics/report/text.h"
 
 #define LINKS_MAX 40
-
-/* ---- looks ---------------------------------------------------------------------------------- */
 
 static void on_look(void *arg, char kind, const char *path)
 {
@@ -77,7 +76,7 @@ static void sort_looks(struct capture *c)
     c->nlooks = n;
 }
 
-/* The first look whose path is not before this one. */
+/* The index of the first recorded path that does not sort before path. */
 static size_t lower_bound(const struct capture *c, const char *path)
 {
     size_t lo = 0, hi = c->nlooks;
@@ -99,7 +98,7 @@ static bool looked(const struct capture *c, const char *path, char kind)
     return false;
 }
 
-/* Something below this path was looked at. */
+/* Something below this path was read. */
 static bool is_parent(const struct capture *c, const char *path)
 {
     char below[PATH_MAX];
@@ -141,7 +140,7 @@ void capture_put(struct capture *c, char kind, const char *path, const void *byt
     capture_add(c, kind, path, &clean);
 }
 
-/* "a/b" and "../c" to "a/c"; false when that leaves the root or does not fit. */
+/* Joins "a/b" and "../c" to "a/c"; false when the result leaves the root or does not fit. */
 static bool join(char *dst, size_t size, const char *folder, const char *more)
 {
     char text[2 * PATH_MAX];
@@ -179,8 +178,8 @@ static bool is_kept(const struct capture *c, const char *path)
     return false;
 }
 
-/* Where the link at path points to, in the tree; false when it is not kept as a link. Absolute ones
- * are not followed: they would lead out of the captured tree. */
+/* The target of the link at path, in the captured tree; false when the link is not kept.
+ * Absolute links are not followed: they would lead out of the captured tree. */
 static bool follow(const struct capture *c, const char *path, char dst[PATH_MAX])
 {
     char target[PATH_MAX], folder[PATH_MAX];
@@ -196,7 +195,8 @@ static bool follow(const struct capture *c, const char *path, char dst[PATH_MAX]
     return join(dst, PATH_MAX, folder, target);
 }
 
-/* Follows the first kept link on the way (in place); last: the path itself counts, too. */
+/* Replaces the first kept link on the path by its target, in place. last: the path's last
+ * component counts, too. Returns false when there is none. */
 static bool step(const struct capture *c, char way[PATH_MAX], bool last)
 {
     char head[PATH_MAX], to[PATH_MAX];
@@ -212,7 +212,8 @@ static bool step(const struct capture *c, char way[PATH_MAX], bool last)
     }
 }
 
-/* Where a path comes to lie: through the links that are kept; a link itself lies where it is. */
+/* Where a path is placed in the tree, with all kept links on the way resolved. link: the path is
+ * itself a link and keeps its own place. */
 static bool place(const struct capture *c, const char *path, bool link, char dst[PATH_MAX])
 {
     if (!join(dst, PATH_MAX, "", path))
@@ -234,7 +235,7 @@ static void put_placed(struct capture *c, char kind, const char *path, const voi
     capture_put(c, kind, full, bytes, len);
 }
 
-/* False: it is none. */
+/* Captures a link; false when the path is not a link. */
 static bool put_link(struct capture *c, const char *path)
 {
     char target[PATH_MAX];
@@ -245,8 +246,8 @@ static bool put_link(struct capture *c, const char *path)
     return true;
 }
 
-/* Those that were read themselves, folders first: where the outer ones lead decides where the inner
- * ones lie. */
+/* Decides which links are kept: those that were read as links. Outer folders come first, because
+ * their links decide where the inner ones are placed. */
 static void keep_links(struct capture *c)
 {
     char at[PATH_MAX], target[8];
@@ -275,7 +276,7 @@ static void put_file(struct capture *c, const char *path)
         put_placed(c, 'd', path, NULL, 0);
 }
 
-/* A name that nobody opened: what it is, nothing in it. */
+/* Captures a name whose content was not read: its kind, with empty content. */
 static void put_name(struct capture *c, const char *path, bool keep_link)
 {
     struct stat st;
@@ -324,8 +325,6 @@ static void put_look(struct capture *c, const struct look *look)
     }
 }
 
-/* ---- the rest ------------------------------------------------------------------------------- */
-
 static void put_answers(struct capture *c)
 {
     for (size_t i = 0; i < c->machine->nanswers; i++) {
@@ -339,7 +338,7 @@ static void put_answers(struct capture *c)
     }
 }
 
-/* What --root DIR needs to ask the same. */
+/* The options with which --root DIR runs the same checks. */
 static void put_options(struct capture *c, const struct setting *s)
 {
     struct buf text = {0};
@@ -362,8 +361,9 @@ static void put_options(struct capture *c, const struct setting *s)
 int capture_files(struct capture *c, const struct setting *s, struct err *err)
 {
     struct setting again;
-    static const char kinds[] = "lfde"; /* what says most first: the first of a path is kept */
-    setting_guess(&again, c->machine);  /* what it looks at belongs to the machine, too */
+    static const char kinds[] =
+        "lfde"; /* the most telling kind first: the first entry of a path is kept */
+    setting_guess(&again, c->machine); /* files that the guess reads belong to the capture, too */
     c->machine->record = NULL;
     sort_looks(c);
     keep_links(c);
@@ -379,13 +379,13 @@ int capture_files(struct capture *c, const struct setting *s, struct err *err)
     put_options(c, s);
     capture_sort(c);
     if (c->failed)
-        return err_set(err, ENOMEM, "no memory for what was looked at");
+        return err_set(err, ENOMEM, "no memory for the captured files");
     return c->bytes > CAPTURE_MAX
-               ? err_set(err, EFBIG, "what was looked at is more than %u MiB", CAPTURE_MAX >> 20)
+               ? err_set(err, EFBIG, "the captured files are larger than %u MiB", CAPTURE_MAX >> 20)
                : 0;
 }
 
-/* '/' before all other bytes: a folder's files follow it. */
+/* Sorts '/' before all other bytes: a folder's files follow it directly. */
 static int path_order(const char *a, const char *b)
 {
     while (*a && *a == *b) {
@@ -415,7 +415,7 @@ static void entry_fini(struct captured *e)
     free(e->bytes);
 }
 
-/* next lies below at, which is no folder. */
+/* next is below at, although at was not captured as a folder. */
 static bool is_below(const struct captured *at, const struct captured *next)
 {
     size_t n = strlen(at->path);
@@ -438,7 +438,8 @@ void capture_sort(struct capture *c)
         if (last && strcmp(last->path, all[i].entry.path) == 0) {
             entry_fini(&all[i].entry);
         } else if (last && is_below(last, &all[i].entry)) {
-            /* an empty file or a link stood for what is a folder: it is one */
+            /* an empty file or a link was captured for a path that has files below it: it is a
+             * folder */
             last->kind = 'd';
             last->len = 0;
             c->entries[n++] = all[i].entry;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * capture: a machine as files: what the checks looked at under /proc, /sys and the rest, the
+ * capture: a machine as files: what the checks read under /proc, /sys and elsewhere, the
  * answers of the probes, the environment, all without secrets. Written into a folder (gather) or an
- * archive (bundle) it can be looked at again with --root DIR.
+ * archive (bundle) it can be checked again with --root DIR.
  *
- * capture_start() sets the machine's recorder, checks run, capture_files() reads once more what
- * they read. One thread; the capture owns its entries.
+ * Between capture_start() and capture_files() the machine records each path that a check reads;
+ * capture_files() reads these files once more. One thread; the capture owns its entries.
  */
 #ifndef HVD_DIAGNOSTICS_CLI_CAPTURE_H
 #define HVD_DIAGNOSTICS_CLI_CAPTURE_H
@@ -36,7 +36,8 @@ struct capture {
     const struct redact *redact;
     struct look *looks;
     size_t nlooks, looks_cap;
-    char **links; /* kept as links: where they lie in the tree; while capture_files() runs */
+    char *
+        *links; /* paths in the tree of the links that are kept; valid while capture_files() runs */
     size_t nlinks;
     struct captured
         *entries; /* after capture_files(): sorted by path, folders before their files */
@@ -45,19 +46,21 @@ struct capture {
     bool failed; /* no memory */
 };
 
-/* Both are borrowed until capture_fini(). */
+/* Starts recording. m and redact are borrowed until capture_fini(). */
 void capture_start(struct capture *c, struct machine *m, const struct redact *redact);
 
 /* Ends recording. -EFBIG: more than CAPTURE_MAX. */
 int capture_files(struct capture *c, const struct setting *s, struct err *err);
 
-/* One more file, its text without secrets; before capture_files() or after capture_sort(). */
+/* Adds a file; secrets in its text are redacted. Call before capture_files() or after
+ * capture_sort(). */
 void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len);
 
-/* The same for what has no secrets any more; takes the buffer's memory and leaves it empty. */
+/* The same for text that holds no secrets any more. Takes the buffer's memory and leaves it
+ * empty. */
 void capture_add(struct capture *c, char kind, const char *path, struct buf *clean);
 
-/* By path, each path once: the first that was put. */
+/* Sorts by path and keeps the entry that was added first for each path. */
 void capture_sort(struct capture *c);
 void capture_fini(struct capture *c);
 

@@ -7,7 +7,7 @@
 #include "diagnostics/cli/session.h"
 #include "diagnostics/report/jsonl.h"
 
-/* --jsonl: a result goes out as soon as it is there. */
+/* --jsonl: writes each result as soon as it is known. */
 struct stream {
     int rc; /* of the first line that could not be written */
     struct err err;

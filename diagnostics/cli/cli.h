@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli: the command line of hvd-doctor, read: one table of commands, one of options, which are also
- * the help text. main reads it once and calls the command; strings are argv's.
+ * cli: the parsed command line of hvd-doctor: a table of commands and one of options, from which
+ * the help text is made, too. main parses it once and calls the command; strings belong to argv.
  *
  * A command returns its exit code, or a negative errno with err set: one line on standard error and
  * exit code 2.
@@ -32,7 +32,7 @@ struct cli_words {
     size_t n;
 };
 
-/* Which command: bits, so that an option can say where it belongs. */
+/* Commands are bits, so that an option can list the commands it belongs to. */
 enum cli_name {
     CLI_CHECK = 1,
     CLI_LIST = 2,
@@ -45,7 +45,7 @@ enum cli_name {
     CLI_WORKERS = 256,
 };
 
-/* What the job is: unset fields are guessed (setting.h). */
+/* The job that the checks are for. What is unset is guessed (setting.h). */
 struct cli_job {
     unsigned profiles;           /* 0: unset */
     int ranks, local_ranks;      /* 0: unset */
@@ -57,7 +57,7 @@ struct cli_job {
 
 struct cli {
     enum cli_name command;
-    bool named; /* the command was given */
+    bool named; /* a command was given by name */
     bool help, version;
     struct cli_words args;
     struct cli_job job;
@@ -85,7 +85,7 @@ struct cli_command {
     const char *help;
 };
 
-/* argv with the program's name in front; cli_fini() whatever is returned. */
+/* Parses argv[0..argc). Call cli_fini() whatever is returned. */
 int cli_parse(struct cli *ret, int argc, char **argv, struct err *err);
 void cli_fini(struct cli *cli);
 
@@ -98,7 +98,7 @@ const struct cli_command *cli_command_of(enum cli_name bit);
 bool cli_option_at(size_t i, const char **names, const char **arg, const char **help,
                    unsigned *commands);
 
-/* Words of a captured machine's "options" file, read into the job. */
+/* Parses the words of a captured machine's "options" file into ret. */
 int cli_parse_job(struct cli_job *ret, char *text, const char *name, struct err *err);
 
 cli_command_f cli_check, cli_list, cli_explain, cli_match, cli_diff, cli_bundle, cli_gather,

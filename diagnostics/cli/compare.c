@@ -57,7 +57,7 @@ int compare_read(const char *text, size_t len, const char *name, json_t **ret, s
     if (rc < 0)
         return rc;
     if (!json_is_array(checks) || !json_is_object(setting))
-        return err_set(err, EINVAL, "%s: %s: of the wrong kind", name,
+        return err_set(err, EINVAL, "%s: %s: wrong type", name,
                        json_is_array(checks) ? "setting" : "checks");
     if (json_array_size(checks) > CHECKS_MAX)
         return err_set(err, EINVAL, "%s: checks: more than %d", name, CHECKS_MAX);
@@ -90,7 +90,8 @@ static json_t *find(json_t *report, const char *id)
     return NULL;
 }
 
-/* How bad: pass and info are the same to a job, a skip says nothing. */
+/* How bad a status is for a job, to tell better from worse. pass and info are equal; -1: a skip
+ * cannot be compared. */
 static int badness(int status)
 {
     return status == CHECK_WARN ? 1 : status == CHECK_FAIL || status == CHECK_ERROR ? 2 : 0;
@@ -146,7 +147,7 @@ static json_t *changes_of(json_t *a, json_t *b)
     return changes;
 }
 
-/* What the reports were asked: a difference there explains others. */
+/* Differences between the two settings: they explain other differences. */
 static json_t *settings_of(json_t *a, json_t *b)
 {
     json_t *list = json_array(), *sa = json_object_get(a, "setting"), *value;
@@ -190,7 +191,7 @@ static void summarize(json_t *changes, struct buf *out)
     } parts[] = {{"worse", "worse", "worse"},
                  {"better", "better", "better"},
                  {"status", "status", "with another status"},
-                 {"observed", "observed", "saw another value"},
+                 {"observed", "observed", "with another value"},
                  {"only-a", "only-b", "in one report only"}};
     size_t start = out->len;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -224,7 +225,8 @@ static const char *color_of(const char *change)
                                            : "";
 }
 
-/* printf, foreign text in it: a report may hold anything, a terminal obeys escapes. */
+/* printf that makes its text printable: a report may hold anything, and a terminal interprets
+ * escape sequences. */
 static void put(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void put(struct buf *out, const char *fmt, ...)
@@ -262,8 +264,8 @@ static void put_setting(json_t *diff, struct buf *out)
     {
         auto_free char *a = json_dumps(json_object_get(row, "a"), JSON_ENCODE_ANY | JSON_COMPACT);
         auto_free char *b = json_dumps(json_object_get(row, "b"), JSON_ENCODE_ANY | JSON_COMPACT);
-        put(out, "they were asked differently: %s: %s, %s", word(row, "name"), a ? a : "?",
-            b ? b : "?");
+        put(out, "the two reports are for different settings: %s: %s, %s", word(row, "name"),
+            a ? a : "?", b ? b : "?");
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compare: two reports in JSON (schema hvd-doctor/1) side by side: which checks have another
- * status, which saw another value, which are in one of them only. Foreign bytes: what is no such
- * report is refused with the field. Pure; for `hvd-doctor diff`.
+ * compare: two reports in JSON (schema hvd-doctor/1) compared: which checks have another status,
+ * which have another value, which are in one of them only. The input is untrusted: an error names
+ * the field that is wrong. Pure; for `hvd-doctor diff`.
  */
 #ifndef HVD_DIAGNOSTICS_CLI_COMPARE_H
 #define HVD_DIAGNOSTICS_CLI_COMPARE_H
@@ -10,7 +10,8 @@
 #include "core/base/buf.h"
 #include "core/json/json.h"
 
-/* A report that can be compared: -EINVAL with "NAME: what is wrong". The caller's reference. */
+/* Parses a report. -EINVAL with "NAME: what is wrong" when it is not one. The caller owns the
+ * reference. */
 int compare_read(const char *text, size_t len, const char *name, json_t **ret, struct err *err);
 
 /* {"schema": "hvd-doctor-diff/1", "a": {"host", "time", "version", "verdict"}, "b": ..., "equal",
@@ -21,7 +22,7 @@ int compare_read(const char *text, size_t len, const char *name, json_t **ret, s
  * report is no change. NULL: no memory. */
 json_t *compare_reports(json_t *a, json_t *b);
 
-/* The same for a person; quiet: the last line alone. */
+/* Writes the same as text for people; quiet: the last line only. */
 void compare_text(json_t *diff, bool color, bool quiet, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * diff: hvd-doctor diff A.json B.json: what changed between two machines, or on one since.
+ * diff: hvd-doctor diff A.json B.json: what differs between two machines, or has changed on one.
  */
 #include <string.h>
 #include <unistd.h>

@@ -39,7 +39,7 @@ static void put(struct explainer *e, const char *label, const char *text)
     text_put(&e->out, "\n");
 }
 
-/* What is to be typed, as it stands. */
+/* Writes the commands to type, unwrapped. */
 static void put_fixes(struct explainer *e, const char *const *fix)
 {
     bool same = fix[0] && fix[1] && fix[2] && !strcmp(fix[0], fix[1]) && !strcmp(fix[1], fix[2]);
@@ -165,7 +165,7 @@ static bool explain_pattern(struct explainer *e, const char *name)
     return true;
 }
 
-/* The closest id of all, checks and findings. */
+/* Fails with the most similar id of all checks and findings. */
 static int unknown(const struct explainer *e, const char *name, struct err *err)
 {
     const struct check *c;

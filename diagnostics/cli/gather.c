@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather: hvd-doctor gather DIR: records this machine, so that `hvd-doctor --root DIR` finds the
- * same elsewhere. DIR/expected.json holds what is found in the recording: the replay test's
- * fixtures are made so.
+ * gather: hvd-doctor gather DIR: records this machine, so that `hvd-doctor --root DIR` has the same
+ * findings on another machine. DIR/expected.json holds the findings; the replay test's fixtures are
+ * made with this command.
  */
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "diagnostics/cli/session.h"
 #include "diagnostics/report/verdict.h"
 
-/* As --root DIR sees it. */
+/* Checks the recorded machine as --root DIR would. */
 static int replay(const struct cli *cli, const char *dir, struct buf *out, struct err *err)
 {
     struct cli again = {.command = CLI_CHECK, .root = dir, .rules = cli->rules};

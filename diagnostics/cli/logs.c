@@ -26,12 +26,12 @@ struct reading {
     struct match *match;
     char *piece;
     uint64_t files;
-    uint64_t bytes, size;   /* of the file that is read; size 0: not known */
-    uint64_t next_progress; /* UINT64_MAX: nobody looks */
+    uint64_t bytes, size;   /* size of the file being read; size 0: unknown */
+    uint64_t next_progress; /* UINT64_MAX: no progress is shown */
     bool shown;
 };
 
-/* On standard error, on a terminal, after a second. */
+/* Shows progress on standard error, if that is a terminal, from the second second on. */
 static void progress(struct reading *r, const char *name)
 {
     if (clock_ns() < r->next_progress)
@@ -111,7 +111,7 @@ static int read_path(struct reading *r, const char *path, int depth, struct err 
         return err_sys(err, errno, "%s", path);
     if (S_ISDIR(st.st_mode))
         return depth < DEPTH_MAX ? read_folder(r, path, depth, err) : 0;
-    if (depth > 0 && !S_ISREG(st.st_mode)) /* found, not asked for */
+    if (depth > 0 && !S_ISREG(st.st_mode)) /* found in a folder, not named by the user */
         return 0;
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     return fd < 0 ? err_sys(err, errno, "%s", path) : read_fd(r, fd, path, err);
@@ -129,7 +129,7 @@ int logs_read(const struct cli_words *paths, struct match *match, struct err *er
         uint64_t before = r.files;
         rc = read_path(&r, paths->v[i], 0, err);
         if (rc == 0 && r.files == before)
-            rc = err_set(err, ENOENT, "%s: no file in there", paths->v[i]);
+            rc = err_set(err, ENOENT, "%s: no file in this folder", paths->v[i]);
     }
     progress_end(&r);
     return rc;

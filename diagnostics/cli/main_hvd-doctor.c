@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd-doctor: says what is wrong with a machine before the job does. Commands are in files of their
- * own; here are the standard descriptors, help and the one line that says what went wrong.
+ * hvd-doctor: finds what is wrong with a machine before a job fails on it. Each command is in a
+ * file of its own; this file has the standard descriptors, the help text and the error line.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -13,8 +13,9 @@
 #include "core/include/hvd.h"
 #include "diagnostics/cli/cli.h"
 
-/* A descriptor below 3 that is closed would be given to a file, and written to. Opened for reading,
- * so that a report into it is an error. */
+/* Opens /dev/null for closed descriptors below 3: otherwise the next opened file would get that
+ * number, and output would be written into it. Opened read-only, so that writing a report there
+ * fails. */
 static void fill_standard(void)
 {
     int fd;
@@ -48,20 +49,21 @@ static void put_options(unsigned commands)
 static void help_all(void)
 {
     const struct cli_command *c;
-    printf("usage: hvd-doctor [command] [option]... [argument]...\n"
-           "\n"
-           "Says whether this machine, container or pod fits a training job, and what to type if\n"
-           "not. It changes nothing.\n"
-           "\n"
-           "  hvd-doctor                                    this machine, for a job of any kind\n"
-           "  hvd-doctor --profile gpu --local-ranks 8      for 8 ranks on GPUs\n"
-           "  hvd-doctor --only shm-size,nccl --strict      some checks; a warning fails\n"
-           "  hvd-doctor explain shm-size                   what a check is about\n"
-           "  hvd-doctor match train.log                    why did the run fail?\n"
-           "  hvd-doctor --json >a.json; hvd-doctor diff a.json b.json\n"
-           "  hvd-doctor bundle --log train.log             a tar for whoever helps\n"
-           "\n"
-           "commands:\n");
+    printf(
+        "usage: hvd-doctor [command] [option]... [argument]...\n"
+        "\n"
+        "Checks whether this machine, container or pod is ready for a training job, and says what\n"
+        "to type if it is not. It changes nothing.\n"
+        "\n"
+        "  hvd-doctor                                    this machine, for a job of any kind\n"
+        "  hvd-doctor --profile gpu --local-ranks 8      for 8 ranks on GPUs\n"
+        "  hvd-doctor --only shm-size,nccl --strict      some checks; a warning fails\n"
+        "  hvd-doctor explain shm-size                   what a check reads, and why it matters\n"
+        "  hvd-doctor match train.log                    why did the run fail?\n"
+        "  hvd-doctor --json >a.json; hvd-doctor diff a.json b.json\n"
+        "  hvd-doctor bundle --log train.log             a tar archive for a bug report\n"
+        "\n"
+        "commands:\n");
     for (size_t i = 0; (c = cli_command_at(i)); i++)
         put_option(c->name, c->args, c->help);
     put_options(CLI_CHECK);
@@ -70,8 +72,8 @@ static void help_all(void)
         "hvd-doctor COMMAND --help lists a command's own options.\n"
         "\n"
         "exit code: 0: no failure; 1: a failure, or a warning with --strict; 2: wrong usage, or\n"
-        "the report could not be written; 3: nothing could be determined. match: 1: a cause was\n"
-        "found, 3: a failure that nothing explains. diff: 1: they differ.\n");
+        "the report could not be written; 3: no check gave a result. match: 1: a cause was\n"
+        "found, 3: a failure without a known cause. diff: 1: they differ.\n");
 }
 
 static void help(const struct cli *cli)
@@ -104,14 +106,15 @@ int main(int argc, char **argv)
     static struct cli cli;
     struct err err = {0};
     fill_standard();
-    /* An errno says the same, and leaves time to put away what was begun. */
+    /* With SIGPIPE ignored a write fails with EPIPE, and temporary files can be removed before
+     * the exit. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     int rc = cli_parse(&cli, argc, argv, &err);
     if (rc == 0)
         rc = run(&cli, &err);
     if (rc < 0) {
-        check_clean(err.msg); /* names of files may hold anything */
+        check_clean(err.msg); /* error messages quote file names, which may hold any bytes */
         fprintf(stderr, "hvd-doctor: %s\n", err_text(&err));
         rc = CLI_USAGE;
     }

@@ -13,7 +13,7 @@
 #include "core/base/names.h"
 #include "core/base/nearest.h"
 
-/* what: which flag, number or word is meant. */
+/* Sets one option. what: the flag, number or word of struct cli that it sets. */
 typedef int option_f(struct cli *cli, const char *value, int what, struct err *err);
 
 enum flag { F_HELP, F_VERSION, F_STRICT, F_QUIET, F_VERBOSE, F_FAILED };
@@ -33,50 +33,55 @@ static const struct option {
     option_f *set;
     int what;
 } options[] = {
-    {"--level", "N", "1: look only (default); 2: load this machine, too; 3: and the network",
-     CHOOSES, set_number, N_LEVEL},
+    {"--level", "N",
+     "1: read only (default); 2: also load tests of this machine; 3: also of the network", CHOOSES,
+     set_number, N_LEVEL},
     {"--only", "LIST", "these checks: ids, codes, groups, prefix-*", CHOOSES, set_list, 0},
     {"--skip", "LIST", "not these", CHOOSES, set_list, 1},
-    {"--profile", "LIST", "cpu, gpu, k8s, launcher (default: what is seen here)", RUNS, set_profile,
-     0},
+    {"--profile", "LIST", "cpu, gpu, k8s, launcher (default: detected)", RUNS, set_profile, 0},
     {"--ranks", "N", "ranks of the whole job", RUNS, set_number, N_RANKS},
     {"--local-ranks", "N", "ranks on this machine", RUNS, set_number, N_LOCAL},
-    {"--gpus", "N", "GPUs the job wants here (with --profile gpu: one a local rank)", RUNS,
+    {"--gpus", "N",
+     "GPUs the job wants on this machine (with --profile gpu: one for each local rank)", RUNS,
      set_number, N_GPUS},
     {"--data", "DIR", "where the data set is (default: the current directory)", RUNS, set_word,
      W_DATA},
-    {"--network-interfaces", "NAMES", "what the job uses between hosts (HVD_IFACE)", RUNS, set_word,
-     W_NETWORKS},
-    {"--timeout", "SECONDS", "for all probes together (10; with --npd 4)", RUNS, set_timeout, 0},
-    {"--silence", "ID=REASON", "show this check's result, do not count it", RUNS, set_silence, 0},
+    {"--network-interfaces", "NAMES", "interfaces the job uses between hosts (HVD_IFACE)", RUNS,
+     set_word, W_NETWORKS},
+    {"--timeout", "SECONDS", "time limit of all probes together (10; with --npd 4)", RUNS,
+     set_timeout, 0},
+    {"--silence", "ID=REASON", "show this check's result, but do not count it", RUNS, set_silence,
+     0},
     {"--rules", "FILE", "version rules instead of the built-in ones", RUNS, set_word, W_RULES},
-    {"--root", "DIR", "look at a captured machine (hvd-doctor gather)", CLI_CHECK | CLI_SERVE,
+    {"--root", "DIR", "check a captured machine (hvd-doctor gather)", CLI_CHECK | CLI_SERVE,
      set_word, W_ROOT},
-    {"--prober", "FILE", "another hvd-probe than the one beside this program", RUNS, set_word,
+    {"--prober", "FILE", "path of hvd-probe (default: beside this program)", RUNS, set_word,
      W_PROBER},
     {"--strict", NULL, "a warning counts as a failure", CLI_CHECK | CLI_SERVE | CLI_WORKERS,
      set_flag, F_STRICT},
-    {"-q|--quiet", NULL, "the verdict alone", CLI_CHECK | CLI_MATCH | CLI_DIFF | CLI_WORKERS,
+    {"-q|--quiet", NULL, "only the verdict", CLI_CHECK | CLI_MATCH | CLI_DIFF | CLI_WORKERS,
      set_flag, F_QUIET},
     {"-v|--verbose", NULL, "a line for every check", CLI_CHECK | CLI_WORKERS, set_flag, F_VERBOSE},
     {"--json", NULL, "for programs: schema hvd-doctor/1",
      CLI_CHECK | CLI_LIST | CLI_EXPLAIN | CLI_MATCH | CLI_DIFF | CLI_WORKERS, set_format, CLI_JSON},
-    {"--jsonl", NULL, "a line of JSON a check, as soon as it is known", CLI_CHECK, set_format,
-     CLI_JSONL},
+    {"--jsonl", NULL, "a line of JSON for each check, as soon as it is known", CLI_CHECK,
+     set_format, CLI_JSONL},
     {"--junit", NULL, "JUnit XML, for CI", CLI_CHECK, set_format, CLI_JUNIT},
     {"--npd", NULL, "for node-problem-detector: one line, exit code 0, 1 or 2", CLI_CHECK,
      set_format, CLI_NPD},
     {"--color", "WHEN", "auto (default: on a terminal), always, never",
      CLI_CHECK | CLI_EXPLAIN | CLI_DIFF, set_color, 0},
-    {"--failed", NULL, "the job failed, whatever the logs show", CLI_MATCH, set_flag, F_FAILED},
+    {"--failed", NULL, "treat the job as failed, even if the logs do not show it", CLI_MATCH,
+     set_flag, F_FAILED},
     {"--as-cause", "IDS", "these findings count as causes (\"xid-63\")", CLI_MATCH, set_word,
      W_CAUSE},
-    {"--as-noise", "IDS", "these do not count", CLI_MATCH, set_word, W_NOISE},
-    {"--log", "FILE", "a log of the job, to go along; its end is kept; may be repeated", CLI_BUNDLE,
+    {"--as-noise", "IDS", "these findings do not count", CLI_MATCH, set_word, W_NOISE},
+    {"--log", "FILE", "a log of the job to include (its last MiB); may be repeated", CLI_BUNDLE,
      set_log, 0},
-    {"-o|--output", "FILE", "where to (default: hvd-doctor-HOST-TIME.tar)", CLI_BUNDLE, set_word,
+    {"-o|--output", "FILE", "the archive (default: hvd-doctor-HOST-TIME.tar)", CLI_BUNDLE, set_word,
      W_OUTPUT},
-    {"--every", "SECONDS", "how often to look again (60)", CLI_SERVE, set_number, N_EVERY},
+    {"--every", "SECONDS", "time between two checks of the machine (60)", CLI_SERVE, set_number,
+     N_EVERY},
     {"-h|--help", NULL, "this text; after a command: its options", ANY, set_flag, F_HELP},
     {"--version", NULL, "the version", ANY, set_flag, F_VERSION},
 };
@@ -84,17 +89,18 @@ static const struct option {
 #define NOPTIONS (sizeof(options) / sizeof(options[0]))
 
 static const struct cli_command commands[] = {
-    {"check", CLI_CHECK, cli_check, NULL, "look at this machine (when no command is given)"},
-    {"list", CLI_LIST, cli_list, NULL, "all checks there are"},
+    {"check", CLI_CHECK, cli_check, NULL, "check this machine (the default command)"},
+    {"list", CLI_LIST, cli_list, NULL, "list all checks"},
     {"explain", CLI_EXPLAIN, cli_explain, "ID...", "what a check looks at, why, and what to do"},
     {"match", CLI_MATCH, cli_match, "FILE...|-", "name the cause of a failed run from its logs"},
     {"diff", CLI_DIFF, cli_diff, "A.json B.json", "what differs between two reports (--json)"},
-    {"bundle", CLI_BUNDLE, cli_bundle, NULL, "a tar for whoever helps, secrets taken out"},
+    {"bundle", CLI_BUNDLE, cli_bundle, NULL,
+     "a tar archive for a bug report, with secrets redacted"},
     {"gather", CLI_GATHER, cli_gather, "DIR", "record this machine for --root DIR"},
     {"serve", CLI_SERVE, cli_serve, "[ADDR:]PORT",
      "HTTP: /metrics (Prometheus), /readyz, /healthz"},
     {"workers", CLI_WORKERS, cli_workers, NULL,
-     "between machines; hvdrun --doctor -H h1,h2 runs it on each"},
+     "checks between machines; hvdrun --doctor -H h1,h2 starts it on each"},
 };
 
 const struct cli_command *cli_command_at(size_t i)
@@ -176,12 +182,12 @@ static int set_format(struct cli *cli, const char *value, int what, struct err *
 {
     (void)value;
     if (cli->format != CLI_TEXT && cli->format != (enum cli_format)what)
-        return err_set(err, EINVAL, "one format at a time");
+        return err_set(err, EINVAL, "only one output format can be chosen");
     cli->format = (enum cli_format)what;
     return 0;
 }
 
-/* Each piece of a,b,c goes to f; pieces live as long as cli. */
+/* Calls f for each piece of "a,b,c". The pieces live as long as cli. */
 static int each(struct cli *cli, const char *value, struct err *err,
                 int (*f)(struct cli *cli, const char *piece, void *arg, struct err *err), void *arg)
 {
@@ -190,7 +196,7 @@ static int each(struct cli *cli, const char *value, struct err *err,
         if (n == 0)
             return err_set(err, EINVAL, "an empty word");
         if (cli->text_len + n + 1 > cli->text_cap)
-            return err_set(err, E2BIG, "too much of it");
+            return err_set(err, E2BIG, "the list is too long");
         char *piece = memcpy(cli->text + cli->text_len, value, n);
         piece[n] = '\0';
         cli->text_len += n + 1;
@@ -252,10 +258,10 @@ static int set_silence(struct cli *cli, const char *value, int what, struct err 
     (void)what;
     const char *equals = strchr(value, '=');
     if (!equals || equals == value || !equals[1])
-        return err_set(err, EINVAL, "\"%s\": want ID=REASON, a reason too", value);
+        return err_set(err, EINVAL, "\"%s\": want ID=REASON; the reason is required", value);
     size_t n = (size_t)(equals - value);
     if (cli->nsilences == CLI_WORDS || cli->text_len + n + 1 > cli->text_cap)
-        return err_set(err, E2BIG, "too many of them");
+        return err_set(err, E2BIG, "too many --silence options");
     char *id = memcpy(cli->text + cli->text_len, value, n);
     id[n] = '\0';
     cli->text_len += n + 1;
@@ -312,7 +318,7 @@ static const struct option *find_option(const char *word)
     return NULL;
 }
 
-/* The option at argv[*i], which moves behind it. */
+/* Finds the option at argv[*i] and its value; *i moves past both. */
 static int take_option(struct cli *cli, int argc, char **argv, int *i, const struct option **ret,
                        struct err *err)
 {
@@ -332,7 +338,8 @@ static int take_option(struct cli *cli, int argc, char **argv, int *i, const str
     return rc < 0 ? err_prefix(err, "%.*s", (int)strcspn(word, "="), word) : 0;
 }
 
-/* The first word that is no option: a command, unless an argument came before. */
+/* Returns true if word is the command: the first word that is not an option, with no argument
+ * before it. */
 static bool take_command(struct cli *cli, const char *word)
 {
     const struct cli_command *c;
@@ -395,7 +402,7 @@ static int fits(const struct cli *cli, const unsigned char *seen, struct err *er
     const struct cli_command *c = cli_command_of(cli->command);
     for (size_t i = 0; i < NOPTIONS; i++) {
         if (seen[i] && !(options[i].commands & (unsigned)cli->command))
-            return err_set(err, EINVAL, "%s does not go with \"%s\"; see hvd-doctor %s --help",
+            return err_set(err, EINVAL, "%s is not an option of \"%s\"; see hvd-doctor %s --help",
                            options[i].names, c->name, c->name);
     }
     if (!c->args && cli->args.n)

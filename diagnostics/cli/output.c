@@ -12,7 +12,7 @@
 #include "core/base/fd.h"
 
 #define NARROW 40
-#define WIDE   120 /* sentences longer than this are hard to read */
+#define WIDE   120 /* columns; longer lines are hard to read */
 
 int output_write(const struct buf *b, struct err *err)
 {

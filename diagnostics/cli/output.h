@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * output: where a report goes: standard output, whole, and what kind of terminal that is. One
+ * output: writes a report to standard output, and finds out what kind of terminal that is. One
  * thread.
  */
 #ifndef HVD_DIAGNOSTICS_CLI_OUTPUT_H
@@ -10,10 +10,11 @@
 #include "diagnostics/cli/cli.h"
 #include "diagnostics/report/text.h"
 
-/* All of b to standard output. A reader that has gone is no error: nobody wants the rest. */
+/* Writes all of b to standard output. A closed pipe (EPIPE) is not an error: the reader does not
+ * want the rest. */
 int output_write(const struct buf *b, struct err *err);
 
-/* Colour and width of standard output as it is, and as the options and NO_COLOR want it. */
+/* Colour and width for standard output, from the terminal, the options and NO_COLOR. */
 struct text_style output_style(const struct cli *cli);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "diagnostics/cli/session.h"
 
-/* Runs the session's checks and writes what they say: the exit code. */
+/* Runs the session's checks and writes the report. Returns the exit code. */
 int report_whole(const struct cli *cli, struct session *s, struct err *err);
 
 #endif

@@ -32,7 +32,7 @@ static void let_signals(const sigset_t *before)
     sigprocmask(SIG_SETMASK, before, NULL);
 }
 
-/* A name beside path for mkstemp() and mkdtemp(). */
+/* A temporary name beside path, as a template for mkstemp() and mkdtemp(). */
 static int temporary(char dst[PATH_MAX], const char *path, struct err *err)
 {
     if (snprintf(dst, PATH_MAX, "%s.XXXXXX", path) >= PATH_MAX)
@@ -56,7 +56,7 @@ static int save_new(const char *path, const struct buf *b, struct err *err)
     if (fd < 0)
         return err_sys(err, errno, "%s", path);
     rc = write_to(fd, b, path, err);
-    /* Some file systems say only here that there is no room. */
+    /* Some file systems report a full disk only here. */
     if (rc == 0 && (fsync(fd) < 0 && errno != EINVAL && errno != EROFS))
         rc = err_sys(err, errno, "%s", path);
     if (rc == 0 && rename(name, path) < 0)
@@ -98,7 +98,7 @@ static void remove_tree(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The folders above path, below the first n bytes, which are there. */
+/* Creates the folders above path; the first n bytes of path exist already. */
 static int make_way(char *path, size_t n)
 {
     for (char *slash = strchr(path + n, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -127,7 +127,7 @@ static int put_entry(char *path, const struct captured *e)
     }
 }
 
-/* Links last: nothing is written through one. */
+/* Links are written last, so that no file is written through one. */
 static int fill_folder(const char *dir, const struct capture *c, struct err *err)
 {
     char path[PATH_MAX];

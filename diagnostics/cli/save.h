@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * save: writes a file or a folder whole or not at all: under another name beside it, then renamed.
- * Signals that end the program wait until that is done.
+ * save: writes a file or a folder completely or not at all: under a temporary name beside it, which
+ * is then renamed. Signals that end the program are blocked until that is done.
  */
 #ifndef HVD_DIAGNOSTICS_CLI_SAVE_H
 #define HVD_DIAGNOSTICS_CLI_SAVE_H
@@ -9,10 +9,11 @@
 #include "core/base/buf.h"
 #include "diagnostics/cli/capture.h"
 
-/* A file of mode 0600. What is there and is no regular file (/dev/full, a pipe) is written to. */
+/* Writes a file of mode 0600. An existing path that is not a regular file (/dev/full, a pipe) is
+ * opened and written to. */
 int save_file(const char *path, const struct buf *b, struct err *err);
 
-/* The folder must not be there, or be empty. */
+/* Writes a folder. path must not exist, or be an empty folder. */
 int save_folder(const char *path, const struct capture *c, struct err *err);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * serve: hvd-doctor serve [ADDR:]PORT: looks again each N seconds and serves what it saw last:
+ * serve: hvd-doctor serve [ADDR:]PORT: runs the checks every N seconds and serves the last results:
  * /metrics for Prometheus, /readyz for a readiness probe, /healthz for a liveness probe, which
  * never depends on findings.
  *
- * The first thread looks (and forks probes), the second runs the loop of the HTTP server; between
- * them stands struct shown, under its lock.
+ * The first thread runs the checks (and forks probes), the second runs the loop of the HTTP server.
+ * They share struct shown, under its lock.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static int fill_ready(void *arg, struct buf *out)
 {
     struct shown *s = arg;
     pthread_mutex_lock(&s->lock);
-    text_put(out, "%s\n", s->looked ? s->line : "the first look is under way");
+    text_put(out, "%s\n", s->looked ? s->line : "the first run of the checks has not finished");
     int status = s->looked && s->ready ? 200 : 503;
     pthread_mutex_unlock(&s->lock);
     return status;
@@ -63,8 +63,8 @@ static void *serve_pages(void *arg)
 
 /* ---- the first thread ----------------------------------------------------------------------- */
 
-/* Probes end with their parent; there is nothing else to put away. Process 1 of a container has no
- * default action, so it needs this. */
+/* Nothing has to be cleaned up: probes end with their parent. Process 1 of a container has no
+ * default action for signals, so it needs this handler. */
 static void on_end(int sig)
 {
     (void)sig;
@@ -76,7 +76,7 @@ static void show(struct shown *s, const struct report *report, const struct choi
     struct buf metrics = {0};
     report_prometheus(report, &metrics);
     prometheus_head(&metrics, "hvd_doctor_last_look_timestamp_seconds", "gauge",
-                    "when the last look ended");
+                    "when the last run of the checks ended");
     text_put(&metrics, "hvd_doctor_last_look_timestamp_seconds %.3f\n",
              (double)clock_wall_us() / 1e6);
     pthread_mutex_lock(&s->lock);
@@ -106,7 +106,7 @@ static int look(const struct cli *cli, struct shown *s, struct err *err)
     return rc;
 }
 
-/* Ends by a signal, or when the first look cannot be done: later ones are tried again. */
+/* Returns on a signal, or when the first run fails. Later failed runs are repeated. */
 static int look_again_and_again(const struct cli *cli, struct shown *s, struct err *err)
 {
     struct timespec pause = {.tv_sec = cli->every};
@@ -155,7 +155,8 @@ static int serve(const struct cli *cli, struct shown *s, struct loop *loop, stru
         pages_close(pages);
         return rc;
     }
-    return look_again_and_again(cli, s, err); /* the program's end: the other thread goes with it */
+    return look_again_and_again(cli, s,
+                                err); /* returning ends the program, and the other thread with it */
 }
 
 int cli_serve(const struct cli *cli, struct err *err)

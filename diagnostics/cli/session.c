@@ -18,7 +18,7 @@
 #define OPTIONS_MAX    65536
 #define NPD_TIMEOUT_MS 4000
 
-/* The captured machine's own idea of the job, DIR/options: what it was recorded with. */
+/* Reads DIR/options: the job that the captured machine was recorded for. */
 static int read_options(struct session *s, const char *dir, struct cli_job *ret, struct err *err)
 {
     char path[PATH_MAX];
@@ -40,7 +40,7 @@ static void apply(struct setting *s, const struct cli_job *job)
     if (job->gpus >= 0)
         s->gpus = job->gpus;
     if (job->gpus > 0 && !job->local_ranks && s->local_ranks == 1)
-        s->local_ranks = job->gpus; /* no launcher said how many */
+        s->local_ranks = job->gpus; /* no launcher variable gave the number */
     if (job->local_ranks)
         s->local_ranks = job->local_ranks;
     if (s->ranks && s->ranks < s->local_ranks)
@@ -66,7 +66,7 @@ static int prepare(struct session *s, const struct cli *cli, struct err *err)
         return rc;
     apply(&s->setting, &captured);
     apply(&s->setting, &cli->job);
-    /* Who says "gpu" wants one a rank: a machine without any is no surprise then, but a finding. */
+    /* --profile gpu means one GPU for each local rank: a machine without GPUs is then a finding. */
     if ((cli->job.profiles & PROFILE_GPU) && s->setting.gpus < 0)
         s->setting.gpus = s->setting.local_ranks;
     s->setting.prober = cli->prober;
@@ -86,7 +86,7 @@ static void find_host(struct session *s)
     s->host[sizeof(s->host) - 1] = '\0';
 }
 
-/* A folder "root" alone is in many places: / has one. */
+/* A folder "root" is not enough to recognize a captured machine: / often has one. */
 static int know_machine(const char *dir, struct err *err)
 {
     static const char *const marks[] = {"options", "answers", "expected.json"};
@@ -100,7 +100,7 @@ static int know_machine(const char *dir, struct err *err)
     if (stat(dir, &st) < 0)
         return err_sys(err, errno, "--root: %s", dir);
     return err_set(err, EINVAL,
-                   "--root: %s: no captured machine; `hvd-doctor gather DIR` makes one", dir);
+                   "--root: %s is not a captured machine; `hvd-doctor gather DIR` makes one", dir);
 }
 
 int session_open(struct session *s, const struct cli *cli, struct err *err)
@@ -149,7 +149,8 @@ void session_close(struct session *s)
     s->machine.root = -1;
 }
 
-/* Who names checks of a higher level wants them, and would wonder about a verdict without. */
+/* Refuses --only with a check of a higher level than --level: the verdict would silently leave
+ * the check out. */
 static int check_levels(const struct session *s, struct err *err)
 {
     for (size_t i = 0; i < s->choice.nonly; i++) {
@@ -195,7 +196,7 @@ int session_run(struct session *s, doctor_result_f *cb, void *arg, struct report
                         err);
     if (rc == 0 && ret->n == 0) {
         report_fini(ret);
-        rc = err_set(err, EINVAL, "--skip leaves nothing to look at");
+        rc = err_set(err, EINVAL, "--skip leaves no check to run");
     }
     return rc;
 }

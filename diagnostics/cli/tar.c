@@ -25,7 +25,7 @@ struct header {
 
 _Static_assert(sizeof(struct header) == BLOCK, "one block");
 
-/* Up to room bytes; a name that fills its field has no NUL, as the format wants it. */
+/* Copies up to room bytes. As the format requires, a name that fills its field has no NUL. */
 static void put_name(char *dst, const char *src, size_t room)
 {
     size_t n = strlen(src);
@@ -69,7 +69,7 @@ static void put_header(struct buf *out, char type, const char *name, const char 
     buf_put(out, &h, sizeof(h));
 }
 
-/* "LENGTH key=value\n", its own length included. */
+/* Writes "LENGTH key=value\n"; LENGTH includes its own digits. */
 static void put_record(struct buf *out, const char *key, const char *value)
 {
     char digits[24];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words: profiles in words. Pure.
+ * words: names of the profiles. Pure.
  */
 #ifndef HVD_DIAGNOSTICS_CLI_WORDS_H
 #define HVD_DIAGNOSTICS_CLI_WORDS_H
@@ -15,7 +15,7 @@ const char *words_profile(size_t i, unsigned *bit);
 /* "cpu,gpu"; "" for none. Returns dst. */
 char *words_profiles(unsigned profiles, char *dst, size_t size);
 
-/* ["cpu", "gpu"]; a fresh reference. */
+/* ["cpu", "gpu"]; the caller owns the reference. */
 json_t *words_profiles_json(unsigned profiles);
 
 #endif

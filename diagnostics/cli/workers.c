@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * workers: hvd-doctor workers: one process of this on each machine of a job, started by a launcher
- * (hvdrun --doctor): what they find together. Worker 0 reports; the others take part.
+ * workers: hvd-doctor workers: checks that need several machines. A launcher (hvdrun --doctor)
+ * starts one process on each machine; worker 0 reports the common findings.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "diagnostics/cli/report.h"
 #include "diagnostics/workers/workers.h"
 
-/* Progress, where a person may wait for it. */
+/* Shows progress while a person waits for it. */
 static void say(void *arg, const char *text)
 {
     const struct cli *cli = arg;

@@ -34,14 +34,14 @@ static void child(const char *name, ask_f *ask)
         out_put("loaded", "%s", realpath(map->l_name, real) ? real : map->l_name);
     if (ask)
         ask(handle);
-    _exit(0); /* destructors of foreign libraries are not ours to run */
+    _exit(0); /* skips the destructors of the library: they could hang or crash */
 }
 
 static void start_child(const char *name, ask_f *ask, int out)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (null >= 0) { /* libraries like to talk */
+    if (null >= 0) { /* output of the library itself must not mix with the answer */
         dup2(null, 0);
         dup2(null, 1);
         dup2(null, 2);
@@ -59,7 +59,7 @@ static void add_line(struct ask *a, const char *line)
     a->len += n;
 }
 
-/* Only whole lines stay. */
+/* Removes an incomplete last line. */
 static void cut(struct ask *a)
 {
     while (a->len && a->text[a->len - 1] != '\n')

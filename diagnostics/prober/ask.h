@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask: opens one library in a child of its own and asks it. Two copies of a library never meet in
- * one process, and one that hangs or crashes does not take the others along. Main thread.
+ * ask: opens one library in a child process and calls its functions there. Two copies of a library
+ * are never in one process, and a library that hangs or crashes does not affect the others. Main
+ * thread.
  */
 #ifndef HVD_DIAGNOSTICS_PROBER_ASK_H
 #define HVD_DIAGNOSTICS_PROBER_ASK_H
 
 #include <stddef.h>
 
-/* In the child: handle is the opened library; says what it finds with out_put(). */
+/* Runs in the child. handle is the opened library; writes its findings with out_put(). */
 typedef void ask_f(void *handle);
 
-/* What the child said: lines, and how it ended. */
+/* The child's output, and how it ended. */
 struct ask {
-    char text[8192]; /* its lines, NUL-terminated, whole lines only */
+    char text[8192]; /* its complete lines, NUL-terminated */
     size_t len;
 };
 
-/* name: a path or a soname. The lines hold "loaded" (the real file that the loader took) or "error"
- * (what the loader says), then what ask says, then "state timeout" or "state crashed Segmentation
- * fault" when it
- * did not come back within ms. */
+/* Opens a library (name: a path or a soname) in a child and calls ask there. The lines of ret:
+ * "loaded" with the file that the loader chose, or "error" with the loader's message; then the
+ * lines of ask; then "state timeout" or "state crashed Segmentation fault" if the child did not
+ * end properly within ms. */
 void ask_library(struct ask *ret, const char *name, ask_f *ask, int ms);
 
-/* The value of a key in the lines, into dst; false where there is none. */
+/* Copies the value of a key to dst; false: there is none. */
 int ask_value(const struct ask *a, const char *key, char *dst, size_t size);
 
-/* All lines as "list.i.key value" to the output. */
+/* Prints all lines as "list.i.key value". */
 void ask_print(const struct ask *a, const char *list, int i);
 
 #endif

@@ -14,7 +14,7 @@
 #include "diagnostics/prober/elf.h"
 #include "diagnostics/prober/out.h"
 
-/* For one copy; the second that hangs gets less. */
+/* Time limit for one copy; after one has hung, the next get less. */
 #define ASK_MS      4000
 #define ASK_LATE_MS 500
 
@@ -128,11 +128,12 @@ static void print_copy(const struct library *lib, int i, const struct copy *c, c
 void library_print(const struct library *lib)
 {
     static struct copies copies;
-    static const char *const keys[][2] = {/* of the copy, of the answer: "state" is taken there */
-                                          {"version", "version"},
-                                          {"error", "error"},
-                                          {"state", "load"},
-                                          {"devices", "devices"}};
+    static const char *const keys[][2] = {
+        /* key of a copy, key of the whole answer (whose "state" has another meaning) */
+        {"version", "version"},
+        {"error", "error"},
+        {"state", "load"},
+        {"devices", "devices"}};
     struct ask loader, other;
     char value[4096];
     int ms = ASK_MS;

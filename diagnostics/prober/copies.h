@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copies: every copy of a library that this image has: what the loader takes, what it would take
- * from other folders, and what lies in Python packages, conda and CUDA installations. One file
- * counts once, however many names it has. Main thread.
+ * copies: finds every copy of a library in this image: the loader's choice, other copies in the
+ * loader's folders, and those in Python packages, conda and CUDA installations. A file with several
+ * names counts once. Main thread.
  */
 #ifndef HVD_DIAGNOSTICS_PROBER_COPIES_H
 #define HVD_DIAGNOSTICS_PROBER_COPIES_H
@@ -17,8 +17,8 @@
 #define COPIES_MAX 24
 #define SITES_MAX  32
 
-/* Folders with Python packages, each once: of VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH, each bin in
- * PATH, the user and the system. */
+/* The folders with Python packages, without duplicates: of VIRTUAL_ENV, CONDA_PREFIX,
+ * PYTHONPATH, each bin folder in PATH, the user and the system. */
 struct sites {
     char *dir[SITES_MAX]; /* owned */
     int n;
@@ -31,15 +31,15 @@ struct library {
     const char *const *sonames; /* NULL-terminated, the usual one first */
     const char *file;           /* shell pattern of its files: "libnccl.so*" */
     const char *const
-        *packages; /* under site-packages: "nvidia/nccl/lib"; NULL-terminated or NULL */
-    const char *const *folders; /* others, shell patterns: "/opt/conda/lib" */
-    ask_f *ask;                 /* NULL: nothing but loading */
-    /* Looks at the file itself, whether it can be loaded or not; NULL: nothing. */
+        *packages; /* folders below site-packages: "nvidia/nccl/lib"; NULL-terminated or NULL */
+    const char *const *folders; /* other folders, as shell patterns: "/opt/conda/lib" */
+    ask_f *ask;                 /* NULL: the library is only loaded */
+    /* Examines the file itself, whether it can be loaded or not; NULL: not needed. */
     void (*look)(const char *path, const char *list, int i);
 };
 
 struct copy {
-    char path[PATH_MAX]; /* the real one */
+    char path[PATH_MAX]; /* with links resolved */
     char how[64];        /* "loader", "LD_LIBRARY_PATH", "Python package" ... */
     dev_t dev;
     ino_t ino;
@@ -47,20 +47,21 @@ struct copy {
 
 struct copies {
     struct copy v[COPIES_MAX];
-    int n, left; /* left: more than fit */
+    int n, left; /* left: how many did not fit */
 };
 
-/* Adds the file unless it is there already; false: not a library of this machine, or known. */
+/* Adds a file unless it is in the list. Returns false when it is, or is not a library for this
+ * machine. */
 bool copies_add(struct copies *c, const char *path, const char *how);
 
-/* All of them, the loader's choice first when it finds one (its answer is in *loader). */
+/* Finds all copies. The loader's choice comes first if there is one; its answer is in *loader. */
 void copies_find(struct copies *ret, const struct library *lib, struct ask *loader);
 
-/* Finds, asks and prints: "path" and "version" of the loader's choice or its "error", "load" when
- * it hung or crashed, then "lib.i.*" for each copy. */
+/* Finds, asks and prints. "path" and "version" are of the loader's choice, or "error" says why
+ * it has none; "load" is printed when it hung or crashed; then "lib.i.*" for each copy. */
 void library_print(const struct library *lib);
 
-/* The same for one file that somebody names. */
+/* The same for one file that the user names. */
 void library_print_file(const struct library *lib, const char *path);
 
 #endif

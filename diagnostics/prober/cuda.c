@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda: what the CUDA driver library says, and which copies of it there are; see probes.h. cuInit
- * may hang or take seconds: it runs in this very process, last, so that the copies are known by
- * then.
+ * cuda: reads the CUDA driver library's version and devices, and finds its copies; see probes.h.
+ * cuInit may hang or take seconds: it runs last and in this process, when the copies are already
+ * printed.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -17,7 +17,7 @@
 
 #define GPUS_MAX 64
 
-/* Of cuda.h; tests/e2e/probe_abi.c compares. */
+/* Values from cuda.h; tests/e2e/probe_abi.c compares them with it. */
 enum {
     CU_ABI_COMPUTE_MODE = 20,
     CU_ABI_PCI_BUS = 33,

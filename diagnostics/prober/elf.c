@@ -16,7 +16,8 @@
 
 #include "core/base/cleanup.h"
 
-/* A copy of n bytes at an offset: alignment is the file's business. */
+/* Copies n bytes at an offset to dst: the file's data may be unaligned. Returns false outside
+ * the file. */
 static bool take(const struct elf *e, uint64_t at, void *dst, size_t n)
 {
     if (at > e->len || n > e->len - at)
@@ -25,7 +26,7 @@ static bool take(const struct elf *e, uint64_t at, void *dst, size_t n)
     return true;
 }
 
-/* A string that ends inside the file. */
+/* The string at an offset; NULL unless it ends inside the file. */
 static const char *string_at(const struct elf *e, uint64_t at)
 {
     if (at >= e->len || !memchr(e->data + at, '\0', e->len - at))
@@ -45,7 +46,7 @@ static bool segment(const struct elf *e, const Elf64_Ehdr *eh, int i, Elf64_Phdr
            take(e, eh->e_phoff + (uint64_t)i * eh->e_phentsize, ret, sizeof(*ret));
 }
 
-/* Where an address of the loaded object stands in the file; UINT64_MAX when nowhere. */
+/* The file offset of an address of the loaded object; UINT64_MAX: no segment has it. */
 static uint64_t file_offset(const struct elf *e, const Elf64_Ehdr *eh, uint64_t address)
 {
     Elf64_Phdr ph;
@@ -101,7 +102,7 @@ static void read_dynamic(struct elf *e, const Elf64_Ehdr *eh, const Elf64_Phdr *
     }
 }
 
-/* "GLIBC_2.34" beats "GLIBC_2.5"; keeps the highest. */
+/* Keeps the higher of two version names: "GLIBC_2.34" is higher than "GLIBC_2.5". */
 static void keep_highest(char dst[16], const char *name, const char *prefix)
 {
     int a[3] = {0}, b[3] = {0};
@@ -238,7 +239,7 @@ int elf_is_ours(const char *path)
         memcmp(theirs, ELFMAG, SELFMAG) != 0)
         return -ENOEXEC;
     if (self < 0 || pread(self, ours, sizeof(ours), 0) != sizeof(ours))
-        return 0; /* /proc is not there: let the loader say */
+        return 0; /* without /proc the loader itself has to refuse the file */
     return theirs[EI_CLASS] == ours[EI_CLASS] && memcmp(theirs + 18, ours + 18, 2) == 0 ? 0
                                                                                         : -ENOEXEC;
 }

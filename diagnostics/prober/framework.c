@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * framework: Python interpreters and the packages torch, horovod, hvd; see probes.h. Read from
- * files: nothing is started, importing torch takes seconds.
+ * framework: Python interpreters and the packages torch, horovod, hvd; see probes.h. All of it is
+ * read from files: no interpreter is started, because importing torch takes seconds.
  */
 #include <errno.h>
 #include <glob.h>
@@ -20,7 +20,8 @@
 
 #define TEXT_MAX (64u << 10)
 
-/* The word in quotes behind "name" and "=" at the start of a line: __version__ = '2.6.0'. */
+/* Finds a line such as __version__ = '2.6.0' and copies the quoted word to dst; name is the
+ * variable. */
 static bool assigned(const char *text, const char *name, char *dst, size_t size)
 {
     size_t n = strlen(name);
@@ -46,7 +47,7 @@ static char *site_file(const char *site, const char *name)
     return fd_read_file(path, TEXT_MAX, &text, &len) < 0 ? NULL : text;
 }
 
-/* The version in the name of a package's metadata: tensorflow-1.15.0.dist-info. */
+/* Finds the version in the name of a package's metadata folder: tensorflow-1.15.0.dist-info. */
 static bool metadata(const char *site, const char *package, char *dst, size_t size)
 {
     char pattern[PATH_MAX];
@@ -63,7 +64,8 @@ static bool metadata(const char *site, const char *package, char *dst, size_t si
     return ok;
 }
 
-/* torch/version.py: __version__, cuda; horovod/__init__.py: __version__; else the metadata. */
+/* Prints a package's version: from torch/version.py (__version__, cuda), horovod/__init__.py
+ * (__version__), else from the metadata folder. */
 static void put_package(const char *site, const char *list, const char *file, int *n)
 {
     char value[64], path[PATH_MAX];
@@ -96,10 +98,11 @@ static void put_packages(void)
     sites_fini(&sites);
 }
 
-/* python3 -> /usr/bin/python3.11: the version is in the name of the file. */
+/* Prints a Python interpreter. python3 links to /usr/bin/python3.11: the version is taken from
+ * the file's name. */
 static void put_python(const char *dir, int *n)
 {
-    static char first[PATH_MAX]; /* /bin is /usr/bin: it counts once */
+    static char first[PATH_MAX]; /* /bin may link to /usr/bin: the same interpreter counts once */
     char path[PATH_MAX + 16], real[PATH_MAX];
     snprintf(path, sizeof(path), "%s/python3", dir);
     if (access(path, X_OK) < 0 || !realpath(path, real) || strcmp(real, first) == 0)

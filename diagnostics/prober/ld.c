@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ld: see ld.h. ld.so.cache is read in its current form ("glibc-ld.so.cache1.1", alone or after the
- * old one); every offset in it is foreign.
+ * ld: see ld.h. ld.so.cache is read in its current format ("glibc-ld.so.cache1.1", alone or after
+ * the old format); every offset in it is untrusted.
  */
 #include "diagnostics/prober/ld.h"
 
@@ -18,7 +18,8 @@
 #define CACHE_MAGIC "glibc-ld.so.cache1.1"
 #define OLD_MAGIC   "ld.so-1.7.0"
 
-/* As glibc lays it out: magic, count, length of strings, 20 reserved bytes, then entries of 24. */
+/* glibc's layout: magic, count, length of the strings, 20 reserved bytes, then entries of 24
+ * bytes. */
 #define HEADER 48
 #define ENTRY  24
 
@@ -64,7 +65,8 @@ static uint32_t u32_at(const char *p)
     return v;
 }
 
-/* The new part: at the start, or 8-aligned behind the old one. */
+/* The part in the current format: at the start, or behind the old part at the next multiple of
+ * 8. */
 static const char *cache_start(const char *cache, size_t *len)
 {
     size_t magic = strlen(CACHE_MAGIC);
@@ -105,7 +107,7 @@ static bool usable(const char *path)
     return elf_is_ours(path) == 0;
 }
 
-/* Each of "a:b;c" in turn; false at the end. An empty entry is the current folder. */
+/* Takes the next folder of "a:b;c"; false at the end. An empty entry is the current folder. */
 static bool next_dir(const char **list, char *dst, size_t size)
 {
     if (!*list || !**list)
@@ -138,9 +140,7 @@ void ld_each(const struct ld *ld, const char *soname, ld_found_f *cb, void *arg)
     }
 }
 
-/* ---- what a needed name resolves to ---- */
-
-/* $ORIGIN and ${ORIGIN} become the object's folder. */
+/* Replaces $ORIGIN and ${ORIGIN} by the object's folder. */
 static void expand_origin(const char *dir, const char *origin, char *dst, size_t size)
 {
     const char *at = strstr(dir, "$ORIGIN"), *brace = strstr(dir, "${ORIGIN}");

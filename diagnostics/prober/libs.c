@@ -15,7 +15,8 @@
 #include "diagnostics/prober/elf.h"
 #include "diagnostics/prober/out.h"
 
-/* ISO C knows no way from an object pointer to a function. */
+/* ISO C cannot convert an object pointer to a function pointer; by way of an integer it compiles
+ * without a warning. */
 #define FIND(handle, type, name) ((type *)(intptr_t)dlsym(handle, name))
 
 static void no_symbol(const char *name)
@@ -31,7 +32,7 @@ static void ask_nccl(void *handle)
 {
     nccl_get_version_f *get = FIND(handle, nccl_get_version_f, "ncclGetVersion");
     int code = 0;
-    if (!get) { /* before 2.3.4; the file's text says which */
+    if (!get) { /* before NCCL 2.3.4 the version is only in the file's text */
         no_symbol("ncclGetVersion");
         return;
     }
@@ -47,7 +48,7 @@ static void ask_nccl(void *handle)
         out_put("config", "0");
 }
 
-/* Digits and dots from s on, at most left bytes. */
+/* Copies digits and dots from s on, at most left bytes, to dst. */
 static size_t take_version(const char *s, size_t left, char *dst, size_t size)
 {
     size_t n = 0;
@@ -257,7 +258,8 @@ static void ask_ibverbs(void *handle)
         out_at("device", i, "name", "%s", name(devices[i]));
 }
 
-/* A library without a function for it has the version in its file's name: libfabric.so.1.17.0. */
+/* Takes the version from the file's name, for libraries that have no function for it:
+ * libfabric.so.1.17.0. */
 static void look_name(const char *path, const char *list, int i)
 {
     const char *so = strstr(path, ".so.");

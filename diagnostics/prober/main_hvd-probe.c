@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd-probe: opens the libraries of the image that it runs in and says what they are. hvd-doctor
- * starts it, a person may. It needs libc alone, so that it runs in any image with glibc; it changes
- * nothing, and writes to standard output alone.
+ * hvd-probe: opens the libraries of the image that it runs in and prints their versions. hvd-doctor
+ * starts it; a user can, too. It needs only libc, so that it runs in any image with glibc. It
+ * changes nothing and writes only to standard output.
  *
  *     hvd-probe NAME [LEVEL] [FILE]
  */
@@ -38,13 +38,13 @@ static const struct {
 static int usage(FILE *to)
 {
     fprintf(to, "usage: hvd-probe NAME [LEVEL] [FILE]\n"
-                "Says what the libraries of this image are, a line \"key value\" each.\n\n");
+                "Prints facts about the libraries of this image, as lines \"key value\".\n\n");
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         fprintf(to, "  %-12s %s\n", rows[i].name, rows[i].what);
     return to == stdout ? 0 : EINVAL;
 }
 
-/* A level is a number, everything else a file. */
+/* The FILE argument; a number is LEVEL instead. */
 static const char *file_of(int argc, char **argv)
 {
     int i = 2;

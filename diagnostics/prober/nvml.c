@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nvml: what NVIDIA's management library says about the GPUs; see probes.h. What one driver or one
- * GPU does not know is left out of the answer. The library is opened in this very process: when it
- * hangs, the probe does, and that is the finding.
+ * nvml: reads the state of the GPUs from NVIDIA's management library; see probes.h. Values that a
+ * driver or GPU does not report are left out of the answer. The library is opened in this process:
+ * when it hangs, the probe times out, and that is the finding.
  */
 #include "diagnostics/prober/nvml_abi.h"
 
@@ -19,7 +19,8 @@
 #define GPUS_MAX      64
 #define PROCESSES_MAX 64
 
-/* ISO C knows no way from an object pointer to a function. */
+/* ISO C cannot convert an object pointer to a function pointer; by way of an integer it compiles
+ * without a warning. */
 #define FIND(type, name) ((type *)(intptr_t)dlsym(lib, name))
 
 static void *lib;
@@ -227,7 +228,7 @@ static void devices(void)
     for (unsigned i = 0; i < n; i++) {
         rc = handle(i, &gpus[i]);
         out_at("gpu", (int)i, "rc", "%d", rc);
-        if (rc != 0) { /* lost: its handle is all that is asked for */
+        if (rc != 0) { /* the GPU is lost: only its handle is asked for */
             gpus[i] = NULL;
             continue;
         }

@@ -2,7 +2,7 @@
  *
  * nvml_abi: the part of NVML's interface that hvd-probe uses, declared here because the header is
  * not on most machines. tests/e2e/probe_abi.c compares it with nvml.h where that
- * is installed. NVML is versioned by symbol: what is here never changes.
+ * is installed. NVML versions its symbols: the declarations here stay valid.
  */
 #ifndef HVD_DIAGNOSTICS_PROBER_NVML_ABI_H
 #define HVD_DIAGNOSTICS_PROBER_NVML_ABI_H
@@ -66,7 +66,9 @@ typedef int nvml_system_int_f(int *ret);
 typedef int nvml_count_f(unsigned *ret);
 typedef int nvml_handle_f(unsigned index, nvml_device *ret);
 typedef int nvml_text_f(nvml_device d, char *dst, unsigned size);
-typedef int nvml_unsigned_f(nvml_device d, unsigned *ret); /* also enums: they are unsigned here */
+typedef int nvml_unsigned_f(
+    nvml_device d,
+    unsigned *ret); /* also for functions that return an enum, which is unsigned here */
 typedef int nvml_two_f(nvml_device d, unsigned *current, unsigned *pending);
 typedef int nvml_two_int_f(nvml_device d, int *major, int *minor);
 typedef int nvml_ull_f(nvml_device d, unsigned long long *ret);
@@ -76,7 +78,8 @@ typedef int nvml_total_ecc_f(nvml_device d, int type, int counter, unsigned long
 typedef int nvml_ecc_f(nvml_device d, int type, int counter, int location, unsigned long long *ret);
 typedef int nvml_remap_f(nvml_device d, unsigned *correctable, unsigned *uncorrectable,
                          unsigned *pending, unsigned *failed);
-typedef int nvml_temperature_f(nvml_device d, int which, unsigned *ret); /* and its thresholds */
+typedef int nvml_temperature_f(nvml_device d, int which,
+                               unsigned *ret); /* also for the temperature thresholds */
 typedef int nvml_link_f(nvml_device d, unsigned link, int *ret);
 typedef int nvml_p2p_f(nvml_device a, nvml_device b, int index, int *ret);
 typedef int nvml_fabric_f(nvml_device d, struct nvml_fabric *ret);

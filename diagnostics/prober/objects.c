@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * objects: what extensions need and whether it is there: libhvd.so, Horovod's and torch's
- * libraries; see probes.h. Files are read, nothing is loaded.
+ * objects: the libraries that extensions need, and whether they can be found: libhvd.so, Horovod's
+ * and torch's libraries; see probes.h. Files are read, nothing is loaded.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "diagnostics/prober/out.h"
 #include "diagnostics/prober/probes.h"
 
-/* Needed names worth a line of their own. */
+/* Needed libraries that are reported on a line of their own. */
 static const struct {
     const char *key, *prefix;
 } words[] = {
@@ -28,8 +28,8 @@ static const struct {
     {"hwloc", "libhwloc.so"}, {"stdcxx", "libstdc++.so.6"},
 };
 
-/* What torch and TensorFlow have loaded before their extensions are: no rule finds it, none must.
- */
+/* Libraries that torch and TensorFlow have loaded before their extensions: no search rule finds
+ * them, and none has to. */
 static bool brought(const char *name)
 {
     static const char *const prefixes[] = {"libtorch", "libc10", "libtensorflow", "libpython",
@@ -79,7 +79,7 @@ static void put_object(const struct ld *ld, const char *kind, const char *path, 
     for (int k = 0; k < e.nneeded; k++)
         needs_nccl |= strncmp(e.needed[k], "libnccl.so", 10) == 0;
     elf_unmap(&e);
-    /* A library with NCCL linked in carries its text. */
+    /* a library with NCCL linked in contains NCCL's version text */
     if (!needs_nccl && (strcmp(kind, "horovod") == 0 || strstr(path, "libtorch_cuda")) &&
         libs_nccl_text(path, version, cuda))
         out_at("object", i, "nccl_inside", "%s", version);
@@ -111,7 +111,7 @@ static bool beside(const char *file, char dst[PATH_MAX])
     return n < PATH_MAX && access(dst, R_OK) == 0;
 }
 
-/* libhvd.so of a build folder or an installation that this program belongs to. */
+/* The libhvd.so of the build folder or installation that this program belongs to. */
 static bool own_library(char dst[PATH_MAX])
 {
     return beside("libhvd.so", dst) || beside("../lib/libhvd.so", dst) ||
@@ -167,7 +167,7 @@ static void ask_hvd(void *handle)
         out_put("error", "it has no hvd_version");
 }
 
-/* libhvd.so of the package hvd in any folder of packages. */
+/* The libhvd.so of the Python package hvd, in any folder of packages. */
 static bool in_packages(char dst[PATH_MAX])
 {
     struct sites sites;

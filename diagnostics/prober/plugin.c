@@ -16,7 +16,8 @@
 
 #define LOAD_MS 4000
 
-/* The newest interface that it offers, and its name: the first member of the structure. */
+/* Prints the newest plugin interface that the library has, and its name: the first member of the
+ * structure. */
 static void ask_plugin(void *handle)
 {
     char symbol[32];

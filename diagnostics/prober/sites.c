@@ -25,7 +25,7 @@ static void add(struct sites *s, const char *dir)
     s->n += s->dir[s->n] != NULL;
 }
 
-/* site-packages and dist-packages of an installation. */
+/* Adds site-packages and dist-packages of an installation. */
 static void add_prefix(struct sites *s, const char *prefix)
 {
     static const char *const ends[] = {"lib/python3*/site-packages", "lib/python3*/dist-packages",
@@ -43,7 +43,7 @@ static void add_prefix(struct sites *s, const char *prefix)
     }
 }
 
-/* Calls f for each entry of a list with colons. */
+/* Calls f for each folder of a colon-separated list. */
 static void each(struct sites *s, const char *list, void (*f)(struct sites *s, const char *dir))
 {
     char dir[PATH_MAX];
@@ -58,7 +58,7 @@ static void each(struct sites *s, const char *list, void (*f)(struct sites *s, c
     }
 }
 
-/* /opt/venv/bin: the packages of /opt/venv; ~/.pyenv/shims: of all versions there. */
+/* Adds the packages of /opt/venv for /opt/venv/bin, and of all versions for ~/.pyenv/shims. */
 static void add_bin(struct sites *s, const char *dir)
 {
     char prefix[PATH_MAX];
@@ -74,7 +74,7 @@ static void add_bin(struct sites *s, const char *dir)
     add_prefix(s, prefix);
 }
 
-/* The installation that this program belongs to. */
+/* Adds the packages of the installation that this program belongs to. */
 static void add_own(struct sites *s)
 {
     char self[PATH_MAX];

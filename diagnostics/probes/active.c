@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * active: tests that load this machine for a second or two each: shared memory, memory, loopback
- * and storage. They run alone, one after the other, and never while ranks run (doctor.c sees to
- * that).
+ * and storage. They run alone, one after the other, and never while ranks run (doctor.c refuses
+ * it).
  *
  * Answers: "active-shm", "active-memory", "active-loopback": bytes, seconds, and what was measured;
  * "active-storage": the same of a file of the data set.
@@ -44,7 +44,7 @@ static void put_rate(struct buf *out, uint64_t bytes, uint64_t ns)
     answer_put(out, "seconds", "%.3f", (double)ns / CLOCK_S);
 }
 
-/* A child that goes when this one does. 0 in it. */
+/* Forks a child that is killed when this process ends. Returns 0 in the child. */
 static pid_t fork_helper(void)
 {
     pid_t parent = getpid(), pid = fork();
@@ -80,7 +80,8 @@ static void copy_out(struct slot *slot, uint8_t *own)
     }
 }
 
-/* In /dev/shm where it has room, as NCCL and DataLoader workers use it; else memory alone. */
+/* Opens shared memory in /dev/shm if it has room, as NCCL and DataLoader workers do, else a
+ * memfd. */
 static int open_shared(const char **ret_where)
 {
     char name[64];
@@ -150,7 +151,7 @@ static void triad(_Atomic uint64_t *ret_bytes, size_t n, uint64_t deadline)
             a[i] = b[i] + 3.0 * c[i];
         atomic_fetch_add(ret_bytes, 3 * n * sizeof(*a));
     }
-    /* So that the sums are not left out. */
+    /* uses the result, so that the compiler keeps the sums */
     volatile double sink = a[n / 2];
     (void)sink;
     free(a);
@@ -162,8 +163,8 @@ static int usable_cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : CPU_COUNT(&set);
 }
 
-/* Elements of an array for each of n processes: a quarter of what is free at most, so that the test
- * does not end what it measures. */
+/* Elements of an array for each of n processes. Takes at most a quarter of the free memory, so
+ * that the test causes no out-of-memory kill. */
 static size_t triad_size(const struct machine *m, int n)
 {
     struct cgroup cg;
@@ -206,7 +207,7 @@ static int run_memory(struct buf *out, const struct machine *m, const struct set
 /* ---- TCP over loopback ------------------------------------------------------------------------
  */
 
-/* Two ends of a connection over 127.0.0.1. */
+/* Makes the two ends of a connection over 127.0.0.1. */
 static int connect_self(int *ret_a, int *ret_b)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -290,8 +291,8 @@ static int run_storage(struct buf *out, const struct machine *m, const struct se
     auto_free uint8_t *chunk = malloc(SLOT_BYTES);
     if (fd < 0 || !chunk)
         return fd < 0 ? fd : -ENOMEM;
-    /* What the page cache holds of it would be measured instead; the file keeps its pages if others
-     * use them. */
+    /* Drops the file's pages from the page cache, so that the disk is measured; pages that other
+     * processes use stay. */
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     uint64_t bytes = 0, start = clock_ns(), deadline = deadline_in_ms(2 * SECOND_MS);
     while (bytes < STORE_MAX && !deadline_passed(deadline)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dns: what names resolve to: the machine's own, the cluster's API, the other workers.
+ * dns: resolves names: the machine's own, the cluster's API, the other workers.
  *
  * Each runs in a child of its own, since a dead name server holds a look-up for many seconds.
  * Answers: "hostname" name addr.<i>.{ip family} error ms; "k8s-dns" name ip error ms; "workers"
@@ -38,7 +38,7 @@ static bool ip_text(const struct addrinfo *a, char dst[INET6_ADDRSTRLEN])
     return bytes && inet_ntop(a->ai_family, bytes, dst, INET6_ADDRSTRLEN);
 }
 
-/* The words of gai_strerror, or the errno behind EAI_SYSTEM. */
+/* The message of gai_strerror(), or of the errno behind EAI_SYSTEM. */
 static const char *why_not(int rc)
 {
     return rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
@@ -111,7 +111,7 @@ struct names {
     int n;
 };
 
-/* A host that is named, not numbered, once. */
+/* Adds a host unless it is an address or in the list. */
 static void add_name(struct names *names, const char *name, size_t len, const char *source)
 {
     char host[SOCK_HOST_MAX];
@@ -130,14 +130,14 @@ static void add_name(struct names *names, const char *name, size_t len, const ch
     names->source[names->n++] = source;
 }
 
-/* "name", "name:port"; [v6]:port is an address, no name. */
+/* Adds the host of "name" or "name:port". "[v6]:port" is an address and not added. */
 static void add_host(struct names *names, const char *text, const char *source)
 {
     if (text && *text != '[')
         add_name(names, text, strcspn(text, ": \t/"), source);
 }
 
-/* Lines "name slots=8" or "name:8", # begins a comment. */
+/* Adds the hosts of a file with lines "name slots=8" or "name:8"; # begins a comment. */
 static void add_hostfile(struct names *names, const struct machine *m, const char *path)
 {
     auto_free char *text = NULL;
@@ -154,7 +154,7 @@ static void add_hostfile(struct names *names, const struct machine *m, const cha
     }
 }
 
-/* {"cluster": {"worker": ["host:port", ...], "chief": [...]}} */
+/* Adds the hosts of {"cluster": {"worker": ["host:port", ...], "chief": [...]}}. */
 static void add_tf_config(struct names *names, const char *text)
 {
     auto_json json_t *root = NULL;
@@ -188,7 +188,7 @@ static void find_names(const struct machine *m, struct names *names)
     add_tf_config(names, machine_env(m, "TF_CONFIG"));
 }
 
-/* What the look-ups found out; threads write it, lock held. */
+/* Results of the look-ups; threads write them under the lock. */
 struct lookups {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -197,17 +197,17 @@ struct lookups {
     uint64_t deadline;
     struct {
         bool asked;
-        int rc, error; /* of getaddrinfo; the errno behind EAI_SYSTEM */
+        int rc, error; /* from getaddrinfo; error: the errno behind EAI_SYSTEM */
         char ip[INET6_ADDRSTRLEN];
     } found[NAMES_MAX];
 };
 
 struct share {
     struct lookups *all;
-    int first; /* this thread's names: first, first + threads ... */
+    int first; /* this thread resolves the names first, first + threads ... */
 };
 
-/* True when the name has an address. */
+/* Resolves name i; returns true when it has an address. */
 static bool look_up(struct lookups *l, int i)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -227,7 +227,8 @@ static bool look_up(struct lookups *l, int i)
     return rc == 0;
 }
 
-/* A thread that returns needs no libgcc_s, which small images lack; getaddrinfo_a(3) does. */
+/* The thread returns instead of calling pthread_exit(), and getaddrinfo_a(3) is not used: both
+ * need libgcc_s, which small images lack. */
 static void *look_up_share(void *arg)
 {
     const struct timespec pause = {0, AGAIN_MS * (long)CLOCK_MS};
@@ -250,8 +251,8 @@ static void *look_up_share(void *arg)
     return NULL;
 }
 
-/* All at once, until all are known or the deadline has passed. What is on its way then is left to
- * the end of this process. */
+/* Resolves all names in parallel, again and again until all are known or the deadline has
+ * passed. Look-ups that still run then end with this process. */
 static void look_up_all(struct lookups *l)
 {
     static struct share shares[LOOKUPS];
@@ -264,7 +265,7 @@ static void look_up_all(struct lookups *l)
         if (pthread_create(&thread, NULL, look_up_share, &shares[i]) == 0)
             pthread_detach(thread);
         else
-            look_up_share(&shares[i]); /* no more threads allowed: here, one after the other */
+            look_up_share(&shares[i]); /* no more threads allowed: this thread resolves them */
     }
     pthread_mutex_lock(&l->lock);
     while (l->running > 0 &&

@@ -2,7 +2,7 @@
  *
  * infiniband: can this process open the device files of the RDMA devices?
  *
- * Runs in a child of its own: opening a device may hang in a broken driver. Nothing is asked of a
+ * Runs in a child of its own: opening a device may hang in a broken driver. No command is sent to a
  * device. Answer "infiniband": uverbs.<i>.{name errno}. "ibverbs" is hvd-probe's: it loads the
  * image's libibverbs.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs: the jobs of this user that hvdrun runs on this machine, as their coordinators tell over
- * their private sockets (core/member/README.md). Runs in a child of its own; only asks.
+ * jobs: lists the jobs of this user that hvdrun runs on this machine. It asks their coordinators
+ * over private sockets (core/member/README.md). Runs in a child of its own and changes nothing.
  *
  * Answer "jobs": rank.<i>.{job rank host state batches idle_ms}.
  */
@@ -26,7 +26,7 @@
 
 struct asking {
     struct buf *out;
-    int ranks; /* so far */
+    int ranks; /* found so far */
     int jobs;
     bool done;
 };
@@ -82,8 +82,8 @@ static void ask(struct asking *a, const char *sock, const char *token)
     loop_fini(&loop);
 }
 
-/* "BASE/hvdrun-abc123" with a socket and a token, this user's own: anybody may make such a folder.
- */
+/* Asks the job of a folder "BASE/hvdrun-abc123" that has a socket and a token. The folder must
+ * belong to this user: any user can create such a folder in /tmp. */
 static void ask_folder(struct asking *a, const char *base, const char *name)
 {
     char sock[400], path[400];

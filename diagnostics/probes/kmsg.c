@@ -2,7 +2,7 @@
  *
  * kmsg: the kernel's log: out of memory, hung tasks, stuck processors, lines of the NVIDIA driver.
  *
- * Reads /dev/kmsg without waiting, else syslog(2): containers often have the call but not the
+ * Reads /dev/kmsg without waiting, else syslog(2): containers often allow the call but lack the
  * device. Runs in a child of its own. Answer "kmsg": source, lines; lists oom, hung, lockup, xid of
  * the newest lines (line, age_s) and <list>_count of all there were.
  */
@@ -34,9 +34,9 @@ struct kept {
 
 struct kind {
     const char *name;
-    const char *const *words; /* any of them */
+    const char *const *words; /* a line with any of these words belongs to the list */
     int count;
-    struct kept kept[KEEP]; /* a ring: number i is at i % KEEP */
+    struct kept kept[KEEP]; /* a ring buffer: line i is at i % KEEP */
 };
 
 static const char *const oom_words[] = {"oom-kill:constraint=", NULL};
@@ -86,7 +86,7 @@ bool kmsg_record(char *record, const char **ret_text, double *ret_at)
 
 bool kmsg_line(char *line, const char **ret_text, double *ret_at)
 {
-    /* "<6>[    5.140900] text", the time only with printk.time */
+    /* Parses "<6>[ 5.140900] text". The time is there only with printk.time. */
     if (*line == '<') {
         char *end = strchr(line, '>');
         line = end ? end + 1 : line;
@@ -115,7 +115,8 @@ static int from_device(struct log *log)
     for (int i = 0; i < RECORDS_MAX; i++) {
         ssize_t n = read(fd, record, sizeof(record) - 1);
         if (n < 0 && (errno == EPIPE || errno == EINTR || errno == EINVAL))
-            continue; /* overwritten while we read; longer than we take */
+            continue; /* the record was overwritten before it was read, or is longer than the buffer
+                       */
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0)
@@ -179,7 +180,8 @@ static int run_kmsg(struct buf *out, const struct machine *m, const struct setti
         source = "syslog(2)";
         rc = from_syslog(&log);
     }
-    if (rc < 0) /* refusals differ: the device's is the one that a person can change */
+    if (rc < 0) /* if both ways fail, the device's error is reported: that is the one a user can
+                   change */
         return device == -ENOENT ? rc : device;
     clock_gettime(CLOCK_BOOTTIME, &now);
     answer_put(out, "source", "%s", source);

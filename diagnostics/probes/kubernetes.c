@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kubernetes: what the cluster's API says to this pod's service account: its version, the served
+ * kubernetes: what the cluster's API answers to this pod's service account: its version, the served
  * versions of HvdJob, and whether hvd-operator's requests would be allowed.
  *
- * Runs in a child of its own; only reads and asks (a SelfSubjectAccessReview changes nothing), a
- * dozen small requests over one connection. The token never gets into the answer. Answer
+ * Runs in a child of its own; only reads (a SelfSubjectAccessReview changes nothing), a
+ * dozen small requests over one connection. The answer never contains the token. Answer
  * "kubernetes": token url namespace version.{status text git ms} group.{status text}
- * served.<i>.name access.<i>.{verb resource group status allowed reason}. status is HTTP's, 0:
- * there was no answer, text says why. Nothing of it outside a pod.
+ * served.<i>.name access.<i>.{verb resource group status allowed reason}. status is the HTTP
+ * status; 0: there was no answer, text says why. The answer is empty outside a pod.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -28,7 +28,7 @@
 #define TOTAL_MS   6000
 #define REQUEST_MS 3000
 
-/* What hvd-operator asks of the API in its namespace. */
+/* The API requests that hvd-operator makes in its namespace. */
 static const struct right {
     const char *group, *resource, *subresource, *verb;
 } rights[] = {
@@ -52,11 +52,11 @@ struct api {
     struct loop loop;
     struct client *client;
     uint64_t deadline;
-    /* of the request under way */
+    /* of the request in flight */
     bool done;
     long status;
     char text[256];
-    json_t *body; /* NULL: none, or no JSON */
+    json_t *body; /* NULL: no body, or not JSON */
 };
 
 static void on_answer(void *arg, const struct client_answer *answer)
@@ -69,7 +69,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
         api->body = NULL;
 }
 
-/* One request, to its end: status, text and body are in api. */
+/* Makes one request and waits for its end; api has the status, text and body. */
 static void request(struct api *api, const char *path, const char *body)
 {
     struct err err = {0};
@@ -78,7 +78,7 @@ static void request(struct api *api, const char *path, const char *body)
     json_decref(TAKE(api->body));
     api->done = false;
     api->status = 0;
-    snprintf(api->text, sizeof(api->text), "no time left to ask");
+    snprintf(api->text, sizeof(api->text), "no time left for the request");
     if (ms > REQUEST_MS)
         ms = REQUEST_MS;
     if (ms <= 0)
@@ -87,7 +87,7 @@ static void request(struct api *api, const char *path, const char *body)
         snprintf(api->text, sizeof(api->text), "%.255s", err.msg);
         return;
     }
-    /* The client's own time-out may come a little after the deadline. */
+    /* The client's own time-out may expire shortly after the deadline. */
     snprintf(api->text, sizeof(api->text), "timed out: no answer in %d ms", ms);
     while (!api->done && !deadline_passed(api->deadline))
         loop_once(&api->loop, deadline_poll_ms(api->deadline));
@@ -156,7 +156,7 @@ static void ask_right(struct buf *out, struct api *api, int i, const char *space
 static void ask_all(struct buf *out, struct api *api, const char *space)
 {
     ask_version(out, api);
-    /* No answer, or not to this account: the rest would say the same. */
+    /* Without an answer, or with a refused token, the other requests would fail the same way. */
     if (api->status == 0 || api->status == 401)
         return;
     ask_served(out, api);
@@ -164,7 +164,7 @@ static void ask_all(struct buf *out, struct api *api, const char *space)
         ask_right(out, api, (int)i, space);
 }
 
-/* An IPv6 address stands in brackets. */
+/* Writes the URL; an IPv6 address needs brackets. */
 static void put_url(struct buf *out, const char *host, const char *port, char *dst, size_t size)
 {
     bool v6 = strchr(host, ':') != NULL;

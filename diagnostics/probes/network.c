@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * network: the interfaces of this network namespace by getifaddrs(3) and ioctl(2), and whether
- * their error counters grow while we look.
+ * their error counters grow during the probe.
  *
  * Runs in a child of its own and only reads. Answer "network": if.<i>.{name flags type mtu speed
  * duplex driver errors errors_grown packets}, those with an address first; addr.<i>.{if ip family
- * scope}; sample_ms. speed in Mb/s; a key that could not be found out is left out.
+ * scope}; sample_ms. speed in Mb/s; unknown values are left out.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,8 +65,8 @@ struct counters {
     long long packets, errors;
 };
 
-/* The line of an interface in /proc/net/dev: received are bytes packets errors drops fifo frame
- * compressed multicast, sent the same order. */
+/* Parses an interface's line in /proc/net/dev: bytes packets errors drops fifo frame compressed
+ * multicast of received packets, then the same of sent ones. */
 static bool counters_of(const char *text, const char *name, struct counters *ret)
 {
     size_t len = strlen(name);
@@ -136,7 +136,7 @@ static void put_addresses(struct buf *out, const struct ifaddrs *all)
 /* ---- all of them ---- */
 
 struct names {
-    const struct ifaddrs *list[INTERFACES]; /* one entry a name */
+    const struct ifaddrs *list[INTERFACES]; /* one entry for each interface name */
     int n;
 };
 

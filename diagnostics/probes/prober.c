@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * prober: the probes that the program hvd-probe answers: whatever opens the image's own libraries.
+ * prober: the probes that the program hvd-probe runs, because they open the image's own libraries.
  * See probe.h; diagnostics/prober has the program.
  */
 #include "diagnostics/probe.h"

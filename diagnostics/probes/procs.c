@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * procs: other processes: stuck in the kernel, dead and not reaped, ranks of a job that runs.
+ * procs: other processes: stuck in the kernel, zombies, ranks of running jobs.
  *
- * Each probe runs in a child of its own: reading another process's environment can hang with it.
+ * Each probe runs in a child of its own: reading the environment of a hung process can hang, too.
  * Answers: "procs" total zombies looks; lists stuck (pid name wait) and zombie (ppid parent n);
  * "ranks" list rank (pid rank user pidns ipc), unreadable.
  */
@@ -26,7 +26,8 @@
 
 struct stuck {
     long pid;
-    int64_t switches; /* voluntary ones: it has not run since while they stay */
+    int64_t
+        switches; /* voluntary context switches: while the number stays, the process has not run */
     char name[32];
 };
 
@@ -38,7 +39,7 @@ struct parents {
 
 bool procs_stat_parse(const char *text, struct procs_stat *ret)
 {
-    /* "pid (name that may hold anything) S ppid pgrp session tty tpgid flags" */
+    /* a line "pid (name that may hold anything) S ppid pgrp session tty tpgid flags" */
     const char *open = strchr(text, '('), *close = strrchr(text, ')');
     struct procs_stat st = {0};
     if (!open || !close || close < open ||
@@ -91,7 +92,7 @@ static void count_parent(struct parents *p, long ppid)
     p->n[i]++;
 }
 
-/* Those that are still in the same wait. */
+/* Keeps the processes that are still in the same wait; returns how many. */
 static size_t keep_stuck(const struct machine *m, struct stuck *stuck, size_t n)
 {
     size_t left = 0;
@@ -130,7 +131,8 @@ static void put_parents(struct buf *out, const struct machine *m, const struct p
     }
 }
 
-/* The doctor and its probes, which look at each other, may have a rank's environment. */
+/* The doctor and its probes are not ranks, although they may have inherited a rank's
+ * environment. */
 static bool is_this_program(const struct machine *m, const char *pid)
 {
     char path[64], own[512], theirs[512];
@@ -174,7 +176,7 @@ static int run_procs(struct buf *out, const struct machine *m, const struct sett
     return rc;
 }
 
-/* The value of the first of these variables (with their =) that an environment has, NULL: none. */
+/* The value in env of the first of these variables (names end in =) that is set; NULL: none. */
 static const char *value_of(const char *env, size_t len, const char *const *names)
 {
     for (; *names; names++)

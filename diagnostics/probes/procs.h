@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * procs: a line of /proc/PID/stat, for the probe and its fuzzer. Any thread.
+ * procs: parses a line of /proc/PID/stat, for the probe and its fuzzer. Any thread.
  */
 #ifndef HVD_DIAGNOSTICS_PROBES_PROCS_H
 #define HVD_DIAGNOSTICS_PROBES_PROCS_H
@@ -14,7 +14,7 @@ struct procs_stat {
     char name[32]; /* printable */
 };
 
-/* False when it is no such line. */
+/* Returns false when the text is not such a line. */
 bool procs_stat_parse(const char *text, struct procs_stat *ret);
 
 #endif

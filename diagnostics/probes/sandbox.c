@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sandbox: which system calls this container lets through, found out by making them: reading a
+ * sandbox: finds out which system calls this container allows, by making them: reading a
  * child's memory (MPI and NCCL between ranks), binding memory to a node, io_uring.
  *
- * Runs in a child of its own and leaves nothing. Answer "sandbox": cma mbind io_uring, each 0 or
- * the errno.
+ * Runs in a child of its own and leaves nothing behind. Answer "sandbox": cma mbind io_uring, each
+ * 0 or the errno.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #define MPOL_PREFERRED  1
 #define IO_URING_PARAMS 120 /* bytes of struct io_uring_params */
 
-/* Two processes that are nothing to each other but siblings, as ranks are. The second reads. */
+/* Reads memory of one child from another. They are siblings, as ranks are. */
 static int read_sibling(pid_t pid, volatile const int *there)
 {
     int value = 0, status = 0;
@@ -36,7 +36,7 @@ static int read_sibling(pid_t pid, volatile const int *there)
     }
     while (waitpid(reader, &status, 0) < 0 && errno == EINTR)
         ;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : ENOSYS; /* killed by a filter */
+    return WIFEXITED(status) ? WEXITSTATUS(status) : ENOSYS; /* a seccomp filter killed it */
 }
 
 static int try_cma(void)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm: /dev/shm: its size, whether memory can really be had there, what old jobs have left.
+ * shm: /dev/shm: its size, whether memory can be allocated there, segments of ended jobs.
  *
- * Runs in children of its own. The trial is a file without a name: nothing stays, even after
+ * Runs in children of its own. The trial uses a file without a name, which vanishes even after
  * SIGKILL. Answers: "shm" total free unlimited type mode writable readonly, and of the trial alloc
  * (0 or errno; absent: not tried), alloc_bytes, untried (why); "shm-files" files, stale_count,
- * stale_bytes, unknown (segments that somebody whom we may not look at may use), list stale (name
- * bytes age_s).
+ * stale_bytes, unknown (segments that may be in use by processes that we may not inspect), list
+ * stale (name bytes age_s).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -63,7 +63,7 @@ static const char *type_name(unsigned long type, char dst[32])
     }
 }
 
-/* A file without a name, or one whose name goes at once. */
+/* Opens a file without a name. Where O_TMPFILE is not supported, the name is removed at once. */
 static int open_trial(const char *dir)
 {
     char path[256];
@@ -88,13 +88,13 @@ static int try_alloc(const char *dir)
     char *p = mmap(NULL, TRIAL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return errno;
-    for (size_t at = 0; at < TRIAL_BYTES; at += 4096) /* SIGBUS here is an answer too */
+    for (size_t at = 0; at < TRIAL_BYTES; at += 4096) /* a SIGBUS here is reported, too */
         p[at] = 1;
     munmap(p, TRIAL_BYTES);
     return 0;
 }
 
-/* Should memory run out meanwhile, this process is the one to die, not a rank. */
+/* If memory runs out during the trial, the kernel should kill this process and not a rank. */
 static void volunteer(void)
 {
     auto_close int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -122,7 +122,7 @@ int shm_look(struct buf *out, const char *dir, uint64_t room)
     answer_put(out, "readonly", "%d", (vfs.f_flag & ST_RDONLY) != 0);
     answer_put(out, "alloc_bytes", "%lu", TRIAL_BYTES);
     if (!unlimited && left < TRIAL_BYTES) {
-        /* Known without taking the last of it away from others. */
+        /* ENOSPC is certain, and the trial would take the last space from other processes */
         answer_put(out, "alloc", "%d", ENOSPC);
     } else if (room < ROOM_LEAST) {
         answer_put(out, "untried", "the memory limit leaves %llu MiB",
@@ -146,8 +146,6 @@ static int run_shm(struct buf *out, const struct machine *m, const struct settin
         room = memory.room;
     return shm_look(out, "/dev/shm", room);
 }
-
-/* ---- what old jobs left ---- */
 
 struct segment {
     char name[128];
@@ -199,7 +197,7 @@ static int list_segments(const char *dir, struct segment *list, int *ret_n, int 
     return 0;
 }
 
-/* The mark of a segment by its inode; a name can have been made anew. */
+/* Marks a segment as used, by its inode: the name may have been reused. */
 static void mark(struct segment *list, int n, ino_t ino)
 {
     for (int i = 0; i < n; i++)
@@ -207,7 +205,7 @@ static void mark(struct segment *list, int n, ino_t ino)
             list[i].used = true;
 }
 
-/* One /proc/PID/maps, a line at a time; 0 or -errno. */
+/* Marks the segments in one /proc/PID/maps, read line by line. 0 or -errno. */
 static int mark_maps(struct segment *list, int n, const char *pid, const char *dir)
 {
     char path[64], line[1024];
@@ -225,7 +223,7 @@ static int mark_maps(struct segment *list, int n, const char *pid, const char *d
     return rc;
 }
 
-/* Open without a mapping counts as used. */
+/* Marks segments that a process has open without mapping them. */
 static void mark_fds(struct segment *list, int n, const struct machine *m, const char *pid,
                      const char *dir)
 {
@@ -244,7 +242,8 @@ static void mark_fds(struct segment *list, int n, const struct machine *m, const
     }
 }
 
-/* Looks at all processes; how many of them could not be looked at, -1: that says nothing. */
+/* Inspects all processes. Returns how many could not be inspected; -1: none could, so that no
+ * segment can be called unused. */
 static int mark_all(struct segment *list, int n, const struct machine *m, const char *dir)
 {
     auto_free char **names = NULL;
@@ -264,7 +263,7 @@ static int mark_all(struct segment *list, int n, const struct machine *m, const 
         else if (rc != -ENOENT && rc != -ESRCH)
             unseen++;
     }
-    return seen ? unseen : -1; /* not even this process: no /proc */
+    return seen ? unseen : -1; /* without /proc even this process is not visible */
 }
 
 int shm_files(struct buf *out, const struct machine *m, const char *dir)

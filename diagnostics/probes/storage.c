@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * storage: file systems that may hang: those of the temporary folder and of the data, and every one
- * that lives on another machine.
+ * storage: file systems that may hang: those of the temporary folder and of the data, and every
+ * remote one.
  *
- * Runs in children of its own; each remote mount is asked in a child of that child, so that a hung
- * server costs one process and not the answer. Answers: "disk-tmp", "disk-data": path, and either
+ * Runs in children of its own; each remote mount is tried in a child of that child, so that a hung
+ * server blocks one process and not the answer. Answers: "disk-tmp", "disk-data": path, and either
  * errno or real total free inodes inodes_free readonly writable; "mounts": list mount (point type
- * source state ms), state ok, hung or an errno, and left: how many were too many to look at.
+ * source state ms), state ok, hung or an errno, and left: how many more there were than can be
+ * tried.
  */
 #include <errno.h>
 #include <limits.h>
@@ -71,7 +72,7 @@ static int run_data(struct buf *out, const struct machine *m, const struct setti
 
 struct asked {
     pid_t pid;
-    int state; /* -1: not back, else errno */
+    int state; /* -1: has not returned, 0: answered, else an errno */
     int ms;
 };
 
@@ -88,7 +89,7 @@ static void ask(struct asked *a, const char *point)
         a->state = errno;
 }
 
-/* Collects who is back; how many are not. */
+/* Collects the children that have ended; returns how many have not. */
 static int collect(struct asked *asked, int n, int ms)
 {
     int open = 0;
@@ -114,7 +115,7 @@ static void wait_all(struct asked *asked, int n, int limit_ms)
         nanosleep(&pause, NULL);
     for (int i = 0; i < n; i++)
         if (asked[i].state < 0)
-            kill(asked[i].pid, SIGKILL); /* in state D it stays; init has it then */
+            kill(asked[i].pid, SIGKILL); /* a child in state D survives this; init reaps it later */
 }
 
 void storage_mounts(struct buf *out, const char *mountinfo, bool (*may_hang)(const struct mount *),

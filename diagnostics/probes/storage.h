@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * storage: the two looks at file systems, with what they look at as arguments for tests. The caller
- * is a process that may hang: a child.
+ * storage: the two probes of file systems, with their subjects as arguments for tests. They may
+ * hang: the caller is a child process.
  */
 #ifndef HVD_DIAGNOSTICS_PROBES_STORAGE_H
 #define HVD_DIAGNOSTICS_PROBES_STORAGE_H
@@ -11,10 +11,11 @@
 #include "core/base/buf.h"
 #include "diagnostics/mounts.h"
 
-/* Answer "disk-tmp" or "disk-data" for a folder. */
+/* Writes the answer "disk-tmp" or "disk-data" for a folder. */
 void storage_look(struct buf *out, const char *path);
 
-/* Answer "mounts" for those that may hang; returns after limit_ms. */
+/* Writes the answer "mounts" for the mounts that may_hang selects; returns after limit_ms at
+ * latest. */
 void storage_mounts(struct buf *out, const char *mountinfo, bool (*may_hang)(const struct mount *),
                     int limit_ms);
 

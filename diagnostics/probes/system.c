@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * system: what the kernel says only through calls: its name, the clock, the random numbers, a
- * hypervisor; whether pages go to swap right now; ACS on PCI bridges.
+ * system: what the kernel reports only by system calls: its version, the clock, random numbers, a
+ * hypervisor. Also whether the machine swaps right now, and ACS on PCI bridges.
  *
  * Each runs in a child of its own. Answers: "system" release machine virt clock.{state,
  * unsync,offset_us,errno} random; "vmstat" {swap_in,swap_out,oom} ms; "pci-acs" bridges on
@@ -26,7 +26,7 @@
 #include "core/base/clock.h"
 #include "diagnostics/probe.h"
 
-/* The hypervisor's own name, "" on bare metal and where the processor does not tell. */
+/* The hypervisor's signature from cpuid; "" on bare metal and where the processor has none. */
 static void hypervisor(char dst[13])
 {
     memset(dst, 0, 13);
@@ -103,7 +103,8 @@ static int run_vmstat(struct buf *out, const struct machine *m, const struct set
 #define PCI_CAPS_MAX 960
 #define PCI_CAP_ACS  0x0d
 #define ACS_CONTROL  6
-/* Request redirect and completion redirect send a peer's traffic up to the root. */
+/* With request redirect and completion redirect a bridge sends traffic between its devices up to
+ * the root complex. */
 #define ACS_REDIRECT 0x0c
 
 static bool config_bytes(int fd, off_t at, unsigned char *dst, size_t n)
@@ -111,20 +112,20 @@ static bool config_bytes(int fd, off_t at, unsigned char *dst, size_t n)
     return pread(fd, dst, n, at) == (ssize_t)n;
 }
 
-/* 1: ACS redirects, 0: it does not, -1: the extended space cannot be read. Word by word: a whole
- * configuration space takes milliseconds. */
+/* Returns 1 if ACS redirects, 0 if not, -1 if the extended space cannot be read. Reads single
+ * words: a whole configuration space takes milliseconds. */
 static int acs_of(int fd)
 {
     unsigned char b[4], control[2];
     struct stat st;
     off_t at = PCI_EXTENDED;
     if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= PCI_EXTENDED)
-        return 0; /* a bridge of old: no extended space, no ACS */
+        return 0; /* an old bridge without extended space has no ACS */
     for (int hops = 0; at >= PCI_EXTENDED && hops < PCI_CAPS_MAX; hops++) {
         if (!config_bytes(fd, at, b, sizeof(b)))
             return hops ? 0 : -1;
         if (b[0] == 0xff && b[1] == 0xff)
-            return -1; /* asleep */
+            return -1; /* the device is asleep (power state D3) */
         if ((b[0] | b[1] << 8) == PCI_CAP_ACS)
             return config_bytes(fd, at + ACS_CONTROL, control, sizeof(control))
                        ? (control[0] & ACS_REDIRECT) != 0

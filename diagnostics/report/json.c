@@ -34,7 +34,7 @@ static json_t *references(const struct check *c)
 json_t *report_json_result(const struct result *r)
 {
     const struct check *c = r->check;
-    /* What passed needs no cure. */
+    /* a check that passed needs no why and fix */
     bool bad = r->status == CHECK_WARN || r->status == CHECK_FAIL || r->status == CHECK_ERROR;
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:f}", /**/

@@ -13,22 +13,22 @@
 
 #define REPORT_SCHEMA "hvd-doctor/1"
 
-/* Where and when, for report_json(). */
+/* Host and time of the report, for report_json(). */
 struct json_origin {
     const char *host;
     int64_t time; /* seconds since 1970 */
 };
 
-/* One of "checks". A fresh reference; NULL when memory is out. */
+/* An element of "checks". The caller owns the reference; NULL: no memory. */
 json_t *report_json_result(const struct result *r);
 
-/* All of it but "checks". */
+/* The document without "checks". */
 json_t *report_json_head(const struct report *report, const struct json_origin *origin);
 
-/* The document, indented, a newline at its end. Out of memory: out->failed. */
+/* Writes the indented document with a newline at its end. No memory: out->failed is set. */
 void report_json(const struct report *report, const struct json_origin *origin, struct buf *out);
 
-/* The text of j and a newline; takes the reference. */
+/* Writes j and a newline; takes over the reference. */
 void json_into(json_t *j, size_t flags, struct buf *out);
 
 #endif

@@ -7,10 +7,10 @@
 
 #include "diagnostics/report/json.h"
 
-/* {"type":"check", ...}: the rest as in "checks". */
+/* Writes {"type":"check", ...} with the fields of an element of "checks". */
 void report_jsonl_result(const struct result *r, struct buf *out);
 
-/* {"type":"report", ...}: the rest as in report_json(), without "checks". */
+/* Writes {"type":"report", ...} with the fields of report_json() except "checks". */
 void report_jsonl_end(const struct report *report, const struct json_origin *origin,
                       struct buf *out);
 

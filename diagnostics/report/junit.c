@@ -9,7 +9,7 @@
 #include "diagnostics/report/text.h"
 #include "diagnostics/report/verdict.h"
 
-/* Control characters have no place in XML; bytes above 127 are left to be UTF-8. */
+/* XML does not allow control characters; bytes above 127 are assumed to be UTF-8. */
 static void put_escaped(struct buf *out, const char *s)
 {
     for (; *s; s++) {
@@ -98,7 +98,7 @@ static void put_case(const struct result *r, bool strict, struct buf *out)
     text_put(out, "    </testcase>\n");
 }
 
-/* group GROUPS: all of them. */
+/* group GROUPS stands for all groups. */
 static void put_counts(const struct report *report, int group, bool strict, struct buf *out)
 {
     int n[SKIPPED + 1] = {0}, all = 0;

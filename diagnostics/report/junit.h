@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * junit: a report as JUnit XML, for CI systems: a suite a group, a case a check.
+ * junit: a report as JUnit XML, for CI systems: a test suite for each group, a test case for each
+ * check.
  */
 #ifndef HVD_DIAGNOSTICS_REPORT_JUNIT_H
 #define HVD_DIAGNOSTICS_REPORT_JUNIT_H
@@ -8,7 +9,7 @@
 #include "core/base/buf.h"
 #include "diagnostics/doctor.h"
 
-/* strict: a warning is a failure; else it is output of a case that passed. */
+/* strict: a warning is a failure; otherwise it is output of a test case that passed. */
 void report_junit(const struct report *report, bool strict, struct buf *out);
 
 #endif

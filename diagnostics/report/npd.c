@@ -9,7 +9,7 @@
 
 #include "diagnostics/report/verdict.h"
 
-/* The first finding of this status, NULL without; *ret_n: how many there are. */
+/* The first finding of this status, NULL: none; *ret_n: how many there are. */
 static const struct result *first(const struct report *report, enum check_status status, int *ret_n)
 {
     const struct result *found = NULL;
@@ -25,7 +25,7 @@ static const struct result *first(const struct report *report, enum check_status
     return found;
 }
 
-/* At most max bytes of s, no half character at the end. */
+/* The length of s cut to max bytes, without splitting a UTF-8 character. */
 static size_t cut(const char *s, size_t max)
 {
     size_t n = strlen(s);

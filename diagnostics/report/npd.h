@@ -9,9 +9,9 @@
 #include "core/base/buf.h"
 #include "diagnostics/doctor.h"
 
-#define NPD_LINE 80 /* what node-problem-detector keeps of a message */
+#define NPD_LINE 80 /* node-problem-detector cuts longer messages */
 
-/* Returns the exit code. */
+/* Writes the line to out. Returns the exit code. */
 int report_npd(const struct report *report, struct buf *out);
 
 #endif

@@ -28,6 +28,7 @@ void report_prometheus(const struct report *report, struct buf *out)
     }
     prometheus_head(out, "hvd_doctor_verdict", "gauge", "0 ok, 1 warn, 2 fail, 3 unknown");
     text_put(out, "hvd_doctor_verdict %d\n", (int)report->verdict);
-    prometheus_head(out, "hvd_doctor_duration_seconds", "gauge", "how long the last look took");
+    prometheus_head(out, "hvd_doctor_duration_seconds", "gauge",
+                    "how long the last run of the checks took");
     text_put(out, "hvd_doctor_duration_seconds %.3f\n", report->ms / 1000.0);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redact: see redact.h. At each byte the values and the forms say how far a secret reaches from
- * there; what any of them covers is replaced, pieces that overlap by one. Nothing is found or
- * missed because something else was found before.
+ * redact: see redact.h. At each byte both matchers (known values, known forms) return the length of
+ * a secret that begins there. All covered bytes are replaced, overlapping secrets by one mark. Each
+ * byte is examined, whether or not an earlier secret covers it, so that the order of matches does
+ * not matter.
  */
 #include "diagnostics/report/redact.h"
 
@@ -91,8 +92,8 @@ void redact_destroy(struct redact *r)
 
 /* ---- the pass ---- */
 
-/* Half a character (of UTF-8, of an escape) is of no use to anybody, and a text that was JSON would
- * be none. */
+/* A cut is widened to whole characters (of UTF-8, of an escape): half of one would make the text
+ * invalid, as JSON for instance. */
 
 static bool is_inner(char c)
 {
@@ -107,12 +108,12 @@ static bool is_escaped(const char *text, size_t at)
     return n % 2;
 }
 
-/* The backslash of the escape in whose middle at is; at itself: in none. */
+/* If position at is inside an escape, returns the position of its backslash, otherwise at. */
 static size_t escape_start(const char *text, size_t at)
 {
     if (is_escaped(text, at))
         return at - 1;
-    for (size_t d = 0; d < 4 && d < at; d++) { /* a u and d digits are before it */
+    for (size_t d = 0; d < 4 && d < at; d++) { /* in \uXXXX a u and up to three digits precede it */
         char c = text[at - d - 1];
         if (c == 'u' && is_escaped(text, at - d - 1))
             return at - d - 2;
@@ -145,7 +146,7 @@ static size_t whole_end(const char *text, size_t len, size_t at)
 
 void redact_text(const struct redact *r, const char *text, size_t len, struct buf *out)
 {
-    size_t done = 0; /* so far it is written; what is hidden ends there */
+    size_t done = 0; /* text is written up to here; a covered stretch ends here */
     for (size_t i = 0; i < len; i++) {
         size_t value = values_at(&r->values, text + i, len - i);
         size_t form = form_at(text, len, i, done);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redact: takes secrets out of text before anybody else sees it.
+ * redact: removes secrets from text before it leaves the doctor.
  *
  * Every output of the doctor goes through it: results, before they are written in any format;
  * bundle, captured machine. A secret is
@@ -27,28 +27,29 @@
 
 struct redact;
 
-/* Knows the environment of m; NULL: forms only. 0 or -ENOMEM. */
+/* Collects the secrets of m's environment; m NULL: only secrets with a known form are found. 0
+ * or -ENOMEM. */
 int redact_create(struct redact **ret, const struct machine *m);
 void redact_destroy(struct redact *r);
 
-/* The name (len bytes) is one of a secret. */
+/* Returns whether a variable's name (len bytes) marks its value as a secret. */
 bool redact_is_secret_name(const char *name, size_t len);
 
-/* Appends len bytes of text without its secrets. NULs are bytes like others. Escapes and characters
- * go as a whole; but a text in a format (JSON, XML) may be none any more: a secret may hold a
- * quote. So take secrets out first and then write the format, or use redact_json(). */
+/* Appends text (len bytes, NULs allowed) without its secrets. Escapes and characters are
+ * replaced as a whole. Still, text in a format (JSON, XML) may become invalid, because a secret
+ * may contain a quote: redact before formatting, or use redact_json(). */
 void redact_text(const struct redact *r, const char *text, size_t len, struct buf *out);
 
-/* The same for what a buffer holds from offset on. Out of memory: the rest is dropped, and
- * b->failed is set. */
+/* Redacts what a buffer holds from offset on. No memory: the rest is dropped, and b->failed is
+ * set. */
 void redact_buf(const struct redact *r, struct buf *b, size_t offset);
 
-/* The same in place for a string in size bytes; what has no room is cut off. Out of memory: empty.
- */
+/* Redacts a string of at most size bytes in place; what does not fit is cut. No memory: the
+ * string becomes empty. */
 void redact_string(const struct redact *r, char *text, size_t size);
 
-/* A fresh copy of j without secrets in its strings and names, and without the strings that are
- * named like secrets. NULL when memory is out. */
+/* Returns a copy of j with secrets removed from its strings and names, and without the strings
+ * whose names mark them as secrets. The caller owns it; NULL: no memory. */
 json_t *redact_json(const struct redact *r, const json_t *j);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redact_form: see redact_form.h. Each form is asked at the first byte of what would be the secret,
- * and looks back for what announces it: so nothing that is kept can hide another secret.
+ * redact_form: see redact_form.h. Each form is tested at the first byte of a possible secret, and
+ * looks back for the text that announces it. So text that is not a secret cannot hide a secret
+ * behind it.
  */
 #include "diagnostics/report/redact_form.h"
 
@@ -12,10 +13,10 @@
 #include "diagnostics/report/redact.h"
 #include "diagnostics/report/redact_value.h"
 
-#define NAME_LIMIT 128  /* the last bytes of a name say enough */
-#define USER_LIMIT 256  /* of a URL */
-#define PASS_LIMIT 1024 /* its password */
-#define BLANKS     16   /* round the colon of JSON */
+#define NAME_LIMIT 128  /* bytes; the end of a longer name is enough to classify it */
+#define USER_LIMIT 256  /* bytes of the user name in a URL */
+#define PASS_LIMIT 1024 /* bytes of the password in a URL */
+#define BLANKS     16   /* blanks around the colon of JSON */
 
 static bool is_name_char(char c)
 {
@@ -28,7 +29,7 @@ static bool starts(const char *p, size_t left, const char *word)
     return left >= n && strncasecmp(p, word, n) == 0;
 }
 
-/* text[..end) ends with word. */
+/* Returns whether text[..end) ends with word. */
 static bool ends(const char *text, size_t end, const char *word)
 {
     size_t n = strlen(word);
@@ -45,7 +46,7 @@ static size_t slashes_before(const char *text, size_t end)
 
 /* ---- quotes --------------------------------------------------------------------------------- */
 
-/* As it stands, with the backslashes that JSON in JSON puts before it, or as XML writes it. */
+/* A quote as it is written: plain, behind backslashes (JSON inside JSON), or as an XML entity. */
 struct quote {
     char c;             /* '"' or '\''; 0: an entity */
     const char *entity; /* NULL: none */
@@ -70,9 +71,9 @@ static bool quote_before(const char *text, size_t end, struct quote *ret)
     return false;
 }
 
-/* What was opened behind k backslashes meets a quote behind n: how many of these belong to it when
- * it closes that, or the text round that; -1: it stands inside. A text in a text doubles them and
- * adds one. */
+/* A text that was opened by a quote behind k backslashes contains a quote behind n. Returns how
+ * many of those backslashes belong to the quote if it closes that text or an enclosing one; -1:
+ * the quote is inside the text. Nesting a text in a text doubles its backslashes and adds one. */
 static long closing_slashes(size_t k, size_t n)
 {
     long shift = 0;
@@ -83,7 +84,7 @@ static long closing_slashes(size_t k, size_t n)
     return (1L << shift) - 1;
 }
 
-/* Up to the closing quote in the same line; -1: there is none. */
+/* The length up to the closing quote in the same line; -1: there is none. */
 static long quoted_length(const char *p, size_t left, const struct quote *q)
 {
     size_t slashes = 0;
@@ -108,9 +109,9 @@ static bool is_value_end(char c)
            c == ',' || c == ';' || c == '<' || c == ')';
 }
 
-/* Without quotes: up to a blank, a quote or the like. Of backslashes before a quote the last of an
- * odd number belongs to it. from: what is before it is hidden already; KEY=KEY=KEY=... is walked
- * along once. */
+/* The end of a value without quotes: a blank, a quote or similar. Of backslashes before a quote,
+ * the last of an odd number belongs to the quote. from: the bytes before it are covered already,
+ * so that KEY=KEY=KEY=... is scanned only once. */
 static size_t bare_end(const char *text, size_t len, size_t from)
 {
     size_t n = from;
@@ -121,7 +122,7 @@ static size_t bare_end(const char *text, size_t len, size_t from)
     return n;
 }
 
-/* {"a": "KEY=", "b": 1}: that quote opened nothing. */
+/* In {"a": "KEY=", "b": 1} the quote behind KEY= does not open a value. */
 static bool is_punctuation(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -149,7 +150,7 @@ static size_t skip_blanks(const char *text, size_t end)
     return end;
 }
 
-/* The name of a secret ends at end. */
+/* Returns whether the name of a secret ends at end. */
 static bool secret_name_before(const char *text, size_t end)
 {
     size_t n = 0;
@@ -158,7 +159,7 @@ static bool secret_name_before(const char *text, size_t end)
     return n && redact_is_secret_name(text + end - n, n);
 }
 
-/* "NAME": and then a quote at end. */
+/* Returns whether a quoted secret name and a colon ("NAME": ) end at end. */
 static bool member_before(const char *text, size_t end)
 {
     struct quote q;
@@ -188,7 +189,7 @@ static size_t assigned_at(const char *text, size_t len, size_t i, size_t hidden)
 
 /* ---- the others ----------------------------------------------------------------------------- */
 
-/* ://user: before it. */
+/* Returns whether "://user:" ends at end. */
 static bool user_before(const char *text, size_t end)
 {
     if (!end || text[end - 1] != ':')
@@ -203,7 +204,8 @@ static bool user_before(const char *text, size_t end)
     return false;
 }
 
-/* ://user:password@ up to the last @ before the host; a port is no password. */
+/* The length of the password in ://user:password@ at i, up to the last @ before the host. A port
+ * is not a password. */
 static size_t password_at(const char *text, size_t len, size_t i)
 {
     size_t at = i;
@@ -244,11 +246,16 @@ static size_t bearer_at(const char *text, size_t len, size_t i)
     if (!ends(text, i, "bearer "))
         return 0;
     size_t n = span(text + i, len - i, "._~+/=-");
-    bool token = n >= 20 || (n >= 8 && has_digit(text + i, n)); /* "a bearer credential": English */
+    bool token =
+        n >= 20 ||
+        (n >= 8 &&
+         has_digit(text + i,
+                   n)); /* a short word must have a digit: "a bearer credential" is English */
     return token ? n : 0;
 }
 
-/* A word begins at i: also behind an escape of one letter ("\n") or four digits. */
+/* Returns whether a word begins at i, also directly behind an escape ("\n", or \u and four
+ * digits). */
 static bool is_word(const char *text, size_t i)
 {
     return i == 0 || !is_name_char(text[i - 1]) || text[i - 1] == '-' ||
@@ -256,7 +263,7 @@ static bool is_word(const char *text, size_t i)
            (i >= 6 && text[i - 6] == '\\' && tolower((unsigned char)text[i - 5]) == 'u');
 }
 
-/* Tokens that say what they are. */
+/* The length of a token with a well-known prefix. */
 static size_t prefixed(const char *p, size_t left)
 {
     static const struct {

@@ -9,11 +9,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* How many bytes from text[i] on are a secret, by their form and by what stands before them; 0:
- * none. What is before hidden is hidden already. */
+/* How many bytes from text[i] on are a secret, by their form and by the text before them; 0:
+ * none. Bytes before hidden are covered already. */
 size_t form_at(const char *text, size_t len, size_t i, size_t hidden);
 
-/* No secret, whatever the name: TOKENIZERS_PARALLELISM=false, KEEP_KEYS=1. */
+/* Returns whether a value is clearly not a secret, whatever its name:
+ * TOKENIZERS_PARALLELISM=false, KEEP_KEYS=1. */
 bool form_is_plain(const char *value, size_t len);
 
 #endif

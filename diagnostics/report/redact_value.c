@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redact_value: see redact_value.h. One matcher for all ways of writing: it knows which byte should
- * come next and looks whether the text shows it in any of them. Backslashes say how a character is
- * written, at whatever depth, so they are skipped in the text and in the value.
+ * redact_value: see redact_value.h. One matcher for all encodings: it knows the next byte of the
+ * value, and tests whether the text has it in any encoding. Backslashes only encode characters, at
+ * any depth of nesting, so they are skipped in the text and in the value.
  */
 #include "diagnostics/report/redact_value.h"
 
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <strings.h>
 
-#define CUT_MIN     12 /* so much of the beginning of a value is the value, cut off */
-#define SLASHES_MAX 32 /* in front of a character: escaped five times */
+#define CUT_MIN     12 /* a cut-off value is recognized by at least this many of its first bytes */
+#define SLASHES_MAX 32 /* backslashes before a character: it was escaped up to five times */
 
 struct value {
-    char *text; /* neither blanks nor backslashes in front */
+    char *text; /* without leading blanks and backslashes */
     size_t len;
-    struct value *next; /* with the same first byte */
+    struct value *next; /* the next value with the same first byte */
 };
 
 static bool is_front(char c)
@@ -67,7 +67,7 @@ void values_fini(struct values *values)
 
 /* ---- one character ---- */
 
-/* A number of up to max digits at p; -1: none. */
+/* Parses up to max digits at p; -1: none. */
 static long digits(const char *p, size_t left, int base, size_t max, size_t *ret_n)
 {
     long code = 0;
@@ -94,12 +94,13 @@ static size_t utf8(long code, char dst[4])
 }
 
 struct shown {
-    size_t used; /* bytes of text; 0: nothing */
+    size_t used; /* bytes of text; 0: not an escape */
     char bytes[4];
     size_t n;
 };
 
-/* 4 digits behind a u; two of them for what does not fit into one. */
+/* Decodes the 4 digits behind \u, or two such escapes for a character that needs a surrogate
+ * pair. */
 static struct shown shown_u(const char *p, size_t left)
 {
     struct shown s = {0};
@@ -122,7 +123,7 @@ static struct shown shown_u(const char *p, size_t left)
     return s;
 }
 
-/* What stands behind a backslash. */
+/* Decodes the text behind a backslash. */
 static struct shown shown_escape(const char *p, size_t left)
 {
     static const char letters[] = "nrtbfave", bytes[] = "\n\r\t\b\f\a\v\033";
@@ -146,7 +147,7 @@ static struct shown shown_escape(const char *p, size_t left)
     return s;
 }
 
-/* "&quot;", "&#39;", "&#x27;"; p is the ampersand. */
+/* Decodes "&quot;", "&#39;" or "&#x27;"; p is at the ampersand. */
 static struct shown shown_entity(const char *p, size_t left)
 {
     static const struct {
@@ -170,7 +171,7 @@ static struct shown shown_entity(const char *p, size_t left)
     return s;
 }
 
-/* "%2F"; p is the percent sign. */
+/* Decodes "%2F"; p is at the percent sign. */
 static struct shown shown_percent(const char *p, size_t left)
 {
     size_t n;
@@ -178,14 +179,14 @@ static struct shown shown_percent(const char *p, size_t left)
     return n == 2 ? (struct shown){3, {(char)code}, 1} : (struct shown){0};
 }
 
-/* check_clean() and json_lossy_string() show so what cannot be printed. */
+/* check_clean() and json_lossy_string() replace unprintable bytes by these characters. */
 static bool stands_for(char c, unsigned char byte)
 {
     return (c == ' ' && (byte < ' ' || byte == 0x7f)) || (c == '?' && byte >= 0x80);
 }
 
-/* How many bytes of v the text at p shows, in *ret_used of its own; 0: a backslash alone, -1:
- * others. */
+/* How many bytes of v the text at p encodes, with the length of the encoding in *ret_used; 0: a
+ * backslash alone, -1: other bytes. */
 static int shows(const char *p, size_t left, const char *v, size_t vleft, size_t *ret_used)
 {
     size_t slashes = 0;
@@ -233,7 +234,8 @@ static size_t value_at(const struct value *v, const char *p, size_t left)
     if (k == v->len && v->text[k - 1] == '\\')
         while (i < left && p[i] == '\\')
             i++;
-    /* Paths share their beginnings with other paths: all of it or nothing. */
+    /* Paths share their beginnings with other paths: a cut-off path is not treated as the
+     * secret. */
     return k == v->len || (k >= CUT_MIN && *v->text != '/') ? i : 0;
 }
 
@@ -253,7 +255,7 @@ size_t values_at(const struct values *values, const char *p, size_t left)
         return 0;
     if (!strchr("\\&%?", *p) || !*p)
         return longest(values->by_first[(unsigned char)*p], p, left);
-    size_t most = 0; /* any character may be written so */
+    size_t most = 0; /* any character may be written as such an escape */
     for (size_t i = 0; i < 256; i++) {
         size_t n = longest(values->by_first[i], p, left);
         most = n > most ? n : most;

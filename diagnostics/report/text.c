@@ -32,7 +32,7 @@ static void put_indent(struct buf *out, int indent)
     text_put(out, "\n%*s", indent, "");
 }
 
-/* How many columns n bytes of UTF-8 take, as far as we care: continuation bytes take none. */
+/* The columns that n bytes of UTF-8 take, counting each character as one. */
 static int columns(const char *s, size_t n)
 {
     int c = 0;
@@ -70,7 +70,7 @@ void text_wrap(struct buf *out, const char *text, int indent, int width)
     }
 }
 
-/* What is to be typed is never wrapped; its own lines are kept in line. */
+/* Writes text to type: it is never wrapped, and its own lines are indented. */
 static void put_fix(struct buf *out, const char *text, int indent)
 {
     for (;;) {
@@ -92,7 +92,7 @@ static const char *color_of(enum check_status status)
     return colors[status];
 }
 
-/* The status, eight columns wide. */
+/* Writes the status, eight columns wide. */
 static void put_status(const struct result *r, const struct text_style *style, struct buf *out)
 {
     const char *name = r->status == CHECK_FAIL ? "FAIL" : check_status_name(r->status);
@@ -119,8 +119,8 @@ static void put_fix_line(const char *label, const char *fix, struct buf *out)
     text_put(out, "\n");
 }
 
-/* What fits the place where the doctor runs. Where the check has nothing for that place, what it
- * has for the others. */
+/* Writes the fix for the place where the doctor runs. If the check has none for that place, writes
+ * its fixes for the other places. */
 static void put_fixes(const struct result *r, enum fix_place here, struct buf *out)
 {
     const char *fix = result_fix_text(r, here);
@@ -159,7 +159,7 @@ static void put_findings(const struct report *report, const struct text_style *s
                 put_finding(&report->results[i], report->place, style, out);
 }
 
-/* "12 passed, 1 skipped": what is left to say of a group. */
+/* Writes "12 passed, 1 skipped": the counts of a group without its findings. */
 static void put_group_counts(const struct report *report, enum check_group group, struct buf *out)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text: a report for a person. Findings in full, each with the fix for the place where the doctor
- * ran (`hvd-doctor explain` shows those for all places); the rest as counts a group; the one-line
- * verdict last.
+ * text: a report for a person. It shows findings in full, each with the fix for the place where the
+ * doctor ran (`hvd-doctor explain` shows those for all places), counts of the other results for
+ * each group, and the verdict as the last line.
  */
 #ifndef HVD_DIAGNOSTICS_REPORT_TEXT_H
 #define HVD_DIAGNOSTICS_REPORT_TEXT_H
@@ -14,15 +14,14 @@
 
 struct text_style {
     bool color;
-    bool quiet;   /* the verdict alone */
+    bool quiet;   /* only the verdict */
     bool verbose; /* a line for every check */
-    int width;    /* long sentences are wrapped there; 0: never */
+    int width;    /* columns at which long sentences are wrapped; 0: never */
 };
 
 void report_text(const struct report *report, const struct text_style *style, struct buf *out);
 
-/* text with this much space before each line, wrapped at width (0: not), the first line as it
- * stands. */
+/* Writes text, wrapped at width (0: not), with indent blanks before each line but the first. */
 void text_wrap(struct buf *out, const char *text, int indent, int width);
 
 /* printf into a buffer. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMED 4 /* so many ids stand in the line */
+#define NAMED 4 /* at most this many ids are in the line */
 
 const char *verdict_name(enum verdict verdict)
 {
@@ -106,7 +106,7 @@ char *verdict_line(const struct report *report, char *dst, size_t size)
         break;
     }
     if (error)
-        add(&l, "; %d check%s went wrong", error, plural(error));
+        add(&l, "; %d check%s could not run", error, plural(error));
     if (skip)
         add(&l, "; %d skipped", skip);
     return dst;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect: the matrix of connections: every address of every other worker, from each. See
+ * connect: tries connections from each worker to every address of every other worker. See
  * workers.h.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "diagnostics/workers/workers.h"
 
 #define DIAL_MS  2000
-#define FAILURES 64 /* lines of one worker: more of the same kind tell nothing new */
+#define FAILURES 64 /* lines of one worker; more failures would add no information */
 
 int workers_connect(const struct workers_peer *peers, int rank, int size,
                     const uint8_t token[WORKERS_TOKEN], struct buf *out)
@@ -19,7 +19,7 @@ int workers_connect(const struct workers_peer *peers, int rank, int size,
     char list[32];
     int tried = 0, failed = 0;
     snprintf(list, sizeof(list), "connect_%d", rank);
-    /* Each begins with its neighbour, so that not all of them ask the same one. */
+    /* Each worker starts with its neighbour, so that not all connect to the same one at a time. */
     for (int step = 1; step < size && failed < FAILURES; step++) {
         const struct workers_peer *to = &peers[(rank + step) % size];
         for (int i = 0; i < to->nips && failed < FAILURES; i++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exact: sums of the same numbers must have the same bits on every worker and every time. See
- * workers.h. A machine whose memory, processor or network card damages bytes without saying so
- * shows here.
+ * exact: allreduces of the same numbers must give the same bits on every worker and every time. See
+ * workers.h. This finds machines whose memory, processor or network card silently corrupts bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +32,9 @@ static void fill(float *data, int rank, int seed)
 struct exact {
     int rank, size;
     float *in, *out;
-    uint64_t first[SEEDS]; /* what the sum was the first time */
+    uint64_t first[SEEDS]; /* hash of the sum in the first round of each input */
     int rounds;
-    int64_t *all; /* [size], of the last round */
+    int64_t *all; /* [size], hashes of the last round */
     char differ[128];
 };
 
@@ -51,7 +50,7 @@ static void compare(struct exact *e, int seed)
                  e->rank);
 }
 
-/* One sum; *ret_more: rank 0's clock says that there is time for another. */
+/* Makes one sum. *ret_more: rank 0's clock leaves time for another one. */
 static int one_round(struct exact *e, int64_t more, bool *ret_more, struct err *err)
 {
     struct buf mine = {0}, all = {0};

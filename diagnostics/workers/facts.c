@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * facts: what a worker is, for comparing it with the others. See workers.h.
+ * facts: properties of a worker, to be compared with those of the others. See workers.h.
  */
 #include <arpa/inet.h>
 #include <gnu/libc-version.h>
@@ -23,7 +23,8 @@
 #define ENV_MAX   4096
 #define ENV_LINES 256
 
-/* Variables that change what a job does; those that differ by design, and secrets, are left out. */
+/* Selects variables that change a job's behaviour; variables that differ by design, and secrets,
+ * are left out. */
 static bool counts(const char *variable)
 {
     static const char *const prefixes[] = {"NCCL_",  "OMPI_MCA_", "PMIX_MCA_", "UCX_", "FI_",
@@ -50,7 +51,7 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted: their order in the environment means nothing. */
+/* Writes the variables sorted: their order in the environment has no meaning. */
 static void put_env(const struct machine *m, int rank, struct buf *out)
 {
     const char *lines[ENV_LINES], *one;
@@ -83,7 +84,8 @@ static void put_addresses(int rank, struct buf *out)
         if (a->ifa_addr->sa_family == AF_INET6) {
             bytes = &((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr;
             if (IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)bytes))
-                bytes = NULL; /* needs a scope that the other side cannot know */
+                bytes = NULL; /* a link-local address needs a scope, which another machine cannot
+                                 know */
         }
         if (!bytes || !inet_ntop(a->ifa_addr->sa_family, bytes, ip, sizeof(ip)))
             continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather: texts of all workers, one after the other. See workers.h.
+ * gather: concatenates the texts of all workers. See workers.h.
  */
 #include <errno.h>
 

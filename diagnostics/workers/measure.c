@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * measure: the whole measurement, part by part. See workers.h.
+ * measure: runs all parts of the measurement in turn. See workers.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "core/include/hvd.h"
 #include "diagnostics/workers/workers.h"
 
-/* What is needed of the facts to reach the others. */
+/* Takes from the facts what is needed to connect to the other workers. */
 static struct workers_peer *read_peers(const struct buf *facts, int size)
 {
     struct workers_peer *peers = calloc((size_t)size, sizeof(*peers));
@@ -47,7 +47,7 @@ static void say(const struct measuring *x, const char *text)
         x->say(x->arg, text);
 }
 
-/* Gathers mine into the answer and empties it. */
+/* Gathers mine of all workers into the answer, and empties it. */
 static int share(struct measuring *x, const char *name, struct buf *mine, struct err *err)
 {
     int rc = workers_gather(name, mine, &x->all, err);
@@ -65,7 +65,7 @@ static int measure_paths(struct measuring *x, struct buf *mine, struct err *err)
     if (rc == 0)
         rc = share(x, "doctor.connect", mine, err);
     if (rc == 0) {
-        say(x, "pairs: round trips, clocks, small and large payloads");
+        say(x, "measuring pairs of workers: round trips, clocks, bandwidth");
         rc = workers_pairs(peers, x->rank, x->size, x->token, mine, err);
     }
     return rc < 0 ? rc : share(x, "doctor.pairs", mine, err);
@@ -74,7 +74,7 @@ static int measure_paths(struct measuring *x, struct buf *mine, struct err *err)
 static int measure(struct measuring *x, struct workers_serve *serve, struct err *err)
 {
     struct buf mine = {0};
-    say(x, "what each worker has");
+    say(x, "collecting the properties of each worker");
     int rc = workers_facts(x->machine, x->setting, x->rank, workers_serve_port(serve), &mine, err);
     workers_compute(x->rank, &mine);
     if (rc == 0)
@@ -82,7 +82,7 @@ static int measure(struct measuring *x, struct workers_serve *serve, struct err 
     if (rc == 0 && x->size > 1)
         rc = measure_paths(x, &mine, err);
     if (rc == 0) {
-        say(x, "sums that must have the same bits everywhere");
+        say(x, "comparing the bits of sums on all workers");
         rc = workers_exact(x->rank, x->size, &mine, err);
     }
     if (rc == 0)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pairs: in each round every worker talks to one other: round trips, the difference of the clocks,
- * small and large payloads. A path that lets small packets through and no large ones is seen here.
- * See workers.h.
+ * pairs: in each round every worker exchanges data with one other: round trips, clock difference,
+ * small and large payloads. This finds paths that pass only small packets. See workers.h.
  *
- * The difference of clocks is that of the exchange with the shortest round trip (Cristian, 1989):
- * theirs minus the middle of ours.
+ * The clock difference comes from the exchange with the shortest round trip (Cristian, 1989): the
+ * peer's time minus the middle of ours.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +31,7 @@ int workers_opponent(int rank, int round, int n)
     int m = n - 1;
     if (rank == m)
         return round * (n / 2) % m;
-    /* i meets j when i + j = round modulo m; the one that meets itself meets the last */
+    /* i meets j when i + j = round modulo m; a worker that would meet itself meets the last one */
     int other = ((round - rank) % m + m) % m;
     return other == rank ? m : other;
 }
@@ -46,7 +45,7 @@ static int64_t wall_ns(void)
 
 struct path {
     double rtt_us, skew_ms, small_mbs, large_mbs;
-    const char *part; /* what failed */
+    const char *part; /* the part of the exchange that failed */
     int rc;
 };
 
@@ -129,7 +128,7 @@ int workers_pairs(const struct workers_peer *peers, int rank, int size,
             struct path p = {0};
             int fd = workers_dial(peers[to].ips[i], peers[to].port, token, DIAL_MS);
             if (fd < 0)
-                continue; /* the matrix of connections has it */
+                continue; /* connect.c reports a pair that cannot connect */
             measure(fd, bytes, &p);
             close(fd);
             put_path(out, list, k++, to, peers[to].ips[i], &p);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * serve: the side of a worker that answers, and the words both sides use. See workers.h.
+ * serve: the server side of a worker, and the protocol. See workers.h.
  *
- * A connection begins with the token (16 bytes); without it, it is closed. Then exchanges: u32
- * length, that many bytes, little endian; answered with the clock of this machine, CLOCK_REALTIME
- * in nanoseconds, as u64. A thread a connection, at most SERVE_MAX; each read and write is bounded.
+ * A connection begins with the token (16 bytes); without it the server closes it. Then exchanges
+ * follow: the client sends a u32 length and that many bytes; the server answers with its
+ * CLOCK_REALTIME in nanoseconds as u64. Numbers are little endian. Each connection has a thread, at
+ * most SERVE_MAX; each read and write has a time limit.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,7 +37,7 @@ struct workers_serve {
     uint8_t token[WORKERS_TOKEN];
     pthread_t thread;
     atomic_bool stop;
-    atomic_int running; /* threads of connections */
+    atomic_int running; /* how many connection threads run */
 };
 
 struct visitor {
@@ -122,7 +123,7 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
-/* Both families where there are two. */
+/* Listens on IPv6 and IPv4 if the machine has both. */
 static int listen_all(int *ret_port)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
@@ -140,7 +141,8 @@ static int listen_all(int *ret_port)
     }
     if (listen(fd, SERVE_MAX) < 0 || getsockname(fd, (struct sockaddr *)&six, &len) < 0)
         return -errno;
-    *ret_port = ntohs(six.sin6_port); /* at the same place in both families */
+    *ret_port =
+        ntohs(six.sin6_port); /* sockaddr_in and sockaddr_in6 have the port at the same offset */
     return take_fd(&fd);
 }
 
@@ -182,7 +184,7 @@ void workers_serve_stop(struct workers_serve *s)
         free(s);
 }
 
-/* ---- the side that asks ---------------------------------------------------------------------- */
+/* ---- the client side ---- */
 
 static int make_address(const char *ip, int port, struct sockaddr_storage *ret, socklen_t *len)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * environment: in every program of the bundle, before its main(): takes back what hvd-launch has
- * put aside, so that ranks and probes see what their image says; and lets Python find the package.
+ * environment: runs in every program of the bundle before its main(). It restores the variables
+ * that hvd-launch has saved, so that ranks and probes see the image's values, and adds the bundle's
+ * Python package to PYTHONPATH.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +12,17 @@
 
 #define PACKAGE BUNDLE_PLACE "/python"
 
-static void take_back(const char *name)
+static void restore(const char *name)
 {
-    char kept[64];
-    snprintf(kept, sizeof(kept), BUNDLE_KEPT_PREFIX "%s", name);
-    const char *value = getenv(kept);
+    char saved[64];
+    snprintf(saved, sizeof(saved), BUNDLE_SAVED_PREFIX "%s", name);
+    const char *value = getenv(saved);
     if (value && setenv(name, value, 1) == 0)
-        unsetenv(kept);
+        unsetenv(saved);
 }
 
-/* In front of what the image says: a library and an agent of two versions would not understand each
- * other. */
+/* The bundle's package comes before those of the image: library and agent must be of the same
+ * version. */
 static void add_package(void)
 {
     const char *old = getenv("PYTHONPATH");
@@ -37,8 +38,8 @@ static void add_package(void)
 
 __attribute__((constructor)) static void restore_environment(void)
 {
-    static const char *const names[] = {BUNDLE_KEPT_NAMES, NULL};
+    static const char *const names[] = {BUNDLE_SAVED_NAMES, NULL};
     for (int i = 0; names[i]; i++)
-        take_back(names[i]);
+        restore(names[i]);
     add_package();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * glibc228: functions that this system's glibc has and 2.28 has not, for libhvd.so and hvd-probe of
- * the bundle. They stay inside. Programs made with a glibc before 2.33 had them from a part of
- * glibc that was linked into each of them; on these machines the kernel's struct stat is the
+ * glibc228: functions that this system's glibc has and 2.28 lacks, for libhvd.so and hvd-probe of
+ * the bundle. They are not exported. Before 2.33 glibc linked them statically into each program.
+ * They can be this simple because on our architectures the kernel's struct stat equals the
  * program's.
  */
 #include <fcntl.h>

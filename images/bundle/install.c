@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * install: see install.h. Files are read and written: an image's root and an emptyDir are on
- * different file systems as often as not.
+ * install: see install.h. Files are copied by read and write, because an image's root and an
+ * emptyDir are often on different file systems.
  */
 #include "images/bundle/install.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd-launch: static, so that it runs in every image. Two things:
+ * hvd-launch: static, so that it runs in every image. It is called in two ways:
  *
- *     hvd-launch --install DIR   copies the bundle that it lies in to DIR (an init container does)
- *     NAME ...                   as the link NAME to it: starts NAME.real beside it
+ *     hvd-launch --install DIR   copies its own bundle to DIR (an init container does this)
+ *     NAME ...                   by a link NAME to it: starts NAME.real beside the link
  *
- * The programs of the bundle carry a C library and a loader of their own in BUNDLE_PLACE/private.
- * What an image's environment says to its own loader is not for that one: it is put aside
- * (place.h), and the program takes it back when it has been loaded (environment.c), so that ranks
- * see what the image says.
+ * The programs of the bundle have a C library and a loader of their own in BUNDLE_PLACE/private.
+ * Environment variables for the image's loader must not reach that loader: they are saved under
+ * other names (place.h), and the program restores them after it has been loaded (environment.c), so
+ * that ranks see the image's values.
  *
- * libhvd.so is loaded into the image's programs, with the image's C library: whether there is one,
- * and whether it is new enough, is found out here, once, and said in one line.
+ * libhvd.so is loaded into the image's programs, with the image's C library. Whether the image has
+ * glibc, and a version that is new enough, is tested here, once; if not, the error is one line.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,16 +29,17 @@
 #include "images/bundle/install.h"
 #include "images/bundle/place.h"
 
-#define PATIENCE_MS 20000 /* for the image's loader, on a node that is starting many pods */
+#define PROBE_LIMIT_MS 20000 /* for hvd-probe --help; a node that starts many pods is slow */
 
 extern char **environ;
 
-static const char usage[] = "usage: hvd-launch --install DIR\n"
-                            "\n"
-                            "Copies the bundle (agent, doctor, library, Python package) to DIR, "
-                            "which has to be mounted at\n" BUNDLE_PLACE " where it is used.\n"
-                            "\n"
-                            "  --help      this text\n";
+static const char usage[] =
+    "usage: hvd-launch --install DIR\n"
+    "\n"
+    "Copies the bundle (agent, doctor, library, Python package) to DIR, "
+    "which has to be mounted at\n" BUNDLE_PLACE " in the container that uses it.\n"
+    "\n"
+    "  --help      this text\n";
 
 /* The folder above this program's, "/" for an image's root. */
 static const char *bundle_folder(void)
@@ -49,7 +50,7 @@ static const char *bundle_folder(void)
     for (int up = 0; up < 2; up++) {
         char *slash = strrchr(path, '/');
         if (!slash)
-            return BUNDLE_PLACE; /* no /proc here */
+            return BUNDLE_PLACE; /* /proc is not mounted */
         *slash = '\0';
     }
     return path[0] ? path : "/";
@@ -83,14 +84,14 @@ static int say_none(const char *name)
     return -ENOENT;
 }
 
-/* What the child says until its end, one line of it. -ETIMEDOUT. */
-static int read_said(int fd, char *dst, size_t size)
+/* Reads the child's output until its end and returns its first line. -ETIMEDOUT. */
+static int read_output(int fd, char *dst, size_t size)
 {
     size_t n = 0;
     for (;;) {
         char more[512];
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (poll(&p, 1, PATIENCE_MS) == 0)
+        if (poll(&p, 1, PROBE_LIMIT_MS) == 0)
             return -ETIMEDOUT;
         ssize_t got = read(fd, more, sizeof(more));
         if (got < 0 && errno == EINTR)
@@ -106,7 +107,7 @@ static int read_said(int fd, char *dst, size_t size)
     return 0;
 }
 
-/* Starts hvd-probe, which is as new as libhvd.so and no newer, by the image's own loader. */
+/* Starts hvd-probe with the image's own loader: it needs the same glibc version as libhvd.so. */
 static int try_image(const char *name, const char *probe)
 {
     char *const argv[] = {(char *)probe, "--help", NULL}, *const no_environment[] = {NULL};
@@ -115,14 +116,14 @@ static int try_image(const char *name, const char *probe)
     int ends[2], status = 0;
     pid_t pid;
     if (pipe2(ends, O_CLOEXEC) < 0 || posix_spawn_file_actions_init(&actions) != 0)
-        return 0; /* no descriptors or no memory: its own affair, and it will say so */
+        return 0; /* out of descriptors or memory: the program itself will report it */
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
     int rc = posix_spawn(&pid, probe, &actions, NULL, argv, no_environment);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (rc == 0) {
-        if (read_said(ends[0], said, sizeof(said)) < 0)
+        if (read_output(ends[0], said, sizeof(said)) < 0)
             kill(pid, SIGKILL);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
@@ -133,27 +134,27 @@ static int try_image(const char *name, const char *probe)
     if (rc != 0)
         fprintf(stderr, "%s: %s: %s\n", name, probe, strerror(rc));
     else
-        fprintf(
-            stderr,
-            "%s: this image's C library does not do: hvd needs glibc 2.28 or later; the image's "
-            "loader says: %s\n",
-            name, *said ? said : "nothing");
+        fprintf(stderr,
+                "%s: this image's C library is too old: hvd needs glibc 2.28 or later; the image's "
+                "loader reports: %s\n",
+                name, *said ? said : "nothing");
     return -ENOEXEC;
 }
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
-/* Renames in place what is for the image's loader: the new names are longer, so new strings. */
-static int put_aside(void)
+/* Renames the variables for the image's loader. The new names are longer, so the strings are
+ * allocated. */
+static int save_variables(void)
 {
-    static const char *const names[] = {BUNDLE_KEPT_NAMES, NULL};
+    static const char *const names[] = {BUNDLE_SAVED_NAMES, NULL};
     for (char **e = environ; *e; e++) {
         for (int i = 0; names[i]; i++) {
             size_t n = strlen(names[i]);
             char *text;
             if (strncmp(*e, names[i], n) != 0 || (*e)[n] != '=')
                 continue;
-            if (asprintf(&text, BUNDLE_KEPT_PREFIX "%s", *e) < 0)
+            if (asprintf(&text, BUNDLE_SAVED_PREFIX "%s", *e) < 0)
                 return -ENOMEM;
             *e = text;
             break;
@@ -167,7 +168,7 @@ static int start(const char *name, char **argv)
     char program[4200];
     const char *folder = bundle_folder();
     if (strcmp(folder, BUNDLE_PLACE) != 0) {
-        fprintf(stderr, "%s: the bundle has to be at %s, and is at %s\n", name, BUNDLE_PLACE,
+        fprintf(stderr, "%s: the bundle must be at %s, but it is at %s\n", name, BUNDLE_PLACE,
                 folder);
         return 2;
     }
@@ -178,7 +179,7 @@ static int start(const char *name, char **argv)
     if (try_image(name, BUNDLE_PLACE "/bin/hvd-probe") < 0)
         return 2;
     snprintf(program, sizeof(program), "%s/bin/%.100s.real", folder, name);
-    if (put_aside() == 0)
+    if (save_variables() == 0)
         execve(program, argv, environ);
     fprintf(stderr, "%s: %s: %s\n", name, program, strerror(errno));
     return 2;

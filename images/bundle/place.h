@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place: what the launcher, the programs of the bundle and their link agree on.
+ * place: names that the launcher, the programs of the bundle and their link commands share.
  */
 #ifndef HVD_IMAGES_BUNDLE_PLACE_H
 #define HVD_IMAGES_BUNDLE_PLACE_H
 
-/* Where the bundle is in a container: its programs name their loader by its whole path.
- * images/bundle.mk and operator/reconcile/newpod.c say it too. */
+/* The path of the bundle in a container. It is fixed because the programs contain the absolute path
+ * of their loader. images/images.mk and operator/reconcile/newpod.c contain it, too. */
 #define BUNDLE_PLACE "/hvd"
 
-/* The image's own, as every program for glibc names it. */
+/* The image's own loader, by the path that every glibc program contains. */
 #if defined(__x86_64__)
 #define BUNDLE_LOADER "/lib64/ld-linux-x86-64.so.2"
 #elif defined(__aarch64__)
 #define BUNDLE_LOADER "/lib/ld-linux-aarch64.so.1"
 #else
-#error "the bundle has not been made for this architecture yet"
+#error "the bundle does not support this architecture"
 #endif
 
-/* Variables that the image's loader is to see, not ours; kept under another name meanwhile. */
-#define BUNDLE_KEPT_PREFIX "HVD_KEPT_"
-#define BUNDLE_KEPT_NAMES  "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"
+/* Variables for the image's loader, not for ours. Between launcher and program they have this
+ * prefix. */
+#define BUNDLE_SAVED_PREFIX "HVD_SAVED_"
+#define BUNDLE_SAVED_NAMES  "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"
 
 /* Folders of a bundle. */
 #define BUNDLE_FOLDERS "bin", "lib", "private", "python", "share"

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# stubs.sh VERSION FOLDER: C libraries to link against, not to run: every function that this system's
-# libc and libm have, but under the newest version of it that glibc VERSION (2.28) already had. What is
-# linked against them asks for nothing newer; what only a newer glibc has is missing, and the link
-# fails. This is sound since glibc keeps each version of a function for ever, and the loader looks for
-# name and version, not for the library: so functions that were in libpthread or libdl before 2.34 are
-# found there as well, if those two are needed (link with --no-as-needed -lpthread -ldl).
+# stubs.sh VERSION FOLDER: creates stub C libraries, for linking only. They have every function of this
+# system's libc and libm, with the newest symbol version that glibc VERSION (2.28) already had. A
+# program linked with them needs no newer glibc; a function that only a newer glibc has is missing, so
+# that the link fails. This is sound because glibc keeps each version of a function forever, and because
+# the loader searches by name and version in all needed libraries. So functions that were in libpthread
+# or libdl before 2.34 are found there, provided that both are needed (link with --no-as-needed
+# -lpthread -ldl).
 set -eu
 export LC_ALL=C
 limit=$1 folder=$2
@@ -15,7 +16,7 @@ sysroot=$($cc -print-sysroot)
 sysroot=${sysroot%/}
 mkdir -p "$folder"
 
-# list LIBRARY: "name version object-or-function size" a line
+# list LIBRARY: prints lines "name version object-or-function size"
 list() {
     "$($cc -print-prog-name=objdump)" -T "$1" | awk -v limit="$limit" '
         function number(text, part) {
@@ -42,7 +43,8 @@ list() {
         END { for (name in line) print line[name] }' | sort
 }
 
-# stub SONAME FILE: reads such a list
+# stub SONAME [versions]: builds a stub library from such a list on standard input; versions: with
+# symbol versions
 stub() {
     awk -v asm="$folder/$1.s" -v map="$folder/$1.map" '
         {

@@ -53,7 +53,7 @@ def measure(mixed, total, rounds):
         copied = copy_ns(memory[0], memory[1]) if giver else 0
         hvd.barrier("copied")
         begin = time.monotonic_ns()
-        if not _transfer.bring(0, [hvd.size() - 1], lambda: (None, views), lambda _: views):
+        if not _transfer.transfer(0, [hvd.size() - 1], lambda: (None, views), lambda _: views):
             raise RuntimeError("it did not come")
         hvd.barrier("brought")
         if number >= 0:

@@ -78,7 +78,7 @@ no_room() {
 }
 # Where it was not meant to be: one line, not a loader's.
 elsewhere() {
-    refused 'hvd-agent: the bundle has to be at /hvd, and is at' "$TMP/to/bin/hvd-agent" --version
+    refused 'hvd-agent: the bundle must be at /hvd, but it is at' "$TMP/to/bin/hvd-agent" --version
 }
 
 check 'glibc 2.28 is enough' old_enough
@@ -170,7 +170,7 @@ with open("/proc/self/maps", encoding="ascii") as f:
 maps = [line.split()[-1] for line in text.splitlines() if "/hvd/" in line]
 assert maps and all(name.startswith("/hvd/lib/libhvd.so") for name in maps), maps
 assert os.environ.get("LD_LIBRARY_PATH") == os.environ.get("WANT_PATH"), os.environ
-assert not [name for name in os.environ if name.startswith("HVD_KEPT")], os.environ
+assert not [name for name in os.environ if name.startswith("HVD_SAVED")], os.environ
 assert hvd.__file__.startswith("/hvd/python/"), hvd.__file__
 assert hvd.size() == 2
 assert ("/examples/preload.so" in text) == ("LD_PRELOAD" in os.environ)

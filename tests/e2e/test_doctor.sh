@@ -372,16 +372,16 @@ check bad-explain bad 'no check "nic-upp"; did you mean "nic-up"?' explain nic-u
 check bad-list bad 'no check "zzz"; `hvd-doctor list` has them all' list --only zzz
 check bad-level bad '--level: "9": want an integer from 1 to 3' --level 9
 check bad-only-level bad '--only: shm-bandwidth: needs --level 2' --only nic-up,shm-bandwidth
-check bad-nothing bad '--skip leaves nothing to look at' --only host --skip host
+check bad-nothing bad '--skip leaves no check to run' --only host --skip host
 check bad-ranks bad '--local-ranks 8: more than --ranks 4' --ranks 4 --local-ranks 8
 check bad-root bad "--root: $TMP/none: No such file or directory" --root "$TMP/none"
-check bad-root-host bad '--root: /: no captured machine; `hvd-doctor gather DIR` makes one' --root /
+check bad-root-host bad '--root: / is not a captured machine; `hvd-doctor gather DIR` makes one' --root /
 check bad-name bad "$TMP/a b ?: No such file or directory" match "$TMP/a"$'\n'"b "$'\xff'
 check bad-rules bad "$TMP/none: No such file or directory" --rules "$TMP/none"
 check bad-prober bad "--prober: $TMP/none: No such file or directory" --prober "$TMP/none"
 check bad-log bad "$TMP/none: No such file or directory" match "$TMP/none"
 mkdir "$TMP/nothing"
-check bad-folder bad "$TMP/nothing: no file in there" match "$TMP/nothing"
+check bad-folder bad "$TMP/nothing: no file in this folder" match "$TMP/nothing"
 check bad-bundle-log bad "--log: $TMP/none: No such file or directory" bundle --log "$TMP/none" -o "$TMP/never.tar"
 check bad-bundle-left test ! -e "$TMP/never.tar"
 check bad-bundle-dir bad "$TMP/none/b.tar: No such file or directory" bundle --only host -o "$TMP/none/b.tar"

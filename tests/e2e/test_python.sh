@@ -107,7 +107,7 @@ no_library() {
 
 no_store() {
     RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 HVD_START_TIMEOUT=2 \
-        refused 'HvdError: rank 1: no word from rank 0' "$PY" -c 'import hvd; hvd.init()'
+        refused 'HvdError: rank 1 found no entry of rank 0' "$PY" -c 'import hvd; hvd.init()'
 }
 
 if has_libuv; then

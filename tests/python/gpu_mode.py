@@ -97,7 +97,7 @@ def enter():
         driver = _FakeDriver(_number())
         _device._stream_of = _fake_stream
         _device.place = lambda tensor: (0, _fake_stream(0))
-        _device.beside = _fake_beside
+        _device.on_side_stream = _fake_beside
     elif MODE == "real":
         torch.cuda.set_device(_number() % torch.cuda.device_count())
         torch.set_default_device("cuda")

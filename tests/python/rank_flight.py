@@ -10,7 +10,7 @@ from rank_optimizer import Net, compare, data, loss_of, make
 
 import hvd.torch as hvd
 
-TOO_EARLY = "exchanging gradients", "synchronize() comes before skip_synchronize()"
+TOO_EARLY = "exchanging gradients", "call synchronize() before skip_synchronize()"
 
 
 def test_zero_grad_in_flight():
@@ -38,7 +38,7 @@ def test_changed_in_flight():
         before = [p.detach().clone() for p in model.parameters()]
         loss_of(model, data(0, hvd.rank())).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        with raises(RuntimeError, "was changed while", "synchronize() comes before", "skip_synchronize"):
+        with raises(RuntimeError, "was changed while", "call synchronize() first", "skip_synchronize"):
             optimizer.step()
         assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
         optimizer.zero_grad()

@@ -176,7 +176,7 @@ class History:
 
     def commit(self, spare):
         """What elastic.py does at a commit: tell and agree, then the boundary, then the change."""
-        told = [rank.sampler.tell() if rank not in self.dead else (0, 0) for rank in self.view]
+        told = [rank.sampler.report() if rank not in self.dead else (0, 0) for rank in self.view]
         for rank in self.alive():
             self.used += rank.log
             rank.log = []
@@ -189,7 +189,7 @@ class History:
         new = self.dice.randint(1, 3) if self.dice.random() < self.style.trouble else 0
         if stay == self.view and not new:
             for rank in stay:
-                rank.sampler.stay()
+                rank.sampler.unchanged()
             return
         self.change(stay, new, spare)
 
@@ -201,13 +201,13 @@ class History:
         for i, rank in enumerate(stay):
             rank.rank, rank.size = i, size
             if self.style.interrupt:
-                rank.sampler.drop_hand()
+                rank.sampler.rewind()
                 rank.program = rank.train()
                 rank.fresh = rank.site
         self.maybe_kill("dies after the boundary", spare)
-        hands = {r.rank: r.sampler.hand() for r in stay if r not in self.dead}
+        progress = {r.rank: r.sampler.progress() for r in stay if r not in self.dead}
         for rank in self.alive():
-            rank.sampler.move(rank.rank, size, hands)
+            rank.sampler.repartition(rank.rank, size, progress)
         for i in range(new):
             rank = Rank(self.style, self.numbers, len(stay) + i, size)
             rank.sampler.adopt(spare.sampler.shared(), rank.rank)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels: what the host and the kernels of hvd_kernels.cu agree on: their parameters. Included by
+ * kernels: the parameters that the host passes to the kernels of hvd_kernels.cu. Included by
  * C, by CUDA and by the fake driver of the tests.
  *
  * A kernel gets one of these structures by value: the driver takes a copy at the launch, so the
@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define KERNEL_THREADS 256 /* of a block */
+#define KERNEL_THREADS 256 /* threads of a block */
 #define KERNEL_PIECES  512 /* of one launch */
 #define KERNEL_CHUNK                                                                               \
     16384 /* bytes on the side with the larger elements; a block does one at a time */

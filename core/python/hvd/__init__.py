@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """hvd: collective operations for data-parallel training.
 
-`import hvd.torch as hvd` is the interface for PyTorch. This module has what needs no framework: who
-this rank is, operations on buffers (numpy arrays among them) and on objects.
+`import hvd.torch as hvd` is the interface for PyTorch. This module has what needs no framework: init(),
+rank() and the like, and collectives on buffers (such as numpy arrays) and on objects.
 """
 from ._lib import (
     ADASUM as Adasum,
@@ -22,5 +22,5 @@ from .world import *  # noqa: F401,F403
 
 
 def version():
-    """The library's version."""
+    """The version of libhvd as text."""
     return _library.hvd_version().decode()

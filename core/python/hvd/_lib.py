@@ -19,10 +19,10 @@ _LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE, errno.
 
 
 class HvdError(RuntimeError):
-    """A call of the library failed. `errno` is its number, the text is hvd_error()'s.
+    """A call of hvd failed. `errno` is the error number; the text says what happened and what to do.
 
-    errno.ESTALE: commit() in another thread has changed the ranks before the operation was done. It has
-    changed no tensor; make it anew for the present rank() and size(), and submit it again."""
+    errno.ESTALE: commit() in another thread changed the world before the operation had finished. The
+    operation has changed no tensor; make it again for the present rank() and size(), and submit it again."""
 
     def __init__(self, text, number=0):
         super().__init__(text)
@@ -30,12 +30,12 @@ class HvdError(RuntimeError):
 
 
 class HorovodInternalError(HvdError):
-    """A rank was lost, or the world has ended, while an operation was under way."""
+    """An operation failed because a rank was lost or the job was shut down. hvd.elastic.run() handles it."""
 
 
 class Left(SystemExit):
-    """This rank was asked to leave, and is out of the world. Unless somebody catches it the process ends
-    with code 0."""
+    """This rank was asked to leave the job, and is not a member any more. If the exception is not caught
+    the process exits with code 0."""
 
     def __init__(self, text):
         super().__init__(0)
@@ -158,7 +158,9 @@ _PROTOTYPES = {
 
 
 def _candidates():
-    """Where the library may be, best first: a wheel's own, a checkout's builds, the system's."""
+    """Paths where the library may be, in the order of preference: in the package, in a checkout's build
+    folders.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
     yield os.path.join(here, "libhvd.so")
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
@@ -178,7 +180,7 @@ def _open():
 
 
 class _Library:
-    """The library's functions as attributes. The first use loads it."""
+    """The library's functions as attributes. The first use loads the library."""
 
     def __getattr__(self, name):
         if name not in _PROTOTYPES:
@@ -194,7 +196,9 @@ class _Library:
             try:
                 pointer = getattr(library, function)
             except AttributeError:
-                raise ImportError(f"{library._name} has no {function}: it is of another version") from None
+                raise ImportError(
+                    f"{library._name} has no {function}: it is of another version than this package"
+                ) from None
             pointer.restype, pointer.argtypes = restype, argtypes
             setattr(self, function, pointer)
         self.path = library._name
@@ -214,21 +218,22 @@ def name_bytes(name):
 
 
 def error(number):
-    """The exception for the call of the library that has just failed on this thread."""
+    """The exception for the library call that has just failed on this thread."""
     number = abs(number)
     text = (lib.hvd_error() or b"").decode(errors="replace") or os.strerror(number)
     return (HorovodInternalError if number in _LOST else HvdError)(text, number)
 
 
 def check(code):
-    """Passes on what a call returned, or raises."""
+    """Returns the result of a library call, or raises if it is an error."""
     if code < 0:
         raise error(code)
     return code
 
 
 def check_stay(code):
-    """check() for the calls in which a rank of an elastic job may learn that it is to leave."""
+    """check() for calls that return -ESHUTDOWN when a rank of an elastic job was asked to leave: raises
+    Left."""
     if code == -errno.ESHUTDOWN:
         raise Left(str(error(code)))
     return check(code)

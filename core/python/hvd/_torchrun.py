@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that torchrun (or whoever sets torch.distributed's variables) has started.
+"""Rendezvous of ranks that were started by torchrun, or with torch.distributed's variables set in another
+way.
 
-They know RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. A TCPStore lives at MASTER_PORT: torchrun's
-agent owns it, or rank 0 opens one for the moment of init(). Rank 0 publishes there an address of its
-own and a random key; every rank hands both to the library as if they had been set by hand
-(HVD_RENDEZVOUS, HVD_KEY_FILE). The key is as secret as that store, which is not authenticated: who can
-reach MASTER_PORT can read it.
+These ranks know RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. A TCPStore listens at MASTER_PORT:
+torchrun's agent runs it, or rank 0 opens one during init(). Rank 0 publishes its address and a random key
+in the store. Every rank passes both to the library in HVD_RENDEZVOUS and HVD_KEY_FILE. The key is only as
+secret as the store, which is not authenticated: anyone who can reach MASTER_PORT can read it.
 """
 import contextlib
 import datetime
@@ -17,11 +17,11 @@ import time
 from ._lib import HvdError
 
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_OURS = ("HVD_RANK", "HVD_SIZE", "HVD_RENDEZVOUS", "HVD_KEY_FILE")  # hvdrun's agent sets them too
+_OURS = ("HVD_RANK", "HVD_SIZE", "HVD_RENDEZVOUS", "HVD_KEY_FILE")  # hvd-agent sets them, too
 _OLDER = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_RENDEZVOUS")
 _LAUNCHERS = ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE")
 
-_times = 0  # how often this process has been here: a key of the store is used once
+_times = 0  # calls of init() in this process: each uses another key of the store
 
 
 def applies():
@@ -37,31 +37,31 @@ def _store(rank, timeout):
 
     env = os.environ
     agent_has_it = env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    somebody_has_it = agent_has_it or (is_available() and is_initialized())
+    store_exists = agent_has_it or (is_available() and is_initialized())
     options = {
         "world_size": None if agent_has_it else int(env["WORLD_SIZE"]),
-        "is_master": rank == 0 and not somebody_has_it,
+        "is_master": rank == 0 and not store_exists,
         "timeout": timeout,
         "wait_for_workers": False,
     }
     try:
         return TCPStore(env["MASTER_ADDR"], int(env["MASTER_PORT"]), **options)
     except RuntimeError as reason:
-        if "libuv" not in str(reason):  # some builds of torch lack what is their default
+        if "libuv" not in str(reason):  # some builds of torch lack libuv, their default
             raise
         return TCPStore(env["MASTER_ADDR"], int(env["MASTER_PORT"]), use_libuv=False, **options)
 
 
 def _own_address():
-    """An address of this host that others may reach, when its name means loopback (Debian's
-    /etc/hosts): the one that the default route would use. Nothing is sent."""
+    """The address of this host on its default route, for hosts whose name resolves to loopback (as in
+    Debian's /etc/hosts). Connecting a UDP socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         return probe.getsockname()[0]
 
 
 def _rendezvous():
-    """Where rank 0 will listen: host:port, for HVD_RENDEZVOUS."""
+    """The address at which rank 0 will listen: host:port, for HVD_RENDEZVOUS."""
     env = os.environ
     found = socket.getaddrinfo(env["MASTER_ADDR"], 0, type=socket.SOCK_STREAM)
     family, address = min((entry[0], entry[4][0]) for entry in found)  # IPv4 first
@@ -71,15 +71,15 @@ def _rendezvous():
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((address, 0))
-        except OSError:  # not an address of this host: something stands in front of it
+        except OSError:  # not an address of this host, such as that of a Service or NAT
             probe.bind(("", 0))
         port = probe.getsockname()[1]
     return f"[{address}]:{port}" if family == socket.AF_INET6 else f"{address}:{port}"
 
 
 def _ask(rank, place, seconds):
-    """What rank 0 has published at a place, and the store: rank 0's must live until every rank has
-    read it."""
+    """Returns the address and key that rank 0 has published under the name place, and the store. Rank 0
+    has to keep the store until every rank has read it."""
     store = _store(rank, datetime.timedelta(seconds=seconds))
     if rank == 0:
         store.set(place, f"{_rendezvous()} {secrets.token_hex(32)}")
@@ -88,7 +88,8 @@ def _ask(rank, place, seconds):
 
 
 def _meet(rank):
-    """_ask() with patience: a store of torch.distributed may be just coming or just going."""
+    """Repeats _ask() until HVD_START_TIMEOUT: the store may not be open yet, or may be one that is
+    closing."""
     global _times
     env = os.environ
     run, restart = env.get("TORCHELASTIC_RUN_ID", ""), env.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -103,7 +104,8 @@ def _meet(rank):
                 where = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
                 text = str(reason).split("\n", 1)[0]
                 raise HvdError(
-                    f"rank {rank}: no word from rank 0 through the store at {where}: {text}"
+                    f"rank {rank} found no entry of rank 0 in the TCPStore at {where} ({text}): check that rank 0 "
+                    "runs and that MASTER_ADDR and MASTER_PORT are the same on all ranks"
                 ) from None
         time.sleep(0.1)
     _times += 1
@@ -112,10 +114,10 @@ def _meet(rank):
 
 @contextlib.contextmanager
 def environment():
-    """The library's variables, for the time of hvd_init()."""
+    """Sets the library's variables during hvd_init()."""
     env = os.environ
     rendezvous, key, store = _meet(int(env["RANK"]))
-    fd = os.memfd_create("hvd-key")  # no name anywhere, gone with the last descriptor
+    fd = os.memfd_create("hvd-key")  # has no path, and is freed with its last descriptor
     try:
         os.write(fd, key)
         env.update(zip(_OURS, (env["RANK"], env["WORLD_SIZE"], rendezvous, f"/proc/self/fd/{fd}")))
@@ -124,4 +126,4 @@ def environment():
         for name in _OURS:
             env.pop(name, None)
         os.close(fd)
-        del store  # every rank has joined, or it is too late
+        del store  # all ranks have joined, or init() has failed

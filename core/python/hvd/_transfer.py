@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings an object and blocks of memory from one rank to some others. elastic.py calls it when ranks have
-joined, on all ranks at once. The ranks that neither give nor take send and receive nothing: the bytes go
-by all-to-all with no rows for them. When everybody else takes (the start of a job) it is a broadcast.
-A large block is read and written where it lies; small ones are packed together.
+"""Transfers an object and blocks of memory from one rank to some others. elastic.py calls it on all ranks
+when ranks have joined. The bytes go by all-to-all, so that ranks which neither send nor receive
+exchange no payload. If all other ranks receive (at the start of a job) it is a broadcast. Large blocks
+are sent from and received into their own memory; small ones are packed together.
 
-The rank that gives may die on the way: then bring() says so on those that lack something, and they take
-from another one.
+When the source is lost during the transfer, transfer() returns False on the ranks that lack something, and
+they receive from another rank.
 
-A Delivery is the same for blocks that are not needed at once: it goes on beside whatever the ranks do.
+A BackgroundTransfer does the same for blocks that are not needed at once, while the ranks go on.
 """
 import collections
 import ctypes
@@ -21,24 +21,25 @@ from ._lib import HvdError, Result, check, dims, lib
 from .objects import _try_dump
 from .world import rank, size
 
-CHUNK = 4 << 20  # bytes of small blocks in one operation: what it costs in memory beside the state itself
+CHUNK = 4 << 20  # bytes of small blocks in one operation: the extra memory that a transfer needs
 LARGE = 64 << 20  # bytes of a large block in one operation
-AHEAD = 2
+AHEAD = 2  # operations in flight
 
-_FAILED, _SOME = 1, 2  # what the length of the pickled object begins with
+# Header of a transfer: 0: the source was lost; _FAILED: it could not pickle; else _SOME + length of the object.
+_FAILED, _SOME = 1, 2
 
 _view = ctypes.pythonapi.PyMemoryView_FromMemory
 _view.restype, _view.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
 
 
 def memory(address, length):
-    """A writable view of memory; it does not keep it alive."""
+    """A writable view of memory, which the caller keeps alive."""
     return _view(address, length, 0x200) if length else memoryview(bytearray())
 
 
 def _cut(lengths):
-    """Blocks of these lengths in chunks: lists of (block, begin, end). Large ones have chunks of their own,
-    small ones travel together."""
+    """Divides blocks of these lengths into chunks: lists of (block, begin, end). Large blocks have chunks
+    of their own, small ones share chunks."""
     chunks, small, room = [], None, 0
     for block, length in enumerate(lengths):
         if length > CHUNK // 4:
@@ -53,8 +54,8 @@ def _cut(lengths):
 
 
 def exchange(name, data, rows, into=None):
-    """Starts an all-to-all of bytes, rows[r] of them to rank r. The result is for arrive(); it goes to into,
-    writable memory, when that has room for it."""
+    """Starts an all-to-all of bytes, rows[r] of them to rank r. Returns what arrive() needs. The result is
+    written to into, writable memory, if it fits."""
     handle, kept = buffers._submit(
         _lib.ALLTOALL, name, data, into, splits=dims(rows), output_rows=len(into) if into else 0
     )
@@ -62,8 +63,8 @@ def exchange(name, data, rows, into=None):
 
 
 def arrive(started, take):
-    """Waits for an exchange(); take, if any, sees what has come: the into of the exchange itself when it is
-    all there."""
+    """Waits for an exchange(). take (or None) is called with the received bytes: with into itself if they
+    are there."""
     handle, (_, target), into = started
     check(lib.hvd_wait(handle))
     try:
@@ -76,19 +77,20 @@ def arrive(started, take):
         lib.hvd_release(handle)
 
 
-class _Road:
-    """From one rank to the receivers, a chunk at a time."""
+class _Channel:
+    """Sends chunks from one rank to the receivers."""
 
     def __init__(self, source, receivers, name="elastic.state"):
         self.source, self.receivers, self.name = source, receivers, name
         self.gives, self.takes = rank() == source, rank() in receivers
         self.all = len(receivers) == size() - 1
-        self.complete = True  # everything has come so far
+        self.complete = True  # everything so far has been received
         self.count = 0
-        self.started = collections.deque()  # exchanges, and who takes their results
+        self.started = collections.deque()  # exchanges in flight, and the function that takes each result
 
     def carry(self, blocks, chunks):
-        """Moves all chunks of the blocks (bytes-like; on ranks that neither give nor take: None)."""
+        """Sends all chunks of the blocks (bytes-like; None on ranks that neither send nor receive) and
+        waits."""
         try:
             for pieces in chunks:
                 self.count += 1
@@ -100,14 +102,14 @@ class _Road:
             self.arrive()
 
     def send(self, blocks, chunks):
-        """The same, without waiting; arrive() is to follow."""
+        """The same without waiting; arrive() has to follow."""
         for pieces in chunks:
             self.count += 1
             self._one_by_one(blocks, pieces, None)
 
     def arrive(self):
-        """Waits for all that is under way, also after a failure: the engine must not work on memory that
-        is no more."""
+        """Waits for everything in flight, also after a failure: the engine must not use memory that has
+        been freed."""
         try:
             while self.started:
                 arrive(*self.started.popleft())
@@ -158,85 +160,90 @@ class _Road:
 
     def _take(self, blocks, pieces, into, data):
         if not pieces or len(data) != sum(end - begin for _, begin, end in pieces):
-            self.complete = False  # the source is dead
+            self.complete = False  # the source was lost
         elif data is not into:
             self._scatter(blocks, pieces, data)
 
 
-def _announce(lead, rounds):
-    """What the source says of the transfer, on every rank; zeros when it has died."""
-    words = array("q", [lead, rounds])
+def _announce(header, rounds):
+    """Collective: the source's header and number of rounds, on every rank; zeros when the source was lost."""
+    words = array("q", [header, rounds])
     buffers.allreduce_(words, "elastic.announce", _lib.MAX)
     return words
 
 
-def bring(source, receivers, pack, unpack):
-    """Collective. pack(), on the source: an object and a list of blocks (writable memoryviews of bytes).
-    unpack(object), on a receiver: the blocks to fill, as many and as long. Returns whether this rank has
-    all that it should have; when not, source has died."""
-    road = _Road(source, receivers)
+def transfer(source, receivers, pack, unpack):
+    """Collective: transfers an object and blocks from source to receivers.
+
+    pack(), called on the source, returns the object and a list of blocks (writable memoryviews of bytes).
+    unpack(object), called on a receiver, returns as many blocks of the same lengths to receive into.
+    Returns False on a receiver that lacks something because source was lost, True otherwise. Raises
+    HvdError on all ranks when the source cannot pickle the object."""
+    channel = _Channel(source, receivers)
     given, data, failure = [], bytearray(), None
-    if road.gives:
+    if channel.gives:
         thing, given = pack()
         data, failure = _try_dump((thing, [len(block) for block in given]))
-        lead = _FAILED if failure else _SOME + len(data)
-        lead, rounds = _announce(lead, len(_cut([len(block) for block in given])))
+        header = _FAILED if failure else _SOME + len(data)
+        header, rounds = _announce(header, len(_cut([len(block) for block in given])))
     else:
-        lead, rounds = _announce(0, 0)
+        header, rounds = _announce(0, 0)
     if failure:
         raise failure
-    if lead == _FAILED:
-        raise HvdError(f"elastic: rank {source} could not pickle its state")
-    if lead == 0:
-        return not road.takes
-    if road.takes:
-        data = bytearray(lead - _SOME)
-    road.carry([memoryview(data)], _cut([lead - _SOME]))
-    if not road.takes:
-        road.carry(given, _cut([len(block) for block in given]) if road.gives else [[]] * rounds)
+    if header == _FAILED:
+        raise HvdError(f"elastic: rank {source} could not pickle its state; the error is in its output")
+    if header == 0:
+        return not channel.takes
+    if channel.takes:
+        data = bytearray(header - _SOME)
+    channel.carry([memoryview(data)], _cut([header - _SOME]))
+    if not channel.takes:
+        channel.carry(given, _cut([len(block) for block in given]) if channel.gives else [[]] * rounds)
         return True
-    if not road.complete:  # take part in the rest all the same
-        if not road.all:
-            road.carry(None, [[]] * rounds)
+    if not channel.complete:  # but take part in the other operations
+        if not channel.all:
+            channel.carry(None, [[]] * rounds)
         return False
     thing, lengths = pickle.loads(data)
-    road.carry(unpack(thing), _cut(lengths))
-    return road.complete
+    channel.carry(unpack(thing), _cut(lengths))
+    return channel.complete
 
 
 def rounds_of(blocks):
-    """How many rounds a Delivery of these blocks takes."""
+    """How many rounds a BackgroundTransfer of these blocks takes."""
     return len(_cut([len(block) for block in blocks]))
 
 
-class Delivery:
-    """Blocks from source to receivers, while all ranks go on. Collective: every rank starts it, and has it
-    arrive before the next boundary. blocks: of the source and the receivers, as many and as long; they stay
-    as they are until it has arrived. rounds: rounds_of() them, known to all. What the engine is given
-    after start() comes after it. Small blocks are copied on the way, all of them at once."""
+class BackgroundTransfer:
+    """Transfers blocks from source to receivers while all ranks go on. Collective: every rank calls
+    start(), and arrive() before the next boundary.
+
+    blocks: on the source and the receivers, as many of the same lengths; they must not change until
+    arrive() returns. rounds: rounds_of() the blocks, known to all ranks. Operations submitted after start()
+    run after the transfer. Small blocks are copied, all of them when it starts."""
 
     def __init__(self, source, receivers, blocks, rounds):
-        self._road = _Road(source, receivers, "elastic.later")
-        takes_part = self._road.gives or self._road.takes
+        self._channel = _Channel(source, receivers, "elastic.later")
+        takes_part = self._channel.gives or self._channel.takes
         self._blocks = blocks if takes_part else None
         self._chunks = _cut([len(block) for block in blocks]) if takes_part else [[]] * rounds
         self.ops = 0  # submitted by start()
-        self.takes = self._road.takes
-        self.arrived = None  # has all come that this rank should have; None: not waited for yet
+        self.takes = self._channel.takes
+        self.arrived = None  # whether this rank has received everything; None: not waited for yet
 
     def start(self):
-        self.ops = len(self._chunks) * len(self._road.receivers)
-        self._road.send(self._blocks, self._chunks)
+        self.ops = len(self._chunks) * len(self._channel.receivers)
+        self._channel.send(self._blocks, self._chunks)
 
     def arrive(self):
         """Waits for this rank's part. Returns arrived."""
-        self._road.arrive()
-        self.arrived = self._road.complete
+        self._channel.arrive()
+        self.arrived = self._channel.complete
         return self.arrived
 
     def drop(self):
-        """Waits, whatever comes of it: the blocks are the caller's again."""
+        """Waits and ignores failures; after that the caller may change the blocks."""
         try:
-            self._road.arrive()
+            self._channel.arrive()
         except HvdError:
-            pass  # the world is broken, as the caller knows
+            pass  # the world has failed; the caller knows it

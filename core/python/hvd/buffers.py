@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on whatever has a buffer: numpy arrays, array.array, bytearray, memoryview.
+"""Collectives on objects with a buffer: numpy arrays, array.array, bytearray, memoryview.
 
-numpy is not needed. Buffers are contiguous and in C order. Results of the same shape come back as
-numpy arrays for numpy arrays, as memoryviews otherwise.
+numpy is not needed. Buffers must be contiguous and in C order (ValueError otherwise). New results are numpy
+arrays if the argument is one, memoryviews otherwise. Without a name, operations match in the order of the
+calls on each rank. All of them raise HorovodInternalError when a rank is lost and the operation cannot be
+repaired, and HvdError on other failures.
 """
 import ctypes
 
@@ -34,8 +36,8 @@ def _view(data, writable):
 
 
 def _memory(view):
-    """A view's bytes as an object of ctypes, which keeps them alive. Those of read-only ones are a
-    copy: they have no address that Python would tell."""
+    """A view's bytes as a ctypes object, which keeps them alive. A read-only view is copied, because
+    Python does not give its address."""
     if view.nbytes == 0:
         return None
     if view.readonly:
@@ -48,7 +50,9 @@ def _address(memory):
 
 
 def _like(data, shape, source):
-    """New memory of source's element type: a numpy array when data is one. Returns (it, view)."""
+    """Allocates a result of source's element type: a numpy array if data is one. Returns (result, view of
+    it).
+    """
     if type(data).__module__.partition(".")[0] == "numpy":
         import numpy
 
@@ -65,7 +69,8 @@ def _like(data, shape, source):
 
 
 def _submit(kind, name, view, output, **fields):
-    """Submits one operation. Returns its handle, and what must be kept until it has been waited for."""
+    """Submits one operation. Returns its handle, and objects that must be kept alive until it has
+    finished."""
     shape = dims(view.shape)
     memory = _memory(view)
     target = memory if output is view else None if output is None else _memory(output)
@@ -95,14 +100,14 @@ def _run(kind, name, view, output, **fields):
 
 
 def allreduce_(data, name=None, op=_lib.AVERAGE):
-    """Reduces a buffer over the ranks, in place. Returns it."""
+    """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max or Product."""
     view = _view(data, True)
     _run(_lib.ALLREDUCE, name, view, view, op=op)
     return data
 
 
 def allreduce(data, name=None, op=_lib.AVERAGE):
-    """Reduces a buffer over the ranks into a new one."""
+    """Reduces a buffer over the ranks into a new one of the same shape. op as in allreduce_()."""
     source = _view(data, False)
     result, output = _like(data, source.shape, source)
     _run(_lib.ALLREDUCE, name, source, output, op=op)
@@ -110,14 +115,14 @@ def allreduce(data, name=None, op=_lib.AVERAGE):
 
 
 def broadcast_(data, root_rank, name=None):
-    """Overwrites a buffer with that of root_rank. Returns it."""
+    """Overwrites a buffer with that of root_rank, which has the same shape. Returns it."""
     view = _view(data, True)
     _run(_lib.BROADCAST, name, view, view, root=root_rank)
     return data
 
 
 def allgather(data, name=None):
-    """The ranks' buffers one after the other; the first dimension may differ between ranks."""
+    """Concatenates the ranks' buffers along the first dimension, whose size may differ between ranks."""
     source = _view(data, False)
     handle = _run(_lib.ALLGATHER, name, source, None)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic training: the state of a program, which ranks that join receive, and the function that uses it.
+"""Elastic training: the number of ranks may change during training, and lost ranks do not end the job.
 
     state = hvd.elastic.ObjectState(step=0, weights=weights)
 
@@ -12,30 +12,31 @@
 
     train(state)
 
+A state object holds what a joining rank needs to know; run() brings it up to date and calls the function.
 hvd.torch.elastic has TorchState for models and optimizers, and ElasticSampler. The names are Horovod's.
 
-What is different from Horovod: the death of a rank is no exception. The step under way is finished by the
-ranks that are left, and the function simply goes on; rank() and size() change in the next commit(), where
-ranks also join and leave. Nothing is lost or repeated, nobody starts again, and only ranks that join
-receive the state. A rank that joins calls the function once it has the state.
+The difference from Horovod: a lost rank does not raise an exception. The surviving ranks finish the current
+step, and the function continues; rank() and size() change in the next commit(), where ranks also join and
+leave. No step is lost or repeated, no survivor restarts, and only joiners receive the state.
 
-A commit stands where calling the function with the state of that moment leads to the same operations as
-going on there: after a step (or before one, with its data in hand), after an epoch. Programs that do other
-collective work between the beginning of the function and the commit need Horovod's way: with
-HVD_ELASTIC_INTERRUPT=1, or run(interrupt=True), a change of the world raises HostsUpdatedInterrupt at the
-commit, on all ranks, and run() calls the function again.
+Where to commit: at a point from which a new call of the function with the current state would run the same
+operations as continuing does. Such points are the end of a step (or its beginning, when its batch is loaded
+already) and the end of an epoch. Programs that run other collective operations between the beginning of the
+function and the commit need Horovod's behaviour: with HVD_ELASTIC_INTERRUPT=1 or run(interrupt=True), a
+change of the world raises HostsUpdatedInterrupt at the commit on all ranks, and run() calls the function
+again.
 
-A thread that submits operations while another thread is in commit() may get HvdError with errno.ESTALE:
-see there. It is not HorovodInternalError, so run() does not begin again.
+Threads: a thread that submits operations while another thread is in commit() may get HvdError with
+errno.ESTALE (see HvdError). That is not HorovodInternalError, so run() does not call the function again.
 
-A rank that is started while others train holds nobody up: init() returns at once, and only run() (or the
-first operation) comes in, at the others' next commit. What it does in between, imports, its model, its
-data, is nobody's pause. rank() and size() may be others afterwards (enter()): then the reset and resize
-callbacks are called on it too, before it gets the state, so that what was made with the old ones is made
-anew. local_rank() is that of a free place on its host from the first moment.
+Joiners do not delay the ranks that train. On a joiner init() returns at once; only run() (or its first
+operation) enters the world, at the others' next commit. Its imports, model and data are loaded meanwhile.
+rank() and size() may change when it enters (see enter()); then the reset and resize callbacks are called on
+it, too, before it gets the state, so that it can rebuild what depends on them. local_rank() is that of a
+free slot on its host and does not change.
 
-A program that calls no commit() survives deaths all the same, as a smaller world with the old rank() and
-size(); ranks cannot join it: one that is started in place of a dead one waits, and ends with the job.
+A program that never calls commit() also survives lost ranks: the remaining ranks train on, with rank() and
+size() unchanged. But no rank can join it: a replacement waits until the job ends.
 """
 import collections
 import copy
@@ -52,13 +53,14 @@ from ._lib import HorovodInternalError, HvdError, Left, World, check, check_stay
 from .sampler import ElasticSampler
 from .world import enter, init, rank, shutdown, size, stats
 
-RESET_LIMIT = 100  # of run(): how often it begins again, when nothing else is said
-_TRIES = 16  # for a state to reach the ranks that join, when those that give it die
-_unsettled = []  # states of which a part is on its way
+RESET_LIMIT = 100  # default of run(): how often it restarts from the last commit
+_TRIES = 16  # transfers of the state to joiners, when the sending ranks are lost
+_unsettled = []  # states of which a part is still being transferred
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """The world has changed. Only where Horovod's way was asked for. skip_sync: as in Horovod; not used."""
+    """The world has changed. Raised by commits only with run(interrupt=True) or HVD_ELASTIC_INTERRUPT=1,
+    as in Horovod. skip_sync is not used."""
 
     def __init__(self, skip_sync=False):
         super().__init__("the world has changed")
@@ -69,17 +71,24 @@ _World = collections.namedtuple("World", [name for name, _ in World._fields_[1:]
 
 
 def world():
-    """What the last commit found: epoch, rank, size, source, joined, left, is_new, elastic, repair_ns.
-    waiting: this rank has not come in yet (enter()), rank and size are those that it would have."""
+    """The world as of the last commit, as a named tuple.
+
+    epoch: its number. rank, size: of this rank. source: the rank that sends the state to joiners. joined,
+    left: how many ranks did so in the last change. is_new: this rank has joined and has no state yet.
+    elastic: whether the job is elastic. repair_ns: nanoseconds that the last change took. waiting: this
+    rank has not entered yet (see enter()); rank and size are those that it would have now.
+    """
     found = World(size_of_struct=ctypes.sizeof(World))
     check(lib.hvd_world(ctypes.byref(found)))
     return _World(*(getattr(found, name) for name in _World._fields))
 
 
 def commit():
-    """A boundary, for programs without a state object: all ranks call it at the end of a step. True when
-    the world has changed; when ranks have joined (world().joined), all of them now bring them the state.
-    Raises Left on a rank that was asked to leave."""
+    """Collective: a commit for programs without a state object. All ranks call it at the end of a step.
+
+    Returns True when the world has changed. If ranks have joined (world().joined), the program then has to
+    send them its state. Raises Left on a rank that was asked to leave.
+    """
     for state in list(_unsettled):
         state.settle()
     return check_stay(lib.hvd_commit()) == 1
@@ -89,8 +98,8 @@ def _environ(name):
     return os.environ.get("HVD_" + name) or os.environ.get("HOROVOD_" + name)
 
 
-def _whereabouts():
-    """A number for where the program is: the lines of all its callers outside this package."""
+def _call_site():
+    """A hash of the call stack outside this package: of file names and line numbers."""
     frame, lines = sys._getframe(1), []
     while frame:
         module = frame.f_globals.get("__name__", "")
@@ -101,30 +110,32 @@ def _whereabouts():
 
 
 class State:
-    """What a program has to remember. Derived classes say how: save, restore, sync.
+    """The training state of a program. Derived classes implement save(), restore() and sync().
 
-    bcast_object, get_rank: Horovod has them; not needed."""
+    bcast_object and get_rank are ignored; they are there for programs written for Horovod.
+    """
 
     def __init__(self, bcast_object=None, get_rank=None):
         self._reset_callbacks, self._resize_callbacks = [], []
-        self._size = None  # of the world, when callbacks were last called
+        self._size = None  # size() when the callbacks were last called
         self._interrupt = (_environ("ELASTIC_INTERRUPT") or "0") not in ("0", "false")
 
     def register_reset_callbacks(self, callbacks):
-        """Functions without arguments, called when the world has changed, on the ranks that were in it
-        before, and on one that comes in whose rank or size was another one until then. rank() and size()
-        are the new ones; ranks that join receive the state as it is after these calls. No collective
-        operations in them."""
+        """Registers functions without arguments that are called when the world has changed. They run on
+        the ranks that were in the world before, and on a joiner whose rank() or size() changed when it
+        entered. rank() and size() are the new ones then; joiners receive the state as it is after these
+        calls. The functions must not use collective operations."""
         self._reset_callbacks.extend(callbacks)
 
     def register_resize_callbacks(self, callbacks):
-        """As register_reset_callbacks, for functions of (old size, new size), called when these differ:
-        to scale a learning rate (scale_lr) or a batch."""
+        """Like register_reset_callbacks, for functions of (old size, new size) that are called when these
+        differ, for instance to scale a learning rate (scale_lr) or a batch."""
         self._resize_callbacks.extend(callbacks)
 
     def _enter(self):
-        """Comes into the world, at a boundary of the others: True. What the program has made with the
-        rank and size that it had before is made anew where they have changed. False: it is in."""
+        """Enters the world at the others' next boundary, if this rank is waiting. If its rank or size
+        changes thereby, calls the callbacks, which rebuild what depends on them. Returns whether it was
+        waiting."""
         if not world().waiting:
             return False
         before = rank(), size()
@@ -135,7 +146,7 @@ class State:
         return True
 
     def on_reset(self):
-        """Calls the callbacks."""
+        """Calls the reset callbacks, and the resize callbacks if the size has changed."""
         old, self._size = self._size, size()
         for callback in self._reset_callbacks:
             callback()
@@ -144,15 +155,20 @@ class State:
                 callback(old, self._size)
 
     def reset(self):
-        """The process begins again in a new world, after restore()."""
+        """Called after restore(), when this process has joined a new world."""
 
     def commit(self):
-        """Saves a copy of the state in memory, for when repair is impossible, and is a boundary: where the
-        world takes its new shape. check_host_updates() does without the copy, and may come each step."""
+        """Collective: saves a copy of the state in memory, to which run() returns when repair is
+        impossible, and lets ranks join and leave. check_host_updates() omits the copy and is cheap
+        enough for every step.
+
+        Raises Left on a rank that was asked to leave."""
         self._boundary(True)
 
     def check_host_updates(self):
-        """A boundary without saving."""
+        """Collective: lets ranks join and leave, without saving a copy of the state. Raises Left as
+        commit() does.
+        """
         self._boundary(False)
 
     def _boundary(self, save):
@@ -171,26 +187,28 @@ class State:
         self.sync()
 
     def settle(self):
-        """Collective: ends what sync() has begun. Nothing, where sync() does it all."""
+        """Collective: completes what sync() has begun. Does nothing in classes whose sync() is complete."""
 
     def save(self):
-        """Keeps a copy of the state in memory."""
+        """Saves a copy of the state in memory."""
         raise NotImplementedError()
 
     def restore(self):
-        """Goes back to the copy."""
+        """Restores the saved copy."""
         raise NotImplementedError()
 
     def sync(self):
-        """Collective: brings ranks that have no state, or an older one, to that of the others. At the
-        start of a job: all to that of rank 0."""
+        """Collective: sends the newest state to the ranks that have none or an older one. At the start of
+        a job all ranks get that of rank 0."""
         raise NotImplementedError()
 
 
 class ObjectState(State):
-    """Attributes that pickle takes, and ElasticSamplers. Each keyword argument becomes an attribute.
+    """A state of values that can be pickled, and of ElasticSamplers. Each keyword argument becomes an
+    attribute.
 
-    In a job without run() call sync() before the first step: it is what a rank that joins waits in."""
+    A program without run() must call sync() before the first step: joiners wait in it for the state.
+    """
 
     def __init__(self, bcast_object=None, get_rank=None, **kwargs):
         self._samplers = {n: v for n, v in kwargs.items() if isinstance(v, ElasticSampler)}
@@ -198,13 +216,14 @@ class ObjectState(State):
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object, get_rank)
-        self._version = 0  # how often it was committed; 0: it is nobody's yet
-        self._saved_version = 0  # of what is saved; 0 until this rank has committed itself
-        self._elastic = None  # is this an elastic job
-        self._changed = False  # the world has, and the samplers do not know yet
-        self._place = 0  # where the program was when it did
-        self._arrived = None  # where the others were when this rank joined them, until its first commit
-        self._later, self._delivery = [], None  # blocks that travel while the ranks go on, their Delivery
+        self._version = 0  # how often it was committed; 0: it has not been synchronized yet
+        self._saved_version = 0  # of the saved copy; 0 until the first commit of this rank
+        self._elastic = None  # whether the job is elastic; None: not asked yet
+        self._changed = False  # the world has changed and the samplers are not repartitioned yet
+        self._place = 0  # the call site of the commit that changed it
+        # Until a joiner's first commit: call site and progress of the other ranks when it joined.
+        self._arrived = None
+        self._later, self._delivery = [], None  # blocks that follow, and their BackgroundTransfer
         ObjectState.save(self)
 
     def _values(self):
@@ -216,8 +235,8 @@ class ObjectState(State):
         self._is_saved = True
 
     def restore(self):
-        """Goes back to the copy. A rank that has joined and not saved since stays as it is: the others
-        give it the state again, those of them that have it."""
+        """Restores the saved copy. A joiner that has not saved yet keeps its state: a rank that has a copy
+        sends it the state again."""
         if self._is_saved:
             self._restore()
         self._version = self._saved_version
@@ -228,7 +247,7 @@ class ObjectState(State):
         for name, value in copy.deepcopy(self._saved).items():
             setattr(self, name, value)
         for name, sampler in self._samplers.items():
-            sampler.adopt(self._saved_samplers[name], sampler.hand()[0])
+            sampler.adopt(self._saved_samplers[name], sampler.progress()[0])
 
     def reset(self):
         for sampler in self._samplers.values():
@@ -253,48 +272,49 @@ class ObjectState(State):
             self._version += 1
             self._saved_version = self._version
         if commit():
-            self._changed, self._place = True, _whereabouts()
+            self._changed, self._place = True, _call_site()
             self._adapt()
             return
         for sampler in self._samplers.values():
-            sampler.stay()
+            sampler.unchanged()
 
     def _agree(self):
-        """Every rank learns how much every rank has used of the samplers' indices. Whose word is in the
-        sum has reached this commit; all survivors see the same sum."""
+        """Collective: distributes the samplers' reports of all ranks. A rank whose report is in the sum
+        has reached this commit. All survivors get the same sum."""
         if not self._samplers:
             return
         if self._elastic is None:
             self._elastic = world().elastic
-        words = [word for sampler in self._samplers.values() for word in sampler.tell()]
+        words = [word for sampler in self._samplers.values() for word in sampler.report()]
         ranks, width = size(), len(words)
-        told = array("q", words * ranks)  # a fixed job: nobody dies, all are as far as this one
+        reports = array("q", words * ranks)  # in a fixed job all ranks are as far as this one
         if self._elastic:
-            told = array("q", bytes(8 * width * ranks))
-            told[rank() * width : (rank() + 1) * width] = array("q", words)
-            buffers.allreduce_(told, f"elastic.told.{width}.{ranks}", _lib.SUM)
+            reports = array("q", bytes(8 * width * ranks))
+            reports[rank() * width : (rank() + 1) * width] = array("q", words)
+            buffers.allreduce_(reports, f"elastic.told.{width}.{ranks}", _lib.SUM)
         for i, sampler in enumerate(self._samplers.values()):
-            sampler.agree([tuple(told[r * width + 2 * i : r * width + 2 * i + 2]) for r in range(ranks)])
+            sampler.agree([tuple(reports[r * width + 2 * i : r * width + 2 * i + 2]) for r in range(ranks)])
 
     def _adapt(self):
         if self._interrupt:
             for sampler in self._samplers.values():
-                sampler.drop_hand()
+                sampler.rewind()
         super()._adapt()
 
     def _mark(self):
-        """What changes when this rank does something."""
-        done = [(s.epoch, s.tell()) for s in self._samplers.values()]
+        """A mark of this rank's progress: it changes with every operation and every change of the state."""
+        done = [(s.epoch, s.report()) for s in self._samplers.values()]
         ops = stats()["submitted"] - (self._delivery.ops if self._delivery else 0)
         return ops, done, zlib.crc32(pickle.dumps(self._values()))
 
     def _just_arrived(self):
-        """A rank that joins comes from a boundary. When its program commits at that same place, before
-        anything has happened (as one does that commits before each step), it is there already."""
+        """Whether a joiner's first commit is the very boundary at which it has joined. So it is in a
+        program that commits at the beginning of each step: same call site, and nothing has happened in
+        between."""
         arrived, self._arrived = self._arrived, None
-        return arrived is not None and arrived == (_whereabouts(), self._mark())
+        return arrived is not None and arrived == (_call_site(), self._mark())
 
-    # ---- the state's way to the ranks that join -------------------------------------------------
+    # ---- transfer of the state to joiners -------------------------------------------------------
 
     def sync(self):
         self._enter()
@@ -309,55 +329,58 @@ class ObjectState(State):
             if not newest:
                 self.reset()  # the world may have changed since the samplers were made
             elif self._changed and self._version:
-                self._redeal(rows)
+                self._repartition(rows)
             if self._hand_over(source, lacking, apart=0 < len(lacking) < len(rows) - 1):
                 self._settled(newest, rows[source][2] if rank() in lacking or self._interrupt else 0)
                 if self._delivery:
                     _unsettled.append(self)
                     self._delivery.start()
                 return
-            if commit():  # the source has died: this boundary shows it
+            if commit():  # the source was lost: after this boundary the world is without it
                 self._changed = True
                 self.on_reset()
-        raise HvdError("elastic: the state has not reached the ranks that joined")
+        raise HvdError(f"elastic: joiners have no state after {_TRIES} tries: each sending rank was lost")
 
     def _meet(self):
-        """{rank: [rank, version, place, and of each sampler: seat, drawn, ended]} of the living."""
-        # Last comes one that joined, and could not go back to anything when repair was impossible.
+        """Collective: {rank: [rank, version, call site, and progress() of each sampler]} of the ranks that
+        are left.
+        """
+        # -1, the lowest: a joiner that had no saved copy to restore when repair was impossible.
         mine = [rank(), self._version if self._version or self._is_saved else -1, self._place]
         for sampler in self._samplers.values():
-            mine.extend(sampler.hand())
+            mine.extend(sampler.progress())
         words = buffers.allgather(array("q", mine), "elastic.meet").tolist()
         rows = [words[i : i + len(mine)] for i in range(0, len(words), len(mine))]
         return {row[0]: row for row in rows}
 
-    def _redeal(self, rows):
+    def _repartition(self, rows):
         self._changed = False
         for i, sampler in enumerate(self._samplers.values()):
-            hands = {r: tuple(row[3 + 3 * i : 6 + 3 * i]) for r, row in rows.items() if row[1] > 0}
-            sampler.move(rank(), size(), hands)
+            progress = {r: tuple(row[3 + 3 * i : 6 + 3 * i]) for r, row in rows.items() if row[1] > 0}
+            sampler.repartition(rank(), size(), progress)
 
     def _hand_over(self, source, lacking, apart):
-        """From source to those that lack the state. False, on all ranks, when source has died. apart: what
-        is not needed at once may follow while those who have it go on."""
+        """Collective: sends the state from source to the ranks in lacking. Returns False, on all ranks,
+        when source was lost. apart: blocks that are not needed at once may follow while the other ranks
+        train."""
         if not lacking:
             return True
         self._finish, self._later = None, []
         pack = functools.partial(self._pack, apart)
-        lost = not _transfer.bring(source, lacking, pack, self._unpack)
+        lost = not _transfer.transfer(source, lacking, pack, self._unpack)
         words = array("q", [lost, 0 if lost else _transfer.rounds_of(self._later)])
         buffers.allreduce_(words, "elastic.lost", _lib.MAX)
         lost, rounds = words
         if not lost and rank() in lacking:
             self._finish()
         if not lost and rounds:
-            self._delivery = _transfer.Delivery(source, lacking, self._later, rounds)
+            self._delivery = _transfer.BackgroundTransfer(source, lacking, self._later, rounds)
         return not lost
 
     def settle(self):
-        """Waits until ranks that have joined have all of the state: what is not needed at once travels
-        while the others train on. Collective, where something is under way. Every boundary calls it, and
-        step() of hvd.torch.DistributedOptimizer."""
+        """Collective: waits until joiners have the complete state, of which a part follows while the ranks
+        train. Does nothing when no transfer is in flight. Every boundary calls it, and step() of
+        hvd.torch.DistributedOptimizer does."""
         if not self._delivery:
             return
         lacks = not self._arrive()
@@ -368,15 +391,16 @@ class ObjectState(State):
                 self._end_delivery()
                 return
             if len(lacking) == len(words) // 2:
-                raise HvdError("elastic: all ranks that had the whole state have died")
-            source = min(set(words[::2]) - set(lacking))  # the one before has died
-            lacks = not _transfer.bring(source, lacking, self._pack_later, self._unpack_later)
+                raise HvdError("elastic: all ranks with the complete state were lost: restart from a checkpoint")
+            source = min(set(words[::2]) - set(lacking))  # the first source was lost
+            lacks = not _transfer.transfer(source, lacking, self._pack_later, self._unpack_later)
             if not lacks and rank() in lacking:
                 self._take_later()
-        raise HvdError("elastic: the state has not reached the ranks that joined")
+        raise HvdError(f"elastic: joiners have no state after {_TRIES} tries: each sending rank was lost")
 
     def _arrive(self):
-        """This rank's part of the Delivery; what it brings is taken over. True when it is all there."""
+        """Waits for this rank's part of the background transfer and takes over what it received. Returns
+        whether this rank has the complete state."""
         delivery = self._delivery
         if not delivery or delivery.arrived is not None:
             return not delivery or delivery.arrived
@@ -391,7 +415,8 @@ class ObjectState(State):
             delivery.drop()
 
     def _settled(self, version, place):
-        """Everybody has the state."""
+        """Called when all ranks have the state of this version. place: the call site of the commit that a
+        joiner continues from, 0 on other ranks."""
         joined = not self._version and version
         if not version:
             self.save()
@@ -402,27 +427,29 @@ class ObjectState(State):
             self._arrived = (place, self._mark()) if place else None
 
     def _pack(self, apart):
-        """The state as an object and blocks of memory, for _transfer. apart: blocks that are not needed at
-        once may be put into _later instead."""
+        """The state as an object and a list of memory blocks, for _transfer. apart: blocks that are not
+        needed at once may go into _later instead."""
         samplers = {name: sampler.shared() for name, sampler in self._samplers.items()}
         return (self._values(), samplers), []
 
     def _pack_later(self):
-        """_later anew, on a rank that had the whole state before."""
+        """Fills _later again, on a rank that has the complete state."""
         self._pack(True)
         return [len(block) for block in self._later], self._later
 
     def _unpack_later(self, lengths):
         if lengths != [len(block) for block in self._later]:
-            raise HvdError("elastic: the ranks' states differ in what is in them")
+            raise HvdError(
+                "elastic: the ranks' states differ in size: build the same model and optimizer on all"
+            )
         return self._later
 
     def _take_later(self):
-        """_later has been filled."""
+        """Takes over the blocks of _later, which have been received."""
 
     def _unpack(self, thing):
-        """The blocks to be filled; others into _later, as _pack() has. When they are, _finish() takes the
-        state over."""
+        """Returns the memory blocks to receive into; puts others into _later, as _pack() did. After they
+        have been received, _finish() takes over the state."""
         self._finish = functools.partial(self._take, thing)
         return []
 
@@ -432,14 +459,19 @@ class ObjectState(State):
             setattr(self, name, value)
         for name, shared in samplers.items():
             self._samplers[name].adopt(shared, rank())
-        self._is_saved = False  # that is older; a copy takes time, and the others wait
+        self._is_saved = False  # the saved copy is older; a new one would take time while the others wait
 
 
 def scale_lr(optimizer, rule="linear", schedulers=()):
-    """A resize callback that scales an optimizer's learning rates with the number of ranks.
+    """Returns a resize callback that scales an optimizer's learning rates with the number of ranks.
 
-    rule: "linear" (twice the ranks, twice the rate, as the batch of all ranks grows), "none", or a function
-    of (old size, new size) that returns the factor. schedulers: the optimizer's; their base rates too."""
+    Args:
+        rule: "linear" (twice the ranks, twice the rate, because the global batch doubles), "none", or a
+            function of (old size, new size) that returns the factor.
+        schedulers: the optimizer's learning rate schedulers, whose base rates are scaled, too.
+    Raises:
+        ValueError: rule is something else.
+    """
     rules = {"linear": lambda old, new: new / old, "none": lambda old, new: 1.0}
     factor_of = rule if callable(rule) else rules.get(rule)
     if factor_of is None:
@@ -457,21 +489,27 @@ def scale_lr(optimizer, rule="linear", schedulers=()):
     return rescale
 
 
-def _begin_again():
+def _restart():
     try:
         shutdown()
     except HvdError:
-        pass  # the world is broken: that is why
+        pass  # the world has failed: that is the reason for the restart
     init()
 
 
 def run(func=None, *, interrupt=None, reset_limit=None):
-    """Decorates a function of (state, ...): brings the state to where the others are, then calls it.
+    """Decorates a function of (state, ...): synchronizes the state with the other ranks, then calls the
+    function.
 
-    interrupt: True: Horovod's way, see above; default: HVD_ELASTIC_INTERRUPT. reset_limit: when repair is
-    impossible (HorovodInternalError), the state goes back to its last commit, this process leaves the
-    world and joins again, and the function is called again, at most so many times; then the error gets
-    out. Default: HVD_ELASTIC_RESET_LIMIT, or 100. Left gets out at once: the process ends with code 0."""
+    When repair is impossible (HorovodInternalError), the state is restored to its last commit, this process
+    leaves the world and joins again, and the function is called again. Left is never caught: the process of
+    a rank that was asked to leave exits with code 0.
+
+    Args:
+        interrupt: True for Horovod's behaviour (see the module's text). Default: HVD_ELASTIC_INTERRUPT.
+        reset_limit: how many such restarts are allowed; after that the error is raised. Default:
+            HVD_ELASTIC_RESET_LIMIT, or 100.
+    """
     if func is None:
         return functools.partial(run, interrupt=interrupt, reset_limit=reset_limit)
     limit = int(_environ("ELASTIC_RESET_LIMIT") or RESET_LIMIT) if reset_limit is None else reset_limit
@@ -493,7 +531,7 @@ def run(func=None, *, interrupt=None, reset_limit=None):
                 if resets > limit:
                     raise
                 state.restore()
-                _begin_again()
+                _restart()
                 state.reset()
             except HostsUpdatedInterrupt:
                 pass

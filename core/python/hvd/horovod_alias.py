@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name `horovod`, for scripts that import it. Opt-in:
+"""Lets scripts that import `horovod` use hvd. Opt-in:
 
     import hvd.horovod_alias
     hvd.horovod_alias.install()
@@ -10,12 +10,15 @@ import sys
 
 
 def install():
-    """Registers the alias. A real horovod that is already imported is left alone: ImportError."""
+    """Makes `import horovod` return hvd. Raises ImportError when a real horovod is imported already."""
     present = sys.modules.get("horovod")
     if present is not None and present.__name__ != "hvd":
-        raise ImportError("horovod is already imported from " + str(getattr(present, "__file__", "?")))
+        raise ImportError(
+            f"horovod is already imported from {getattr(present, '__file__', '?')}: "
+            "call install() before the first import"
+        )
     importlib.import_module("hvd.torch.mpi_ops")
-    # Every module there is: one that was imported under both names would be there twice.
+    # All loaded modules are aliased, so that none is imported a second time under the other name.
     for name, module in list(sys.modules.items()):
         if name == "hvd" or name.startswith("hvd."):
             sys.modules["horovod" + name[len("hvd") :]] = module

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any object that pickle takes, from one rank to all and from all to all.
+"""Collectives for any object that can be pickled.
 
-Only ranks that hold the job's key can send: unpickling trusts the job, as the job's program does.
+Unpickling runs code that the sender chooses. Only ranks that hold the job's key can send, so this trusts
+the job as its own program does.
 """
 import collections.abc
 import copyreg
@@ -15,9 +16,8 @@ from ._lib import HvdError
 from .world import rank, size
 
 
-#: By type: what reduces an object for its way to another process, where pickle's own way would bring it to
-#: the wrong place there. As in copyreg.dispatch_table.
-travellers = {}
+#: {type: reduce function}, as in copyreg.dispatch_table, for types that pickle restores on the wrong device.
+reducers = {}
 
 
 @functools.lru_cache(None)
@@ -31,21 +31,23 @@ def _pickler():
     if not isinstance(table, collections.abc.Mapping):
         table = copyreg.dispatch_table
 
-    class Traveller(Pickler):
-        dispatch_table = collections.ChainMap(travellers, table)
+    class ObjectPickler(Pickler):
+        dispatch_table = collections.ChainMap(reducers, table)
 
-    return Traveller
+    return ObjectPickler
 
 
 def dump(obj):
-    """The bytes of an object."""
+    """Pickles an object; returns a bytearray."""
     stream = io.BytesIO()
     _pickler()(stream).dump(obj)
     return bytearray(stream.getbuffer())
 
 
 def _try_dump(obj):
-    """The bytes of an object and None, or nothing and why not: then the other ranks are told."""
+    """Returns the pickled object and None, or no bytes and the exception, so that the other ranks can be
+    told.
+    """
     try:
         return dump(obj), None
     except Exception as reason:
@@ -53,7 +55,9 @@ def _try_dump(obj):
 
 
 def broadcast_object(obj=None, root_rank=0, name=None):
-    """root_rank's object, on every rank. The others' argument is ignored."""
+    """Returns root_rank's object on every rank. obj is ignored on the other ranks.
+
+    Raises HvdError on all ranks when root_rank cannot pickle its object."""
     name = f"broadcast_object.{name}" if name else None
     mine = rank() == root_rank
     data, failure = _try_dump(obj) if mine else (bytearray(), None)
@@ -62,7 +66,7 @@ def broadcast_object(obj=None, root_rank=0, name=None):
     if failure:
         raise failure
     if length[0] < 0:
-        raise HvdError(f"broadcast_object: rank {root_rank} could not pickle its object")
+        raise HvdError(f"broadcast_object: rank {root_rank} could not pickle its object; its output has the error")
     if not mine:
         data = bytearray(length[0])
     buffers.broadcast_(data, root_rank, name and f"{name}.data")
@@ -70,7 +74,9 @@ def broadcast_object(obj=None, root_rank=0, name=None):
 
 
 def allgather_object(obj, name=None):
-    """A list of every rank's object, in the order of the ranks."""
+    """Returns a list of all ranks' objects, in the order of ranks.
+
+    Raises HvdError on all ranks when a rank cannot pickle its object."""
     name = f"allgather_object.{name}" if name else None
     data, failure = _try_dump(obj)
     lengths = buffers.allgather(array("q", [-1 if failure else len(data)]), name and f"{name}.size")
@@ -78,7 +84,7 @@ def allgather_object(obj, name=None):
         raise failure
     unable = [r for r in range(size()) if lengths[r] < 0]
     if unable:
-        raise HvdError(f"allgather_object: rank {unable[0]} could not pickle its object")
+        raise HvdError(f"allgather_object: rank {unable[0]} could not pickle its object; its output has the error")
     everything = memoryview(buffers.allgather(data, name and f"{name}.data"))
     objects, start = [], 0
     for r in range(size()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a rank: init, shutdown, who it is; what of it is the same for arrays and for torch."""
+"""init, shutdown, ranks and sizes: the part of the interface that is the same for arrays and for torch."""
 import atexit
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ import sys
 from . import _torchrun
 from ._lib import Backend, Stats, check, check_stay, error, lib
 
-#: What hvd, hvd.torch and hvd.torch.mpi_ops pass on.
+#: Exported by hvd, hvd.torch and hvd.torch.mpi_ops, too.
 __all__ = """
     init enter shutdown is_initialized is_homogeneous rank size local_rank local_size cross_rank cross_size
     start_timeline stop_timeline stats
@@ -17,23 +17,28 @@ __all__ = """
     cuda_built rocm_built
 """.split()
 
-#: Called with no arguments when the world has ended: users of handles forget theirs.
+#: Functions without arguments that shutdown() calls: modules drop their handles in them.
 at_shutdown = []
 
-#: What holds the memory of operations under way. When the process ends in the middle of them, the
-#: interpreter must not free it while the engine still works on it.
+#: Objects that hold the memory of operations in flight. If the process exits during operations, the
+#: interpreter must not free this memory, because the engine still uses it.
 holders = []
 
 _registered = False
 
 
 def init(comm=None, process_sets=None):
-    """Joins the world; returns when every rank has. Of an elastic job in which others train already it
-    returns at once: see enter().
+    """Joins the job. Returns when all ranks have called it; on a joiner of an elastic job it returns at
+    once (see enter()).
 
-    The launcher (hvdrun, mpirun, srun, torchrun, or HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
-    HVD_KEY_FILE by hand) says who the others are; without one this is a world of 1. In an elastic job a
-    rank that is not wanted any more when it comes gets hvd.elastic.Left.
+    Rank and size come from the launcher (hvdrun, mpirun, srun or torchrun), or from HVD_RANK, HVD_SIZE,
+    HVD_RENDEZVOUS and HVD_KEY_FILE. Without any of these the job has one rank.
+
+    Raises:
+        HvdError: the ranks did not find each other within HVD_START_TIMEOUT, or another failure.
+        hvd.elastic.Left: the elastic job does not need this rank any more. If it is not caught,
+            the process exits with code 0.
+        NotImplementedError: comm or process_sets was given.
     """
     if comm is not None:
         raise NotImplementedError("init(comm=...) is not supported: the launcher chooses the ranks")
@@ -49,16 +54,18 @@ def init(comm=None, process_sets=None):
 
 
 def enter():
-    """Comes into a world that others train in, at their next commit(); hvd.elastic.run() and the first
-    operation do it by themselves. Until then rank() and size() are those that this rank would have if
-    it came in now: they may be others afterwards. What takes long and needs nobody else (the model, the
-    data) is best done before, while the others go on. In every other case it does nothing. Raises
-    hvd.elastic.Left when this rank is not wanted any more."""
+    """On a joiner of an elastic job: waits for the other ranks' next commit() and becomes a member there.
+
+    hvd.elastic.run() and the first operation call it. Until then rank() and size() are those that this
+    rank would get now; they may change when it enters. Load model and data before, while the other ranks
+    train on. On all other ranks it does nothing. Raises hvd.elastic.Left when the job does not need this
+    rank any more.
+    """
     check_stay(lib.hvd_enter())
 
 
 def shutdown():
-    """Leaves the world. Operations still under way fail. Without a world it does nothing."""
+    """Leaves the job. Operations in flight fail. Does nothing before init() and after shutdown()."""
     code = lib.hvd_shutdown() if lib.hvd_initialized() else 0
     failure = error(code) if code < 0 else None
     for forget in at_shutdown:
@@ -68,7 +75,7 @@ def shutdown():
 
 
 def _leave():
-    # A rank that dies of an exception does not wait for the others: its end is what tells them.
+    # A rank that exits by an exception does not wait for the others: they detect that it is lost.
     if getattr(sys, "last_type", None) is None:
         lib.hvd_shutdown()
         return
@@ -82,32 +89,32 @@ def is_initialized():
 
 
 def rank():
-    """This process's number in the world, from 0."""
+    """This process's rank in the job, from 0."""
     return check(lib.hvd_rank())
 
 
 def size():
-    """How many ranks the world has."""
+    """The number of ranks in the job."""
     return check(lib.hvd_size())
 
 
 def local_rank():
-    """This process's number among those of its host."""
+    """This process's rank among the ranks of its host, from 0."""
     return check(lib.hvd_local_rank())
 
 
 def local_size():
-    """How many ranks this host has."""
+    """The number of ranks on this host."""
     return check(lib.hvd_local_size())
 
 
 def cross_rank():
-    """This host's number among the hosts."""
+    """This host's number among the hosts of the job, from 0."""
     return check(lib.hvd_cross_rank())
 
 
 def cross_size():
-    """How many hosts there are."""
+    """The number of hosts in the job."""
     return check(lib.hvd_cross_size())
 
 
@@ -118,17 +125,18 @@ def is_homogeneous():
 
 
 def start_timeline(file_path, mark_cycles=False):
-    """Writes a Chrome trace from now on. Rank 0 writes it; "%r" in the path makes every rank write."""
+    """Starts writing a timeline (Chrome trace format) to file_path. Rank 0 writes it; with "%r" in the
+    path every rank writes one, with its rank in place of "%r"."""
     check(lib.hvd_start_timeline(str(file_path).encode(), mark_cycles))
 
 
 def stop_timeline():
-    """Ends the trace."""
+    """Ends the timeline and closes its file."""
     check(lib.hvd_stop_timeline())
 
 
 def stats():
-    """The engine's counters since init(), by name."""
+    """The engine's counters since init(), as a dict."""
     counters = Stats(size=ctypes.sizeof(Stats))
     check(lib.hvd_stats(ctypes.byref(counters)))
     return {name: getattr(counters, name) for name, _ in Stats._fields_ if name != "size"}
@@ -141,35 +149,34 @@ def _backend(name):
 
 
 def mpi_built():
-    """Whether hvd was built with MPI: its plugin is beside libhvd.so. HVD_BACKEND=mpi uses it."""
+    """Whether hvd can use MPI: libhvd_mpi.so is beside libhvd.so. HVD_BACKEND=mpi selects it."""
     return _backend(b"mpi").built
 
 
 def mpi_enabled():
-    """Whether this job uses MPI (HVD_BACKEND=mpi). mpirun as the launcher alone does not count."""
+    """Whether this job's collectives use MPI (HVD_BACKEND=mpi). Starting it with mpirun is not enough."""
     return _backend(b"mpi").open
 
 
 def mpi_threads_supported():
-    """Whether the program may call MPI itself, from any thread, beside hvd. Operations of hvd may be
-    submitted from any thread in any case."""
+    """Whether the program may call MPI itself from any thread while hvd uses it. hvd's own operations may
+    be submitted from any thread in any case."""
     return _backend(b"mpi").threads
 
 
 def gloo_built():
-    """False: hvd has its own transports, shared memory and TCP."""
+    """Always False: hvd uses its own transports, shared memory and TCP."""
     return False
 
 
 def gloo_enabled():
-    """False, as gloo_built."""
+    """Always False; see gloo_built()."""
     return False
 
 
 def nccl_built():
-    """The version of NCCL that tensors on this machine's GPUs use, such as 22707; 0: they cannot, for want of
-    an NCCL or of a driver. It is looked for as before the first such tensor: import torch first, whose copy
-    is the one to use."""
+    """The version of the NCCL that hvd uses for CUDA tensors, such as 22707; 0 if this machine has no NCCL
+    or no NVIDIA driver. Import torch first: hvd then uses torch's copy of NCCL."""
     found = _backend(b"nccl")
     version = re.match(rb"(?:NCCL )?(\d+)\.(\d+)\.(\d+)", found.text)
     if not found.built or not version:
@@ -179,20 +186,20 @@ def nccl_built():
 
 
 def ddl_built():
-    """False."""
+    """Always False: hvd does not use DDL."""
     return False
 
 
 def ccl_built():
-    """False."""
+    """Always False: hvd does not use oneCCL."""
     return False
 
 
 def cuda_built():
-    """Whether hvd can work on tensors of GPUs here: NVIDIA's driver is there."""
+    """Whether hvd can work on CUDA tensors on this machine: NVIDIA's driver is installed."""
     return _backend(b"staged").built
 
 
 def rocm_built():
-    """False."""
+    """Always False: hvd does not support AMD GPUs."""
     return False

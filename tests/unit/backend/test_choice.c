@@ -56,7 +56,7 @@ static void test_bad_lists(void **state)
     refuses("mpi,mpi", "twice");
     memset(longer, 'x', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';
-    refuses(longer, "no list");
+    refuses(longer, "too long for a list");
 }
 
 static void test_wire(void **state)

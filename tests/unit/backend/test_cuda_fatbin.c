@@ -108,7 +108,7 @@ static void test_broken(void **state)
         size_t size;
         const char *says;
     } table[] = {
-        {0, 0x50, 15, "15 bytes are no file"},
+        {0, 0x50, 15, "15 bytes are too short"},
         {0, 0x51, 144, "begins with 0xba55ed51"},
         {6, 8, 144, "begins with"},     /* a head that is too small */
         {6, 200, 144, "begins with"},   /* and one that is too large */

@@ -31,7 +31,7 @@ static void test_allowed(void **state)
     checkup_expect("cpus-allowed", CHECK_WARN, "8 processors for 9 ranks");
     checkup.setting.local_ranks = 4;
     checkup.setting.profiles = PROFILE_GPU;
-    checkup_expect("cpus-allowed", CHECK_WARN, "loading data");
+    checkup_expect("cpus-allowed", CHECK_WARN, "data loading");
     checkup.setting.local_ranks = 9;
     checkup_expect("cpus-allowed", CHECK_FAIL, "8 processors for 9 ranks");
     assert_string_equal(checkup.result.observed, "8");

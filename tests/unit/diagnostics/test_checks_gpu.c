@@ -43,7 +43,7 @@ static void test_load(void **state)
     checkup_expect("nvml-lost-cgroup", CHECK_SKIP, "no NVIDIA GPU");
     checkup_expect("gpu-ecc-uncorr", CHECK_SKIP, "no NVIDIA GPU here");
     checkup.setting.gpus = 2;
-    checkup_expect("nvml-load", CHECK_FAIL, "2 GPUs wanted, none here");
+    checkup_expect("nvml-load", CHECK_FAIL, "the job wants 2 GPUs, none is visible here");
     gpu_machine(8);
     checkup_answer("nvml", ABSENT);
     checkup_expect("nvml-load", CHECK_FAIL, "8 NVIDIA GPUs on the PCI bus, but libnvidia-ml");
@@ -75,7 +75,7 @@ static void test_agreement(void **state)
     checkup_answer("nvml", NVML_OK(""));
     checkup_expect("nvml-lib-mismatch", CHECK_PASS, "understand each other");
     checkup_file("proc/driver/nvidia/version", MODULE);
-    checkup_expect("nvml-lib-mismatch", CHECK_PASS, "are 580.65.06");
+    checkup_expect("nvml-lib-mismatch", CHECK_PASS, "are both 580.65.06");
     checkup_file(
         "proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15\n");
@@ -171,14 +171,14 @@ static void test_use(void **state)
     checkup_expect("compute-mode", CHECK_PASS, "default");
     checkup_expect("mig", CHECK_PASS, "no GPU is split");
     checkup_expect("persistence-mode", CHECK_PASS, "on");
-    checkup_expect("gpu-p2p", CHECK_PASS, "NVML does not say");
-    checkup_expect("fabric-state", CHECK_PASS, "no NVSwitch");
-    checkup_expect("imex-channel", CHECK_PASS, "ends at the machine");
-    checkup_expect("gpu-foreign-procs", CHECK_PASS, "nobody else");
+    checkup_expect("gpu-p2p", CHECK_PASS, "NVML does not report");
+    checkup_expect("fabric-state", CHECK_PASS, "do not register");
+    checkup_expect("imex-channel", CHECK_PASS, "does not leave the machine");
+    checkup_expect("gpu-foreign-procs", CHECK_PASS, "no other process");
     with("gpu.1.compute_mode 2\n");
-    checkup_expect("compute-mode", CHECK_FAIL, "GPU 1 is prohibited");
+    checkup_expect("compute-mode", CHECK_FAIL, "GPU 1 is in prohibited compute mode");
     with("gpu.0.compute_mode 3\n");
-    checkup_expect("compute-mode", CHECK_INFO, "takes one process only");
+    checkup_expect("compute-mode", CHECK_INFO, "is in exclusive compute mode");
     checkup.setting.local_ranks = 4;
     checkup_expect("compute-mode", CHECK_FAIL, "4 ranks share 2");
     with("gpu.0.mig 0\ngpu.0.mig_pending 1\n");
@@ -192,11 +192,12 @@ static void test_use(void **state)
     with("pairs 6\npairs_p2p 6\npairs_nvlink 6\n");
     checkup_expect("gpu-p2p", CHECK_PASS, "all 6 pairs");
     with("pairs 6\npairs_p2p 5\npair_without 1 and 3: status 2\n");
-    checkup_expect("gpu-p2p", CHECK_WARN, "5 of 6 pairs of GPUs reach each other; not GPU 1 and 3");
+    checkup_expect("gpu-p2p", CHECK_WARN,
+                   "5 of 6 pairs of GPUs reach each other's memory; not GPU 1 and 3");
     with("gpu.0.fabric 3\ngpu.0.fabric_status 0\ngpu.1.fabric 3\ngpu.1.fabric_status 0\n");
     checkup_expect("fabric-state", CHECK_PASS, "2 GPUs are part");
     with("gpu.0.fabric 2\n");
-    checkup_expect("fabric-state", CHECK_FAIL, "not yet part");
+    checkup_expect("fabric-state", CHECK_FAIL, "still being registered");
     with("gpu.0.fabric 3\ngpu.0.fabric_status 999\n");
     checkup_expect("fabric-state", CHECK_FAIL, "refused (status 999)");
 }
@@ -211,9 +212,9 @@ static void test_others(void **state)
     with("gpu.0.memory_used 2147483648\ngpu.0.pids 10 11\n");
     checkup_expect("gpu-foreign-procs", CHECK_WARN, "GPU 0 has 2 other processes, 2 GiB in use");
     checkup_answer("ranks", "rank.0.pid 10\nrank.1.pid 11\n");
-    checkup_expect("gpu-foreign-procs", CHECK_PASS, "nobody else");
+    checkup_expect("gpu-foreign-procs", CHECK_PASS, "no other process");
     with("gpu.1.memory_used 5368709120\n");
-    checkup_expect("gpu-foreign-procs", CHECK_WARN, "nobody that this container sees");
+    checkup_expect("gpu-foreign-procs", CHECK_WARN, "no process that this container can see");
 }
 
 static void test_health(void **state)
@@ -224,15 +225,15 @@ static void test_health(void **state)
     checkup_expect("gpu-ecc-uncorr", CHECK_PASS, "no uncorrectable");
     checkup_expect("gpu-row-remap", CHECK_PASS, "no row waits");
     checkup_expect("gpu-throttle", CHECK_PASS, "slowed down");
-    checkup_expect("gpu-temp", CHECK_PASS, "40 C, 47 below");
-    checkup_expect("gpu-pcie-link", CHECK_PASS, "whole PCIe link");
+    checkup_expect("gpu-temp", CHECK_PASS, "40 C; each is 47 C or more below");
+    checkup_expect("gpu-pcie-link", CHECK_PASS, "full width and speed");
     checkup_expect("nvlink-state", CHECK_PASS, "18 NVLinks up on each of 2 GPUs");
     with("");
     checkup_expect("gpu-ecc-uncorr", CHECK_SKIP, "do not count");
     checkup_expect("gpu-row-remap", CHECK_SKIP, "do not remap");
-    checkup_expect("gpu-throttle", CHECK_SKIP, "do not say");
-    checkup_expect("gpu-temp", CHECK_SKIP, "do not say");
-    checkup_expect("gpu-pcie-link", CHECK_SKIP, "do not say");
+    checkup_expect("gpu-throttle", CHECK_SKIP, "do not report");
+    checkup_expect("gpu-temp", CHECK_SKIP, "do not report");
+    checkup_expect("gpu-pcie-link", CHECK_SKIP, "do not report");
     checkup_expect("nvlink-state", CHECK_PASS, "no NVLink");
     with("gpu.1.pci 00000000:11:00.0\ngpu.1.ecc_volatile 3\n");
     checkup_expect("gpu-ecc-uncorr", CHECK_FAIL,
@@ -291,7 +292,7 @@ static void test_xid(void **state)
     checkup_answer("kmsg", "lines 9\nxid_count 0\n");
     checkup_expect("gpu-xid", CHECK_PASS, "no Xid");
     xid("43", CHECK_INFO, "nothing to do");
-    xid("31", CHECK_WARN, "of programs");
+    xid("31", CHECK_WARN, "caused by programs");
     xid("48", CHECK_FAIL, "reset the GPU");
     assert_int_equal(checkup.result.action, ACTION_RESET_GPU);
     xid("79", CHECK_FAIL, "must be restarted");
@@ -310,7 +311,7 @@ static void test_cuinit(void **state)
     checkup_answer("cuda", "error libcuda.so.1: cannot open: No such file\n");
     checkup_expect("cuinit", CHECK_SKIP, "no NVIDIA GPU here");
     checkup_answer("cuda", "path /l/libcuda.so.1\ninit 100\ninit_name CUDA_ERROR_NO_DEVICE\n");
-    checkup_expect("cuinit", CHECK_SKIP, "a GPU is not");
+    checkup_expect("cuinit", CHECK_SKIP, "no GPU is visible");
     gpu_machine(1);
     checkup_answer("cuda", "path /l/libcuda.so.1\nversion 13.0\ninit 0\ncount 1\n");
     checkup_expect("cuinit", CHECK_PASS, "CUDA 13.0, 1 GPUs");
@@ -360,7 +361,7 @@ static void test_driver(void **state)
     checkup_answer("framework", "torch.0.path /t\ntorch.0.cuda 13.0\n");
     checkup_expect("cuda-driver-version", CHECK_FAIL, "torch is for CUDA 13.0");
     gpu_machine(1);
-    checkup_expect("cuda-driver-version", CHECK_SKIP, "does not say");
+    checkup_expect("cuda-driver-version", CHECK_SKIP, "does not report");
     checkup_file("proc/driver/nvidia/version", MODULE);
     checkup_expect("cuda-driver-version", CHECK_PASS, "driver 580.65.06");
 }
@@ -378,12 +379,13 @@ static void test_runtime(void **state)
     checkup_expect("cudart-version", CHECK_WARN, "several CUDA majors");
     checkup_answer("cudart",
                    "lib.0.path /a\nlib.0.version 12.4\nlib.1.path /b\nlib.1.version 13.0\n");
-    checkup_expect("cudart-version", CHECK_FAIL, "the driver knows CUDA 12.2, the runtime is 13.0");
+    checkup_expect("cudart-version", CHECK_FAIL,
+                   "the driver supports CUDA up to 12.2, the runtime is 13.0");
 
     checkup_expect("cuda-compat-lib", CHECK_PASS, "is not a compatibility");
     checkup_expect("cuda-stubs-loaded", CHECK_PASS, "/l/libcuda.so.1");
     checkup_answer("cuda", "path /usr/local/cuda-13/compat/libcuda.so.1\nversion 13.0\ninit 0\n");
-    checkup_expect("cuda-compat-lib", CHECK_INFO, "stands in");
+    checkup_expect("cuda-compat-lib", CHECK_INFO, "is used in place of");
     checkup_answer("nvml", NVML "count 1\ngpu.0.name NVIDIA GeForce RTX 4090\n");
     checkup_expect("cuda-compat-lib", CHECK_FAIL, "GeForce RTX 4090");
     checkup_answer("nvml", NVML_OK(""));
@@ -411,7 +413,7 @@ static void arch(int sm, const char *cuda, enum check_status status, const char 
 
 static void test_arch(void **state)
 {
-    arch(90, "12.4", CHECK_PASS, "knows compute capability 9.0");
+    arch(90, "12.4", CHECK_PASS, "supports compute capability 9.0");
     arch(70, "13.0", CHECK_FAIL, "no code for a GPU of compute capability 7.0");
     arch(70, "12.9", CHECK_PASS, "7.0");
     arch(100, "12.4", CHECK_WARN, "older than a GPU of compute capability 10.0");

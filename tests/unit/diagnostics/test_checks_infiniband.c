@@ -79,7 +79,7 @@ static void test_port(void **state)
     checkup_new();
     ADD_IB("mlx5_0");
     checkup_env("NCCL_IB_HCA", "^mlx5");
-    checkup_expect("ib-port", CHECK_WARN, "NCCL_IB_HCA=^mlx5 lets no device through");
+    checkup_expect("ib-port", CHECK_WARN, "NCCL_IB_HCA=^mlx5 matches no device");
     checkup_new();
     checkup_file(IB "efa_0/node_type", "1: CA\n");
     checkup_expect("ib-port", CHECK_SKIP, "1 device without a readable port");
@@ -157,7 +157,7 @@ static void test_roce(void **state)
     port_file("mlx5_2", "gid_attrs/types/3", "RoCE v2\n");
     checkup_expect("roce-gid", CHECK_PASS, "RoCE v2 GIDs on 1 port");
     checkup_env("NCCL_IB_GID_INDEX", "0");
-    checkup_expect("roce-gid", CHECK_FAIL, "NCCL_IB_GID_INDEX=0 is no RoCE v2 GID on mlx5_2/1");
+    checkup_expect("roce-gid", CHECK_FAIL, "NCCL_IB_GID_INDEX=0 is not a RoCE v2 GID on mlx5_2/1");
 }
 
 static void test_peermem(void **state)

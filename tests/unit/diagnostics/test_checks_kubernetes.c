@@ -154,7 +154,7 @@ static void test_rights(void **state)
     checkup_expect("k8s-rbac", CHECK_FAIL, "1 of 2 rights missing in namespace train: create pods");
     checkup_answer("kubernetes", ANSWERED RIGHT("0", "list", "pods", "201", "1")
                                      RIGHT("1", "create", "pods", "500", "0"));
-    checkup_expect("k8s-rbac", CHECK_WARN, "1 of 2 questions got no answer");
+    checkup_expect("k8s-rbac", CHECK_WARN, "1 of 2 access reviews got no answer");
     checkup_answer("kubernetes", ANSWERED RIGHT("0", "list", "pods", "403", "0"));
     checkup_expect("k8s-rbac", CHECK_SKIP, "no SelfSubjectAccessReview");
     checkup.setting.profiles = PROFILE_CPU | PROFILE_K8S;
@@ -168,7 +168,7 @@ static void test_crd(void **state)
     checkup_answer("kubernetes", ANSWERED "group.status 200\nserved.0.name v1alpha1\n");
     checkup_expect("k8s-crd-version", CHECK_PASS, "serves v1alpha1");
     checkup_answer("kubernetes", ANSWERED "group.status 200\nserved.0.name v2\n");
-    checkup_expect("k8s-crd-version", CHECK_FAIL, "as v2, this build knows v1alpha1");
+    checkup_expect("k8s-crd-version", CHECK_FAIL, "as v2, this build needs v1alpha1");
     checkup_answer("kubernetes", ANSWERED "group.status 404\n");
     checkup_expect("k8s-crd-version", CHECK_INFO, "not installed");
     checkup.setting.profiles |= PROFILE_LAUNCHER;
@@ -183,7 +183,7 @@ static void test_gpus(void **state)
     checkup.setting.profiles = PROFILE_GPU | PROFILE_K8S;
     checkup_expect("k8s-gpu-alloc", CHECK_FAIL, "NVIDIA_VISIBLE_DEVICES is not set");
     checkup.setting.gpus = 0;
-    checkup_expect("k8s-gpu-alloc", CHECK_PASS, "none given");
+    checkup_expect("k8s-gpu-alloc", CHECK_PASS, "the pod was given none");
     checkup.setting.gpus = -1;
     checkup_file("dev/nvidia0", "");
     checkup_file("dev/nvidia1", "");

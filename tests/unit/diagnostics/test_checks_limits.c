@@ -48,9 +48,9 @@ static void test_memlock(void **state)
     set_process("1000", "0000000000000000", true);
     checkup_expect("memlock-limit", CHECK_INFO, "memlock 64 KiB (hard 8 MiB)");
     checkup.setting.profiles = PROFILE_GPU;
-    checkup_expect("memlock-limit", CHECK_WARN, "unlimited wanted");
+    checkup_expect("memlock-limit", CHECK_WARN, "unlimited is needed");
     checkup_file("sys/class/infiniband/mlx5_0/x", ""); /* the host's: no device file here */
-    checkup_expect("memlock-limit", CHECK_WARN, "unlimited wanted");
+    checkup_expect("memlock-limit", CHECK_WARN, "unlimited is needed");
     checkup_file("dev/infiniband/uverbs0", "");
     checkup_expect("memlock-limit", CHECK_FAIL, "InfiniBand");
     assert_string_equal(checkup.result.observed, "65536");
@@ -151,7 +151,7 @@ static void test_nproc(void **state)
     checkup_expect("nproc-limit", CHECK_FAIL, "no process can be started any more");
     checkup_answer("sandbox", "cma 0\n");
     set_process("0", CAPS_ALL, true);
-    checkup_expect("nproc-limit", CHECK_PASS, "root is not held to it");
+    checkup_expect("nproc-limit", CHECK_PASS, "the limit does not apply to root");
 }
 
 static void test_core(void **state)
@@ -221,7 +221,7 @@ static void test_namespaces(void **state)
     /* Ranks of two jobs have nothing to do with each other. */
     checkup_answer("ranks", RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
                                 "1", "0", "4", "5", "6") "rank.1.job b\n");
-    checkup_expect("pid-ipc-ns-shared", CHECK_SKIP, "fewer than two ranks of a job");
+    checkup_expect("pid-ipc-ns-shared", CHECK_SKIP, "fewer than two ranks of one job");
     checkup_answer("ranks",
                    RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
                        "1", "0", "4", "5", "6") "rank.1.job b\n" RANK("2", "1", "4", "5",

@@ -63,7 +63,7 @@ static void test_pages(void **state)
     checkup_expect("overcommit", CHECK_PASS, "=0");
     checkup_file("proc/sys/vm/overcommit_memory", "2\n");
     checkup_file("proc/meminfo", "CommitLimit: 8388608 kB\nCommitted_AS: 4194304 kB\n");
-    checkup_expect("overcommit", CHECK_WARN, "4 GiB of 8 GiB are taken");
+    checkup_expect("overcommit", CHECK_WARN, "4 GiB of 8 GiB are reserved");
 
     checkup_expect("hugepages-free", CHECK_SKIP, "huge pages");
     checkup_file("proc/meminfo", "MemTotal: 8388608 kB\nHugePages_Total: 0\nHugePages_Free: 0\n"
@@ -142,7 +142,7 @@ static void test_readonly(void **state)
     checkup_answer("disk-tmp", "path /scratch\nerrno 2\n");
     checkup_expect("fs-readonly", CHECK_FAIL, "/scratch: No such file");
     checkup_answer("disk-tmp", "");
-    checkup_expect("fs-readonly", CHECK_SKIP, "not whole");
+    checkup_expect("fs-readonly", CHECK_SKIP, "incomplete");
 }
 
 #define MOUNT(i, point, type, state, ms)                                                           \
@@ -154,7 +154,7 @@ static void test_hung(void **state)
     checkup_new();
     checkup_expect("fs-hung", CHECK_SKIP, "not asked");
     checkup_answer("mounts", "left 0\n");
-    checkup_expect("fs-hung", CHECK_PASS, "no file system of another machine");
+    checkup_expect("fs-hung", CHECK_PASS, "no remote file system");
     checkup_answer("mounts", "left 0\n" MOUNT("0", "/nfs", "nfs4", "0", "3"));
     checkup_expect("fs-hung", CHECK_PASS, "1 remote file system answers");
     checkup_answer("mounts", "left 0\n" MOUNT("0", "/nfs", "nfs4", "0", "3")
@@ -169,7 +169,7 @@ static void test_hung(void **state)
                    "left 0\n" MOUNT("0", "/x", "fuse.x", "13", "1")); /* another user's: not ours */
     checkup_expect("fs-hung", CHECK_PASS, "1 remote");
     checkup_answer("mounts", "");
-    checkup_expect("fs-hung", CHECK_SKIP, "not whole");
+    checkup_expect("fs-hung", CHECK_SKIP, "incomplete");
 }
 
 /* ---- the probes ---- */

@@ -85,7 +85,7 @@ static void test_fallocate(void **state)
 {
     checkup_new();
     set_shm(GIB_32, GIB_32, "0");
-    checkup_expect("shm-fallocate", CHECK_PASS, "16 MiB in /dev/shm taken");
+    checkup_expect("shm-fallocate", CHECK_PASS, "16 MiB in /dev/shm allocated");
     set_shm(GIB_32, "0", "28");
     checkup_expect("shm-fallocate", CHECK_FAIL, "no space left");
     set_shm(GIB_32, GIB_32, "13");
@@ -134,7 +134,7 @@ static void test_stale(void **state)
     checkup_answer("shm-files", "files 3\nunknown 2\nstale_count 0\nstale_bytes 0\n");
     checkup_expect("shm-stale", CHECK_SKIP, "run as root");
     checkup_answer("shm-files", "files 3\n");
-    checkup_expect("shm-stale", CHECK_SKIP, "not whole");
+    checkup_expect("shm-stale", CHECK_SKIP, "incomplete");
 }
 
 static void test_cgroup(void **state)
@@ -148,8 +148,8 @@ static void test_cgroup(void **state)
     checkup_expect("shm-vs-cgroup", CHECK_PASS, "no memory limit");
     checkup_file("sys/fs/cgroup/memory.max", "17179869184\n");
     checkup_expect("shm-vs-cgroup", CHECK_WARN,
-                   "may grow to 32 GiB, the container's memory only "
-                   "to 16 GiB");
+                   "may grow to 32 GiB, but the container's memory limit is "
+                   "only 16 GiB");
     set_shm(GIB_1, GIB_1, "0");
     checkup_expect("shm-vs-cgroup", CHECK_PASS, "below the memory limit of 16 GiB");
     checkup_answer("shm", "total 0\nfree 0\nunlimited 1\n");

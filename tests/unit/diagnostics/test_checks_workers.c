@@ -83,12 +83,12 @@ static void test_paths(void **state)
     checkup_expect("xw-connect-matrix", CHECK_FAIL, "h0 (worker 0) to h1 (worker 1) at 10.0.0.1");
     answer(THREE GOOD_PAIRS "address_1.1.ip 10.1.0.1\nconnect_0.0.to 1\nconnect_0.0.ip 10.1.0.1\n"
                             "connect_0.0.error Connection timed out\n");
-    checkup_expect("xw-connect-matrix", CHECK_WARN, "reached by another address");
+    checkup_expect("xw-connect-matrix", CHECK_WARN, "reached by another of its addresses");
     answer(THREE GOOD_PAIRS PAIR("1", "0", "2", "0", "300"));
     checkup_expect("xw-pair-bandwidth", CHECK_WARN, "h1 (worker 1) to h2 (worker 2) at 10.0.0.2");
     answer(THREE GOOD_PAIRS "pair_1.0.to 2\npair_1.0.ip 10.0.0.2\npair_1.0.part payloads of 1 MiB\n"
                             "pair_1.0.error Connection timed out\n");
-    checkup_expect("xw-pair-bandwidth", CHECK_FAIL, "an MTU on the way");
+    checkup_expect("xw-pair-bandwidth", CHECK_FAIL, "check the MTU of the path");
     answer(THREE PAIR("0", "0", "1", "250", "1000"));
     checkup_expect("xw-clock-skew", CHECK_WARN, "h1 (worker 1) is 250.0 ms ahead of");
     answer(THREE PAIR("0", "0", "1", "-2500", "1000"));

@@ -79,10 +79,10 @@ static void test_changes(void **state)
     buf_put_u8(&text, 0);
     const char *t = (const char *)text.data;
     assert_non_null(strstr(t, "a: left, t, hvd-doctor 1: ok\n"));
-    assert_non_null(strstr(t, "they were asked differently: ranks: 1, 2\n"));
+    assert_non_null(strstr(t, "the two reports are for different settings: ranks: 1, 2\n"));
     assert_non_null(strstr(t, "worse     worse\n  a  warn   worse is 1\n  b  fail   worse is 1\n"));
     assert_non_null(strstr(t, "only-a    gone\n  a  pass   gone is 1\n  b  not in that report\n"));
-    assert_non_null(strstr(t, "\n1 worse, 1 better, 1 with another status, 1 saw another value, "
+    assert_non_null(strstr(t, "\n1 worse, 1 better, 1 with another status, 1 with another value, "
                               "2 in one report only\n"));
     assert_null(strchr(t, '\033'));
     buf_fini(&text);
@@ -128,10 +128,10 @@ static void test_bad(void **state)
         {"{\"schema\": \"hvd-doctor/1\"}", "a.json: "},
         {"{\"schema\": \"hvd-doctor/1\", \"version\": \"1\", \"time\": \"t\", \"host\": \"h\", "
          "\"verdict\": \"ok\", \"setting\": {}, \"checks\": {}}",
-         "a.json: checks: of the wrong kind"},
+         "a.json: checks: wrong type"},
         {"{\"schema\": \"hvd-doctor/1\", \"version\": \"1\", \"time\": \"t\", \"host\": \"h\", "
          "\"verdict\": \"ok\", \"setting\": [], \"checks\": []}",
-         "a.json: setting: of the wrong kind"},
+         "a.json: setting: wrong type"},
         {"{\"schema\": \"hvd-doctor/1\", \"version\": \"1\", \"time\": \"t\", \"host\": \"h\", "
          "\"verdict\": \"ok\", \"setting\": {}, \"checks\": [7]}",
          "a.json: checks[0]: "},

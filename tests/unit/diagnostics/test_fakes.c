@@ -72,7 +72,7 @@ static void test_healthy(void **state)
     expect(NVML, "", "nvlink-state", CHECK_PASS, "18 NVLinks");
     expect(NVML, "", "gpu-p2p", CHECK_PASS, "1 by NVLink");
     expect(NVML, "", "fabric-state", CHECK_PASS, "2 GPUs are part");
-    expect(NVML, "", "gpu-foreign-procs", CHECK_PASS, "nobody else");
+    expect(NVML, "", "gpu-foreign-procs", CHECK_PASS, "no other process");
     expect(CUDA, "", "cuinit", CHECK_PASS, "CUDA 13.0, 2 GPUs");
     expect(NCCL, "version=22809", "nccl-load", CHECK_PASS, "NCCL 2.28.9");
 }
@@ -80,7 +80,7 @@ static void test_healthy(void **state)
 static void test_driver(void **state)
 {
     expect(NVML, "nvmlInit_v2=18", "nvml-lib-mismatch", CHECK_FAIL,
-           "updated under running programs");
+           "updated while programs used it");
     expect(NVML, "nvmlInit_v2=999", "nvml-lost-cgroup", CHECK_FAIL, "Unknown Error");
     expect(NVML, "nvmlInit_v2=9", "nvml-load", CHECK_FAIL, "Driver Not Loaded");
     expect(NVML, "count=1", "gpu-count", CHECK_PASS, "1 GPU");

@@ -189,7 +189,7 @@ static void test_refused(void **state)
     refuses("[a] HVDL901 reason 2\n", "no kind: reason");
     refuses("[a] HVDL901 cause 4\n", "strength is 1, 2 or 3, not: 4");
     refuses("[a] HVDL901 cause 2 sometimes\n", "no condition: sometimes");
-    refuses(HEAD "re: abcd\n[a] HVDL902 cause 2\n", "t.txt:4: id or code is there already");
+    refuses(HEAD "re: abcd\n[a] HVDL902 cause 2\n", "t.txt:4: id or code is used twice");
     refuses(HEAD "re: a.b.c\n", "t.txt:3: no literal of 4 bytes");
     refuses(HEAD "re: abcd|efgh\n", "no literal of 4 bytes");
     refuses(HEAD "re: abcd\nwhat: x\n", "t.txt:4: no field: what");

@@ -105,7 +105,7 @@ static void test_verdict(void **state)
         {"pwfs", true, "FAIL: 1 of 3 checks failed: nccl-load; 1 warning; 1 skipped"},
         {"ffffff", false,
          "FAIL: 6 of 6 checks failed: shm-size, memlock, nccl-load, clock and 2 more"},
-        {"pe", false, "OK: 1 check passed; 1 check went wrong"},
+        {"pe", false, "OK: 1 check passed; 1 check could not run"},
         {"F", false, "UNKNOWN: nothing could be determined (--verbose says why)"},
         {"ss", false, "UNKNOWN: nothing could be determined (--verbose says why); 2 skipped"},
         {"", false, "UNKNOWN: nothing could be determined (--verbose says why)"},

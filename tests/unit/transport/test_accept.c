@@ -212,7 +212,7 @@ static int names_two(int rank, int rc, const struct err *err)
 {
     atomic_fetch_add(given_up, 1);
     /* Only who waits for rank 2 itself can name it; what the others hear is that he gave up. */
-    if (rank == 0 && (rc != -ETIMEDOUT || !strstr(err->msg, "rank 2 to connect")))
+    if (rank == 0 && (rc != -ETIMEDOUT || !strstr(err->msg, "rank 2 did not connect")))
         printf("rank %d: %d %s\n", rank, rc, err_text(err));
     else if (rc < 0)
         return 7;

@@ -229,7 +229,7 @@ static void test_garbage(void **state)
     struct auth a;
     struct err err;
     assert_int_equal(feed("GET / HTTP/1.1\r\n\r\n", 18, &err, &a), -EPROTO);
-    assert_non_null(strstr(err.msg, "no greeting of hvd"));
+    assert_non_null(strstr(err.msg, "did not send hvd's greeting"));
     assert_int_equal(feed("HVdh", 4, &err, &a), -ECONNRESET);
     assert_false(auth_left_politely(&a));
     assert_int_equal(feed("", 0, &err, &a), -ECONNRESET);

@@ -4,7 +4,7 @@
     import hvd.torch as hvd
 
     hvd.init()
-    torch.cuda.set_device(hvd.local_rank())  # where there are GPUs: one a rank
+    torch.cuda.set_device(hvd.local_rank())  # with GPUs: one for each rank
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 """

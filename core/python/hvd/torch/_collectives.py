@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the collectives on torch tensors: what ops.py (the public calls) and autograd.py share.
+"""Starts collectives on torch tensors, for ops.py (the public functions) and autograd.py.
 
-Every start_* takes tensors as the user gave them and returns a handle for synchronize().
+Every start_*() checks the user's tensors and returns a handle for synchronize().
 """
 import ctypes
 
@@ -13,7 +13,7 @@ from ._request import need_tensor, received, submit, usable, wait
 
 
 def _names(kind, name, count):
-    """The members' names: `kind.name`, numbered in a group."""
+    """Names of the operations: `kind.name`, with a number in a group."""
     if name is None:
         return [None] * count
     if count == 1:
@@ -22,7 +22,9 @@ def _names(kind, name, count):
 
 
 def several(tensors):
-    """The list of a group's tensors. A tensor is iterable, too, but is not what was meant."""
+    """Returns a group's tensors as a list. Raises TypeError for a single tensor, which is iterable but not
+    a group.
+    """
     if torch.is_tensor(tensors):
         raise TypeError("a list of tensors is needed, got a tensor")
     tensors = list(tensors)
@@ -31,11 +33,12 @@ def several(tensors):
     return tensors
 
 
-_is_inference = getattr(torch.Tensor, "is_inference", lambda tensor: False)  # torch 1.9 brought them
+_is_inference = getattr(torch.Tensor, "is_inference", lambda tensor: False)  # since torch 1.9
 
 
 def _touched(tensor):
-    """Tells autograd that the tensor's values have changed behind its back."""
+    """Increments the tensor's version counter: the engine has changed its values, which autograd did not
+    see."""
     if not _is_inference(tensor) and tensor.numel():
         with torch.no_grad():
             tensor.view(-1)[:0].zero_()
@@ -61,7 +64,7 @@ def start_allreduce(tensors, name, scales, in_place, single):
 
 
 def _rows(tensor):
-    """A scalar counts as one row."""
+    """Makes a scalar one row."""
     return tensor.reshape(1) if tensor.dim() == 0 else tensor
 
 
@@ -102,7 +105,7 @@ def start_alltoall(tensor, splits, name):
 
 
 def share(rows, ranks):
-    """How many of `rows` rows each of so many ranks gets from a reducescatter."""
+    """How many of `rows` rows each of `ranks` ranks gets from a reducescatter, as a list."""
     return [rows // ranks + (r < rows % ranks) for r in range(ranks)]
 
 
@@ -115,6 +118,7 @@ def start_reducescatter(tensors, name, scales, single):
             raise ValueError("reducescatter needs a tensor with at least one dimension")
     outputs = [t.new_empty([share(t.shape[0], world.size)[world.rank], *t.shape[1:]]) for t in inputs]
     members = list(zip(_names("reducescatter", name, len(inputs)), inputs, outputs))
-    # The outputs fit this world alone: in another one the library refuses them. (Of a place it knows.)
+    # The outputs fit only this world: in another one hvd_submit() refuses the request with ESTALE. A joiner
+    # that has not entered has no epoch yet; hvd_submit() itself checks whether entering changed its rank or size.
     epoch = 0 if world.waiting else world.epoch
     return submit(_lib.REDUCESCATTER, members, _waiter(outputs, single), epoch=epoch, **scales)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DistributedOptimizer() was given, looked at before anything is done with it."""
+"""Checks the arguments of DistributedOptimizer()."""
 import torch
 
 from .. import _lib
 
 
 def need_passes(passes):
-    """Raises unless it is a number of backward passes."""
+    """Raises ValueError unless passes is an int of at least 1."""
     if not isinstance(passes, int) or passes < 1:
         raise ValueError(f"backward_passes_per_step must be a whole number from 1, got {passes!r}")
 
 
 def need_options(optimizer, compression, op, predivide, groups):
-    """Raises when DistributedOptimizer() was given what it cannot work with."""
+    """Raises ValueError for wrong arguments, NotImplementedError for Adasum."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(f"a torch.optim.Optimizer is needed, got {type(optimizer).__name__}")
     if not callable(getattr(compression, "compress", None)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torch tensors as requests of the library, and handles that keep them alive.
+"""Submits torch tensors to the library, and keeps them alive until the operations have finished.
 
-Used by ops.py and optimizer.py. A tensor belongs to the engine from submit() to synchronize(): the
-table of pending operations holds a reference until then, also when the program drops its own.
+Used by ops.py and optimizer.py. The engine uses a tensor's memory from submit() to synchronize(). Until
+then the table of pending operations holds a reference, even if the program drops its own.
 """
 import ctypes
 
@@ -35,27 +35,27 @@ class Pending:
     __slots__ = ("handles", "inputs", "outputs", "place", "finish")
 
     def __init__(self, handles, inputs, outputs, place, finish):
-        self.handles = handles  # of the library, one a member
+        self.handles = handles  # of the library, one for each tensor
         self.inputs, self.outputs = inputs, outputs  # tensors, kept alive
-        self.place = place  # of the first one
-        self.finish = finish  # called with the handles when all are done; returns the result
+        self.place = place  # device and stream of the first tensor
+        self.finish = finish  # called with the handles; waits for them and returns the result
 
 
 _pending = {}
-flights = []  # of optimizers: lists of gradients under way, also when the optimizer is no more
+flights = []  # of optimizers: lists of gradients in flight, kept even after the optimizer was deleted
 at_shutdown.append(_pending.clear)
 holders += [_pending, flights]
 
 
 def need_tensor(tensor):
-    """Raises unless it is one."""
+    """Raises TypeError unless the argument is a tensor."""
     if not torch.is_tensor(tensor):
         raise TypeError(f"a tensor is needed, got {type(tensor).__name__}")
 
 
 def usable(tensor, in_place=False):
-    """Raises unless this is a tensor whose memory the library can work on; returns a tensor that is
-    contiguous: this one, or for an operation that is not in place a copy."""
+    """Returns a contiguous tensor whose memory the library can use: this one, or a copy if the operation
+    is not in place. Raises TypeError or ValueError for tensors that are not supported."""
     need_tensor(tensor)
     if tensor.layout is not torch.strided:
         raise ValueError(f"a {tensor.layout} tensor is not supported here (see sparse_allreduce_async)")
@@ -66,14 +66,16 @@ def usable(tensor, in_place=False):
         return tensor
     if in_place:
         raise ValueError(
-            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous: "
-            "an operation in place needs a contiguous one"
+            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous, "
+            "which an operation in place needs: use tensor.contiguous() or the operation without _"
         )
     return tensor.detach().contiguous()
 
 
 def describe(request, kind, name, tensor, output, **fields):
-    """Fills a Request from tensors that usable() has passed. output: a tensor or None. Returns their place."""
+    """Fills a Request for tensors from usable(). output: a tensor or None. Returns _device.place() of the
+    input.
+    """
     request.kind = kind
     request.name = name_bytes(name)
     request.input = tensor.data_ptr() or None
@@ -88,9 +90,9 @@ def describe(request, kind, name, tensor, output, **fields):
 
 
 def submit(kind, members, finish, **fields):
-    """Submits operations of one kind, a group when there are several.
+    """Submits operations of one kind; several form a group.
 
-    members: (name, input, output or None) each. finish: as Pending's. Returns a handle, an int, for
+    members: a list of (name, input, output or None). finish: as in Pending. Returns a handle (int) for
     poll() and synchronize()."""
     count = len(members)
     requests = (Request * count)()
@@ -106,15 +108,15 @@ def submit(kind, members, finish, **fields):
 
 
 def remember(pending):
-    """Gives a Pending to poll() and synchronize(). Returns its handle."""
+    """Registers a Pending for poll() and synchronize(). Returns its handle."""
     handle = pending.handles[0]
     _pending[handle] = pending
     return handle
 
 
 def received(handle, like):
-    """The tensor that an allgather or alltoall has received, of the type of its input and on its device,
-    and its rows from each rank. Releases the handle."""
+    """Returns what an allgather or alltoall has received: a tensor of like's dtype on its device, and the
+    number of rows from each rank. Releases the handle."""
     try:
         found = Result()
         check(lib.hvd_result(handle, ctypes.byref(found)))
@@ -125,9 +127,10 @@ def received(handle, like):
 
 
 def wait(handles, gathered=False):
-    """Waits for all of them, also after one has failed; raises what the first failure said.
+    """Waits for all handles, also after one has failed; then raises the first failure.
 
-    gathered: the results stay with the handles when all went well, and are released when not."""
+    gathered: the library holds the results. On success they stay for received(); on failure they are
+    released."""
     failure, good = None, []
     for handle in handles:
         code = lib.hvd_wait(handle)
@@ -143,18 +146,21 @@ def wait(handles, gathered=False):
 
 
 def poll(handle):
-    """True when synchronize(handle) will not block."""
+    """Returns True when synchronize(handle) will not block. Raises ValueError for an unknown handle."""
     pending = _pending.get(handle)
     if pending is None:
-        raise ValueError(f"{handle!r} is not the handle of an operation under way")
+        raise ValueError(f"{handle!r} is not the handle of an operation in flight; wait for each only once")
     return all(check(lib.hvd_poll(h)) for h in pending.handles)
 
 
 def synchronize(handle):
-    """Waits for an asynchronous operation and returns its result."""
+    """Waits for an asynchronous operation and returns its result, once for each handle.
+
+    Raises HorovodInternalError when a rank was lost and the operation could not be repaired, HvdError on
+    other failures, ValueError for an unknown handle."""
     pending = _pending.pop(handle, None)
     if pending is None:
-        raise ValueError(f"{handle!r} is not the handle of an operation under way")
+        raise ValueError(f"{handle!r} is not the handle of an operation in flight; wait for each only once")
     result = pending.finish(pending.handles)
     _device.settled(pending.outputs, pending.place)
     return result

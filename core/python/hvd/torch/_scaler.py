@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's GradScaler beside a DistributedOptimizer: it looks at the ranks' combined gradients.
+"""Makes torch's GradScaler wait for the combined gradients of a DistributedOptimizer.
 
-GradScaler looks for infinities and divides by its scale in one go, in place, which no version counter shows: in
-unscale_(), or in its step() where that was not called, also for optimizers whose steps divide themselves. All of it
-goes through one method, which waits for the gradients from here on. All ranks then find the same infinities.
+GradScaler searches gradients for infinities and unscales them in place, without changing their version
+counters. It does so in unscale_(), or in its step() if unscale_() was not called, also for fused optimizers
+that unscale in their own step. All of these call one method, which is patched here to wait for the combined
+gradients first. So all ranks find the same infinities.
 """
 import functools
 
 import torch
 
-# Since torch 2.3 the first is the base of the second; before 1.10 there is no torch.amp.
+# Since torch 2.3 torch.cuda.amp.GradScaler derives from torch.amp.GradScaler; torch < 1.10 has no torch.amp.
 _GradScaler = getattr(getattr(torch, "amp", None), "GradScaler", torch.cuda.amp.GradScaler)
 
 
 def wait_for(kind):
-    """For optimizers of this kind, GradScaler first has _hvd_combine() called."""
+    """Patches GradScaler to call _hvd_combine() first, for optimizers of this class."""
     unscale = _GradScaler._unscale_grads_
 
     @functools.wraps(unscale)

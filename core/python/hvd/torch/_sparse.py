@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse COO tensors are gathered, not reduced: the sum of all ranks' is the entries of all.
+"""Allreduce of sparse COO tensors: the ranks' entries are gathered; together they are the sum.
 
-start_sparse_allreduce() is sparse_allreduce_async's (ops.py), SparseSum DistributedOptimizer's.
+start_sparse_allreduce() is for sparse_allreduce_async() (ops.py), SparseSum for DistributedOptimizer.
 """
 import torch
 
@@ -11,23 +11,25 @@ from ._request import received, submit, synchronize, usable, wait
 
 
 def _parts(tensor, op):
-    """Indices, a row an entry, and values of a tensor that can be summed."""
+    """Returns indices (one row for each entry) and values. Raises ValueError unless the tensor can be
+    reduced by op.
+    """
     if op not in (_lib.AVERAGE, _lib.SUM):
-        raise ValueError("a sparse tensor can be summed or averaged only")
+        raise ValueError("a sparse tensor can only be summed or averaged")
     if tensor.layout is not torch.sparse_coo:
         raise ValueError(f"a sparse tensor in COO form is needed, got {tensor.layout}")
     return usable(tensor._indices().t()), usable(tensor._values())
 
 
 def _whole(indices, values, shape, op):
-    """The result, its indices not coalesced."""
+    """The resulting sparse tensor; its indices are not coalesced."""
     if op == _lib.AVERAGE:
         values = values / lib.hvd_size()
     return torch.sparse_coo_tensor(indices.t(), values, shape, device=values.device)
 
 
 def start_sparse_allreduce(tensor, name, op):
-    """Gathers indices and values together. Returns a handle for synchronize()."""
+    """Gathers indices and values as a group. Returns a handle for synchronize()."""
     indices, values = _parts(tensor, op)
 
     def finish(handles):
@@ -41,10 +43,11 @@ def start_sparse_allreduce(tensor, name, op):
 
 
 class SparseSum:
-    """A gradient's sum or average under way, in two steps that every rank takes, or none.
+    """A sparse gradient's sum or average in flight, in two steps, which either all ranks make or none.
 
-    The values travel first, under `name` itself: a rank whose tensor of that name is dense reduces it,
-    and so every rank hears that they differ. The indices follow where the values were accepted."""
+    The values are gathered first, under `name` itself: if a rank has a dense gradient of that name, it
+    calls allreduce, and all ranks get an error for the mismatch. The indices follow only if that succeeds.
+    """
 
     def __init__(self, tensor, name, op):
         self.name, self.op, self.shape = name, op, tensor.shape
@@ -60,7 +63,7 @@ class SparseSum:
         return submit(_lib.ALLGATHER, [(name, tensor, None)], finish)
 
     def proceed(self):
-        """Waits for the values, then sends the indices."""
+        """Waits for the values, then starts gathering the indices."""
         self.values = synchronize(self.handle)
         self.handle = self._gather(self.indices, f"{self.name}.indices")
 

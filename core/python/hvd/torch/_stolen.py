@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients whose memory backward may still read.
+"""Copies gradients whose memory backward may still read.
 
-A parameter that has no gradient yet takes the first one that comes for its own, without a copy: autograd steals it
-where nobody else has that tensor. But it may be a view: of x + p.unsqueeze(0), what p gets and what x gets may be the
-same memory. A sum over the ranks in place there would change what backward is about to read for x, and where x is
-another parameter, be done twice.
+If a parameter has no gradient yet, autograd "steals" the first one without a copy, provided that it has no
+other reference. But the gradient may be a view: for x + p.unsqueeze(0), the gradients of p and of x may
+share memory. An allreduce in place would then change what backward is about to read for x; and if x is a
+parameter, too, the memory would be reduced twice.
 
-So a view is copied, unless it alone refers to its base, as Linear's gradient of its weight does: the base's count of
-references tells. Where that cannot be read every view is copied.
+So a view is copied, unless it holds the only reference to its base, as Linear's weight gradient does. The
+base's reference count shows this; with versions of torch in which the count cannot be read, every view is
+copied.
 """
 import ctypes
 
 import torch
 
-_ALONE = 2  # the view's reference, and the one of Python's object by which we ask
+_ALONE = 2  # references to the base: the view's, and that of the Python object through which we ask
 
 
 def _count(tensor):
-    """What older torch has no method for: the count lies behind its object's table of functions."""
+    """The reference count, for older torch without _use_count(): it follows the pointer to the C++
+    object's vtable.
+    """
     return ctypes.c_size_t.from_address(tensor._cdata + ctypes.sizeof(ctypes.c_void_p)).value
 
 
 def _counts(uses):
-    """Whether it does, with this torch."""
+    """Whether uses() returns the right counts with this version of torch."""
     base = torch.empty(1, device="cpu")
     found = [uses(base)]
     views = []
@@ -37,8 +40,8 @@ _TELLS = _counts(_uses)
 
 
 def keep_apart(param):
-    """From now on, memory that a parameter's first gradient shares with others is copied when it comes, on
-    the stream that backward is on there."""
+    """Registers a hook that copies a parameter's first gradient if other tensors may share its memory. The
+    copy is made on backward's current stream."""
 
     @torch.utils.hooks.unserializable_hook
     def hook(grad):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients through the collectives.
+"""Differentiable collectives.
 
-The rule: what backward() yields on a rank is the gradient of the sum, over the ranks, of what each
-rank called backward() on. So every rank must take part in backward, in the same order. Operations
-made by backward carry the forward's name with ".grad". Gradients have gradients themselves
-(create_graph=True).
+backward() on a rank computes the gradient of the sum, over all ranks, of the values on which each rank
+called backward(). So every rank must call backward(), in the same order. The operations of backward have
+the forward's name with ".grad" appended. Second derivatives work (create_graph=True).
 """
 import torch
 from torch.autograd import Function
@@ -26,34 +25,34 @@ def _grad_name(name):
 
 def _linear(scales):
     if scales["op"] not in (_lib.AVERAGE, _lib.SUM):
-        raise NotImplementedError("only Sum and Average have a gradient here")
+        raise NotImplementedError("only Sum and Average are differentiable")
 
 
 _SUM = {"op": _lib.SUM, "prescale": 1.0, "postscale": 1.0}
 
 
 class Allreduce(Function):
-    """One tensor, or several as a group. Returns a tuple, as all that take several."""
+    """Allreduce of a tensor or a group. Returns a tuple, as all functions here that take several tensors."""
 
     @staticmethod
     def forward(ctx, name, scales, *tensors):
-        """Reduces."""
+        """Reduces the tensors over the ranks."""
         ctx.name, ctx.scales = name, scales
         return tuple(synchronize(start_allreduce(tensors, name, scales, False, False)))
 
     @staticmethod
     def backward(ctx, *gradients):
-        """The same operation on the gradients."""
+        """The same allreduce of the gradients."""
         _linear(ctx.scales)
         return None, None, *Allreduce.apply(_grad_name(ctx.name), ctx.scales, *gradients)
 
 
 class Allgather(Function):
-    """One tensor, or several as a group."""
+    """Allgather of a tensor or a group."""
 
     @staticmethod
     def forward(ctx, name, *tensors):
-        """Gathers."""
+        """Concatenates the ranks' tensors along dimension 0."""
         found = synchronize(start_allgather(tensors, name, False, splits=True))
         ctx.name, ctx.rows = name, [rows for _, rows in found]
         ctx.shapes = [t.shape for t in tensors]
@@ -61,7 +60,7 @@ class Allgather(Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        """Sums, and keeps this rank's rows."""
+        """Sums the gradients and returns those of this rank's rows."""
         rank = _lib.check(_lib.lib.hvd_rank())
         summed = Allreduce.apply(_grad_name(ctx.name), _SUM, *gradients)
         mine = [
@@ -72,30 +71,30 @@ class Allgather(Function):
 
 
 class Broadcast(Function):
-    """One tensor."""
+    """Broadcast of a tensor."""
 
     @staticmethod
     def forward(ctx, tensor, root_rank, name):
-        """Broadcasts."""
+        """Returns root_rank's tensor."""
         ctx.root_rank, ctx.name = root_rank, name
         return synchronize(start_broadcast(tensor, root_rank, name, False))
 
     @staticmethod
     def backward(ctx, gradient):
-        """The sum on the root; nothing that the others had went anywhere."""
+        """The sum of the gradients on the root; zeros elsewhere, because other ranks' inputs are not used."""
         summed = Allreduce.apply(_grad_name(ctx.name), _SUM, gradient)[0]
         if _lib.check(_lib.lib.hvd_rank()) != ctx.root_rank:
-            # Zeros that still hang on the allreduce: its own gradient needs every rank.
+            # Zeros that depend on the allreduce in autograd's graph: the second derivative needs every rank.
             summed = summed.masked_fill(torch.ones((), dtype=torch.bool, device=summed.device), 0)
         return summed, None, None
 
 
 class Alltoall(Function):
-    """One tensor."""
+    """All-to-all of the rows of a tensor."""
 
     @staticmethod
     def forward(ctx, tensor, splits, name):
-        """Exchanges. Returns what was received and how many rows from each rank."""
+        """Returns the received rows, and how many of them came from each rank."""
         need_tensor(tensor)
         ctx.name, ctx.shape = name, tensor.shape
         if splits is None:
@@ -111,23 +110,23 @@ class Alltoall(Function):
 
     @staticmethod
     def backward(ctx, gradient, _):
-        """Sends the rows back."""
+        """Sends the gradients of the rows back to where the rows came from."""
         returned, _ = Alltoall.apply(gradient, ctx.got, _grad_name(ctx.name))
         return returned.reshape(ctx.shape), None, None
 
 
 class Reducescatter(Function):
-    """One tensor, or several as a group."""
+    """Reduce-scatter of a tensor or a group."""
 
     @staticmethod
     def forward(ctx, name, scales, *tensors):
-        """Reduces and keeps a share."""
+        """Reduces the tensors and returns this rank's rows."""
         ctx.name, ctx.scales = name, scales
         return tuple(synchronize(start_reducescatter(tensors, name, scales, False)))
 
     @staticmethod
     def backward(ctx, *gradients):
-        """Everybody's rows, scaled as the sum was."""
+        """Gathers the gradients of all ranks' rows, scaled as the sum was."""
         _linear(ctx.scales)
         factor = ctx.scales["prescale"] * ctx.scales["postscale"]
         if ctx.scales["op"] == _lib.AVERAGE:

@@ -1,36 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fewer bytes on the wire: gradients travel in a 16-bit type. They are summed in float32 all the same."""
+"""Compression of gradients: they are sent as 16-bit floats and summed in float32."""
 import torch
 
 
 class Compressor:
-    """compress(tensor) -> (what travels, context); decompress(it, context) -> a tensor as before."""
+    """Interface: compress(tensor) returns (the tensor to send, a context); decompress(tensor, context)
+    restores the type.
+    """
 
     @staticmethod
     def compress(tensor):
-        """Nothing to do."""
+        """Returns the tensor unchanged."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor, context):
-        """Nothing to do."""
+        """Returns the tensor unchanged."""
         return tensor
 
 
 class _Narrow(Compressor):
     dtype = None
-    beside = True  # compress() keeps nothing: on a GPU it may work on a stream of its own
+    side_stream = True  # compress() has no state: on a GPU it may run on a stream of its own
 
     @classmethod
     def compress(cls, tensor):
-        """Wider floating point becomes the narrow type; all else stays."""
+        """Converts floating point wider than 16 bits; leaves other tensors."""
         if tensor.dtype.is_floating_point and tensor.element_size() > 2:
             return tensor.to(cls.dtype), tensor.dtype
         return tensor, None
 
     @staticmethod
     def decompress(tensor, context):
-        """Back to the type it had."""
+        """Converts back to the original type."""
         return tensor if context is None else tensor.to(context)
 
 
@@ -43,7 +45,7 @@ class _BFloat16(_Narrow):
 
 
 class Compression:
-    """The compressors there are."""
+    """The available compressors: none, fp16, bf16."""
 
     none = Compressor
     fp16 = _Float16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes every rank begin with the same model and the same optimizer."""
+"""Broadcasts a model and an optimizer, so that all ranks start with the same state."""
 import torch
 
 from .. import objects
@@ -11,28 +11,31 @@ from .process_sets import global_process_set, need_global
 
 
 def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
-    """root_rank's object, on every rank. The others' argument is ignored."""
+    """Returns root_rank's object on every rank; obj is ignored on the others. The object must be
+    picklable; tensors in it that were on a GPU arrive on the current GPU. Raises HvdError on all ranks
+    when it cannot be pickled."""
     need_global(process_set)
     return objects.broadcast_object(obj, root_rank, name)
 
 
 def allgather_object(obj, name=None, process_set=global_process_set):
-    """A list of every rank's object, in the order of the ranks."""
+    """Returns a list of all ranks' objects, in the order of ranks. Raises HvdError on all ranks when a
+    rank's object cannot be pickled."""
     need_global(process_set)
     return objects.allgather_object(obj, name)
 
 
 def _broadcast_all(named, root_rank):
-    """Overwrites tensors, contiguous or not, all in flight together. Waits for all that were started,
-    also after a failure."""
-    under_way, failure = [], None
+    """Overwrites tensors, which need not be contiguous. All broadcasts are in flight together; waits for
+    all that were started, also after a failure."""
+    started, failure = [], None
     try:
         for name, tensor in named:
             target = usable(tensor.detach())  # a copy when it is not contiguous
-            under_way.append((broadcast_async_(target, root_rank, name), tensor, target))
+            started.append((broadcast_async_(target, root_rank, name), tensor, target))
     except Exception as reason:
         failure = reason
-    for handle, tensor, target in under_way:
+    for handle, tensor, target in started:
         try:
             synchronize(handle)
         except Exception as reason:
@@ -46,8 +49,10 @@ def _broadcast_all(named, root_rank):
 
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
-    """Overwrites the tensors of params with root_rank's. params: model.state_dict(), or
-    model.named_parameters(), or a list of (name, tensor)."""
+    """Overwrites the tensors of params with root_rank's, in place.
+
+    params: model.state_dict(), model.named_parameters(), or a list of (name, tensor); the same names and
+    shapes on all ranks. Raises ValueError for anything else."""
     need_global(process_set)
     if isinstance(params, dict):
         params = sorted(params.items())
@@ -66,7 +71,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
 
 class _Slot:
-    """Stands for a tensor in an optimizer's state while the rest of it travels as an object."""
+    """Placeholder for a tensor in an optimizer's state: the rest of the state is sent as an object."""
 
     def __init__(self, index, tensor):
         self.index, self.shape, self.dtype = index, tuple(tensor.shape), tensor.dtype
@@ -74,7 +79,8 @@ class _Slot:
 
 
 def _take_out(value, tensors):
-    """A copy of nested dicts and lists with a _Slot for every tensor; the tensors go to the list."""
+    """Copies nested dicts and lists with a _Slot in place of every tensor; appends the tensors to the
+    list."""
     if torch.is_tensor(value):
         tensors.append(value)
         return _Slot(len(tensors) - 1, value)
@@ -97,7 +103,7 @@ def _slots(value):
 
 
 def _put_in(value, tensors, device=None):
-    """With the tensors in the place of their slots. device: where those go that were not on the host."""
+    """The reverse of _take_out(). device: where tensors go that were not on the CPU."""
     if isinstance(value, _Slot):
         tensor = tensors[value.index]
         return tensor if device is None or value.device == "cpu" else tensor.to(device)
@@ -109,8 +115,8 @@ def _put_in(value, tensors, device=None):
 
 
 def _load(optimizer, state_dict):
-    """load_state_dict() into the very groups and state there are: a wrapped optimizer, a learning rate
-    scheduler and DistributedOptimizer share them."""
+    """load_state_dict() that keeps the group and state objects, because a wrapped optimizer, a learning
+    rate scheduler and a DistributedOptimizer share them."""
     groups, state = optimizer.param_groups, optimizer.state
     optimizer.load_state_dict(state_dict)
     for group, loaded in zip(groups, optimizer.param_groups):
@@ -123,9 +129,11 @@ def _load(optimizer, state_dict):
 
 
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
-    """Gives every rank root_rank's optimizer state: moments, step counts, learning rates, all of
-    state_dict(). The others' state may be empty, as after a restart of only some. model: not needed;
-    programs written for Horovod may give it."""
+    """Overwrites the optimizer's state (moments, step counts, learning rates: all of state_dict()) with
+    root_rank's.
+
+    The state may be empty on other ranks, for instance when only some ranks have loaded a checkpoint. model
+    is ignored; it is there for programs written for Horovod."""
     need_global(process_set)
     tensors = []
     outline = _take_out(optimizer.state_dict(), tensors)

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives on torch tensors: asynchronous ones first, then those that wait.
+"""Collectives on torch tensors (CPU or CUDA).
 
-A name ending in "_" works in place. `name` matches an operation between the ranks; without one,
-operations match in the order in which each rank makes them. Operations that wait are differentiable
-(autograd.py).
+Functions whose names end in "_" work in place and need contiguous tensors. Functions with "async" return a
+handle for synchronize() and poll(); the others wait, and are differentiable unless they work in place
+(autograd.py). All ranks must call the same operation with tensors of the same dtype, and of the same shape
+unless the text says otherwise. `name` matches an operation between the ranks; operations without a name
+match in the order of the calls. Functions that wait, and synchronize(), raise HorovodInternalError when a
+rank was lost and the operation could not be repaired, and HvdError on other failures, such as tensors that
+differ between ranks.
 """
 from .. import _lib
 from .._lib import AVERAGE, SUM, check, check_stay, lib
@@ -21,7 +25,7 @@ from ._sparse import start_sparse_allreduce
 from .compression import Compression
 from .process_sets import global_process_set, need_global
 
-#: What hvd.torch and hvd.torch.mpi_ops pass on.
+#: Exported by hvd.torch and hvd.torch.mpi_ops, too.
 __all__ = """
     allreduce allreduce_async allreduce_ allreduce_async_
     grouped_allreduce grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_
@@ -32,7 +36,7 @@ __all__ = """
 
 
 def _scales(op, prescale, postscale, process_set):
-    """The fields of a request that reduces."""
+    """The fields of a Request for a reduction."""
     need_global(process_set)
     if prescale == 0 or postscale == 0:
         raise ValueError("a scale factor must not be 0")
@@ -40,7 +44,7 @@ def _scales(op, prescale, postscale, process_set):
 
 
 def _allreduce_scales(average, op, prescale, postscale, process_set):
-    """_scales() with Horovod's older `average` beside `op`."""
+    """_scales() that also accepts Horovod's older `average` in place of `op`."""
     if average is None:
         op = AVERAGE if op is None else op
     elif op is None:
@@ -51,7 +55,7 @@ def _allreduce_scales(average, op, prescale, postscale, process_set):
 
 
 def _compressed(function, tensors, compression, name, scales):
-    """A differentiable reduction, alone or of a group, on tensors that travel compressed."""
+    """A differentiable reduction of a tensor or a group, which is sent compressed."""
     tensors = several(tensors)
     if not tensors:
         return []
@@ -61,62 +65,68 @@ def _compressed(function, tensors, compression, name, scales):
 
 
 # ---- allreduce ----------------------------------------------------------------------------------
-# In all of them: average is the older form of op (True: Average, False: Sum); the tensor is multiplied
-# by prescale_factor before and by postscale_factor after.
+# In all of them: op is Average (default), Sum, Min, Max or Product; average is the older form of op (True:
+# Average, False: Sum). The tensor is multiplied by prescale_factor before the reduction and by postscale_factor
+# after it.
 
 # fmt: off
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                     process_set=global_process_set):
-    """Reduces a tensor over the ranks into a new one. Returns a handle for synchronize()."""
+    """Reduces a tensor over the ranks into a new one of the same shape. Returns a handle for
+    synchronize()."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return start_allreduce([tensor], name, scales, False, True)
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
-    """Reduces a contiguous tensor over the ranks, in place. Returns a handle."""
+    """Reduces a contiguous tensor over the ranks, in place. Returns a handle for synchronize()."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return start_allreduce([tensor], name, scales, True, True)
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                             postscale_factor=1.0, process_set=global_process_set):
-    """allreduce_async of several tensors that start together or not at all. One handle for them."""
+    """allreduce_async() of several tensors, which are processed together once all ranks have all of them.
+    Returns one handle; its result is a list."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return start_allreduce(tensors, name, scales, False, False)
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=global_process_set):
-    """As grouped_allreduce_async, in place."""
+    """Like grouped_allreduce_async(), in place."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return start_allreduce(tensors, name, scales, True, False)
 
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """Reduces a tensor over the ranks into a new one: the average unless op says otherwise."""
+    """Reduces a tensor over the ranks; returns a new tensor of the same shape. op: Average (default), Sum,
+    Min, Max or Product. compression: the type in which the tensor is sent."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return _compressed(autograd.Allreduce, [tensor], compression, name, scales)[0]
 
 
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=global_process_set):
-    """allreduce in place. Not differentiable."""
+    """Reduces a contiguous tensor over the ranks in place; returns it. Not differentiable."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return synchronize(start_allreduce([tensor], name, scales, True, True))
 
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
                       prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """allreduce of several tensors that start together or not at all. Returns a list."""
+    """allreduce() of several tensors, which are processed together once all ranks have all of them.
+    Returns a list.
+    """
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     return _compressed(autograd.Allreduce, tensors, compression, name, scales)
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                        postscale_factor=1.0, process_set=global_process_set):
-    """grouped_allreduce in place."""
+    """grouped_allreduce() in place. Returns the list of tensors. Not differentiable."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
     tensors = several(tensors)
     return synchronize(start_allreduce(tensors, name, scales, True, False)) if tensors else []
@@ -124,16 +134,16 @@ def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_facto
 
 
 class _Callable(int):
-    """A handle that may also be called, as Horovod's sparse_allreduce_async returns."""
+    """A handle that can also be called to wait, as Horovod's sparse_allreduce_async() returns it."""
 
     def __call__(self):
         return synchronize(self)
 
 
 def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_process_set):
-    """Reduces a sparse COO tensor: the ranks' indices and values are gathered. Sum or Average.
+    """Reduces a sparse COO tensor by gathering the ranks' indices and values. op: Average (default) or Sum.
 
-    Returns a handle; the result is sparse, its indices not coalesced."""
+    Returns a handle for synchronize(). The result is a sparse tensor whose indices are not coalesced."""
     need_global(process_set)
     return _Callable(start_sparse_allreduce(tensor, name, AVERAGE if op is None else op))
 
@@ -142,25 +152,31 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
-    """The ranks' tensors one after the other along dimension 0, which may differ. A handle."""
+    """Concatenates the ranks' tensors along dimension 0, whose size may differ between ranks. Returns a
+    handle.
+    """
     need_global(process_set)
     return start_allgather([tensor], name, True)
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
-    """The ranks' tensors one after the other along dimension 0, which may differ between ranks."""
+    """Concatenates the ranks' tensors along dimension 0, whose size may differ between ranks; returns a
+    new tensor.
+    """
     need_global(process_set)
     return autograd.Allgather.apply(name, tensor)[0]
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
-    """allgather_async of several tensors. One handle for them."""
+    """allgather_async() of several tensors. Returns one handle; its result is a list."""
     need_global(process_set)
     return start_allgather(tensors, name, False)
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
-    """allgather of several tensors that start together or not at all. Returns a list."""
+    """allgather() of several tensors, which are processed together once all ranks have all of them.
+    Returns a list.
+    """
     need_global(process_set)
     tensors = several(tensors)
     return list(autograd.Allgather.apply(name, *tensors)) if tensors else []
@@ -170,25 +186,25 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
-    """root_rank's tensor, on every rank, as a new tensor. Returns a handle."""
+    """Copies root_rank's tensor to all ranks, as a new tensor. Returns a handle for synchronize()."""
     need_global(process_set)
     return start_broadcast(tensor, root_rank, name, False)
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
-    """Overwrites a contiguous tensor with root_rank's. Returns a handle."""
+    """Overwrites a contiguous tensor with root_rank's. Returns a handle for synchronize()."""
     need_global(process_set)
     return start_broadcast(tensor, root_rank, name, True)
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    """root_rank's tensor, on every rank, as a new tensor."""
+    """Returns a copy of root_rank's tensor on all ranks."""
     need_global(process_set)
     return autograd.Broadcast.apply(tensor, root_rank, name)
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
-    """Overwrites a contiguous tensor with root_rank's."""
+    """Overwrites a contiguous tensor with root_rank's; returns it. Not differentiable."""
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -196,15 +212,16 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
-    """Sends splits[r] rows of the tensor to rank r (equal shares without splits). A handle; its result
-    is the received rows in the order of the ranks, with splits also how many came from each."""
+    """Sends splits[r] rows of the tensor to rank r (equal numbers without splits). Returns a handle; its
+    result is as of alltoall()."""
     need_global(process_set)
     return start_alltoall(tensor, splits, name)
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """Sends splits[r] rows of the tensor to rank r. Returns what was received; with splits also how
-    many rows came from each rank."""
+    """Sends splits[r] rows of the tensor to rank r (equal numbers without splits). Returns the received
+    rows in the order of ranks; if splits is given, also a tensor with the number of rows from each
+    rank."""
     need_global(process_set)
     output, got = autograd.Alltoall.apply(tensor, splits, name)
     return output if splits is None else (output, got)
@@ -216,29 +233,32 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 # fmt: off
 def reducescatter_async(tensor, name=None, op=AVERAGE, process_set=global_process_set,
                         prescale_factor=1.0, postscale_factor=1.0):
-    """Reduces a tensor and shares out its rows: the first size % ranks ranks get one row more. Returns
-    a handle; its result is this rank's rows."""
+    """Reduces a tensor and distributes its rows over the ranks. With n rows and size() ranks, each rank
+    gets n // size() rows, the first n % size() ranks one more. Returns a handle; its result is this rank's
+    rows."""
     scales = _scales(op, prescale_factor, postscale_factor, process_set)
     return start_reducescatter([tensor], name, scales, True)
 
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=AVERAGE,
                   process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
-    """Reduces a tensor and returns this rank's share of its rows."""
+    """Reduces a tensor and returns this rank's rows, distributed as in reducescatter_async()."""
     scales = _scales(op, prescale_factor, postscale_factor, process_set)
     return _compressed(autograd.Reducescatter, [tensor], compression, name, scales)[0]
 
 
 def grouped_reducescatter_async(tensors, name=None, op=AVERAGE, process_set=global_process_set,
                                 prescale_factor=1.0, postscale_factor=1.0):
-    """reducescatter_async of several tensors. One handle for them."""
+    """reducescatter_async() of several tensors. Returns one handle; its result is a list."""
     scales = _scales(op, prescale_factor, postscale_factor, process_set)
     return start_reducescatter(tensors, name, scales, False)
 
 
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=AVERAGE,
                           process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
-    """reducescatter of several tensors that start together or not at all. Returns a list."""
+    """reducescatter() of several tensors, which are processed together once all ranks have all of them.
+    Returns a list.
+    """
     scales = _scales(op, prescale_factor, postscale_factor, process_set)
     return _compressed(autograd.Reducescatter, tensors, compression, name, scales)
 # fmt: on
@@ -255,7 +275,7 @@ def barrier(process_set=global_process_set):
 
 
 def join(device=-1):
-    """Not there yet: ranks with less data than others cannot leave early."""
+    """Not supported: raises NotImplementedError. Give every rank the same number of batches."""
     raise NotImplementedError("join is not supported yet: give every rank the same number of batches")
 
 

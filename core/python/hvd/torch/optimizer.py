@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer: any torch optimizer whose step() works with the ranks' combined gradients.
+"""DistributedOptimizer: wraps a torch optimizer so that its step() uses the gradients combined over all
+ranks.
 
 A hook submits a parameter's gradient, in place, as soon as backward has accumulated it, so that the
-ranks exchange it while backward goes on; step() waits for all. Everything a submission needs is
-prepared once: a hook costs one call of the library, a wait another.
+allreduce overlaps with the rest of backward; step() waits for all gradients. Requests are prepared once:
+for each gradient a hook makes one call of the library, and the wait another.
 """
 import contextlib
 import ctypes
@@ -23,7 +24,7 @@ from .process_sets import global_process_set, need_global
 
 
 class _Gradient:
-    """One parameter's gradient on its way through the world."""
+    """A parameter's gradient and its request."""
 
     __slots__ = (
         "param", "name", "delay", "group", "sent", "tensor", "target", "context",
@@ -33,22 +34,22 @@ class _Gradient:
 
     def __init__(self, param, name, passes, request, handle):
         self.param, self.name, self.delay = param, name, passes
-        self.group = None  # submitted together with the others of it
-        self.sent = False  # since the last synchronize()
-        self.tensor = None  # what the engine works on; None while nothing is under way
-        self.target = None  # the gradient it goes back to; None when it is that gradient itself
-        self.context = None  # of the compression
+        self.group = None  # the _Group that it is submitted with
+        self.sent = False  # submitted since the last synchronize()
+        self.tensor = None  # the tensor that the engine uses; None while nothing is in flight
+        self.target = None  # the gradient to which the result is copied; None: the tensor is the gradient
+        self.context = None  # of the compressor
         self.request, self.request_pointer = request, ctypes.addressof(request)
         self.handle, self.handle_pointer = handle, ctypes.addressof(handle)
         self.dtype, self.numel, self.device = None, -1, None  # of the tensor that the request describes
-        self.place = _device.HOST  # and where it was when that was last submitted
-        self.version = None  # of the gradient when it was submitted
-        self.sparse = None  # the SparseSum under way
-        self.sparse_dim = None  # of the last sparse gradient there was
+        self.place = _device.HOST  # device and stream at its last submission
+        self.version = None  # version counter of the gradient at its submission
+        self.sparse = None  # the SparseSum in flight
+        self.sparse_dim = None  # of the last sparse gradient
 
 
 class _Group:
-    """Gradients that are submitted together: their requests lie side by side."""
+    """Gradients that are submitted together: their requests are consecutive in one array."""
 
     __slots__ = ("members", "requests", "handles", "ready")
 
@@ -59,19 +60,19 @@ class _Group:
 
 
 class _DistributedMixin:
-    """Stands before the wrapped optimizer's class in the order of methods."""
+    """Precedes the wrapped optimizer's class in the method resolution order."""
 
     # ---- set-up ---------------------------------------------------------------------------------
 
     def _hvd_setup(self, named, options):
         self._hvd_options = options
         self._hvd_gradients = {}
-        self._hvd_flight = []  # gradients under way; always this same list
+        self._hvd_flight = []  # gradients in flight; always the same list object
         flights.append(self._hvd_flight)
-        self._hvd_nodes = []  # autograd's: a hook of torch < 2.1 lives as long as its node
+        self._hvd_nodes = []  # of autograd: with torch < 2.1 a hook lives only as long as its node
         self._hvd_synchronized = False
         self._hvd_should_synchronize = True
-        self._hvd_awaits = None  # a TorchState of which a part is still on its way
+        self._hvd_awaits = None  # a TorchState of which a part is still being transferred
         names = self._hvd_names(named)
         params = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
         for group in self._hvd_split(params):
@@ -105,7 +106,9 @@ class _DistributedMixin:
         return names
 
     def _hvd_split(self, params):
-        """The groups asked for: lists of parameters; none for those that travel alone."""
+        """The groups of the option `groups`, as lists of parameters. Parameters in none of them are sent
+        alone.
+        """
         groups = self._hvd_options["groups"]
         if not groups:
             return []
@@ -124,7 +127,7 @@ class _DistributedMixin:
         return [group for group in ([p for p in g if p in known] for g in groups) if group]
 
     def _hvd_add(self, params, names):
-        """Prepares gradients, a group when there are several, and hooks them up."""
+        """Prepares gradients and registers their hooks; several parameters form a group."""
         group = _Group(len(params))
         for i, param in enumerate(params):
             gradient = _Gradient(
@@ -140,7 +143,7 @@ class _DistributedMixin:
             self._hvd_hook(gradient)
 
     def _hvd_hook(self, gradient):
-        # Autograd keeps hooks for ever; a weak reference lets the optimizer go.
+        # Autograd keeps hooks forever; with a weak reference the optimizer can still be freed.
         reference = weakref.ref(self)
 
         def hook(*_):
@@ -152,7 +155,7 @@ class _DistributedMixin:
             if delay > 0:
                 return
             if delay < 0:
-                gradient.version = gradient.param.grad._version  # said here, not once more when it is waited for
+                gradient.version = gradient.param.grad._version  # reported here, so not again by _hvd_receive()
                 raise RuntimeError(
                     f"the gradient of {gradient.name} was computed more than backward_passes_per_step "
                     "times before step(): raise backward_passes_per_step to accumulate gradients"
@@ -168,7 +171,7 @@ class _DistributedMixin:
             self._hvd_nodes.append(node)
 
     def __del__(self):
-        # Memory that the engine still works on stays: nobody will wait for it.
+        # If gradients are in flight their memory must stay alive: no call will wait for them any more.
         flight = self.__dict__.get("_hvd_flight")
         if flight is not None and not flight:
             flights[:] = [f for f in flights if f is not flight]
@@ -176,7 +179,7 @@ class _DistributedMixin:
     # ---- sending --------------------------------------------------------------------------------
 
     def _hvd_send(self, gradient):
-        """Hands a gradient to the engine, or a group when this was the last one of it."""
+        """Submits a gradient; one of a group is submitted with the group's last one."""
         grad = gradient.param.grad
         if self._hvd_options["plain"] and not grad.is_sparse and grad.is_contiguous():
             tensor, gradient.target = grad, None
@@ -210,15 +213,15 @@ class _DistributedMixin:
         self._hvd_flight.extend(group.members)
 
     def _hvd_convert(self, gradient, grad):
-        """The rarer cases: a tensor to send for a gradient that cannot travel as it is. None when it
-        went on its way here."""
+        """For gradients that cannot be sent in place (sparse, compressed, not contiguous): returns the
+        tensor to send. None: it was submitted here, as a sparse tensor."""
         options = self._hvd_options
         if grad.is_sparse:
             if not options["sparse_as_dense"]:
                 if gradient.group is not None:
                     raise ValueError(f"{gradient.name}: a sparse gradient cannot be in a group")
                 if grad._nnz() == 0 and gradient.sparse_dim is not None:
-                    grad = self._hvd_zeros(gradient)  # zero_grad() forgets which dimensions are dense
+                    grad = self._hvd_zeros(gradient)  # zero_grad() loses which dimensions are dense
                 gradient.sparse_dim = grad.sparse_dim()
                 gradient.sparse = SparseSum(grad, gradient.name, options["op"])
                 gradient.sent = True
@@ -226,8 +229,8 @@ class _DistributedMixin:
                 return None
             grad = gradient.param.grad = grad.to_dense()
         compression = options["compression"]
-        apart = getattr(compression, "beside", False)
-        with _device.beside(grad) if apart else contextlib.nullcontext():
+        side_stream = getattr(compression, "side_stream", False)
+        with _device.on_side_stream(grad) if side_stream else contextlib.nullcontext():
             tensor, gradient.context = compression.compress(usable(grad.detach()))
             same = tensor.data_ptr() == grad.data_ptr()
             tensor, gradient.target = (grad, None) if same else (tensor, grad)
@@ -235,7 +238,7 @@ class _DistributedMixin:
         return tensor
 
     def _hvd_point(self, gradient, tensor):
-        """Has the request name this tensor, on the stream that is current."""
+        """Makes the request refer to this tensor and the current stream."""
         request = gradient.request
         if (
             gradient.dtype is not tensor.dtype
@@ -267,8 +270,10 @@ class _DistributedMixin:
     # ---- waiting --------------------------------------------------------------------------------
 
     def synchronize(self):
-        """Waits until every gradient is the ranks' combined one. Gradients that backward did not
-        reach here take part as zeros."""
+        """Waits until every parameter's gradient is the combined one of all ranks. Gradients that backward
+        did not compute on this rank take part as zeros.
+
+        Raises HorovodInternalError when a rank was lost and the operation could not be repaired."""
         for gradient in self._hvd_gradients.values():
             if not gradient.sent:
                 param = gradient.param
@@ -281,14 +286,16 @@ class _DistributedMixin:
     def _hvd_zeros(self, gradient):
         param = gradient.param
         sparse_dim = gradient.sparse_dim
-        if sparse_dim is not None:  # it was sparse before: the other ranks gather
+        if sparse_dim is not None:  # it was sparse before, so the other ranks gather it
             indices = torch.empty([sparse_dim, 0], dtype=torch.int64, device=param.device)
             values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype, device=param.device)
             return torch.sparse_coo_tensor(indices, values, param.shape, device=param.device)
         return torch.zeros_like(param, memory_format=torch.contiguous_format)
 
     def _hvd_wait(self, discard=False):
-        """Waits for what is under way, all of it also after a failure, and puts results in place."""
+        """Waits for all gradients in flight, also after a failure, and stores the results. discard: drops
+        them.
+        """
         flight = list(self._hvd_flight)
         self._hvd_flight.clear()
         failures, wrong, second = [], None, []
@@ -322,7 +329,9 @@ class _DistributedMixin:
             raise RuntimeError(wrong)
 
     def _hvd_receive(self, gradient):
-        """Waits for a dense gradient. Returns what the program has done to it meanwhile, in words."""
+        """Waits for a dense gradient. Returns an error text if the program has changed the gradient
+        meanwhile, else None.
+        """
         code = lib.hvd_wait(gradient.handle.value)
         if code:
             raise error(code)
@@ -332,8 +341,8 @@ class _DistributedMixin:
             return f"the gradient of {gradient.name} was replaced while the ranks exchanged it"
         if grad._version != gradient.version:
             return (
-                f"the gradient of {gradient.name} was changed while the ranks exchanged it: synchronize() comes "
-                "before clipping, then step() with skip_synchronize()"
+                f"the gradient of {gradient.name} was changed while the ranks exchanged it: to clip gradients, "
+                "call synchronize() first, and step() within skip_synchronize()"
             )
         if target is not tensor:
             target.copy_(self._hvd_options["compression"].decompress(tensor, gradient.context))
@@ -342,19 +351,22 @@ class _DistributedMixin:
 
     @staticmethod
     def _hvd_explained(gradient, failure):
-        """A sparse gradient is gathered, a dense one reduced: what the ranks' disagreement means."""
+        """Adds a hint if the ranks disagree because the gradient is sparse (gathered) on some and dense
+        (reduced) on others.
+        """
         text = str(failure)
         said = text.replace(gradient.name, "")
         if not isinstance(failure, HvdError) or "allgather" not in said or "allreduce" not in said:
             return failure
-        hint = "the gradient is sparse on some ranks only: sparse_as_dense=True makes all dense"
+        hint = "the gradient is sparse on some ranks only: use sparse_as_dense=True"
         return type(failure)(f"{text} ({hint})", failure.errno)
 
     # ---- what the user calls --------------------------------------------------------------------
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """step() and GradScaler's within do not wait: for use after synchronize(), to clip gradients between."""
+        """A context in which step(), also GradScaler's, does not wait for gradients. Use it after
+        synchronize(), to change (clip) gradients in between."""
         self._hvd_should_synchronize = False
         try:
             yield
@@ -362,7 +374,9 @@ class _DistributedMixin:
             self._hvd_should_synchronize = True
 
     def set_backward_passes_per_step(self, passes):
-        """How many backward passes add up in a gradient before it is exchanged."""
+        """Sets how many backward passes accumulate before gradients are exchanged. ValueError unless
+        passes >= 1.
+        """
         need_passes(passes)
         self._hvd_options["passes"] = passes
         for gradient in self._hvd_gradients.values():
@@ -370,9 +384,14 @@ class _DistributedMixin:
                 gradient.delay = passes
 
     def step(self, closure=None, **options):
-        """Waits for the combined gradients, then does the wrapped optimizer's step.
+        """Waits for the combined gradients, then calls the wrapped optimizer's step(). Returns what that
+        returns.
 
-        options: the wrapped step's own. GradScaler of torch 1.13 gives itself (grad_scaler) to a fused Adam."""
+        options: passed to the wrapped step(). GradScaler of torch 1.13 passes itself (grad_scaler) to a fused
+        Adam.
+
+        Raises HorovodInternalError when a rank was lost and the operation could not be repaired,
+        RuntimeError when a gradient was changed while it was exchanged."""
         if closure is not None:
             self._hvd_settle()
             return super().step(self._hvd_closure(closure), **options)
@@ -384,19 +403,20 @@ class _DistributedMixin:
             self._hvd_synchronized = False
 
     def _hvd_combine(self):
-        """The gradients are about to be used."""
+        """Called before gradients are used: waits for them."""
         if self._hvd_should_synchronize:
             if self._hvd_flight or not self._hvd_synchronized:
                 self.synchronize()
         elif self._hvd_flight:
-            raise RuntimeError("the ranks are exchanging gradients: synchronize() comes before skip_synchronize()")
+            raise RuntimeError("the ranks are exchanging gradients: call synchronize() before skip_synchronize()")
 
     def _hvd_settle(self):
         if self._hvd_awaits is not None:
             self._hvd_awaits.settle()
 
     def state_dict(self):
-        """The wrapped optimizer's. On a rank that has just joined: when it has come."""
+        """The wrapped optimizer's state_dict(). On a rank that has just joined it first waits for the
+        state."""
         if self._hvd_awaits is not None:
             self._hvd_awaits._arrive()
         return super().state_dict()
@@ -411,7 +431,8 @@ class _DistributedMixin:
         return synchronized
 
     def zero_grad(self, *args, **kwargs):
-        """The wrapped optimizer's. Not between backward() and step() or synchronize()."""
+        """The wrapped optimizer's zero_grad(). RuntimeError between backward() and step() or
+        synchronize()."""
         sent = sum(gradient.sent for gradient in self._hvd_gradients.values())
         if sent:
             raise RuntimeError(
@@ -422,8 +443,8 @@ class _DistributedMixin:
         return super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The wrapped optimizer's. Gradients under way are waited for and dropped, passes so far are
-        not counted."""
+        """The wrapped optimizer's load_state_dict(). Waits for gradients in flight and drops them;
+        accumulated backward passes do not count any more."""
         self._hvd_wait(discard=True)
         for gradient in self._hvd_gradients.values():
             gradient.sent, gradient.tensor = False, None
@@ -435,8 +456,8 @@ class _DistributedMixin:
         return super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, group):
-        """The wrapped optimizer's; the new parameters' gradients are exchanged too, under names by
-        their place."""
+        """The wrapped optimizer's add_param_group(). The new parameters' gradients are exchanged, too,
+        under names made from their position."""
         super().add_param_group(group)
         index = len(self.param_groups) - 1
         params = self.param_groups[-1]["params"]
@@ -461,17 +482,25 @@ def DistributedOptimizer(
     sparse_as_dense=False,
     process_set=global_process_set,
 ):
-    """The optimizer, with gradients combined over the ranks before each step.
+    """Wraps an optimizer: before each step its gradients are combined over all ranks.
 
-    named_parameters: model.named_parameters(); names are what errors and the timeline speak of.
-    compression: hvd.Compression.none, fp16 or bf16, the type in which gradients travel.
-    backward_passes_per_step: passes whose gradients add up before they are exchanged.
-    op: hvd.Average or another. gradient_predivide_factor: with Average, divides gradients by this
-    before the sum and multiplies by it after.
-    groups: a number of groups, or lists of parameters: each group is exchanged at once when all of it
-    is there. num_groups: the older name of the number. sparse_as_dense: makes sparse gradients dense.
-
-    Returns an object of a class derived from the optimizer's own, with the same groups and state.
+    Args:
+        optimizer: a torch.optim.Optimizer.
+        named_parameters: model.named_parameters(). Errors and the timeline use these names.
+        compression: hvd.Compression.none, fp16 or bf16: the type in which gradients are sent.
+        backward_passes_per_step: how many backward passes accumulate before gradients are exchanged.
+        op: hvd.Average, Sum, Min, Max or Product.
+        gradient_predivide_factor: with Average, divides gradients before the sum and multiplies the result.
+        num_groups: older name of groups, for a number.
+        groups: a number of groups, or lists of parameters. The gradients of a group are exchanged together,
+            once all of them are computed.
+        sparse_as_dense: converts sparse gradients to dense ones.
+        process_set: only the global one is supported.
+    Returns:
+        An optimizer of a class derived from the optimizer's own, which shares its param_groups and state.
+    Raises:
+        ValueError: an argument is wrong, or named_parameters lacks a parameter or names two the same.
+        NotImplementedError: op=Adasum, or another process set.
     """
     need_global(process_set)
     if num_groups:
@@ -479,12 +508,12 @@ def DistributedOptimizer(
         groups = groups or num_groups
     need_passes(backward_passes_per_step)
     if isinstance(optimizer, _DistributedMixin):
-        raise ValueError("the optimizer is a DistributedOptimizer already")
+        raise ValueError("the optimizer is a DistributedOptimizer already: wrap it only once")
     need_options(optimizer, compression, op, gradient_predivide_factor, groups)
     kind = type(optimizer)
     cls = type(kind.__name__, (_DistributedMixin, kind), {"__module__": kind.__module__})
     self = cls.__new__(cls)
-    # A learning rate scheduler leaves its own bound `step` in the wrapped object: not for this one.
+    # Not `step`: a learning rate scheduler has stored its own wrapper of the wrapped object's method there.
     self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
     self._hvd_setup(
         named_parameters,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets: so far there is one, all ranks. Here so that programs that name it run."""
+"""Process sets. Only the global one (all ranks) is supported; the names are there for programs written for
+Horovod.
+"""
 from ..world import rank, size
 
 
@@ -11,19 +13,19 @@ class ProcessSet:
         self._ranks = ranks_or_comm
 
     def size(self):
-        """How many ranks it has."""
+        """The number of ranks in the set."""
         return len(self.ranks())
 
     def rank(self):
-        """This process's place in it."""
+        """This process's rank within the set."""
         return self.ranks().index(rank())
 
     def included(self):
-        """True when this process is one of it."""
+        """Whether this process is in the set."""
         return rank() in self.ranks()
 
     def ranks(self):
-        """Its ranks."""
+        """The list of its ranks."""
         return list(range(size())) if self.process_set_id == 0 else list(*self._ranks)
 
 
@@ -32,16 +34,16 @@ global_process_set.process_set_id = 0
 
 
 def need_global(process_set):
-    """Raises unless this is the set of all ranks."""
+    """Raises NotImplementedError unless this is the global process set."""
     if process_set is not global_process_set and process_set is not None:
         raise NotImplementedError("process sets other than the global one are not supported yet")
 
 
 def add_process_set(process_set):
-    """Not there yet."""
+    """Not supported: raises NotImplementedError."""
     raise NotImplementedError("process sets are not supported yet")
 
 
 def remove_process_set(process_set):
-    """Not there yet."""
+    """Not supported: raises NotImplementedError."""
     raise NotImplementedError("process sets are not supported yet")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch normalization over the batches of all ranks together."""
+"""Batch normalization with the statistics of all ranks' batches."""
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -8,9 +8,10 @@ from .ops import allgather
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch.nn.BatchNorm1d, 2d and 3d; the ranks' batches may differ in size.
+    """Like torch.nn.BatchNorm1d, 2d and 3d, with mean and variance over the batches of all ranks, which
+    may differ in size. Input: (N, C, ...).
 
-    One allgather of counts, means and squared deviations a forward, one allreduce a backward."""
+    A forward makes one allgather (of counts, means and squared deviations), a backward one allreduce."""
 
     def _check_input_dim(self, tensor):
         if tensor.dim() < 2:
@@ -33,11 +34,11 @@ class SyncBatchNorm(_BatchNorm):
         return total, mean, variance
 
     def forward(self, tensor):
-        """Normalizes."""
+        """Normalizes a tensor of shape (N, C, ...)."""
         self._check_input_dim(tensor)
         if not (self.training or self.running_mean is None) or size() == 1:
             return super().forward(tensor)
-        if tensor.element_size() < 4:  # a count, and the square of a sum, want more than 16 bits
+        if tensor.element_size() < 4:  # counts and squared sums need more than 16 bits
             return self._over_all(tensor.float()).to(tensor.dtype)
         return self._over_all(tensor)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.torch.elastic: elastic training with PyTorch. What it means and how it differs from Horovod's:
-hvd/elastic.py.
+"""hvd.torch.elastic: elastic training with PyTorch. The text of the module hvd.elastic explains how it
+works and how it differs from Horovod.
 
     hvd.init()
     sampler = hvd.elastic.ElasticSampler(dataset)
@@ -24,8 +24,8 @@ hvd/elastic.py.
 
     train(state)
 
-No hvd.broadcast_parameters() or other operation between init() and train(): a rank that joins a job in
-the middle of training would wait for it for ever. run() brings all ranks to the same state.
+Do not call hvd.broadcast_parameters() or another collective between init() and train(): a joiner would wait
+in it forever, because the other ranks are training. run() synchronizes the state of all ranks.
 """
 from ...elastic import (  # noqa: F401
     HorovodInternalError,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.sampler.ElasticSampler as one of torch's samplers."""
+"""hvd.sampler.ElasticSampler as a torch.utils.data.Sampler."""
 import torch.utils.data
 
 from ... import sampler

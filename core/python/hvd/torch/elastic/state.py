@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TorchState: models, optimizers, schedulers and whatever else has a state_dict(), beside plain values."""
+"""TorchState: a state of models, optimizers, schedulers, other objects with a state_dict(), and plain
+values."""
 import copy
 
 import torch
@@ -10,7 +11,7 @@ from ..optimizer import _DistributedMixin
 
 
 def _copy_into(old, new):
-    """A copy of nested dicts and lists of tensors, in the memory of an older copy as far as it fits."""
+    """Copies nested dicts and lists of tensors; reuses the memory of an older copy where shapes match."""
     if torch.is_tensor(new):
         fits = torch.is_tensor(old) and (old.shape, old.dtype, old.device, old.layout) == (
             new.shape,
@@ -29,15 +30,15 @@ def _copy_into(old, new):
 
 
 class StateHandler:
-    """Saves, restores and hands on one object by state_dict() and load_state_dict(). Register one of
-    your own with set_handler_registry() for objects that need more."""
+    """Saves, restores and transfers one object with state_dict() and load_state_dict(). For objects that
+    need more, derive a class and register it with set_handler_registry()."""
 
     def __init__(self, value):
         self.value, self.saved = value, None
         self.save()
 
     def set_value(self, value):
-        """The attribute of the state was assigned to."""
+        """Called when the state's attribute is assigned."""
         self.value = value
         self.save()
 
@@ -46,30 +47,31 @@ class StateHandler:
             self.saved = _copy_into(self.saved, self.value.state_dict())
 
     def restore(self):
-        # A copy: some objects keep what they are given.
+        # A copy, because some objects keep references to the dict that they load.
         self.load(_copy_into(None, self.saved))
 
     def dump(self):
-        """What a rank that joins needs: nested dicts and lists; tensors travel as they are."""
+        """The state that a joiner needs: nested dicts and lists. Tensors in it are sent without pickling."""
         return self.value.state_dict()
 
     def load(self, state):
         self.value.load_state_dict(state)
 
     def can_wait(self, outline):
-        """Whether what dump() gave may be loaded in two parts: load_first() at the boundary, without its
-        tensors, and load_rest() when the others have trained on."""
+        """Whether a joiner may load the result of dump() in two parts: load_first() at the boundary,
+        without tensors, and load_rest() later, while the ranks train."""
         return False
 
 
 class OptimizerStateHandler(StateHandler):
-    """Loads into the groups that a scheduler or a wrapped optimizer shares."""
+    """Handler of optimizers: loads into the existing groups, which schedulers and wrapped optimizers
+    share."""
 
     def load(self, state):
         _load(self.value, state)
 
     def can_wait(self, outline):
-        # Its step() waits for what is missing. A tensor in the groups may be asked for before.
+        # DistributedOptimizer.step() waits for the missing part. Tensors in param_groups may be needed before.
         known = isinstance(self.value, _DistributedMixin) and type(self) is OptimizerStateHandler
         return known and not any(_slots(outline["param_groups"]))
 
@@ -77,7 +79,7 @@ class OptimizerStateHandler(StateHandler):
         _load(self.value, {"state": {}, "param_groups": state["param_groups"]})
 
     def load_rest(self, outline, tensors):
-        # load_state_dict() would copy it, and drop gradients that are under way.
+        # load_state_dict() would copy the tensors, and drop gradients in flight.
         params = [param for group in self.value.param_groups for param in group["params"]]
         for index, values in outline["state"].items():
             self.value.state[params[index]] = _put_in(values, tensors, params[index].device)
@@ -87,12 +89,13 @@ _registry = [(torch.optim.Optimizer, OptimizerStateHandler), (torch.nn.Module, S
 
 
 def get_handler_registry():
-    """Pairs of a type and the handler for objects of it. Others with state_dict() and load_state_dict()
-    get a StateHandler."""
+    """The list of (type, handler class) pairs. Objects of other types with state_dict() and
+    load_state_dict() get a StateHandler."""
     return _registry
 
 
 def set_handler_registry(registry):
+    """Replaces the list that get_handler_registry() returns, for states created from now on."""
     global _registry
     _registry = registry
 
@@ -117,19 +120,21 @@ def _memory(tensor):
 
 
 class TorchState(elastic.ObjectState):
-    """The state of a PyTorch program. model and optimizer, learning rate schedulers, ElasticSamplers and
-    whatever else has state_dict() and load_state_dict() are handled as such; every other keyword argument
-    is a plain value. All are attributes: state.model, state.epoch.
+    """The state of a PyTorch program. Models, optimizers, learning rate schedulers, ElasticSamplers and
+    other objects with state_dict() and load_state_dict() are transferred by these methods; other
+    keyword arguments are plain values, which must be picklable. All are attributes: state.model,
+    state.epoch.
 
-    When ranks join, what an optimizer of hvd.DistributedOptimizer remembers (moments, step counts) follows
-    while all go forward and backward: its step() waits for it. Before that it is not to be changed, and
-    optimizer.state is empty on a rank that joins; state_dict() and commit() wait."""
+    When ranks join, the state of an hvd.DistributedOptimizer (moments, step counts) is sent while all ranks
+    already compute forward and backward; its step(), state_dict() and commit() wait for it. Until then the
+    program must not change the optimizer's state, and on a joiner optimizer.state is empty.
+    """
 
     def __init__(self, model=None, optimizer=None, **kwargs):
         kwargs.update(model=model, optimizer=optimizer)
         handlers = {name: _handler(value) for name, value in kwargs.items()}
         self._handlers = {name: handler for name, handler in handlers.items() if handler}
-        self._parts = self._kept = None  # what is sent or received: outlines, and tensors whose memory is used
+        self._parts = self._tensors = None  # of a transfer: outlines, and tensors whose memory it uses
         for name, handler in self._handlers.items():
             object.__setattr__(self, name, handler.value)
         super().__init__(**{n: v for n, v in kwargs.items() if n not in self._handlers})
@@ -158,31 +163,31 @@ class TorchState(elastic.ObjectState):
             outline = _take_out(handler.dump(), tensors)
             large = any(tensor.numel() for tensor in tensors[begin:])
             parts[name] = outline, begin, apart and large and handler.can_wait(outline)
-        # The memory must live until it has been sent.
-        self._kept = [tensor.detach().cpu().contiguous() for tensor in tensors]
-        now = self._divide(parts, self._kept)
+        # The memory must stay alive until it has been sent.
+        self._tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
+        now = self._divide(parts, self._tensors)
         return (plain, parts), blocks + now
 
     def _unpack(self, thing):
         plain, parts = thing
-        # Into the memory that the objects have already, where it fits: touching new memory takes longer
-        # than what it is for. What arrives half is asked for again from another rank.
+        # Receives into the objects' own memory if shapes match: the first use of new memory takes longer than
+        # the transfer. If the transfer fails half-way, another rank sends the state again.
         tensors = []
         for name, (part, _, _) in parts.items():
             here = []
             _take_out(self._handlers[name].dump(), here)
             fits = {(i, tuple(t.shape), t.dtype): t.detach() for i, t in enumerate(here) if _plain(t)}
             for i, slot in enumerate(_slots(part)):
-                at_hand = fits.get((i, slot.shape, slot.dtype))
-                if at_hand is None:
-                    at_hand = torch.empty(slot.shape, dtype=slot.dtype, device="cpu")
-                tensors.append(at_hand)
+                own = fits.get((i, slot.shape, slot.dtype))
+                if own is None:
+                    own = torch.empty(slot.shape, dtype=slot.dtype, device="cpu")
+                tensors.append(own)
         blocks = super()._unpack(plain)
-        self._parts, self._kept = parts, tensors
+        self._parts, self._tensors = parts, tensors
         return blocks + self._divide(parts, tensors)
 
     def _divide(self, parts, tensors):
-        """The memory of what is needed at once; that of the rest is _later."""
+        """Returns the memory blocks that are needed at once; puts the others into _later."""
         blocks = [_memory(tensor) for tensor in tensors]
         begins = [begin for _, begin, _ in parts.values()] + [len(blocks)]
         now, self._later = [], []
@@ -196,13 +201,13 @@ class TorchState(elastic.ObjectState):
             if waits:
                 handler.load_first(part)
             else:
-                handler.load(_put_in(part, self._kept))
+                handler.load(_put_in(part, self._tensors))
         super()._take(thing)
 
     def _take_later(self):
         for name, (part, _, waits) in self._parts.items():
             if waits:
-                self._handlers[name].load_rest(part, self._kept)
+                self._handlers[name].load_rest(part, self._tensors)
 
     def _settled(self, version, place):
         super()._settled(version, place)
@@ -213,9 +218,9 @@ class TorchState(elastic.ObjectState):
         self._await(None)
 
     def _await(self, state):
-        """Has the optimizers' step() wait for the rest of the state; None: it is there."""
+        """Makes the optimizers' step() wait for the rest of this state. None: the state is complete."""
         for handler in self._handlers.values():
             if isinstance(handler.value, _DistributedMixin):
                 handler.value._hvd_awaits = state
         if not state:
-            self._kept = self._parts = None
+            self._tensors = self._parts = None
