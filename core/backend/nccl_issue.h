@@ -19,7 +19,7 @@ struct nccl_issue {
     size_t n;
 };
 
-/* In a communicator that does not block "in progress" is as good as done. */
+/* In a nonblocking communicator "in progress" counts as success. */
 static inline bool nccl_failed(int result)
 {
     return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;

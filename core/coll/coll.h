@@ -46,7 +46,8 @@ static inline bool coll_destroys_input(const struct coll_tensor *tensor)
     return tensor->count > 0 && tensor->in && tensor->in == tensor->out;
 }
 
-/* Does the output lie in the input? Then what is read must stay until no rank can begin anew. */
+/* Returns whether the output overlaps the input: then the result must not be written before a
+ * restart is impossible. */
 static inline bool coll_overlaps(const struct coll_tensor *t, size_t in_bytes, size_t out_bytes)
 {
     uintptr_t in = (uintptr_t)t->in, out = (uintptr_t)t->out;
@@ -79,7 +80,7 @@ struct coll_op {
     void *const *ready;
 };
 
-/* A barrier of the host's links. */
+/* A barrier of the ranks, through host memory. */
 extern const struct coll_op coll_barrier;
 
 struct coll;

@@ -120,7 +120,7 @@ void thaw_propose(struct negotiate *n)
         !list_empty(&n->out) || n->rounds.nlog == n->looked_at)
         return;
     if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
-        return; /* what cannot be thawed must not freeze */
+        return; /* no thaw is left that could end a frozen schedule */
     n->looked_at = n->rounds.nlog;
     uint32_t count = rounds_period(&n->rounds, n->config.freeze_after << n->thaw_backoff);
     uint64_t start = n->rounds.nlog - count;

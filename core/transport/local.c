@@ -72,7 +72,8 @@ static int make_segment(struct mesh_net *net)
     return rc;
 }
 
-/* They come in the order of the seats, before the segment. */
+/* Takes the doorbells, which the lowest rank sends in the order of the seats, before the segment.
+ */
 static void take_bells(struct mesh_net *net, struct reader *r, int *fds, size_t nfds)
 {
     struct local *l = net->local;
@@ -109,7 +110,7 @@ static void take_segment(struct mesh_net *net, struct reader *r, int *fds, size_
         shm_set_doorbell(shm, i, l->bells[i]);
         l->bells[i] = -1;
     }
-    /* Who has attached stands in the segment. Only the lowest rank waits for it. */
+    /* The segment shows which seats have attached. Only the lowest rank waits for all of them. */
     if (shm_count_attached(shm) == l->n)
         shm_knock(shm, 0);
 }
@@ -174,7 +175,7 @@ int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err)
     }
     memcpy(l->ranks, ranks, (size_t)n * sizeof(int));
     l->seat = local_seat_of(l, net->mesh->rank);
-    (void)fd_limit_need((size_t)n + SPARE_FDS, NULL); /* where that is too many, EMFILE tells */
+    (void)fd_limit_need((size_t)n + SPARE_FDS, NULL); /* failure shows later as EMFILE */
     l->by_agent = net->cards[net->mesh->rank].agent != 0;
     net_timer_at(net, l->deadline);
     if (l->seat == 0 && make_segment(net) == 0 && l->by_agent)
@@ -184,7 +185,7 @@ int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err)
     return 0;
 }
 
-/* A busy machine may run a rank late. So LOCAL_NS is the time in which none has attached. */
+/* A busy machine may start a rank late: LOCAL_NS begins again whenever a rank has attached. */
 static bool is_late(struct mesh_net *net)
 {
     struct local *l = net->local;
@@ -245,7 +246,8 @@ struct shm *local_take_segment(struct mesh_net *net)
 
 void local_drop_segment(struct mesh_net *net)
 {
-    net_release(net, &net->doorbell); /* others hold it too: closing does not take it out */
+    net_release(
+        net, &net->doorbell); /* other ranks hold it, too: close() would not remove it from epoll */
     shm_destroy(local_take_segment(net));
 }
 
@@ -258,7 +260,8 @@ void local_tell_lost(struct mesh_net *net, const struct buf *body)
 void local_goodbye(struct mesh_net *net)
 {
     struct buf none = {0};
-    /* In a fixed job nobody waits for the farewell of one rank, all wait for the last one. */
+    /* In a fixed job no rank waits for the goodbye of another one; all wait for the last goodbye.
+     */
     if (net->mesh->shm)
         shm_leave(net->mesh->shm, net->elastic);
     else if (net->local)

@@ -8,13 +8,13 @@
  * others open to it and on which they prove the key. These sockets stay open: their end shows that
  * a rank was lost.
  *
- *   BELLS     lowest rank   u32 first seat, the doorbells of it and of the seats behind it
+ *   BELLS     lowest rank   u32 first seat; the doorbells of that seat and of those after it
  *   SEGMENT   lowest rank   after all BELLS: token, seats, the memfd. Each other rank attaches and
- *                           says so in the segment
- *   FAILED    anybody       why it cannot: all of them then are hosts of their own
- *   MAP       lowest rank   who is where in the whole world (agree.h)
- *   GOODBYE   anybody, where there is no segment to say it in
- *   LOST      anybody       body of a CTL_LOST, for ways that have no CTL_LOST
+ *                           records that in the segment
+ *   FAILED    any rank      why it cannot share memory: each of the ranks is then its own host
+ *   MAP       lowest rank   the host of each rank of the job (agree.h)
+ *   GOODBYE   any rank      only if there is no segment to record it in
+ *   LOST      any rank      body of a CTL_LOST, for connections without CTL_LOST
  */
 #ifndef HVD_TRANSPORT_LOCAL_H
 #define HVD_TRANSPORT_LOCAL_H

@@ -108,7 +108,7 @@ void mesh_sleep_begin(struct mesh *mesh)
     if (!mesh->shm)
         return;
     shm_sleep_begin(mesh->shm);
-    /* A peer that made room in a full pipe before it could see this rank asleep does not ring. */
+    /* A peer does not ring if it made room in a full pipe before it could see this rank asleep. */
     local_flush(mesh->net);
 }
 
@@ -132,7 +132,7 @@ void mesh_wake(struct mesh *mesh)
 
 void mesh_next_generation(struct mesh *mesh)
 {
-    mesh->generation++; /* at most MESH_GENERATION_MAX: negotiation sees to it */
+    mesh->generation++; /* negotiation ensures that it stays within MESH_GENERATION_MAX */
 }
 
 uint64_t mesh_refused(const struct mesh *mesh)

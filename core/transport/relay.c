@@ -92,7 +92,7 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
     return rc;
 }
 
-/* seat -1: to all. */
+/* Sends to one seat, or to all (-1). */
 static int send_to(struct mesh_net *net, int seat, enum local_what what, const struct buf *body,
                    const int *fds, size_t nfds)
 {

@@ -56,7 +56,7 @@ int relay_send(struct mesh_net *net, enum local_what what, const struct buf *bod
 /* Sends LOCAL_BELLS and LOCAL_SEGMENT to one seat (only without an agent), or to all (-1). */
 int relay_segment(struct mesh_net *net, int seat);
 
-/* When the net's timer is due: descriptors that the kernel did not pass are tried again. */
+/* Retries to pass descriptors that the kernel refused. Call when the net's timer is due. */
 void relay_tick(struct mesh_net *net);
 
 /* Connects to the lowest rank. */

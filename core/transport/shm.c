@@ -58,8 +58,7 @@ static size_t page_up(size_t n)
     return (n + SHM_PAGE - 1) & ~(size_t)(SHM_PAGE - 1);
 }
 
-/* Beyond 64 seats the size is halved as the number of seats doubles, so that the pipes fit into
- * the address space. */
+/* Beyond 64 seats half the size for twice the seats: all pipes must fit into the address space. */
 static size_t pipe_size(enum link_class cls, int seats)
 {
     size_t size = cls == LINK_CONTROL ? 64u << 10 : 128u << 10;
@@ -488,8 +487,7 @@ size_t shm_pipe_read(struct shm *shm, enum link_class cls, int from, void *dst, 
     size_t size = shm->pipe_size[cls];
     uint64_t at = atomic_load_explicit(&pipe->read, memory_order_relaxed);
     uint64_t ready = atomic_load_explicit(&pipe->written, memory_order_acquire) - at;
-    if (ready == 0 ||
-        ready > size) /* more than the pipe holds: invalid, never read past the pipe */
+    if (ready == 0 || ready > size) /* a damaged counter must not make it read past the pipe */
         return 0;
     if (n > ready)
         n = (size_t)ready;

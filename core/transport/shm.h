@@ -92,13 +92,13 @@ void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 int shm_count_attached(struct shm *shm);
 bool shm_has_attached(struct shm *shm, int seat);
 
-/* This seat leaves in order. The last seat that leaves writes all doorbells; with wake each does.
- */
+/* Records that this seat leaves in order. The last seat that leaves writes all doorbells; with wake
+ * every seat does. */
 void shm_leave(struct shm *shm, bool wake);
 int shm_count_left(struct shm *shm);
 bool shm_has_left(struct shm *shm, int seat);
 
-/* Writes a seat's doorbell, whether it sleeps or not. */
+/* Writes a seat's doorbell, even if the seat is awake. */
 void shm_knock(struct shm *shm, int seat);
 
 struct shm_flags *shm_flags_of(struct shm *shm, int seat);

@@ -41,7 +41,7 @@ void verdict_told(struct mesh_net *net, int from, const void *body, size_t len);
 
 void verdict_goodbye_from(struct mesh_net *net, int peer);
 
-/* Takes the farewells that stand in the segment. Before anything is concluded from an end. */
+/* Reads the goodbyes in the segment. Call before the end of a connection or process is judged. */
 void verdict_look_for_goodbyes(struct mesh_net *net);
 
 void verdict_tick(struct mesh_net *net, uint64_t now);
