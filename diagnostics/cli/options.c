@@ -33,16 +33,14 @@ static const struct option {
     option_f *set;
     int what;
 } options[] = {
-    {"--level", "N",
-     "1: read only (default); 2: also load tests of this machine; 3: also of the network", CHOOSES,
-     set_number, N_LEVEL},
+    {"--level", "N", "1: read only (default); 2: also test this machine; 3: and the network",
+     CHOOSES, set_number, N_LEVEL},
     {"--only", "LIST", "these checks: ids, codes, groups, prefix-*", CHOOSES, set_list, 0},
     {"--skip", "LIST", "not these", CHOOSES, set_list, 1},
     {"--profile", "LIST", "cpu, gpu, k8s, launcher (default: detected)", RUNS, set_profile, 0},
     {"--ranks", "N", "ranks of the whole job", RUNS, set_number, N_RANKS},
     {"--local-ranks", "N", "ranks on this machine", RUNS, set_number, N_LOCAL},
-    {"--gpus", "N",
-     "GPUs the job wants on this machine (with --profile gpu: one for each local rank)", RUNS,
+    {"--gpus", "N", "GPUs the job wants here (with --profile gpu: one for each local rank)", RUNS,
      set_number, N_GPUS},
     {"--data", "DIR", "where the data set is (default: the current directory)", RUNS, set_word,
      W_DATA},

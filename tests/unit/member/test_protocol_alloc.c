@@ -36,7 +36,8 @@ static int written(char *text, const char *want)
 static const char join_text[] = "{\"agent\":\"agent-0 " LONG_TEXT
                                 "\",\"host\":\"h\",\"version\":\"0.1.0\",\"slots\":8,\"pid\":4711}";
 static const char welcome_text[] =
-    "{\"job\":\"digits\",\"size\":3,\"elastic\":false,\"slots\":2,\"ranks\":["
+    "{\"job\":\"digits\",\"size\":3,\"elastic\":false,\"slots\":2,"
+    "\"post_output\":false,\"ranks\":["
     "{\"member\":1,\"local_rank\":0,\"cross_rank\":1,\"cross_size\":2},"
     "{\"member\":2,\"local_rank\":1,\"cross_rank\":0,\"cross_size\":1}]}";
 static const char cards_text[] =
