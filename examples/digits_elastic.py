@@ -75,6 +75,7 @@ def make_state(args):
         schedule=schedule,
         sampler=hvd.elastic.ElasticSampler(range(TRAIN)),
         epoch=0,
+        epochs=args.epochs,  # how many to train; grows while --await-ranks has not been reached
         step=0,
         curves=[],
         changes=[],
@@ -96,7 +97,7 @@ def train(state, args, images, labels):
     loader = torch.utils.data.DataLoader(
         data, batch_size=args.batch, sampler=state.sampler, num_workers=args.workers
     )
-    while state.epoch < args.epochs or awaits_ranks(state, args):
+    while state.epoch < state.epochs:
         begin = time.perf_counter()
         loss = train_epoch(state, loader)
         seconds = time.perf_counter() - begin
@@ -114,6 +115,10 @@ def train(state, args, images, labels):
                 flush=True,
             )
         state.epoch += 1
+        # A joiner continues an epoch that the other ranks have begun. So this decision is part of the state:
+        # made anew by each rank from the present number of ranks, it would differ on joiners.
+        if state.epoch == state.epochs and awaits_ranks(state, args):
+            state.epochs += 1
         state.sampler.set_epoch(state.epoch)
         state.commit()
 
