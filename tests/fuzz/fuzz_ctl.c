@@ -24,16 +24,14 @@ static struct link *links[3 * LINK_CLASSES];
 static struct local *begin(void)
 {
     static int ranks[] = {0, 1, 2}, bells[3];
-    static bool here[3];
     static struct spoke spokes[3];
     static struct local l;
     l = (struct local){.ranks = ranks, .n = 3, .seat = 1, .by_agent = true, .bells = bells};
-    l.here = here;
     l.spokes = spokes;
     l.watch.fd = -1;
     for (int i = 0; i < 3; i++) {
         bells[i] = spokes[i].watch.fd = -1;
-        here[i] = left[i] = false;
+        left[i] = false;
     }
     mesh = (struct mesh){.rank = 1, .size = 3, .epoch = 1, .net = &net};
     net =
