@@ -21,7 +21,7 @@ import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from runner.job import ROOT, jobs  # noqa: E402
-from runner.process import Outcome, Process  # noqa: E402
+from runner.process import Process  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.schedule import Schedule  # noqa: E402
 
@@ -51,8 +51,7 @@ class Run:
             process, outcome = self.ends.get()
             self.processes.discard(process)
             self.report.line(outcome)
-            for job in self.schedule.ended(outcome.job, outcome.verdict == "ok"):
-                self.report.line(Outcome(job, "FAIL", f"{job.needs} failed", ""))
+            self.report.stranded(outcome.job, self.schedule.ended(outcome.job, outcome.verdict == "ok"))
         self.report.save(os.path.join(self.build, "log", "times"))
         return self.report.end()
 

@@ -52,8 +52,8 @@ tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
 
 # What other people make, and is kept for the next run: Kubernetes, and Debian 13 and 11. Those that need it skip what they
 # cannot have.
-STEP_KUBE  := cluster/build:600=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
-STEP_ROOTS := roots:400=tests/e2e/rootfs.sh debian13 debian11 || true
+STEP_KUBE  := cluster/build:600,waiting=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
+STEP_ROOTS := roots:400,waiting=tests/e2e/rootfs.sh debian13 debian11 || true
 
 CHECK_TESTS := $(UNIT_BINS) $(MULTI_BINS) $(CHECK_E2E)
 TESTS       := $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER_TESTS)

@@ -45,6 +45,13 @@ class Order(unittest.TestCase):
         schedule.ended(schedule.running[0], True)
         self.assertEqual(started(schedule), ["x/test"])
 
+    def test_one_build_at_a_time(self):
+        schedule = Schedule([job("x/test", needs="x/build"), job("x/build", 9), job("y/test", needs="y/build"),
+                             job("y/build", 8), job("a"), job("b")], 2, 1)
+        self.assertEqual(started(schedule), ["x/build", "a"])
+        schedule.ended(schedule.running[0], True)
+        self.assertEqual(started(schedule), ["y/build"])
+
     def test_what_needs_a_failed_build_never_starts(self):
         schedule = Schedule([job("x/test", needs="x/build"), job("x/build"), job("a")], 1, 1)
         started(schedule)
@@ -71,8 +78,9 @@ class Heads(unittest.TestCase):
         self.assertEqual((one.limit, one.takes, one.waiting, one.needs), (120, 7.0, False, ""))
 
     def test_steps(self):
-        step, build, use = jobs(["roots:30=a=b", "x/build=true", "x/y=true"], "build", "python")
-        self.assertEqual((step.label, step.takes, step.command[-1]), ("roots", 30.0, "a=b"))
+        step, build, use = jobs(["roots:30,waiting=a=b", "x/build:9=true", "x/y=true"], "build", "python")
+        self.assertEqual((step.label, step.takes, step.waiting, step.command[-1]), ("roots", 30.0, True, "a=b"))
+        self.assertEqual((build.takes, build.waiting, use.takes), (9.0, False, 2.0))
         self.assertEqual((build.needs, use.needs), ("", "x/build"))
 
     def test_sanitizers_are_slow(self):

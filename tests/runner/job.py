@@ -8,7 +8,8 @@ A program or script says in the first 40 lines of its source what the runner can
     takes: 40 s, waiting    the same; and it uses less than a third of a core, so that many of its kind run at a time
     needs: LABEL            a step that has to pass first, where it is part of the run
 
-A step is written LABEL=COMMAND, with "LABEL:SECONDS=COMMAND" for one that takes longer than a few seconds."""
+A step is written LABEL=COMMAND, LABEL:SECONDS=COMMAND where it takes longer than a few seconds, and
+LABEL:SECONDS,waiting=COMMAND where it usually finds its work done."""
 import dataclasses
 import os
 import re
@@ -20,6 +21,7 @@ SANITIZED = ("asan/", "tsan/")
 SLOWER = 3                      # what a sanitizer makes of a test's time, about
 STEP_LIMIT = 1500               # seconds; HVD_STEP_TIMEOUT
 TEST_LIMIT = 300                # seconds; HVD_TEST_TIMEOUT
+STEP = re.compile(r"([\w/.-]+)(?::(\d+)(,waiting)?)?=(.*)", re.S)
 # Make targets that others wait for: a job asan/... starts when asan/build has ended, if there is one.
 BUILD_STEP = "build"
 
@@ -77,15 +79,9 @@ def head_of(source):
 
 
 def step(text):
-    """LABEL=COMMAND or LABEL:SECONDS=COMMAND."""
-    name, command = text.split("=", 1)
-    label, _, seconds = name.partition(":")
+    label, seconds, waiting, command = STEP.match(text).groups()
     return Job(label, ["bash", "-c", command], int(os.environ.get("HVD_STEP_TIMEOUT") or STEP_LIMIT),
-               float(seconds or TAKES))
-
-
-def is_step(text):
-    return re.match(r"[\w/.-]+(:\d+)?=", text) is not None
+               float(seconds or TAKES), bool(waiting))
 
 
 def test(path, build, python):
@@ -104,7 +100,7 @@ def test(path, build, python):
 
 def jobs(words, build, python):
     """The jobs of a command line, each with the step that it needs."""
-    made = [step(word) if is_step(word) else test(word, build, python) for word in words]
+    made = [step(word) if STEP.match(word) else test(word, build, python) for word in words]
     labels = {job.label for job in made}
     for job in made:
         first = f"{job.lane()}/{BUILD_STEP}"

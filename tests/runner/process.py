@@ -14,6 +14,7 @@ import time
 MARK = "HVD_TEST_MARK"
 KILL_AFTER = 60                 # seconds between the end of a job's time and SIGKILL
 LINGER = 10                     # seconds that processes of a job have to end after it
+EXEC = 0.5                      # seconds for which a process that hides its environment is looked at again
 NICE = 5
 SKIPPED = 77                    # the exit code of a test that could not run here
 # A sanitizer's report about any process of the job, also about one whose exit code nobody looks at.
@@ -93,8 +94,12 @@ class Process:
 
     def reap(self):
         """Ends processes that outlive the job, and names them in its log. Returns whether there were any."""
-        end = time.monotonic() + LINGER
-        while (pids := marked(self.mark)) and time.monotonic() < end:
+        begin = time.monotonic()
+        while True:
+            pids, unknown = marked(self.mark)
+            waited = time.monotonic() - begin
+            if not (pids and waited < LINGER or unknown and waited < EXEC):
+                break
             time.sleep(0.1)
         with open(self.log, "ab") as log:
             for pid in pids:
@@ -107,16 +112,28 @@ class Process:
 
 
 def marked(mark):
-    """Processes with this mark in their environment. Zombies have an empty one and do not count."""
-    want, found = f"{MARK}={mark}".encode(), []
-    for path in glob.glob("/proc/[0-9]*/environ"):
+    """(processes with this mark in their environment, whether there are some whose environment cannot be seen now).
+
+    A process in the middle of an exec has an empty environment for a moment. So have, for ever, zombies and threads of the
+    kernel, which do not count."""
+    want, found, unknown = f"{MARK}={mark}".encode(), [], False
+    for path in glob.glob("/proc/[0-9]*"):
         try:
-            with open(path, "rb") as f:
-                if want in f.read().split(b"\0"):
-                    found.append(int(path.split("/")[2]))
+            with open(path + "/environ", "rb") as f:
+                text = f.read()
+            if want in text.split(b"\0"):
+                found.append(int(path.split("/")[2]))
+            elif not text:
+                unknown = unknown or is_program(path)
         except OSError:     # it has ended, or belongs to another user
             pass
-    return found
+    return found, unknown
+
+
+def is_program(path):
+    with open(path + "/stat", "rb") as f:
+        state, parent = f.read().rpartition(b") ")[2].split()[:2]
+    return state != b"Z" and parent not in (b"0", b"2")
 
 
 def name_of(pid):

@@ -67,6 +67,12 @@ class Report:
                 self.say(text)
             self.say(f"    the whole of it: {outcome.log}")
 
+    def stranded(self, job, others):
+        """Jobs that needed one that has not passed, and so cannot run. Only that one counts as failed."""
+        self.total -= len(others)
+        if others:
+            self.say(f"      {len(others)} that need {job.label} do not run: {', '.join(other.label for other in others)}")
+
     def skips(self):
         """Says what was skipped. Returns the lines that a strict run does not allow."""
         patterns, forbidden = allowed_skips(), []

@@ -2,24 +2,30 @@
 """Which job starts next. Pure: no clock, no processes; run.py asks and tells.
 
 There are two kinds of places: one a core for jobs that compute, and more for jobs that wait. In each kind the longest
-job starts first, so that no long one is alone at the end. What another job needs comes before everything else."""
+job starts first, so that no long one is alone at the end. What another job needs comes before everything else, but one
+build at a time: it uses all cores by itself, and tests that wait for nothing can run beside it."""
 
 
 class Schedule:
     def __init__(self, jobs, computing, waiting):
         """computing, waiting: how many jobs of each kind may run at a time."""
-        needed = {job.needs for job in jobs}
-        self.pending = sorted(jobs, key=lambda job: (job.label not in needed, -job.takes))
+        self.needed = {job.needs for job in jobs}
+        self.pending = sorted(jobs, key=lambda job: (job.label not in self.needed, -job.takes))
         if waiting < 1:     # then they take the places of those that compute
             for job in jobs:
                 job.waiting = False
         self.free = {False: computing, True: waiting}
         self.running, self.passed = [], set()
 
+    def is_build(self, job):
+        return job.label in self.needed and not job.waiting
+
     def next(self):
         """The job that may start now, which counts as running from here on; None when one has to end first."""
         for job in self.pending:
             if job.needs and job.needs not in self.passed:
+                continue
+            if self.is_build(job) and any(self.is_build(other) for other in self.running):
                 continue
             if self.free[job.waiting] > 0:
                 self.pending.remove(job)
