@@ -24,8 +24,7 @@
 
 #define WHY_MAX   400 /* bytes of the agent's text about a lost rank */
 #define CANCEL_MS 100
-#define SAY_FIRST                                                                                  \
-    (10 * CLOCK_S) /* after which a joiner first warns that it still waits for a boundary */
+#define SAY_FIRST (10 * CLOCK_S) /* until a joiner warns that it waits for a boundary */
 #define SAY_AGAIN (60 * CLOCK_S)
 
 /* A joiner that waits to be admitted: since when, and when to warn next. */

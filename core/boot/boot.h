@@ -55,8 +55,7 @@ struct boot {
     int why;           /* enum ctl_why of the next exchange; boot_open() sets CTL_JOIN */
     const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */
     struct ctl ctl;            /* on agent_fd; the mesh continues to use it */
-    _Atomic uint32_t
-        change_heard;  /* number of the newest planned change that the agent announced */
+    _Atomic uint32_t change_heard; /* newest planned change that the agent announced */
     uint32_t *members; /* [size], member with that rank; a member number is never reused. Without an
                           agent: the rank */
     bool *is_new;      /* [size], was in no epoch before */

@@ -20,11 +20,9 @@
 #include "core/base/fd.h"
 #include "core/boot/wire.h"
 
-#define RETRY_MS 50   /* longest pause between tries; the first ones are shorter */
-#define TRY_MS   5000 /* one connection attempt */
-#define LAST_WORDS_MS                                                                              \
-    1000 /* waits so long beyond the deadline, because the root's message names the missing ranks  \
-          */
+#define RETRY_MS      50   /* longest pause between tries; the first ones are shorter */
+#define TRY_MS        5000 /* one connection attempt */
+#define LAST_WORDS_MS 1000 /* beyond the deadline: the root names the missing ranks */
 
 struct peer {
     const struct rendezvous *rv;
