@@ -41,7 +41,8 @@ static void on_answer(void *arg, const struct client_answer *answer)
     struct agent *a = arg;
     if (answer->status == 200 || a->stopping)
         return;
-    /* Another operator will take over. It first learns what this agent knows; then ask again. */
+    /* The operator restarts, or another one takes over and must first learn what this agent knows:
+     * ask again later. */
     if (a->config.pod && (answer->status == 0 || answer->status == 503 || answer->status == 404)) {
         loop_timer_start(&a->loop, &a->drain_retry, RETRY_MS, on_retry, a);
         return;

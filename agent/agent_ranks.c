@@ -286,7 +286,7 @@ static void start_some(void *arg)
         loop_timer_start(&a->loop, &a->start_timer, 0, start_some, a);
         return;
     }
-    if (!a->config.pod) /* autogroup does not matter in a pod */
+    if (!a->config.pod) /* autogroup has no effect inside a pod's cgroup */
         ahead_of_group();
     agent_wake(a);
 }

@@ -206,8 +206,8 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
         loop_timer_start(&a->loop, &a->cards_timer, CARDS_WAIT_MS, post_cards, a);
 }
 
-/* Tells the rank which members of the roster have died since: the coordinator's note about them was
- * handled before. */
+/* Tells the rank which members of its roster are already known to be lost: no later event tells it
+ * again. */
 static void send_losses(struct agent *a, struct rank *rank, const struct roster_body *roster)
 {
     for (int i = 0; i < roster->n && a->welcome.elastic; i++) {

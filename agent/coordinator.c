@@ -257,8 +257,7 @@ static void on_signal(void *arg, uint32_t events)
             stop(c, "interrupted twice", 0);
             continue;
         }
-        bool program = signo == SIGUSR1 ||
-                       signo == SIGUSR2; /* routine messages to the program: only with -v */
+        bool program = signo == SIGUSR1 || signo == SIGUSR2; /* routine: said only with -v */
         coordinator_say(c, program ? 1 : 0, "signal %d (SIG%s) goes to all ranks%s", signo,
                         sigabbrev_np(signo), signo == SIGINT ? "; once more kills them" : "");
         c->signaled = true;
@@ -361,7 +360,7 @@ static int begin(struct coordinator *c, const struct job_entry *entry, const str
     else
         coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
                         c->roster.size, c->roster.nagents, c->unix_path);
-    if (keep) /* coordinator_watch_attached() does this once the agents are back */
+    if (keep) /* its agents run; coordinator_watch_attached() starts the discovery */
         return 0;
     rc = coordinator_launch(c, err);
     return rc < 0 ? rc : coordinator_discover(c, err);

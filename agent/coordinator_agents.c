@@ -143,7 +143,7 @@ static void consider_failed(struct coordinator *c, const struct launched *l, con
                          l->host->name, how);
 }
 
-/* Handles the end of an agent once its process and both pipes are finished. */
+/* Handles the end of an agent once its process has ended and both pipes are closed. */
 static void check_ended(struct coordinator *c, struct launched *l)
 {
     char how[512], last[512];
@@ -300,8 +300,8 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .report_bindings = c->job->report_bindings,
         .doctor = c->job->doctor,
         .metrics = c->job->metrics,
-        /* A joiner may wait for a boundary, and in an elastic job the members may first have to
-         * recover. */
+        /* In an elastic job a joiner may wait long for a step boundary, and survivors below the
+         * minimum may wait elastic_timeout for new ranks. */
         .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
                              ? c->job->elastic_timeout
                              : c->job->start_timeout,

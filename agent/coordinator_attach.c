@@ -179,8 +179,8 @@ static int open_again(struct coordinator *c, const struct keep_server *s, struct
     }
 }
 
-/* Opens the addresses at which agents look for hvdrun. Runs before anything that cannot be undone.
- */
+/* Opens the TCP servers at which remote agents look for hvdrun, then the Unix socket: if a TCP
+ * server fails, the socket is untouched. */
 static int open_servers(struct coordinator *c, const struct keep *k, struct err *err)
 {
     int rc = 0;

@@ -92,8 +92,7 @@ static void come(struct coordinator *c, const struct host *host)
     }
 }
 
-/* ---- hosts that disappear, slots that change --------------------------------------------------
- */
+/* ---- hosts that disappear, slots that change ------------------------------------------------- */
 
 static void go(struct coordinator *c, int agent)
 {

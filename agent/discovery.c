@@ -144,8 +144,7 @@ int discovery_first(const char *script, int slots, struct hosts *hosts, struct e
         timed_out = deadline_passed(deadline);
         if (timed_out)
             break;
-        poll(&wait, 1,
-             50); /* poll for the exit, too: a child of the script may keep the pipe open */
+        poll(&wait, 1, 50); /* then looks for the exit: a child may hold the pipe open */
     }
     while (!timed_out && text.len <= TEXT_MAX && waitpid(pid, &status, WNOHANG) == 0) {
         timed_out = deadline_passed(deadline);

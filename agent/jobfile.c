@@ -26,8 +26,7 @@ struct reading {
     yaml_document_t doc;
     char *ignored;
     size_t size;
-    size_t ngiven; /* the first entries of the job's env, which are not from the file and override
-                      it */
+    size_t ngiven;          /* entries of the job's env that override the file's */
     const yaml_node_t *key; /* of the pair being read */
     const char *parent;     /* in a part of the spec for a cluster: the path of that map */
 };

@@ -61,8 +61,7 @@ const char *jobs_base(void)
     return NULL;
 }
 
-/* ---- jobs that exist ---------------------------------------------------------------------------
- */
+/* ---- jobs that exist ------------------------------------------------------------------------- */
 
 /* Replaces control characters, for a terminal: a command may contain any bytes. */
 static void copy_printable(char *dst, size_t size, const char *src)

@@ -23,8 +23,7 @@
 
 enum { TEXT_NAME, TEXT_SCRIPT, TEXT_CWD, TEXT_OUTPUT, TEXT_METRICS, TEXT_IDENTITY, TEXTS };
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static json_t *job_pack(const struct job *job)
 {
@@ -93,8 +92,7 @@ char *keep_write(const struct keep *k)
     return json_write(j);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* The size of an array, which must be at most max. */
 static int list_size(const json_t *list, const char *field, size_t max, struct err *err)

@@ -12,8 +12,7 @@
 
 static void on_look(void *arg);
 
-/* ---- CPU quota ----------------------------------------------------------------------------------
- */
+/* ---- CPU quota ------------------------------------------------------------------------------- */
 
 /* Compares the throttle counter with that of the last call: it takes two calls to see throttling.
  */

@@ -177,7 +177,7 @@ static void show_held(struct printer *p, int rank, int stream)
 }
 
 /* Shows incomplete lines to which nothing was added for PARTIAL_MS, such as a prompt or a progress
- * bar. While output waits for its reader, does not. */
+ * bar. Waits while output waits for its reader. */
 static void on_timer(void *arg)
 {
     struct printer *p = arg;

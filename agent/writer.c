@@ -18,7 +18,7 @@
 #include "core/base/thread.h"
 
 #define PIECE    (256u << 10) /* bytes of one write, after which progress is counted */
-#define CLOSE_MS 200          /* limit for the thread's end */
+#define CLOSE_MS 200          /* wait for the thread, which ends at once if it is idle */
 
 struct file {
     int fd;
