@@ -120,7 +120,7 @@ struct agent {
  * with err when the agent itself failed; in a pod the exit code. */
 int agent_run(struct agent *a, struct agent_config *config, struct err *err);
 
-/* Ends all ranks: SIGTERM, SIGKILL after grace_ms. */
+/* Ends all ranks: SIGTERM now, SIGKILL after grace_ms. */
 void agent_stop_ranks(struct agent *a, int grace_ms);
 
 /* The agent has failed: ends its ranks, then itself. */

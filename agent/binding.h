@@ -22,10 +22,10 @@ struct binding {
 int binding_init(struct binding *b, enum bind_to bind_to, int n, struct err *err);
 void binding_fini(struct binding *b);
 
-/* NULL: not bound. */
+/* The processors of local rank i; NULL: not bound. */
 const cpu_set_t *binding_cpus(const struct binding *b, int i);
 
-/* "bound to 2 cores: cpus 0-1", "not bound: 4 ranks on 2 cores". */
+/* Describes that: "bound to 2 cores: cpus 0-1", "not bound: 4 ranks on 2 cores". */
 const char *binding_text(const struct binding *b, int i);
 
 #endif

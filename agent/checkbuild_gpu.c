@@ -40,7 +40,7 @@ static void tries(struct trying *trying, const char *name, const char *path)
     snprintf(trying->path, sizeof(trying->path), "%s", path);
 }
 
-/* "[X] NAME (words)" */
+/* Prints a line "[X] NAME (words)". */
 static void say(FILE *out, bool usable, const char *name, const char *words)
 {
     fprintf(out, "    [%c] %s (%s)\n", usable ? 'X' : ' ', name, words);

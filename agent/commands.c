@@ -19,7 +19,7 @@
  * --wait. */
 static const struct command {
     const char *name, *args, *options, *help;
-    int min, max; /* words */
+    int min, max; /* number of arguments */
     command_f *run;
 } commands[] = {
     {"list", "", "jv", "jobs of this user on this machine", 0, 0, command_list},

@@ -17,12 +17,12 @@
 #include "core/base/clock.h"
 
 #define TICK_MS       100
-#define LAST_WORDS_MS 1000   /* lets ranks report a lost peer and exit */
-#define LEAVER_MS     5000   /* lets a rank that called hvd_shutdown() too early exit */
-#define ABSENT_MS     300ULL /* reports missing ranks so long before hvd_init() fails */
+#define LAST_WORDS_MS 1000   /* time for ranks to report a lost peer and exit */
+#define LEAVER_MS     5000   /* time for a rank that called hvd_shutdown() too early to exit */
+#define ABSENT_MS     300ULL /* how long before hvd_init() times out missing ranks are reported */
 #define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
-#define KILL_AFTER_MS 3500   /* after a stop: kills agents that still run */
-#define AGENT_END_MS  10000  /* after the last rank: kills agents that still run */
+#define KILL_AFTER_MS 3500   /* after a stop: agents that still run are killed */
+#define AGENT_END_MS  10000  /* after the last rank: agents that still run are killed */
 
 void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
 {

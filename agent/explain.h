@@ -27,8 +27,8 @@ void explain_grow(struct explain *e, int nranks);
 void explain_feed(struct explain *e, const struct frame *frame);
 
 struct explanation {
-    char cause[320]; /* "/dev/shm is full" */
-    char where[320]; /* "rank 3 stderr, line 12" or the file */
+    char cause[320]; /* such as "/dev/shm is full" */
+    char where[320]; /* "rank 3 stderr, line 12", or the output file and line */
     char line[MATCH_TEXT];
     char fix[512];
 };

@@ -26,10 +26,10 @@ struct frame {
     size_t len;
 };
 
-/* "stdout", "stderr" */
+/* The name of a stream: "stdout", "stderr". */
 const char *frame_stream_name(enum frame_stream stream);
 
-/* n <= FRAME_MAX. */
+/* Appends a frame of n <= FRAME_MAX bytes to dst. */
 void frame_put(struct buf *dst, uint32_t rank, enum frame_stream stream, const void *data,
                size_t n);
 

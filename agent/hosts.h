@@ -46,7 +46,7 @@ int hosts_assign_elastic(struct hosts *hosts, int np, int max, struct err *err);
 int hosts_ranks(const struct hosts *hosts);
 void hosts_fini(struct hosts *hosts);
 
-/* localhost, a loopback address, or this machine's own name. */
+/* Does name mean this machine: localhost, a loopback address, or its own host name? */
 bool host_is_local(const char *name);
 
 #endif

@@ -33,7 +33,7 @@ struct job {
     enum bind_to bind_to;
     bool report_bindings;
     enum doctor_policy doctor;
-    char *metrics;    /* "[ADDR:]PORT" of each agent, NULL: none */
+    char *metrics;    /* "[ADDR:]PORT" for the pages of each agent, NULL: none */
     bool doctor_said; /* given on the command line or in the job file */
     bool no_prefix;
     bool reports; /* exit code 1 of rank 0 is not a failure to explain: its output says it */

@@ -17,12 +17,12 @@
 #include "core/member/protocol.h"
 
 #define FILE_MAX   (1u << 20)
-#define NEST_MAX   500  /* nested brackets: libyaml's time grows with the square of the depth */
+#define NEST_MAX   500  /* most fields of one mapping */
 #define FIELDS_MAX 1000 /* of one mapping */
 #define VARS_MAX   5000
 
 struct reading {
-    const char *path; /* of the file */
+    const char *path; /* of the job file, for messages */
     yaml_document_t doc;
     char *ignored;
     size_t size;

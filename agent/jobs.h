@@ -20,7 +20,7 @@
 struct job_entry {
     char dir[JOBS_DIR_MAX];
     char name[MEMBER_NAME_MAX];
-    int pid;         /* of hvdrun */
+    int pid;         /* of its hvdrun */
     int64_t started; /* ms since 1970 */
     char command[JOBS_COMMAND_MAX];
     bool gone; /* its hvdrun no longer listens */
@@ -29,7 +29,7 @@ struct job_entry {
 struct jobs {
     struct job_entry *list; /* oldest first */
     int n;
-    int others; /* directories that belong to other users */
+    int others; /* number of private directories that belong to other users */
 };
 
 /* The first directory where a private directory can be made (lent): only HVD_RUN_DIR if set, else

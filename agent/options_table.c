@@ -116,7 +116,7 @@ static int set_number(struct options *o, const char *value, const char *setting,
     return options_int(value, n->min, n->max, (int *)((char *)&o->job + n->field), err);
 }
 
-/* "MIN MAX" */
+/* Parses "MIN MAX". */
 static int set_cooldown(struct options *o, const char *value, const char *setting, struct err *err)
 {
     char first[24];

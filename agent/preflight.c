@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * preflight: see preflight.h. What hvd-doctor --jsonl says is in diagnostics/README.md.
+ * preflight: see preflight.h. diagnostics/README.md describes the output of hvd-doctor --jsonl.
  */
 #include "agent/preflight.h"
 

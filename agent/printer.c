@@ -177,7 +177,7 @@ static void show_held(struct printer *p, int rank, int stream)
 }
 
 /* Shows incomplete lines to which nothing was added for PARTIAL_MS, such as a prompt or a progress
- * bar. Waits while output waits for its reader. */
+ * bar. Shows none on a sink that still waits for its reader. */
 static void on_timer(void *arg)
 {
     struct printer *p = arg;

@@ -22,7 +22,7 @@ struct rank;
 
 /* Callbacks to the owner of a rank. */
 struct rank_ops {
-    /* Bytes of its output, at most FRAME_MAX. */
+    /* Bytes of the rank's output, at most FRAME_MAX at a time. */
     void (*output)(void *arg, struct rank *rank, enum frame_stream stream, const void *data,
                    size_t n);
     /* A frame from its control socket. The callee closes the frame's descriptors. */
@@ -63,7 +63,7 @@ struct rank {
     int exec_ms;
     bool over, gone;
     int code;       /* exit code, or -signal */
-    char text[512]; /* why it could not start */
+    char text[512]; /* why it could not be started */
     struct rank_stream streams[FRAME_STREAMS];
     struct tail tail; /* the last bytes of stderr */
     int ctl_fd;       /* -1: closed */
@@ -76,7 +76,7 @@ struct rank {
     bool hello, bye, waiting, posted;
     bool arrived;      /* a joiner that has its numbers (PLACE) and has not said HELLO (enter) */
     bool dead;         /* known to be dead, or evicted, but not reaped yet */
-    bool leaving;      /* it was told to leave */
+    bool leaving;      /* it was sent LEAVE */
     int out;           /* the negative status of its BYE: it failed; 0: it did not */
     enum card_why why; /* of its last HELLO */
     uint64_t done;     /* operations that it had finished at its BYE */

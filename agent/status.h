@@ -25,7 +25,7 @@ struct status_member {
 struct status {
     char job[MEMBER_NAME_MAX];
     char state[24];
-    char waiting_for[512]; /* "" */
+    char waiting_for[512]; /* "": nothing */
     bool elastic;
     int size; /* ranks in the current epoch */
     int np, min_np, max_np;

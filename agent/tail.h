@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tail: the last bytes of a stream, for "its last lines were". Owned by one rank; one thread.
+ * tail: the last bytes of a stream, for messages that quote its last lines. Owned by one rank; one
+ * thread.
  */
 #ifndef HVD_AGENT_TAIL_H
 #define HVD_AGENT_TAIL_H

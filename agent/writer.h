@@ -15,7 +15,7 @@
 
 struct writer;
 
-/* 0, -errno. */
+/* Starts the thread. 0 or -errno. */
 int writer_open(struct writer **ret);
 
 /* Ends the thread. false: the thread waits in the kernel for a disk; thread, descriptors and memory

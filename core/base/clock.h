@@ -50,7 +50,7 @@ static inline bool deadline_passed(uint64_t deadline)
     return deadline != UINT64_MAX && clock_ns() >= deadline;
 }
 
-/* Milliseconds left, rounded up, for poll(2): 0 when passed, -1 for never. */
+/* Milliseconds until the deadline, rounded up, for poll(2): 0 when it has passed, -1 for never. */
 static inline int deadline_poll_ms(uint64_t deadline)
 {
     if (deadline == UINT64_MAX)

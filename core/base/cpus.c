@@ -96,7 +96,7 @@ static int smallest_up(const char *root, const char *mount, const char *path,
     }
 }
 
-/* One line of /proc/self/cgroup: "id:controllers:path". */
+/* The smallest quota for one line of /proc/self/cgroup: "id:controllers:path". */
 static int quota_of_line(const char *root, char *line)
 {
     char *controllers = strchr(line, ':');

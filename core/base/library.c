@@ -136,7 +136,7 @@ void *library_mapped_open(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* path, with links resolved. */
+/* Copies path to dst, with links resolved if possible. */
 static int real_file(const char *path, char *dst, size_t size)
 {
     char real[PATH_MAX];

@@ -29,7 +29,7 @@ void mac_make(const uint8_t key[MAC_KEY_SIZE], const char *role, const struct ma
 bool mac_check(const uint8_t key[MAC_KEY_SIZE], const char *role, const struct mac_part *parts,
                size_t nparts, const uint8_t mac[MAC_SIZE]);
 
-/* Random bytes: a nonce, a key, a token. */
+/* Fills dst with random bytes, for a nonce, a key or a token. */
 void mac_random(void *dst, size_t n);
 
 /* Writes zeros that the compiler does not optimize away. */

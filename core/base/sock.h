@@ -25,13 +25,13 @@ struct sock_addr {
     uint8_t ip[16]; /* the first 4 for AF_INET */
 };
 
-/* "host:port" or "[v6]:port". host without brackets; port 1..65535. */
+/* Parses "host:port" or "[v6]:port". ret_host has no brackets; the port is 1..65535. */
 int sock_split(const char *text, char ret_host[SOCK_HOST_MAX], uint16_t *ret_port, struct err *err);
 
 /* A numeric address, optionally "/prefix". Without a prefix, all bits count. */
 int sock_parse_ip(const char *text, struct sock_addr *ret, struct err *err);
 
-/* "10.0.0.1:7000", "[fd00::1]:7000"; without the port when it is 0. */
+/* Writes "10.0.0.1:7000" or "[fd00::1]:7000"; without the port when it is 0. Returns dst. */
 const char *sock_text(const struct sock_addr *a, char dst[SOCK_TEXT_MAX]);
 
 bool sock_same_ip(const struct sock_addr *a, const struct sock_addr *b);

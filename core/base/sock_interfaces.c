@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sock_interfaces: which addresses of this machine others may reach (the second half of sock.h).
+ * sock_interfaces: finds the addresses of this machine that others may reach (the second half of
+ * sock.h).
  */
 #include <arpa/inet.h>
 #include <errno.h>

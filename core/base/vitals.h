@@ -20,7 +20,7 @@ struct vitals {
     bool throttled; /* its CPU quota has run out since the last look; the caller fills this in */
 };
 
-/* How long a process may be silent. */
+/* Limits for the silence of a process. */
 struct vitals_limits {
     uint64_t silent_ns; /* longer: VITALS_SUSPECT */
     uint64_t evict_ns;  /* longer: VITALS_EVICT, whatever the reason */

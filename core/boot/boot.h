@@ -66,7 +66,7 @@ struct boot {
     int agent_fd; /* control socket to the agent, -1 without one. Belongs to the process: stays open
                      over boot_fini() */
     uint64_t refused; /* connections refused so far: wrong key, no hvd frame, not of this job */
-    void *state;      /* of ops */
+    void *state;      /* private data of the source */
 };
 
 /* Finds the launcher. 0 or -errno. */

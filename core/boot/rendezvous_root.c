@@ -26,8 +26,8 @@
 #include "core/boot/wire.h"
 
 #define SPARE_GUESTS  64   /* connections beyond the number of ranks, for those not of this job */
-#define GUEST_MS      5000 /* from accept to a good card */
-#define MISSING_NAMED 16   /* ranges of ranks in a message */
+#define GUEST_MS      5000 /* limit from accept to a valid card */
+#define MISSING_NAMED 16   /* most ranges of missing ranks in a message */
 
 static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
 
@@ -57,7 +57,7 @@ struct root {
     struct pollfd *polls; /* [0] the listener, then the guests */
     size_t nguests, max_guests;
     struct buf *cards;
-    bool *here; /* [size] */
+    bool *here; /* [size], ranks whose card has arrived */
     int nhere;
     struct buf roster; /* header and body, without the proof */
     uint64_t refused;
@@ -258,7 +258,7 @@ static bool may_leave(const struct root *root)
 
 /* ---- waiting for all ----------------------------------------------------------------------- */
 
-/* "2, 5-7" */
+/* Writes the missing ranks as "2, 5-7". */
 static void name_missing(const struct root *root, char *text, size_t size)
 {
     size_t len = 0;
@@ -353,7 +353,7 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
 
 /* ---- sending the roster -------------------------------------------------------------------- */
 
-/* 0: all is sent; 1: more to send; -errno. */
+/* Sends what the socket takes. 0: all is sent; 1: more to send; -errno. */
 static int guest_send(struct root *root, struct guest *guest)
 {
     size_t shared = root->roster.len, all = shared + MAC_SIZE;
