@@ -202,7 +202,7 @@ void agent_print(struct agent *a, const struct buf *frame);
 /* The reader of standard output is gone: keeps output for the next hvdrun. */
 void agent_cut_output(struct agent *a);
 
-/* Called at each tick. */
+/* Called at each tick: notices a broken pipe, then keeps and posts the output. */
 void agent_watch_output(struct agent *a);
 
 /* At the end: has hvdrun received all output, or is there no hvdrun? late: the time for the last

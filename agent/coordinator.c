@@ -343,7 +343,7 @@ static void flush(struct coordinator *c)
     printer_finish(&c->printer);
     c->flushing = true;
     while (printer_pending(&c->printer) > 0 && c->flushing) {
-        c->loop.stop = false; /* loop_once() needs it */
+        c->loop.stop = false; /* loop_once() runs no callback while stop is set */
         loop_once(&c->loop, 1000);
     }
 }

@@ -28,7 +28,7 @@
 
 #include "core/base/err.h"
 
-#define LIFELINE_BEAT_MS     100 /* HVD_HEARTBEAT_MS */
+#define LIFELINE_BEAT_MS     100 /* default of HVD_HEARTBEAT_MS */
 #define LIFELINE_BEAT_MS_MIN 10
 #define LIFELINE_BEAT_MS_MAX 10000
 
