@@ -168,7 +168,7 @@ void agent_drain(struct agent *a);
 /* Writes how the user knows the rank: "rank 3", "rank 3 (member 7)". */
 void agent_name(const struct rank *rank, char *dst, size_t size);
 
-/* The rank with this member number that is not freed yet, else NULL. */
+/* The rank with this member number, ended or not, until it is freed; else NULL. */
 struct rank *agent_find(struct agent *a, int member);
 
 void agent_start_member(struct agent *a, int member, int local_rank);

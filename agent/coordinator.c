@@ -19,7 +19,7 @@
 #define TICK_MS       100
 #define LAST_WORDS_MS 1000   /* time for ranks to report a lost peer and exit */
 #define LEAVER_MS     5000   /* time for a rank that called hvd_shutdown() too early to exit */
-#define ABSENT_MS     300ULL /* how long before hvd_init() times out missing ranks are reported */
+#define ABSENT_MS     300ULL /* missing ranks are reported this long before hvd_init() times out */
 #define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
 #define KILL_AFTER_MS 3500   /* after a stop: agents that still run are killed */
 #define AGENT_END_MS  10000  /* after the last rank: agents that still run are killed */

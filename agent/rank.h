@@ -107,8 +107,8 @@ void rank_kill(struct rank *rank, int signo);
 /* SIGTERM now, SIGKILL after grace_ms, to its process group. */
 void rank_end(struct rank *rank, int grace_ms);
 
-/* Its process has ended with this wait status. Call before reaping if possible, because the pid is
- * reserved until then. */
+/* Its process has ended with this wait status. Called after reaping. Before that, while the process
+ * group id cannot be reused, the caller signals the group. */
 void rank_exited(struct rank *rank, int status);
 
 /* Stops or resumes reading the rank's output. */
