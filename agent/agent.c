@@ -23,11 +23,11 @@
 #define JOIN_TIMEOUT_MS 4000
 #define RETRY_MS        200
 #define STOP_GRACE_MS   2000
-#define LEAVE_MS        3000 /* for the last report */
+#define LEAVE_MS        3000 /* limit for the last report at the end */
 #define REST_GRACE_MS   500
 #define POD_PROGRESS_MS 5000
 #define UNKNOWN_MS      1000
-#define SILENT_MS       10000 /* of the coordinator, until that is said */
+#define SILENT_MS       10000 /* silence of the coordinator after which it is logged */
 
 static void send_join(struct agent *a);
 
@@ -87,7 +87,8 @@ static void on_drained(void *arg)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* Nothing more to do: all ranks are gone, and what is to be said is said. */
+/* All ranks have ended, no rank is still to start, and the last reports and output are delivered.
+ */
 static bool is_done(struct agent *a)
 {
     bool to_come = !a->cwd || agent_is_starting(a) || (a->welcome.elastic && !agent_pod_is_over(a));
@@ -98,7 +99,7 @@ static bool is_done(struct agent *a)
             return false;
     if (!a->leave_at)
         a->leave_at = deadline_in_ms(LEAVE_MS);
-    /* Whoever reads the output may be slow: while hvdrun lives it gets all of it. */
+    /* A slow reader does not count as late: while hvdrun lives, it gets all output. */
     bool late = deadline_passed(a->leave_at);
     bool told = a->orphan || late || (outbox_empty(&a->outbox) && !agent_awaits_doctor(a));
     if (!told)
@@ -129,7 +130,7 @@ static void watch_coordinator(struct agent *a)
 
 static void post_progress(struct agent *a)
 {
-    /* An operator hears thousands. */
+    /* An operator serves thousands of pods: fewer reports. */
     if (a->config.pod && clock_ns() - a->progress_at < POD_PROGRESS_MS * CLOCK_MS)
         return;
     a->progress_at = clock_ns();
@@ -272,8 +273,8 @@ static int open_all(struct agent *a, struct err *err)
     return 0;
 }
 
-/* hvdrun is gone and cannot tidy up: the directory that it made for its Unix socket. One that
- * lives, or that takes the job over just now, holds the lock and does it by itself. */
+/* Removes the directory with the Unix socket of an hvdrun that was killed. An hvdrun that lives, or
+ * is taking the job over, holds the lock and removes it itself. */
 static void remove_socket(const struct agent *a)
 {
     char *path = a->config.unix_path;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_doctor: the doctor's part of an agent: a preflight before or beside the start of the ranks,
- * by the job's policy; the watch while they run; what both find on its way to the coordinator. See
- * agent.h.
+ * agent_doctor: the doctor of an agent: a preflight before or beside the start of the ranks, by the
+ * job's policy; a watch of the host while they run; both send their findings to the coordinator.
+ * See agent.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define SAID_MAX 5 /* failures in a pod's log */
+#define SAID_MAX 5 /* failures of the preflight in a pod's log */
 
 static void tell(struct agent *a, const struct finding *f)
 {
@@ -27,7 +27,7 @@ static void on_found(void *arg, const struct finding *f)
     tell(arg, f);
 }
 
-/* What the preflight has found that keeps ranks from working. */
+/* Counts findings that keep ranks from working. */
 static int count_failures(const struct agent *a)
 {
     int n = 0;
@@ -36,7 +36,7 @@ static int count_failures(const struct agent *a)
     return n;
 }
 
-/* The end of a pod's log is what the API server shows of it. */
+/* The API server shows the end of a pod's log: write the failures there. */
 static void log_failures(const struct agent *a)
 {
     int said = 0;
@@ -49,7 +49,7 @@ static void log_failures(const struct agent *a)
     }
 }
 
-/* Under the policy "fail": no rank is started here. */
+/* Policy "fail": reports every rank of this host as not started. */
 static void refuse(struct agent *a, const char *trouble)
 {
     const char *policy = a->config.pod ? "spec.doctor.policy fail" : "--doctor fail";
@@ -73,8 +73,8 @@ static void refuse(struct agent *a, const char *trouble)
     a->refused = true;
 }
 
-/* Ranks come after it: since it decides, or since it measures, which they would be in the way of.
- */
+/* Must the preflight end before ranks start? Yes if its result decides, or if it measures
+ * performance, which running ranks would disturb. */
 static bool looks_first(const struct agent *a)
 {
     return a->config.doctor == DOCTOR_FAIL ||
@@ -153,7 +153,8 @@ int agent_begin(struct agent *a, struct err *err)
     return 0;
 }
 
-/* A rank that ran and failed: what is wrong with its host is worth a moment. */
+/* True while a rank has failed and the preflight still runs: its findings may explain the failure.
+ */
 bool agent_awaits_doctor(const struct agent *a)
 {
     if (!a->preflight.running || a->orphan)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_drain: this host is to be given up (SIGTERM: a spot instance, a pod that is evicted): in an
- * elastic job its ranks leave at the next boundary instead of being ended in the middle of a step.
+ * agent_drain: SIGTERM says that this host will go away (spot instance, evicted pod). In an elastic
+ * job its ranks leave at the next step boundary, instead of being ended in the middle of a step.
  * See agent.h.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "core/base/log.h"
 
 #define ASK_MS   4000
-#define DRAIN_MS 25000 /* whoever sends SIGTERM sends SIGKILL after 30 s, as a rule */
+#define DRAIN_MS 25000 /* SIGKILL usually follows SIGTERM after 30 s */
 #define GRACE_MS 2000
 #define RETRY_MS 500
 
@@ -41,7 +41,8 @@ static void on_answer(void *arg, const struct client_answer *answer)
     struct agent *a = arg;
     if (answer->status == 200 || a->stopping)
         return;
-    /* An operator comes back; another one has to be told what is known here first. */
+    /* The operator restarts, or another one takes over and must first learn what this agent knows:
+     * ask again later. */
     if (a->config.pod && (answer->status == 0 || answer->status == 503 || answer->status == 404)) {
         loop_timer_start(&a->loop, &a->drain_retry, RETRY_MS, on_retry, a);
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_elastic: ranks of an elastic job that come, go and die while others work on. See agent.h.
+ * agent_elastic: ranks of an elastic job that start, leave or die while others train. See agent.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "agent/agent.h"
 #include "core/base/log.h"
 
-#define LEAVE_MS       10000 /* for a rank that was asked to leave */
-#define LEAVE_GRACE_MS 2000  /* then SIGTERM, and SIGKILL after this */
+#define LEAVE_MS       10000 /* for a rank to exit after LEAVE */
+#define LEAVE_GRACE_MS 2000  /* then SIGTERM, and after this SIGKILL */
 
 void agent_name(const struct rank *rank, char *dst, size_t size)
 {
@@ -26,9 +26,9 @@ struct rank *agent_find(struct agent *a, int member)
     return NULL;
 }
 
-/* ---- come ----------------------------------------------------------------------------------- */
+/* ---- start ---------------------------------------------------------------------------------- */
 
-/* Whoever had this local rank before and is gone is forgotten. */
+/* Frees ranks that had this local rank and have ended. */
 static void sweep(struct agent *a, int local_rank)
 {
     int kept = 0;
@@ -50,13 +50,13 @@ static void report_unstarted(struct agent *a, int member, const char *why)
     outbox_report(&a->outbox, &item);
 }
 
-/* The first ranks are still to be started: it starts with them. */
+/* The first ranks are not all started yet: start this one with them. */
 static void start_later(struct agent *a, const struct seat *seat)
 {
     struct welcome_body *w = &a->welcome;
     for (int i = 0; i < w->nseats; i++)
         if (w->seats[i].member == seat->member)
-            return; /* it is in the welcome, too */
+            return; /* the welcome lists it already */
     struct seat *grown = realloc(w->seats, ((size_t)w->nseats + 1) * sizeof(*grown));
     if (!grown) {
         report_unstarted(a, seat->member, "no memory for a rank");
@@ -73,7 +73,7 @@ void agent_start_member(struct agent *a, int member, int local_rank)
     if (!a->welcome.elastic || local_rank < 0 || local_rank >= MEMBER_RANKS_MAX ||
         agent_find(a, member))
         return;
-    if (local_rank >= a->welcome.slots) /* a discovery script gives the host more than at first */
+    if (local_rank >= a->welcome.slots) /* the discovery script has raised the host's slots */
         a->welcome.slots = local_rank + 1;
     if (a->welcome.nseats > 0) {
         seat.cross_rank = a->welcome.seats[0].cross_rank;
@@ -111,7 +111,7 @@ void agent_place(struct agent *a, int member, const struct place *place)
     buf_fini(&body);
 }
 
-/* ---- go ------------------------------------------------------------------------------------- */
+/* ---- leave ---------------------------------------------------------------------------------- */
 
 static void on_leave_timer(void *arg)
 {
@@ -126,13 +126,13 @@ void agent_dismiss(struct agent *a, int member, const char *text)
     if (!rank || rank->over)
         return;
     log_info("member %d is to leave: %s", member, text);
-    /* Who has never said HELLO does not listen. */
+    /* A rank that has not said HELLO does not read LEAVE: end it at once. */
     uint64_t wait = rank->hello && !rank->bye ? LEAVE_MS : 0;
     buf_put(&body, text, strlen(text));
     rank_send(rank, CTL_LEAVE, &body, NULL);
     buf_fini(&body);
     rank->waiting = false;
-    rank->bye = rank->leaving = true; /* its end is nobody's loss */
+    rank->bye = rank->leaving = true; /* its exit is not a loss */
     loop_timer_start(&a->loop, &rank->leave_timer, wait, on_leave_timer, rank);
 }
 
@@ -179,7 +179,7 @@ void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const ch
         log_warn("%s", words);
     rank->dead = true;
     rank->waiting = false;
-    /* The ranks here first: it is their time that counts. */
+    /* Tell the ranks of this host first: they wait for the lost one now. */
     agent_learn_fate(a, rank->seat.member, FATE_FINAL, true, 0, words);
     snprintf(item.text, sizeof(item.text), "%s", evict ? text : "");
     outbox_report(&a->outbox, &item);

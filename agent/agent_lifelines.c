@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_lifelines: the ranks of an elastic job have lifelines: a death is known here before the
- * kernel has taken the process away, and one that is silent for no good reason is ended. See
+ * agent_lifelines: lifelines for the ranks of an elastic job: the agent learns of a death before
+ * the kernel has freed the process, and evicts a rank that is silent without a good reason. See
  * agent.h and lifelines.h.
  */
 #include "agent/agent.h"
@@ -12,7 +12,7 @@ static void on_gone(void *arg, struct pulse *pulse, bool evict, const char *text
     struct agent *a = arg;
     struct rank *rank = list_entry(pulse, struct rank, pulse);
     if (!evict)
-        rank_read_frames(rank); /* a BYE may wait there */
+        rank_read_frames(rank); /* a BYE may be unread in the socket */
     if (rank->hello && !rank->bye && !a->stopping)
         agent_declare_dead(a, rank, evict, text);
 }

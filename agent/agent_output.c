@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_output: what ranks print, on its way to hvdrun: through standard output, and when that pipe
- * broke because hvdrun was killed, to whoever takes over (POST /v1/output). Until somebody does the
- * newest megabyte is kept: ranks are not held up. See agent.h.
+ * agent_output: brings the ranks' output to hvdrun: through standard output, or, if that pipe broke
+ * because hvdrun was killed, to the next hvdrun (POST /v1/output). Until there is one, keeps the
+ * newest megabyte and does not make ranks wait. See agent.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 
 #define TIMEOUT_MS 4000
 #define RETRY_MS   50
-#define SILENT_S   3 /* an hvdrun that lives answers a poll within two seconds */
+#define SILENT_S   3 /* a living hvdrun answers a poll within 2 s */
 
-/* Bytes of whole frames at the start of [data, n), at most max. */
+/* How many bytes at the start of [data, n) are whole frames, at most max. */
 static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
 {
     struct frame frame;
@@ -27,7 +27,8 @@ static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
     return pos;
 }
 
-/* hvdrun is gone: what the pipe did not take begins in the middle of a frame, perhaps. */
+/* hvdrun is gone. What the pipe did not take may start in the middle of a frame: skip bytes until
+ * the rest parses as frames. */
 void agent_cut_output(struct agent *a)
 {
     struct output *o = &a->output;
@@ -51,7 +52,7 @@ static bool is_silent(const struct agent *a)
     return a->unheard.ns >= SILENT_S * CLOCK_S;
 }
 
-/* Room for what comes: the oldest goes. */
+/* Makes room by dropping the oldest frames. */
 static void forget_oldest(struct output *o)
 {
     size_t least = o->held.len - SINK_FULL / 2, n = 0;
@@ -64,7 +65,8 @@ static void forget_oldest(struct output *o)
     buf_consume(&o->held, n);
 }
 
-/* It is full. What is under way has to stay, and an hvdrun that lives takes it: then ranks wait. */
+/* held is full. While a body is in flight, or hvdrun lives and will take it, ranks wait; else drops
+ * the oldest. */
 static void make_room(struct agent *a)
 {
     bool forget = is_silent(a) && !a->output.posting;
@@ -104,7 +106,7 @@ static void on_posted(void *arg, const struct client_answer *answer)
         agent_wake(a);
 }
 
-/* One at a time. What is under way stays in front of what is held until it is taken. */
+/* Posts one body at a time. It stays at the front of held until hvdrun has taken it. */
 static void post(struct agent *a)
 {
     struct output *o = &a->output;
@@ -147,7 +149,7 @@ void agent_print(struct agent *a, const struct buf *frame)
         sink_write(&a->out, frame->data, frame->len);
         if (a->out.failed && a->welcome.elastic)
             agent_cut_output(a);
-        /* Now nobody takes it, or somebody slowly: it is held up only in the latter case. */
+        /* Pause ranks for a slow reader, but not for a broken pipe. */
         if (!a->out.failed && sink_full(&a->out))
             agent_pause_output(a, true);
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_pages: what an agent shows over HTTP: /metrics for Prometheus, /ready and /healthz for
- * probes. From what is known; a finding does not make it unhealthy. See agent.h.
+ * agent_pages: the HTTP pages of an agent: /metrics for Prometheus, /ready and /healthz for probes.
+ * They show what the agent knows already. A finding does not make the agent unhealthy. See agent.h.
  */
 #include <math.h>
 #include <stdio.h>
@@ -72,7 +72,8 @@ static int fill_metrics(void *arg, struct buf *out)
     return 200;
 }
 
-/* A pod is ready when its ranks work; under hvdrun, which watches them, when they may. */
+/* In a pod: all ranks are in the current epoch. Under hvdrun, which watches the ranks itself,
+ * always true. */
 static bool trains(const struct agent *a)
 {
     bool all = a->nranks > 0 || !a->config.pod;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_pod: what is different for an agent in a pod: its output goes to the container's log, it
- * ends with its ranks, and its exit code tells the operator how. See agent.h; operator/README.md.
+ * agent_pod: what an agent in a pod does differently: output goes to the container's log, it ends
+ * with its ranks, and its exit code tells the operator the reason. See agent.h; operator/README.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,10 @@
 #include "core/base/log.h"
 
 #define CODE_DRAINED  143 /* 128 + SIGTERM */
-#define CODE_UNFIT    126 /* the doctor has refused this pod */
+#define CODE_UNFIT    126 /* the doctor refused this pod */
 #define STOP_GRACE_MS 2000
-/* An operator hears of a pod after its agent has started: as late as its watch may be silent. */
+/* The operator's watch may lag so far behind: it may learn of a pod only after the agent has
+ * started. */
 #define UNKNOWN_MS 120000
 
 static void on_drained(void *arg)
@@ -74,7 +75,7 @@ bool agent_pod_is_over(const struct agent *a)
     bool any = false;
     for (int i = 0; i < a->nranks; i++) {
         if (a->ranks[i]->leaving)
-            return false; /* whoever wanted that sends SIGTERM */
+            return false; /* the agent waits for SIGTERM from the sender of LEAVE */
         any = true;
     }
     return a->config.pod && any;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_polls: the two long polls: events (always one under way, which is the heartbeat in both
- * directions) and the roster (while ranks wait for it). See agent.h.
+ * agent_polls: the two long polls: events (always one in flight, as heartbeat in both directions)
+ * and the roster (while ranks wait for one). See agent.h.
  */
 #include <stdio.h>
 
@@ -46,8 +46,8 @@ static void on_note(struct agent *a, const struct note *n)
     }
 }
 
-/* True when it said something; false: not now (204, no answer). What cannot be understood, and what
- * is refused, ends the agent. */
+/* True if the answer has a body to read; false on 204, 503 or no answer. Any other answer ends the
+ * agent. */
 static bool usable(struct agent *a, const struct client_answer *answer)
 {
     struct err err;
@@ -88,7 +88,7 @@ static void on_events(void *arg, const struct client_answer *answer)
     }
     if (answer->status == 200 || answer->status == 204)
         agent_poll_events(a);
-    /* else the agent's tick asks again */
+    /* else on_tick() polls again */
 }
 
 void agent_poll_events(struct agent *a)

@@ -16,15 +16,15 @@
 #include "core/base/program.h"
 
 #define TAIL_LINES 10
-#define EXEC_S     60 /* of exec at most: a program out of a slow file server takes seconds */
-#define RANK_FDS   4  /* of the agent: two pipes, the control socket, one that comes and goes */
-#define SLICE_MS   20 /* of starting ranks, between two turns of the loop */
+#define EXEC_S     60 /* limit for exec: from a slow file server it takes seconds */
+#define RANK_FDS   4  /* for each rank: two pipes, the control socket, a temporary descriptor */
+#define SLICE_MS   20 /* longest time of starting ranks in one iteration of the loop */
 
 extern char **environ;
 
 /* ---- environment ---------------------------------------------------------------------------- */
 
-/* NAME=value pairs that differ from rank to rank, under both prefixes. */
+/* Fills *ret with the NAME=value pairs that differ between ranks, under both prefixes. */
 static int rank_variables(const struct agent *a, const struct seat *seat, int agent_fd, char ***ret)
 {
     const struct {
@@ -54,7 +54,7 @@ static int rank_variables(const struct agent *a, const struct seat *seat, int ag
         rc = asprintf(&list[n++], "HOROVOD_HOSTNAME=%s", a->config.host);
     if (rc >= 0 && a->welcome.elastic)
         rc = asprintf(&list[n++], "HVD_ELASTIC=1");
-    if (rc >= 0 && !getenv("PYTHONUNBUFFERED")) /* lines appear when they are printed */
+    if (rc >= 0 && !getenv("PYTHONUNBUFFERED")) /* so that lines are shown when printed */
         rc = asprintf(&list[n++], "PYTHONUNBUFFERED=1");
     if (rc < 0) {
         strings_free(list);
@@ -70,8 +70,8 @@ static bool names_same(const char *a, const char *b)
     return strncmp(a, b, n) == 0 && b[n] == '=';
 }
 
-/* This process's environment with the rank's variables in it. *ret_own is what to strings_free();
- * ret is an array to free(). */
+/* This process's environment with the rank's variables. Pass *ret_own to strings_free(), *ret to
+ * free(). */
 static int rank_environment(const struct agent *a, const struct seat *seat, int agent_fd,
                             char ***ret_own, char ***ret)
 {
@@ -98,7 +98,8 @@ static int rank_environment(const struct agent *a, const struct seat *seat, int 
     return 0;
 }
 
-/* What the configuration sets is for all ranks; PATH may be among it and counts for exec too. */
+/* Sets the configuration's variables in this process, for all ranks; execvpe() uses the PATH among
+ * them. */
 static int apply_environment(const struct agent *a)
 {
     for (char **e = a->config.env; e && *e; e++) {
@@ -114,7 +115,7 @@ static int apply_environment(const struct agent *a)
     return 0;
 }
 
-/* Ranks find hvd-doctor and the like, behind everything else that PATH names. */
+/* Appends the agent's folder to PATH, so that ranks find hvd-doctor. */
 static int extend_path(void)
 {
     char here[4096], path[8192];
@@ -166,7 +167,7 @@ static void on_exited(void *arg, struct rank *rank)
     roster_end_text(name, a->config.host, (int)rank->pid, rank->code, early, rank->text, text,
                     sizeof(text));
     log_debug("%s", text);
-    /* Its neighbours here need not wait for the coordinator's word. */
+    /* Tell the ranks of this host directly, without a round trip to the coordinator. */
     agent_learn_fate(a, rank->seat.member, FATE_FINAL, early || rank->code != 0, rank->code, text);
     agent_consider_cards(a);
     agent_pod_exited(a, rank);
@@ -190,7 +191,7 @@ static const struct rank_ops ops = {on_output, agent_on_frame, on_started, on_ex
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
-/* In an elastic job start_timeout is for a joiner, which waits for the others. */
+/* exec has its own limit: in an elastic job start_timeout covers a joiner's wait for a boundary. */
 static int exec_ms(const struct agent *a)
 {
     return 1000 * (a->config.start_timeout < EXEC_S ? a->config.start_timeout : EXEC_S);
@@ -247,7 +248,7 @@ int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err)
     return 0;
 }
 
-/* The directory ranks run in; on another host it need not exist. */
+/* The directory of the ranks. On another host it may not exist. */
 static const char *choose_cwd(const struct agent *a)
 {
     const char *home = getenv("HOME");
@@ -262,8 +263,8 @@ bool agent_is_starting(const struct agent *a)
     return a->cwd && !a->stopping && a->nstarted < a->welcome.nseats;
 }
 
-/* Starts ranks for SLICE_MS, and the others in later turns of the loop: in between the agent hears
- * hvdrun and the ranks that run already. */
+/* Starts ranks for SLICE_MS, then continues in the next iteration of the loop: in between the agent
+ * serves hvdrun and the ranks that run. */
 static void start_some(void *arg)
 {
     struct agent *a = arg;
@@ -275,7 +276,7 @@ static void start_some(void *arg)
             agent_fail(a, &err);
             return;
         }
-        for (int signo = 1; signo < 64; signo++) /* that came before this rank was there */
+        for (int signo = 1; signo < 64; signo++) /* signals received before this rank was started */
             if (a->late_signals & 1ULL << signo)
                 rank_kill(a->ranks[a->nranks - 1], signo);
         if (deadline_passed(end))
@@ -285,7 +286,7 @@ static void start_some(void *arg)
         loop_timer_start(&a->loop, &a->start_timer, 0, start_some, a);
         return;
     }
-    if (!a->config.pod) /* a pod's processor is not shared between sessions */
+    if (!a->config.pod) /* autogroup has no effect inside a pod's cgroup */
         ahead_of_group();
     agent_wake(a);
 }
@@ -323,8 +324,8 @@ void agent_stop_ranks(struct agent *a, int grace_ms)
         rank_end(a->ranks[i], grace_ms);
 }
 
-/* Children that ended. A rank is looked at before it is reaped: until then nobody else can have its
- * process id or group. */
+/* Handles children that have ended. Signals a rank's group before reaping the rank: until then its
+ * pid and process group id cannot be reused. */
 void agent_reap(struct agent *a)
 {
     for (;;) {
@@ -339,7 +340,7 @@ void agent_reap(struct agent *a)
             if (a->ranks[i]->pid == info.si_pid && !a->ranks[i]->over)
                 rank = a->ranks[i];
         if (rank)
-            rank_kill(rank, SIGTERM); /* what it leaves in its group */
+            rank_kill(rank, SIGTERM); /* ends what the rank left in its group */
         if (waitpid(info.si_pid, &status, WNOHANG) == info.si_pid && rank)
             rank_exited(rank, status);
     }

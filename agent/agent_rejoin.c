@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_rejoin: another coordinator of an elastic job is there, and knows nothing (hvdrun attach):
- * it is told once what this agent knows; what happens after that is reported as always, as soon as
- * it has answered. See agent.h; the body is core/member/rejoin.h.
+ * agent_rejoin: a new coordinator of an elastic job (hvdrun attach, another operator) knows
+ * nothing. The agent sends once all that it knows, and reports as usual after the coordinator has
+ * answered. See agent.h; the body is core/member/rejoin.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 static void send_rejoin(void *arg);
 
-/* The card is lent. */
+/* The card is lent to m. */
 static void fill_member(const struct rank *rank, struct rejoin_member *m)
 {
     m->member = rank->seat.member;
@@ -54,7 +54,7 @@ static void count_one(int member, int *known)
     *known = member >= *known ? member + 1 : *known;
 }
 
-/* All members that were ever heard of here have numbers below this. */
+/* One more than the highest member number that this agent has seen. */
 static int count_known(const struct agent *a)
 {
     int known = 0;
@@ -70,7 +70,8 @@ static int count_known(const struct agent *a)
     return known;
 }
 
-/* Ranks that run or have run, and those that are still to be started. NULL: no memory. */
+/* Writes the body: ranks that run or have run, and ranks that are still to be started. NULL: no
+ * memory. */
 static char *write_rejoin(struct agent *a)
 {
     struct rejoin rejoin = {.change = a->change, .known = count_known(a), .world = a->roster};
@@ -89,7 +90,7 @@ static char *write_rejoin(struct agent *a)
     if (gethostname(body.host, sizeof(body.host) - 1) < 0)
         snprintf(body.host, sizeof(body.host), "?");
     char *text = join_write(&body);
-    free(rejoin.members); /* what is in them is lent */
+    free(rejoin.members); /* their contents are lent */
     return text;
 }
 
@@ -118,7 +119,7 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
     outbox_release(&a->outbox);
     for (int i = 0; i < a->findings.n; i++)
         outbox_finding(&a->outbox, &a->findings.list[i]);
-    agent_wake(a); /* the polls begin again */
+    agent_wake(a); /* which starts the polls again */
 }
 
 static void send_rejoin(void *arg)
@@ -136,11 +137,11 @@ bool agent_rejoin(struct agent *a)
         return true;
     a->rejoin_text = write_rejoin(a);
     if (!a->rejoin_text)
-        return true; /* no memory: the next answer leads here again */
+        return true; /* no memory: the next 404 leads here again */
     a->terms++;
     a->notes_seq = 0;
-    agent_cut_output(a); /* its pipe was the former one's */
-    /* All that waits to be said is in it. */
+    agent_cut_output(a); /* the pipe was the former hvdrun's */
+    /* The rejoin includes everything in the outbox. */
     outbox_forget(&a->outbox);
     for (int i = 0; i < a->nranks; i++)
         a->ranks[i]->posted |= a->ranks[i]->waiting;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_relay: control frames between ranks and the rest of the world. See agent.h.
+ * agent_relay: passes control frames between ranks and the coordinator. See agent.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 #include "agent/agent.h"
 #include "core/base/log.h"
 
-/* Cards are sent together: when all ranks here have said HELLO, or after this. */
+/* Cards are posted together: once all ranks here have said HELLO, or after this time. */
 #define CARDS_WAIT_MS 20
-#define WORDS_MAX     400 /* of what a rank says of itself */
+#define WORDS_MAX     400 /* bytes of a rank's text in BYE and PROGRESS */
 
 static void send_lost(struct rank *to, int lost, int code, const char *text)
 {
@@ -30,9 +30,10 @@ bool agent_in_world(const struct rank *rank)
            !rank->bye;
 }
 
-/* A rank that is in a world must hear of a loss. In a fixed job two more must: one that waits for a
- * world hears of any end, because the world will not come; one that has said BYE may wait in
- * hvd_shutdown() for the farewell of the lost rank. */
+/* Must this rank be told of the end of another one? A rank in the current epoch: of a loss. In a
+ * fixed job also: a rank that waits for the roster, of any end, because the roster will not come;
+ * and a rank that has said BYE, of a loss, because it may wait in hvd_shutdown() for the lost
+ * rank's farewell. */
 static bool concerns(const struct agent *a, const struct rank *rank, const struct fate *fate)
 {
     bool fixed = !a->welcome.elastic && !rank->over;
@@ -41,7 +42,7 @@ static bool concerns(const struct agent *a, const struct rank *rank, const struc
     return (fate->lost && (agent_in_world(rank) || parts)) || waits;
 }
 
-/* NULL: no memory, or no such member. */
+/* The member's entry; NULL: no memory, or no such member. */
 static struct fate *fate_of(struct agent *a, int member)
 {
     int n = a->nfates ? a->nfates : a->welcome.size;
@@ -61,7 +62,7 @@ static struct fate *fate_of(struct agent *a, int member)
     return &a->fates[member];
 }
 
-/* In an elastic job whoever is not in the world that ranks work with is nobody's loss. */
+/* In an elastic job the end of a member outside the current roster is no loss to the ranks. */
 static bool is_known(const struct agent *a, int member)
 {
     for (int i = 0; i < a->nworld; i++)
@@ -109,8 +110,8 @@ static void post_cards(void *arg)
     agent_poll_roster(a);
 }
 
-/* Whether a rank here may say HELLO in a moment: of a world that is lost or at a boundary, all that
- * are still in it; at the start everybody. */
+/* May another rank here say HELLO soon? After a loss or at a boundary, every rank that is still in
+ * the old epoch will; at the start every rank will. */
 static bool more_to_come(const struct agent *a)
 {
     bool repair = false, in_world = false, all = !agent_is_starting(a);
@@ -132,8 +133,9 @@ void agent_consider_cards(struct agent *a)
         post_cards(a);
 }
 
-/* The member of a rank that is a script has ended, the script goes on: the others must not wait for
- * the script's end to know it. A BYE may be on its way to be read. */
+/* In a rank that is a script, the process that called hvd_init() has ended while the script runs
+ * on. The other ranks must learn of it before the script ends. Reads frames first: a BYE may be
+ * unread. */
 static void on_speaker_end(void *arg, uint32_t events)
 {
     struct rank *rank = arg;
@@ -156,7 +158,8 @@ static void on_speaker_end(void *arg, uint32_t events)
             send_lost(a->ranks[i], rank->seat.member, 0, text);
 }
 
-/* The end of the rank's own process is noticed anyway. */
+/* Watches the process that said HELLO, if it is not the rank's own, whose end the agent sees
+ * anyway. */
 static void watch_speaker(struct agent *a, struct rank *rank, int pid)
 {
     loop_fd_stop(&a->loop, &rank->speaker_lfd);
@@ -189,7 +192,7 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
     rank->out = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
-    if (rank->seat.member < a->nfates && !rank->over) /* it could not go on, and begins anew */
+    if (rank->seat.member < a->nfates && !rank->over) /* it failed and starts anew */
         a->fates[rank->seat.member] = (struct fate){0};
     for (int i = 0; i < a->nfates && !a->welcome.elastic; i++) {
         if (a->fates[i].over) {
@@ -203,7 +206,8 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
         loop_timer_start(&a->loop, &a->cards_timer, CARDS_WAIT_MS, post_cards, a);
 }
 
-/* Who has died since is told at once: nobody else will. */
+/* Tells the rank which members of its roster are already known to be lost: no later event tells it
+ * again. */
 static void send_losses(struct agent *a, struct rank *rank, const struct roster_body *roster)
 {
     for (int i = 0; i < roster->n && a->welcome.elastic; i++) {
@@ -236,7 +240,7 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
     buf_fini(&body);
 }
 
-/* Its place in the roster, -1: it is not in it. */
+/* The member's rank in the roster, -1: not in it. */
 static int place_in(const struct roster_body *roster, int member)
 {
     for (int i = 0; i < roster->n; i++)
@@ -269,7 +273,7 @@ void agent_install_roster(struct agent *a, const struct roster_body *roster)
         rank->waiting = false;
         rank->place = place;
         rank->epoch = roster->epoch;
-        if (a->change > roster->change) /* first: its next boundary may be near */
+        if (a->change > roster->change) /* before the roster: its next boundary may be near */
             agent_send_change(a, rank);
         send_roster(a, rank, roster);
         send_losses(a, rank, roster);
@@ -278,14 +282,14 @@ void agent_install_roster(struct agent *a, const struct roster_body *roster)
 
 /* ---- the other frames ----------------------------------------------------------------------- */
 
-/* The sender's rank is that of the epoch in the frame, and so must the receiver's be. */
+/* Sender and receiver must both be in the epoch of the frame. */
 static bool shares(const struct agent *a, const struct rank *rank, uint32_t epoch)
 {
     return !a->welcome.elastic || (rank->place >= 0 && rank->epoch == epoch);
 }
 
-/* To the other ranks here that are in the world; the sender's rank is filled in. Takes the
- * descriptors over. */
+/* Passes a SHARE to the other ranks of this agent in the epoch, with the sender's rank filled in.
+ * Takes ownership of the descriptors. */
 static void on_share(struct agent *a, struct rank *from, struct ctl_frame *frame)
 {
     struct buf body = {0};
@@ -298,11 +302,11 @@ static void on_share(struct agent *a, struct rank *from, struct ctl_frame *frame
     buf_put(&body, frame->body + 8, frame->len - 8);
     struct ctl_cargo *cargo = frame->nfds ? ctl_cargo_create(frame->fds, frame->nfds) : NULL;
     if (frame->nfds && !cargo)
-        body.failed = true; /* each receiver's start fails with that */
+        body.failed = true; /* makes the send to each receiver fail */
     frame->nfds = 0;
     for (int i = 0; i < a->nranks; i++) {
         struct rank *to = a->ranks[i];
-        /* Also to one that has said BYE: it waits for the farewells of the others. */
+        /* Also to a rank that has said BYE, which waits for the others' farewells. */
         if (to != from && to->hello && !to->waiting && !to->over && shares(a, to, epoch))
             rank_send(to, CTL_SHARE, &body, cargo);
     }

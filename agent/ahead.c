@@ -13,13 +13,12 @@
 
 #define NICE (-5)
 
-/* Two ways, and neither slows a rank down by more than the turns that are taken. Short turns
- * (lifeline_hurry) need no privilege; Linux 6.12 grants them sooner. A better nice value needs one.
- * Both end at fork (SCHED_RESET_ON_FORK). A nice value that the user has chosen stays. Not chosen:
- * - to make the ranks nicer or SCHED_BATCH: they would lose to all else on the machine;
- * - a real-time policy: it needs the same privilege, and an agent that spins would stop the
- * machine.
- */
+/* Two settings, both reset at fork (SCHED_RESET_ON_FORK), that hardly slow down ranks. Short time
+ * slices (lifeline_hurry) need no privilege, and Linux 6.12 schedules such a thread sooner. A
+ * better nice value needs privilege; a value that the user has chosen stays. Alternatives that were
+ * rejected: making ranks nicer or SCHED_BATCH, because they would lose to everything else on the
+ * machine; and a real-time policy, which needs the same privilege and lets an agent that spins stop
+ * the machine. */
 void ahead_of_ranks(void)
 {
     fd_limit_raise();

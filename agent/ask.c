@@ -61,7 +61,7 @@ static int exchange(struct asking *a, const char *token, const char *path, const
     struct client_config config = {
         .loop = &loop, .url = "http://job", .unix_path = sock, .token = token};
     rc = client_open(&client, &config, a->err);
-    if (rc == 0) /* its own limit is a little longer: this one says whose silence it is */
+    if (rc == 0) /* the client's own limit is longer, so that this function reports the time-out */
         rc = client_send(client, path, body, a->timeout_ms + 1000, on_answer, a, a->err);
     while (rc == 0 && !a->done && !deadline_passed(deadline))
         loop_once(&loop, deadline_poll_ms(deadline));

@@ -18,7 +18,7 @@ static void say_all(struct binding *b, const char *text)
         snprintf(b->texts[i], sizeof(b->texts[i]), "not bound: %s", text);
 }
 
-/* This process's own processors as the root of the topology: what it may not use is not there. */
+/* Loads the topology, restricted to the processors that this process may use. */
 static int load(hwloc_topology_t *ret)
 {
     hwloc_topology_t topo;
@@ -64,7 +64,7 @@ static int share_out(struct binding *b, hwloc_topology_t topo, enum bind_to bind
     hwloc_bitmap_t *sets = calloc((size_t)b->n, sizeof(hwloc_bitmap_t));
     b->sets = calloc((size_t)b->n, sizeof(*b->sets));
     int rc = sets && b->sets ? 0 : -ENOMEM;
-    /* Whole cores: a distribution that stops there never halves one between two ranks. */
+    /* Distribute down to cores, so that no core is split between two ranks. */
     int depth = hwloc_get_type_or_below_depth(topo, HWLOC_OBJ_CORE);
     if (rc == 0)
         rc = hwloc_distrib(topo, &root, 1, sets, (unsigned)b->n, depth, 0) < 0 ? -EIO : 0;

@@ -26,7 +26,7 @@
 
 #define PYTHON_MS 5000
 
-/* Finds modules without importing them: importing torch takes seconds. The folder of each. */
+/* Prints the folder of each module without importing it: importing torch takes seconds. */
 static const char script[] = "import os, sys, importlib.util as u\n"
                              "for name in ('torch', 'hvd'):\n"
                              "    try:\n"
@@ -37,11 +37,11 @@ static const char script[] = "import os, sys, importlib.util as u\n"
                              "print(sys.executable)\n";
 
 struct python {
-    char executable[PATH_MAX];           /* empty: there is none */
-    char torch[PATH_MAX], hvd[PATH_MAX]; /* folders of these packages; empty: it has them not */
+    char executable[PATH_MAX];           /* "": there is no Python */
+    char torch[PATH_MAX], hvd[PATH_MAX]; /* folders of these packages; "": not installed */
 };
 
-/* What the interpreter prints, in dst; false when there is none or it takes too long. */
+/* Stores what the interpreter prints in dst; false if there is none or it takes too long. */
 static bool ask_python(const char *python, char *dst, size_t size)
 {
     int ends[2];
@@ -81,7 +81,7 @@ static void take_line(char **answer, char *dst, size_t size)
     snprintf(dst, size, "%s", line && strcmp(line, "-") != 0 ? line : "");
 }
 
-/* The first one that has torch, else the first one. */
+/* Chooses the first Python that has torch, else the first one. */
 static void find_python(struct python *ret)
 {
     const char *const pythons[] = {"python3", "/usr/bin/python3"};

@@ -28,7 +28,8 @@
 #define KERNELS_MAX ((size_t)64 << 20)
 #define ANSWER_MAX  8192
 
-/* The library that the child opens, and what for: in memory that both see. */
+/* The library that the child is loading and its name for messages; in memory that parent and child
+ * share. */
 struct trying {
     char name[8], path[PATH_MAX];
 };
@@ -39,7 +40,7 @@ static void tries(struct trying *trying, const char *name, const char *path)
     snprintf(trying->path, sizeof(trying->path), "%s", path);
 }
 
-/* "[X] NAME (words)" */
+/* Prints a line "[X] NAME (words)". */
 static void say(FILE *out, bool usable, const char *name, const char *words)
 {
     fprintf(out, "    [%c] %s (%s)\n", usable ? 'X' : ' ', name, words);
@@ -59,7 +60,7 @@ static bool look_for_driver(FILE *out, struct trying *trying)
     return there;
 }
 
-/* The first file that is there counts, as in nccl_api_load(). */
+/* The first file that exists counts, as in nccl_api_load(). */
 static int open_nccl(const char *torch, struct trying *trying, struct nccl_api *ret,
                      struct err *err)
 {
@@ -100,7 +101,7 @@ static void look_for_nccl(FILE *out, struct trying *trying, const char *torch, b
     say(out, driver, "NCCL", words);
 }
 
-/* Those of the package's library, which a Python program uses; else of this installation. */
+/* The kernels beside the Python package's library, else those of this installation. */
 static int find_kernels(const char *hvd, char *ret, size_t size, struct err *err)
 {
     char own[PATH_MAX];
@@ -142,11 +143,11 @@ static void look(int fd, struct trying *trying, const char *torch, const char *h
     bool driver = look_for_driver(out, trying);
     look_for_kernels(out, hvd);
     fflush(out);
-    look_for_nccl(out, trying, torch, driver); /* last: it may end badly */
+    look_for_nccl(out, trying, torch, driver); /* last, because it may crash */
     _exit(fflush(out) == 0 ? 0 : 1);
 }
 
-/* What the child says until it ends, in dst. Its end: 0, -ETIMEDOUT, -EIO. */
+/* Stores the child's output in dst. Returns 0, -ETIMEDOUT, or -EIO for a failed child. */
 static int hear(int fd, pid_t pid, char *dst, size_t size)
 {
     uint64_t deadline = deadline_in_ms(LOOK_MS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commands: see commands.h. The table, and the words after a command.
+ * commands: see commands.h. This file has the table of commands and parses their arguments.
  */
 #include "agent/commands_private.h"
 
@@ -15,10 +15,11 @@
 
 #define SECONDS_MAX 86400.0
 
-/* options: the letters of those it takes: j(son) v(erbose) w(atch) t(o wait). */
+/* options: a letter for each option that the command takes: j: --json, v: -v, w: --watch, t:
+ * --wait. */
 static const struct command {
     const char *name, *args, *options, *help;
-    int min, max; /* words */
+    int min, max; /* number of arguments */
     command_f *run;
 } commands[] = {
     {"list", "", "jv", "jobs of this user on this machine", 0, 0, command_list},
@@ -81,7 +82,7 @@ static void help(const struct command *c)
         printf("  --wait SECONDS       say how it goes on, until the change is in effect\n");
 }
 
-/* Seconds behind an option. */
+/* Parses the seconds of an option. */
 static int take_seconds(const char *option, const char *value, double *ret, struct err *err)
 {
     char *end;
@@ -93,7 +94,7 @@ static int take_seconds(const char *option, const char *value, double *ret, stru
     return 0;
 }
 
-/* One option; next: the word after it, NULL: none. 1: that was taken, too. */
+/* Parses one option. next: the word after it, or NULL. Returns 1 if next was used, too. */
 static int take_option(const struct command *c, const char *word, const char *next,
                        struct command_line *line, struct err *err)
 {
@@ -124,7 +125,7 @@ static int take_words(const struct command *c, int argc, char **argv, struct com
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
         } else if (options && argv[i][0] == '-' && argv[i][1] &&
-                   !isdigit((unsigned char)argv[i][1])) { /* -1 is a number that cannot be */
+                   !isdigit((unsigned char)argv[i][1])) { /* -1 is a bad number, not an option */
             int rc = take_option(c, argv[i], i + 1 < argc ? argv[i + 1] : NULL, line, err);
             if (rc < 0)
                 return rc;
@@ -179,7 +180,7 @@ void commands_help(void)
 
 /* ---- the job -------------------------------------------------------------------------------- */
 
-/* "a, b" of those that run. */
+/* Lists the names of running jobs as "a, b". */
 static void list_names(const struct jobs *jobs, char *dst, size_t size)
 {
     size_t n = 0;

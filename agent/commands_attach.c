@@ -14,7 +14,7 @@
 #include "agent/keep.h"
 #include "core/base/fd.h"
 
-/* The newest of that name that nobody coordinates. */
+/* Finds the newest job of that name whose hvdrun is gone. */
 static int find_gone(const char *name, struct job_entry *ret, struct err *err)
 {
     struct jobs jobs;
@@ -37,10 +37,11 @@ static int find_gone(const char *name, struct job_entry *ret, struct err *err)
     jobs_fini(&jobs);
     if (rc < 0 || gone)
         return rc;
-    return commands_find(name, ret, err); /* which says what there is */
+    return commands_find(name, ret, err); /* whose error lists the jobs */
 }
 
-/* ret is for keep_fini(). Again when the lock is held: it may have changed. */
+/* Loads keep and checks it; free *ret with keep_fini(). Called again with the lock held, because
+ * the state may have changed before. */
 static int load(const struct job_entry *entry, struct keep *ret, struct err *err)
 {
     keep_fini(ret);

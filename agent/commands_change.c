@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commands_change: hvdrun scale and hvdrun drain: a change of the members is asked for, and with
- * --wait watched until it is in effect. See commands_private.h.
+ * commands_change: hvdrun scale and hvdrun drain: requests a planned change, and with --wait waits
+ * until it is in effect. See commands_private.h.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define LOOK_MS 100
 
-/* The POST; its answer's number of the change. */
+/* Sends the POST. *ret_change is the number of the change from the answer. */
 static int request(const struct job_entry *job, const char *path, json_t *body, json_t **ret_answer,
                    int64_t *ret_change, struct err *err)
 {
@@ -46,7 +46,7 @@ static void say_progress(const struct status *s, char *said, size_t size, uint64
     snprintf(said, size, "%s", text);
 }
 
-/* Until the change is in the roster. */
+/* Waits until the change is in effect, at most seconds. */
 static int wait_for(const struct job_entry *job, int64_t change, double seconds, struct err *err)
 {
     uint64_t begin = clock_ns(), deadline = begin + (uint64_t)(seconds * 1e9);
@@ -77,7 +77,7 @@ static int wait_for(const struct job_entry *job, int64_t change, double seconds,
     }
 }
 
-/* What is common to both: the request, what is said of it, the wait. */
+/* The part that scale and drain share: sends the request, prints the result, waits. */
 static int change(const struct command_line *line, const struct job_entry *job, const char *path,
                   json_t *body, const char *what, struct err *err)
 {

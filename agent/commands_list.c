@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/member/roster.h"
 
-#define LIST_ASK_MS 1000 /* of each: one that hangs must not hide the others for long */
+#define LIST_ASK_MS 1000 /* for each job: one that hangs must not hide the others for long */
 
 static int print_json(json_t *j, struct err *err)
 {
@@ -24,7 +24,7 @@ static int print_json(json_t *j, struct err *err)
 
 /* ---- list ----------------------------------------------------------------------------------- */
 
-/* What one job answers; without an answer its state says so. */
+/* Asks a job for its status. Without an answer, s->state says why. */
 static void look(const struct job_entry *job, struct status *s)
 {
     struct err err = {0};
@@ -54,7 +54,7 @@ static void add_row(struct table *t, const struct job_entry *job, const struct s
     table_add(t, "%.60s", job->command);
 }
 
-/* Texts may have been cut in the middle of a letter. */
+/* A text may have been cut inside a UTF-8 character. */
 static json_t *text(const char *s)
 {
     return json_lossy_string(s, strlen(s));
@@ -134,7 +134,7 @@ int command_status(const struct command_line *line, struct err *err)
         if (!isatty(STDOUT_FILENO) && !line->json)
             putchar('\n');
         rc = status_once(line, &job, isatty(STDOUT_FILENO), err);
-        if (commands_ended(&job, rc)) { /* the end that was waited for */
+        if (commands_ended(&job, rc)) { /* which --watch waits for */
             printf("%s has ended\n", job.name);
             *err = (struct err){0};
             return 0;

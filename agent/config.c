@@ -101,7 +101,7 @@ char *config_write(const struct agent_config *c)
         c->cwd_may_lack, "bind_to", bind_to_name(c->bind_to), "report_bindings", c->report_bindings,
         "doctor", doctor_policy_name(c->doctor), "start_timeout", c->start_timeout, "lost_seconds",
         c->lost_seconds, "beat_ms", c->beat_ms, "verbose", c->verbose);
-    /* Not by json_pack(), which leaves out an optional one that it has no memory for. */
+    /* Optional fields are set separately: json_pack() would omit one on a failed allocation. */
     if (c->unix_path)
         json_put(&j, "unix", json_string(c->unix_path));
     if (c->ca_pem)
@@ -111,7 +111,6 @@ char *config_write(const struct agent_config *c)
     return json_write(j);
 }
 
-/* A copy; NULL for NULL. *ok becomes false when memory is out. */
 int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err)
 {
     const char *what = "configuration", *agent = "", *host = "", *url = "", *token = "";

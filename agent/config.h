@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config: what hvdrun tells an agent on its standard input, as one JSON document: how to reach the
- * coordinator, with which CA and token, and what a rank is. Never on a command line.
+ * config: the configuration that hvdrun sends an agent on its standard input, as one JSON document:
+ * how to reach the coordinator, with which CA and token, and what a rank runs. It holds secrets and
+ * so is never on a command line.
  */
 #ifndef HVD_AGENT_CONFIG_H
 #define HVD_AGENT_CONFIG_H
@@ -14,58 +15,61 @@
 
 enum bind_to { BIND_CORE, BIND_NUMA, BIND_NONE };
 
-/* What the doctor's findings mean for the start of ranks: none before it has found no failure; they
- * start at once and it looks beside them; it does not look. */
+/* What findings of the doctor mean for starting ranks. FAIL: ranks start only if the checks found
+ * no failure. WARN: ranks start at once and the checks run beside them (with doctor_level > 1:
+ * after them). OFF: no checks. */
 enum doctor_policy { DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_OFF };
 
 struct agent_config {
     char *agent;     /* uid of this agent */
-    char *host;      /* what the user calls this host */
+    char *host;      /* the host's name as the user wrote it */
     char *url;       /* of the coordinator */
-    char *unix_path; /* its Unix socket, NULL: url alone */
+    char *unix_path; /* the coordinator's Unix socket, NULL: url alone */
     char *ca_pem;    /* NULL with a Unix socket */
     char *token;
-    char **argv;       /* of a rank */
+    char **argv;       /* command of a rank */
     char **env;        /* "NAME=value" to set for ranks on top of the agent's own environment */
-    char *cwd;         /* of ranks */
-    bool cwd_may_lack; /* another host: $HOME where there is no cwd */
+    char *cwd;         /* directory of ranks */
+    bool cwd_may_lack; /* on another host: use $HOME if cwd does not exist */
     enum bind_to bind_to;
     bool report_bindings;
     enum doctor_policy doctor;
     char *metrics;     /* "[ADDR:]PORT" for /metrics, NULL: none */
-    int start_timeout; /* seconds: to join, and HVD_START_TIMEOUT of ranks */
-    int lost_seconds;  /* how long ranks outlive the coordinator */
-    int beat_ms;       /* how long a poll for events waits: the agent's heartbeat; 0: 2 s */
+    int start_timeout; /* seconds: to join, and for ranks as HVD_START_TIMEOUT */
+    int lost_seconds;  /* seconds that ranks outlive the coordinator */
+    int beat_ms; /* how long a poll for events may wait, which is the agent's heartbeat; 0: 2 s */
     int verbose;
-    /* In a pod (podconfig.c), where nobody has started it who reads its output: */
+    /* In a pod only (podconfig.c): */
     bool pod;
-    int doctor_level;  /* how much the doctor looks at; 0: its default */
-    char *token_file;  /* that token came from, to be read again; NULL: none */
-    int jitter_ms;     /* when the coordinator is back requests come within so long */
-    int drain_seconds; /* for ranks to come to a boundary; 0: 25 */
+    int doctor_level;  /* hvd-doctor --level; 0: its default */
+    char *token_file;  /* where the token is read from again; NULL: nowhere */
+    int jitter_ms;     /* requests to a restarted coordinator are spread over this time */
+    int drain_seconds; /* limit for ranks to reach a step boundary; 0: 25 */
 };
 
-/* A fresh JSON text, NULL when memory is out. */
+/* Returns a new JSON text, which the caller frees; NULL: no memory. */
 char *config_write(const struct agent_config *config);
 
-/* ret goes to config_fini(). */
+/* Reads a configuration; free *ret with config_fini(). */
 int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err);
 void config_fini(struct agent_config *config);
 
-/* "core", "numa", "none"; -EINVAL. */
+/* Reads "core", "numa" or "none"; -EINVAL. */
 int bind_to_parse(const char *word, enum bind_to *ret);
 const char *bind_to_name(enum bind_to bind_to);
 
-/* "warn", "fail", "off"; -EINVAL. */
+/* Reads "warn", "fail" or "off"; -EINVAL. */
 int doctor_policy_parse(const char *word, enum doctor_policy *ret);
 const char *doctor_policy_name(enum doctor_policy policy);
 
-/* NULL-terminated lists of strings: free all of it; how many. */
+/* For NULL-terminated lists of strings: strings_free() frees list and strings, strings_count()
+ * counts the strings. */
 void strings_free(char **list);
 size_t strings_count(char *const *list);
 
-/* As a JSON list, each in base64: a path or an argument need not be UTF-8. And back: -EINVAL with
- * the field, -ENOMEM; *ret goes to strings_free(). */
+/* strings_pack() makes a JSON list of base64 texts, because a path or an argument need not be
+ * UTF-8. strings_unpack() reads it back: -EINVAL names the field; -ENOMEM; free *ret with
+ * strings_free(). */
 json_t *strings_pack(char *const *list);
 int strings_unpack(json_t *j, const char *field, char ***ret, struct err *err);
 

@@ -17,12 +17,12 @@
 #include "core/base/clock.h"
 
 #define TICK_MS       100
-#define LAST_WORDS_MS 1000   /* for ranks that talk to a lost one to say so and end */
-#define LEAVER_MS     5000   /* for a rank that called hvd_shutdown() too early to end by itself */
-#define ABSENT_MS     300ULL /* before hvd_init gives up */
+#define LAST_WORDS_MS 1000   /* time for ranks to report a lost peer and exit */
+#define LEAVER_MS     5000   /* time for a rank that called hvd_shutdown() too early to exit */
+#define ABSENT_MS     300ULL /* missing ranks are reported this long before hvd_init() times out */
 #define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
-#define KILL_AFTER_MS 3500   /* of a stop: agents that are still there */
-#define AGENT_END_MS  10000  /* after the last rank: agents that are still there */
+#define KILL_AFTER_MS 3500   /* after a stop: agents that still run are killed */
+#define AGENT_END_MS  10000  /* after the last rank: agents that still run are killed */
 
 void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
 {
@@ -61,10 +61,10 @@ void coordinator_fail(struct coordinator *c, const char *fmt, ...)
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
-/* How long after the first failure the ranks are ended. Those that work with the failed rank may
- * say what they saw; those that got the same signal may end by themselves. Where a rank failed
- * because another one called hvd_shutdown(), that one is interpreted Python at its end, perhaps:
- * its exit code is waited for. */
+/* How long after the first failure the other ranks are ended. Ranks that work with the failed rank
+ * get time to report what they saw; ranks that got the same signal may exit by themselves. If a
+ * rank failed because another had called hvd_shutdown(), that rank may still be exiting (Python
+ * takes long), and its exit code is waited for. */
 static uint64_t failure_wait_ms(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -88,9 +88,9 @@ static void consider_failure(struct coordinator *c)
     }
 }
 
-/* A job whose output has no reader any more ends, as one process would (SIGPIPE). One whose output
- * a full disk cuts short goes on, but did not end well. One whose reader has stopped goes on
- * without the lines that do not fit. */
+/* A job whose standard output has lost its reader ends, as one process would (SIGPIPE). If output
+ * cannot be written for another reason (disk full), the job continues, but its exit code is not 0.
+ * If a reader has stopped, the job continues and drops lines. */
 static void consider_output(struct coordinator *c)
 {
     char what[64];
@@ -110,8 +110,8 @@ static void consider_output(struct coordinator *c)
                         what);
 }
 
-/* Ranks that wait in hvd_init are told whom they wait for, just before they give up by themselves;
- * those that do not give up are ended a little later. */
+/* Fixed job: shortly before ranks time out in hvd_init(), tells them which ranks are missing. Ranks
+ * that do not fail by themselves are ended a second later. */
 static void consider_absent(struct coordinator *c)
 {
     char list[512], ready[512];
@@ -139,7 +139,7 @@ static void consider_absent(struct coordinator *c)
         coordinator_fail(c, "%s", c->absent);
 }
 
-/* Nobody is waited for without a limit. */
+/* Enforces the time limits of the start. */
 static void consider_start(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -169,15 +169,15 @@ static void say_phases(struct coordinator *c)
     c->said_epoch = r->epoch;
 }
 
-/* All agents have ended, or those that have not were given up. */
+/* Have all agents ended, or were the rest given up? */
 static bool is_over(struct coordinator *c)
 {
     if (c->ended == c->roster.nagents && !coordinator_may_begin_again(c))
         return true;
-    /* Those of an elastic job wait for ranks that may come. */
+    /* Agents of an elastic job do not end by themselves: they wait for more ranks. */
     if (roster_done(&c->roster) && c->roster.is_elastic && !c->stopped)
         stop(c, "all have ended", 0);
-    /* Agents end soon after their last rank has, or when whoever reads the output has read it. */
+    /* An agent ends soon after its last rank, and after all output was read. */
     if (roster_done(&c->roster) && (!c->kill_at || printer_pending(&c->printer) > 0))
         c->kill_at = deadline_in_ms(AGENT_END_MS);
     if (c->kill_at && deadline_passed(c->kill_at)) {
@@ -206,7 +206,7 @@ static void on_tick(void *arg)
         loop_timer_start(&c->loop, &c->tick, TICK_MS, on_tick, c);
 }
 
-/* Something changed: tell those who wait for it, and look at it. */
+/* The roster changed: wake waiting polls and run the tick. */
 static void on_news(void *arg)
 {
     struct coordinator *c = arg;
@@ -257,7 +257,7 @@ static void on_signal(void *arg, uint32_t events)
             stop(c, "interrupted twice", 0);
             continue;
         }
-        bool program = signo == SIGUSR1 || signo == SIGUSR2; /* an everyday message to it */
+        bool program = signo == SIGUSR1 || signo == SIGUSR2; /* routine: said only with -v */
         coordinator_say(c, program ? 1 : 0, "signal %d (SIG%s) goes to all ranks%s", signo,
                         sigabbrev_np(signo), signo == SIGINT ? "; once more kills them" : "");
         c->signaled = true;
@@ -276,8 +276,8 @@ static int take_signals(struct coordinator *c, struct err *err)
     for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
         sigaddset(&set, forwarded[i]);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write */
-    signal(SIGTSTP, SIG_IGN); /* agents would take a stopped hvdrun for a dead one */
+    signal(SIGXFSZ, SIG_IGN); /* so that a file at its size limit is a write error */
+    signal(SIGTSTP, SIG_IGN); /* agents would take a stopped hvdrun for lost */
     int rc = loop_signals_start(&c->loop, &c->signals, &set, on_signal, c);
     return rc < 0 ? err_sys(err, -rc, "signalfd") : 0;
 }
@@ -287,7 +287,7 @@ static int exit_code(int code)
     return code < 0 ? 128 - code : code ? code : 1;
 }
 
-/* Whose end explains the failure, and, where that is another rank, whose exit code counts. */
+/* Prints whose end explains the failure, and whose exit code counts if that is another rank's. */
 static void say_end(struct coordinator *c, int culprit)
 {
     char text[512];
@@ -306,7 +306,7 @@ static void say_end(struct coordinator *c, int culprit)
                         r->elastic.reset_limit);
 }
 
-/* What to tell the user, and the exit code. */
+/* Prints why the job ended. Returns hvdrun's exit code. */
 static int verdict(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -337,13 +337,13 @@ static int verdict(struct coordinator *c)
     return roster_exit_code(r);
 }
 
-/* Everything has ended but whoever reads the output: a signal ends the wait for it. */
+/* The job has ended. Waits until the output is read; a signal ends this wait. */
 static void flush(struct coordinator *c)
 {
     printer_finish(&c->printer);
     c->flushing = true;
     while (printer_pending(&c->printer) > 0 && c->flushing) {
-        c->loop.stop = false; /* a loop that was stopped hands nothing out */
+        c->loop.stop = false; /* loop_once() runs no callback while stop is set */
         loop_once(&c->loop, 1000);
     }
 }
@@ -360,13 +360,13 @@ static int begin(struct coordinator *c, const struct job_entry *entry, const str
     else
         coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
                         c->roster.size, c->roster.nagents, c->unix_path);
-    if (keep) /* its hosts are looked after when its agents are there */
+    if (keep) /* its agents run; coordinator_watch_attached() starts the discovery */
         return 0;
     rc = coordinator_launch(c, err);
     return rc < 0 ? rc : coordinator_discover(c, err);
 }
 
-/* keep NULL: a job that begins. c is as it should be before anything was opened. */
+/* keep NULL: starts a new job. c has only its first fields set. */
 static int run(struct coordinator *c, const struct job_entry *entry, const struct keep *keep,
                struct err *err)
 {

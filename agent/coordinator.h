@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator: hvdrun at work: the roster's server, the agents it launched, the ranks' output,
- * signals, and how it all ends. One thread, one loop. main_hvdrun.c runs it.
+ * coordinator: hvdrun while a job runs: serves the roster, launches agents, prints the ranks'
+ * output, forwards signals, decides how the job ends. One thread, one loop. main_hvdrun.c runs it.
  *
- * coordinator.c has its life and its decisions, coordinator_open.c what it sets up,
- * coordinator_agents.c the agents' pipes and ends, coordinator_findings.c what their doctors found,
- * coordinator_elastic.c what time brings to an elastic job, coordinator_discovery.c hosts that come
- * and go, coordinator_attach.c a job that another hvdrun has begun.
+ * coordinator.c has main loop and decisions, coordinator_open.c setup and teardown,
+ * coordinator_agents.c the agents' pipes and exits, coordinator_findings.c the doctors' findings,
+ * coordinator_elastic.c the time limits and messages of an elastic job, coordinator_discovery.c
+ * hosts that appear and disappear, coordinator_attach.c the takeover of a job from another hvdrun.
  */
 #ifndef HVD_AGENT_COORDINATOR_H
 #define HVD_AGENT_COORDINATOR_H
@@ -36,115 +36,116 @@ struct coordinator {
     struct server *tcp_servers[COORDINATOR_SERVERS];
     char tcp_addresses[COORDINATOR_SERVERS][64];
     int ntcp;
-    char *ca_pem; /* NULL: no other host at the start */
+    char *ca_pem; /* NULL: no remote host at the start */
     struct authority tcp_authority[COORDINATOR_SERVERS];
-    char *tcp_ca[COORDINATOR_SERVERS]; /* of servers that came later; NULL: ca_pem */
-    char dir[256];                     /* private, holds the Unix socket; "": not made */
-    int dir_lock;                      /* of dir, as long as this hvdrun lives; -1: none */
+    char *tcp_ca[COORDINATOR_SERVERS]; /* CAs of servers opened later; NULL: ca_pem */
+    char dir[256];                     /* private directory with the Unix socket; "": not made */
+    int dir_lock;                      /* holds the lock of dir while this hvdrun lives; -1: none */
     char unix_path[300];
     char token[65];
-    struct launched *agents; /* [agents_max], roster.nagents of them used: they do not move */
-    int first_hosts;         /* of the job's: those of its beginning */
+    struct launched *agents; /* [agents_max], the first roster.nagents in use; never moved */
+    int first_hosts;         /* number of hosts that the job began with */
     int agents_max;
-    int ended; /* agents that ended, with their pipes */
+    int ended; /* agents whose process has ended and whose pipes are closed */
     struct printer printer;
     struct explain explain;
     struct loop_fd signals;
     struct loop_timer tick, news;
-    uint64_t watched;                                 /* clock: when agents were looked at last */
-    uint64_t started, failed_at, kill_at, abandon_at; /* clocks; 0: not set */
-    bool flushing;                                    /* only output is left */
-    bool stopped;                                     /* the roster was told to stop */
-    bool signaled;                                    /* a signal went to the ranks */
-    int interrupts;                                   /* SIGINTs so far */
-    int output_lost;   /* exit code where output could not be written; 0: it could */
-    char absent[1200]; /* which ranks did not come to hvd_init in time; "" */
-    char reason[1024]; /* why the job failed, where no rank is to blame; "" */
-    /* What -v has said: */
+    uint64_t watched; /* clock_ns() of the last check of the agents */
+    uint64_t started, failed_at, kill_at, abandon_at; /* clock_ns() values; 0: not set */
+    bool flushing;     /* the job has ended, only output is left to write */
+    bool stopped;      /* the roster was told to end all ranks */
+    bool signaled;     /* ranks were sent a signal */
+    int interrupts;    /* SIGINTs received */
+    int output_lost;   /* exit code for output that could not be written; 0: none */
+    char absent[1200]; /* ranks that did not call hvd_init() in time; "" */
+    char reason[1024]; /* why the job failed, if no rank caused it; "" */
+    /* What -v has printed so far: */
     int said_running;
     uint32_t said_epoch;
-    /* Of an elastic job: */
-    int said_notes;           /* notes that were looked at */
-    bool said_waiting;        /* for what it waits */
-    uint32_t said_state_lost; /* the epoch that the state was lost with */
-    int lost_seconds;         /* agents outlive this process so long */
-    bool gave_up;             /* it waited for too long */
-    char change[700];         /* the line of the last epoch, while it waits for how a rank died */
-    uint64_t change_held;     /* clock: since when; 0: nothing is held */
-    bool attached;            /* the job was begun by another hvdrun */
+    /* In an elastic job: */
+    int said_notes;           /* notes of the roster that were handled */
+    bool said_waiting;        /* "waiting for" was printed */
+    uint32_t said_state_lost; /* epoch for which the loss of the state was printed */
+    int lost_seconds;         /* agents outlive this process for so long */
+    bool gave_up;             /* it waited longer than its limit */
+    char change[700]; /* the line about the last epoch, held until a dead rank's exit code is known
+                       */
+    uint64_t change_held; /* clock_ns() since when it is held; 0: not held */
+    bool attached;        /* another hvdrun began the job */
     bool said_attached;
-    uint64_t kept;    /* what was written down for another hvdrun, as a sum */
-    bool keep_failed; /* said so */
+    uint64_t kept;    /* hash of what coordinator_keep() wrote last */
+    bool keep_failed; /* a failure of coordinator_keep() was printed */
     struct discovery discovery;
-    /* Hosts that failed are tried again: when, the last time (clocks; 0: none), the pause. */
+    /* Retry of lost hosts: when next, when last (clock_ns(); 0: none), and the pause in ms. */
     uint64_t again_at, tried_at, again_ms;
 };
 
-/* Runs the job to its end: hvdrun's exit code. err is for what went wrong before ranks ran. */
+/* Runs the job to its end and returns hvdrun's exit code. err: a failure before ranks ran. */
 int coordinator_run(struct coordinator *c, struct job *job, struct err *err);
 
-/* The same for a job whose hvdrun was killed: entry, keep, whose job it runs, and the lock of its
- * directory (jobs_lock), which is taken. */
+/* The same for a job whose hvdrun was killed. keep holds the job; lock, from jobs_lock(), is taken
+ * over. */
 int coordinator_attach(struct coordinator *c, const struct job_entry *entry, struct keep *keep,
                        int lock, struct err *err);
 
-/* The job fails for a reason that is no rank's; the first one counts. */
+/* Fails the job for a reason other than a rank's end. Only the first reason counts. */
 void coordinator_fail(struct coordinator *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A line of hvdrun's own ("hvdrun: ...") on standard error; with level, only with so many -v. */
+/* Prints "hvdrun: ..." on standard error if -v was given at least level times. */
 void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* coordinator_findings.c */
 
-/* Says what is new of what the agents' doctors found. */
+/* Prints new findings of the agents' doctors. */
 void coordinator_say_findings(struct coordinator *c);
 
-/* What made the job fail, as far as the ranks' output tells. */
+/* Prints the likely cause of the failure, if the ranks' output shows one. */
 void coordinator_say_cause(struct coordinator *c);
 
-/* What stands on the host of a rank that failed. */
+/* Prints the findings of the host of a failed rank. */
 void coordinator_say_host(struct coordinator *c, int rank);
 
 /* coordinator_elastic.c */
 
-/* What time brings to an elastic job, and what is new of it, for the user. */
+/* Applies the time limits of an elastic job and prints its changes. */
 void coordinator_watch_elastic(struct coordinator *c);
 
 /* coordinator_discovery.c */
 
-/* From now on the discovery script tells where ranks may run. Does nothing without one. */
+/* Starts the discovery script, if there is one, which then names the hosts. */
 int coordinator_discover(struct coordinator *c, struct err *err);
 
-/* No agent is left, but one will be started: an elastic job whose hosts may be well again. */
+/* No agent is running, but an elastic job will start one again on a host that was lost. */
 bool coordinator_may_begin_again(const struct coordinator *c);
 
-/* Hosts that came and whose agents do not, and those that may be tried again. */
+/* Gives up agents that do not join in time and starts agents on lost hosts again. */
 void coordinator_watch_discovery(struct coordinator *c);
 
-/* The job can do without an agent that does not join: it is elastic, and has had a world or has
- * room for its minimum on the other hosts. */
+/* Can the job continue without an agent that does not join? True for an elastic job that has had an
+ * epoch, or whose other hosts have room for its minimum. */
 bool coordinator_can_spare(const struct coordinator *c, int agent);
 
 /* coordinator_open.c */
 
-/* How the agent of a host that came reaches this process: a server is opened where none listens on
- * the address that routes to it. */
+/* Sets the URL at which a new agent reaches this process. Opens another server if none listens on
+ * the address that routes to the agent's host. */
 int coordinator_reach(struct coordinator *c, int agent, struct err *err);
 
 int coordinator_open(struct coordinator *c, struct err *err);
 int coordinator_read_settings(struct coordinator *c, struct err *err);
 int coordinator_open_unix(struct coordinator *c, struct err *err);
 
-/* A server on the i-th address; port 0 chooses one. */
+/* Opens a server on the i-th address; port 0 chooses a free port. */
 int coordinator_open_tcp(struct coordinator *c, const struct authority *authority, int i, int port,
                          struct err *err);
 void coordinator_close(struct coordinator *c);
 
 /* coordinator_attach.c */
 
-/* Writes down what another hvdrun would have to know, if that has changed. */
+/* Writes the state that another hvdrun would need (keep.h), if it has changed. */
 void coordinator_keep(struct coordinator *c);
 int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
                        const struct keep *keep, struct err *err);
@@ -154,15 +155,16 @@ int coordinator_take_output(void *arg, int agent, const struct printed_body *bod
 
 /* coordinator_agents.c */
 
-/* What another host gets of the environment: a list to free() (entries are lent), with what the job
- * sets at its end. NULL: no memory. */
+/* The environment for agents of other hosts, with the job's own variables at the end. The caller
+ * frees the list but not its entries. NULL: no memory. */
 char **coordinator_environment(const struct coordinator *c);
 
-/* Room for them, nobody is started. */
+/* Allocates the agents; launches none. */
 int coordinator_make_agents(struct coordinator *c, struct err *err);
 int coordinator_launch(struct coordinator *c, struct err *err);
 
-/* One more agent, for the last of the job's hosts: index is both its place and the roster's. */
+/* Launches one more agent, for the last of the job's hosts. index is its index in agents and in the
+ * roster. */
 int coordinator_launch_more(struct coordinator *c, int index, struct err *err);
 void coordinator_reap(struct coordinator *c);
 void coordinator_reap_left(struct launched *l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_agents: the agents that hvdrun launched: what comes out of their pipes, how they end.
- * See coordinator.h.
+ * coordinator_agents: the agents that hvdrun launched: reads their pipes, handles their ends. See
+ * coordinator.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +17,9 @@
 #include "core/base/words.h"
 
 #define MESSAGES_MAX 16384
-#define HOSTS_MORE   1024 /* that come while an elastic job runs, again or for the first time */
+#define HOSTS_MORE   1024 /* hosts that may be added, or retried, while an elastic job runs */
 #define REAP_MS      1000
-#define SILENT_S     10 /* an agent asks for events every two seconds */
+#define SILENT_S     10 /* a living agent polls for events every two seconds */
 
 static int index_of(const struct coordinator *c, const struct launched *l)
 {
@@ -53,7 +53,7 @@ static void take_frames(struct coordinator *c, struct launched *l)
         buf_consume(&l->frames, pos);
 }
 
-/* One read: bytes, 0 at the end (the descriptor is closed then), -EAGAIN. */
+/* One read. Returns the bytes read; 0 at the end, after closing the descriptor; -EAGAIN. */
 static ssize_t read_pipe(struct coordinator *c, int *fd, struct loop_fd *lfd, struct buf *dst)
 {
     uint8_t *room = buf_reserve(dst, 65537);
@@ -64,7 +64,7 @@ static ssize_t read_pipe(struct coordinator *c, int *fd, struct loop_fd *lfd, st
         return -EAGAIN;
     if (got > 0) {
         dst->len += (size_t)got;
-        room[got] = '\0'; /* for messages about what is in it */
+        room[got] = '\0'; /* so that messages can quote it */
         return got;
     }
     loop_fd_stop(&c->loop, lfd);
@@ -96,7 +96,8 @@ void coordinator_pause(struct coordinator *c, bool pause)
 
 /* ---- standard error: what the agent or ssh says ---------------------------------------------- */
 
-/* Until the agent has joined its words are kept: the last ones may be why it never will. */
+/* Holds an agent's messages back until it has joined: the last ones may say why it fails to join.
+ */
 static void pass_messages(struct coordinator *c, struct launched *l, bool all)
 {
     size_t n = l->messages.len;
@@ -132,8 +133,8 @@ static void describe_end(const struct launched *l, char *dst, size_t size)
         snprintf(dst, size, "%s ended with code %d", program, WEXITSTATUS(l->status));
 }
 
-/* An agent that fails says why and ends its ranks. That is a failure of a fixed job also where the
- * ranks had all done their work by then. */
+/* An agent that failed has said why and ended its ranks. In a fixed job this is a failure even if
+ * all ranks had finished. */
 static void consider_failed(struct coordinator *c, const struct launched *l, const char *how)
 {
     bool failed = WIFEXITED(l->status) && WEXITSTATUS(l->status) == 1;
@@ -142,7 +143,7 @@ static void consider_failed(struct coordinator *c, const struct launched *l, con
                          l->host->name, how);
 }
 
-/* Its process and both pipes are gone. */
+/* Handles the end of an agent once its process has ended and both pipes are closed. */
 static void check_ended(struct coordinator *c, struct launched *l)
 {
     char how[512], last[512];
@@ -152,7 +153,7 @@ static void check_ended(struct coordinator *c, struct launched *l)
     coordinator_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
-    /* Not of one that was given up before: that was said. */
+    /* An agent that was given up before was reported then. */
     bool news = !l->joined && !c->roster.agents[index_of(c, l)].gone && !c->stopped;
     if (news && coordinator_can_spare(c, index_of(c, l)))
         coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
@@ -167,8 +168,8 @@ static void check_ended(struct coordinator *c, struct launched *l)
     c->service.changed(c->service.arg);
 }
 
-/* An agent that was killed cannot end what its ranks have started; these may start more while they
- * die. */
+/* A killed agent cannot end what its ranks started. Repeats for REAP_MS, because dying processes
+ * may start more. */
 void coordinator_reap_left(struct launched *l)
 {
     if (!l->host->local || l->pid <= 0)
@@ -197,8 +198,8 @@ void coordinator_reap(struct coordinator *c)
     }
 }
 
-/* Agents that joined, and agents that fell silent. */
-/* This process was stopped, or had no processor: it has heard nobody. */
+/* This process was stopped or had no processor: agents could not be heard, so their silence starts
+ * anew. */
 static void forgive_all(struct coordinator *c, uint64_t now)
 {
     if (c->watched && now - c->watched > GAPS_LEAST_MS / 2 * CLOCK_MS)
@@ -207,8 +208,8 @@ static void forgive_all(struct coordinator *c, uint64_t now)
     c->watched = now;
 }
 
-/* After how many ns of silence an agent is given up. One of another host in an elastic job beats.
- */
+/* How many ns an agent may be silent. Remote agents of elastic jobs send heartbeats, which permits
+ * a shorter limit. */
 static uint64_t silent_limit(const struct coordinator *c, int agent)
 {
     const uint64_t most = SILENT_S * CLOCK_S;
@@ -299,7 +300,8 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
         .report_bindings = c->job->report_bindings,
         .doctor = c->job->doctor,
         .metrics = c->job->metrics,
-        /* Who joins later waits for the others' next boundary, who has lost them for new ones. */
+        /* In an elastic job a joiner may wait long for a step boundary, and survivors below the
+         * minimum may wait elastic_timeout for new ranks. */
         .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
                              ? c->job->elastic_timeout
                              : c->job->start_timeout,
@@ -324,7 +326,7 @@ int coordinator_make_agents(struct coordinator *c, struct err *err)
     int n = c->roster.nagents;
     c->agents_max = n + (c->job->elastic ? HOSTS_MORE : 0);
     c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
-    /* Agents point to their hosts, which do not move from here on either. */
+    /* Agents point to their hosts, so this array must not move from now on. */
     struct host *hosts =
         realloc(c->job->hosts.list, (size_t)c->agents_max * sizeof(*c->job->hosts.list));
     if (hosts)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_attach: what hvdrun leaves behind for another one, and how that one takes a job over:
- * the former's directory, addresses and keys; agents that are no children of this process and
- * whose output comes over the network. See coordinator.h; keep.h has the file.
+ * coordinator_attach: what hvdrun writes down for another hvdrun, and how hvdrun attach takes a job
+ * over: it uses the former one's directory, addresses and keys; the agents are not its children,
+ * and their output arrives over the network. See coordinator.h; keep.h has the file.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -18,7 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 
-/* Agents ask again several times a second; after this they are given up. */
+/* Time for agents to rejoin, which they try several times a second; the rest is lost. */
 #define GATHER_MS 10000
 #define PORT_MS   3000
 
@@ -29,7 +29,7 @@ static bool is_leaving(const struct roster_member *m)
     return m->leaving && !rank_is_over(m->state);
 }
 
-/* Changes whenever something does that is to be written down. */
+/* A hash of all that coordinator_keep() writes and that can change. */
 static uint64_t sum_up(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -50,7 +50,7 @@ static uint64_t sum_up(const struct coordinator *c)
     return sum;
 }
 
-/* Strings are lent. -ENOMEM */
+/* Fills k; strings are lent. -ENOMEM. */
 static int fill_keep(const struct coordinator *c, struct keep *k)
 {
     const struct roster *r = &c->roster;
@@ -165,7 +165,8 @@ static int make_roster(struct coordinator *c, const struct keep *k, struct err *
     return rc;
 }
 
-/* The port may be that of a connection of somebody else's meanwhile, which soon ends. */
+/* Retries while the port is in use: a short-lived connection of another process may have it as its
+ * local port. */
 static int open_again(struct coordinator *c, const struct keep_server *s, struct err *err)
 {
     const struct timespec nap = {.tv_nsec = 50000000};
@@ -178,7 +179,8 @@ static int open_again(struct coordinator *c, const struct keep_server *s, struct
     }
 }
 
-/* Where agents of other hosts look for it first: if that cannot be, nothing has changed. */
+/* Opens the TCP servers at which remote agents look for hvdrun, then the Unix socket: if a TCP
+ * server fails, the socket is untouched. */
 static int open_servers(struct coordinator *c, const struct keep *k, struct err *err)
 {
     int rc = 0;
@@ -198,11 +200,11 @@ static int open_servers(struct coordinator *c, const struct keep *k, struct err 
         return rc;
     if (c->ntcp > 0)
         c->ca_pem = strdup(k->servers[0].authority.ca_pem);
-    unlink(c->unix_path); /* nobody listens there: the directory is locked */
+    unlink(c->unix_path); /* the directory is locked, so nobody listens there */
     return coordinator_open_unix(c, err);
 }
 
-/* Their processes are what they are: only agents that are lost already have ended. */
+/* Agents keep running and are no children of this process. Only lost agents count as ended. */
 static int adopt_agents(struct coordinator *c, int first_hosts, struct err *err)
 {
     int rc = coordinator_make_agents(c, err);
@@ -226,7 +228,8 @@ static int publish(const struct coordinator *c, const struct job_entry *entry, s
     return jobs_publish(&mine, err);
 }
 
-/* Agents and ranks that come later find what the first ones did. What is set here counts. */
+/* Sets the job's variables for agents and ranks that are started later. Variables that are set in
+ * attach's own environment stay. */
 static int take_environment(char *const *list, struct err *err)
 {
     for (; *list; list++) {
@@ -252,7 +255,7 @@ int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, con
         rc = make_roster(c, k, err);
     if (rc == 0)
         rc = adopt_agents(c, k->first_hosts, err);
-    if (rc == 0) { /* a third one must have a higher term still */
+    if (rc == 0) { /* the next hvdrun must have a higher term */
         struct keep mine = *k;
         mine.term = c->roster.term;
         rc = keep_store(&mine, c->dir, err);
@@ -264,7 +267,7 @@ int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, con
     if (rc == 0)
         c->attached = true;
     else
-        c->dir[0] = '\0'; /* it stays, for another attempt */
+        c->dir[0] = '\0'; /* keep the directory for another attempt */
     return rc;
 }
 
@@ -290,7 +293,8 @@ static void on_agent_end(void *arg, uint32_t events)
     c->service.changed(c->service.arg);
 }
 
-/* One of this machine is watched as a process; others by their silence. */
+/* Watches an agent of this machine as a process. Agents of other hosts are watched by their
+ * silence. */
 static void watch_process(struct coordinator *c, struct launched *l, int pid)
 {
     if (!l->host->local || l->pid > 0 || pid <= 1)

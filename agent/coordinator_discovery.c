@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_discovery: hosts that come and go while an elastic job runs. Those that the discovery
- * script names: agents for those that come, drains for those that go, and as many ranks as have
- * room. Without a script: those of the beginning, when they were lost. See coordinator.h.
+ * coordinator_discovery: hosts that appear and disappear while an elastic job runs. With a
+ * discovery script: starts agents on new hosts, drains hosts no longer named, and scales to the
+ * slots there are. Without a script: retries the initial hosts when they were lost. See
+ * coordinator.h.
  *
- * Host i of the job and agent i of the roster are the same; a host whose agent was lost comes again
- * as another one.
+ * Host i of the job belongs to agent i of the roster. A lost host that comes back gets a new index.
  */
 #include <sodium.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define AGAIN_FIRST_MS 2000
 #define AGAIN_MAX_MS   60000
 
-/* The pause before a host is tried again: the first, and the longest. */
+/* The pause before a lost host is retried: the first, and the longest. */
 static uint64_t first_ms(const struct coordinator *c)
 {
     return c->job->cooldown_min ? (uint64_t)c->job->cooldown_min * 1000 : AGAIN_FIRST_MS;
@@ -35,7 +35,7 @@ static bool is_same(const struct host *a, const struct host *b)
     return strcmp(a->name, b->name) == 0 || (a->local && b->local);
 }
 
-/* The agent of a host that is not lost, -1: none. */
+/* The agent of a host, unless lost; -1: none. */
 static int find_agent(const struct coordinator *c, const struct host *host)
 {
     for (int i = 0; i < c->roster.nagents; i++)
@@ -52,7 +52,7 @@ static bool is_named(const struct hosts *hosts, const struct host *host)
     return false;
 }
 
-/* ---- hosts that come ------------------------------------------------------------------------ */
+/* ---- new hosts ------------------------------------------------------------------------------ */
 
 static int add_agent(struct coordinator *c, const struct host *host, struct err *err)
 {
@@ -85,14 +85,14 @@ static void come(struct coordinator *c, const struct host *host)
     if (add_agent(c, host, &err) == 0)
         return;
     coordinator_say(c, 0, "host %s: %s", host->name, err_text(&err));
-    if (c->roster.nagents > before && c->agents[before].pid == 0) { /* it never began */
+    if (c->roster.nagents > before && c->agents[before].pid == 0) { /* it was never launched */
         c->agents[before].ended = true;
         c->ended++;
         roster_agent_lost(&c->roster, before, err_text(&err), clock_ns());
     }
 }
 
-/* ---- hosts that go, slots that change -------------------------------------------------------- */
+/* ---- hosts that disappear, slots that change ------------------------------------------------- */
 
 static void go(struct coordinator *c, int agent)
 {
@@ -125,7 +125,8 @@ static void resize(struct coordinator *c, int agent, int slots)
                         c->roster.agents[agent].host, slots, err_text(&err));
 }
 
-/* As many ranks as there is room for; fewer only as hosts go. */
+/* Scales up to the number of slots, at most max_np. Never scales down: ranks leave only with their
+ * hosts. */
 static void fill(struct coordinator *c, const struct hosts *hosts)
 {
     uint32_t change;
@@ -164,7 +165,7 @@ static void on_hosts(void *arg, const struct hosts *hosts, const char *problem)
         take_hosts(c, hosts);
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- limits and retries ---------------------------------------------------------------------- */
 
 bool coordinator_can_spare(const struct coordinator *c, int agent)
 {
@@ -178,8 +179,8 @@ bool coordinator_can_spare(const struct coordinator *c, int agent)
     return places >= r->elastic.min;
 }
 
-/* Agents that have not joined in time, and those that need not join any more because their host was
- * drained: the job goes on without them. */
+/* Gives up agents that have not joined in time, if the job can spare them, and agents whose host
+ * was drained before they joined. */
 static void give_up_late(struct coordinator *c, uint64_t now)
 {
     uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
@@ -199,7 +200,7 @@ static void give_up_late(struct coordinator *c, uint64_t now)
     }
 }
 
-/* It was asked to go: it does not come again by itself. */
+/* Was the host drained? Then it is not retried without a request. */
 static bool was_drained(const struct coordinator *c, const struct host *host)
 {
     bool drained = false;
@@ -214,7 +215,7 @@ static bool is_missing(const struct coordinator *c, const struct host *host)
     return find_agent(c, host) < 0 && (c->discovery.loop || !was_drained(c, host));
 }
 
-/* Hosts that were named on the command line: their number stays. */
+/* Retries hosts of the command line; the number of ranks stays. */
 static void take_back(struct coordinator *c, const struct hosts *known)
 {
     for (int i = 0; i < known->n; i++) {
@@ -225,7 +226,7 @@ static void take_back(struct coordinator *c, const struct hosts *known)
     c->service.changed(c->service.arg);
 }
 
-/* Those that there should be: lent. */
+/* The hosts that the job should have; lent. */
 static struct hosts known_hosts(const struct coordinator *c)
 {
     const struct hosts first = {c->job->hosts.list, c->first_hosts};
@@ -251,8 +252,7 @@ bool coordinator_may_begin_again(const struct coordinator *c)
     return is_at_work(c) && c->roster.first < 0 && any_missing(c);
 }
 
-/* A host that is still named and whose agent was lost may be well again: no host is shut out for
- * ever. */
+/* Retries lost hosts with a growing pause; no host is excluded for ever. */
 void coordinator_watch_discovery(struct coordinator *c)
 {
     const struct hosts known = known_hosts(c);
@@ -280,7 +280,7 @@ void coordinator_watch_discovery(struct coordinator *c)
         take_back(c, &known);
 }
 
-/* Hosts as they are used now: what the script names may have changed since hvdrun was killed. */
+/* The hosts in use now, to compare with what the script names. */
 static int used_hosts(const struct coordinator *c, struct hosts *ret)
 {
     const struct roster *r = &c->roster;

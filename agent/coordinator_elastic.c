@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_elastic: an elastic job while it runs: what time brings, when to give up, and a line
- * for every change. See coordinator.h; who is in which epoch is the roster's business.
+ * coordinator_elastic: an elastic job while it runs: its time limits, when to give up, and a line
+ * for every change. See coordinator.h; the roster decides who is in which epoch.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "agent/coordinator.h"
 #include "core/base/clock.h"
 
-#define HOLD_MS 500 /* a death is known before what the process died of */
+#define HOLD_MS 500 /* the agent reports a death before the exit code */
 
 /* ---- giving up ------------------------------------------------------------------------------ */
 
-/* Enough ranks will not come by themselves. */
+/* No further rank will start or become ready by itself. */
 static bool is_hopeless(const struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
@@ -51,7 +51,8 @@ static void consider_waiting(struct coordinator *c)
     }
 }
 
-/* The first world: those that are ready have begun without the others if they are enough. */
+/* Before the first epoch: fails if too few ranks became ready in time. With enough, the roster
+ * starts without the others. */
 static void consider_first(struct coordinator *c)
 {
     char list[512], ready[512];
@@ -68,8 +69,8 @@ static void consider_first(struct coordinator *c)
         list, c->job->start_timeout, ready, r->elastic.min);
 }
 
-/* Nobody is left who has what was trained since the last checkpoint: that is said when it happens,
- * not only when others begin. */
+/* Tells the user, as soon as it happens, that no rank is left with the state trained since the last
+ * checkpoint. */
 static void say_state_lost(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -83,9 +84,9 @@ static void say_state_lost(struct coordinator *c)
         "what the program has stored (a checkpoint), or from its start");
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------ */
 
-/* Some rank is known to have died or left, and not yet with which exit code. */
+/* Is the exit code of a rank that died or left still unknown? */
 static bool any_unreaped(const struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
@@ -104,8 +105,7 @@ static void say_held(struct coordinator *c)
     c->change_held = 0;
 }
 
-/* One line an epoch. It is held for a moment where a rank is known to be dead and not yet of what.
- */
+/* Prints one line for each epoch. Holds it for HOLD_MS while a dead rank's exit code is unknown. */
 static void say_epochs(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -125,7 +125,7 @@ static void say_epochs(struct coordinator *c)
         say_held(c);
 }
 
-/* What the line of an epoch does not tell. */
+/* Prints events that the line of an epoch does not mention. */
 static void say_notes(struct coordinator *c)
 {
     const struct roster *r = &c->roster;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_findings: what the agents' doctors found, and what the output of the ranks tells of a
- * failure, for the user. See coordinator.h.
+ * coordinator_findings: tells the user what the agents' doctors found, and what the ranks' output
+ * shows about a failure. See coordinator.h.
  *
- * A failure is said when it comes, a warning with -v; when a rank has failed, all that stands on
- * its host is said beside it.
+ * A failure is printed when it arrives, a warning only with -v. After a rank has failed, the
+ * findings of its host are printed.
  */
 #include <string.h>
 
 #include "agent/coordinator.h"
 
-#define AT_A_FAILURE 8 /* findings that are said */
+#define AT_A_FAILURE 8 /* findings printed for a failed rank */
 
 static void say(struct coordinator *c, int level, const char *host, const struct finding *f)
 {
@@ -45,8 +45,8 @@ void coordinator_say_cause(struct coordinator *c)
         coordinator_say(c, 0, "  fix: %s", why.fix);
 }
 
-/* What happened while the job ran explains more than what was so before; what was merely worth a
- * warning before explains little. */
+/* Order of findings for a failed rank: failures first, and of equals those that appeared while the
+ * job ran (watch). */
 static int weight(const struct finding *f)
 {
     return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_open: what hvdrun sets up before agents come: key and token, roster, servers; and how
- * it is taken down. See coordinator.h.
+ * coordinator_open: what hvdrun sets up before agents start: key, token, roster, servers; and how
+ * it closes them. See coordinator.h.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -23,12 +23,13 @@
 #include "core/base/words.h"
 #include "core/member/authority.h"
 
-#define LOST_FIXED_S   5 /* ranks outlive hvdrun so long */
+#define LOST_FIXED_S   5 /* seconds that ranks outlive hvdrun */
 #define LOST_ELASTIC_S 60
 #define LOST_MAX_S     86400
 
-/* A folder for the socket, whose path is short, the token and the job's file; and the job's name,
- * which others take no more as long as *ret_lock is open, and then as long as the socket is. */
+/* Makes the private directory for the socket, the token and the job's file, and claims the job's
+ * name. The name is taken while *ret_lock is open, and later while the socket accepts connections.
+ */
 static int make_dir(struct coordinator *c, int *ret_lock, struct err *err)
 {
     struct timespec now;
@@ -64,7 +65,7 @@ static int make_dir(struct coordinator *c, int *ret_lock, struct err *err)
     return c->job->name ? jobs_publish(&entry, err) : err_set(err, ENOMEM, "no memory");
 }
 
-/* The token beside the socket, for this user: curl, hvd-doctor. */
+/* Writes the token beside the socket, for curl and hvd-doctor of this user. */
 static int write_token(const struct coordinator *c, struct err *err)
 {
     char path[sizeof(c->dir) + 16];
@@ -120,7 +121,7 @@ int coordinator_open_unix(struct coordinator *c, struct err *err)
     return server_open(&c->unix_server, &config, err);
 }
 
-/* The address of this machine that routes to a host: its index among the server's addresses. */
+/* Finds this machine's address that routes to a host. Returns its index in tcp_addresses. */
 static int address_toward(struct coordinator *c, const char *host, struct err *err)
 {
     struct sock_addr found[SOCK_MAX_ADDRS];
@@ -132,7 +133,7 @@ static int address_toward(struct coordinator *c, const char *host, struct err *e
         return err_prefix(err, "where to listen for host %s", host);
     found[0].port = 0;
     sock_text(&found[0], text);
-    /* Without the brackets of an IPv6 address. */
+    /* Removes the brackets of an IPv6 address. */
     snprintf(bare, sizeof(bare), "%s", text + (text[0] == '['));
     bare[strcspn(bare, "]")] = '\0';
     for (int i = 0; i < c->ntcp; i++)
@@ -169,7 +170,8 @@ int coordinator_open_tcp(struct coordinator *c, const struct authority *authorit
     return rc;
 }
 
-/* Where each agent finds this process: a Unix socket here, TLS from elsewhere. */
+/* Stores the URL at which an agent reaches this process: the Unix socket here, TLS from other
+ * hosts. */
 static int set_url(struct coordinator *c, struct roster_agent *a, int address, struct err *err)
 {
     char url[128] = "http://hvdrun";
@@ -182,8 +184,8 @@ static int set_url(struct coordinator *c, struct roster_agent *a, int address, s
     return words_set(&a->self, url) < 0 ? err_set(err, ENOMEM, "no memory for an address") : 0;
 }
 
-/* Only where there are other hosts: a CA for this job, and a listener on each address that routes
- * to some of them. */
+/* With remote hosts: makes a CA for this job, and a server on each address that routes to one of
+ * them. */
 static int open_servers(struct coordinator *c, int *addresses, struct err *err)
 {
     struct authority authority = {0};
@@ -209,7 +211,8 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
     return rc;
 }
 
-/* The index of a server that is there, or that was opened for it, with a CA of its own. */
+/* Returns the index of a server that a host can reach. Opens one with its own CA if there is none.
+ */
 static int reach_address(struct coordinator *c, const char *host, struct err *err)
 {
     int known = c->ntcp, address = address_toward(c, host, err);
@@ -282,7 +285,7 @@ void coordinator_close(struct coordinator *c)
         launch_kill(&c->agents[i], SIGKILL);
         launch_fini(&c->agents[i], &c->loop);
     }
-    /* Ranks of an agent that was killed are children of this process now. */
+    /* Ranks of a killed agent are children of this process now. */
     reap_rest(500);
     server_close(c->unix_server);
     for (int i = 0; i < c->ntcp; i++) {

@@ -75,7 +75,7 @@ static _Noreturn void child_run(const char *script, pid_t parent, int out, bool 
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-/* quiet: without standard error: what goes wrong each second is said once. */
+/* quiet: discard standard error, because an error that repeats each second is reported once. */
 static int start_run(const char *script, bool quiet, pid_t *ret_pid, int *ret_out, struct err *err)
 {
     int ends[2];
@@ -87,14 +87,14 @@ static int start_run(const char *script, bool quiet, pid_t *ret_pid, int *ret_ou
         return err_sys(err, errno, "fork");
     if (pid == 0)
         child_run(script, parent, out_w, quiet);
-    setpgid(pid, pid); /* both sides do it: whoever comes first */
+    setpgid(pid, pid); /* also done in the child: whichever is first */
     fd_set_nonblock(out_r);
     *ret_pid = pid;
     *ret_out = take_fd(&out_r);
     return 0;
 }
 
-/* What can be read now, a pipe's fill at most: false at the end, and when it is too much. */
+/* Reads what is available, at most a full pipe. False at the end, or when the text is too long. */
 static bool read_some(int fd, struct buf *text)
 {
     for (int i = 0; i < 64 && text->len <= TEXT_MAX; i++) {
@@ -107,7 +107,7 @@ static bool read_some(int fd, struct buf *text)
     return text->len <= TEXT_MAX;
 }
 
-/* What came of it. */
+/* Turns the result of a run into hosts or an error. */
 static int judge(const char *script, int status, bool timed_out, const struct buf *text, int slots,
                  struct hosts *hosts, struct err *err)
 {
@@ -144,7 +144,7 @@ int discovery_first(const char *script, int slots, struct hosts *hosts, struct e
         timed_out = deadline_passed(deadline);
         if (timed_out)
             break;
-        poll(&wait, 1, 50); /* a child of its own may hold the pipe: looks for its end, too */
+        poll(&wait, 1, 50); /* then looks for the exit: a child may hold the pipe open */
     }
     while (!timed_out && text.len <= TEXT_MAX && waitpid(pid, &status, WNOHANG) == 0) {
         timed_out = deadline_passed(deadline);
@@ -161,7 +161,7 @@ int discovery_first(const char *script, int slots, struct hosts *hosts, struct e
     return rc;
 }
 
-/* ---- again and again ------------------------------------------------------------------------ */
+/* ---- each second ----------------------------------------------------------------------------- */
 
 static const struct host *find(const struct hosts *hosts, const struct host *host)
 {
@@ -208,7 +208,7 @@ static void on_out(void *arg, uint32_t events)
     (void)events;
     if (read_some(d->out, &d->text))
         return;
-    loop_fd_stop(d->loop, &d->out_lfd); /* its end is still to come */
+    loop_fd_stop(d->loop, &d->out_lfd); /* the process still has to exit */
     if (d->text.len > TEXT_MAX)
         kill(-d->pid, SIGKILL);
 }

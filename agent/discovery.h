@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * discovery: the program that names an elastic job's hosts (--host-discovery-script), run each
- * second, one at a time, by no shell. Used by hvdrun; its loop, one thread.
+ * discovery: runs the program that names an elastic job's hosts (--host-discovery-script), each
+ * second, one run at a time, without a shell. Used by hvdrun; on its loop, one thread.
  *
- * The owner reaps its children and tells discovery_reap() of each: a process has one parent, who
- * may have many children.
+ * The owner reaps children and calls discovery_reap() for each, because only one place in a process
+ * can wait for all children.
  */
 #ifndef HVD_AGENT_DISCOVERY_H
 #define HVD_AGENT_DISCOVERY_H
@@ -16,42 +16,42 @@
 #include "core/base/buf.h"
 #include "core/base/loop.h"
 
-/* Either: the script names other hosts than before, or other numbers of slots (lent); or something
- * is wrong with it, said once until it is well again: what was known before stays. */
+/* hosts not NULL: the script names other hosts or slots than before (lent). problem not NULL: the
+ * script fails; reported once until it succeeds again, and the known hosts stay. */
 typedef void discovery_f(void *arg, const struct hosts *hosts, const char *problem);
 
 struct discovery {
     struct loop *loop;
     const char *script;
-    int slots; /* of a host that is named without */
+    int slots; /* of a host that the script names without slots */
     discovery_f *cb;
     void *arg;
     struct hosts known;
-    bool troubled; /* cb knows of it */
+    bool troubled; /* cb was told of a problem */
     bool timed_out;
-    pid_t pid; /* 0: none runs */
-    int out;   /* read end, -1: closed */
+    pid_t pid; /* 0: no run in progress */
+    int out;   /* read end of its standard output, -1: closed */
     struct loop_fd out_lfd;
     struct loop_timer next, limit;
     struct buf text;
 };
 
-/* Lines "host" or "host:slots", # starts a comment. Replaces what is in hosts; untouched on
- * failure: err has the line. Pure. */
+/* Parses lines "host" or "host:slots"; # starts a comment. Replaces *hosts; unchanged on failure,
+ * with the line in err. Pure. */
 int discovery_parse(const char *text, size_t len, int slots, struct hosts *hosts, struct err *err);
 
-/* Runs the script once and waits for it: at most 10 s. err names the script and what is wrong. */
+/* Runs the script once and waits, at most 10 s. On failure err names the script and the reason. */
 int discovery_first(const char *script, int slots, struct hosts *hosts, struct err *err);
 
-/* From now on it runs each second. known (copied) is what the last run named. script is lent. */
+/* Runs the script each second from now on. known (copied) is the result of the last run. The caller
+ * keeps script alive. */
 int discovery_start(struct discovery *d, struct loop *loop, const char *script, int slots,
                     const struct hosts *known, discovery_f *cb, void *arg);
 
-/* A child of this process has ended, and was reaped with that status: true when it was the script.
- */
+/* Handles the wait status of a child of this process. Returns true if it was the script. */
 bool discovery_reap(struct discovery *d, pid_t pid, int status);
 
-/* Kills a script that runs. One that was never started (all zero) is fine. */
+/* Kills a running script. A zero-initialized d is fine. */
 void discovery_stop(struct discovery *d);
 
 #endif

@@ -17,7 +17,7 @@ static const char *value_of(const char *name, size_t n, char *const *env)
     return NULL;
 }
 
-/* What stands at a $: appends its meaning and returns how long it was. */
+/* Appends what the reference at $ stands for. Returns the length of the reference. */
 static size_t put_reference(struct buf *out, const char *at, char *const *env)
 {
     if (at[1] == '$') {

@@ -6,9 +6,9 @@
 #ifndef HVD_AGENT_EXPAND_H
 #define HVD_AGENT_EXPAND_H
 
-/* A fresh text in which each $(NAME) is the value NAME has in env (a NULL-ended list of NAME=VALUE,
- * or NULL). One that env lacks stays as it is, $$ becomes $, any other $ is itself. NULL: no
- * memory. */
+/* Returns a new text in which each $(NAME) is replaced by NAME's value in env (a NULL-terminated
+ * list of NAME=VALUE, or NULL). $(NAME) stays if env has no NAME; $$ becomes $; any other $ stays.
+ * NULL: no memory. */
 char *expand(const char *text, char *const *env);
 
 #endif

@@ -19,7 +19,7 @@ void explain_init(struct explain *e, int nranks, const char *dir)
     *e = (struct explain){.nranks = nranks, .dir = dir, .reads = true};
 }
 
-/* The matcher takes milliseconds to make: not before something was printed. */
+/* Makes the matcher at the first output, because that takes milliseconds. */
 static bool get_ready(struct explain *e)
 {
     struct err err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * explain: reads along what ranks print, line by line, and knows at the end what made the job fail
- * (diagnostics/match.h). Owned by the coordinator; one thread. Without memory it reads less and
- * says less.
+ * explain: scans the ranks' output for known error messages, to name the cause when the job fails
+ * (diagnostics/match.h). Owned by the coordinator; one thread. Without memory it scans and reports
+ * less.
  */
 #ifndef HVD_AGENT_EXPLAIN_H
 #define HVD_AGENT_EXPLAIN_H
@@ -18,22 +18,22 @@ struct explain {
     struct match_source *(*sources)[FRAME_STREAMS]; /* [nranks] */
 };
 
-/* dir is borrowed. */
+/* The caller keeps dir alive. */
 void explain_init(struct explain *e, int nranks, const char *dir);
 void explain_fini(struct explain *e);
 
-/* There are nranks now. */
+/* Makes room for nranks ranks. */
 void explain_grow(struct explain *e, int nranks);
 void explain_feed(struct explain *e, const struct frame *frame);
 
 struct explanation {
-    char cause[320]; /* "/dev/shm is full" */
-    char where[320]; /* "rank 3 stderr, line 12" or the file */
+    char cause[320]; /* such as "/dev/shm is full" */
+    char where[320]; /* "rank 3 stderr, line 12", or the output file and line */
     char line[MATCH_TEXT];
     char fix[512];
 };
 
-/* After a failure. false: nothing that was printed explains it. */
+/* Call after a failure. false: no known message in the output. */
 bool explain_failure(struct explain *e, struct explanation *ret);
 
 #endif

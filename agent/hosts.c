@@ -36,7 +36,7 @@ static int add_host(struct hosts *hosts, const char *name, size_t len, int slots
     if (len >= sizeof(h.name))
         return err_set(err, EINVAL, "a host name of %zu bytes", len);
     memcpy(h.name, name, len);
-    /* It becomes an argument of ssh. */
+    /* The name becomes an argument of ssh. */
     if (h.name[0] == '-')
         return err_set(err, EINVAL, "\"%s\": a host name cannot start with -", h.name);
     bool good = !strchr("@%.", h.name[0]) && h.name[len - 1] != '@';
@@ -62,10 +62,10 @@ static int add_host(struct hosts *hosts, const char *name, size_t len, int slots
     return 0;
 }
 
-/* A number of slots in [1, SLOTS_MAX] that ends at end. */
+/* Parses a number of slots in [1, SLOTS_MAX]; the text ends at end. */
 static int parse_slots(const char *text, const char *end, int *ret, struct err *err)
 {
-    char digits[16] = "", *stop = digits; /* what is behind end is not ours to read */
+    char digits[16] = "", *stop = digits; /* a copy, because text goes on after end */
     size_t len = (size_t)(end - text);
     if (len < sizeof(digits))
         memcpy(digits, text, len);
@@ -116,7 +116,7 @@ int hosts_parse(struct hosts *hosts, const char *text, struct err *err)
     return 0;
 }
 
-/* One line without its comment: name and perhaps "slots=N". */
+/* Parses a line without its comment: a name, and perhaps "slots=N". */
 static int parse_line(struct hosts *hosts, char *line, struct err *err)
 {
     char *save, *name = strtok_r(line, " \t\r", &save);
@@ -167,7 +167,7 @@ static int most_of(const struct host *h)
     return h->slots < HOST_RANKS_MAX ? h->slots : HOST_RANKS_MAX;
 }
 
-/* The hosts have the slots, and may not run so many ranks: names the first such host. */
+/* There are enough slots, but too many on one host: names the first such host. */
 static int too_many(const struct hosts *hosts, int np, int room, struct err *err)
 {
     int i = 0;
@@ -205,7 +205,7 @@ static int assign(struct hosts *hosts, int np, int here, bool keep, struct err *
         struct host *h = &hosts->list[i];
         h->nranks = most_of(h) < np ? most_of(h) : np;
         np -= h->nranks;
-        if (keep) /* ranks that come later may not be more either */
+        if (keep) /* the limit applies to joiners, too */
             h->slots = most_of(h);
         if (h->nranks > 0 || keep)
             hosts->list[kept++] = *h;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobfile: see jobfile.h. libyaml's documents: a field's path goes with its node, for messages.
+ * jobfile: see jobfile.h. Uses libyaml's documents; a node's field path is passed along for
+ * messages.
  */
 #include "agent/jobfile.h"
 
@@ -16,18 +17,18 @@
 #include "core/member/protocol.h"
 
 #define FILE_MAX   (1u << 20)
-#define NEST_MAX   500  /* brackets in brackets: libyaml's time grows with the square of it */
+#define NEST_MAX   500  /* most fields of one mapping */
 #define FIELDS_MAX 1000 /* of one mapping */
 #define VARS_MAX   5000
 
 struct reading {
-    const char *path; /* of the file */
+    const char *path; /* of the job file, for messages */
     yaml_document_t doc;
     char *ignored;
     size_t size;
-    size_t ngiven;          /* entries of the job's env that are not the file's: they win */
-    const yaml_node_t *key; /* of the pair that is being taken */
-    const char *parent;     /* and where it stands, in a part of the spec for a cluster */
+    size_t ngiven;          /* entries of the job's env that override the file's */
+    const yaml_node_t *key; /* of the pair being read */
+    const char *parent;     /* in a part of the spec for a cluster: the path of that map */
 };
 
 static int fail(const struct reading *r, const yaml_node_t *node, const char *field,
@@ -37,11 +38,11 @@ static int fail(const struct reading *r, const yaml_node_t *node, const char *fi
                    field, what);
 }
 
-/* "image" to the list of what is ignored, once. */
+/* Adds name to the list of ignored fields, once. */
 static void ignore(struct reading *r, const char *name)
 {
     if (!*name)
-        name = "\"\""; /* a key may be empty; the search below would stand still */
+        name = "\"\""; /* an empty key would make the search below loop */
     size_t len = strlen(r->ignored), n = strlen(name);
     for (char *p = r->ignored; (p = strstr(p, name)); p += n)
         if ((p == r->ignored || p[-1] == ' ') && (!p[n] || p[n] == ','))
@@ -49,7 +50,7 @@ static void ignore(struct reading *r, const char *name)
     snprintf(r->ignored + len, r->size - len, "%s%s", len ? ", " : "", name);
 }
 
-/* Calls take for each pair of a mapping. */
+/* Called for each pair of a mapping. */
 typedef int pair_f(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
                    struct err *err);
 
@@ -79,7 +80,7 @@ static int each_pair(struct reading *r, struct job *job, yaml_node_t *node, cons
     return 0;
 }
 
-/* A scalar's text without a NUL in it. */
+/* Gets a scalar's text, which must not contain a NUL. */
 static int text_of(const struct reading *r, const yaml_node_t *node, const char *field,
                    const char **ret, struct err *err)
 {
@@ -144,7 +145,7 @@ static int copy_text(struct reading *r, yaml_node_t *node, const char *field, ch
 {
     const char *text = "";
     int rc = text_of(r, node, field, &text, err);
-    if (rc < 0 || *dst || !*text) /* nothing after the colon: as if it were not there */
+    if (rc < 0 || *dst || !*text) /* an empty value counts as absent */
         return rc;
     *dst = strdup(text);
     return *dst ? 0 : err_set(err, ENOMEM, "no memory");
@@ -165,7 +166,7 @@ static yaml_node_t *find(struct reading *r, yaml_node_t *map, const char *key)
     return NULL;
 }
 
-/* One variable of the container; what the command line has set (-x) stays. */
+/* Sets one variable of the container, unless the command line has set it (-x). */
 static int set_variable(const struct reading *r, struct job *job, const char *name,
                         const char *value)
 {
@@ -234,7 +235,7 @@ static int take_pod_spec(struct reading *r, struct job *job, const char *key, ya
     if (value->data.sequence.items.top - value->data.sequence.items.start > 1)
         ignore(r, "containers after the first");
     yaml_node_t *first = yaml_document_get_node(&r->doc, *value->data.sequence.items.start);
-    /* In this order, whatever the order in the file. */
+    /* command before args, whatever the order in the file. */
     yaml_node_t *command = find(r, first, "command"), *args = find(r, first, "args");
     int rc = each_pair(r, job, first, "spec.template.spec.containers[0]", take_container, err);
     if (rc == 0 && !command)
@@ -258,7 +259,7 @@ static int take_template(struct reading *r, struct job *job, const char *key, ya
     return 0;
 }
 
-/* A field that the spec of an HvdJob does not have: a slip, and the job would run without it. */
+/* A field that an HvdJob's spec does not have is an error: else a typo would be ignored. */
 static int unknown(const struct reading *r, const char *parent, const char *key, struct err *err)
 {
     char hint[256];
@@ -326,7 +327,7 @@ static int take_metadata(struct reading *r, struct job *job, const char *key, ya
 {
     if (strcmp(key, "name") == 0)
         return copy_text(r, value, "metadata.name", &job->name, err);
-    return 0; /* labels, annotations, namespace: no meaning, no loss */
+    return 0; /* labels, annotations, namespace: have no meaning here */
 }
 
 static int take_top(struct reading *r, struct job *job, const char *key, yaml_node_t *value,
@@ -341,7 +342,7 @@ static int take_top(struct reading *r, struct job *job, const char *key, yaml_no
     return 0;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- document ------------------------------------------------------------------------------ */
 
 static int expect_text(struct reading *r, yaml_node_t *root, const char *key, const char *want,
                        struct err *err)
@@ -355,8 +356,8 @@ static int expect_text(struct reading *r, yaml_node_t *root, const char *key, co
     return fail(r, node ? node : root, key, what, err);
 }
 
-/* One of the numbers of workers, 0 where it is not said. In ranks it goes to *ret, unless the
- * command line has said it. */
+/* Reads one of the numbers of workers; 0 if absent. Stores it in ranks in *ret, unless the command
+ * line has set that. */
 static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int slots,
                      int *ret_workers, int *ret, struct err *err)
 {
@@ -373,7 +374,7 @@ static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int 
     return rc;
 }
 
-/* a, which key names, is not more than b. */
+/* Checks that a, the value of key, is at most b. */
 static int check_order(struct reading *r, yaml_node_t *spec, const char *key, int a,
                        const char *key_b, int b, struct err *err)
 {
@@ -384,7 +385,7 @@ static int check_order(struct reading *r, yaml_node_t *spec, const char *key, in
                    node ? node->start_mark.line + 1 : 1, key, a, key_b, b);
 }
 
-/* Workers of an HvdJob are ranks here, slotsPerWorker of them each. */
+/* Converts workers of an HvdJob to ranks: slotsPerWorker for each worker. */
 static int take_sizes(struct reading *r, struct job *job, yaml_node_t *spec, struct err *err)
 {
     int slots = 1, workers = 0, min = 0, max = 0;
@@ -417,8 +418,8 @@ static int read_document(struct reading *r, struct job *job, struct err *err)
     return take_sizes(r, job, spec, err);
 }
 
-/* The line on which brackets lie too deep in brackets, 0: none. Those in texts count, too: what
- * matters is that a manifest has not nearly so many. */
+/* The line on which brackets are nested too deeply, 0: none. Also counts brackets inside texts; a
+ * normal manifest is far below the limit. */
 static size_t nested_line(const char *text, size_t len)
 {
     size_t depth = 0, line = 1;
@@ -452,7 +453,7 @@ int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t si
         return err_set(err, ENOMEM, "no memory");
     yaml_parser_set_input_string(&parser, (unsigned char *)text, len);
     if (!yaml_parser_load(&parser, &r.doc)) {
-        /* libyaml says what is wrong with a text; memory it does not always own up to. */
+        /* libyaml does not always report a failed allocation: without a problem text it was one. */
         if (parser.error == YAML_MEMORY_ERROR || !parser.problem)
             rc = err_set(err, ENOMEM, "%s: no memory", path);
         else

@@ -24,7 +24,7 @@
 
 #define PREFIX      "hvdrun-"
 #define BASES       5
-#define BASE_MAX    60 /* a socket's path is short */
+#define BASE_MAX    60 /* the path of a Unix socket is limited to 108 bytes */
 #define FILE_MAX    65536
 #define PROGRAM_MAX 40
 #define LOCK_MS     1000
@@ -34,13 +34,13 @@ void jobs_path(char *dst, size_t size, const char *dir, const char *file)
     snprintf(dst, size, "%s/%s", dir, file);
 }
 
-/* Where directories may be, the first choice first; run is room for one. HVD_RUN_DIR is the only
- * place where it is set. */
+/* Lists the directories that may hold private directories, in order of preference. Only
+ * HVD_RUN_DIR, if set. run is a buffer for one of the paths. */
 static size_t list_bases(const char *bases[BASES], char *run, size_t size)
 {
     const char *own = getenv("HVD_RUN_DIR");
     snprintf(run, size, "/run/user/%u", (unsigned)geteuid());
-    /* The last: where the shell that asks has no XDG_RUNTIME_DIR, but that of hvdrun had. */
+    /* The last is for a shell without XDG_RUNTIME_DIR when hvdrun's had one. */
     const char *all[BASES] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm", run};
     bases[0] = own;
     if (own && *own)
@@ -61,9 +61,9 @@ const char *jobs_base(void)
     return NULL;
 }
 
-/* ---- what is there -------------------------------------------------------------------------- */
+/* ---- jobs that exist ------------------------------------------------------------------------- */
 
-/* For a terminal: a command may have any bytes. */
+/* Replaces control characters, for a terminal: a command may contain any bytes. */
 static void copy_printable(char *dst, size_t size, const char *src)
 {
     snprintf(dst, size, "%s", src);
@@ -94,7 +94,8 @@ int jobs_entry_read(const char *text, size_t len, struct job_entry *ret, struct 
     return 0;
 }
 
-/* Somebody listens: that of a process of another container, too, which a pid would not tell. */
+/* Does an hvdrun listen on the socket? Unlike a pid, this also works for a process of another
+ * container. */
 static bool listens(const char *dir)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -102,7 +103,7 @@ static bool listens(const char *dir)
         return false;
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%.100s/sock", dir);
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* EAGAIN: it does, but has too much to do. */
+    /* EAGAIN: it listens, but its queue is full. */
     return fd >= 0 && (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 || errno == EAGAIN);
 }
 
@@ -117,7 +118,7 @@ static int add_entry(struct jobs *jobs, const char *base, const char *name, stru
         lstat(entry.dir, &st) < 0 || !S_ISDIR(st.st_mode))
         return 0;
     if (st.st_uid != geteuid()) {
-        jobs->others++; /* anybody may make such a directory */
+        jobs->others++; /* any user may make such a directory */
         return 0;
     }
     jobs_path(path, sizeof(path), entry.dir, "job");
@@ -219,7 +220,7 @@ void jobs_program(char *const *argv, char *dst, size_t size)
         do {
             word++;
         } while (*word && (strchr(*word, '=') || ((*word)[0] == '-' && (*word)[1] != 'c')));
-        if (!*word || (*word)[0] == '-') /* -c: what follows is no name */
+        if (!*word || (*word)[0] == '-') /* the word after -c is code, not a name */
             break;
         name = base_name(*word);
     }
@@ -230,12 +231,12 @@ void jobs_program(char *const *argv, char *dst, size_t size)
     for (i = 0; i < n; i++)
         dst[i] = (char)(isalnum((unsigned char)name[i]) || strchr("._", name[i]) ? name[i] : '-');
     dst[i] = '\0';
-    if (!dst[0] || dst[0] == '-') /* a name that looks like an option cannot be asked for */
+    if (!dst[0] || dst[0] == '-') /* a name like an option could not be used in a command */
         snprintf(dst, size, "job");
 }
 
-/* The directory itself is the lock: nothing is left behind. Others may hold it, of a /tmp: then it
- * is done without. */
+/* Locks the directory itself, so that no lock file is left behind. Returns -1 if other users keep
+ * /tmp locked; the caller then goes on without the lock. */
 static int lock_base(const char *base)
 {
     uint64_t deadline = deadline_in_ms(LOCK_MS);

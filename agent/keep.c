@@ -23,7 +23,7 @@
 
 enum { TEXT_NAME, TEXT_SCRIPT, TEXT_CWD, TEXT_OUTPUT, TEXT_METRICS, TEXT_IDENTITY, TEXTS };
 
-/* ---- out ------------------------------------------------------------------------------------ */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static json_t *job_pack(const struct job *job)
 {
@@ -92,9 +92,9 @@ char *keep_write(const struct keep *k)
     return json_write(j);
 }
 
-/* ---- in ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* An array of at most max. */
+/* The size of an array, which must be at most max. */
 static int list_size(const json_t *list, const char *field, size_t max, struct err *err)
 {
     if (!json_is_array(list) || json_array_size(list) > max)
@@ -340,7 +340,7 @@ void keep_fini(struct keep *k)
     *k = (struct keep){0};
 }
 
-/* ---- home ----------------------------------------------------------------------------------- */
+/* ---- machine and pid namespace --------------------------------------------------------------- */
 
 void keep_home(char dst[KEEP_HOME])
 {
@@ -382,11 +382,11 @@ int keep_store(const struct keep *keep, const char *dir, struct err *err)
     if (rc == 0 && rename(fresh, path) < 0)
         rc = -errno;
     if (rc < 0)
-        unlink(fresh); /* what was there before stays */
+        unlink(fresh); /* the former file stays */
     return rc < 0 ? err_sys(err, -rc, "%s", path) : 0;
 }
 
-/* It names programs that will be run. */
+/* Only the user may have written the file: it names programs that hvdrun will run. */
 static int check_owner(const char *path, struct err *err)
 {
     struct stat st;

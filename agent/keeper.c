@@ -14,11 +14,11 @@
 
 #include "agent/reap.h"
 
-#define GRACE_MS 500 /* for what the ranks have started, between SIGTERM and SIGKILL */
+#define GRACE_MS 500 /* between SIGTERM and SIGKILL for processes that ranks started */
 
-static pid_t keeper; /* of this agent; 0: none */
+static pid_t keeper; /* the keeper of this agent; 0: none */
 
-/* The agent's pipes must end with the agent: nothing of them stays open here. */
+/* Closes all descriptors: the agent's pipes must end with the agent. */
 static void drop_files(void)
 {
     int null = open("/dev/null", O_RDWR);
@@ -27,7 +27,7 @@ static void drop_files(void)
     syscall(SYS_close_range, 3U, ~0U, 0U);
 }
 
-/* -1: it lives. */
+/* The agent's wait status; -1: it still runs. */
 static int take_status(pid_t agent)
 {
     int status, ret = -1;

@@ -28,7 +28,7 @@ static int add_word(char **words, int *n, const char *word)
     return words[(*n)++] ? 0 : -ENOMEM;
 }
 
-/* HVD_RSH_AGENT's words, then the host, then the agent. */
+/* Command line: the words of HVD_RSH_AGENT, the host, the agent. */
 static int rsh_words(char **words, const char *rsh, const char *host, const char *agent)
 {
     auto_free char *copy = strdup(rsh);
@@ -41,8 +41,8 @@ static int rsh_words(char **words, const char *rsh, const char *host, const char
     return rc < 0 ? rc : add_word(words, &n, agent);
 }
 
-/* The other host may have the agent at the same place, or in its PATH. Whatever the user's shell
- * there is, sh is asked. */
+/* The remote host has the agent at the same path or in PATH. The command runs under sh, whatever
+ * the user's login shell is. */
 static int ssh_words(char **words, const struct job *job, const char *host, const char *agent)
 {
     char port[16], timeout[48];
@@ -84,7 +84,7 @@ const char *launch_program(const struct host *host)
     return host->local ? "hvd-agent" : rsh_agent() ? rsh_agent() : "ssh";
 }
 
-/* The configuration as a file in memory that only this process and the child have. */
+/* Writes the configuration to a memfd, which only this process and the child can read. */
 static int config_fd(const struct agent_config *config, struct err *err)
 {
     auto_free char *text = config_write(config);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch: starts an agent, here or on another host, and holds its pipes. Used by hvdrun's
+ * launch: starts an agent, here or on another host, and owns its pipes. Used by hvdrun's
  * coordinator on its loop, one thread.
  */
 #ifndef HVD_AGENT_LAUNCH_H
@@ -20,38 +20,39 @@ struct launched {
     const struct host *host;
     pid_t pid; /* of the agent, or of ssh; 0: none */
     bool ended;
-    int status; /* of its end, as wait gives it */
-    uint64_t
-        reap_until; /* clock: what it has left behind on this host is looked for; 0: it is not */
-    int out, err;   /* read ends, -1: closed */
+    int status;          /* wait status of the process */
+    uint64_t reap_until; /* clock_ns() until when leftovers of its session are killed; 0: not set */
+    int out, err;        /* read ends, -1: closed */
     struct loop_fd out_lfd, err_lfd;
-    struct buf frames;   /* read, not yet whole */
-    struct buf messages; /* what it says on stderr until it has joined */
+    struct buf frames;   /* received, not a whole frame yet */
+    struct buf messages; /* its stderr until it has joined */
     bool bad_frames;
     bool joined;
-    bool added;        /* its host came while the job ran: that it fails is no failure of the job */
-    uint64_t launched; /* clock */
-    char *ca;          /* of an added one's server; NULL: the job's. Lent */
-    /* Of a former hvdrun (coordinator_attach.c): pid is 0, or the agent's where it is of this
-     * machine, and there are no pipes. */
+    bool added; /* its host was added while the job ran: a failure of this agent does not fail the
+                   job */
+    uint64_t launched; /* clock_ns() */
+    char *ca;          /* CA of the server for an added agent; NULL: the job's. Lent */
+    /* Started by another hvdrun (coordinator_attach.c): no pipes; pid is 0, or the agent's on this
+     * machine. */
     bool attached;
-    struct loop_fd pid_lfd; /* its end */
-    uint64_t out_seq;       /* of the last output that it posted */
+    struct loop_fd pid_lfd; /* reports its end */
+    uint64_t out_seq;       /* seq of the last output that it posted */
     void *owner;
 };
 
-/* Starts it in a session of its own (a terminal's signals are for hvdrun alone), with config on its
- * standard input. How another host is reached: HVD_RSH_AGENT, else ssh with the job's options. */
+/* Starts an agent in a session of its own (a terminal's signals are for hvdrun alone), with config
+ * on its standard input. Remote hosts are reached with HVD_RSH_AGENT, else with ssh and the job's
+ * options. */
 int launch(struct launched *l, const struct host *host, const struct job *job,
            const struct agent_config *config, struct err *err);
 
-/* "hvd-agent", "ssh", or what HVD_RSH_AGENT names: what was started. */
+/* The program that launch() starts: "hvd-agent", "ssh", or HVD_RSH_AGENT's value. */
 const char *launch_program(const struct host *host);
 
-/* The last line that it said on stderr, without newline; "" when it said nothing. */
+/* Copies the last line of its stderr without newline; "" if there is none. */
 void launch_last_message(const struct launched *l, char *dst, size_t size);
 
-/* Kills what was started (the agent itself, or ssh). */
+/* Signals the process that launch() started (the agent or ssh). */
 void launch_kill(struct launched *l, int signo);
 
 void launch_fini(struct launched *l, struct loop *loop);

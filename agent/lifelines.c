@@ -12,9 +12,10 @@
 
 static void on_look(void *arg);
 
-/* ---- the processor quota -------------------------------------------------------------------- */
+/* ---- CPU quota ------------------------------------------------------------------------------- */
 
-/* Two looks are needed to see that it runs out now. */
+/* Compares the throttle counter with that of the last call: it takes two calls to see throttling.
+ */
 static void look_at_quota(struct lifelines *ls)
 {
     struct cgroup_cpu cpu;
@@ -37,7 +38,7 @@ static void forget_quota(struct lifelines *ls)
     ls->throttled = false;
 }
 
-#define SAY_NS (2 * CLOCK_S) /* on a busy machine shorter silences are everyday */
+#define SAY_NS (2 * CLOCK_S) /* shorter silences are normal on a busy machine and not reported */
 
 /* ---- one rank ------------------------------------------------------------------------------- */
 
@@ -54,7 +55,7 @@ static void on_event(void *arg, uint32_t events)
         log_warn("a lifeline makes no sense any more: the end of that rank is seen later");
 }
 
-/* True when it was given up. */
+/* Evicts the rank, or reports that it is silent. Returns true if it was evicted. */
 static bool doubt(struct lifelines *ls, struct pulse *p, uint64_t silence, const struct vitals *v,
                   bool evict)
 {
@@ -104,7 +105,7 @@ static void on_look(void *arg)
     else
         forget_quota(ls);
     at = ls->all.next;
-    while (at != &ls->all) /* giving one up may stop others: from the beginning then */
+    while (at != &ls->all) /* an eviction may stop other pulses, so start again then */
         at = look(ls, list_entry(at, struct pulse, node), now) ? ls->all.next : at->next;
     if (!list_empty(&ls->all))
         loop_timer_start(ls->loop, &ls->timer, (uint64_t)ls->beat_ms, on_look, ls);

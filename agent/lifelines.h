@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifelines: whether the ranks of this host live: a lifeline (base/lifeline) for each of them, and
- * a look at all their beats every HVD_HEARTBEAT_MS. Of the agent's loop, one thread.
+ * lifelines: detects that ranks of this host died or fell silent: one lifeline (base/lifeline) for
+ * each rank, and a check of all beats every HVD_HEARTBEAT_MS. On the agent's loop, one thread.
  *
- * A death is told at once. A rank that is silent is asked after in /proc (base/vitals): who is
- * stopped is given up, who wants to run and cannot is suspected for ten seconds first. Giving it
- * up, with all that belongs to that, is the owner's.
+ * A death is reported at once. For a silent rank, /proc is read (base/vitals): a stopped process is
+ * evicted, a process that wants to run and cannot is suspected, and evicted after ten seconds.
+ * Eviction itself is up to the owner.
  */
 #ifndef HVD_AGENT_LIFELINES_H
 #define HVD_AGENT_LIFELINES_H
@@ -23,9 +23,9 @@
 
 struct lifelines;
 
-/* One rank's, embedded in what it belongs to; zero-initialized: none. */
+/* The lifeline of one rank, embedded in struct rank. Zero-initialized: none. */
 struct pulse {
-    struct lifeline *line; /* NULL: none, or it has told what it had to tell */
+    struct lifeline *line; /* NULL: none, or its end was reported */
     struct lifelines *of;
     struct loop_fd lfd;
     struct list node;
@@ -33,10 +33,10 @@ struct pulse {
 };
 
 struct lifelines_ops {
-    /* It is dead (evict: it lives, but is to be ended now); text: "died", "was stopped (state T)
-     * and silent for 410 ms: it was ended". The pulse is stopped already. */
+    /* The rank is dead, or (evict) alive and to be killed. text: "died", "was stopped (state T) and
+     * silent for 410 ms: it was ended". The pulse is stopped already. */
     void (*gone)(void *arg, struct pulse *p, bool evict, const char *text);
-    /* It is silent (text: "pid 71 is silent for 310 ms: asleep (state S)"), or heard again. */
+    /* The rank is silent (text: "is silent for 310 ms: asleep (state S)"), or was heard again. */
     void (*suspected)(void *arg, struct pulse *p, const char *text);
 };
 
@@ -48,26 +48,26 @@ struct lifelines {
     struct vitals_limits limits;
     struct list all;
     struct loop_timer timer; /* runs while there is a pulse */
-    /* The processor quota of this host's control group, which its ranks share: looked at while a
+    /* Whether the CPU quota of this host's cgroup, which its ranks share, runs out. Read while a
      * rank is late. */
     struct machine machine;
     struct cgroup cgroup;
     bool has_machine, throttled;
-    int64_t throttles; /* -1: not looked at lately */
+    int64_t throttles; /* counter at the last read; -1: not read lately */
 };
 
-/* -EINVAL: HVD_HEARTBEAT_MS. */
+/* -EINVAL: HVD_HEARTBEAT_MS is invalid. */
 int lifelines_init(struct lifelines *ls, struct loop *loop, const struct lifelines_ops *ops,
                    void *arg, struct err *err);
 
-/* All pulses are stopped before. Zero-initialized is fine. */
+/* Stop all pulses before. Zero-initialized is fine. */
 void lifelines_fini(struct lifelines *ls);
 
-/* A new lifeline, in the place of one that was there; *ret_fd is the rank's, the caller's to send
- * and to close. */
+/* Makes a new lifeline and replaces the former one. The caller sends *ret_fd to the rank and closes
+ * it. */
 int pulse_start(struct lifelines *ls, struct pulse *p, int *ret_fd, struct err *err);
 
-/* Nothing is told of it any more. */
+/* Stops reports about this rank. */
 void pulse_stop(struct pulse *p);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd-agent: one a host; hvdrun starts it, here or over ssh, with its configuration on standard
- * input. Standard output carries the ranks' output in frames (frames.h). In a pod: "hvd-agent pod",
- * configured by the environment, and its output is the ranks'.
+ * hvd-agent: one per host; hvdrun starts it, here or over ssh, with its configuration on standard
+ * input. Writes the ranks' output to standard output in frames (frames.h). In a pod: "hvd-agent
+ * pod" is configured by the environment, and writes the ranks' output unchanged.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ static const char usage[] =
     "  --help      this text\n"
     "  --version   the version\n";
 
-/* All of standard input, within a time. */
+/* Reads standard input to its end, within CONFIG_WAIT_S. */
 static int read_input(struct buf *dst, struct err *err)
 {
     uint64_t deadline = deadline_in_ms(CONFIG_WAIT_S * 1000);
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
         log_set_tag(tag);
         if (config.verbose)
             log_set_level(config.verbose > 1 ? LOG_DEBUG : LOG_INFO);
-        if (!pod) /* with a pod all its processes end */
+        if (!pod) /* in a pod the kernel ends all processes of the container */
             rc = keeper_fork(config.unix_path != NULL, &err);
     }
     if (rc == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvdrun: runs a command on many ranks; what it does is in coordinator.c. With one of the words of
- * commands.c in front it asks a job that runs.
+ * hvdrun: runs a command on many ranks (coordinator.c). If the first word is a command of
+ * commands.c, sends it to a running job.
  */
 #include <fcntl.h>
 #include <sodium.h>
@@ -48,8 +48,8 @@ static int count_slots(const struct hosts *hosts)
     return n;
 }
 
-/* The hosts that a discovery script names: as many as the job needs to begin. What goes wrong at
- * its first run is an error, later it may be well again. */
+/* Asks the discovery script for hosts until there are enough slots to start. A failure of the first
+ * run is an error; later failures are retried. */
 static int discover(struct job *job, struct err *err)
 {
     int want = job->min_np ? job->min_np : job->np ? job->np : 1, have = 0;
@@ -111,7 +111,7 @@ static int prepare(struct options *options, struct err *err)
     return rc;
 }
 
-/* The tests across workers: one rank of hvd-doctor on each host. */
+/* Makes the job that tests the hosts together: one rank of hvd-doctor on each host. */
 static int prepare_doctor(struct options *options, struct err *err)
 {
     struct job *job = &options->job;
@@ -124,7 +124,7 @@ static int prepare_doctor(struct options *options, struct err *err)
         job->argv[i] = strdup(words[i]);
     if (rc == 0 && (!job->argv || !job->argv[0] || !job->argv[1]))
         rc = err_set(err, ENOMEM, "no memory");
-    job->doctor = DOCTOR_OFF; /* it looks at the hosts itself */
+    job->doctor = DOCTOR_OFF; /* this job checks the hosts itself */
     job->no_prefix = true;
     job->reports = true;
     return rc;
@@ -140,7 +140,8 @@ static int run(struct options *options, struct err *err)
     return coordinator_run(&c, &options->job, err);
 }
 
-/* A descriptor below 3 that is closed would be given to a socket, and written to. */
+/* Opens closed standard descriptors, so that no socket gets a number below 3 and receives output.
+ */
 static void fill_standard(void)
 {
     int fd;

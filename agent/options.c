@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options: see options.h. The walk over the words and the help text; the table is in
- * options_table.c.
+ * options: see options.h. This file parses the command line and prints the help text; the table is
+ * in options_table.c.
  */
 #include "agent/options.h"
 
@@ -19,7 +19,8 @@ static bool is_optional(const struct option *option)
     return option->arg[0] == '[' && option->arg[n - 1] == ']';
 }
 
-/* Is word a value that this option may have? One in brackets lists them. */
+/* May word be the value of this option? For an optional argument, only one of the listed words may.
+ */
 static bool is_value(const struct option *option, const char *word)
 {
     const char *arg = option->arg;
@@ -30,13 +31,13 @@ static bool is_value(const struct option *option, const char *word)
     return names_have(list, word, strlen(word));
 }
 
-/* "MIN MAX": its value is two words. */
+/* Does the option take two words ("MIN MAX")? */
 static bool is_pair(const struct option *option)
 {
     return option->arg && strchr(option->arg, ' ') != NULL;
 }
 
-/* The option a word names; *ret_inline: its value after =, NULL without. */
+/* Finds the option that a word names. *ret_inline: its value after =, or NULL. */
 static const struct option *find_option(const char *word, const char **ret_inline)
 {
     size_t n = strcspn(word, "=");

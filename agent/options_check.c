@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options_check: numbers and levels, and what depends on several options, on the job file or on the
- * environment. See options_private.h.
+ * options_check: checks numbers and levels, and what depends on several options, the job file or
+ * the environment. See options_private.h.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define START_TIMEOUT_S     30
 #define START_TIMEOUT_MAX_S 86400
 #define ELASTIC_TIMEOUT_S   600
-#define ELASTIC_MAX_RANKS   1024 /* a script gives the hosts, and nobody said how many at most */
+#define ELASTIC_MAX_RANKS   1024 /* with a discovery script and without --max-np */
 
 int options_int(const char *value, int min, int max, int *ret, struct err *err)
 {
@@ -47,8 +47,8 @@ int options_level(const char *value, struct err *err)
     return err_set(err, EINVAL, "\"%.40s\": want error, warn, info, debug or trace", value);
 }
 
-/* A setting of the ranks as they will have it, HOROVOD_'s too; NULL: none. *ret_name: which it is.
- */
+/* The value of a setting as the ranks will have it, also under HOROVOD_; NULL: none. *ret_name: the
+ * variable that sets it. */
 static const char *find_setting(const struct job *job, const char *name, char *ret_name,
                                 size_t size)
 {
@@ -123,7 +123,7 @@ int options_elastic_timeout(struct job *job, struct err *err)
     return 0;
 }
 
-/* What was not said of np, min and max follows from what was. */
+/* Fills those of np, min_np and max_np that were not given. said: np was given. */
 static void fill_sizes(struct job *job, bool said)
 {
     int slots = 0;
@@ -136,7 +136,7 @@ static void fill_sizes(struct job *job, bool said)
     if (!job->min_np)
         job->min_np = job->np;
     if (job->discovery_script && job->np > slots && slots >= job->min_np)
-        job->np = slots; /* the others when their hosts come */
+        job->np = slots; /* more ranks start when more hosts appear */
     if (!job->max_np && job->discovery_script)
         job->max_np = job->np > ELASTIC_MAX_RANKS ? job->np : ELASTIC_MAX_RANKS;
     else if (!job->max_np)

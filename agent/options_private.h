@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options_private: what the files of options share: the table's rows, and numbers of the command
- * line. options.c walks over the words, options_table.c has the table and what each option does,
- * options_check.c what can be looked at only when all is said.
+ * options_private: what the files of options share: rows of the table, and parsers for numbers.
+ * options.c parses the command line, options_table.c has the table and the setters, options_check.c
+ * checks what depends on several options.
  */
 #ifndef HVD_AGENT_OPTIONS_PRIVATE_H
 #define HVD_AGENT_OPTIONS_PRIVATE_H
@@ -15,9 +15,9 @@
 
 typedef int option_f(struct options *o, const char *value, const char *setting, struct err *err);
 
-/* Names of one option with | between them. arg NULL: it takes none; in brackets: it need not have
- * one, and takes the next word only if that is one of those. setting: what set_setting sets,
- * which number set_number does, or which flag set_flag raises. */
+/* names: the names of an option, separated by |. arg: NULL: takes no argument; in brackets: an
+ * optional argument, taken only if the next word is one of those listed. setting: an argument for
+ * set: the setting of set_setting, the number of set_number, the flag of set_flag. */
 struct option {
     const char *names, *arg, *help;
     option_f *set;
@@ -26,13 +26,13 @@ struct option {
 
 const struct option *options_table(size_t *ret_n);
 
-/* A decimal integer in [min, max]. */
+/* Parses a decimal integer in [min, max]. */
 int options_int(const char *value, int min, int max, int *ret, struct err *err);
 
-/* A finite number in [min, max]. */
+/* Parses a finite number in [min, max]. */
 int options_number(const char *value, double min, double max, double *ret, struct err *err);
 
-/* One word of HVD_LOG_LEVEL. */
+/* Checks a value of HVD_LOG_LEVEL. */
 int options_level(const char *value, struct err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options_table: hvdrun's options, one table, and what each of them sets. See options_private.h.
+ * options_table: the table of hvdrun's options, and the functions that set them. See
+ * options_private.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,7 +116,7 @@ static int set_number(struct options *o, const char *value, const char *setting,
     return options_int(value, n->min, n->max, (int *)((char *)&o->job + n->field), err);
 }
 
-/* "MIN MAX" */
+/* Parses "MIN MAX". */
 static int set_cooldown(struct options *o, const char *value, const char *setting, struct err *err)
 {
     char first[24];
@@ -177,7 +178,7 @@ static int set_path(char **field, const char *value, struct err *err)
     return 0;
 }
 
-/* Run as it is, by no shell: it must be a program. */
+/* The script runs without a shell, so it must be an executable file. */
 static int set_script(struct options *o, const char *value, const char *setting, struct err *err)
 {
     struct stat st;
@@ -236,7 +237,7 @@ static int set_name(struct options *o, const char *value, const char *setting, s
 static int set_identity(struct options *o, const char *value, const char *setting, struct err *err)
 {
     (void)setting;
-    /* ssh would only warn and go on without it. */
+    /* ssh would only warn about a missing file and continue. */
     if (*value && access(value, R_OK) < 0)
         return err_sys(err, errno, "%s", value);
     return set_path(&o->job.ssh_identity, value, err);
@@ -268,7 +269,7 @@ static int set_metrics(struct options *o, const char *value, const char *setting
     return o->job.metrics ? 0 : err_set(err, ENOMEM, "no memory");
 }
 
-/* What the ranks would refuse, each for itself, when all of them have started. */
+/* Checks what the ranks would check too, so that an error is reported before they start. */
 static int check_setting(const char *setting, const char *value, struct err *err)
 {
     double number;
@@ -282,7 +283,7 @@ static int check_setting(const char *setting, const char *value, struct err *err
     return options_number(value, 0, OPTIONS_SECONDS_MAX, &number, err);
 }
 
-/* An option that is a setting of the ranks. */
+/* Sets an option that is a setting of the ranks. */
 static int set_setting(struct options *o, const char *value, const char *setting, struct err *err)
 {
     char name[96], text[64];
@@ -300,7 +301,7 @@ static int set_setting(struct options *o, const char *value, const char *setting
             return rc;
     }
     if (strcmp(setting, "IFACE") == 0)
-        setenv(name, value, 1); /* hvdrun itself listens there, too */
+        setenv(name, value, 1); /* hvdrun listens on it, too */
     return job_setenv(&o->job, name, value) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
 }
 

@@ -61,7 +61,7 @@ void outbox_fini(struct outbox *o)
     *o = (struct outbox){0};
 }
 
-/* body may be NULL: memory was out. */
+/* body NULL: an allocation failed. */
 static void add_letter(struct outbox *o, const char *path, char *body)
 {
     struct letter *letter = body ? calloc(1, sizeof(*letter)) : NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * outbox: what an agent has to tell the coordinator, one request at a time, in order, until it is
- * taken. Reports that wait are sent together. On the agent's loop, one thread.
+ * outbox: an agent's queue of requests to the coordinator, sent one at a time, in order, and
+ * repeated until the coordinator accepts them. Reports that wait are sent in one request. On the
+ * agent's loop, one thread.
  */
 #ifndef HVD_AGENT_OUTBOX_H
 #define HVD_AGENT_OUTBOX_H
@@ -19,18 +20,18 @@ struct outbox {
     struct client *client;
     const char *agent;
     uint64_t seq;
-    struct report_body pending; /* not yet a letter */
+    struct report_body pending; /* reports that are not in a letter yet */
     int cap;
-    struct findings_body found; /* not yet a letter */
+    struct findings_body found; /* findings that are not in a letter yet */
     struct list letters;
     bool under_way;
-    bool stale; /* the answer to what is under way does not count any more */
-    bool held;  /* nothing is sent now */
+    bool stale; /* ignore the answer to the request in flight */
+    bool held;  /* send nothing now */
     struct loop_timer timer;
-    /* An answer came: the coordinator lives. refused: it did not want the letter, text says why. */
+    /* The coordinator answered. refused: it rejected the letter, text has the reason. */
     void (*answered)(void *arg, bool refused, const char *text);
-    /* It does not know this agent: true, and the letter stays (somebody will forget it). NULL: that
-     * is a refusal too. */
+    /* The coordinator does not know this agent. Returns true to keep the letter (the owner calls
+     * outbox_forget()). NULL: treated as a refusal. */
     bool (*unknown)(void *arg);
     void *arg;
 };
@@ -41,17 +42,17 @@ void outbox_fini(struct outbox *o);
 
 void outbox_report(struct outbox *o, const struct report_item *item);
 
-/* Copied. */
+/* finding is copied. */
 void outbox_finding(struct outbox *o, const struct finding *finding);
 
-/* cards->agent and ->seq are filled here. */
+/* Fills cards->agent and cards->seq. */
 void outbox_cards(struct outbox *o, struct cards_body *cards);
 
-/* Forgets all that was to be said, until outbox_release() also keeps back what comes after. */
+/* Drops everything queued. Until outbox_release(), later requests wait. */
 void outbox_forget(struct outbox *o);
 void outbox_release(struct outbox *o);
 
-/* Nothing waits and nothing is under way. */
+/* Nothing is queued or in flight. */
 bool outbox_empty(const struct outbox *o);
 
 #endif

@@ -16,7 +16,7 @@
 #include "core/member/protocol.h"
 
 #define START_TIMEOUT_S 600
-#define LOST_S          600 /* a control plane that is upgraded is away for minutes */
+#define LOST_S          600 /* an upgrade of the control plane takes minutes */
 #define DRAIN_S         25
 #define JITTER_MS       10000
 #define UID_MAX         63
@@ -27,7 +27,7 @@ static const char *const ours[] = {"HVD_OPERATOR",         "HVD_OPERATOR_CA", "H
                                    "HVD_REJOIN_JITTER_MS", "HVD_BIND",        "HVD_METRICS",
                                    "HVD_DOCTOR",           "HVD_DOCTOR_LEVEL"};
 
-/* A uid of the API server: part of a path. */
+/* A uid of the API server, which becomes part of a URL path. */
 static int get_uid(const char *variable, const char **ret, struct err *err)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
@@ -49,7 +49,7 @@ static int get_text(const char *variable, const char **ret, struct err *err)
                : err_set(err, EINVAL, "%s is not set: an agent in a pod wants it", variable);
 }
 
-/* Where it is, and who we are. */
+/* The URL of the operator, and the names of this agent and host. */
 static int read_names(struct agent_config *c, struct err *err)
 {
     uint8_t nonce[8];

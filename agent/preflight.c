@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * preflight: see preflight.h. What hvd-doctor --jsonl says is in diagnostics/README.md.
+ * preflight: see preflight.h. diagnostics/README.md describes the output of hvd-doctor --jsonl.
  */
 #include "agent/preflight.h"
 
@@ -19,12 +19,12 @@
 #include "core/base/program.h"
 #include "core/json/json.h"
 
-#define LIMIT_MS       15000 /* the doctor bounds itself at 10 s */
+#define LIMIT_MS       15000 /* longer than the doctor's own limit of 10 s */
 #define LINE_MAX_BYTES (64u << 10)
 #define NICE           10
-#define LEVEL          1 /* it looks only */
+#define LEVEL          1 /* only inspects the machine */
 
-/* ---- what it says --------------------------------------------------------------------------- */
+/* ---- its results --------------------------------------------------------------------------- */
 
 const char *finding_fix(const char *const fixes[FIX_PLACES])
 {
@@ -122,7 +122,7 @@ static void take_lines(struct preflight *p)
         buf_reset(&p->text);
 }
 
-/* ---- its life ------------------------------------------------------------------------------- */
+/* ---- process ------------------------------------------------------------------------------- */
 
 static void stop(struct preflight *p)
 {

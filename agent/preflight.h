@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * preflight: one run of hvd-doctor beside an agent, as a process of its own at a low priority: what
- * it finds comes as findings. On the agent's loop, one thread; the agent owns it.
+ * preflight: one run of hvd-doctor, as a low-priority child process of an agent; its results become
+ * findings. On the agent's loop, one thread; the agent owns it.
  */
 #ifndef HVD_AGENT_PREFLIGHT_H
 #define HVD_AGENT_PREFLIGHT_H
@@ -27,26 +27,26 @@ struct preflight {
     int fd; /* its standard output, -1: closed */
     struct loop_fd lfd;
     struct loop_timer limit;
-    struct buf text; /* a line that is not whole yet */
+    struct buf text; /* an incomplete line */
     int nresults, cap;
     struct preflight_result *results; /* owned */
-    bool complete;                    /* the last line, with the verdict, has come */
-    /* Each warning and failure. */
+    bool complete;                    /* the last line, with the verdict, was read */
+    /* Called for each warning and failure. */
     void (*found)(void *arg, const struct finding *finding);
-    /* Once: it is over. trouble: NULL, or why it could not look. */
+    /* Called once, at the end. trouble: NULL, or why the checks are incomplete. */
     void (*done)(void *arg, const char *trouble);
     void *arg;
 };
 
-/* found, done and arg are set by the caller before. done is called from the loop, never from here.
- * level: how much it looks at (hvd-doctor --level); 0: its default. */
+/* The caller sets found, done and arg before. done is called from the loop, never from within
+ * preflight_start(). level: hvd-doctor --level; 0: its default. */
 void preflight_start(struct preflight *p, struct loop *loop, int level, int ranks, int local_ranks);
 
-/* Ends it without a call. The process is left to whoever reaps. */
+/* Ends it without calling done. The owner reaps the process. */
 void preflight_fini(struct preflight *p);
 
-/* Of texts for docker, Kubernetes and a host (enum fix_place, each may be NULL) the one that fits
- * where this process runs; else any; "" without. */
+/* Chooses from fixes for docker, Kubernetes and a host (enum fix_place, each may be NULL) the one
+ * for where this process runs; else any; "" if all are NULL. */
 const char *finding_fix(const char *const fixes[FIX_PLACES]);
 
 #endif

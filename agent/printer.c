@@ -20,7 +20,7 @@
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Room for ranks up to nranks, without files. */
+/* Makes room for ranks up to nranks, without opening files. */
 static int add_streams(struct printer *p, int nranks)
 {
     struct printer_stream **grown = realloc(p->streams, (size_t)nranks * sizeof(*grown));
@@ -108,7 +108,7 @@ static void flush(struct printer *p)
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-/* Somebody else's unfinished line is finished first. */
+/* Ends the incomplete line of another stream with a newline. */
 static void end_open_line(struct printer *p, int stream, const struct printer_stream *next)
 {
     if (p->open[stream] && p->open[stream] != next)
@@ -126,7 +126,7 @@ static enum outlet_state state_of(const struct printer *p, int stream)
                      : outlet_state(sink_pending(s), p->max, sink_moved(s), clock_ns());
 }
 
-/* There is room again: the reader sees where lines are missing. */
+/* There is room again: prints a line that tells how many lines are missing. */
 static void say_loss(struct printer *p, int stream)
 {
     char line[160];
@@ -138,7 +138,7 @@ static void say_loss(struct printer *p, int stream)
     sink_put(&p->sinks[stream], line, n);
 }
 
-/* Whether these bytes of a line are dropped; whole: its newline is the last of them. */
+/* Are these bytes of a line to be dropped? whole: they end with its newline. */
 static bool drop(struct printer *p, struct printer_stream *st, int stream, size_t n, bool whole)
 {
     if (state_of(p, stream) != OUTLET_DROP && !st->cut) {
@@ -151,7 +151,7 @@ static bool drop(struct printer *p, struct printer_stream *st, int stream, size_
     return true;
 }
 
-/* Shows bytes of one line; whole: they end with its newline. */
+/* Shows bytes of one line. whole: they end with its newline. */
 static void show(struct printer *p, int rank, int stream, const uint8_t *data, size_t n, bool whole)
 {
     struct printer_stream *st = &p->streams[rank][stream];
@@ -176,8 +176,8 @@ static void show_held(struct printer *p, int rank, int stream)
     buf_reset(&st->line);
 }
 
-/* Unfinished lines that nothing was added to for a while, a prompt or a progress bar, are shown as
- * they are; where output only waits for whoever reads it they are left alone. */
+/* Shows incomplete lines to which nothing was added for PARTIAL_MS, such as a prompt or a progress
+ * bar. Shows none on a sink that still waits for its reader. */
 static void on_timer(void *arg)
 {
     struct printer *p = arg;
@@ -208,7 +208,7 @@ static void put_lines(struct printer *p, int rank, int stream, const uint8_t *da
             show(p, rank, stream, data, take, true);
         } else {
             buf_put(&st->line, data, take);
-            if (st->line.failed) { /* no memory to hold it: shown as it comes */
+            if (st->line.failed) { /* no memory to hold it: show it as it arrives */
                 show_held(p, rank, stream);
                 show(p, rank, stream, data, take, newline);
             } else if (newline) {
@@ -225,7 +225,8 @@ static void put_lines(struct printer *p, int rank, int stream, const uint8_t *da
         loop_timer_start(p->loop, &p->timer, PARTIAL_MS, on_timer, p);
 }
 
-/* Ranks wait because of printer_full(): nothing else may come that would end this. */
+/* Polls while ranks wait because of printer_full(): no event may announce that there is room again.
+ */
 static void on_flow(void *arg)
 {
     struct printer *p = arg;

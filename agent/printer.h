@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * printer: the ranks' output, line by line, behind [rank]<stdout>: on hvdrun's own two streams, and
- * as it came into files. On hvdrun's loop, one thread; it never waits for a reader or a disk. What
- * happens where these are too slow is in outlet.h. printer_files.c has the files.
+ * printer: writes the ranks' output: line by line with the prefix [rank]<stdout>: to hvdrun's own
+ * streams, and unchanged into files. On hvdrun's loop, one thread; never waits for a reader or a
+ * disk. outlet.h says what happens when these are too slow. printer_files.c has the files.
  */
 #ifndef HVD_AGENT_PRINTER_H
 #define HVD_AGENT_PRINTER_H
@@ -15,70 +15,70 @@
 #include "core/base/err.h"
 
 struct printer_stream {
-    struct buf line; /* what has no newline yet and was not shown */
-    uint64_t came;   /* clock: when the last of it came */
-    bool cut;        /* the beginning of its line was dropped: so is the rest */
-    int file;        /* of printer.writer, -1: none */
-    bool file_cut;   /* the same, in the file */
-    bool file_open;  /* the last byte in the file is no newline */
+    struct buf line; /* an incomplete line that was not shown yet */
+    uint64_t came;   /* clock_ns() when its last byte was received */
+    bool cut;        /* the start of its line was dropped: drop the rest too */
+    int file;        /* index in printer.writer, -1: none */
+    bool file_cut;   /* the same for the file */
+    bool file_open;  /* the last byte in the file is not a newline */
     struct outlet_loss file_loss;
 };
 
 struct printer {
     struct loop *loop;
     int nranks;
-    int first_ranks; /* at the beginning: the names of files are as wide as for them */
+    int first_ranks; /* nranks at the start: determines the width of file names */
     bool prefix;
-    bool append;                     /* files go on where they ended */
+    bool append;                     /* append to existing files */
     struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
     char *dir;                       /* of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];
-    struct printer_stream *open[FRAME_STREAMS]; /* whose line stands unfinished on that sink */
-    struct outlet_loss loss[FRAME_STREAMS];     /* of these, to be said */
-    bool dropping[FRAME_STREAMS];               /* printer_stalled() has told */
-    struct writer *writer;                      /* of the files, NULL: there are none */
+    struct printer_stream *open[FRAME_STREAMS]; /* has an incomplete line on this sink */
+    struct outlet_loss loss[FRAME_STREAMS];     /* of the sinks, not yet reported */
+    bool dropping[FRAME_STREAMS];               /* printer_stalled() has reported it */
+    struct writer *writer;                      /* writes the files, NULL: no files */
     size_t max;                                 /* bytes that may wait for one outlet */
-    struct loop_timer timer;                    /* shows unfinished lines */
-    struct loop_timer flow_timer; /* looks whether ranks that wait for a reader may go on */
+    struct loop_timer timer;                    /* shows incomplete lines */
+    struct loop_timer flow_timer;               /* checks whether ranks may continue to print */
     void (*drained)(void *arg);
     void *arg;
     bool finishing;
-    bool said;          /* printer_lost() has told of standard output */
-    int file_error;     /* errno, told by printer_lost(); -1: told */
-    char file_name[32]; /* which file it was */
+    bool said;          /* printer_lost() has reported standard output */
+    int file_error;     /* errno for printer_lost(); -1: reported */
+    char file_name[32]; /* the file that file_error is about */
 };
 
-/* dir NULL: no files. append: those that are there go on. drained: printer_full() was true and is
- * so no longer. */
+/* dir NULL: no files. append: append to existing files. drained is called when printer_full()
+ * becomes false again. */
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
                  bool append, void (*drained)(void *arg), void *arg, struct err *err);
 void printer_fini(struct printer *p);
 
-/* There are nranks now: members of an elastic job that come later. Without memory what they print
- * is lost. */
+/* Makes room for nranks ranks, for joiners of an elastic job. Output of ranks without room is lost.
+ */
 void printer_grow(struct printer *p, int nranks);
 
 void printer_put(struct printer *p, const struct frame *frame);
 
-/* Lines of hvdrun itself or of an agent, to standard error, with their newline. */
+/* Prints lines of hvdrun or of an agent on standard error; text includes their newlines. */
 void printer_say(struct printer *p, const char *text, size_t n);
 
-/* Shows every unfinished line, at the end. */
+/* Shows all incomplete lines, at the end. */
 void printer_finish(struct printer *p);
 
-/* What could not be written since it was last asked: 0, or an errno (EPIPE: whoever read standard
- * output is gone) with the name of the output in dst. */
+/* The next output that could not be written: 0: none, else an errno (EPIPE: the reader of standard
+ * output is gone) with the name of the output in dst. Reports each once. */
 int printer_lost(struct printer *p, char *dst, size_t size);
 
-/* Lines are dropped from now on, because nobody reads them: the name of the output in dst. Once
- * until the reader goes on. */
+/* True if lines are now being dropped because nobody reads them; dst gets the name of the stream.
+ * Reported once until the reader continues. */
 bool printer_stalled(struct printer *p, char *dst, size_t size);
 
-/* Bytes that nobody has read yet, or that are not on a disk; without those of files whose disk has
- * taken nothing for FILES_LAST_MS. */
+/* Bytes that are not yet read or on disk. Without the files if their disk has taken nothing for
+ * FILES_LAST_MS. */
 size_t printer_pending(const struct printer *p);
 
-/* A reader is slow, or a disk: whoever prints should wait. */
+/* A reader or a disk is slow: the caller should make ranks wait. */
 bool printer_full(const struct printer *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * printer_files: the files that ranks' output goes to (--output-filename). A thread writes them:
- * see writer.h. They are one outlet, with one bound. See printer.h.
+ * printer_files: the output files of ranks (--output-filename), written by a thread (writer.h). All
+ * files together are one outlet, with one bound. See printer.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include "agent/printer_private.h"
 #include "core/base/clock.h"
 
-#define CUT_MARK      " ...\n" /* a line whose end is among those that are missing */
-#define FILES_LAST_MS 10000ULL /* at the end: a disk that takes nothing for so long is given up */
+#define CUT_MARK      " ...\n" /* ends a line whose rest was dropped */
+#define FILES_LAST_MS 10000ULL /* at the end: wait for a disk that takes nothing */
 
 static int make_dir(const char *path, struct err *err)
 {
@@ -27,7 +27,7 @@ int printer_open_dir(struct printer *p, struct err *err)
     return rc < 0 ? err_sys(err, -rc, "a thread for output files") : make_dir(p->dir, err);
 }
 
-/* Opened without waiting: a FIFO that nobody has open to read is an error (ENXIO). */
+/* Opens without waiting: a FIFO without a reader is an error (ENXIO). */
 static int open_file(struct printer *p, const char *path, struct err *err)
 {
     int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (p->append ? O_APPEND : O_TRUNC);
@@ -105,7 +105,7 @@ void printer_put_file(struct printer *p, const struct frame *frame)
         drop(st, data, n);
         return;
     }
-    if (st->file_cut) { /* the rest of a line that was dropped */
+    if (st->file_cut) { /* drop the rest of a line whose start was dropped */
         const uint8_t *newline = memchr(data, '\n', n);
         size_t rest = newline ? (size_t)(newline + 1 - data) : n;
         drop(st, data, rest);
@@ -127,7 +127,7 @@ void printer_finish_files(struct printer *p)
                 say_loss(p, &p->streams[r][s]);
 }
 
-/* Nothing was written for so long that hvdrun does not wait for it at its end. */
+/* Has the disk taken nothing for so long that hvdrun does not wait for it at its end? */
 static bool is_stuck(const struct printer *p)
 {
     uint64_t moved;

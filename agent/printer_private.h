@@ -7,18 +7,19 @@
 
 #include "agent/printer.h"
 
-/* The directory of the files, and the thread that writes them. */
+/* Makes the directory of the files and the thread that writes them. */
 int printer_open_dir(struct printer *p, struct err *err);
 
 int printer_open_files(struct printer *p, int rank, struct err *err);
 
-/* Bytes for a file, as they came; dropped where its disk has stopped. */
+/* Writes bytes to a file unchanged; drops them if its disk has stopped. */
 void printer_put_file(struct printer *p, const struct frame *frame);
 
-/* Says in each file what is missing at its end. */
+/* At the end, writes in each file how much is missing. */
 void printer_finish_files(struct printer *p);
 
-/* The first file that failed, or at the end waits for its disk: file_error and file_name. */
+/* Sets file_error and file_name to the first file that failed or, at the end, still waits for its
+ * disk. */
 void printer_watch_files(struct printer *p);
 
 size_t printer_pending_files(const struct printer *p);

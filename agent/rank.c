@@ -17,7 +17,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-/* What a rank leaves in its process group gets SIGTERM at once and SIGKILL after this. */
+/* Processes left in a rank's group get SIGTERM at once, and SIGKILL after this. */
 #define REST_GRACE_MS 1000
 #define POLL_MS       20
 
@@ -60,7 +60,7 @@ static void stream_close(struct rank_stream *st)
     st->fd = -1;
 }
 
-/* One read; true when there may be more. */
+/* One read. Returns true if there may be more. */
 static bool stream_read(struct rank_stream *st)
 {
     char data[FRAME_MAX];
@@ -111,7 +111,7 @@ static void ctl_close(struct rank *rank)
 
 static void take_report(struct rank *rank);
 
-/* Hands out all frames that are there. That the command runs is told before what it says. */
+/* Handles all frames that have arrived, after reporting that the command runs. */
 void rank_read_frames(struct rank *rank)
 {
     take_report(rank);
@@ -132,8 +132,8 @@ void rank_read_frames(struct rank *rank)
 
 static void on_again(void *arg);
 
-/* rc is what ctl_send() or ctl_flush() gave. An end of the socket is no matter here: what the rank
- * wrote before it closed its end may still wait to be read. */
+/* Handles rc, the result of ctl_send() or ctl_flush(). A closed socket is ignored here: frames that
+ * the rank wrote before may still wait to be read. */
 static void ctl_sent(struct rank *rank, int rc)
 {
     char why[256];
@@ -198,7 +198,8 @@ static void on_end_timer(void *arg)
     struct rank *rank = arg;
     if (deadline_passed(rank->kill_at)) {
         rank_kill(rank, SIGKILL);
-        /* Whoever still holds the pipes is in a session of its own: it goes when the agent does. */
+        /* A process that still holds the pipes has a session of its own; the agent ends it at its
+         * own end. */
         if (rank->over)
             for (int i = 0; i < FRAME_STREAMS; i++)
                 stream_close(&rank->streams[i]);
@@ -219,7 +220,7 @@ void rank_end(struct rank *rank, int grace_ms)
     loop_timer_start(rank->loop, &rank->end_timer, POLL_MS, on_end_timer, rank);
 }
 
-/* The process has ended; its group and pipes may live on. */
+/* Reports closed once the process, its group and its pipes have ended. */
 static void check_gone(struct rank *rank)
 {
     if (!rank->over || rank->gone)
@@ -246,7 +247,7 @@ static void report_close(struct rank *rank)
     rank->report = -1;
 }
 
-/* Takes what is known of the command by now. */
+/* Reads whether the command runs, if that is known. */
 static void take_report(struct rank *rank)
 {
     struct spawn_failure failure;
@@ -272,7 +273,7 @@ static void on_report(void *arg, uint32_t events)
     take_report(arg);
 }
 
-/* Not even SIGKILL ends a process that the kernel holds in exec. Its end is told all the same. */
+/* SIGKILL does not end a process that the kernel holds in exec: reports its end all the same. */
 static void on_exec_stuck(void *arg)
 {
     rank_exited(arg, 0);
@@ -299,8 +300,8 @@ void rank_exited(struct rank *rank, int status)
     rank->over = true;
     if (!rank->text[0])
         rank->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-    /* A BYE may wait in the socket, last words in the pipes: they come before the end. Bounded: a
-     * child of the rank may go on writing. */
+    /* Handle a waiting BYE and the last output before the end is reported. At most 64 reads,
+     * because a child of the rank may go on writing. */
     rank_read_frames(rank);
     loop_fd_stop(rank->loop, &rank->speaker_lfd);
     pulse_stop(&rank->pulse);

@@ -21,7 +21,7 @@ void reap_adopt(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Sends signo to each child; how many there are. */
+/* Sends signo to each child. Returns the number of children. */
 static int signal_children(int signo)
 {
     char path[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sink: see sink.h. A pipe or terminal that poll(2) calls writable takes at least a page without
- * blocking, so that is what one write gives it.
+ * sink: see sink.h. A pipe or terminal that poll(2) reports writable takes at least a page without
+ * blocking, so one write has at most 4096 bytes.
  */
 #include "agent/sink.h"
 
@@ -12,7 +12,7 @@
 #include "core/base/clock.h"
 
 #define PIECE 4096
-#define AHEAD (1u << 20) /* bytes that its thread is given before they are written */
+#define AHEAD (1u << 20) /* most bytes that the thread has queued */
 
 static void flush(struct sink *s);
 
@@ -31,7 +31,8 @@ static void on_written(void *arg, uint32_t events)
         flush(s);
 }
 
-/* Epoll does not take it: a regular file. Without a thread it is written directly. */
+/* For a regular file, which epoll refuses. If no thread can be started, writes are done directly.
+ */
 static void open_writer(struct sink *s)
 {
     if (writer_open(&s->writer) < 0)
@@ -97,7 +98,7 @@ static void hand_over(struct sink *s)
     if (ahead < AHEAD && rc == 0)
         s->pos += n;
     s->failed = writer_failed(s->writer, 0);
-    if (rc < 0 && ahead == 0) /* nothing is under way that would bring another try */
+    if (rc < 0 && ahead == 0) /* no later event would try again */
         s->failed = -rc;
 }
 
@@ -145,7 +146,7 @@ void sink_put(struct sink *s, const void *data, size_t n)
     if (queued(s) == 0)
         s->moved = clock_ns();
     buf_put(&s->queue, data, n);
-    if (s->queue.failed) { /* no memory: room is made by writing what is there already */
+    if (s->queue.failed) { /* no memory: write out what is queued to make room */
         s->queue.failed = false;
         flush(s);
         buf_put(&s->queue, data, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spawn: see spawn.h. What happens between fork and exec is async-signal-safe.
+ * spawn: see spawn.h. The child calls only async-signal-safe functions between fork and exec.
  */
 #include "agent/spawn.h"
 
@@ -18,7 +18,7 @@
 #include "core/base/env.h"
 #include "core/base/fd.h"
 
-/* Where a child failed. */
+/* Where and why a child failed. */
 struct failure {
     int where;
     int code; /* errno */
@@ -28,7 +28,7 @@ enum { FAIL_SETUP, FAIL_CWD, FAIL_EXEC };
 
 static void child_signals(void)
 {
-    /* SIGHUP stays as it is: under nohup it is ignored on purpose. */
+    /* SIGHUP stays as it is: nohup ignores it on purpose. */
     const int ours[] = {SIGINT,  SIGTERM, SIGPIPE, SIGTSTP, SIGCHLD,
                         SIGUSR1, SIGUSR2, SIGQUIT, SIGXFSZ};
     sigset_t none;
@@ -38,7 +38,8 @@ static void child_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* A core dump delays the news of a death, and ranks die together: off unless asked for. */
+/* Disables core dumps unless HVD_CORE_DUMPS asks for them: a dump delays the news of a death, and
+ * ranks often die together. */
 static void child_core(bool keep_core)
 {
     struct rlimit core;
@@ -81,7 +82,7 @@ static _Noreturn void child_run(const struct spawn_spec *spec, pid_t parent, int
     child_fail(report, FAIL_EXEC);
 }
 
-/* The file exists. So the file that its first line or its header names does not. */
+/* Does the program's file exist? Then ENOENT is about its interpreter or loader. */
 static bool is_there(const char *program, const char *cwd)
 {
     char path[4096];
@@ -148,7 +149,7 @@ int spawn(const struct spawn_spec *spec, struct spawned *ret, struct err *err)
         return err_sys(err, errno, "fork");
     if (pid == 0)
         child_run(spec, parent, out_w, err_w, report_w, keep_core);
-    setpgid(pid, pid); /* both sides do it: whoever comes first */
+    setpgid(pid, pid); /* also done in the child: whichever is first */
     fd_set_nonblock(report_r);
     *ret = (struct spawned){pid, take_fd(&out_r), take_fd(&err_r), take_fd(&report_r)};
     return 0;

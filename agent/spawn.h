@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spawn: a rank's process: a process group of its own, bound to the life of this one, output into
- * pipes, standard input from /dev/null. Called by rank.c; one thread.
+ * spawn: starts a rank's process: in its own process group, killed when this process dies, output
+ * into pipes, standard input from /dev/null. Called by rank.c; one thread.
  */
 #ifndef HVD_AGENT_SPAWN_H
 #define HVD_AGENT_SPAWN_H
@@ -20,21 +20,22 @@ struct spawn_spec {
 
 struct spawned {
     pid_t pid;
-    int out, err; /* read ends, the caller's */
-    int report;   /* nonblocking, the caller's: readable when the command runs or cannot be run */
+    int out, err; /* read ends, owned by the caller */
+    int report; /* nonblocking, owned by the caller; readable once the command runs or cannot be run
+                 */
 };
 
-/* Why a command does not run. */
+/* Why a command cannot be run. */
 struct spawn_failure {
     int code; /* exit code: 127: not found; 126: found, but it cannot be run */
     char text[512];
 };
 
-/* Returns after the fork. exec may take long: the program may lie on a file system that is slow. */
+/* Returns after the fork. exec may take longer, on a slow file system. */
 int spawn(const struct spawn_spec *spec, struct spawned *ret, struct err *err);
 
-/* What stands in the report. 0: the command runs; 1: it is not known yet; -ENOEXEC: it cannot be
- * run, *ret says why, and the end of the process is to be reaped all the same. */
+/* Reads the report. 0: the command runs; 1: not known yet; -ENOEXEC: it cannot be run, *ret says
+ * why, and the caller still has to reap the process. */
 int spawn_result(int report, const char *program, const char *cwd, struct spawn_failure *ret);
 
 #endif

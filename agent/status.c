@@ -11,11 +11,11 @@
 #include "agent/table.h"
 #include "core/member/roster.h"
 
-#define LINES_MAX 32 /* members that have a line each: one screen */
+#define LINES_MAX 32 /* more members are listed by host: one screen */
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* A text for a terminal; "" where there is none. */
+/* Gets a text, without control characters, for a terminal; "" if absent. */
 static void get_text(const json_t *j, const char *key, char *dst, size_t size)
 {
     const char *text = json_string_value(json_object_get(j, key));
@@ -79,7 +79,7 @@ static int read_members(const json_t *j, struct status *s, struct err *err)
     return 0;
 }
 
-/* Others train: what those that are to join them do. */
+/* Renames the states of joiners while others train. */
 static void name_arrival(struct status_member *m)
 {
     if (m->rank >= 0)
@@ -234,11 +234,11 @@ static void add_member(struct table *t, const struct status_member *m)
     table_add(t, "%s", m->state);
 }
 
-/* Those of the world by rank, then the others by number. */
+/* Order: members of the epoch by rank, then the others by member number. */
 static int by_rank(const void *a, const void *b)
 {
     const struct status_member *x = a, *y = b;
-    unsigned rx = (unsigned)x->rank, ry = (unsigned)y->rank; /* -1 is the greatest */
+    unsigned rx = (unsigned)x->rank, ry = (unsigned)y->rank; /* -1 becomes the largest */
     if (rx != ry)
         return rx < ry ? -1 : 1;
     return (x->member > y->member) - (x->member < y->member);
@@ -251,7 +251,7 @@ static int by_host(const void *a, const void *b)
     return hosts ? hosts : strcmp(x->state, y->state);
 }
 
-/* How many in which state, a line a host. */
+/* Adds a row for each host: how many members are in which state. */
 static void add_hosts(struct table *t, const struct status_member *list, int n)
 {
     for (int i = 0; i < n;) {
@@ -280,7 +280,7 @@ int status_print(const struct status *s, const char *name, int64_t started, int6
     struct status_member *list = calloc((size_t)s->n + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
-    for (int i = 0; i < s->n; i++) /* who has ended is history: in an elastic job there are many */
+    for (int i = 0; i < s->n; i++) /* hides members that have ended: an elastic job may have many */
         if (all || !s->elastic || !is_over(&s->members[i]))
             list[shown++] = s->members[i];
     many = shown > LINES_MAX && !all;

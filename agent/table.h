@@ -13,20 +13,20 @@
 
 struct table {
     int ncolumns;
-    bool right[TABLE_COLUMNS]; /* numbers stand at the right */
+    bool right[TABLE_COLUMNS]; /* right-aligned, for numbers */
     size_t width[TABLE_COLUMNS];
-    char **cells; /* row after row, the head is the first */
+    char **cells; /* row by row; the first row is the head */
     size_t ncells;
-    bool failed; /* memory was out: a row is missing */
+    bool failed; /* an allocation failed: a cell is missing */
 };
 
-/* The head: names with | between them, one with > in front is a column of numbers. */
+/* columns: the heads, separated by |. A > in front right-aligns the column. */
 void table_init(struct table *t, const char *columns);
 
-/* One more cell, row after row. */
+/* Adds a cell, row by row. */
 void table_add(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* 0; -ENOMEM, nothing is printed. The last column is not filled up. */
+/* 0; -ENOMEM, and nothing is printed. The last column is not padded. */
 int table_print(const struct table *t, FILE *out);
 void table_fini(struct table *t);
 

@@ -38,7 +38,7 @@ void tail_text(const struct tail *t, int max_lines, char *dst, size_t size)
             break;
         start--;
     }
-    /* The oldest line lost its head where older bytes were overwritten. */
+    /* Drops the oldest line if its beginning was overwritten. */
     if (start == 0 && from > 0) {
         char *newline = strchr(dst, '\n');
         if (newline)

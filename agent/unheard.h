@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unheard: for how long a peer has said nothing while this process listened. Time in which this
- * process did not listen (it was stopped, had no processor, or did something else) does not count:
- * the peer's words may wait in a socket. Pure; one owner, one thread.
+ * unheard: how long a peer has been silent while this process listened. Time in which this process
+ * did not listen (it was stopped, or had no processor) does not count: the peer's messages may wait
+ * in a socket. Pure; one owner, one thread.
  */
 #ifndef HVD_AGENT_UNHEARD_H
 #define HVD_AGENT_UNHEARD_H
@@ -11,19 +11,20 @@
 
 #include "core/base/clock.h"
 
-/* Between two looks no more than this counts. The owner looks more often while it listens. */
+/* At most this much counts between two calls of unheard_look(). The owner calls it more often while
+ * it listens. */
 #define UNHEARD_STEP (250 * CLOCK_MS)
 
-/* Zero-initialized: nothing was heard, and nobody has looked. */
+/* Zero-initialized: nothing was heard yet. */
 struct unheard {
-    uint64_t ns;     /* of silence that count */
-    uint64_t looked; /* clock of the last look or word; 0: none */
+    uint64_t ns;     /* silence that counts */
+    uint64_t looked; /* clock_ns() of the last call; 0: none */
 };
 
-/* The peer has said something. */
+/* The peer has sent something. */
 void unheard_end(struct unheard *s, uint64_t now);
 
-/* Called in each turn of the loop that listens. How long the silence is now, in ns. */
+/* Call in each iteration of the loop that listens. Returns the length of the silence in ns. */
 uint64_t unheard_look(struct unheard *s, uint64_t now);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer: see writer.h. The queue is records of {u32 file, u32 length, bytes}; the thread takes all
- * of it at once and works without the lock.
+ * writer: see writer.h. The queue has records of {u32 file, u32 length, bytes}. The thread takes
+ * the whole queue and writes it without holding the lock.
  */
 #include "agent/writer.h"
 
@@ -17,8 +17,8 @@
 #include "core/base/clock.h"
 #include "core/base/thread.h"
 
-#define PIECE    (256u << 10) /* written at once: progress is seen so often */
-#define CLOSE_MS 200          /* a thread that works on nothing ends at once */
+#define PIECE    (256u << 10) /* bytes of one write, after which progress is counted */
+#define CLOSE_MS 200          /* wait for the thread, which ends at once if it is idle */
 
 struct file {
     int fd;
@@ -29,12 +29,12 @@ struct file {
 
 struct writer {
     pthread_t thread;
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t more, end;
     struct buf queue;
     struct file *files;
     int nfiles;
-    size_t pending; /* of all */
+    size_t pending; /* of all files */
     uint64_t moved;
     bool stop, ended;
     int wake;
@@ -51,10 +51,10 @@ static void count(struct writer *w, int file, size_t n, int error)
         w->files[file].failed = error;
     pthread_mutex_unlock(&w->lock);
     if (write(w->wake, &one, sizeof(one)) < 0)
-        return; /* it is full, and so readable */
+        return; /* the counter is full, so the eventfd is readable */
 }
 
-/* Waits as long as the disk takes. */
+/* Blocks as long as the disk does. */
 static void write_out(struct writer *w, int file, const uint8_t *data, size_t n)
 {
     pthread_mutex_lock(&w->lock);
@@ -156,7 +156,7 @@ bool writer_close(struct writer *w)
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&w->lock);
     w->stop = true;
-    buf_reset(&w->queue); /* who wants it written waits for that before */
+    buf_reset(&w->queue); /* drops what waits: the owner waits before, if it wants that written */
     pthread_cond_signal(&w->more);
     int rc = 0;
     while (!w->ended && rc == 0)

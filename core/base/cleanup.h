@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cleanup: locals that release what they own when they go out of scope; TAKE hands over.
+ * cleanup: local variables that release what they own at the end of their scope. TAKE passes the
+ * ownership on.
  */
 #ifndef HVD_BASE_CLEANUP_H
 #define HVD_BASE_CLEANUP_H
@@ -25,7 +26,7 @@ static inline void cleanup_close(int *fd)
 #define auto_free  CLEANUP(cleanup_free)
 #define auto_close CLEANUP(cleanup_close)
 
-/* The pointer's value; the variable is NULL afterwards and frees nothing. */
+/* Returns the pointer's value and sets the variable to NULL, so that its cleanup frees nothing. */
 #define TAKE(p)                                                                                    \
     __extension__({                                                                                \
         __typeof__(p) taken_ = (p);                                                                \
@@ -33,7 +34,7 @@ static inline void cleanup_close(int *fd)
         taken_;                                                                                    \
     })
 
-/* The same for a descriptor: -1 stays behind. */
+/* The same for a descriptor; sets it to -1. */
 static inline int take_fd(int *fd)
 {
     int taken = *fd;

@@ -29,7 +29,8 @@ static inline uint64_t clock_wall_us(void)
     return (uint64_t)ts.tv_sec * 1000000ULL + (uint64_t)ts.tv_nsec / 1000;
 }
 
-/* What clock_ns() told as at, in milliseconds since 1970, when it tells now; 0: at is 0. */
+/* Converts at, an earlier clock_ns() value, to milliseconds since 1970; now is clock_ns() of this
+ * moment. Returns 0 when at is 0. */
 static inline int64_t clock_unix_ms(uint64_t at, uint64_t now)
 {
     struct timespec ts;
@@ -49,7 +50,7 @@ static inline bool deadline_passed(uint64_t deadline)
     return deadline != UINT64_MAX && clock_ns() >= deadline;
 }
 
-/* Milliseconds left, rounded up, for poll(2): 0 when passed, -1 for never. */
+/* Milliseconds until the deadline, rounded up, for poll(2): 0 when it has passed, -1 for never. */
 static inline int deadline_poll_ms(uint64_t deadline)
 {
     if (deadline == UINT64_MAX)

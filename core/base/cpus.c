@@ -19,7 +19,7 @@
 
 int cpus_affinity(uint64_t ret_mask[CPUS_MASK_WORDS])
 {
-    /* The kernel wants room for every processor that it might know; cpu_set_t has 1024. */
+    /* The kernel asks for room for every processor that it supports; cpu_set_t has only 1024. */
     size_t size = CPU_ALLOC_SIZE(16384);
     cpu_set_t *set = calloc(1, size);
     int rc = !set ? -ENOMEM : sched_getaffinity(0, size, set) < 0 ? -errno : 0;
@@ -76,7 +76,7 @@ static int quota_v1(const char *root, const char *folder)
     return whole_cpus(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-/* The smallest quota on the way from mount/path up to mount. */
+/* The smallest quota among the cgroups from mount/path up to mount. */
 static int smallest_up(const char *root, const char *mount, const char *path,
                        int (*quota)(const char *, const char *))
 {
@@ -96,7 +96,7 @@ static int smallest_up(const char *root, const char *mount, const char *path,
     }
 }
 
-/* One line of /proc/self/cgroup: "id:controllers:path". */
+/* The smallest quota for one line of /proc/self/cgroup: "id:controllers:path". */
 static int quota_of_line(const char *root, char *line)
 {
     char *controllers = strchr(line, ':');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cpus: how many processors this process may really use: its affinity, and what the CPU quotas of
- * its cgroups (v1 and v2, up to the root) leave of it. Any thread; reads files at each call.
+ * cpus: how many processors this process may use: its affinity, limited by the CPU quotas of its
+ * cgroups (v1 and v2, up to the root). Any thread; reads files at each call.
  */
 #ifndef HVD_BASE_CPUS_H
 #define HVD_BASE_CPUS_H
@@ -10,28 +10,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bits of a mask of processors, as it is passed between processes. */
+/* Bits of a processor mask that processes pass to each other. */
 #define CPUS_MASK_BITS  1024
 #define CPUS_MASK_WORDS (CPUS_MASK_BITS / 64)
 
-/* The affinity of the calling thread as a mask; processors beyond its bits are left out. */
+/* Stores the affinity of the calling thread; leaves out processors from CPUS_MASK_BITS on. 0 or
+ * -errno. */
 int cpus_affinity(uint64_t ret_mask[CPUS_MASK_WORDS]);
 
-/* Bits that are set. */
+/* How many bits are set. */
 int cpus_count(const uint64_t mask[CPUS_MASK_WORDS]);
 
-/* Whole processors that the tightest quota allows: at least 1; INT_MAX when there is none or it
- * cannot be read. root is put before /proc and /sys: "" for this machine, a folder in tests. */
+/* Whole processors that the smallest CPU quota allows, at least 1; INT_MAX without a quota, or when
+ * none can be read. root is put before /proc and /sys: "" for this machine, a folder in tests. */
 int cpus_quota(const char *root);
 
 /* The smaller of affinity and quota, at least 1. */
 int cpus_usable(void);
 
-/* May each of so many ranks spin while it waits? Only where all of them have a processor of their
- * own. Where one is all there is, who is waited for needs it. */
+/* May each of this many ranks spin while it waits? Only if there is a processor for each rank and
+ * more than one in all: with a single processor, the rank that is waited for needs it. */
 bool cpus_may_spin(int ranks, int usable);
 
-/* Bytes of the largest last-level cache, 0 when it cannot be read. root as above. */
+/* Bytes of the largest cache of processor 0, 0 when it cannot be read. root: as in cpus_quota(). */
 size_t cpus_cache_size(const char *root);
 
 #endif

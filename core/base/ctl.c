@@ -2,9 +2,9 @@
  *
  * ctl: see ctl.h.
  *
- * A frame is read with exact sizes, first its header, then its body, so that not a byte of the next
- * one is taken: the socket can be handed to another struct ctl between two frames. Descriptors ride
- * on the first byte of the header.
+ * Reads ask the socket for exactly one header, then for exactly its body, and never for a byte of
+ * the next frame: between two frames the socket can be handed to another struct ctl. Descriptors
+ * are sent with the first byte of the header.
  */
 #include "core/base/ctl.h"
 
@@ -57,7 +57,7 @@ void ctl_cargo_drop(struct ctl_cargo *cargo)
     free(cargo);
 }
 
-/* The first n rides have left, and done bytes. */
+/* Forgets the first n sets of descriptors and the first done bytes, which have been sent. */
 static void forget_sent(struct ctl *c, size_t n, size_t done)
 {
     for (size_t i = 0; i < n; i++)
@@ -91,7 +91,7 @@ static uint32_t load_le(const uint8_t *p, size_t n)
     return v;
 }
 
-/* What the kernel says about a socket whose other end is gone. */
+/* Gives one error code, -ECONNRESET, for a socket whose other end is closed. */
 static int send_error(int rc)
 {
     return rc == -EPIPE ? -ECONNRESET : rc;
@@ -147,8 +147,8 @@ int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
     return rc < 0 ? rc : 0;
 }
 
-/* The frame queued last stays in the queue: copies take the place of the caller's descriptors. If
- * there can be none, the frame leaves the queue: nothing of it was sent. */
+/* The frame queued last stays in the queue: replaces the caller's descriptors by copies. If a copy
+ * fails, removes the frame from the queue; none of its bytes has been sent. */
 static int keep_fds(struct ctl *c, struct ctl_cargo *cargo)
 {
     for (size_t i = 0; i < cargo->n; i++) {
@@ -181,14 +181,14 @@ int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const in
     int rc = ctl_send_cargo(c, type, body, cargo);
     if (rc == 0 && cargo->refs > 1)
         rc = keep_fds(c, cargo);
-    else if (rc < 0 && cargo->refs > 1) /* the connection is of no use any more */
+    else if (rc < 0 && cargo->refs > 1) /* the connection is unusable now */
         forget_sent(c, c->nrides, c->out.len);
     ctl_cargo_drop(cargo);
     return rc;
 }
 
-/* The kernel passes no descriptors now. Other processes of this user, or the receiver, may take
- * some out of their sockets soon. */
+/* The kernel passes no descriptors at present: too many are in flight. This changes when the
+ * receiver, or other processes of this user, receive some. */
 static int refused(struct ctl *c, int rc)
 {
     uint64_t now = clock_ns();
@@ -210,7 +210,7 @@ void ctl_refused_text(int rc, char *text, size_t size)
         snprintf(text, size, "%s", strerror(-rc));
 }
 
-/* One send: up to the next frame that has descriptors. */
+/* One send, which ends before the next frame that has descriptors. */
 static ssize_t send_some(const struct ctl *c, size_t done, size_t ride)
 {
     bool rides = ride < c->nrides && c->rides[ride].at == done;
@@ -245,7 +245,7 @@ int ctl_flush(struct ctl *c)
     return rc;
 }
 
-/* Reads until c->in has want bytes: 0, 1 or -errno. */
+/* Reads until c->in has want bytes. 0: it has them; 1: the socket has no more now; -errno. */
 static int fill(struct ctl *c, size_t want)
 {
     while (c->in.len < want) {
@@ -289,7 +289,7 @@ static int next_frame(struct ctl *c, struct ctl_frame *ret)
     };
     memcpy(ret->fds, c->fds, nfds * sizeof(int));
     c->nfds = 0;
-    /* The bytes stay where they are until the next call. */
+    /* The bytes stay valid until the next call. */
     c->in.len = 0;
     return 0;
 }

@@ -2,34 +2,36 @@
  *
  * ctl: the frames between a rank and its agent, over one inherited Unix stream socket.
  *
- * The agent gives the rank its end as descriptor HVD_AGENT_FD. A frame is {u32 length of body, u16
- * type, u16 flags (number of descriptors that ride along)}, little endian, then the body. Bodies
- * are written and read with base/buf.h. The same code serves both ends. Foreign bytes: a frame that
- * does not parse is -EPROTO and ends the connection.
+ * The rank's end of the socket is the descriptor that HVD_AGENT_FD names. A frame is {u32 length of
+ * body, u16 type, u16 number of descriptors sent with it}, little endian, then the body. Bodies are
+ * written and read with base/buf.h. Both ends use this code. What arrives is untrusted: a frame
+ * that does not parse is -EPROTO and ends the connection.
  *
  *   type     direction      body
- *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 epoch it was in
- *                           (0: none), bytes card (to the end). The answer is ROSTER, LEAVE or,
- *                           to one that joins, PLACE
- *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 change (the
- *                           last planned one that is in it), u64 operations that one who has said
- *                           BYE had finished (the most of all), then for each rank: u8 flags
+ *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 the rank's epoch (0:
+ *                           none), bytes card (to the end). The agent answers with ROSTER or LEAVE,
+ *                           to a joiner with PLACE
+ *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 number of the last
+ *                           planned change that this roster includes, u64 operations finished by
+ *                           members that said BYE (the maximum), then for each rank: u8 flags
  *                           (enum ctl_roster_flag), u32 member, u32 length, card
- *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 from rank (filled by the
- *                           agent), u16 what, body; with descriptors (memfd, eventfd)
- *   PROGRESS rank > agent   u64 batches done (a rank that joined counts on from the others' number
- *                           at that time), u64 bytes, u8 state (1 active, 2 stalled), text
- *   LOST     agent > rank   u32 member that is dead, i32 exit code or -signal, text
- *   BYE      rank > agent   i32 status: 0: hvd_shutdown was called, the end is no failure; -errno:
- *                           this rank cannot go on, the others are to do without it; u64
- *                           operations it has finished; text (to the end): why it cannot go on
- *   CHANGE   agent > rank   u32 change: a planned one waits for the next boundary
- *   LEAVE    agent > rank   text: the world goes on without this member; the answer to a HELLO
- *   LIFELINE agent > rank   one descriptor, base/lifeline.h: to be held from now on
- *   REPAIRED rank > agent   u32 epoch it is in, u64 ns from hearing of the loss until it was over
+ *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 sending rank (the agent
+ *                           fills it in), u16 what, body; with descriptors (memfd, eventfd)
+ *   PROGRESS rank > agent   u64 batches done (a joiner continues the others' counter), u64 bytes,
+ *                           u8 state (1 active, 2 stalled), text
+ *   LOST     agent > rank   u32 lost member, i32 exit code or -signal, text
+ *   BYE      rank > agent   i32 status: 0: hvd_shutdown() was called, the exit is no failure;
+ *                           -errno: this rank failed, the others continue without it; u64
+ *                           operations it has finished; text (to the end): why it failed
+ *   CHANGE   agent > rank   u32 number of a planned change that waits for the next step boundary
+ *   LEAVE    agent > rank   text: the job continues without this member; also answers a HELLO
+ *   LIFELINE agent > rank   one descriptor (base/lifeline.h), which the rank holds from now on
+ *   REPAIRED rank > agent   u32 the rank's epoch, u64 ns from learning of the loss to the end of
+ *                           its repair
  *   PLACE    agent > rank   u32 epoch, u32 rank, u32 size, u32 local rank, u32 local size, u32
- * cross rank, u32 cross size: others train. This would be its place if it came in now; it says
- * HELLO (enter) when it is ready to. Its card is forgotten
+ *                           cross rank, u32 cross size: the numbers of this joiner if it joined
+ *                           now, while the members train. Its card is forgotten; it says HELLO
+ *                           again, with CTL_ENTER, when it is ready to join
  */
 #ifndef HVD_BASE_CTL_H
 #define HVD_BASE_CTL_H
@@ -59,90 +61,94 @@ enum ctl_type {
 
 /* Why a rank says HELLO. */
 enum ctl_why {
-    CTL_JOIN,     /* hvd_init() */
-    CTL_REVOKED,  /* its epoch has lost a member, or it lost touch with one */
-    CTL_BOUNDARY, /* all of its epoch agreed on a planned change */
-    CTL_ENTER,    /* it has a place, and is ready to be let in at the next boundary */
+    CTL_JOIN,     /* hvd_init() was called */
+    CTL_REVOKED,  /* its epoch lost a member, or it lost the connection to one */
+    CTL_BOUNDARY, /* all ranks of its epoch agreed on a planned change */
+    CTL_ENTER,    /* has its numbers (PLACE), is ready to join at the next boundary */
     CTL_WHYS,
 };
 
 enum ctl_roster_flag {
-    CTL_LOCAL = 1, /* of the same agent as the receiver */
-    CTL_NEW = 2,   /* was in no epoch before: it has no state */
+    CTL_LOCAL = 1, /* has the same agent as the receiver */
+    CTL_NEW = 2,   /* was in no epoch before and has no state */
 };
 
-/* Descriptors of one frame, which the queues of several receivers may share. The last reference
- * that is dropped closes them. */
+/* The descriptors of one frame. The queues of several receivers may share them; dropping the last
+ * reference closes them. */
 struct ctl_cargo {
     int refs;
-    bool lent; /* the descriptors are not closed */
+    bool lent; /* dropping does not close them */
     size_t n;
     int fds[]; /* [n] */
 };
 
-/* Takes the descriptors over, also on failure (NULL: no memory). One reference: the caller's. */
+/* Takes ownership of the descriptors, also on failure. Returns one reference, which the caller
+ * owns; NULL: no memory. */
 struct ctl_cargo *ctl_cargo_create(const int *fds, size_t n);
-void ctl_cargo_drop(struct ctl_cargo *cargo); /* NULL: nothing */
+void ctl_cargo_drop(struct ctl_cargo *cargo); /* NULL is fine */
 
 /* A queued frame with descriptors. */
 struct ctl_ride {
-    size_t at; /* in out: its first byte */
+    size_t at; /* offset in out of the frame's first byte */
     struct ctl_cargo *cargo;
 };
 
-/* One end of the socket with what was read of an unfinished frame. Nonblocking. */
+/* One end of the socket, with what was read so far of an incomplete frame. Nonblocking. */
 struct ctl {
     int fd; /* not owned */
     struct buf in;
     int fds[FD_MAX_PASSED];
     size_t nfds;
-    struct buf out; /* what the socket did not take yet */
+    struct buf out; /* queued: the socket has not taken it yet */
     struct ctl_ride *rides;
     size_t nrides, max_rides;
-    uint64_t refused_since; /* clock: the kernel passes no descriptors since then; 0: it does */
+    uint64_t refused_since; /* clock_ns() since when the kernel refuses to pass descriptors; 0: it
+                               does not */
 };
 
 struct ctl_frame {
     uint16_t type;
-    const uint8_t *body; /* inside ctl.in: until the next call */
+    const uint8_t *body; /* inside ctl.in, valid until the next call */
     size_t len;
-    int fds[FD_MAX_PASSED]; /* the receiver's to close */
+    int fds[FD_MAX_PASSED]; /* owned by the receiver, who closes them */
     size_t nfds;
 };
 
-/* Makes fd nonblocking. Not a byte beyond a frame is read: between two frames another struct ctl
- * may go on with the same socket. */
+/* Makes fd nonblocking. Never reads beyond the end of a frame, so that between two frames another
+ * struct ctl may take over the socket. */
 void ctl_init(struct ctl *c, int fd);
 void ctl_fini(struct ctl *c);
 
-/* Queues a frame and sends what the socket takes. 0: all is sent or queued. fds stay the caller's;
- * what is queued has copies of them. */
+/* Queues a frame and sends what the socket takes. 0: all is sent or queued. The caller keeps its
+ * fds; a queued frame has copies of them. */
 int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds,
              size_t nfds);
 
-/* The same with descriptors that the queue refers to and does not copy. */
+/* The same, but the queue takes a reference to cargo instead of copying descriptors. */
 int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
                    struct ctl_cargo *cargo);
 
-/* ctl_flush(): too many descriptors are in flight (ETOOMANYREFS), or the kernel has no memory for
- * them. No event tells when this ends: call again after CTL_LATER_MS. */
+/* Result of ctl_flush(): too many descriptors are in flight (ETOOMANYREFS), or the kernel has no
+ * memory for them. No event announces the end of this: call again after CTL_LATER_MS. */
 #define CTL_LATER    2
 #define CTL_LATER_MS 5
 
-/* For so long without a descriptor passed, ctl_flush() gives CTL_LATER. Then it fails. */
+/* Once the kernel has refused descriptors for this long, ctl_flush() fails instead of returning
+ * CTL_LATER. */
 #define CTL_REFUSED_S 10
 
-/* 0: nothing left to send; 1: call again when writable; CTL_LATER; -errno: -ECONNRESET: the other
- * end is gone, else descriptors cannot be passed. */
+/* 0: nothing is queued; 1: call again when the socket is writable; CTL_LATER; -ECONNRESET: the
+ * other end is closed; another -errno: descriptors cannot be passed. */
 int ctl_flush(struct ctl *c);
 
-/* Why descriptors cannot be passed, in words: rc is what ctl_flush() gave. */
+/* Writes why descriptors cannot be passed; rc is the result of ctl_flush(). */
 void ctl_refused_text(int rc, char *text, size_t size);
 
-/* 0: a whole frame in *ret; 1: none yet; -ECONNRESET: the other end is gone; -EPROTO. */
+/* 0: a whole frame in *ret; 1: no whole frame yet; -ECONNRESET: the other end is closed; -EPROTO.
+ */
 int ctl_recv(struct ctl *c, struct ctl_frame *ret);
 
-/* Waits for a frame until the deadline. */
+/* Waits for a frame until the deadline; flushes the queue meanwhile. */
 int ctl_wait(struct ctl *c, struct ctl_frame *ret, uint64_t deadline);
 
 #endif

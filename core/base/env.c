@@ -13,7 +13,7 @@
 
 static const char *const prefixes[] = {"HVD_", "HOROVOD_"};
 
-/* The variable that is set, in var; its value or NULL. */
+/* Finds the variable that is set and stores its name in var. Returns its value or NULL. */
 static const char *lookup(const char *name, char *var, size_t var_size)
 {
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {

@@ -13,19 +13,19 @@
 
 #include "core/base/err.h"
 
-/* The value, NULL when absent or empty. Owned by the environment. */
+/* The value, owned by the environment; NULL when absent or empty. */
 const char *env_get(const char *name);
 
-/* A decimal integer in [min, max]. */
+/* Reads a decimal integer in [min, max]. */
 int env_int(const char *name, int64_t def, int64_t min, int64_t max, int64_t *ret, struct err *err);
 
-/* Bytes with an optional suffix K, M or G (powers of 1024), case and a final B ignored. */
+/* Reads bytes, with an optional suffix K, M or G (powers of 1024). Ignores case and a final B. */
 int env_size(const char *name, uint64_t def, uint64_t *ret, struct err *err);
 
-/* 1 0 true false yes no on off. */
+/* Reads one of 1 0 true false yes no on off. */
 int env_bool(const char *name, bool def, bool *ret, struct err *err);
 
-/* A finite decimal number in [min, max]. */
+/* Reads a finite decimal number in [min, max]. */
 int env_double(const char *name, double def, double min, double max, double *ret, struct err *err);
 
 #endif

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Foreign text in it may hold anything; a terminal obeys controls, also those of two bytes (C1). */
+/* The text may contain untrusted bytes. A terminal obeys control characters, among them those of
+ * two bytes (C1). */
 static void clean(char *text)
 {
     for (unsigned char *p = (unsigned char *)text; *p; p++) {
@@ -21,7 +22,7 @@ static void clean(char *text)
 
 static void vformat(struct err *err, const char *fmt, va_list ap)
 {
-    /* Through a copy: the arguments may point into err->msg. */
+    /* Formats into a copy: the arguments may point into err->msg. */
     char text[sizeof(err->msg)];
     vsnprintf(text, sizeof(text), fmt, ap);
     clean(text);

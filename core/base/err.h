@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err: an error that can be read by a person.
+ * err: an error with a message for a person.
  *
- * Functions return 0 or a negative errno. One that can fail for a reason worth naming also
- * takes a struct err as its last argument; it may be NULL. Any thread; the caller owns it.
- * A message is one line: control characters in it become blanks.
+ * Functions return 0 or a negative errno. A function whose failure needs a reason also takes a
+ * struct err, as its last argument; it may be NULL. Any thread; the caller owns it. A message is
+ * one line: control characters in it become blanks.
  */
 #ifndef HVD_BASE_ERR_H
 #define HVD_BASE_ERR_H
@@ -25,10 +25,10 @@ int err_set(struct err *err, int errnum, const char *fmt, ...)
 int err_sys(struct err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "<text>: " before the message that is there; returns the code that is there. */
+/* Puts "<text>: " before the present message. Returns the present code. */
 int err_prefix(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The message, "no error" where there is none. */
+/* The message, or "no error". */
 const char *err_text(const struct err *err);
 
 #ifdef __clang_analyzer__

@@ -33,7 +33,7 @@ void fd_out_text(int rc, char *text, size_t size)
                  (unsigned long long)limit.rlim_cur);
 }
 
-/* 0: it was not raised. */
+/* The soft limit before fd_limit_raise(); 0: that changed nothing. */
 static rlim_t limit_before;
 
 void fd_limit_raise(void)
@@ -56,7 +56,7 @@ void fd_limit_restore(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* 0 where /proc does not tell. */
+/* 0 when /proc cannot be read. */
 static size_t count_open(void)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -66,7 +66,7 @@ static size_t count_open(void)
     for (struct dirent *e; (e = readdir(d));)
         n += e->d_name[0] != '.';
     closedir(d);
-    return n - 1; /* without d's own */
+    return n - 1; /* without the descriptor of d itself */
 }
 
 int fd_limit_need(size_t n, struct err *err)
@@ -83,7 +83,7 @@ int fd_limit_need(size_t n, struct err *err)
             "this process needs %zu descriptors (%zu are open, %zu are to come), and may "
             "have no more than %llu: raise the limit (ulimit -Hn)",
             all, open, n, (unsigned long long)limit.rlim_max);
-    /* A quarter more is for what the program opens meanwhile. */
+    /* A quarter more, for what the program opens meanwhile. */
     limit.rlim_cur = all + all / 4 < limit.rlim_max ? all + all / 4 : limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &limit) < 0
                ? err_sys(err, errno, "cannot raise the limit of descriptors to %zu", all)
@@ -214,7 +214,7 @@ ssize_t fd_send(int sock, const void *src, size_t n, const int *fds, size_t nfds
     return put < 0 ? -errno : put;
 }
 
-/* Moves what fits into fds, closes the rest; how many came in all. */
+/* Stores what fits into fds and closes the rest. Returns how many arrived. */
 static size_t take_passed(struct msghdr *msg, int *fds, size_t room)
 {
     size_t came = 0;
@@ -256,7 +256,8 @@ ssize_t fd_recv(int sock, void *dst, size_t n, int *fds, size_t *nfds)
     if (came > room || (msg.msg_flags & MSG_CTRUNC)) {
         for (size_t i = 0; i < came && i < room; i++)
             close(fds[i]);
-        /* There is control room for all that fd_send() sends: what is cut met the limit. */
+        /* control has room for as many as fd_send() sends: a cut means that this process is at its
+         * limit of descriptors. */
         return came > room ? -EPROTO : -EMFILE;
     }
     if (nfds)

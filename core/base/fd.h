@@ -15,42 +15,42 @@
 
 #include "core/base/err.h"
 
-/* rc is -EMFILE or -ENFILE: this process, or the machine, may have no more of them. */
+/* Is rc -EMFILE or -ENFILE? This process, or the machine, has reached its limit of descriptors. */
 bool fd_is_out(int rc);
 
-/* Then: "this process may have no more than 10 descriptors: raise the limit (ulimit -n)". */
+/* Describes which limit that is and how to raise it: "this process may have no more than 10
+ * descriptors: raise the limit (ulimit -n)". */
 void fd_out_text(int rc, char *text, size_t size);
 
-/* The soft limit of descriptors becomes the hard one. For processes of hvd, not of the user: a
- * program that calls select(2) breaks when it is given a descriptor above 1023. */
+/* Raises the soft limit of descriptors to the hard one. For hvd's own processes, not the user's: a
+ * program that calls select(2) breaks when it gets a descriptor above 1023. */
 void fd_limit_raise(void);
 
-/* In a child, before exec: the limit is again as it was before fd_limit_raise(). Async-signal-safe.
- */
+/* In a child, before exec: undoes fd_limit_raise(). Async-signal-safe. */
 void fd_limit_restore(void);
 
-/* This process is going to open n descriptors more: raises the soft limit as far as they need and
- * the hard limit allows. -EMFILE with err, which names both numbers: they do not fit. */
+/* Call before opening n more descriptors: raises the soft limit as far as needed. -EMFILE when the
+ * hard limit is too low; err names both numbers. */
 int fd_limit_need(size_t n, struct err *err);
 
 int fd_set_nonblock(int fd);
 int fd_set_cloexec(int fd, int on);
 
-/* Exactly n bytes, blocking or not; poll(2) in between. */
+/* Transfers exactly n bytes on a blocking or nonblocking fd; waits with poll(2). */
 int fd_read_full(int fd, void *dst, size_t n, uint64_t deadline);
 int fd_write_full(int fd, const void *src, size_t n, uint64_t deadline);
 
-/* One whole regular file of at most max bytes into a fresh NUL-terminated string (free() it);
- * -EFBIG when it is longer. */
+/* Reads a regular file of at most max bytes into a new NUL-terminated string, which the caller
+ * frees. -EFBIG when the file is longer. */
 int fd_read_file(const char *path, size_t max, char **ret_text, size_t *ret_len);
 
-#define FD_MAX_PASSED 253 /* of one message: Linux takes no more (SCM_MAX_FD) */
+#define FD_MAX_PASSED 253 /* in one message: the limit of Linux (SCM_MAX_FD) */
 
-/* One sendmsg(2)/recvmsg(2) on a Unix socket with up to FD_MAX_PASSED descriptors beside the bytes
- * (n >= 1). Nonblocking: -EAGAIN. recv: bytes received, 0 at the end; received descriptors are
- * close-on-exec and the caller's; nfds is in: room, out: how many. A control message that was cut
- * closes what came: -EPROTO when there are more than nfds, -EMFILE when this process may have no
- * more of them. */
+/* One sendmsg(2)/recvmsg(2) on a Unix socket, of n >= 1 bytes and up to FD_MAX_PASSED descriptors.
+ * -EAGAIN on a nonblocking socket. fd_recv() returns the bytes received, 0 at the end of file. The
+ * caller owns the received descriptors, which are close-on-exec; *nfds is the room before the call,
+ * the number received after it. If some do not fit, all are closed: -EPROTO when there are more
+ * than *nfds, -EMFILE when this process is at its limit. */
 ssize_t fd_send(int sock, const void *src, size_t n, const int *fds, size_t nfds);
 ssize_t fd_recv(int sock, void *dst, size_t n, int *fds, size_t *nfds);
 

@@ -5,7 +5,7 @@
 #ifndef HVD_BASE_HEX_H
 #define HVD_BASE_HEX_H
 
-/* The value of one digit, upper or lower case; -1: it is none. */
+/* The value of one digit, upper or lower case; -1: not a digit. */
 static inline int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')

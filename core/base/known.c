@@ -90,7 +90,7 @@ bool known_misspelt(const char *variable, char *dst, size_t size)
     if (strncmp(variable, PREFIX, PREFIX_LEN) != 0 || n - PREFIX_LEN >= sizeof(name))
         return false;
     snprintf(name, sizeof(name), "%.*s", (int)(n - PREFIX_LEN), variable + PREFIX_LEN);
-    if (strncmp(name, "TEST_", 5) == 0) /* of tests of hvd itself */
+    if (strncmp(name, "TEST_", 5) == 0) /* settings of hvd's own tests */
         return false;
     nearest_init(&near, name);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

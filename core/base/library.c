@@ -50,14 +50,14 @@ struct search {
     const char *name;
     struct library_copies *found;
     struct {
-        bool known; /* dev and ino */
+        bool known; /* dev and ino are valid */
         dev_t dev;
         ino_t ino;
     } file[LIBRARY_COPIES];
 };
 
-/* DT_SONAME, NULL where there is none. The loader has turned the table's addresses into real ones
- * for nearly every object (not for the vDSO). */
+/* DT_SONAME, NULL when there is none. The loader has relocated the table's addresses in nearly
+ * every object (not in the vDSO). */
 static const char *soname_of(const struct dl_phdr_info *info)
 {
     const ElfW(Dyn) *dyn = NULL;
@@ -136,7 +136,7 @@ void *library_mapped_open(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* path, with links resolved. */
+/* Copies path to dst, with links resolved if possible. */
 static int real_file(const char *path, char *dst, size_t size)
 {
     char real[PATH_MAX];

@@ -2,7 +2,8 @@
  *
  * library: optional shared libraries, found at run time (PMIx, NCCL, CUDA, MPI).
  *
- * Any thread. A library stays loaded once it was opened: several of them cannot be unloaded safely.
+ * Any thread. A library stays loaded once it was opened, because several of them cannot be unloaded
+ * safely.
  */
 #ifndef HVD_BASE_LIBRARY_H
 #define HVD_BASE_LIBRARY_H
@@ -12,43 +13,42 @@
 
 #include "core/base/err.h"
 
-/* One function to find: where its address goes. */
+/* A function to look up, and where to store its address. */
 struct library_symbol {
     const char *name;
     void **ret;
 };
 
-/* Opens the first of names (NULL-terminated) that is there and finds every symbol in it. -ENOENT:
- * there is none of the libraries; -ENOSYS: it lacks a symbol. err has what the loader says. */
+/* Opens the first of names (NULL-terminated) that can be loaded and looks up every symbol. -ENOENT:
+ * none can be loaded; -ENOSYS: a symbol is missing. err has the loader's message. */
 int library_open(const char *const *names, const struct library_symbol *symbols, size_t nsymbols,
                  void **ret_handle, struct err *err);
 
-/* Functions that a library may have: NULL goes where it has none. */
+/* Looks up optional functions; stores NULL for a missing one. */
 void library_find(void *handle, const struct library_symbol *symbols, size_t nsymbols);
 
-/* ---- what the process has mapped already, by whomever -----------------------------------------
- */
+/* ---- what the process has already mapped, by hvd or by others -------------------------------- */
 
 #define LIBRARY_COPIES 4
 
 struct library_copies {
-    int n; /* different files; those beyond LIBRARY_COPIES are counted, not listed */
-    char path[LIBRARY_COPIES][PATH_MAX]; /* as the loader has them: library_mapped_open() */
+    int n; /* number of different files; those beyond LIBRARY_COPIES are only counted */
+    char path[LIBRARY_COPIES][PATH_MAX]; /* as the loader names them, for library_mapped_open() */
 };
 
-/* Files that are mapped and have this name, as their soname or as the last part of their path. One
- * file counts once, whatever the number of its names. name may end in '*', which stands for any
- * end. Returns n. */
+/* Finds mapped files with this name as their soname or as the last part of their path. A file with
+ * several names counts once. A '*' at the end of name stands for any ending. Returns n. */
 int library_mapped(const char *name, struct library_copies *ret);
 
-/* A handle of a copy that library_mapped() has listed; loads nothing. NULL: it is gone. */
+/* A handle of a copy that library_mapped() has listed. Loads nothing; NULL: it is no longer mapped.
+ */
 void *library_mapped_open(const char *path);
 
-/* The file behind an open handle, with links resolved where that can be done. -ENOENT: the loader
- * does not know; -ENAMETOOLONG. */
+/* The path of the file behind an open handle, with links resolved if possible. -ENOENT: the loader
+ * does not know it; -ENAMETOOLONG. */
 int library_file(void *handle, char *dst, size_t size);
 
-/* The same for the library (or program) that an address lies in, such as that of a function. */
+/* The same for the library or program that contains an address, such as that of a function. */
 int library_of(const void *address, char *dst, size_t size);
 
 #endif

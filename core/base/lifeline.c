@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline: see lifeline.h. This is the watcher's side; the holder's is lifeline_hold.c, and
- * lifeline_page.h what both know.
+ * lifeline: see lifeline.h. This file has the watcher's side, lifeline_hold.c the holder's,
+ * lifeline_page.h what both share.
  */
 #include "core/base/lifeline.h"
 
@@ -22,14 +22,14 @@
 #define TURN_RESET_ON_FORK 1
 
 struct lifeline {
-    const struct lifeline_page *page; /* for reading */
+    const struct lifeline_page *page; /* mapped read-only */
     int event_fd;
     pthread_t thread;
     bool started;
     _Atomic bool stop, ended;
     _Atomic int state;
     uint64_t pidns;
-    uint64_t stale_ns; /* who has not looked for this long knows nothing */
+    uint64_t stale_ns; /* a watcher that has not polled for this long starts to measure anew */
     /* lifeline_silence() */
     uint64_t beats, seen_at, looked_at;
 };
@@ -52,7 +52,7 @@ void lifeline_hurry(void)
     t.size = sizeof(t);
     t.flags = TURN_RESET_ON_FORK;
     t.runtime = TURN_NS;
-    syscall(SYS_sched_setattr, 0, &t, 0); /* an older kernel takes it and does nothing */
+    syscall(SYS_sched_setattr, 0, &t, 0); /* kernels before 6.12 accept it without effect */
 }
 
 enum lifeline_state lifeline_next(enum lifeline_state before, uint32_t old, uint32_t word)
@@ -63,8 +63,8 @@ enum lifeline_state lifeline_next(enum lifeline_state before, uint32_t old, uint
         return LIFELINE_DEAD;
     if (before == LIFELINE_NEW && word == 0)
         return LIFELINE_NEW;
-    /* Held by a thread, and always by the same one; without the flag the kernel would wake nobody.
-     */
+    /* A HELD futex keeps the thread id of its one holder. It also needs FUTEX_WAITERS, without
+     * which the kernel would wake nobody at the holder's death. */
     bool held = (word & FUTEX_WAITERS) && (word & FUTEX_TID_MASK);
     return held && (before == LIFELINE_NEW || word == old) ? LIFELINE_HELD : LIFELINE_BROKEN;
 }
@@ -90,8 +90,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* The memory behind the page: of one size for ever, so that no reader of it can be hit by SIGBUS.
- */
+/* The memory behind the page. Its size is sealed, so that reading it cannot raise SIGBUS. */
 static int make_page(int beat_ms, int *ret_fd, struct err *err)
 {
     struct lifeline_page first = {.magic = LIFELINE_MAGIC, .beat_ms = (uint32_t)beat_ms};
@@ -151,7 +150,8 @@ void lifeline_destroy(struct lifeline *l)
     if (!l)
         return;
     atomic_store(&l->stop, true);
-    /* It may be just about to wait, or the page may change under it: until it has gone. */
+    /* Repeats the wake until the thread has ended: the thread may be about to wait, and the holder
+     * may change the page meanwhile. */
     while (l->started && !atomic_load(&l->ended)) {
         lifeline_futex_wake(&l->page->word);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
@@ -189,7 +189,8 @@ uint64_t lifeline_silence(struct lifeline *l, uint64_t now)
 
 pid_t lifeline_pid(const struct lifeline *l)
 {
-    if (atomic_load(&l->page->pidns) != l->pidns) /* also: not written yet */
+    if (atomic_load(&l->page->pidns) !=
+        l->pidns) /* differs also before the holder has written it */
         return 0;
     uint32_t pid = atomic_load(&l->page->pid);
     return pid <= INT32_MAX ? (pid_t)pid : 0;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline: the death of a process of this host is told at once, and its silence can be seen.
+ * lifeline: tells a process at once when another process of its host dies, and how long that one
+ * has been silent.
  *
- * One page of shared memory with a futex in it. A thread of the *holder* puts the futex on its
- * robust list (set_robust_list(2), what robust mutexes are made of): when the holder dies or calls
- * exec, the kernel marks it and wakes the *watcher*. That is long before the end of a socket or of
- * a pidfd, which come when the memory is gone (0.1 s a gigabyte). The same thread counts beats in
- * the page.
+ * The two processes share one page of memory with a futex in it. A thread of the *holder* puts the
+ * futex on its robust list (set_robust_list(2), as robust mutexes do): when the holder dies or
+ * calls exec, the kernel marks the futex and wakes the *watcher*. A socket's end or a pidfd would
+ * report the death later, only when the memory is freed (0.1 s a gigabyte). The same thread counts
+ * beats in the page.
  *
- * The watcher maps the page for reading only, takes no lock and follows no pointer in it: the worst
- * that a bad holder can write is that it is dead. No libc's mutex is used, because taking a robust
- * mutex of a stranger puts his pointers into one's own list. For the same reason it does not matter
- * if the two are in different pid namespaces: the futex is only ever compared with its holder.
+ * The watcher maps the page read-only, takes no lock and follows no pointer in it: the worst that a
+ * malicious holder can write is that it is dead. A robust mutex of libc is not used, because
+ * locking one that is shared puts pointers of the other process into one's own list. Different pid
+ * namespaces do no harm: the futex is compared only with its own earlier value.
  *
- * A core dump comes before all this: where cores are written the news waits for them.
+ * Where the kernel writes a core dump, the watcher learns of the death only after the dump.
  *
- * The agent watches its ranks, one page and one small thread each (agent/lifelines); the engine
- * holds (CTL_LIFELINE).
+ * The agent watches its ranks, with one page and one small thread for each (agent/lifelines). The
+ * engine of a rank is the holder (CTL_LIFELINE).
  */
 #ifndef HVD_BASE_LIFELINE_H
 #define HVD_BASE_LIFELINE_H
@@ -27,61 +28,61 @@
 
 #include "core/base/err.h"
 
-#define LIFELINE_BEAT_MS     100 /* HVD_HEARTBEAT_MS */
+#define LIFELINE_BEAT_MS     100 /* default of HVD_HEARTBEAT_MS */
 #define LIFELINE_BEAT_MS_MIN 10
 #define LIFELINE_BEAT_MS_MAX 10000
 
 enum lifeline_state {
-    LIFELINE_NEW,      /* nobody holds it yet */
-    LIFELINE_HELD,     /* its holder lives */
-    LIFELINE_RELEASED, /* the holder has let go: its end is none of ours */
-    LIFELINE_DEAD,     /* the holder is dead, or has become another program */
-    LIFELINE_BROKEN,   /* what is written there makes no sense: it tells nothing any more */
+    LIFELINE_NEW,      /* no holder yet */
+    LIFELINE_HELD,     /* the holder lives */
+    LIFELINE_RELEASED, /* the holder has released it: its exit is no longer reported */
+    LIFELINE_DEAD,     /* the holder is dead, or has called exec */
+    LIFELINE_BROKEN,   /* the page has impossible contents and reports nothing any more */
 };
 
-/* The calling thread gets shorter turns of the processor, and sooner, where the kernel knows that
- * (Linux 6.12): who is woken to tell a death should not stand behind those who compute. The threads
- * of a lifeline call it; so should who listens to them. Its children of fork(2) do not inherit it.
- */
+/* Asks the scheduler to run the calling thread soon after a wake, with short slices, where the
+ * kernel supports it (Linux 6.12): a thread that reports a death should not queue behind threads
+ * that compute. Called by the threads of a lifeline and by threads that wait for its events.
+ * Children of fork(2) do not inherit it. */
 void lifeline_hurry(void);
 
 /* ---- the watcher ---------------------------------------------------------------------------- */
 
 struct lifeline;
 
-/* A page and the thread that waits for it. *ret_fd is what the holder gets: the caller's to send
- * and to close. beat_ms stands in the page: how often the holder is to count. */
+/* Makes a page and the thread that waits for it. The caller sends *ret_fd to the holder and closes
+ * it. The holder counts a beat every beat_ms. */
 int lifeline_create(struct lifeline **ret, int beat_ms, int *ret_fd, struct err *err);
 
-/* Ends the thread, in milliseconds in every state: it is in nobody's hand but ours. NULL is fine.
- */
+/* Ends the thread, within milliseconds whatever the holder does. NULL is fine. */
 void lifeline_destroy(struct lifeline *l);
 
-/* A descriptor of the lifeline's that becomes readable when the state is RELEASED, DEAD or BROKEN,
- * and stays so: stop listening then. */
+/* A descriptor, owned by the lifeline, that becomes readable when the state is RELEASED, DEAD or
+ * BROKEN. It stays readable: stop polling it then. */
 int lifeline_event_fd(const struct lifeline *l);
 
-/* From any thread. What comes after HELD does not change any more. */
+/* From any thread. A state after HELD is final. */
 enum lifeline_state lifeline_state(const struct lifeline *l);
-/* Nanoseconds since the holder was last seen to count a beat, 0 where it does not hold (any more).
- * To be asked every beat_ms, by one thread; now is clock_ns(). Whoever has not asked for three
- * beats (at least 300 ms) was not running himself and starts anew: a host that was asleep is no
- * evidence against anybody. */
+/* Nanoseconds since a new beat of the holder was last seen; 0 when the state is not HELD. Call it
+ * every beat_ms, from one thread; now is clock_ns(). After a pause of more than three beats (at
+ * least 300 ms) between calls, the measurement starts anew: then the watcher itself was not
+ * running, perhaps because the host was suspended, and the silence says nothing about the holder.
+ */
 uint64_t lifeline_silence(struct lifeline *l, uint64_t now);
 
-/* The holder's process id as /proc here knows it; 0: none yet, or of another pid namespace. The
- * holder's own word. */
+/* The holder's process id as in this process's /proc, as the holder wrote it. 0: not written yet,
+ * or the holder has another pid namespace. */
 pid_t lifeline_pid(const struct lifeline *l);
 
 /* ---- the holder ----------------------------------------------------------------------------- */
 
-/* From now until lifeline_release() or death, by a thread of its own that blocks all signals,
- * "hvd-lifeline". One a process. fd stays the caller's, and can be closed: nothing of it is kept.
- * Holding already: the former one is released first. A child of fork(2) holds nothing, does not
- * have the page, and says nothing by its end. -EPROTO: not what lifeline_create() makes. */
+/* Holds the lifeline until lifeline_release() or death, by a thread "hvd-lifeline" that blocks all
+ * signals. One per process: a lifeline held before is released first. The caller keeps fd and may
+ * close it. A child of fork(2) does not hold the lifeline or have the page, and its death is not
+ * reported. -EPROTO: fd is not from lifeline_create(). */
 int lifeline_hold(int fd, struct err *err);
 
-/* Nothing when nothing is held. */
+/* Does nothing when nothing is held. */
 void lifeline_release(void);
 bool lifeline_is_held(void);
 

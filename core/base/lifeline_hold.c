@@ -10,10 +10,10 @@
 #include "core/base/lifeline.h"
 #include "core/base/lifeline_page.h"
 
-/* The one of this process. */
+/* The lifeline that this process holds. */
 static struct holder {
-    _Atomic pid_t pid; /* whose it is, 0: nothing is held. A child of fork has a copy of all this
-                          and nothing behind it: its pid is another one. */
+    _Atomic pid_t pid; /* the process that holds; 0: none. In a child of fork(2) this copy is stale:
+                          getpid() differs. */
     struct lifeline_page *page;
     uint32_t beat_ms;
     pthread_t thread;
@@ -39,8 +39,9 @@ static void tell_begun(struct holder *h, uint32_t how)
     lifeline_futex_wake(&h->begun);
 }
 
-/* The list that libc gave this thread is replaced: it takes no robust mutex. The node is here, on
- * the stack, and only the futex in the page: the kernel adds futex_offset to find it. */
+/* Replaces the robust list that libc gave this thread, which locks no robust mutex. The list node
+ * is on this stack and only the futex is in the page: the kernel adds futex_offset to the node's
+ * address. */
 static void *hold(void *arg)
 {
     struct holder *h = arg;
@@ -94,7 +95,7 @@ static bool is_mine(void)
     return atomic_load(&held.pid) == getpid();
 }
 
-/* Under the lock. */
+/* Called with the lock held. */
 static void let_go(void)
 {
     if (!is_mine())
@@ -145,7 +146,7 @@ int lifeline_hold(int fd, struct err *err)
 
 void lifeline_release(void)
 {
-    if (!is_mine()) /* a child of fork: the lock may be somebody's who is not here */
+    if (!is_mine()) /* in a child of fork a thread that does not exist there may hold the lock */
         return;
     pthread_mutex_lock(&lock);
     let_go();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline_page: what the two sides of a lifeline share: the page, its futex, how their threads are
- * started. For lifeline.c and lifeline_hold.c alone (and tests that play a bad holder).
+ * lifeline_page: what both sides of a lifeline share: the page, its futex, how their threads start.
+ * Only for lifeline.c and lifeline_hold.c, and for tests with a malicious holder.
  */
 #ifndef HVD_BASE_LIFELINE_PAGE_H
 #define HVD_BASE_LIFELINE_PAGE_H
@@ -25,26 +25,27 @@
 #define LIFELINE_MAGIC 0x316566696c647668ULL /* "hvdlife1" */
 #define LIFELINE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* No thread has this number. */
+/* No thread has this id. */
 #define LIFELINE_WORD_RELEASED FUTEX_TID_MASK
 
 struct lifeline_page {
     uint64_t magic;
     uint32_t beat_ms;
     uint32_t pad;
-    /* 0, then FUTEX_WAITERS and the holder's thread id, then LIFELINE_WORD_RELEASED, or
-     * FUTEX_OWNER_DIED in it, which the kernel writes. FUTEX_WAITERS from the beginning: the
-     * watcher writes nothing. */
+    /* Starts as 0. The holder writes FUTEX_WAITERS and its thread id, later LIFELINE_WORD_RELEASED;
+     * the kernel adds FUTEX_OWNER_DIED. The holder sets FUTEX_WAITERS itself because the watcher
+     * cannot write. */
     _Atomic uint32_t word;
     _Atomic uint32_t pid;
     _Atomic uint64_t pidns; /* inode of the holder's pid namespace */
     _Atomic uint64_t beats;
 };
 
-/* What the futex says now, to one who knew it in state before (NEW or HELD), with the word old. */
+/* The next state, from the state before (NEW or HELD), the futex value read then (old) and the
+ * value read now (word). */
 enum lifeline_state lifeline_next(enum lifeline_state before, uint32_t old, uint32_t word);
 
-/* Shared: the two sides are different processes. */
+/* Without FUTEX_PRIVATE_FLAG: the two sides are different processes. */
 static inline void lifeline_futex_wait(const _Atomic uint32_t *word, uint32_t value,
                                        const struct timespec *timeout)
 {
@@ -62,7 +63,7 @@ static inline uint64_t lifeline_pid_namespace(void)
     return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* A thread that no signal reaches, with a small stack. */
+/* Starts a thread with a small stack and all signals blocked. */
 static inline int lifeline_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 {
     pthread_attr_t attr;
@@ -74,8 +75,8 @@ static inline int lifeline_thread_start(pthread_t *ret, void *(*run)(void *), vo
     pthread_sigmask(SIG_SETMASK, &all, &old);
     pthread_attr_setstacksize(&attr, 64 << 10);
     rc = pthread_create(ret, &attr, run, arg);
-    /* The thread-local variables of all libraries lie on the stack too: with many it is too small.
-     */
+    /* The stack also holds the thread-local variables of all libraries, for which it may be too
+     * small. */
     if (rc == EINVAL)
         rc = pthread_create(ret, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

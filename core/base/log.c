@@ -56,7 +56,7 @@ void log_line(enum log_level level, const char *fmt, ...)
     size_t room = sizeof(line) - (size_t)len - 2;
     len += body < 0 ? 0 : (size_t)body > room ? (int)room : body;
     line[len++] = '\n';
-    /* Nobody is left to tell when stderr is gone. */
+    /* A failed write to stderr cannot be reported anywhere. */
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)len);
     (void)ignored;
 }

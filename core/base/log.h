@@ -2,15 +2,15 @@
  *
  * log: lines on stderr, one write(2) each. Any thread.
  *
- * Libraries log at debug, or once at warn for what a user must know; programs log errors once, in
- * main. Level from HVD_LOG_LEVEL (error warn info debug trace; default warn).
+ * A library logs at debug, or once at warn what a user must know. A program logs an error once, in
+ * main. The level comes from HVD_LOG_LEVEL (error warn info debug trace; default warn).
  */
 #ifndef HVD_BASE_LOG_H
 #define HVD_BASE_LOG_H
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* The word before each line, "hvd" by default; a rank sets "hvd[3]". Copied. */
+/* The prefix of each line, "hvd" by default; a rank sets "hvd[3]". Copied. */
 void log_set_tag(const char *tag);
 
 void log_set_level(enum log_level level);

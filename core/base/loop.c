@@ -62,7 +62,7 @@ void loop_fd_stop(struct loop *loop, struct loop_fd *lfd)
     if (!lfd->on)
         return;
     loop_fd_set(loop, lfd, 0);
-    /* Its event may wait in the batch that is being handed out. */
+    /* This iteration's batch may still contain its event. */
     for (int i = 0; i < loop->nbatch; i++)
         if (loop->batch[i].data.ptr == lfd)
             loop->batch[i].data.ptr = NULL;
@@ -79,7 +79,7 @@ void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t ms, 
     struct list *after = loop->timers.prev;
     while (after != &loop->timers && list_entry(after, struct loop_timer, node)->due > timer->due)
         after = after->prev;
-    list_append(after->next, &timer->node); /* before what follows */
+    list_append(after->next, &timer->node); /* inserts before the first later timer */
 }
 
 void loop_timer_stop(struct loop *loop, struct loop_timer *timer)
@@ -130,8 +130,8 @@ int loop_pid_start(struct loop *loop, struct loop_fd *lfd, pid_t pid, loop_fd_f 
 
 static void run_timers(struct loop *loop)
 {
-    /* A timer that is started again for now waits for the next turn: descriptors come in between.
-     */
+    /* A timer that its own callback starts again with 0 ms runs in the next iteration, after the
+     * descriptors. */
     uint64_t now = clock_ns();
     while (!list_empty(&loop->timers) && !loop->stop) {
         struct loop_timer *timer = list_first(&loop->timers, struct loop_timer, node);

@@ -27,7 +27,7 @@ static void absorb(crypto_generichash_state *state, const void *data, size_t len
 void mac_make(const uint8_t key[MAC_KEY_SIZE], const char *role, const struct mac_part *parts,
               size_t nparts, uint8_t ret_mac[MAC_SIZE])
 {
-    /* Aligned by hand: the type asks for more than the stack promises. */
+    /* libsodium's type needs more alignment than the compiler's stack guarantees. */
     _Alignas(64) crypto_generichash_state state;
     crypto_generichash_init(&state, key, MAC_KEY_SIZE, MAC_SIZE);
     absorb(&state, role, strlen(role));
@@ -49,7 +49,7 @@ bool mac_check(const uint8_t key[MAC_KEY_SIZE], const char *role, const struct m
 
 void mac_random(void *dst, size_t n)
 {
-    /* Repeatable and thread-safe; without it the first call may choose a slower source. */
+    /* Idempotent and thread-safe; without it libsodium may choose a slower source of randomness. */
     if (sodium_init() >= 0)
         randombytes_buf(dst, n);
     else

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mac: proofs that the sender knows the job's key, for handshakes (keyed BLAKE2b of libsodium).
+ * mac: proofs that a sender knows the job's key, for handshakes (keyed BLAKE2b of libsodium).
  *
- * A proof covers a role (a word that keeps one use of the key apart from every other) and parts;
- * each part goes in with its length, so that bytes cannot move from one part to the next. The same
- * call derives keys: a proof is as good as random to who does not know the key. Any thread.
+ * A proof covers a role (a word that separates the uses of a key) and parts. Each part is preceded
+ * by its length, so that bytes cannot move from one part to the next. The same call derives keys:
+ * without the key, a proof cannot be told from random bytes. Any thread.
  */
 #ifndef HVD_BASE_MAC_H
 #define HVD_BASE_MAC_H
@@ -25,14 +25,14 @@ struct mac_part {
 void mac_make(const uint8_t key[MAC_KEY_SIZE], const char *role, const struct mac_part *parts,
               size_t nparts, uint8_t ret_mac[MAC_SIZE]);
 
-/* In constant time. */
+/* Compares in constant time. */
 bool mac_check(const uint8_t key[MAC_KEY_SIZE], const char *role, const struct mac_part *parts,
                size_t nparts, const uint8_t mac[MAC_SIZE]);
 
-/* Random bytes: a nonce, a key, a token. */
+/* Fills dst with random bytes, for a nonce, a key or a token. */
 void mac_random(void *dst, size_t n);
 
-/* Zeros that the compiler does not take away. */
+/* Writes zeros that the compiler does not optimize away. */
 void mac_wipe(void *dst, size_t n);
 
 #endif

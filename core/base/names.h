@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names: names of one thing in one text, as in a table of options: "-v|--verbose". Any thread.
+ * names: the names of one thing in one string, as in a table of options: "-v|--verbose". Any
+ * thread.
  */
 #ifndef HVD_BASE_NAMES_H
 #define HVD_BASE_NAMES_H

@@ -23,7 +23,7 @@ static bool same(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Three rows of the table are enough. */
+/* Needs only the last three rows of the dynamic-programming table. */
 static int distance(const char *a, size_t n, const char *b, size_t m)
 {
     int rows[3][WORD_MAX + 1];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: "did you mean": the word of many that is closest to a mistyped one.
+ * nearest: "did you mean": finds the candidate closest to a mistyped word.
  *
- * Distance of Damerau and Levenshtein (optimal string alignment); a word further away than a third
- * of its length is no suggestion. Case does not count. Words are borrowed. Any thread.
+ * Measures the Damerau-Levenshtein distance (optimal string alignment), ignoring case. A candidate
+ * further away than a third of its length (1 below 6 letters) is not suggested. The caller keeps
+ * the words alive. Any thread.
  */
 #ifndef HVD_BASE_NEAREST_H
 #define HVD_BASE_NEAREST_H
@@ -16,7 +17,7 @@ struct nearest {
 void nearest_init(struct nearest *n, const char *word);
 void nearest_try(struct nearest *n, const char *candidate);
 
-/* NULL: nothing is close. */
+/* NULL: no candidate is close. */
 const char *nearest_best(const struct nearest *n);
 
 #endif

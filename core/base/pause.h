@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pause: one turn of a loop that waits for another processor's store. Any thread.
+ * pause: to be called in each iteration of a loop that spins on another processor's store. Any
+ * thread.
  */
 #ifndef HVD_BASE_PAUSE_H
 #define HVD_BASE_PAUSE_H
 
-/* Gives the other thread of this core its turn and saves power. Orders nothing. aarch64: most cores
- * treat `yield` as a no-op, while `isb` takes about as long as x86's `pause`. */
+/* Yields the core to its other hardware thread and saves power. Not a memory barrier. On aarch64
+ * most cores treat `yield` as a no-op, while `isb` takes about as long as x86's `pause`. */
 static inline void cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

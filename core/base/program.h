@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * program: where this program's siblings are: hvd-agent, hvd-doctor and hvd-probe lie in one
- * folder. Any thread.
+ * program: finds the programs installed beside this one: hvd-agent, hvd-doctor and hvd-probe lie in
+ * one folder. Any thread.
  */
 #ifndef HVD_BASE_PROGRAM_H
 #define HVD_BASE_PROGRAM_H
@@ -10,7 +10,8 @@
 
 #include "core/base/err.h"
 
-/* The path of name in the folder of this program. -ENOENT and the like when it cannot be run. */
+/* Stores the path of name in this program's folder. -ENOENT or another -errno when it cannot be
+ * run. */
 int program_beside(char *dst, size_t size, const char *name, struct err *err);
 
 #endif

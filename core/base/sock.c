@@ -16,7 +16,8 @@
 
 #include "core/base/cleanup.h"
 
-/* Long enough for a stopped peer whose window is full to be reported as a stall first. */
+/* Longer than the stall warning, so that a stopped peer with a full window is reported as a stall
+ * first. */
 #define USER_TIMEOUT_MS 150000
 #define KEEP_IDLE_S     10
 #define KEEP_INTERVAL_S 3
@@ -35,7 +36,7 @@ int sock_split(const char *text, char ret_host[SOCK_HOST_MAX], uint16_t *ret_por
         colon = strrchr(text, ':');
         len = colon ? (size_t)(colon - text) : 0;
         if (colon && memchr(text, ':', len))
-            len = 0; /* a bare IPv6 address: where does the port begin? */
+            len = 0; /* a bare IPv6 address, in which the port cannot be told */
     }
     if (len == 0 || len >= SOCK_HOST_MAX || *colon != ':')
         return err_set(err, EINVAL, "'%s': want host:port or [address]:port", text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sock_interfaces: which addresses of this machine others may reach (the second half of sock.h).
+ * sock_interfaces: finds the addresses of this machine that others may reach (the second half of
+ * sock.h).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -94,8 +95,8 @@ size_t sock_own(struct sock_addr *ret, size_t max)
     return n;
 }
 
-/* The own address that packets to sa would leave from: a datagram socket that sends nothing knows.
- */
+/* This machine's source address for packets to sa: a connected datagram socket knows it and sends
+ * nothing. */
 static int source_toward(const struct sockaddr *sa, socklen_t len, struct sock_addr *ret)
 {
     struct sockaddr_storage own = {0};
@@ -117,13 +118,13 @@ static int route_toward(const char *host, struct sock_addr *ret)
         freeaddrinfo(list);
         return rc;
     }
-    /* An address of the documentation network: whatever has the default route. */
+    /* An address of the documentation network (RFC 5737), to find the default route. */
     struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(9)};
     inet_pton(AF_INET, "198.51.100.1", &sin.sin_addr);
     return source_toward((const struct sockaddr *)&sin, sizeof(sin), ret);
 }
 
-/* The addresses that the rest of the list lets through are moved to ret. */
+/* Moves the addresses that fit, and were not taken before, to ret. */
 static void take(struct found *found, size_t nfound,
                  bool (*fits)(const struct found *, const void *), const void *arg,
                  struct sock_addr *ret, size_t *n)

@@ -40,7 +40,8 @@ enum vitals_verdict vitals_judge(uint64_t silence_ns, const struct vitals *v,
 
 char vitals_parse(const char *stat)
 {
-    /* "71 (a name) with ) in it) S 1 ...": what follows the last parenthesis is the kernel's. */
+    /* "71 (a name) with ) in it) S 1 ...": the process chooses its name, the kernel writes what
+     * follows the last parenthesis. */
     const char *end = strrchr(stat, ')');
     if (!end || end[1] != ' ' || end[2] == '\0' || end[3] != ' ' || !strchr("RSDTtZXxKWPI", end[2]))
         return 0;
@@ -58,7 +59,8 @@ static bool is_stop(char state)
     return state == 'T' || state == 't';
 }
 
-/* One thread that runs is enough: a debugger or a profiler may hold another one for a moment. */
+/* A process with one running thread is not stopped: a debugger or a profiler may hold a thread for
+ * a moment. */
 static bool all_stopped(pid_t pid)
 {
     char path[64 + 256];

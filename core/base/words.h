@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words: a text that is owned, NULL where there is none: most objects have nothing to say, and are
- * many.
+ * words: optional texts on the heap, NULL when empty: there are many objects, and most have no
+ * text.
  */
 #ifndef HVD_BASE_WORDS_H
 #define HVD_BASE_WORDS_H
@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS_MAX 1023 /* the rest is left out: strangers write them too */
+#define WORDS_MAX 1023 /* longer texts are cut: they may come from outside */
 
-/* A copy of text, which may be NULL, in the place of what was there. -ENOMEM: nothing is changed.
- */
+/* Replaces *dst by a copy of text, which may be NULL. -ENOMEM: nothing is changed. */
 static inline int words_set(char **dst, const char *text)
 {
     size_t n = text ? strlen(text) : 0;
@@ -32,7 +31,8 @@ static inline int words_set(char **dst, const char *text)
     return 0;
 }
 
-/* A copy of any length, to be freed; NULL of NULL. No memory: NULL, and *ok is false. */
+/* A copy of any length, which the caller frees; NULL gives NULL. No memory: NULL, and *ok is set to
+ * false. */
 static inline char *words_copy(const char *text, bool *ok)
 {
     char *copy = text ? strdup(text) : NULL;

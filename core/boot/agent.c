@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent: see agent.h. HVD_AGENT_FD is this rank's end of a Unix socket (base/ctl.h); HVD_RANK and
- * HVD_SIZE are set beside it. The rank says HELLO with its card, the agent answers with the ROSTER
- * when every agent has every card, or with a PLACE when the others train already.
+ * agent: see agent.h. HVD_AGENT_FD names this rank's end of a Unix socket (base/ctl.h); the agent
+ * also sets HVD_RANK and HVD_SIZE. The rank says HELLO with its card. The agent answers with the
+ * ROSTER once every agent has every card, or with a PLACE if other ranks train already.
  *
- * The descriptor is the process's: it stays open over boot_fini(), so that hvd_init() can be called
- * again, and is close-on-exec from the first use, so that a program which a rank starts cannot
- * speak for it.
+ * The descriptor belongs to the process: it stays open over boot_fini(), so that hvd_init() can be
+ * called again. From its first use it is close-on-exec, so that a program which a rank starts
+ * cannot speak for the rank.
  */
 #include "core/boot/agent.h"
 
@@ -22,12 +22,12 @@
 #include "core/base/fd.h"
 #include "core/base/log.h"
 
-#define WHY_MAX   400 /* of the agent's text about a lost rank */
+#define WHY_MAX   400 /* bytes of the agent's text about a lost rank */
 #define CANCEL_MS 100
-#define SAY_FIRST (10 * CLOCK_S) /* that this rank waits to come in, and for whom */
+#define SAY_FIRST (10 * CLOCK_S) /* until a joiner warns that it waits for a boundary */
 #define SAY_AGAIN (60 * CLOCK_S)
 
-/* Of one that waits: since when, and when it says so next. */
+/* A joiner that waits to be admitted: since when, and when to warn next. */
 struct waiting {
     uint64_t since, due;
 };
@@ -76,7 +76,7 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
     const void *key = reader_bytes(&r, BOOT_KEY_SIZE);
     uint32_t change = reader_u32(&r);
     uint64_t left_done = reader_u64(&r);
-    /* A card takes nine bytes at least: no memory is given for a size that cannot be true. */
+    /* A card takes at least nine bytes: allocate nothing for a size that the length rules out. */
     if (r.failed || size == 0 || size > BOOT_SIZE_MAX || rank >= size || size > len / 9)
         return err_set(err, EPROTO, "the agent sent a roster that makes no sense");
     boot_drop_cards(boot);
@@ -140,7 +140,8 @@ static int rank_lost(const struct ctl_frame *frame, struct err *err)
                    status < 0 ? "signal" : "exit code", status < 0 ? -status : status);
 }
 
-/* Members that were lost while the roster was awaited: it may have been made before. */
+/* Members that were lost while this rank waited for the roster. A roster made before the loss may
+ * still list them. */
 struct losses {
     uint32_t *list;
     size_t n, cap;
@@ -175,8 +176,8 @@ static int check_losses(const struct boot *boot, const struct losses *l, struct 
 
 enum { ROSTER_CAME, NOT_YET, PLACE_CAME };
 
-/* One frame. Frames of a former life of this process (a SHARE that nobody took) may come before
- * that which is awaited. */
+/* Handles one frame. Frames from before this hvd_init() may come first, such as a SHARE that nobody
+ * read. */
 static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses *lost,
                       struct err *err)
 {
@@ -209,7 +210,7 @@ static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses 
     }
 }
 
-/* The others take in nobody but at a boundary: whoever waits long for one is to know it. */
+/* Joiners are admitted only at a step boundary. Warns a joiner that waits long for one. */
 static void say_waiting(const struct boot *boot, struct waiting *w)
 {
     uint64_t now = clock_ns();
@@ -231,7 +232,7 @@ static int too_late(const struct boot *boot, const struct waiting *w, struct err
                    (unsigned long long)((clock_ns() - w->since) / CLOCK_S));
 }
 
-/* In slices, so that whoever wants to end it is heard. */
+/* Waits in slices of CANCEL_MS, to notice boot->cancel. */
 static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadline,
                       struct waiting *w, struct err *err)
 {

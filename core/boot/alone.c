@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alone: the source of last resort: no launcher started us, so the world is this process.
+ * alone: the last source: no launcher started this process, so the job has one rank.
  */
 #include "core/base/mac.h"
 #include "core/boot/boot.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * boot: see boot.h. Here: the order in which launchers are looked for, and what all of them share.
+ * boot: see boot.h. This file has the order in which launchers are probed, and what all share.
  */
 #include "core/boot/boot.h"
 
@@ -15,8 +15,8 @@
 
 extern char **environ;
 
-/* The most explicit first: what a user sets by hand overrides the launcher it runs under, and only
- * the agent, which sets those variables too, comes before it. */
+/* The most explicit source first: variables that a user sets override the launcher. Only the agent,
+ * which sets the same variables, comes before them. */
 static const struct boot_ops *const sources[] = {
     &boot_agent_ops,  &boot_env_ops,   &boot_torchrun_ops, &boot_pmix_ops,
     &boot_mpirun_ops, &boot_slurm_ops, &boot_torch_ops,    &boot_alone_ops,
@@ -33,7 +33,7 @@ int64_t boot_number(const char *name)
     return errno || *end ? -1 : v;
 }
 
-/* Once a job: hvdrun has looked where there is an agent, rank 0 does for all others. */
+/* Warns once a job: hvdrun has checked the names if there is an agent, else rank 0 does. */
 static void warn_of_names(const struct boot *boot)
 {
     static bool done;
@@ -62,7 +62,7 @@ int boot_open(struct boot *boot, struct err *err)
         warn_of_names(boot);
         return 0;
     }
-    return err_set(err, ENOENT, "no launcher found"); /* alone always is one */
+    return err_set(err, ENOENT, "no launcher found"); /* cannot happen: alone always accepts */
 }
 
 int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err)

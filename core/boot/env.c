@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * env: ranks started by hand, or by any launcher that can set variables: HVD_RANK, HVD_SIZE,
- * HVD_RENDEZVOUS (host:port where rank 0 listens), HVD_KEY_FILE. They meet at the rendezvous.
+ * HVD_RENDEZVOUS (host:port where rank 0 listens), HVD_KEY_FILE. The ranks exchange cards there.
  */
 #include "core/base/env.h"
 #include "core/boot/boot.h"

@@ -17,7 +17,8 @@
 
 #define KEYFILE_MAX 4096
 
-/* In place: the bytes that the digits stand for; the length stays what it is when they are none. */
+/* Decodes hex digits in place and returns how many bytes they make. Returns len, and changes
+ * nothing, when text is not hex. */
 static size_t decode_hex(char *text, size_t len)
 {
     size_t from = 0, to = len;
@@ -56,7 +57,8 @@ int keyfile_read(const char *path, uint8_t ret_key[MAC_KEY_SIZE], struct err *er
     }
     mac_wipe(text, len);
     free(text);
-    /* A memfd (/proc/self/fd/N) has every permission bit and no name: nobody else reaches it. */
+    /* A memfd (/proc/self/fd/N) has every permission bit set but no name: other users cannot open
+     * it. */
     struct stat st;
     if (rc == 0 && stat(path, &st) == 0 && st.st_nlink > 0 && (st.st_mode & (S_IRGRP | S_IROTH)))
         log_warn("the key file %s can be read by other users: chmod 600 it", path);

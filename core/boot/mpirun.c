@@ -10,11 +10,10 @@
 #include "core/boot/boot.h"
 #include "core/boot/meet.h"
 
-/* Who says how many ranks there are, and which this one is. */
+/* The variables that tell the number of ranks and this rank's number. */
 struct numbers {
     const char *rank, *size;
-    bool
-        slurm_too; /* srun --mpi=pmi2 says it as well; a rank of srun's is better served by slurm */
+    bool slurm_too; /* srun --mpi=pmi2 sets them too; slurm.c then serves the rank better */
 };
 
 static const struct numbers open_mpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false};
@@ -22,10 +21,10 @@ static const struct numbers hydra = {"PMI_RANK", "PMI_SIZE", true};
 static const struct numbers mpirun_rsh = {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", false};
 static const struct numbers *const all[] = {&open_mpi, &hydra, &mpirun_rsh};
 
-/* Who says only that there are others: hydra with -pmi-port. */
+/* Variables of hydra with -pmi-port, which tell only that there are other ranks. */
 static const struct {
     const char *name;
-    int64_t min; /* from here on there are */
+    int64_t min; /* a value from here on means several ranks */
 } hints[] = {{"MPI_LOCALNRANKS", 2}, {"PMI_ID", 1}};
 
 static const char *value_of(const char *name)
@@ -40,8 +39,8 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* In a Slurm job hydra's proxies are tasks of srun, and their ranks inherit the proxy's numbers:
- * Slurm's are this rank's own only if there are as many tasks as ranks, one a proxy. */
+/* Are Slurm's numbers this rank's own? In a Slurm job hydra's proxies are the tasks of srun, and
+ * ranks inherit their proxy's numbers: then only if there are as many tasks as ranks. */
 static bool slurm_says_so(int64_t size)
 {
     return getenv("SLURM_STEP_ID") && boot_number("SLURM_PROCID") >= 0 &&

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpirun: ranks whose mpirun cannot be asked for the others, but has told them their numbers.
+ * mpirun: ranks of an mpirun that hvd cannot use to exchange cards, but which sets their numbers.
  *
- * Hydra (MPICH, Intel MPI, MVAPICH) and mpirun_rsh speak no PMIx, and an Open MPI 4 may have a PMIx
- * of its own under other names. Where HVD_RENDEZVOUS is set by hand the ranks meet there, else they
- * are refused: each would be a world of its own.
+ * Hydra (MPICH, Intel MPI, MVAPICH) and mpirun_rsh speak no PMIx; an Open MPI 4 may have a private
+ * PMIx with other names. If the user sets HVD_RENDEZVOUS, the ranks meet there. Else hvd_init()
+ * fails, because each rank would train alone.
  */
 #ifndef HVD_BOOT_MPIRUN_H
 #define HVD_BOOT_MPIRUN_H
 
 #include <stdbool.h>
 
-/* For a rank of Open MPI without a libpmix: do its numbers do? There is HVD_RENDEZVOUS, or it is
- * the only one. */
+/* For a rank of Open MPI without a libpmix: are its numbers enough? Yes with HVD_RENDEZVOUS, or
+ * when it is the only rank. */
 bool mpirun_will_do(void);
 
 #endif

@@ -3,11 +3,10 @@
  * pmix: ranks started by a launcher that speaks PMIx: mpirun of Open MPI 4 and 5, prterun,
  * srun --mpi=pmix.
  *
- * libpmix is opened at run time; only its header is needed to build, and without the header this
- * source is compiled to a refusal. Each rank puts its card, rank 0 the job's key too, a fence
- * collects them, each rank gets all. The store is the launcher's and is open to this job's
- * processes alone, which makes the key as secret as the job. PMIx has a thread of its own; what its
- * callback touches is counted and freed by whoever is last.
+ * Opens libpmix at run time; the build needs only its header, and without the header pmix_probe()
+ * refuses. Each rank puts its card, rank 0 also the job's key; after a fence each rank gets all.
+ * Only processes of this job can read the launcher's store, which makes the key as secret as the
+ * job. PMIx has its own thread: struct fence, which its callback uses, is reference-counted.
  */
 #include "core/boot/boot.h"
 
@@ -20,8 +19,8 @@ static bool started_us(void)
     return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
 }
 
-/* Some Open MPI 4 has a PMIx inside, under names of its own: there need be no libpmix. Its ranks
- * know their numbers, which is enough for mpirun.c where it is told where to meet. */
+/* Some Open MPI 4 contain a private PMIx with other names and need no libpmix. Their ranks know
+ * their numbers, which is enough for mpirun.c when HVD_RENDEZVOUS is set. */
 static int without_pmix(const char *why, const char *cure, struct err *err)
 {
     if (mpirun_will_do())
@@ -63,16 +62,16 @@ struct pmix {
     const char *(*error_string)(pmix_status_t);
 };
 
-/* PMIx is of the process, not of one hvd_init(): a process that has left it once is no longer
- * waited for in fences. It is left at exit; without that mpirun takes the exit for a crash. */
+/* PMIx belongs to the process, not to one hvd_init(): fences no longer wait for a process that has
+ * called PMIx_Finalize. It is called at exit; without it mpirun reports the exit as a crash. */
 static struct {
     pthread_mutex_t lock;
     struct pmix pmix;
-    pid_t pid;       /* who has started it: 0 nobody yet */
-    unsigned starts; /* exchanges so far, the same number on every rank */
+    pid_t pid;       /* the process that called PMIx_Init; 0: none yet */
+    unsigned starts; /* exchanges so far; equal on all ranks */
 } g_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* What a fence under way needs; it may outlive the call that gave up waiting for it. */
+/* What a fence in flight needs. It may outlive the call that timed out waiting for it. */
 struct fence {
     atomic_int owners;
     pthread_mutex_t lock;
@@ -147,7 +146,7 @@ static int everybody_put(const struct pmix *pmix, uint64_t deadline, struct err 
         return err_set(err, ENOMEM, "out of memory");
     pmix_status_t status = pmix->fence_nb(NULL, 0, &fence->collect, 1, fence_done_cb, fence);
     if (status != PMIX_SUCCESS) {
-        fence_release(fence); /* the callback's share: it will not be called */
+        fence_release(fence); /* the callback's reference: it will not be called */
         fence->done = true;
         fence->status = status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status;
     }
@@ -196,14 +195,14 @@ static int job_size(const struct pmix *pmix, int *ret, struct err *err)
     return 0;
 }
 
-/* Not in a forked child, whose connection to the launcher is its parent's. */
+/* Does nothing in a forked child, whose connection to the launcher is its parent's. */
 static void leave_pmix(void)
 {
     if (g_process.pid == getpid())
         g_process.pmix.finalize(NULL, 0);
 }
 
-/* 1: it is entered; 0: it cannot be, and need not. */
+/* 1: PMIx_Init was called; 0: there is no libpmix and the rank does not need it; -errno. */
 static int enter_pmix(struct err *err)
 {
     struct pmix *pmix = &g_process.pmix;
@@ -241,7 +240,7 @@ static int pmix_probe(struct boot *boot, struct err *err)
 
 /* ---- cards --------------------------------------------------------------------------------- */
 
-/* What is put cannot be taken back: every start of this process has names of its own. */
+/* PMIx cannot remove what was put: every exchange of this process uses other names. */
 static void name_of(char name[64], const char *what, unsigned start)
 {
     snprintf(name, 64, "hvd.%s.%u", what, start);
@@ -307,7 +306,7 @@ static int pmix_exchange(struct boot *boot, const struct buf *card, uint64_t dea
     pthread_mutex_lock(&g_process.lock);
     unsigned start = g_process.starts++;
     pthread_mutex_unlock(&g_process.lock);
-    /* An empty value is not the same to every PMIx: a byte goes before the card. */
+    /* PMIx versions treat an empty value differently: put a byte before the card. */
     struct buf out = {0};
     buf_put_u8(&out, 1);
     buf_put(&out, card->data, card->len);

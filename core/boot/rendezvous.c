@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous: see rendezvous.h. Here: addresses; root and peer are in rendezvous_root.c and
- * rendezvous_peer.c.
+ * rendezvous: see rendezvous.h. This file has addresses; rank 0 is in rendezvous_root.c, the other
+ * ranks are in rendezvous_peer.c.
  */
 #include "core/boot/rendezvous.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous_listen: the socket that rank 0 listens on; called by rendezvous_root.c alone.
+ * rendezvous_listen: the socket that rank 0 listens on; called only by rendezvous_root.c.
  */
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "core/base/fd.h"
 #include "core/boot/rendezvous.h"
 
-#define BIND_MS 2000 /* a connecting peer's own port may be ours for a moment */
+#define BIND_MS 2000 /* a connecting peer may hold the port as its own local port for a moment */
 
 static int listen_at(int family, const struct sockaddr *address, socklen_t len)
 {
@@ -28,8 +28,8 @@ static int listen_at(int family, const struct sockaddr *address, socklen_t len)
     return take_fd(&fd);
 }
 
-/* Every address at the port: for a rendezvous whose name is not an address of this host (a service
- * in front of it). */
+/* Listens on every address: the rendezvous may name an address that this host does not have, such
+ * as that of a service in front of it. */
 static int listen_everywhere(const struct rendezvous *rv)
 {
     uint16_t port = htons((uint16_t)strtol(rv->port, NULL, 10));

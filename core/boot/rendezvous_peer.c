@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous_peer: the end of a rank other than 0: connects until the root answers, proves the key,
- * gives its card, waits for the roster.
+ * rendezvous_peer: the side of a rank other than 0: connects until the root answers, proves that it
+ * knows the key, sends its card, waits for the roster.
  *
- * A root that is not there yet is tried again until the deadline; a wrong key, a refusal or a
- * stranger in the root's place ends it at once.
+ * Retries until the deadline while the root does not answer. A wrong key, a refusal or another
+ * program at the root's address ends the attempts at once.
  */
 #include "core/boot/rendezvous.h"
 
@@ -20,9 +20,9 @@
 #include "core/base/fd.h"
 #include "core/boot/wire.h"
 
-#define RETRY_MS      50   /* at most; the first tries follow each other faster */
+#define RETRY_MS      50   /* longest pause between tries; the first ones are shorter */
 #define TRY_MS        5000 /* one connection attempt */
-#define LAST_WORDS_MS 1000 /* beyond our deadline: the root's own message names who is missing */
+#define LAST_WORDS_MS 1000 /* beyond the deadline: the root names the missing ranks */
 
 struct peer {
     const struct rendezvous *rv;
@@ -31,7 +31,7 @@ struct peer {
     struct buf in, out;
 };
 
-/* A connection to a free local port can meet itself: then nobody listens there. */
+/* TCP can connect a free local port to itself: then nobody listens there. */
 static bool met_itself(int fd)
 {
     struct sockaddr_storage here, there;
@@ -43,7 +43,7 @@ static bool met_itself(int fd)
            memcmp(&here, &there, here_len) == 0;
 }
 
-/* A connected socket, or -errno. */
+/* Returns a connected socket, or -errno. */
 static int try_address(const struct addrinfo *a, uint64_t deadline)
 {
     auto_close int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -70,13 +70,13 @@ static int try_address(const struct addrinfo *a, uint64_t deadline)
     return take_fd(&fd);
 }
 
-/* What this process lacks no waiting will bring. */
+/* Is this process out of descriptors or memory? Retrying does not help then. */
 static bool lacks_means(int code)
 {
     return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
 }
 
-/* 0: connected, 1: not now, err says why. */
+/* 0: connected; 1: not possible now, err has the reason; -errno: stop trying. */
 static int connect_once(struct peer *peer, uint64_t deadline, struct err *err)
 {
     struct addrinfo *list = NULL;
@@ -95,7 +95,7 @@ static int connect_once(struct peer *peer, uint64_t deadline, struct err *err)
     return 0;
 }
 
-/* The next frame of an allowed type, whole, at the start of peer->in. */
+/* Reads until a whole frame of an allowed type is at the start of peer->in. */
 static int next_frame(struct peer *peer, unsigned allowed, uint64_t deadline,
                       struct wire_frame *ret)
 {
@@ -130,8 +130,8 @@ static int refused(const struct rendezvous *rv, const struct wire_frame *frame, 
     return err_set(err, ECONNREFUSED, "rank 0 at %s:%s: %s", rv->host, rv->port, text);
 }
 
-/* Says hello and checks that the root has our key. 1: it went away before it answered (a job that
- * ends, a host that is just coming up): try again. */
+/* Sends HELLO and checks that the root knows the key. 1: the root closed before it answered (its
+ * job ends, or its host is starting): try again. */
 static int greet(struct peer *peer, uint64_t deadline, struct err *err)
 {
     const struct rendezvous *rv = peer->rv;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous_root: the end of rank 0: listens, checks who comes, collects the cards, and sends the
- * roster to everybody when all are there.
+ * rendezvous_root: the side of rank 0: listens, authenticates connections, collects the cards, and
+ * sends the roster to every rank once all cards are there.
  *
- * One poll(2) loop over the listener and the guests. A guest is a connection in a phase; whatever a
- * guest does wrong ends that guest alone. Number of guests, bytes of each and time are bounded.
- * When memory is out here, the root tells those who came and gives up.
+ * One poll(2) loop over the listener and the connections, called guests. An error of a guest ends
+ * only that guest. The number of guests, the bytes of each and the time are limited. Without
+ * memory, the root tells the ranks that are connected and fails.
  */
 #include "core/boot/rendezvous.h"
 
@@ -25,28 +25,28 @@
 #include "core/boot/boot.h"
 #include "core/boot/wire.h"
 
-#define SPARE_GUESTS  64   /* strangers at a time, beyond the ranks */
-#define GUEST_MS      5000 /* from accept to a good card */
-#define MISSING_NAMED 16   /* ranges of ranks in a message */
+#define SPARE_GUESTS  64   /* connections beyond the number of ranks, for those not of this job */
+#define GUEST_MS      5000 /* limit from accept to a valid card */
+#define MISSING_NAMED 16   /* most ranges of missing ranks in a message */
 
 static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
 
 enum phase {
-    PHASE_HELLO,   /* nothing known of it */
-    PHASE_CARD,    /* challenged */
-    PHASE_READY,   /* its card is here, it waits for the roster */
-    PHASE_SENDING, /* the roster is on its way */
-    PHASE_GONE,    /* closed; the slot is free after the turn */
+    PHASE_HELLO,   /* nothing is known of it */
+    PHASE_CARD,    /* the challenge was sent */
+    PHASE_READY,   /* its card is here; it waits for the roster */
+    PHASE_SENDING, /* the roster is being sent */
+    PHASE_GONE,    /* closed; compact() frees the slot */
 };
 
 struct guest {
     int fd;
     enum phase phase;
-    uint32_t rank, size; /* as it says, believed from PHASE_READY on */
-    uint64_t limit;      /* to be ready by */
+    uint32_t rank, size; /* as the guest claims; verified from PHASE_READY on */
+    uint64_t limit;      /* deadline for PHASE_READY */
     struct wire_session session;
     struct buf in;
-    uint8_t proof[MAC_SIZE]; /* of the roster */
+    uint8_t proof[MAC_SIZE]; /* of the roster, for this guest */
     size_t sent;
 };
 
@@ -57,12 +57,13 @@ struct root {
     struct pollfd *polls; /* [0] the listener, then the guests */
     size_t nguests, max_guests;
     struct buf *cards;
-    bool *here; /* [size] */
+    bool *here; /* [size], ranks whose card has arrived */
     int nhere;
     struct buf roster; /* header and body, without the proof */
     uint64_t refused;
-    bool no_memory; /* for a guest; it may be a rank, so the root gives up */
-    int out_of;     /* -EMFILE, -ENFILE: a connection waits that cannot be accepted; 0 */
+    bool no_memory; /* an allocation for a guest failed; the guest may be a rank, so the root fails
+                     */
+    int out_of;     /* -EMFILE or -ENFILE: a waiting connection cannot be accepted; 0: none */
 };
 
 /* ---- guests -------------------------------------------------------------------------------- */
@@ -87,7 +88,8 @@ static void guest_refuse(struct root *root, struct guest *guest, const char *why
     guest_close(root, guest);
 }
 
-/* A short frame into a socket whose buffer is empty: it fits, or the guest is no rank of ours. */
+/* Sends a short frame to a socket whose buffer is empty. If it does not fit, the guest does not
+ * read and is refused. */
 static void guest_tell(struct root *root, struct guest *guest, enum wire_type type,
                        const void *body, size_t len)
 {
@@ -150,7 +152,7 @@ static unsigned allowed_in(enum phase phase)
     return phase == PHASE_HELLO ? 1u << WIRE_HELLO : phase == PHASE_CARD ? 1u << WIRE_CARD : 0;
 }
 
-/* Reads what is there and takes every whole frame of it. */
+/* Reads what has arrived and handles each whole frame. */
 static void guest_read(struct root *root, struct guest *guest)
 {
     void *room = buf_reserve(&guest->in, BOOT_CARD_MAX + 1024);
@@ -186,7 +188,8 @@ static void guest_read(struct root *root, struct guest *guest)
     }
 }
 
-/* Room for one more: when all seats are taken, the oldest that has proven nothing leaves. */
+/* Makes room for one more connection: if all slots are used, refuses the oldest guest that has not
+ * proved the key. */
 static void make_room(struct root *root)
 {
     for (size_t i = 0; i < root->nguests && root->nguests == root->max_guests; i++) {
@@ -243,7 +246,8 @@ static void drop_slow_guests(struct root *root)
     }
 }
 
-/* Without a descriptor for who comes next: guests that have not proven themselves may leave. */
+/* No descriptor is free for the next connection. Is there a guest without a proof, whose end would
+ * free one? */
 static bool may_leave(const struct root *root)
 {
     for (size_t i = 0; i < root->nguests; i++)
@@ -254,7 +258,7 @@ static bool may_leave(const struct root *root)
 
 /* ---- waiting for all ----------------------------------------------------------------------- */
 
-/* "2, 5-7" */
+/* Writes the missing ranks as "2, 5-7". */
 static void name_missing(const struct root *root, char *text, size_t size)
 {
     size_t len = 0;
@@ -276,7 +280,7 @@ static void name_missing(const struct root *root, char *text, size_t size)
     }
 }
 
-/* Tells those who came, so that each says the same. */
+/* Fails, and sends the reason to all ranks that are connected, so that each reports the same. */
 static int give_up(struct root *root, int errnum, const char *why, struct err *err)
 {
     for (size_t i = 0; i < root->nguests; i++) {
@@ -306,8 +310,8 @@ static int no_descriptors(struct root *root, struct err *err)
     return give_up(root, -root->out_of, why, err);
 }
 
-/* One turn of poll, of 200 ms at most, so that slow guests are dropped in time. A listener whose
- * connections cannot be accepted stays readable: it is left out for 20 ms. */
+/* One poll(2), of at most 200 ms, so that slow guests are dropped in time. While no connection can
+ * be accepted, polls without the listener, which would stay readable, for 20 ms. */
 static int turn(struct root *root, uint64_t deadline, bool sending)
 {
     bool listens = !sending && !root->out_of;
@@ -349,7 +353,7 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
 
 /* ---- sending the roster -------------------------------------------------------------------- */
 
-/* 0: all is sent; 1: more to send; -errno. */
+/* Sends what the socket takes. 0: all is sent; 1: more to send; -errno. */
 static int guest_send(struct root *root, struct guest *guest)
 {
     size_t shared = root->roster.len, all = shared + MAC_SIZE;
@@ -449,7 +453,7 @@ int rendezvous_root(const struct rendezvous *rv, const struct buf *card, uint64_
 {
     struct root root;
     int rc = root_init(&root, rv, card, meeting->cards, err);
-    if (rc == 0) /* the listener, and a connection of each rank */
+    if (rc == 0) /* for the listener and a connection of each rank */
         rc = fd_limit_need((size_t)rv->size + 1, err);
     if (rc == 0)
         rc = rendezvous_listen(rv, deadline, &root.listener, err);

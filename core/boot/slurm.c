@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slurm: see slurm.h. Tasks of srun without PMIx (srun --mpi=pmix is served by boot/pmix.c). Rank 0
- * listens on the first node of the step, at a port made of job and step; HVD_RENDEZVOUS overrides
- * both. Slurm has no secret for its tasks: HVD_KEY_FILE is one, else a step on one node meets on
- * loopback and a step on several nodes is refused unless HVD_INSECURE=1.
+ * slurm: see slurm.h. Serves tasks of srun without PMIx (boot/pmix.c serves srun --mpi=pmix). Rank
+ * 0 listens on the first node of the step, at a port computed from job and step; HVD_RENDEZVOUS
+ * overrides both. Slurm gives its tasks no secret. Without HVD_KEY_FILE, a step on one node meets
+ * on loopback, and a step on several nodes is refused unless HVD_INSECURE=1.
  */
 #include "core/boot/slurm.h"
 
@@ -48,7 +48,7 @@ int slurm_port(uint32_t job, uint32_t step)
     return FIRST_PORT + (int)((job * 31u + step) % PORTS);
 }
 
-/* A batch script has SLURM_PROCID too, but is no task of a step. */
+/* A batch script has SLURM_PROCID too, but is not a task of a step. */
 static int slurm_probe(struct boot *boot, struct err *err)
 {
     int64_t rank = boot_number("SLURM_PROCID"), size = boot_number("SLURM_STEP_NUM_TASKS");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torchrun: ranks that torchrun, or another launcher for torch.distributed, has started: RANK and
- * WORLD_SIZE. Where the others are is in a store of torch's, which only the Python package can ask
- * (hvd/_torchrun.py; its ranks come here as "env"). A program in C meets at HVD_RENDEZVOUS, or is
- * refused: without the others it would train alone.
+ * torchrun: ranks that torchrun, or another launcher of torch.distributed, has started: RANK and
+ * WORLD_SIZE are set. The addresses of the other ranks are in torch's store, which only hvd's
+ * Python package can read (hvd/_torchrun.py; its ranks then use source "env"). A C program needs
+ * HVD_RENDEZVOUS; without it hvd_init() fails, because the rank would train alone.
  *
- * torchrun's own ranks (TORCHELASTIC_RUN_ID) are looked for before PMIx and Slurm, whose variables
- * they inherit where torchrun runs under mpirun or srun; bare RANK and WORLD_SIZE behind them. RANK
- * or WORLD_SIZE alone says nothing.
+ * torchrun's own ranks (TORCHELASTIC_RUN_ID) are probed before PMIx and Slurm, whose variables they
+ * inherit when torchrun runs under mpirun or srun. RANK and WORLD_SIZE without TORCHELASTIC_RUN_ID
+ * are probed after these. RANK or WORLD_SIZE alone is ignored.
  */
 #include <stdlib.h>
 

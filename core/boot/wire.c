@@ -12,7 +12,7 @@
 #define WIRE_MAGIC   0x42445648u /* "HVDB" */
 #define WIRE_VERSION 1
 
-/* One role a type: a proof made for one frame never passes in another. */
+/* One role per frame type: a proof of one type is invalid in another. */
 static const char *const roles[WIRE_TYPES] = {
     [WIRE_CHALLENGE] = "hvd boot challenge",
     [WIRE_CARD] = "hvd boot card",
@@ -40,7 +40,7 @@ size_t wire_body_max(enum wire_type type, int size)
 
 int wire_parse(const uint8_t *data, size_t len, unsigned allowed, int size, struct wire_frame *ret)
 {
-    /* Foreign protocols are told apart at their first bytes, before a header is complete. */
+    /* Recognizes other protocols by their first bytes, before a header is complete. */
     static const uint8_t magic[4] = {'H', 'V', 'D', 'B'};
     if (len && memcmp(data, magic, len < sizeof(magic) ? len : sizeof(magic)) != 0)
         return -EPROTO;

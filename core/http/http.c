@@ -201,7 +201,7 @@ static int want_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *
     return loop_fd_start(loop, &sock->lfd, fd, events, on_socket, sock) < 0 ? -1 : 0;
 }
 
-/* Finds out that a server vanished, by unacknowledged data and keepalive probes. */
+/* Sets the time after which TCP gives up on a server that acknowledges nothing. */
 static int tune_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
     const struct http_site *site = arg;

@@ -16,7 +16,7 @@
 struct http;
 struct http_call;
 
-/* One server, and how requests to it are made. Texts may be NULL where it says so. */
+/* One server, and how requests to it are made. NULL is allowed only where a comment says so. */
 struct http_site {
     const char *server;      /* URL in front of paths */
     const char *unix_path;   /* NULL: connect to what the URL names */
@@ -26,10 +26,11 @@ struct http_site {
     /* PEM files: the only CA that is trusted (NULL: the system's), the client certificate (NULL:
      * none) */
     const char *ca_path, *cert_path, *key_path;
-    bool insecure;          /* the server's certificate is not checked */
-    bool one_connection;    /* a request waits for a connection that can take it beside others */
+    bool insecure;       /* the server's certificate is not checked */
+    bool one_connection; /* a request prefers to wait for a connection that it can share, instead of
+                            opening another */
     const char *user_agent; /* NULL: none is sent */
-    size_t answer_max;      /* bytes of a body that is kept */
+    size_t answer_max;      /* most bytes that are kept of a body */
     int connect_ms;         /* limit for making a connection; 0: the request's own */
     int unacknowledged_ms;  /* a connection ends when its peer acknowledges nothing for so long; 0:
                                TCP's own limit */
@@ -43,13 +44,13 @@ struct http_answer {
     bool late;          /* a time-out passed */
     long retry_after_s; /* Retry-After; -1: none */
     const char *why;
-    const char *body; /* unless the data callback got it */
+    const char *body; /* empty if the data callback got it */
     size_t len;
 };
 
 typedef void http_done_f(void *arg, const struct http_answer *answer);
 
-/* Gets bytes of a 2xx body. A result other than 0 ends the request; done is still called. */
+/* Receives bytes of a 2xx body. A result other than 0 ends the request; done is still called. */
 typedef int http_data_f(void *arg, const char *bytes, size_t n);
 
 struct http_request {

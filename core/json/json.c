@@ -14,15 +14,15 @@
 #include "core/base/buf.h"
 
 /* ---- memory ---------------------------------------------------------------------------------
- * jansson's lexer does not look whether its buffer could grow: a byte is then missing from a text,
- * and where it was a closing quote the lexer runs past the end. So an allocation that fails is
- * noted here; the first one during json_read() gets what was set aside, and no byte more is read
+ * jansson's lexer ignores a failed allocation of its buffer: then a byte of a text is missing, and
+ * if that was the closing quote, the lexer reads past the end. So this allocator notes a failure;
+ * the first failure during json_read() gets the spare memory, and next_byte() delivers nothing
  * after it. */
 
 static _Thread_local struct {
     bool failed;
     void *spare; /* NULL: none, or in use */
-    void *used;  /* it, while jansson has it */
+    void *used;  /* the spare memory while jansson has it */
     size_t size;
 } memory;
 
@@ -57,7 +57,7 @@ struct source {
     size_t len;
 };
 
-/* One byte a call: none is on its way in when an allocation has failed. */
+/* One byte a call, so that no further byte is read ahead when an allocation fails. */
 static size_t next_byte(void *dst, size_t size, void *arg)
 {
     struct source *s = arg;
@@ -74,7 +74,7 @@ int json_read(const char *text, size_t len, const char *what, json_t **ret, stru
     struct source source = {text, len};
     json_error_t je;
     pthread_once(&once, install);
-    auto_free void *spare = malloc(2 * len + 64); /* the lexer's buffer is never larger */
+    auto_free void *spare = malloc(2 * len + 64); /* as large as the lexer's buffer can become */
     if (!spare)
         return err_set(err, ENOMEM, "%s: no memory", what);
     memory.failed = false;
@@ -132,7 +132,7 @@ static int put_bytes(const char *bytes, size_t len, void *dst)
 
 char *json_write(const json_t *j)
 {
-    struct buf text = {0}; /* not json_dumps(): it loses bytes when memory is out */
+    struct buf text = {0}; /* not json_dumps(), which loses bytes when an allocation fails */
     if (j && json_dump_callback(j, put_bytes, &text, JSON_COMPACT) == 0)
         buf_put(&text, "", 1);
     else
