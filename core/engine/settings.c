@@ -46,7 +46,8 @@ static int read_log_level(struct err *err)
     return 0;
 }
 
-/* Read long before, when the library was loaded (coll/reduce); said here, where it can fail. */
+/* coll/reduce has read HVD_SIMD already, when the library was loaded. A bad value is reported here,
+ * where a call can fail. */
 static int check_simd(struct err *err)
 {
     const char *value = env_get("SIMD");
