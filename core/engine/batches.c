@@ -133,8 +133,7 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
-    /* The array may be left from an earlier operation of this slot and be shorter than this world.
-     */
+    /* The array may be of an earlier operation, and shorter. */
     if (!s->rows || (!t->dim0 && !t->splits))
         return;
     if (!map->same)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * authority: see authority.h. The own key of a job's CA never leaves this file.
+ * authority: see authority.h. The private key of a job's CA never leaves this file.
  */
 #include "core/member/authority.h"
 
@@ -173,7 +173,7 @@ static int import_ca(struct signer *ca, const char *pem, const char *key_pem)
     return rc < 0 ? rc : gnutls_x509_privkey_import(ca->key, &key, GNUTLS_X509_FMT_PEM);
 }
 
-/* Is it the key of that certificate? */
+/* Returns true when the key belongs to the certificate. */
 static bool belong_together(const struct signer *ca)
 {
     unsigned char a[64], b[64];

@@ -2,11 +2,11 @@
  *
  * pages: a few pages over plain HTTP (libmicrohttpd) for Prometheus and for kubelet's probes, on
  * the owner's loop, one thread: /metrics, /readyz, /healthz. A page is a path and a function that
- * fills a buffer; it must answer at once, from what is known. GET and HEAD only, no TLS, no
- * secrets.
+ * fills a buffer; the function must not block. GET and HEAD only, no TLS, no secrets.
  *
- * A stranger can do little: at most PAGES_CONNECTIONS at a time, each ends after PAGES_SECONDS
- * whatever it does, requests are small. `hvd-doctor serve` and the agent use it.
+ * Any client may connect, so its cost is bounded: at most PAGES_CONNECTIONS connections at a time,
+ * each ends after PAGES_SECONDS in any case, and requests are small. Used by `hvd-doctor serve` and
+ * the agent.
  */
 #ifndef HVD_MEMBER_PAGES_H
 #define HVD_MEMBER_PAGES_H
@@ -41,7 +41,7 @@ struct pages_config {
     int port;            /* 0 chooses one */
     const struct page *pages;
     size_t n;
-    void *arg; /* of every fill */
+    void *arg; /* passed to every fill function */
 };
 
 struct pages;

@@ -142,7 +142,7 @@ static int seat_read(json_t *j, const struct welcome_body *body, struct seat *re
     return rc;
 }
 
-/* All but the seats. */
+/* Checks everything but the seats. */
 static int welcome_check(const struct welcome_body *body, int nseats, struct err *err)
 {
     if (body->size < 1 || body->size > MEMBER_RANKS_MAX)
