@@ -68,7 +68,7 @@ static const struct gang_ops *gates(void)
     return gang_choose(&job, "", api, sizeof(api), NULL);
 }
 
-/* The queue's decision about a job. */
+/* Returns the queue's decision about a job. */
 static struct admission admission_for(struct cluster_sim *s, int job)
 {
     static struct view v;
