@@ -28,7 +28,7 @@ struct batch {
     bool generation;
     uint64_t number; /* of a frozen batch, counted from the start of the plan */
     uint64_t start_ns;
-    size_t bytes;      /* of inputs */
+    size_t bytes;      /* bytes of all inputs */
     size_t n, cap, at; /* slots in use; slots allocated; first slot that is not done */
     struct slot **slots;
 };

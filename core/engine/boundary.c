@@ -100,11 +100,12 @@ static int take_changes(struct engine *e, int64_t change, struct err *err)
  * with the progress lock held. */
 static int enter_world(struct engine *e, struct world *w, struct err *err)
 {
-    /* A member that has left and come again counts as left and as joined: it has no state. */
+    /* A member that has left and rejoined counts both as left and as joined: it has no training
+     * state. */
     int joined = world_joined(w, e->world), left = e->world->size + joined - w->size;
     w->left = left;
     w->joined = joined;
-    w->is_new = false; /* a rank that commits has been in a world */
+    w->is_new = false; /* a rank that commits is a member already, not a joiner */
     int rc = engine_enter_world(e, w, err);
     if (rc < 0)
         return rc;

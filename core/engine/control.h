@@ -33,7 +33,7 @@ struct control {
     int first_left; /* the rank whose farewell came first */
     /* the smallest number of frozen batches that any departed rank has finished */
     uint64_t left_at;
-    uint64_t left_ns; /* when the first farewell came */
+    uint64_t left_ns; /* clock time of the first farewell */
 };
 
 int control_init(struct engine *e, struct err *err);

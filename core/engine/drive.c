@@ -56,7 +56,7 @@ static void futex_wake_all(_Atomic uint32_t *word)
 
 static void signal_fd(int fd)
 {
-    /* It fails only when the counter is full: then the sleeper is awake already. */
+    /* write() fails only when the counter is full: then the sleeper is awake already. */
     uint64_t one = 1;
     ssize_t ignored = write(fd, &one, sizeof(one));
     (void)ignored;

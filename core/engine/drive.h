@@ -47,8 +47,8 @@ struct drive {
     _Atomic uint64_t urges;   /* counts callers that began to wait or poll without the lock */
     /* clock time at which the sleeping thread wakes up by itself */
     _Atomic uint64_t thread_due;
-    _Atomic int closing;      /* callers may not drive any more */
-    _Atomic int stop;         /* the thread ends */
+    _Atomic int closing;      /* hvd_shutdown() has begun: callers may not drive any more */
+    _Atomic int stop;         /* asks the thread to end */
     int driver_fd, thread_fd; /* eventfds that wake them */
     bool armed; /* (lock) the mesh marks this rank as asleep because the thread is deep */
     bool started;

@@ -23,7 +23,7 @@ int life_init(struct err *err);
 /* Also ends another thread's wait for admission. */
 int life_shutdown(struct err *err);
 
-/* Between life_init() and life_shutdown(). */
+/* True between life_init() and life_shutdown(). */
 bool life_is_on(void);
 
 /* Begins a call: the engine exists until life_end(). A joiner that has only a place waits for

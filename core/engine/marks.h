@@ -32,7 +32,7 @@ struct marks {
 int marks_put(struct marks *marks, const struct hvd_request *request, size_t in_bytes,
               size_t out_bytes, struct CUevent_st **ret, struct err *err);
 
-/* NULL is fine. */
+/* Returns an event to the pool. NULL is allowed. */
 void marks_drop(struct marks *marks, struct CUevent_st *event);
 
 /* Device memory of at least so many bytes for a result. -ENOMEM. */

@@ -25,7 +25,7 @@
 enum slot_state {
     SLOT_FREE,
     SLOT_INBOX,       /* not yet seen by the driver */
-    SLOT_NEGOTIATING, /* given to negotiate */
+    SLOT_NEGOTIATING, /* given to negotiation */
     SLOT_BATCHED,     /* in a batch */
     SLOT_DONE,
 };
@@ -35,7 +35,7 @@ struct slot {
     _Atomic hvd_handle
         open; /* the handle, or 0 while a thread is in hvd_wait() on it; see queue_claim() */
     _Atomic int done;      /* status and result are final */
-    uint32_t index;        /* place in the queue's blocks */
+    uint32_t index;        /* index in the queue's blocks */
     _Atomic int urged;     /* a caller waits for it or polls it */
     enum slot_state state; /* owned by the driver, under the progress lock */
     int status;            /* how it ended: 0 or -errno */
@@ -57,9 +57,9 @@ struct slot {
     bool last;   /* no user operation begins in this mesh after it (batches.held) */
     bool waited; /* hvd_wait() returned 0; the result is kept until release */
     uint64_t submit_ns, batch_ns, start_ns;
-    struct slot *next;      /* in the inbox, the free list */
-    struct slot *name_next; /* in the table of names */
-    uint64_t hash;          /* of the name */
+    struct slot *next;      /* next slot in the inbox or in the free list */
+    struct slot *name_next; /* next slot in the table of names */
+    uint64_t hash;          /* hash of the name */
     char name[HVD_MAX_NAME + 1];
 };
 
@@ -69,7 +69,7 @@ struct slot {
 
 struct queue {
     pthread_mutex_t lock;
-    pthread_cond_t opened; /* closed has become false */
+    pthread_cond_t opened; /* signalled when closed becomes false */
     bool closed;           /* see queue_end_world() */
     int rank, size;
     /* Epoch of the world that requests are made for; 0: the world never changes. */
@@ -86,7 +86,8 @@ struct queue {
     _Atomic uint64_t submitted;
     uint64_t seq; /* the last sequence number used in a handle */
     uint64_t unnamed[HVD_KINDS];
-    const struct slot *last_slot; /* the last one submitted; its name stays there for a while */
+    /* The last submitted slot, for stall reports; its name stays until the slot is reused. */
+    const struct slot *last_slot;
     _Atomic uint64_t allocations;
     bool left; /* see queue_leave() */
 };

@@ -11,7 +11,7 @@
 /* Ends the operation (err NULL: success). Its waiter may read and release the slot at once. */
 void queue_end_slot(struct queue *q, struct slot *s, const struct err *err);
 
-/* -ESTALE: requests are not taken now, or one of them was made for another world. */
+/* Returns -ESTALE when requests are refused now, or when one of them was made for another world. */
 int queue_check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
                       struct err *err);
 

@@ -12,9 +12,9 @@
 #include "core/base/err.h"
 #include "core/negotiate/negotiate.h"
 
-/* What follows from a request in a world of size ranks. */
+/* What a request means in a world of size ranks. */
 struct request_facts {
-    struct signature sig; /* group fields are 0 */
+    struct signature sig; /* its group fields are 0 */
     size_t count;         /* elements of the input (broadcast: of the tensor) */
     size_t inner;         /* elements of one row of dimension 0 */
     /* Capacity of the output in elements; 0: the engine allocates the output. */

@@ -45,7 +45,7 @@ struct timeline {
     /* owned by the writer thread */
     struct trace trace;
     struct buf out;
-    off_t offset; /* where the next event goes: on the closing bracket */
+    off_t offset; /* file offset of the closing bracket, where the next event goes */
     uint64_t told_dropped;
     bool full; /* a write has failed and was reported */
 };

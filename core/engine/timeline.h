@@ -28,7 +28,7 @@ struct timeline_op {
     int ndim;
     int64_t shape[HVD_MAX_DIMS];
     int status;            /* 0 or -errno */
-    uint64_t submit_ns;    /* handed to the engine */
+    uint64_t submit_ns;    /* submitted */
     uint64_t batch_ns;     /* every rank has submitted it: the end of negotiation */
     uint64_t start_ns;     /* its batch began */
     uint64_t end_ns;       /* done */

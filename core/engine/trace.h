@@ -19,7 +19,7 @@ struct trace {
     struct trace_process {
         uint64_t hash;
         char *name;
-    } * processes;   /* by pid - 1 */
+    } * processes;   /* indexed by pid - 1 */
     uint32_t *table; /* open addressing: pid, 0 free */
     uint32_t table_size;
 };

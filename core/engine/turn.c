@@ -15,11 +15,9 @@
 #include "core/negotiate/signature.h"
 
 #define PROGRESS_NS (1 * CLOCK_S) /* least time between two progress reports to the agent */
-#define FAREWELL_NS                                                                                \
-/* After a farewell, how long operations may make no progress before they fail. */
-(1 * CLOCK_S)
+#define FAREWELL_NS (1 * CLOCK_S) /* time without progress after a farewell */
 
-    static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
+static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
 {
     if (slot->has_id)
         ids_remove(&e->ids, slot->id, slot);

@@ -29,10 +29,10 @@ int authority_make_ca(char **ret_pem, char **ret_key_pem, const char *name, stru
 int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_key_pem,
                     const char *const *addresses, int n, struct err *err);
 
-/* A copy; -ENOMEM. */
+/* Copies a. -ENOMEM. */
 int authority_copy(struct authority *ret, const struct authority *a);
 
-/* Wipes the key. */
+/* Wipes the key and frees the texts. */
 void authority_fini(struct authority *a);
 
 #endif

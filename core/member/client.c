@@ -34,12 +34,12 @@ struct client {
     uint64_t hold_until; /* clock: until when requests wait; 0: they do not */
     struct loop_timer hold;
     int ca_fd;   /* a memfd, because curl's GnuTLS back end wants a file name */
-    char ca[64]; /* its name */
+    char ca[64]; /* file name of the memfd */
 };
 
 struct call {
     struct client *client;
-    bool waits; /* for client.hold_until */
+    bool waits; /* waits until client.hold_until */
     char *path, *post;
     int timeout_ms;
     client_done_f *done;
@@ -231,7 +231,7 @@ int client_open(struct client **ret, const struct client_config *config, struct 
         rc = store_ca(c, config->ca_pem, err);
     c->site = (struct http_site){.server = c->url,
                                  .unix_path = c->unix_path,
-                                 .proxy = "", /* the coordinator is never behind one */
+                                 .proxy = "", /* the coordinator is never behind a proxy */
                                  .ca_path = config->ca_pem ? c->ca : NULL,
                                  .answer_max = ANSWER_MAX};
     if (rc == 0)

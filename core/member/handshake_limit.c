@@ -13,7 +13,7 @@
 
 #define HANDSHAKE_MS 1000
 #define FULL_MS      2   /* pause while too many are pending */
-#define SHORT_MS     100 /* pause without free descriptors */
+#define SHORT_MS     100 /* pause when descriptors are exhausted */
 
 struct handshake {
     uint64_t until; /* clock: from then on it does not count as pending */

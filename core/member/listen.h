@@ -12,7 +12,7 @@
  * descriptor. */
 int listen_unix(const char *path, struct err *err);
 
-/* On a numeric address; port 0 chooses one, *ret_port says which. */
+/* Listens on a numeric address. Port 0 chooses a free port, returned in *ret_port. */
 int listen_tcp(const char *address, int port, int *ret_port, struct err *err);
 
 #endif

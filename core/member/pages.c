@@ -211,7 +211,7 @@ static int listen_tcp(struct pages *p, struct err *err)
         fd = listen_at(at.family, &at, p->config.port, &p->port);
     } else {
         fd = listen_at(AF_INET6, &at, p->config.port, &p->port);
-        if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) /* a machine without IPv6 */
+        if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) /* the machine has no IPv6 */
             fd = listen_at(AF_INET, &at, p->config.port, &p->port);
     }
     return fd < 0 ? err_sys(err, -fd, "listen on %s port %d",
@@ -246,7 +246,7 @@ int pages_open(struct pages **ret, const struct pages_config *config, struct err
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;
     }
-    take_fd(&fd); /* libmicrohttpd closes it */
+    take_fd(&fd); /* from here on libmicrohttpd owns and closes it */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &p->lfd, info->epoll_fd, EPOLLIN, on_mhd, p);
     if (rc < 0) {

@@ -26,12 +26,12 @@
 /* Appends the body and returns the HTTP status, 200 or 503. */
 typedef int page_f(void *arg, struct buf *out);
 
-/* For /healthz: "ok", always. */
+/* The page for /healthz: always "ok". */
 int pages_healthz(void *arg, struct buf *out);
 
 struct page {
     const char *path; /* "/metrics" */
-    const char *type; /* of the body */
+    const char *type; /* content type of the body */
     page_f *fill;
 };
 
@@ -49,14 +49,14 @@ struct pages;
 /* config's pages and arg are borrowed until pages_close(). */
 int pages_open(struct pages **ret, const struct pages_config *config, struct err *err);
 
-/* "[ADDR:]PORT": "9090", ":9090", "127.0.0.1:9090", "[::1]:9090" into address (size bytes, "" for
- * all) and port; -EINVAL. */
+/* Parses "[ADDR:]PORT", such as "9090", ":9090", "127.0.0.1:9090", "[::1]:9090", into address (size
+ * bytes, "" for all addresses) and port. -EINVAL. */
 int pages_parse(const char *text, char *address, size_t size, int *port, struct err *err);
 
 /* The port it listens on. */
 int pages_port(const struct pages *p);
 
-/* NULL is fine. */
+/* NULL is allowed. */
 void pages_close(struct pages *p);
 
 #endif

@@ -57,12 +57,11 @@ struct welcome_body {
 /* Why a rank sent its card: the same as CTL_JOIN and so on in base/ctl.h. */
 enum card_why { CARD_JOIN, CARD_REVOKED, CARD_BOUNDARY, CARD_ENTER, CARD_WHYS };
 
-/* POST /v1/cards: the cards that ranks sent in HELLO. seq: rises with every cards, report and
- * findings body of this agent, so that the coordinator recognizes a repeated one. */
+/* A rank's card, in POST /v1/cards (sent in HELLO), in a roster and in a rejoin body. */
 struct card {
     int member;
     int rank;                    /* in a roster: its rank */
-    bool is_new;                 /* in a roster: it was in no epoch before */
+    bool is_new;                 /* in a roster: it has no training state */
     enum card_why why;           /* in cards */
     uint32_t epoch;              /* in cards: the epoch that it was in, 0: none */
     char agent[MEMBER_NAME_MAX]; /* in a roster */
@@ -72,7 +71,7 @@ struct card {
 
 struct cards_body {
     char agent[MEMBER_NAME_MAX];
-    uint64_t seq;
+    uint64_t seq;   /* one higher with each body of this agent, to recognize a repeated one */
     uint32_t epoch; /* epoch of the roster that they are for; ignored in an elastic job */
     int n;
     struct card *cards;
@@ -94,7 +93,7 @@ struct roster_body {
 /* Response to GET /v1/events. */
 enum note_type {
     NOTE_LOST,   /* the member is lost or left early: its peers must know */
-    NOTE_ENDED,  /* the member ended as it should */
+    NOTE_ENDED,  /* the member has finished */
     NOTE_SIGNAL, /* send code to every rank */
     NOTE_STOP,   /* end every rank: SIGTERM, SIGKILL after code milliseconds */
     /* Only in elastic jobs. The last four go only to the member's agent. */
@@ -114,7 +113,7 @@ struct place {
 
 struct note {
     enum note_type type;
-    int member; /* -1 where there is none */
+    int member; /* -1: the note concerns no member */
     int code;   /* exit code, -signal; or as described at the type */
     struct place place;
     char text[512];

@@ -20,7 +20,7 @@ enum end_way {
 };
 
 enum end_time {
-    END_UNBORN,    /* the job has no world yet */
+    END_UNBORN,    /* before the job's first epoch */
     END_ASIDE,     /* elastic: other ranks train, and this rank was never in their world */
     END_INSIDE,    /* in the world, or waiting for admission */
     END_DISTURBED, /* fixed: in the world, after another rank's end made its operations fail */

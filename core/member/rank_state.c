@@ -8,7 +8,8 @@ static const struct rank_row rows[] = {
     {RANK_EXPECTED, RANK_JOIN, RANK_ASSIGNED, RANK_DO_NOTHING},
     {RANK_EXPECTED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
 
-    {RANK_ASSIGNED, RANK_JOIN, RANK_ASSIGNED, RANK_DO_NOTHING}, /* the answer was lost */
+    /* The agent repeats its join because the response was lost. */
+    {RANK_ASSIGNED, RANK_JOIN, RANK_ASSIGNED, RANK_DO_NOTHING},
     {RANK_ASSIGNED, RANK_START, RANK_RUNNING, RANK_DO_NOTHING},
     {RANK_ASSIGNED, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL}, /* could not be started */
     {RANK_ASSIGNED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},

@@ -43,7 +43,7 @@ enum rank_event {
 
 enum rank_action {
     RANK_DO_NOTHING,
-    RANK_DO_CARD, /* keep the card; publish a roster when it was the last one */
+    RANK_DO_CARD, /* store the card; publish a roster if no other card is missing */
     RANK_DO_END,  /* it has finished */
     /* It ended while other ranks need it: they are told. By itself this is no failure. */
     RANK_DO_EARLY,

@@ -76,7 +76,7 @@ struct roster_agent {
     struct findings findings; /* current findings of its host */
 };
 
-/* What makes a job elastic. */
+/* The parameters of an elastic job. */
 struct roster_elastic {
     int min, max;         /* ranks */
     int reset_limit;      /* the most replacements, 0: no limit */
@@ -161,7 +161,7 @@ struct roster {
     int last_failed;  /* -1: none */
     uint32_t judged;  /* the last epoch that has lost all of its members */
     int erred_worlds; /* such epochs in a row in which every rank ended with an error */
-    int restarts;     /* replacements so far */
+    int restarts;     /* number of replacements so far */
     /* clock: since when some survivors wait for the others, 0: none waits. */
     uint64_t answering_since;
     /* clock: since when the job is below min or without a world; 0: it is not. */

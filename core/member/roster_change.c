@@ -13,7 +13,7 @@
 
 #define BACKOFF_FIRST CLOCK_S
 #define BACKOFF_MAX   (60 * CLOCK_S)
-#define HEALTHY       (60 * CLOCK_S) /* a life that resets the backoff */
+#define HEALTHY       (60 * CLOCK_S) /* a run this long resets the backoff */
 #define EVICT_AFTER   (30 * CLOCK_S) /* until a silent survivor is ended */
 
 static bool is_wanted(const struct roster_member *m)

@@ -159,7 +159,8 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
         return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
     roster_take_tail(m, it->tail);
     char before[512], after[512];
-    roster_describe_end(r, it->member, before, sizeof(before)); /* "called hvd_shutdown()" */
+    /* The text before the exit code is known, such as "called hvd_shutdown()". */
+    roster_describe_end(r, it->member, before, sizeof(before));
     if (was_over) {
         learn_code(r, it);
         return 0;

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define ROSTER_SAMPLES 4 /* a second apart */
+#define ROSTER_SAMPLES 4 /* samples, one per second */
 
 struct roster_sample {
     uint64_t at, batches, bytes; /* at: clock */

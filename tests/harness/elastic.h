@@ -30,7 +30,7 @@ struct elastic_member {
     int why;
     struct buf card;
     bool active;     /* it is in the newest epoch */
-    bool over, left; /* its process has ended; it said BYE */
+    bool over, left; /* over: its process has ended; left: it has said BYE */
     bool leaving;    /* it is asked to leave at the next boundary */
     bool given_up;   /* the other members were told that it is lost, though it is alive */
     int rank, status;

@@ -23,13 +23,13 @@ struct gpu_rank {
     const struct fake_cuda_control *fake;
     int (*nccl_live)(void);
     struct gpu *gpu;
-    struct cuda_visit visit; /* all the time */
+    struct cuda_visit visit; /* the GPU's context is pushed until gpu_rank_close() */
     struct nccl_run *run;
-    struct CUstream_st *stream; /* the user's */
+    struct CUstream_st *stream; /* the user's stream */
     struct CUevent_st *event;
     struct cuda_memory memory, locked;
-    /* Room bytes each; new buffers in each epoch, because an operation that was given up may still
-     * use the old ones. */
+    /* `room` bytes each; new buffers in each epoch, because an operation that was given up may
+     * still use the old ones */
     uint8_t *in, *out;
     uint8_t *host; /* pinned host memory for copies in both directions */
     size_t room;
@@ -89,7 +89,7 @@ struct gpu_rank_sum {
     size_t n;
     bool in_place;
     bool scaled; /* prescale 2, postscale 1/2 */
-    int ms;      /* as above */
+    int ms;      /* time limit, see gpu_rank_run() */
 };
 
 int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *sum);

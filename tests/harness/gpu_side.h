@@ -16,7 +16,7 @@
 #include "tests/fake/cuda/control.h"
 
 struct gpu_side {
-    const struct fake_cuda_control *fake; /* NULL: a real one */
+    const struct fake_cuda_control *fake; /* NULL: a real GPU */
     struct cuda_device *d;
     struct CUstream_st *stream; /* the program's */
     struct CUevent_st *event;

@@ -20,12 +20,12 @@ enum deed {
     WAIT,           /* until it is killed */
     SEGFAULT,       /* signal 11 */
     EXIT,           /* exit() without a release */
-    EXIT_IN_THREAD, /* _exit() by another thread than the one that has held */
+    EXIT_IN_THREAD, /* _exit() by a thread other than the one that holds */
     RELEASE,        /* releases and lives on */
-    EXEC,           /* another program */
+    EXEC,           /* exec of another program */
     FORK,           /* forks a child that ends, and lives on */
     LEAVE_MAIN,     /* the main thread ends, the process does not */
-    NAMESPACE,      /* holds as process 1 of a pid namespace; WAIT then */
+    NAMESPACE,      /* holds as process 1 of a pid namespace, then as WAIT */
 };
 
 struct holder {

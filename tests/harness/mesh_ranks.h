@@ -21,7 +21,7 @@ struct mesh_ranks {
     bool no_key;
     bool agent;     /* the parent is their agent and relays descriptors */
     int odd_key;    /* this rank has a wrong key; 0: none (rank 0 always has the right one) */
-    int timeout_ms; /* of mesh_create(); 0: 20 s */
+    int timeout_ms; /* time limit of mesh_create(); 0: 20 s */
     int rounds;     /* how often they create a mesh and run body; 0: once */
     /* Runs in the rank after the cards were exchanged, before mesh_create(); may be NULL. */
     void (*met)(int rank);

@@ -38,7 +38,7 @@ struct sim_batch {
     bool frozen, started;
     bool wrong; /* its tables do not match what every rank submitted: a thaw must drop it */
     size_t n;
-    uint64_t ids[]; /* tickets */
+    uint64_t ids[]; /* ids of the batch's tensors */
 };
 
 struct sim_tensor {
@@ -46,7 +46,7 @@ struct sim_tensor {
     enum { SIM_FREE, SIM_UNDER_WAY, SIM_DONE, SIM_FAILED } state;
     struct signature sig;
     uint64_t version, submitted, ran, failed;
-    char text[1024]; /* of the last failure */
+    char text[1024]; /* text of the last failure */
 };
 
 struct sim_message {

@@ -520,7 +520,7 @@ end:
             met[w] = met[w] | BIT(epoch[w])
        }
 #endif
-    :: d_step { /* enters, without state */
+    :: d_step { /* joiner: enters the epoch and gets the state */
         connected && up && LIVES(w) && stale[w] ->
             stale[w] = false;
             enter_view(w);

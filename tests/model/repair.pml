@@ -74,7 +74,7 @@
 /* ---- the memory that is shared, an entry an epoch ------------------------------------------------ */
 byte roster[EPOCHS];  /* members; I1: written only once */
 byte conn[EPOCHS];    /* ranks that are in the mesh */
-bool aborted[EPOCHS]; /* abort word, closed connections */
+bool aborted[EPOCHS]; /* a rank has set the abort word and closed its connections */
 bool applied[EPOCHS]; /* the roster contains the planned change */
 byte upto[EPOCHS];    /* decision: operations that some rank has finished */
 byte final[EPOCHS];   /* decision: pieces of operation upto that are final */
