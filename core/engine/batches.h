@@ -50,8 +50,8 @@ struct batches {
     struct coll_tensor *tensors;
     void **ready; /* [tensors_cap] GPU tensors: events that they wait for */
     size_t tensors_cap;
-    size_t *send_counts, *recv_counts; /* [size] */
-    int64_t *splits;                   /* [size] */
+    size_t *send_counts, *recv_counts; /* [size] elements for and from each mesh rank */
+    int64_t *splits;                   /* [size] of an alltoall, by mesh rank */
     /* buffer for packed tensors; used only while the mesh has fewer ranks than the world */
     uint8_t *scratch;
     size_t scratch_cap;

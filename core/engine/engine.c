@@ -390,7 +390,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
                     ? mesh_progress(e->mesh, &peer, &err)
                     : mesh_why(e->mesh, &peer, &err);
-    /* No rank is lost, but a peer has moved on to the next epoch: follow it. */
+    /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
         peer = 0;

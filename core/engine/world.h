@@ -24,9 +24,9 @@ struct world {
     /* Ranks that joined and ranks that left since the previous world; set before the user sees it.
      */
     int joined, left;
-    uint32_t *members; /* [size] */
-    bool *fresh;       /* [size], joined in this epoch, without training state */
-    int *by_member;    /* [size], ranks sorted by member number */
+    uint32_t *members; /* [size] member numbers by rank */
+    bool *fresh;       /* [size] joined in this epoch, without training state */
+    int *by_member;    /* [size] ranks sorted by member number */
     struct world *older;
 };
 

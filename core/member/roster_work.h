@@ -12,11 +12,11 @@
 #define ROSTER_SAMPLES 4 /* samples, one per second */
 
 struct roster_sample {
-    uint64_t at, batches, bytes; /* at: clock */
+    uint64_t at, batches, bytes; /* at: clock time of the sample */
 };
 
 struct roster_work {
-    uint64_t batches, bytes; /* of all members */
+    uint64_t batches, bytes; /* totals of all members */
     struct roster_sample samples[ROSTER_SAMPLES];
     uint32_t repair_epoch;            /* epoch that the last repair led to, 0: none */
     uint64_t repair_last, repair_max; /* ns */

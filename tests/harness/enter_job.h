@@ -25,7 +25,7 @@ struct enter_board {
     _Atomic int said[ELASTIC_MAX];
     enum enter_how how;
     int hello_at, entered_at;
-    uint64_t longest; /* ns between two steps of member 0 */
+    uint64_t longest; /* the longest time between two steps of member 0, ns */
 };
 
 extern struct enter_board *enter_board;
