@@ -126,8 +126,8 @@ void engine_destroy(struct engine *e);
  * for long. */
 void engine_world(struct engine *e, struct world *ret);
 
-/* (lock) Makes w, one of e->worlds, the user's world, and the present one e->before. Frees older
- * ones. New requests are made for w. */
+/* (lock) Makes w, one of e->worlds, the user's world. The previous one becomes e->before, older
+ * ones are freed. New requests belong to w. */
 int engine_enter_world(struct engine *e, struct world *w, struct err *err);
 
 /* Any thread. Does not wait for a repair. */

@@ -113,7 +113,7 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
                  (unsigned long long)((now - e->last_active_ns) / CLOCK_S));
 }
 
-/* A rank that a batch needs does not answer: the turn ends everything. */
+/* Negotiation's callback: a rank that a batch needs does not answer. The failure ends the turn. */
 static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct engine *e = ctx;

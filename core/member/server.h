@@ -28,8 +28,8 @@ struct server_request {
     const char *body;  /* NUL-terminated */
     size_t len;
     bool last; /* the long poll's wait is over: the handler must answer now */
-    /* Set by the handler that calls on: the asking agent's name must begin with "PEER."; NULL: any
-     * name. */
+    /* Set by a handler that forwards requests (the operator's plane): the agent's name must begin
+     * with "PEER."; NULL: any name. */
     const char *peer;
 };
 
@@ -40,8 +40,8 @@ struct server_reply {
     int who;        /* number within that group; > 0 */
 };
 
-/* Returns 0: ret_reply is filled; or 1: nothing to report yet, park the request (only for GET with
- * ?wait=). */
+/* Handles a request. Returns 0 when ret_reply is filled, or 1 when there is nothing to report yet:
+ * park the request (only for GET with ?wait=). */
 typedef int server_handle_f(void *arg, const struct server_request *request,
                             struct server_reply *ret_reply);
 
