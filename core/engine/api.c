@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api: the functions of hvd.h. Any thread of the user. A call gets the engine from life.h; each
- * thread has a last error of its own.
+ * api: the functions of hvd.h, callable by any thread. A call gets the engine from life.h. Each
+ * thread has its own last error.
  */
 #include <hvd.h>
 
@@ -119,7 +119,8 @@ bool hvd_homogeneous(void)
 
 /* ---- operations ---- */
 
-/* Of a request made for the place that this rank had before it came in. */
+/* A joiner made these requests for its provisional place. Refuses kinds whose splits or outputs
+ * depend on rank or size. */
 static int check_moved(const struct hvd_request *requests, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -154,7 +155,7 @@ static int unknown(hvd_handle handle)
     return err_set(&last, EINVAL, "unknown handle %lld", (long long)handle);
 }
 
-/* Counts itself in; the caller counts out when a slot was found. */
+/* Calls life_look(). The caller calls life_end() when a slot is returned. */
 static struct slot *find_slot(hvd_handle handle, struct engine **ret_engine)
 {
     struct engine *e;
@@ -336,8 +337,8 @@ int hvd_commit(void)
     e = life_begin(NULL, &last);
     if (!e)
         return last.code;
-    /* It was at the others' boundary that this rank came in: it is this one. Unless there were no
-     * others left: then all begin. */
+    /* This rank was admitted during this call, at the other ranks' boundary, so this boundary is
+     * done. If all ranks are new (w.is_new is false then), the boundary is still to come. */
     engine_world(e, &w);
     bool came = outside && w.is_new;
     int rc = came ? 1 : boundary_commit(e, &last);
@@ -345,7 +346,7 @@ int hvd_commit(void)
     return rc;
 }
 
-/* ---- a look inside ---- */
+/* ---- introspection ---- */
 
 int hvd_start_timeline(const char *path, bool mark_cycles)
 {

@@ -69,7 +69,7 @@ void batches_fini(struct engine *e)
     memset(b, 0, sizeof(*b));
 }
 
-/* An empty batch with room for n slots; NULL: no memory, and trouble is noted. */
+/* An empty batch with room for n slots. NULL: no memory, e->trouble is set. */
 static struct batch *new_batch(struct engine *e, size_t n)
 {
     struct batches *b = &e->batches;
@@ -81,8 +81,8 @@ static struct batch *new_batch(struct engine *e, size_t n)
         counter_add(&e->counters.allocations, 1);
     }
     if (batch && n > batch->cap) {
-        /* Any of the free ones may serve the largest batch of a step: room to spare for all of
-         * them, so that the steady state is reached early. */
+        /* Spare room for every batch, because any free one may later serve the largest batch of a
+         * step. */
         size_t cap = 32;
         while (cap < n)
             cap *= 2;
@@ -121,7 +121,7 @@ static void append(struct batches *b, struct batch *batch)
     b->end = &batch->next;
 }
 
-/* In a frozen schedule negotiate_submit() may hand out a batch before it has returned the id. */
+/* In a frozen schedule negotiate_submit() may hand out a batch before it returns the id. */
 static struct slot *slot_of(struct engine *e, uint64_t id)
 {
     struct slot *slot = ids_get(&e->ids, id);
@@ -133,13 +133,13 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
-    /* A slot keeps the rows of an earlier operation, which may be fewer. */
+    /* The array may be of an earlier operation, and shorter. */
     if (!s->rows || (!t->dim0 && !t->splits))
         return;
     if (!map->same)
         memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
     for (int r = 0; r < e->size; r++) {
-        int at = map->to_world[r]; /* -1: it joins, and the user has not seen it yet */
+        int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
         if (at >= 0)
             s->rows[at] =
                 t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
@@ -162,7 +162,7 @@ void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t 
     struct engine *e = ctx;
     struct batches *b = &e->batches;
     if (e->trouble.code)
-        return; /* none runs any more */
+        return; /* no batch runs after a failure */
     struct batch *batch = new_batch(e, n);
     uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
     if (!batch)
@@ -219,7 +219,8 @@ void batches_on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
         b->running = false;
         give_back(b, TAKE(b->active));
     }
-    /* What stays has begun on every rank; the count starts anew without it. */
+    /* The batches that stay have begun on every rank. Frozen batches are counted anew without them.
+     */
     b->frozen = b->frozen_done = 0;
     if (b->active)
         b->active->frozen = false;
@@ -260,8 +261,7 @@ static void count_done(struct engine *e, const struct slot *s)
     counter_add(&e->counters.bytes, slot_bytes(s));
 }
 
-/* negotiate hears of it before any caller: the next thing a caller does may be to submit the same
- * name again. */
+/* Negotiation hears of the end first: a caller may submit the same name again at once. */
 static void finish_batch(struct engine *e, struct batch *batch)
 {
     if (e->neg)
@@ -287,8 +287,8 @@ static void finish_batch(struct engine *e, struct batch *batch)
     drive_wake_waiters(e);
 }
 
-/* Not an operation of a user, when none begins in this mesh any more, nor a frozen batch that a
- * rank which has left did not run: the turn fails that one with what else is under way. */
+/* False for a user operation while batches.held is set, and for a frozen batch that a departed rank
+ * has not run. */
 static bool may_begin(const struct engine *e, const struct batch *batch)
 {
     const struct control *c = &e->control;
@@ -362,7 +362,7 @@ bool batches_progress(struct engine *e)
     }
 }
 
-/* Peers that are at the same place of their program are here within a few microseconds. */
+/* Spins: peers at the same place of their program come within microseconds. */
 static int spin_progress(struct engine *e)
 {
     struct patience patience = {0};
@@ -433,7 +433,7 @@ static int by_handle(const void *a, const void *b)
     return hx < hy ? -1 : hx > hy;
 }
 
-/* A group of which a part is done: the rest would wait for that part. The same on every rank. */
+/* Ungroups the rest of a group of which a part is done. The same on every rank. */
 static void ungroup_rest(struct pending *p)
 {
     for (size_t i = 0, n; i < p->n; i += n) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batches: the log's batches as negotiate hands them out, run strictly one after the other. (lock)
+ * batches: the log's batches as negotiation hands them out, run strictly one after the other.
+ * Called with the progress lock held.
  *
  * Memory for batches is kept and reused. A batch is one collective operation, or several where its
- * members cannot be fused (dtypes of a group, allgathers); its slots are done together, at its end.
+ * members cannot be fused (dtypes of a group, allgathers). All slots of a batch are done together,
+ * at the end of its last operation.
  */
 #ifndef HVD_ENGINE_BATCHES_H
 #define HVD_ENGINE_BATCHES_H
@@ -22,17 +24,18 @@ struct slot;
 struct batch {
     struct batch *next;
     bool frozen;
-    bool generation; /* no batch: the place in the log where a new mesh generation begins */
-    uint64_t number; /* of a frozen one, since the plan began */
+    /* not a batch: marks the place in the log where a new mesh generation begins */
+    bool generation;
+    uint64_t number; /* of a frozen batch, counted from the start of the plan */
     uint64_t start_ns;
-    size_t bytes;      /* of inputs */
-    size_t n, cap, at; /* slots; the first one that is not done */
+    size_t bytes;      /* bytes of all inputs */
+    size_t n, cap, at; /* slots in use; slots allocated; first slot that is not done */
     struct slot **slots;
 };
 
-/* What is to be copied behind an operation. */
+/* A copy to make after an operation: bytes from `from` to `to`. bytes 0: no copy. */
 struct after {
-    int device; /* both are there; -1: the host's memory */
+    int device; /* GPU that holds both buffers; -1: host memory */
     void *to;
     const void *from;
     size_t bytes;
@@ -42,19 +45,20 @@ struct batches {
     struct batch *first, **end; /* in the log's order */
     struct batch *active;
     bool running; /* coll_start() was called for the active one */
-    size_t op_n;  /* slots in the operation that runs */
+    size_t op_n;  /* slots in the running operation */
     struct coll_op op;
     struct coll_tensor *tensors;
-    void **ready; /* [tensors_cap] of a GPU: events */
+    void **ready; /* [tensors_cap] GPU tensors: events that they wait for */
     size_t tensors_cap;
-    size_t *send_counts, *recv_counts; /* [size] */
-    int64_t *splits;                   /* [size] */
-    uint8_t *scratch;                  /* in a world that has lost ranks */
+    size_t *send_counts, *recv_counts; /* [size] elements for and from each mesh rank */
+    int64_t *splits;                   /* [size] of an alltoall, by mesh rank */
+    /* buffer for packed tensors; used only while the mesh has fewer ranks than the world */
+    uint8_t *scratch;
     size_t scratch_cap;
-    struct launch_gpu gpu; /* the same on a GPU */
+    struct launch_gpu gpu; /* the same buffer on a GPU */
     struct after after;
-    /* hvd_commit() changes the world, and every rank has agreed: no operation of a user begins in
-     * this mesh any more. */
+    /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
+     * in this mesh any more. */
     bool held;
     uint64_t frozen; /* frozen batches handed out since the plan began */
     uint64_t frozen_done;
@@ -63,12 +67,12 @@ struct batches {
 
 int batches_init(struct engine *e, struct err *err);
 
-/* Room for the ranks of a new epoch. */
+/* Resizes the per-rank arrays to the ranks of a new epoch. */
 int batches_resize(struct engine *e, struct err *err);
 
-/* In a new epoch: a batch that is over is finished, all others are taken apart, and every operation
- * that is not done is submitted again, in the order of the first time: but at
- * a boundary, those of the user end with -ESTALE (engine_end_world()). */
+/* Called in a new epoch. Finishes a batch whose operations are all done, dissolves all other
+ * batches, and submits every unfinished operation again in the original order. At a boundary,
+ * unfinished user operations end with -ESTALE instead (engine_end_world()). */
 void batches_resubmit(struct engine *e);
 void batches_fini(struct engine *e);
 
@@ -76,7 +80,7 @@ void batches_fini(struct engine *e);
 void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen);
 void batches_on_thawed(void *ctx, uint64_t keep, uint64_t dropped);
 
-/* Runs what can run; true when a batch began or ended. */
+/* Runs batches until one has to wait. Returns true when a batch began or ended. */
 bool batches_progress(struct engine *e);
 
 static inline bool batches_idle(const struct batches *b)
@@ -84,17 +88,19 @@ static inline bool batches_idle(const struct batches *b)
     return !b->active && !b->first;
 }
 
-/* There is one batch, and it is over in a few microseconds. */
+/* True when exactly one batch is queued or active and it is small enough to finish within a few
+ * microseconds. */
 bool batches_small(const struct batches *b);
 
-/* The fast path: negotiate_try_next() has said yes to this slot, which is e->fast. Starts its
- * operation and spins for it a moment. True: done. False: it is the active batch now. */
+/* The fast path: negotiate_try_next() has accepted the operation of slot e->fast. Starts it and
+ * spins for it briefly. Returns true when it is done, false when it is now the active batch. */
 bool batches_run_fast(struct engine *e, uint64_t id);
 
-/* (timeline on) One operation is over. start_ns: of its batch, 0: it was in none. */
+/* Adds one finished operation to the timeline, which must be on. start_ns: when its batch started;
+ * 0 when it was in no batch. */
 void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t start_ns, int status);
 
-/* Forgets all batches; their slots are the caller's business. */
+/* Drops all batches. The caller finishes or resubmits their slots. */
 void batches_drop(struct engine *e);
 
 #endif

@@ -13,13 +13,13 @@
 #include "core/engine/engine.h"
 #include "core/engine/fast.h"
 
-#define CHANGES_MAX 16 /* that one boundary takes in, one after the other */
+#define CHANGES_MAX 16 /* planned changes that one boundary applies, one after the other */
 
-/* What each rank says, and what comes out: the largest of all. BEFORE is an epoch, negative: the
- * smallest comes out. */
+/* The words of the allreduce(max). BEFORE is the negated epoch, so that its maximum gives the
+ * smallest epoch. */
 enum { CHANGE, EPOCH, BEFORE, WORDS };
 
-/* The largest of what each rank says, word by word. */
+/* allreduce(max) of n words. */
 static int agree_max(struct engine *e, const char *name, const int64_t *mine, int64_t n,
                      int64_t *ret, struct err *err)
 {
@@ -43,8 +43,8 @@ static int ask(struct engine *e, int64_t *ret, struct err *err)
     return agree_max(e, "hvd.commit", mine, WORDS, ret, err);
 }
 
-/* Until all have said the same epoch: one that came to be on some ranks alone, because its next
- * loss came while they met, is no world that everybody can enter. */
+/* Repeats until all ranks report the same epoch. An epoch that only some ranks have entered,
+ * because its next loss came during connection setup, is not a world that every rank can enter. */
 static int agree(struct engine *e, int64_t *ret, struct err *err)
 {
     int rc;
@@ -54,10 +54,10 @@ static int agree(struct engine *e, int64_t *ret, struct err *err)
     return rc;
 }
 
-/* Which epoch a change has come to: one rank may be in it and go on while another one has not got
- * that far when somebody dies, and finds itself in the epoch behind it. The largest in which
- * anybody began this: nobody is done with it before all have begun, so all have been in the epoch
- * that comes out. */
+/* Agrees on the epoch that a planned change has led to: the largest epoch in which any rank began
+ * this allreduce. A rank may already be in the new epoch and continue when another rank, which has
+ * not entered it yet, learns of a loss and enters the next epoch instead. No rank finishes this
+ * allreduce before all have begun it, so every rank has been in the resulting epoch. */
 static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
 {
     int64_t batches = (int64_t)atomic_load(&e->counters.batches), agreed[2];
@@ -72,15 +72,15 @@ static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
     return 0;
 }
 
-/* Behind it every rank has the agreement: a rank that leaves the epoch disturbs nobody, and no rank
- * begins an operation of its user in this mesh any more. */
+/* A barrier. After it every rank knows the agreed change, so a rank that leaves the epoch disturbs
+ * no peer, and no rank begins a user operation in this mesh any more. */
 static int wait_for_all(struct engine *e, struct err *err)
 {
     const struct hvd_request r = {.kind = HVD_BARRIER, .name = "hvd.commit.go", .device = -1};
     return fast_run(e, &r, FAST_OWN_LAST, err);
 }
 
-/* (lock) */
+/* Called with the progress lock held. */
 static int take_changes(struct engine *e, int64_t change, struct err *err)
 {
     for (int i = 0; e->boot.change < change && i < CHANGES_MAX && !e->failed; i++) {
@@ -96,14 +96,16 @@ static int take_changes(struct engine *e, int64_t change, struct err *err)
     return e->failed ? e->failure.code : 0;
 }
 
-/* (lock) The user's world becomes this one; 1: it is another one than before. */
+/* Makes w the user's world. Returns 1 when its members differ from the previous world's. Called
+ * with the progress lock held. */
 static int enter_world(struct engine *e, struct world *w, struct err *err)
 {
-    /* A member that has left and come again counts as left and as joined: it has no state. */
+    /* A member that has left and rejoined counts both as left and as joined: it has no training
+     * state. */
     int joined = world_joined(w, e->world), left = e->world->size + joined - w->size;
     w->left = left;
     w->joined = joined;
-    w->is_new = false; /* a rank that commits has been in a world */
+    w->is_new = false; /* a rank that commits is a member already, not a joiner */
     int rc = engine_enter_world(e, w, err);
     if (rc < 0)
         return rc;
@@ -111,8 +113,8 @@ static int enter_world(struct engine *e, struct world *w, struct err *err)
     return left > 0 || joined > 0;
 }
 
-/* Every rank knows that the world is to change: takes the changes in, and all agree on the epoch
- * that has come of it. */
+/* Every rank has agreed that the world changes: applies the planned changes, then agrees on the
+ * resulting epoch. */
 static int change_world(struct engine *e, int64_t change, int64_t *ret_epoch, struct err *err)
 {
     int rc = wait_for_all(e, err);

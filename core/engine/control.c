@@ -12,8 +12,8 @@
 
 enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL };
 
-/* Rank 0 on top, under it the first rank of each other host, under these the rest of their hosts.
- */
+/* The tree: rank 0 is the root, its children are the first ranks of the other hosts, and the first
+ * rank of each host is the parent of that host's other ranks. */
 static bool is_child(const struct mesh *m, int rank)
 {
     if (m->local_rank != 0 || rank == m->rank)
@@ -39,7 +39,7 @@ int control_init(struct engine *e, struct err *err)
     c->children = calloc(size, sizeof(*c->children));
     c->links = calloc(size + 1, sizeof(struct link *));
     c->left = calloc(size, sizeof(*c->left));
-    /* Room enough for a farewell, which has nobody to complain to. */
+    /* Reserves room for a farewell, whose sender could not report a failed allocation. */
     if (!c->children || !c->links || !c->left || !buf_reserve(&c->out, 64))
         return err_set(err, ENOMEM, "no memory for control links");
     for (int r = 0; r < e->size; r++) {
@@ -71,8 +71,8 @@ static int peer_at(const struct control *c, int i)
     return i < c->nchildren ? c->children[i] : c->parent;
 }
 
-/* i: index into links, whose connection has ended. True: in peace, and nothing more is expected of
- * it. */
+/* links[i] has lost its connection. Returns true when that is expected: the peer has sent a
+ * farewell, or has moved on to the next epoch. */
 static bool ended_in_peace(struct engine *e, int i)
 {
     struct control *c = &e->control;
@@ -101,7 +101,7 @@ int control_send(void *ctx, int to, const struct buf *msg)
     struct control *c = &e->control;
     int i = c->nchildren;
     if (e->trouble.code)
-        return e->trouble.code; /* after a message that was lost none makes sense */
+        return e->trouble.code; /* a message was lost, so later ones would be misread */
     if (to != NEGOTIATE_PARENT) {
         for (i = 0; i < c->nchildren && c->children[i] != to; i++)
             ;
@@ -117,8 +117,8 @@ int control_send(void *ctx, int to, const struct buf *msg)
     return rc;
 }
 
-/* Notes that rank has left and passes it on: up, or from the root down. from: the link it came by.
- */
+/* Records that the rank has left and forwards its farewell: upwards, or from the root downwards.
+ * from: index of the link by which it came. */
 static void farewell(struct engine *e, int rank, uint64_t frozen, int from)
 {
     struct control *c = &e->control;
@@ -164,7 +164,7 @@ static int dispatch(struct engine *e, int from, const struct buf *msg, struct er
     uint64_t frozen = reader_u64(&r);
     if (type != CONTROL_FAREWELL || !reader_ok(&r) || rank >= (uint32_t)e->size)
         return err_set(err, EPROTO, "a control message that makes no sense");
-    /* One's own comes back from the root. */
+    /* Ignores this rank's own farewell when the root sends it back to a leaf. */
     if ((int)rank != e->rank || from != c->nchildren || c->nchildren > 0)
         farewell(e, (int)rank, frozen, from);
     return 0;
@@ -188,7 +188,7 @@ bool control_progress(struct engine *e)
         }
         if (rc < 0 && !e->broken && !ended_in_peace(e, i)) {
             engine_lost(e, "control link", rc);
-            return true; /* these may be other links now */
+            return true; /* a repair may have replaced the links */
         }
     }
     return moved;

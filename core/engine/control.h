@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control: the control links to parent and children in negotiation's tree, and the farewell. (lock)
+ * control: the control links to parent and children in negotiation's tree, and the farewell. Called
+ * with the progress lock held.
  *
- * A message is a byte that says what it is, then a message of negotiate's or a farewell {u32 rank,
- * u64 frozen batches it has done since the plan began}. A rank that shuts down says farewell; it
- * goes up to the root and from there to everybody, behind all batches it had a part in. What its
- * peers have under way beyond those fails with "rank 2 has shut down".
+ * A message is one byte of type, then either a message of negotiation or a farewell {u32 rank, u64
+ * frozen batches that the rank has finished since the plan began}. A rank that shuts down sends a
+ * farewell up to the root, which sends it to every rank, after all batches in which that rank took
+ * part. Operations of its peers that need more of it fail with "rank 2 has shut down".
  */
 #ifndef HVD_ENGINE_CONTROL_H
 #define HVD_ENGINE_CONTROL_H
@@ -23,14 +24,16 @@ struct control {
     int parent;    /* rank, -1 on the root */
     int *children; /* ranks */
     int nchildren;
-    struct link **links; /* the children's, then the parent's; NULL: gone in peace */
-    bool parted;         /* one of them is in the next epoch already (mesh_part) */
+    /* the children's, then the parent's; NULL: closed after a farewell or at a boundary */
+    struct link **links;
+    bool parted; /* a peer has moved on to the next epoch (mesh_part) */
     struct buf in, out;
-    bool *left; /* [size] has said farewell */
+    bool *left; /* [size] the rank has sent a farewell */
     int nleft;
-    int first_left;   /* the rank that was first */
-    uint64_t left_at; /* the fewest frozen batches that one who left has done */
-    uint64_t left_ns; /* when the first farewell came */
+    int first_left; /* the rank whose farewell came first */
+    /* the smallest number of frozen batches that any departed rank has finished */
+    uint64_t left_at;
+    uint64_t left_ns; /* clock time of the first farewell */
 };
 
 int control_init(struct engine *e, struct err *err);
@@ -39,13 +42,13 @@ void control_fini(struct control *c);
 /* negotiate_ops.send */
 int control_send(void *ctx, int to, const struct buf *msg);
 
-/* Takes what came; true when something did. */
+/* Handles received messages. Returns true when there were any. */
 bool control_progress(struct engine *e);
 
-/* Sends what is queued; 0: all is gone. */
+/* Sends queued messages. Returns 0 when none is left to send. */
 int control_flush(struct engine *e);
 
-/* Tells everybody that this rank leaves. */
+/* Sends this rank's farewell to all ranks. */
 void control_farewell(struct engine *e);
 
 #endif

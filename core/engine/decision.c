@@ -40,7 +40,8 @@ int report_take(struct buf *buf, struct report *ret, struct err *err)
     return 0;
 }
 
-/* Pieces as far as any of those say that are at operation `done`. True: something is final. */
+/* For each piece, the largest number of final steps that any rank in operation `done` reports.
+ * Returns true when some step is final. */
 static bool merge(const struct report *reports, int n, struct decision *d)
 {
     bool any = false;
@@ -57,7 +58,8 @@ static bool merge(const struct report *reports, int n, struct decision *d)
     return any;
 }
 
-/* What is final of an operation has been begun by all, so all of them see the same pieces. */
+/* Verifies the invariants. A final step implies that all ranks have begun the operation, so all
+ * must report the same pieces. */
 static int check(const struct report *reports, int n, const struct decision *d, bool any,
                  struct err *err)
 {
@@ -83,8 +85,8 @@ static int check(const struct report *reports, int n, const struct decision *d, 
     return 0;
 }
 
-/* All that are left have the whole result and only miss the barrier behind it. One that has passed
- * it may have left the job since. */
+/* True when every survivor has the whole result and only misses the barrier after it. A rank that
+ * passed that barrier may have left the job since. */
 static bool all_whole(const struct report *reports, int n, const struct decision *d)
 {
     bool any = false;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decision: what the ranks of a new epoch make of the operation that was under way in the old one:
- * the report that each of them gives, and what follows from all of them. Pure; REPAIR.md has the
- * why.
+ * decision: takes the reports of all ranks of a new epoch and decides what each rank does about the
+ * operation that was in flight in the old epoch. Pure. REPAIR.md gives the reasons.
  *
- * A report travels in front of the card and is foreign bytes.
+ * A report travels in front of a rank's card and is untrusted input.
  */
 #ifndef HVD_ENGINE_DECISION_H
 #define HVD_ENGINE_DECISION_H
@@ -19,36 +18,40 @@
 #define REPORT_PIECES_MAX 512
 
 struct report {
-    bool has_state; /* it was in an epoch before; else the rest is nothing */
-    bool fresh;     /* it is still in hvd_init(): its user has no state */
-    bool started;   /* operation `done` was begun here */
-    bool whole;     /* its result is here already */
-    uint64_t done;  /* operations finished here */
+    /* the rank was in an epoch before; otherwise all other fields are meaningless */
+    bool has_state;
+    bool fresh;    /* it is still in hvd_init() and has no training state */
+    bool started;  /* this rank has started operation number `done` */
+    bool whole;    /* this rank has its whole result */
+    uint64_t done; /* operations that this rank has finished */
     uint32_t pieces;
-    uint32_t final[REPORT_PIECES_MAX]; /* steps of each piece that are final */
+    uint32_t final[REPORT_PIECES_MAX]; /* number of final steps, for each piece */
 };
 
 void report_put(const struct report *r, struct buf *out);
 
-/* Takes a report off the front of buf. -EPROTO. */
+/* Parses a report at the front of buf and removes it. -EPROTO when it is malformed. */
 int report_take(struct buf *buf, struct report *ret, struct err *err);
 
 enum decision_what {
-    DECISION_NOTHING, /* no operation was under way here, or it is to be begun anew by all */
-    DECISION_FINISH,  /* others have finished it: this rank can, too */
-    DECISION_REST,    /* what is final stays, the ranks that are left do the rest */
+    /* no operation was in flight on this rank, or all ranks run it again from the start */
+    DECISION_NOTHING,
+    /* another rank has finished the operation, so this rank finishes it as well */
+    DECISION_FINISH,
+    DECISION_REST, /* final pieces stay; the survivors run the remaining part */
 };
 
 struct decision {
-    enum decision_what what; /* for the rank that asks */
-    uint64_t done;           /* operations finished everywhere once all have followed it */
+    enum decision_what what; /* for the calling rank */
+    /* operations finished on every rank once all ranks have followed the decision */
+    uint64_t done;
     uint32_t pieces;
     uint32_t final[REPORT_PIECES_MAX];
 };
 
-/* From the reports of all ranks of the new epoch, for the one at place me. left_done: operations
- * that somebody had finished who has left the job. The same reports give the same decision
- * everywhere. -EPROTO: they cannot be of one job. */
+/* Computes the decision for rank `me` from the reports of all n ranks of the new epoch. left_done:
+ * the largest number of operations that any departed rank had finished. The same reports give a
+ * consistent decision on every rank. -EPROTO: the reports cannot belong to one job. */
 int decision_make(const struct report *reports, int n, uint64_t left_done, int me,
                   struct decision *ret, struct err *err);
 

@@ -2,10 +2,10 @@
  *
  * drive: see drive.h.
  *
- * Every hand-over is the same pattern. The thread that leaves stores (unlock), then loads (does
- * anybody sleep?). The thread that is about to sleep stores (I sleep), then loads (is it locked, is
- * there work?). All of these accesses are sequentially consistent, so that at least one of the two
- * threads sees the other (tests/litmus/engine.litmus).
+ * Every hand-over follows one pattern. The thread that leaves first stores (unlocks), then loads
+ * (does a thread sleep?). The thread that is about to sleep first stores (I sleep), then loads (is
+ * the lock held, is there work?). All of these accesses are sequentially consistent, so at least
+ * one of the two threads sees the other's store (tests/litmus/engine.litmus).
  */
 #include "core/engine/drive.h"
 
@@ -23,10 +23,14 @@
 #include "core/engine/turn.h"
 #include "core/base/thread.h"
 
-/* How long to spin, where every rank of the host has a processor, and how often to yield before a
- * sleep, by enum coll_wait. Woken: a peer that needs our processor has it sooner than by our sleep.
- * Yields: so has our own thread, at once. Moved: all ranks are in it. Asked: what takes longer than
- * that loses little by a nap; for this alone a rank spins that shares its memory with nobody. */
+/* How long to spin (only where every rank of the host has a processor of its own), and how often to
+ * yield before sleeping, by enum coll_wait.
+ *
+ * - COLL_WAKES: the peer wakes us. Sleeping soon gives it our processor, if it needs it.
+ * - COLL_YIELDS: a thread of ours does the work and may need this processor: give it up at once.
+ * - COLL_MOVES: all ranks are inside the operation, and each poll advances it: spin long.
+ * - COLL_ASKS: nothing wakes us. An operation that outlasts the spin loses little by a short sleep.
+ *   Only for this one does a rank spin that shares memory with no peer. */
 static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
                                    [COLL_YIELDS] = 0,
                                    [COLL_MOVES] = 10 * CLOCK_MS,
@@ -34,10 +38,10 @@ static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
 static const int yields[] = {
     [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
 
-#define WATCH_NS  (2 * CLOCK_MS)  /* between two looks at callers that come and go */
-#define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper looks again after this, come what may */
-#define POLL_NS   (CLOCK_MS / 10) /* of a sleep while nothing would wake us */
-#define FULL_EACH 16              /* turns of a spin with one look at the sockets */
+#define WATCH_NS  (2 * CLOCK_MS)  /* how long a watching thread sleeps */
+#define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper checks again after this, even if not woken */
+#define POLL_NS   (CLOCK_MS / 10) /* sleep while nothing would wake us */
+#define FULL_EACH 16              /* every 16th spinning turn also checks the sockets */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 {
@@ -52,7 +56,7 @@ static void futex_wake_all(_Atomic uint32_t *word)
 
 static void signal_fd(int fd)
 {
-    /* It fails only when the counter is full: then the sleeper is awake already. */
+    /* write() fails only when the counter is full: then the sleeper is awake already. */
     uint64_t one = 1;
     ssize_t ignored = write(fd, &one, sizeof(one));
     (void)ignored;
@@ -65,7 +69,7 @@ static void drain_fd(int fd)
     (void)ignored;
 }
 
-/* Until one of the two is readable or the time has come; due UINT64_MAX: no time. */
+/* Waits until one of the descriptors is readable or the clock is `due` (UINT64_MAX: no limit). */
 static int wait_fds(int fd, int other, uint64_t due)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
@@ -122,7 +126,8 @@ void drive_wake_waiters(struct engine *e)
         wake_sleepers(&e->drive);
 }
 
-/* The thread lay deep: peers need not ring any more, and it watches instead. */
+/* The thread was deep. Peers need not ring this rank's doorbell any more; the thread watches
+ * instead. */
 static void disarm(struct engine *e)
 {
     if (!e->drive.armed)
@@ -184,7 +189,7 @@ void drive_leave(struct engine *e)
         if (state == THREAD_PARKED || (work && atomic_load(&d->waiters) == 0) ||
             due < atomic_load(&d->thread_due))
             wake_thread(d);
-        /* Somebody may have submitted while this one still had the lock. */
+        /* Another thread may have submitted while this one still held the lock. */
         if (!queue_has_new(e->queue) || atomic_load(&d->closing) || !try_lock(d))
             return;
         turn(e, TURN_SPIN);
@@ -203,7 +208,7 @@ static bool is_done(struct slot *slot)
     return atomic_load(&slot->done);
 }
 
-/* What comes over the network takes longer than a spin is worth. */
+/* Network latency is longer than a spin is worth. */
 static bool spins_for(const struct engine *e, enum coll_wait wait)
 {
     return e->spin && (e->mesh->shm || wait == COLL_ASKS);
@@ -227,7 +232,7 @@ bool drive_pause(const struct engine *e, struct patience *p)
     return true;
 }
 
-/* When the engine has to be looked at again, whatever happens. */
+/* Clock time at which the driver must look again even if nothing wakes it. */
 static uint64_t wake_by(const struct engine *e)
 {
     uint64_t poll = coll_wait(e->coll) > COLL_YIELDS ? clock_ns() + POLL_NS : UINT64_MAX;
@@ -271,7 +276,7 @@ void drive_until(struct engine *e, struct slot *slot)
             continue;
         sleep_as_driver(e, slot);
         patience = (struct patience){0};
-        n = FULL_EACH - 1; /* the next turn looks at everything */
+        n = FULL_EACH - 1; /* makes the next turn a full one */
     }
 }
 
@@ -301,14 +306,14 @@ void drive_wait(struct engine *e, struct slot *slot)
             futex_wait(&d->turn, t, KNOCK_NS);
         atomic_fetch_sub(&d->waiters, 1);
     }
-    /* Who left may have counted on this caller to drive. */
+    /* The last driver may have left work to this caller; hand it to the thread. */
     if (atomic_load(&d->work) && !atomic_load(&d->locked))
         wake_thread(d);
 }
 
-/* Something small on one host: starting it is all that the peers need of this rank, and most
- * callers will wait in a moment and finish it. If not, the thread looks after it when its watch is
- * over. Waking it at once would only make the two fight for the lock. */
+/* A small operation on one host: starting it is all that peers need of this rank, and most callers
+ * will wait in a moment and finish it. If not, the thread finishes it after its watch. Waking the
+ * thread at once would make the two compete for the lock. */
 static bool start_small(struct engine *e)
 {
     if (e->mesh->hosts > 1 || !batches_small(&e->batches))
@@ -325,8 +330,9 @@ void drive_submitted(struct engine *e)
         return;
     }
     bool patient = false;
-    /* In a frozen schedule nobody has to be told: often there is nothing more to do than to note
-     * it. Else the thread collects what comes and speaks once for all. */
+    /* While the schedule is frozen, no peer has to be told: often nothing more is needed than to
+     * note the operation. Otherwise the thread collects several submissions and announces them in
+     * one message. */
     if (e->failed || negotiate_frozen(e->neg)) {
         turn_note(e);
         patient = start_small(e);
@@ -350,7 +356,7 @@ static void watch(struct engine *e)
 {
     struct drive *d = &e->drive;
     atomic_store(&d->thread_state, THREAD_WATCHES);
-    /* What was submitted while the thread had the lock is nobody else's. */
+    /* No caller takes care of what was submitted while the thread held the lock. */
     bool mine = !atomic_load(&d->locked) && !atomic_load(&d->waiters) && !atomic_load(&d->knocks) &&
                 !atomic_load(&d->closing) && (atomic_load(&d->work) || queue_has_new(e->queue));
     if (!mine && !atomic_load(&d->stop)) {
@@ -364,7 +370,7 @@ static void watch(struct engine *e)
     atomic_store(&d->thread_state, THREAD_RUNS);
 }
 
-/* With the lock; leaves it. */
+/* Called with the progress lock held; releases it. */
 static void lie_deep(struct engine *e)
 {
     struct drive *d = &e->drive;
@@ -374,7 +380,7 @@ static void lie_deep(struct engine *e)
     atomic_store(&d->thread_state, THREAD_DEEP);
     bool moved = turn(e, TURN_CHECK);
     uint64_t due = wake_by(e);
-    int fd = mesh_fd(e->mesh); /* of this epoch's: in another one somebody wakes the thread */
+    int fd = mesh_fd(e->mesh); /* of this epoch's mesh; a change of epoch wakes the thread */
     atomic_store(&d->thread_due, due);
     unlock(d);
     if (!moved && !queue_has_new(e->queue) && !atomic_load(&d->stop) && !atomic_load(&d->waiters))
@@ -383,7 +389,7 @@ static void lie_deep(struct engine *e)
     atomic_store(&d->thread_due, 0);
 }
 
-/* Drives while nobody waits; true when nothing is left to do at once. */
+/* Drives while no caller waits. Returns true when nothing can be done at once. */
 static bool drive_alone(struct engine *e)
 {
     struct drive *d = &e->drive;

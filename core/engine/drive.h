@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drive: the progress lock, and who holds it.
+ * drive: the progress lock and its holder, the driver.
  *
- * A caller that waits takes the lock and drives until its operation is done; other callers sleep
- * on a futex. The engine thread drives when nobody waits. Its states: it runs; it watches (sleeps a
- * few milliseconds beside callers that come and go quickly: no wake-up has to be paid on each
- * call); it is parked (a caller drives and sleeps: nothing for the thread to do until that one
- * leaves); or it lies deep, in poll(2) on the mesh with this rank marked asleep, where an idle rank
- * spends its time without a timer.
+ * A caller that waits takes the lock and drives until its operation is done. Other callers sleep on
+ * a futex. The engine thread drives when no caller waits. The thread is in one of four states:
+ *
+ * - runs: it drives, or tries to.
+ * - watches: it sleeps for a few milliseconds while callers take and release the lock in quick
+ *   succession, so that no call has to pay for waking it.
+ * - parked: a caller drives and sleeps, so the thread has nothing to do until that caller leaves.
+ * - deep: it sleeps in poll(2) on the mesh, and the mesh marks this rank as asleep. An idle rank
+ *   stays there, without a timer.
  */
 #ifndef HVD_ENGINE_DRIVE_H
 #define HVD_ENGINE_DRIVE_H
@@ -22,8 +25,8 @@
 struct engine;
 struct slot;
 
-/* How long a driver has found nothing to do: first it spins, where every rank has a processor of
- * its own, then it lets others run a few times, then it is to sleep. Begins as zeros. */
+/* How long a driver has found nothing to do. It spins first (only where every rank has a processor
+ * of its own), then yields a few times, then has to sleep. Zero-initialized. */
 struct patience {
     uint64_t since;
     int yields;
@@ -33,20 +36,21 @@ enum drive_thread { THREAD_RUNS, THREAD_WATCHES, THREAD_PARKED, THREAD_DEEP };
 
 struct drive {
     _Alignas(64) _Atomic int locked;
-    _Atomic int waiters;         /* callers that sleep on turn, or are about to */
-    _Atomic int knocks;          /* callers that want the lock for a moment */
-    _Atomic uint32_t turn;       /* futex */
-    _Atomic int asleep;          /* the driver is in poll(2), or about to */
-    _Atomic int slow;            /* the driver has slept since it took the lock */
-    _Atomic int work;            /* somebody has to drive */
-    _Atomic int thread_state;    /* enum drive_thread */
-    _Atomic uint64_t stints;     /* how often callers have driven */
-    _Atomic uint64_t urges;      /* callers that began to wait or poll without the lock */
-    _Atomic uint64_t thread_due; /* when the thread wakes up by itself */
-    _Atomic int closing;         /* callers may not drive any more */
-    _Atomic int stop;            /* the thread ends */
-    int driver_fd, thread_fd;    /* eventfds that wake them */
-    bool armed; /* (lock) the mesh holds this rank for asleep, the thread is deep */
+    _Atomic int waiters;      /* callers that sleep on the futex `turn`, or are about to */
+    _Atomic int knocks;       /* callers that ask the driver to release the lock for a moment */
+    _Atomic uint32_t turn;    /* futex */
+    _Atomic int asleep;       /* the driver is in poll(2), or about to */
+    _Atomic int slow;         /* the driver has slept since it took the lock */
+    _Atomic int work;         /* there is work: a caller or the thread has to drive */
+    _Atomic int thread_state; /* enum drive_thread */
+    _Atomic uint64_t stints;  /* how often callers have taken the lock to drive */
+    _Atomic uint64_t urges;   /* counts callers that began to wait or poll without the lock */
+    /* clock time at which the sleeping thread wakes up by itself */
+    _Atomic uint64_t thread_due;
+    _Atomic int closing;      /* hvd_shutdown() has begun: callers may not drive any more */
+    _Atomic int stop;         /* asks the thread to end */
+    int driver_fd, thread_fd; /* eventfds that wake them */
+    bool armed; /* (lock) the mesh marks this rank as asleep because the thread is deep */
     bool started;
     pthread_t thread;
 };
@@ -58,34 +62,35 @@ int drive_start(struct engine *e, struct err *err);
 void drive_stop(struct engine *e);
 void drive_fini(struct engine *e);
 
-/* The lock for a moment: whoever drives makes way. */
+/* Takes the lock for a moment; the driver releases it soon. */
 void drive_lock(struct engine *e);
 
-/* The same, but false where *busy says, before or meanwhile, that it may take long. */
+/* The same, but returns false without the lock when *busy is or becomes nonzero: the driver may
+ * hold the lock for long. */
 bool drive_lock_unless(struct engine *e, const _Atomic int *busy);
 
-/* Takes the lock if it is free; the caller is the driver then. */
+/* Takes the lock if it is free. On true the caller is the driver. */
 bool drive_try(struct engine *e);
 
-/* Leaves the lock, and sees to it that somebody drives if there is work. */
+/* Releases the lock, and wakes the thread when there is work that no caller would do. */
 void drive_leave(struct engine *e);
 
-/* (lock) Drives until the slot is done, or the lock is wanted by somebody else. */
+/* (lock) Drives until the slot is done or another thread wants the lock. */
 void drive_until(struct engine *e, struct slot *slot);
 
 /* Returns when the slot is done. */
 void drive_wait(struct engine *e, struct slot *slot);
 
-/* After something was submitted: makes somebody look at it. */
+/* Called after a submission: has a driver look at it. */
 void drive_submitted(struct engine *e);
 
-/* Somebody waits for a slot, or polls it, who does not drive. */
+/* A caller waits for this slot, or polls it, without being the driver. */
 void drive_urge(struct engine *e, struct slot *slot);
 
-/* A moment's pause; false when it is time to sleep. */
+/* Spins or yields once. Returns false when the driver should sleep instead. */
 bool drive_pause(const struct engine *e, struct patience *p);
 
-/* (lock) After slots were finished: wakes who sleeps for them. */
+/* (lock) Called after slots were finished: wakes the callers that sleep. */
 void drive_wake_waiters(struct engine *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine: see engine.h. Birth, failure and end.
+ * engine: see engine.h. Creation, failure and end.
  */
 #include "core/engine/engine.h"
 
@@ -18,11 +18,11 @@
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
 
-#define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the others */
+#define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the other ranks */
 
-/* ---- birth ---- */
+/* ---- creation ---- */
 
-/* What a person can do about it. */
+/* Adds advice for the user when the error is about exhausted descriptors. */
 static void explain(struct err *err)
 {
     char advice[128];
@@ -118,7 +118,8 @@ static void destroy_parts(struct engine *e)
         negotiate_destroy(e->neg);
     settle_fini(e);
     if (!device_end(e->backends.device)) {
-        /* Memory of a GPU that hangs goes with the process: giving it back would hang, too. */
+        /* The GPU hangs. Freeing its memory would hang as well, so the process keeps it until it
+         * exits. */
         launch_gpu_leave(&e->batches.gpu);
         if (e->queue)
             marks_leave(&e->queue->marks);
@@ -160,7 +161,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
         *ret = e;
         return 0;
     }
-    /* The others are in the world already: they hear why it ends. */
+    /* The other ranks are in the world already; tell them why this rank ends. */
     if (e->mesh)
         mesh_abort(e->mesh, err_text(err));
     explain(err);
@@ -176,7 +177,7 @@ void engine_swap_timeline(struct engine *e, struct timeline *fresh)
     timeline_close(timeline_put(&e->timeline, fresh));
 }
 
-/* ---- what others see ---- */
+/* ---- what callers see ---- */
 
 void engine_world(struct engine *e, struct world *ret)
 {
@@ -279,8 +280,8 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* ---- failure ---- */
 
-/* A library goes on with what it has: what is ours of it stays, and owners hear what they must not
- * do with theirs. */
+/* A communication library still uses the buffers of the operation in flight. Keeps our buffers
+ * allocated, and adds to err that callers must not use or free theirs. */
 static void leave_tensors(struct engine *e, const char *who, struct err *err)
 {
     const struct err why = *err;
@@ -297,7 +298,8 @@ static void leave_tensors(struct engine *e, const char *who, struct err *err)
 static void fail_all(struct engine *e, const struct err *why)
 {
     struct err told = *why, *err = &told;
-    /* Tensors are their owners' again when they hear of it. */
+    /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
+     * failure. */
     coll_stop(e->coll);
     coll_stop(e->reform.old_coll);
     if (coll_left(e->coll))
@@ -322,16 +324,17 @@ void engine_fail(struct engine *e, const struct err *err)
     e->trouble.code = 0;
     if (atomic_load(&e->drive.closing))
         return;
-    /* In a job of a fixed size hvdrun then blames the rank that left or was lost, not this one. */
+    /* In a fixed job this makes hvdrun blame the rank that left or was lost, not this one. */
     if (!e->boot.elastic && (err->code == -ESHUTDOWN || err->code == -ECONNRESET))
         boot_bye(&e->boot, err->code, e->done, err->msg);
-    /* Who was asked to leave has not failed. */
+    /* A rank that was asked to leave has not failed. */
     log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
     fail_all(e, err);
 }
 
-/* In an elastic job the coordinator waits in each repair until it has heard of this rank, and ends
- * the process after 30 s. why: this rank cannot go on; NULL: it leaves in peace. */
+/* In an elastic job the coordinator waits for this rank in each repair, and ends the process after
+ * 30 s, unless it has said BYE. why: the reason why this rank cannot go on; NULL: it leaves in
+ * order. */
 static void say_bye(struct engine *e, const struct err *why)
 {
     if (e->boot.elastic && !e->said_bye)
@@ -352,8 +355,8 @@ void engine_recover(struct engine *e, const struct err *why)
 {
     struct err err = {0};
     inject_point("lost");
-    /* Tells the peers, unless that was done: ranks of this host see no connection end, and no rank
-     * may return a result after it has reported (REPAIR.md). */
+    /* Tells the peers unless that was done already. Ranks of this host do not see a connection end,
+     * and no rank may return a result after it has reported (REPAIR.md). */
     if (e->boot.elastic)
         mesh_abort(e->mesh, why->msg);
     if (!e->boot.elastic || atomic_load(&e->drive.closing)) {
@@ -375,18 +378,19 @@ void engine_lost(struct engine *e, const char *what, int rc)
     int peer = e->rank;
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
-        if (rc == -ENOTSUP) { /* every rank has come to that, from what all have said */
+        /* Every rank has reached the same conclusion from the same data. */
+        if (rc == -ENOTSUP) {
             engine_fail(e, &err);
             return;
         }
-        mesh_abort(e->mesh, err.msg); /* this one has, and they can do without it */
+        mesh_abort(e->mesh, err.msg); /* only this rank has; the others can go on without it */
         engine_break_off(e, &err);
         return;
     }
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
                     ? mesh_progress(e->mesh, &peer, &err)
                     : mesh_why(e->mesh, &peer, &err);
-    /* Nobody is lost, but somebody has parted in peace, for the next epoch: so does this rank. */
+    /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
         peer = 0;
@@ -397,7 +401,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
     }
     if (known == 0) {
         int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
-        if (e->trouble.code) /* in words already */
+        if (e->trouble.code) /* it has a text already */
             err_set(&err, code, "rank %d: %s", e->rank, e->trouble.msg);
         else
             err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));
@@ -408,9 +412,9 @@ void engine_lost(struct engine *e, const char *what, int rc)
 
 /* ---- end ---- */
 
-/* Lets the others see that this is an end, and passes their farewells on. What this rank has
- * finished stands, also where others lose a rank before they have finished it themselves: the next
- * roster tells them (REPAIR.md). */
+/* Tells all ranks that this rank leaves in order, and forwards their farewells. What this rank has
+ * finished stays valid even if the others lose a rank before they have finished it: the next roster
+ * tells them the number (REPAIR.md). */
 static void leave_world(struct engine *e)
 {
     struct err err = {0};
@@ -455,12 +459,12 @@ void engine_close(struct engine *e)
         e->broken = true;
         say_bye(e, &err);
     } else if (e->broken) {
-        /* A loss was read in this very moment: the mesh has told the other ranks. */
+        /* A loss was read at the same time; the mesh has told the other ranks. */
         say_bye(e, NULL);
     } else {
         leave_world(e);
     }
-    /* For a caller that was inside when the engine was taken away and submits only now. */
+    /* For a caller that got the engine before it was taken away and submits only now. */
     e->failed = true;
     err_set(&e->failure, ESHUTDOWN, "hvd_shutdown() was called");
     drive_leave(e);

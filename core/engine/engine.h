@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine: everything behind hvd.h between hvd_init() and hvd_shutdown(), and who works when.
+ * engine: everything behind hvd.h between hvd_init() and hvd_shutdown(). One object per process.
  *
- * One object a process. What is marked (lock) belongs to whoever holds the progress lock: the
- * driver. engine.c makes and ends it, drive.c decides who drives, turn.c is one turn of work,
- * batches.c runs the log, control.c speaks with parent and children.
+ * Fields and functions marked (lock) belong to the holder of the progress lock, the driver.
+ * engine.c creates and ends the engine, drive.c decides which thread drives, turn.c is one turn of
+ * work, batches.c runs the log, control.c exchanges messages with parent and children.
  */
 #ifndef HVD_ENGINE_ENGINE_H
 #define HVD_ENGINE_ENGINE_H
@@ -38,18 +38,20 @@ struct engine_counters {
     _Atomic uint64_t ops, batches, bytes;
     _Atomic uint64_t allocations;
     _Atomic uint64_t stalls;
-    /* Of former epochs; the epoch's own are the negotiation's and the mesh's. */
+    /* Totals of older epochs. Negotiation and mesh count for the current epoch. */
     _Atomic uint64_t negotiated, cached, frozen, thaws, refused;
 };
 
 struct engine {
     struct settings set;
     struct boot boot;
-    pthread_mutex_t world_lock;     /* of world, for those without the progress lock */
-    struct world *world;            /* the user's, as of the last boundary; see engine_world() */
-    _Atomic uint32_t epoch;         /* of the mesh; any thread */
-    _Atomic uint32_t applied;       /* the last planned change that is in it; any thread */
-    _Atomic int repairing;          /* the driver is in a repair, and may be for long; any thread */
+    pthread_mutex_t world_lock; /* protects world for readers without the progress lock */
+    struct world *world;        /* the user's world as of the last boundary; see engine_world() */
+    _Atomic uint32_t epoch;     /* the mesh's epoch; any thread */
+    /* number of the last planned change that the mesh contains; any thread */
+    _Atomic uint32_t applied;
+    /* the driver is in a repair and may hold the lock for long; any thread */
+    _Atomic int repairing;
     struct timeline_place timeline; /* any thread */
     struct queue *queue;
     struct drive drive;
@@ -57,95 +59,106 @@ struct engine {
     bool spin; /* every rank of this host has a processor of its own: mesh_may_spin() */
 
     /* (lock) */
-    int rank, size; /* in the mesh: these may be fewer than the world's */
+    int rank, size; /* in the mesh, which may have fewer ranks than the world */
     struct mesh *mesh;
-    bool entered;         /* hvd_init() is through */
-    struct world *worlds; /* those of later epochs, the user's, the one before; the newest first */
-    struct world_map map; /* mesh and world */
+    bool entered; /* hvd_init() has finished */
+    /* worlds of later epochs, the user's world, its predecessor; newest first */
+    struct world *worlds;
+    struct world_map map; /* between mesh ranks and ranks of the user's world */
     /* The user's world before the last boundary, and its map: operations that were submitted in it
-     * may be under way still. NULL: none can be. */
+     * may still be in flight. NULL: there can be none. */
     struct world *before;
     struct world_map map_before;
     struct reform reform;
-    uint64_t done; /* collective operations finished: the same at the same place of the log */
+    /* collective operations finished; every rank has the same number at the same place of the log
+     */
+    uint64_t done;
     struct coll *coll;
     struct backends backends;
     struct negotiate *neg;
     struct control control;
     struct ids ids;
     struct batches batches;
-    uint64_t next_tick; /* when negotiate wants to be called; 0: at once */
+    uint64_t next_tick; /* clock time at which negotiation has to be called; 0: at once */
     uint64_t urges_seen;
-    struct slot *submitting; /* in negotiate_submit() now */
-    struct err trouble;      /* a callback failed: the turn ends with engine_fail() */
+    struct slot *submitting; /* the slot that is in negotiate_submit() now */
+    /* set by a callback that failed; the turn then ends with engine_fail() */
+    struct err trouble;
     bool failed;
-    bool broken;                     /* the mesh too: nothing can be sent any more */
-    bool said_bye;                   /* the agent knows that this rank takes part in nothing more */
-    struct err failure;              /* what every operation gets from now on */
-    _Atomic uint64_t batches_before; /* of the others, when this rank came into the world */
-    uint64_t progress_told_ns;       /* what the agent knows, and since when */
+    bool broken;        /* the mesh has failed too: nothing can be sent */
+    bool said_bye;      /* the agent was told that this rank takes part in no further operation */
+    struct err failure; /* the error that every operation gets from now on */
+    /* batches that the members had finished when this rank joined */
+    _Atomic uint64_t batches_before;
+    /* time of the last progress report to the agent; below: the count in it */
+    uint64_t progress_told_ns;
     uint64_t progress_told;
-    uint64_t last_active_ns; /* when a caller last drove; exact to a few milliseconds */
+    uint64_t last_active_ns; /* when a caller last drove, exact to a few milliseconds */
 
-    /* A synchronous operation that went past negotiation: not in the queue. */
+    /* A synchronous operation on the fast path (engine/fast): it is not in the queue. */
     struct slot fast;
     bool fast_busy;
-    bool fast_last; /* nothing was submitted since */
+    bool fast_last; /* it is the newest operation: nothing was submitted after it */
 };
 
-/* Joins the world; the engine thread runs when it returns. boot is open; it is taken over, but
- * where this does not return 0 it is the caller's again. boot.cancel, if any, ends the wait. 1:
- * others train, boot.place is set: again, with boot.why CTL_ENTER, to come in. first_seq: see
- * queue_create(). */
+/* Joins the world. The engine thread runs when this returns 0.
+ *
+ * - boot: open. Taken over on 0; otherwise it stays the caller's. boot.cancel, if set, ends the
+ *   wait.
+ * - first_seq: see queue_create().
+ * - Returns 1 when this rank is a joiner and other ranks train: boot.place is set. To be admitted,
+ *   call again with boot.why = CTL_ENTER. */
 int engine_create(struct boot *boot, const struct settings *set, uint64_t first_seq,
                   struct engine **ret, struct err *err);
 
-/* Ends everything: what is under way fails with -ESHUTDOWN; waits at most 5 s for the others. */
+/* Ends the engine: operations in flight fail with -ESHUTDOWN. Waits at most 5 s for the other
+ * ranks. */
 void engine_close(struct engine *e);
 
-/* After engine_close(), until no other thread is inside a call: ends what one of them has submitted
- * since. */
+/* Called repeatedly after engine_close() until no other thread is inside a call: fails operations
+ * that such a thread has submitted since. */
 void engine_refuse(struct engine *e);
 
 /* No other thread may be inside a call. */
 void engine_destroy(struct engine *e);
 
-/* The user's world, without its members and the older ones. Any thread, never waits for long. */
+/* Copies the user's world, without its members and without older worlds. Any thread; never blocks
+ * for long. */
 void engine_world(struct engine *e, struct world *ret);
 
-/* (lock) From here on the user's world is this one of worlds, and the one until now is before;
- * older ones are forgotten. Requests are made for it from here on. */
+/* (lock) Makes w, one of e->worlds, the user's world. The previous one becomes e->before, older
+ * ones are freed. New requests belong to w. */
 int engine_enter_world(struct engine *e, struct world *w, struct err *err);
 
-/* Any thread; does not wait for a repair. */
+/* Any thread. Does not wait for a repair. */
 void engine_stats(struct engine *e, struct hvd_stats *ret);
 
 /* As hvd_backend(). Any thread. */
 int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err);
 
-/* (lock) Every operation, now and later, fails with err. Only the first call counts. */
+/* (lock) Fails every present and later operation with err. Only the first call has an effect. */
 void engine_fail(struct engine *e, const struct err *err);
 
-/* (lock) The mesh or a collective is broken: finds out why. In an elastic job the engine is in the
- * next epoch when this returns, all of its parts are others then; else, or when that cannot be, it
- * has failed. */
+/* (lock) The mesh or a collective has failed with rc in step `what`: finds the cause. An elastic
+ * job is repaired: on return the engine is in the next epoch, and mesh, coll and negotiation are
+ * new objects. Otherwise, or when the repair fails, the engine has failed. */
 void engine_lost(struct engine *e, const char *what, int rc);
 
-/* (lock) The same, when it is known that a rank is lost, and why. */
+/* (lock) The same when it is known that a rank is lost, with the reason. */
 void engine_recover(struct engine *e, const struct err *why);
 
-/* (lock) This rank cannot go on, for this reason: nothing can be sent any more. In an elastic job
- * its agent hears that the others are to do without it. */
+/* (lock) Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
+ * so that the other ranks continue without it. */
 void engine_break_off(struct engine *e, const struct err *why);
 
-/* (lock) In a new epoch: a fresh negotiation, and everything that is not done is submitted to it.
- */
+/* (lock) Called in a new epoch: creates a new negotiation and submits every unfinished operation to
+ * it. */
 int engine_negotiate_anew(struct engine *e, struct err *err);
 
-/* Another timeline, NULL: none; the one before is closed. */
+/* Replaces the timeline (NULL: none) and closes the previous one. */
 void engine_swap_timeline(struct engine *e, struct timeline *fresh);
 
-/* (lock) The world that an operation was submitted in, and its map. */
+/* (lock) The world in which an operation was submitted, and below its map. */
 static inline const struct world *engine_world_of(const struct engine *e,
                                                   const struct signature *sig)
 {
@@ -158,14 +171,14 @@ static inline const struct world_map *engine_map_of(const struct engine *e,
     return engine_world_of(e, sig) == e->world ? &e->map : &e->map_before;
 }
 
-/* (lock) The mesh is another one: both maps follow. */
+/* (lock) Recomputes both maps for a new mesh. */
 int engine_map_worlds(struct engine *e, struct err *err);
 
-/* (lock) Operations that were submitted in the user's world and are not done end with -ESTALE, and
- * none is taken, until the user is in the next one. */
+/* (lock) Ends unfinished operations of the user's world with -ESTALE. New requests are refused
+ * until the user enters the next world. */
 void engine_end_world(struct engine *e);
 
-/* (lock) Lines of the log say which rank this is. */
+/* (lock) Puts this rank's number into the prefix of log lines. */
 void engine_set_tag(const struct engine *e);
 
 /* In the child after fork(2): closes all descriptors. Async-signal-safe. */

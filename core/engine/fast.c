@@ -11,7 +11,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/launch.h"
 
-/* Nothing else is under way here, so that the next thing of the plan may be this one. */
+/* No other operation is in flight on this rank, so the plan's next operation may be this one. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
     return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
@@ -19,7 +19,8 @@ static bool can_be_next(struct engine *e, const struct hvd_request *r)
            !queue_has_new(e->queue) && negotiate_frozen(e->neg);
 }
 
-/* e->fast belongs to this call until its operation is done. 1: not the next of the plan. */
+/* On 0 e->fast belongs to this call until its operation is done. 1: it is not the plan's next
+ * operation, or its root is lost. */
 static int begin(struct engine *e, const struct hvd_request *r, enum fast_for whose,
                  uint64_t *ret_id, struct err *err)
 {
@@ -30,10 +31,10 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
         return rc;
     s->facts.sig.world = whose == FAST_USER && e->boot.elastic ? w->epoch : 0;
     if (launch_root(e, &s->facts.sig) < 0)
-        return 1; /* the long way has the words for it */
+        return 1; /* the slow path reports the lost root */
     if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret_id))
         return 1;
-    memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* known to negotiate: it is not longer */
+    memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* negotiation knows the name, so it fits */
     e->fast_last = true;
     s->device = -1;
     s->in = r->input;
@@ -59,7 +60,7 @@ static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_
     e->fast_busy = true;
     atomic_fetch_add_explicit(&e->queue->submitted, 1, memory_order_relaxed);
     if (!batches_run_fast(e, id)) {
-        /* Its peers take their time: from here on it is a batch like any other. */
+        /* Peers are late: from here on it is driven like any other batch. */
         drive_until(e, s);
         drive_leave(e);
         drive_wait(e, s);

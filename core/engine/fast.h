@@ -2,8 +2,9 @@
  *
  * fast: an operation that is submitted and waited for in one call.
  *
- * In the frozen state it needs no slot of the queue, no message and no lock but the progress lock.
- * Else it is submitted and driven to its end in one go, without waking anybody.
+ * While the schedule is frozen it needs no slot of the queue, no message and no lock but the
+ * progress lock. Otherwise it is submitted and driven to its end by the caller, without waking
+ * another thread.
  */
 #ifndef HVD_ENGINE_FAST_H
 #define HVD_ENGINE_FAST_H
@@ -14,14 +15,15 @@
 
 struct engine;
 
-/* Whose operation it is. */
+/* The owner of the operation. */
 enum fast_for {
     FAST_USER,
-    FAST_OWN,      /* the engine's own: it fits every world */
-    FAST_OWN_LAST, /* the same, and no operation of a user begins behind it (batches.held) */
+    FAST_OWN,      /* the engine's own: belongs to no world, so it never gets -ESTALE */
+    FAST_OWN_LAST, /* the same, and no user operation begins after it (batches.held) */
 };
 
-/* allreduce, broadcast, barrier. -ESTALE: the world has changed before it was done. */
+/* For allreduce, broadcast and barrier. -ESTALE: the world changed before the operation was done.
+ */
 int fast_run(struct engine *e, const struct hvd_request *request, enum fast_for whose,
              struct err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ids: from negotiate's name of a tensor to its slot: open addressing, linear probing. Under the
- * progress lock.
+ * ids: hash table from negotiation's id of a tensor to its slot: open addressing, linear probing.
+ * Called with the progress lock held.
  */
 #ifndef HVD_ENGINE_IDS_H
 #define HVD_ENGINE_IDS_H
@@ -22,12 +22,12 @@ struct ids {
 
 void ids_fini(struct ids *ids);
 
-/* Takes the place of what had this id. -ENOMEM. */
+/* Adds or replaces the entry of this id. -ENOMEM. */
 int ids_put(struct ids *ids, uint64_t id, struct slot *slot);
 
 struct slot *ids_get(const struct ids *ids, uint64_t id);
 
-/* Only when the id is this slot's. */
+/* Removes the entry only if the id belongs to this slot. */
 void ids_remove(struct ids *ids, uint64_t id, const struct slot *slot);
 
 #endif

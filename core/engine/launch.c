@@ -36,7 +36,7 @@ const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
         return NULL;
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
     for (int r = 0; r < e->size; r++) {
-        int at = map->to_world[r]; /* -1: it joins, and the user has not seen it yet */
+        int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
         e->batches.splits[r] = at < 0 ? 0 : s->splits[at];
     }
     return e->batches.splits;
@@ -89,9 +89,9 @@ static int fuse(struct engine *e, const struct batch *batch)
     return 0;
 }
 
-/* Rows from each rank become elements; the result goes to the user's output if it fits, else it is
- * allocated. What the ranks said was compared by negotiation, but its sum may still be too large.
- */
+/* Converts rows per rank into elements per rank. The result goes to the user's output if it fits;
+ * otherwise it is allocated. Negotiation has compared the ranks' numbers, but their sum may still
+ * overflow. */
 static int place_result(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
@@ -121,7 +121,7 @@ static int place_result(struct engine *e, struct slot *s)
     return 0;
 }
 
-/* Where the operation's tensors are. NULL: trouble is noted. */
+/* Scratch memory on the device of the operation's tensors. NULL: e->trouble is set. */
 static uint8_t *scratch(struct engine *e, const struct slot *s, size_t bytes)
 {
     struct batches *b = &e->batches;
@@ -137,7 +137,8 @@ static uint8_t *scratch(struct engine *e, const struct slot *s, size_t bytes)
     return b->scratch;
 }
 
-/* Rows for ranks that are lost lie between the others: packed without them. */
+/* The input has rows for lost ranks between those for survivors. Copies the survivors' rows
+ * together. */
 static int pack_alltoall(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;
@@ -166,7 +167,8 @@ static int pack_alltoall(struct engine *e, struct slot *s)
     return s->device < 0 ? 0 : launch_gpu_packed(e, s);
 }
 
-/* Rows of ranks that are lost are nobody's: everybody sums everything and takes its own. */
+/* No rank receives the rows of lost ranks. Every rank allreduces the whole tensor and takes its own
+ * rows. */
 static int replace_reducescatter(struct engine *e, struct slot *s)
 {
     struct batches *b = &e->batches;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch: from the slots of a batch to a collective operation: counts, fused tensors, memory for
- * results. (lock)
+ * launch: turns slots of a batch into a collective operation: counts, fused tensors, memory for
+ * results. Called with the progress lock held.
  */
 #ifndef HVD_ENGINE_LAUNCH_H
 #define HVD_ENGINE_LAUNCH_H
@@ -13,20 +13,19 @@ struct engine;
 struct signature;
 struct slot;
 
-/* Fills e->batches.op (and op_n) with the next operation of the batch. A failure is put into
- * e->trouble. */
+/* Fills e->batches.op and op_n with the batch's next operation. A failure is set in e->trouble. */
 int launch_prepare(struct engine *e, struct batch *batch);
 
-/* After the operation: brings the result where it belongs, if that was not possible before. */
+/* Called after the operation: makes the copy in batches.after, if there is one. */
 void launch_finish(struct engine *e);
 
-/* Who is the root in the mesh, -1: it is lost; 0 for what has no root. */
+/* The root's rank in the mesh; -1 when the root is lost; 0 for operations without a root. */
 int launch_root(const struct engine *e, const struct signature *sig);
 
-/* An alltoall's splits for the ranks of the mesh, until the next call; NULL: it is none. */
+/* An alltoall's splits by mesh rank, valid until the next call. NULL for other operations. */
 const int64_t *launch_wire_splits(struct engine *e, const struct slot *slot);
 
-/* The part of the operation that the signature tells; one tensor, no counts. */
+/* Fills e->batches.op with what the signature determines, for one tensor and without counts. */
 void launch_fill_op(struct engine *e, const struct signature *sig);
 
 #endif

@@ -48,7 +48,7 @@ int launch_gpu_packed(struct engine *e, const struct slot *s)
     struct launch_gpu *g = &e->batches.gpu;
     struct cuda_visit visit = {0};
     int rc = enter(e, s->device, &visit);
-    /* Without a copy there was nothing to wait for but the slot itself. */
+    /* Without any copy the stream has not waited for the slot's event yet. */
     if (rc == 0)
         rc = cuda_stream_wait(g->gpu->device, g->gpu->stream, s->ready, &e->trouble);
     if (rc == 0)

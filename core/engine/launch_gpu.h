@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_gpu: what launch.c does to tensors of a GPU in a world that has lost ranks: memory there,
- * and copies. (lock) A failure is put into e->trouble.
+ * launch_gpu: what launch.c does to GPU tensors while the mesh has fewer ranks than the world:
+ * device memory, and copies. Called with the progress lock held. A failure is set in e->trouble.
  */
 #ifndef HVD_ENGINE_LAUNCH_GPU_H
 #define HVD_ENGINE_LAUNCH_GPU_H
@@ -15,26 +15,26 @@ struct engine;
 struct slot;
 
 struct launch_gpu {
-    struct gpu *gpu; /* NULL: nothing was done there yet */
+    struct gpu *gpu; /* NULL: not used yet */
     struct cuda_memory scratch;
     struct CUevent_st *packed;
 };
 
-/* At least so many bytes, for the next operation. NULL: there are none. */
+/* Scratch memory of at least so many bytes for the next operation. NULL: out of memory. */
 uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *slot, size_t bytes);
 
-/* Copies behind the slot's event; all of them together are what packed() makes its operation wait
- * for. */
+/* launch_gpu_pack() enqueues one copy after the slot's event. launch_gpu_packed() records an event
+ * after all of them, for which the operation waits. */
 int launch_gpu_pack(struct engine *e, const struct slot *slot, void *to, const void *from,
                     size_t bytes);
 int launch_gpu_packed(struct engine *e, const struct slot *slot);
 
-/* Waits, bounded. */
+/* Copies and waits for the end, with a time limit. */
 int launch_gpu_copy(struct engine *e, int device, void *to, const void *from, size_t bytes);
 
 void launch_gpu_fini(struct launch_gpu *g);
 
-/* Gives nothing of it back. */
+/* Forgets the memory without freeing it: the GPU may hang. */
 void launch_gpu_leave(struct launch_gpu *g);
 
 #endif

@@ -2,13 +2,13 @@
  *
  * life: see life.h.
  *
- * This is the state of the library that is in no object: the engine, the place of a rank that is
- * not in yet, how many threads are inside a call. A call counts itself in before it looks at the
- * engine; life_shutdown() takes the engine away and destroys it when the last one is out.
+ * The library's global state is here: the engine, the place of a joiner that is not admitted yet,
+ * and the number of threads inside a call. A call counts itself in before it reads the engine
+ * pointer. life_shutdown() clears the pointer and destroys the engine when the last call has ended.
  *
- * A child of fork(2) must not keep the engine's descriptors: its parent's end would not be seen. It
- * can close those of a whole engine, not of one that another thread is making, repairing or taking
- * apart, so fork() waits until that is over.
+ * A child of fork(2) must not keep the engine's descriptors: peers would not see its parent's end.
+ * The child can close those of a complete engine, but not those of an engine that another thread is
+ * creating, repairing or destroying. So fork() waits until that has finished.
  */
 #include "core/engine/life.h"
 
@@ -25,24 +25,24 @@
 #include "core/engine/boundary.h"
 #include "core/engine/engine.h"
 
-/* Before the door: hello was said, and a place was told. Its boot is the engine's afterwards. */
+/* A joiner before admission: it has said HELLO and got a place. The engine takes over boot. */
 struct lobby {
     struct boot boot;
     struct settings set;
     struct world place; /* never changes: any thread may read it until life_shutdown() */
-    struct err failure; /* this rank could not come in: what every call gets from then on */
+    struct err failure; /* admission has failed: what every call gets from then on */
     char *timeline;
     bool mark_cycles;
 };
 
 static struct {
-    pthread_mutex_t life; /* init, coming in, shutdown and fork, one at a time */
+    pthread_mutex_t life; /* serializes init, admission, shutdown and fork */
     struct engine *_Atomic engine;
-    struct lobby *_Atomic lobby; /* stays when the rank is in, until life_shutdown() */
+    struct lobby *_Atomic lobby; /* kept after admission, until life_shutdown() */
     _Atomic int inside;
-    _Atomic int leaving;          /* life_shutdown() wants to have the lock */
-    _Atomic int child;            /* of a fork while there was an engine or a place */
-    struct engine *_Atomic whole; /* the engine until it is destroyed: for the child after fork */
+    _Atomic int leaving;          /* life_shutdown() waits for the lock */
+    _Atomic int child;            /* this process was forked while there was an engine or a place */
+    struct engine *_Atomic whole; /* the engine until it is destroyed, for the child of fork */
     uint64_t seq;
     bool atfork;
 } lib = {.life = PTHREAD_MUTEX_INITIALIZER};
@@ -64,7 +64,8 @@ static void life_unlock(void)
 
 /* ---- fork ----------------------------------------------------------------------------------- */
 
-/* A child that is made while connections are taken down and made anew would keep some of them. */
+/* Waits for a repair to end: a child forked during a repair would keep connections that are being
+ * replaced. */
 static void lock_for_fork(struct engine *e)
 {
     struct timespec nap = {.tv_nsec = 1000000};
@@ -77,7 +78,7 @@ static void lock_for_fork(struct engine *e)
     }
 }
 
-/* What hvd_init() calls may fork by itself. */
+/* hvd_init() may call code that forks while this thread has lib.life. */
 static void before_fork(void)
 {
     if (has_life || fork_is_ours)
@@ -112,11 +113,11 @@ static void after_fork_in_child(void)
         engine_after_fork(e);
     else if (l)
         boot_after_fork(&l->boot);
-    has_lock = false; /* of an engine that is the parent's */
+    has_lock = false; /* the engine stays the parent's */
     after_fork();
 }
 
-/* ---- coming --------------------------------------------------------------------------------- */
+/* ---- admission ------------------------------------------------------------------------------ */
 
 static void lobby_destroy(struct lobby *l)
 {
@@ -127,8 +128,8 @@ static void lobby_destroy(struct lobby *l)
     free(l);
 }
 
-/* An engine in the world. 1: a place. boot is the caller's again where this is not 0, and empty if
- * the engine had it for good. */
+/* Creates an engine and joins the world. 1: this rank got a place instead. boot is the caller's
+ * again when this does not return 0; it is empty if the engine had taken it over for good. */
 static int make_engine(struct boot *boot, const struct settings *set, struct err *err)
 {
     struct engine *e = NULL;
@@ -237,7 +238,7 @@ static int enter_locked(struct err *err)
         begin_timeline(l, atomic_load(&lib.engine));
         return 0;
     }
-    /* Who was asked to leave is known to be out. */
+    /* The coordinator knows already that a rank which was asked to leave is out. */
     if (rc != -ESHUTDOWN)
         boot_bye(&l->boot, rc, 0, err_text(err));
     l->failure = *err;
@@ -253,7 +254,8 @@ static int nobody(struct err *err)
     return err_set(err, ENOTCONN, "hvd_init() was not called");
 }
 
-/* The lock is not waited for inside: life_shutdown() has it when it waits for those inside. */
+/* Called outside a counted call: life_shutdown() holds the lock while it waits for counted calls to
+ * end. */
 static int come_in(bool *ret_moved, struct err *err)
 {
     life_lock();
@@ -327,7 +329,7 @@ int life_note_timeline(const char *path, bool mark_cycles, struct err *err)
     return rc;
 }
 
-/* ---- going ---------------------------------------------------------------------------------- */
+/* ---- shutdown ------------------------------------------------------------------------------- */
 
 static void shutdown_locked(struct engine *e, struct lobby *l)
 {

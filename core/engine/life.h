@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * life: the engine of this process between hvd_init() and hvd_shutdown(): who makes and ends it,
- * how calls get hold of it, what fork() does. api.c calls it, any thread of the user.
+ * life: creates and ends the engine of this process, between hvd_init() and hvd_shutdown(), gives
+ * calls access to it, and handles fork(). Called by api.c on any thread of the user.
  *
- * A rank that comes to an elastic job while others train has only a place at first: hvd_init() has
- * returned, and the first call that needs the others makes the engine and waits until they let it
- * in. Until then the process has the agent's socket and its lifeline, no thread and no listener.
+ * A joiner of an elastic job whose other ranks train has only a place at first, which is a
+ * provisional rank and size: hvd_init() returns at once, and the first call that needs other ranks
+ * creates the engine and waits for admission. Until then the process has the agent's socket and its
+ * lifeline, but no thread and no listener.
  */
 #ifndef HVD_ENGINE_LIFE_H
 #define HVD_ENGINE_LIFE_H
@@ -19,26 +20,26 @@ struct world;
 
 int life_init(struct err *err);
 
-/* Ends a wait of another thread to come in. */
+/* Also ends another thread's wait for admission. */
 int life_shutdown(struct err *err);
 
-/* Between life_init() and life_shutdown(). */
+/* True between life_init() and life_shutdown(). */
 bool life_is_on(void);
 
-/* Counts this call in: the engine stays until life_end(). Comes in first where this rank has only a
- * place: ret_moved, if not NULL, says whether rank or size are others than those that the place
- * had. NULL: there is no engine; there is nothing to end then. */
+/* Begins a call: the engine exists until life_end(). A joiner that has only a place waits for
+ * admission first; *ret_moved, if ret_moved is not NULL, then says whether its rank or size differ
+ * from the place. Returns NULL when there is no engine; life_end() must not be called then. */
 struct engine *life_begin(bool *ret_moved, struct err *err);
 
-/* The same without coming in: *ret_engine is NULL where there is only a place. The world is of the
- * last boundary, or that place. The engine stays until life_end(), which is due when this returns
- * 0. */
+/* The same without waiting for admission. Returns 0: *ret_engine is NULL when this rank has only a
+ * place, *ret_world is the world of the last boundary or that place, and the caller must call
+ * life_end(). Negative on error, then life_end() must not be called. */
 int life_look(struct engine **ret_engine, struct world *ret_world, struct err *err);
 
 void life_end(void);
 
-/* A timeline (NULL: none) for when this rank comes in. 1: noted; 0: it is in already, or not even
- * on its way. */
+/* Stores the path of a timeline (NULL: none) to open on admission. Returns 1 when stored, 0 when
+ * this rank is admitted already or hvd_init() was not called. */
 int life_note_timeline(const char *path, bool mark_cycles, struct err *err);
 
 #endif

@@ -18,7 +18,8 @@ static int use_device(struct marks *m, int ordinal, struct err *err)
                    ordinal, m->device->ordinal);
 }
 
-/* A pointer of somewhere else would be an illegal address, after which nothing works any more. */
+/* A pointer to other memory would cause an illegal address on the GPU, after which every call
+ * fails. */
 static int check_place(const struct marks *m, const void *at, size_t bytes, const char *what,
                        struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names: the words and sizes of dtypes, ops and kinds (hvd.h). Any thread, no state.
+ * names: names and sizes of dtypes, ops and kinds (hvd.h). Any thread, no state.
  */
 #include <hvd.h>
 

@@ -159,7 +159,8 @@ static void names_remove(struct queue *q, struct slot *s)
     }
 }
 
-/* alltoall knows its splits from the start; rows come when all have spoken. */
+/* Allocates splits and rows. An alltoall's splits are known now; rows are filled in when all ranks
+ * have submitted. */
 static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
 {
     if (r->kind != HVD_ALLTOALL && r->kind != HVD_ALLGATHER)
@@ -171,7 +172,7 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
         s->rows = s->splits = NULL;
     }
     if (!s->rows) {
-        /* Both or none: rows says that the slot has them. */
+        /* Allocate both or neither: code elsewhere checks rows only. */
         auto_free int64_t *rows = calloc(n, sizeof(*rows));
         s->splits = calloc(n, sizeof(*s->splits));
         if (!rows || !s->splits) {
@@ -188,7 +189,7 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
     return 0;
 }
 
-/* The last thing that can fail. */
+/* Records the GPU event. Called last, so that no later failure has to take it back. */
 static int mark(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
 {
     size_t elem = hvd_dtype_size(r->dtype);
@@ -273,7 +274,7 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     atomic_fetch_add(&q->inbox_count, n);
 }
 
-/* With the lock held. world: see struct signature. */
+/* Called with the queue's lock held. world: see struct signature. */
 static int submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
                   uint32_t world, bool last, hvd_handle *ret_handles, struct err *err)
 {
@@ -363,7 +364,7 @@ void queue_end_slot(struct queue *q, struct slot *s, const struct err *err)
     names_remove(q, s);
     if (err) {
         s->status = err->code;
-        s->text = strdup(err->msg); /* NULL: the code alone must do */
+        s->text = strdup(err->msg); /* NULL on ENOMEM: then there is only the code */
     }
     s->state = SLOT_DONE;
     atomic_fetch_sub_explicit(&q->under_way, 1, memory_order_relaxed);
@@ -387,7 +388,8 @@ void queue_fail_all(struct queue *q, const struct err *err)
         while (q->names[i])
             queue_end_slot(q, q->names[i], err);
     }
-    queue_open_gate(q); /* who waits for the next world is refused in other words */
+    /* Callers in queue_await_open() are refused by the failed engine instead. */
+    queue_open_gate(q);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -441,7 +443,8 @@ int queue_release(struct queue *q, struct slot *slot, hvd_handle handle)
     pthread_mutex_lock(&q->lock);
     if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
         give_slot(q, slot);
-        /* What is under way may hang on the GPU, and its repair needs this lock. */
+        /* Only when nothing is in flight: freeing GPU memory could wait for a hanging operation,
+         * whose repair needs this lock. */
         if (atomic_load_explicit(&q->under_way, memory_order_relaxed) == 0)
             marks_trim(&q->marks);
         rc = 0;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue_private: the inside of a queue, for queue.c and queue_world.c. All of it with the queue's
- * lock held.
+ * queue_private: the inside of a queue, for queue.c and queue_world.c. Everything here is called
+ * with the queue's lock held.
  */
 #ifndef HVD_ENGINE_QUEUE_PRIVATE_H
 #define HVD_ENGINE_QUEUE_PRIVATE_H
 
 #include "core/engine/queue.h"
 
-/* The operation is over; err NULL: good. The slot is its waiter's at once. */
+/* Ends the operation (err NULL: success). Its waiter may read and release the slot at once. */
 void queue_end_slot(struct queue *q, struct slot *s, const struct err *err);
 
-/* -ESTALE: requests are not taken now, or one of them was made for another world. */
+/* Returns -ESTALE when requests are refused now, or when one of them was made for another world. */
 int queue_check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
                       struct err *err);
 
-/* Requests are taken from here on. */
+/* Lets requests in again and wakes callers in queue_await_open(). */
 void queue_open_gate(struct queue *q);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue_world: see queue.h: the world that requests are made for, its end, and the time between two
- * worlds, in which no request is taken.
+ * queue_world: the part of queue.h about worlds: the world that requests are made for, its end, and
+ * the time between two worlds in which requests are refused.
  */
 #include "core/engine/queue.h"
 
@@ -58,7 +58,7 @@ int queue_check_world(const struct queue *q, const struct hvd_request *requests,
     return 0;
 }
 
-/* With the lock held: the inbox without what belongs to a world. */
+/* Removes requests that belong to a world from the inbox. Called with the queue's lock held. */
 static void clear_inbox(struct queue *q)
 {
     struct slot *s = q->inbox;

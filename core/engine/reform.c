@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reform: see reform.h. The steps have their names from REPAIR.md.
+ * reform: see reform.h. The steps are named as in REPAIR.md.
  */
 #include "core/engine/reform.h"
 
@@ -16,8 +16,8 @@
 #include "core/engine/settle.h"
 #include "core/transport/mesh.h"
 
-#define MEET_MS      10000 /* for a mesh whose members are all known to live */
-#define ATTEMPTS_MAX 64    /* epochs that did not come to be, one after the other */
+#define MEET_MS      10000 /* connection setup among members that are all known to be alive */
+#define ATTEMPTS_MAX 64    /* failed epochs in a row before this rank gives up */
 
 /* ---- report --------------------------------------------------------------------------------- */
 
@@ -39,7 +39,8 @@ void reform_report(struct engine *e)
 
 /* ---- revoke --------------------------------------------------------------------------------- */
 
-/* What counts on in the next one. */
+/* Adds the epoch's negotiation and mesh counters to the engine's totals, which continue in the next
+ * epoch. */
 static void keep_counters(struct engine *e)
 {
     struct engine_counters *c = &e->counters;
@@ -54,8 +55,8 @@ static void keep_counters(struct engine *e)
     counter_add(&c->allocations, e->ids.allocations);
 }
 
-/* What belongs to the epoch that is over is kept where an operation was under way in it, else
- * given up. */
+/* Revokes the current epoch. Keeps its mesh and coll if an operation was in flight, otherwise frees
+ * them. */
 static void revoke_epoch(struct engine *e)
 {
     struct reform *f = &e->reform;
@@ -81,7 +82,8 @@ static void revoke_epoch(struct engine *e)
 
 /* ---- install and connect -------------------------------------------------------------------- */
 
-/* Who has not been in a world that came to be has no state, whatever the coordinator saw. */
+/* A rank that never completed an epoch has no training state, even if a roster listed it. In a
+ * job's first epoch no rank counts as new. */
 static void mark_new(struct boot *boot, const struct report *reports)
 {
     bool first = true;
@@ -91,8 +93,8 @@ static void mark_new(struct boot *boot, const struct report *reports)
         boot->is_new[r] = !first && reports[r].fresh;
 }
 
-/* The decision is known from here on, also if this epoch does not come to be: what was decided to
- * be final stays so. */
+/* Reads all reports and makes the decision. It stays valid even if this epoch fails: pieces that
+ * were decided to be final remain final in this rank's own report. */
 static int take_reports(struct engine *e, struct err *err)
 {
     struct reform *f = &e->reform;
@@ -112,7 +114,7 @@ static int take_reports(struct engine *e, struct err *err)
     return rc;
 }
 
-/* Takes the place of the mesh before, which the operation under way may still need. */
+/* Replaces the mesh. Keeps the old one if the operation in flight still needs it. */
 static void take_mesh(struct engine *e, struct mesh *mesh)
 {
     if (e->mesh != e->reform.old_mesh)
@@ -134,13 +136,14 @@ static int make_world(struct engine *e, struct err *err)
     return e->world ? engine_map_worlds(e, err) : engine_enter_world(e, w, err);
 }
 
-/* In a first epoch the others may be slow to start. */
+/* In the first epoch other ranks may start slowly, so only the caller's deadline applies. */
 static uint64_t meet_by(const struct engine *e, uint64_t deadline)
 {
     return e->reform.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
 }
 
-/* One try: card, roster, mesh. 1: a place instead. */
+/* One attempt: sends the card, gets the roster, connects the mesh. 1: this rank got a place
+ * instead. */
 static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
 {
     struct mesh_listener *listener = NULL;
@@ -173,7 +176,8 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     return make_world(e, err);
 }
 
-/* Somebody was lost on the way, or could not be reached: the coordinator knows who lives. */
+/* A rank was lost meanwhile, or could not be reached: the coordinator will say which ranks are
+ * alive. */
 static bool may_try_again(int rc)
 {
     return rc == -EAGAIN || rc == -ECONNRESET || rc == -ETIMEDOUT;
@@ -186,13 +190,13 @@ int reform_join(struct engine *e, uint64_t deadline, struct err *err)
     do
         rc = connect_epoch(e, deadline, err);
     while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
-    /* It counts on from where the others are. */
+    /* A joiner continues the members' operation count. */
     if (rc == 0)
         e->done = e->reform.decision.done;
     return rc;
 }
 
-/* ---- the whole of it ------------------------------------------------------------------------ */
+/* ---- the whole repair ----------------------------------------------------------------------- */
 
 static int enter_epoch(struct engine *e, struct err *err)
 {
@@ -207,15 +211,15 @@ static int enter_epoch(struct engine *e, struct err *err)
     return rc == 0 ? settle(e, err) : rc;
 }
 
-/* It may be up, and the others in it. */
+/* The mesh may be complete and the other ranks in it, so tell them. */
 static void leave_mesh(struct engine *e, const struct err *why)
 {
     mesh_abort(e->mesh, err_text(why));
     mesh_retire(e->mesh);
 }
 
-/* An operation on GPUs that was under way in it knows what to bring back: the next settle() asks.
- */
+/* Keeps the coll if a GPU operation was in flight in it: it holds the saved inputs, which the next
+ * settle() restores. */
 static void give_up_coll(struct engine *e)
 {
     struct reform *f = &e->reform;
@@ -290,7 +294,8 @@ int reform(struct engine *e, int why, const char *cause, struct err *err)
     e->reform.boundary = why == CTL_BOUNDARY;
     int rc = repair(e, why, cause, err);
     e->reform.boundary = false;
-    /* Tensors become their owners' again, and some epoch's operation may still be at them. */
+    /* Callers get their tensors back now, but a GPU operation of some epoch may still use them: end
+     * it. */
     if (rc < 0)
         device_end(e->backends.device);
     settle_fini(e);

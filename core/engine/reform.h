@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reform: from one epoch to the next in place (REPAIR.md): the engine keeps its queue and its
- * user's memory, everything else is made anew; the operation under way is finished or begun anew.
- * (lock)
+ * reform: moves the engine from one epoch to the next in place (REPAIR.md). The engine keeps its
+ * queue and its user's buffers; everything else is created anew. The operation in flight is
+ * finished or run again. Called with the progress lock held.
  *
- * Blocks whoever drives, until the coordinator has a roster for this rank; hvd_shutdown() ends it.
+ * Blocks the driver until the coordinator has a roster for this rank; hvd_shutdown() ends the wait.
  */
 #ifndef HVD_ENGINE_REFORM_H
 #define HVD_ENGINE_REFORM_H
@@ -20,7 +20,7 @@
 struct engine;
 struct mesh;
 
-/* An input that will be overwritten before the operation is done everywhere. */
+/* A copy of an input that will be overwritten before the operation is done on all ranks. */
 struct reform_saved {
     const uint8_t *in;
     size_t len;
@@ -28,27 +28,30 @@ struct reform_saved {
 };
 
 struct reform {
-    /* The epoch in which the operation under way lost a rank; NULL: none was under way. */
+    /* Mesh and coll of the epoch in which the operation in flight lost a rank; NULL: no operation
+     * was in flight. */
     struct mesh *old_mesh;
     struct coll *old_coll;
-    bool active;   /* a repair has begun and is not over */
-    bool boundary; /* it is for a planned change, at this rank's boundary */
+    bool active;   /* a repair has begun and has not ended */
+    bool boundary; /* it is a planned change, at this rank's boundary */
     struct coll_rest rest;
     struct reform_saved *saved;
     size_t nsaved, saved_cap;
-    struct report mine; /* as of the loss; nothing that happens in the old epoch later counts */
-    struct decision decision; /* of the epoch that is entered */
-    _Atomic uint64_t last_ns; /* what the last repair took; 0: none yet */
+    /* This rank's report as of the loss; later events in the old epoch do not count. */
+    struct report mine;
+    struct decision decision; /* for the epoch that is being entered */
+    _Atomic uint64_t last_ns; /* duration of the last repair; 0: there was none */
 };
 
-/* The first epoch: joins the world. 1: others train, and this rank has a place (boot.h). */
+/* Enters the first epoch. Returns 1 when this rank is a joiner and got a place (boot.h). */
 int reform_join(struct engine *e, uint64_t deadline, struct err *err);
 
-/* The next epoch. why: CTL_REVOKED or CTL_BOUNDARY; cause: for the log. On failure the engine is to
- * fail with err; -ESHUTDOWN: this rank was asked to leave, or hvd_shutdown() was called. */
+/* Enters the next epoch. why: CTL_REVOKED or CTL_BOUNDARY; cause: text for the log. On failure the
+ * caller must fail the engine with err; -ESHUTDOWN: this rank was asked to leave, or hvd_shutdown()
+ * was called. */
 int reform(struct engine *e, int why, const char *cause, struct err *err);
 
-/* What this rank has to say is from here on what it is now. */
+/* Sets this rank's report to its present state. */
 void reform_report(struct engine *e);
 
 #endif

@@ -95,7 +95,8 @@ static int check_splits(const struct hvd_request *r, const char *name, int size,
     return 0;
 }
 
-/* What an operation that has results of any length may write to its output. */
+/* Checks the output buffer of an operation whose result has a length that depends on other ranks.
+ */
 static int check_room(const struct hvd_request *r, const char *name, struct request_facts *f,
                       struct err *err)
 {
@@ -168,7 +169,7 @@ int request_check(const struct hvd_request *r, const char *name, int rank, int s
                   struct request_facts *ret, struct err *err)
 {
     struct request_facts f;
-    memset(&f, 0, sizeof(f)); /* the padding too: signatures may be compared as bytes */
+    memset(&f, 0, sizeof(f)); /* zero the padding too: signatures are compared as bytes */
     if ((unsigned)r->kind >= HVD_KINDS)
         return err_set(err, EINVAL, "%s: unknown kind of operation %d", name, (int)r->kind);
     f.sig.kind = (uint8_t)r->kind;

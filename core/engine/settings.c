@@ -38,7 +38,7 @@ static int read_log_level(struct err *err)
     const char *value = env_get("LOG_LEVEL");
     if (!value)
         return 0;
-    enum log_level level = LOG_ERROR; /* what "fatal" of older scripts stands for */
+    enum log_level level = LOG_ERROR; /* "fatal", as Horovod's scripts use it, means error */
     if (strcasecmp(value, "fatal") != 0 && log_level_parse(value, &level) < 0)
         return err_set(err, EINVAL, "HVD_LOG_LEVEL=%s: not one of error warn info debug trace",
                        value);
@@ -46,7 +46,8 @@ static int read_log_level(struct err *err)
     return 0;
 }
 
-/* Read long before, when the library was loaded (coll/reduce); said here, where it can fail. */
+/* coll/reduce has read HVD_SIMD already, when the library was loaded. A bad value is reported here,
+ * where a call can fail. */
 static int check_simd(struct err *err)
 {
     const char *value = env_get("SIMD");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings: what hvd_init() reads from the environment. Strings belong to the environment.
+ * settings: the environment variables that hvd_init() reads. Strings point into the environment.
  */
 #ifndef HVD_ENGINE_SETTINGS_H
 #define HVD_ENGINE_SETTINGS_H
@@ -24,8 +24,8 @@ struct settings {
     bool timeline_mark_cycles;   /* HVD_TIMELINE_MARK_CYCLES */
 };
 
-/* Also sets the log level from HVD_LOG_LEVEL. A value that makes no sense is -EINVAL, and err names
- * the variable. */
+/* Also sets the log level from HVD_LOG_LEVEL. -EINVAL: a value is malformed or out of range; err
+ * names the variable. */
 int settings_read(struct settings *ret, struct err *err);
 
 #endif

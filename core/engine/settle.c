@@ -26,7 +26,7 @@ static const uint8_t *find_saved(const struct reform *f, const uint8_t *in, size
     return NULL;
 }
 
-/* The same bytes in memory of ours: those of the first time, before anything was overwritten. */
+/* Returns a copy of the input's original bytes, made before anything could overwrite them. */
 static const uint8_t *save(struct reform *f, const uint8_t *in, size_t len)
 {
     const uint8_t *copy = find_saved(f, in, len);
@@ -54,7 +54,7 @@ static void drop_saved(struct reform *f)
     f->nsaved = 0;
 }
 
-/* What reads and writes the same memory reads a copy from here on. */
+/* Tensors whose input is also their output read from a copy from here on. */
 static int save_inputs(struct reform *f, struct coll_tensor *tensors, size_t n, size_t elem,
                        struct err *err)
 {
@@ -103,13 +103,13 @@ static int run(struct engine *e, const struct coll_op *op, struct err *err)
     }
 }
 
-/* The result is here; only the barrier behind it was not passed. */
+/* Records that this rank has the whole result and has not passed the barrier after it. */
 static void set_whole(struct engine *e, bool whole)
 {
     e->reform.mine.whole = whole;
 }
 
-/* The operation, and behind it the barrier that tells that everybody has its result. */
+/* Runs the operation, then the barrier after which every rank is known to have the result. */
 static int run_safely(struct engine *e, const struct coll_op *op, struct err *err)
 {
     set_whole(e, false);
@@ -122,7 +122,7 @@ static int run_safely(struct engine *e, const struct coll_op *op, struct err *er
     return run(e, &coll_barrier, err);
 }
 
-/* ---- the operation under way ---------------------------------------------------------------- */
+/* ---- the operation in flight ---------------------------------------------------------------- */
 
 static int run_rest(struct engine *e, const struct decision *d, struct err *err)
 {
@@ -138,7 +138,8 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
     op.tensors = f->rest.list;
     op.n = f->rest.n;
     op.contributors = e->size;
-    /* Nothing may be left of it, as always of a gather, but the barriers are everybody's. */
+    /* No tensor may remain to be run (a gather never has one), but every rank must take part in the
+     * barriers. */
     if (op.n == 0)
         op = coll_barrier;
     return run_safely(e, &op, err);
@@ -165,7 +166,7 @@ static void drop_old(struct engine *e)
     f->old_mesh = NULL;
 }
 
-/* The operation is done everywhere. */
+/* Counts the operation, which is now done on all ranks. */
 static void count(struct engine *e)
 {
     struct batches *b = &e->batches;
@@ -176,7 +177,7 @@ static void count(struct engine *e)
         b->active->at += b->op_n;
 }
 
-/* ---- the batch it is in --------------------------------------------------------------------- */
+/* ---- the batch of that operation ------------------------------------------------------------ */
 
 static int run_host(struct engine *e, const struct coll_op *op, struct err *err)
 {
@@ -185,7 +186,7 @@ static int run_host(struct engine *e, const struct coll_op *op, struct err *err)
     return rc == 0 ? run_safely(e, op, err) : rc;
 }
 
-/* It keeps its inputs, and has a barrier behind it, by itself (backend/device). */
+/* The GPU algorithm saves its inputs and ends with a barrier by itself (backend/device). */
 static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *err)
 {
     struct coll_standing st;
@@ -197,7 +198,8 @@ static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *er
     return rc;
 }
 
-/* The rest of a batch of which something is done: all ranks have it, and nobody may see a part. */
+/* Runs the remaining operations of a batch that has a finished one: all ranks have that one, and no
+ * caller may see a partial batch. */
 static int run_batch(struct engine *e, struct err *err)
 {
     struct batches *b = &e->batches;
@@ -209,7 +211,8 @@ static int run_batch(struct engine *e, struct err *err)
         }
         b->running = true;
         struct coll_op op = b->op;
-        /* Its coll may keep it for the next repair. */
+        /* On a GPU e->coll may keep a pointer to the operation for the next repair, so it must be
+         * b->op, not the local copy. */
         rc = op.device < 0 ? run_host(e, &op, err) : run_on_gpu(e, &b->op, err);
         if (rc < 0)
             return rc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settle: what becomes of the operation under way, and of the batch it is in, in a new epoch: taken
- * over, finished from the old segment, done by those who are left, or given back. (lock)
+ * settle: completes the operation in flight, and the batch that contains it, in a new epoch. The
+ * operation is taken over (its result is here), finished from the old segment, completed by the
+ * survivors, or put back to be submitted again. Called with the progress lock held.
  */
 #ifndef HVD_ENGINE_SETTLE_H
 #define HVD_ENGINE_SETTLE_H
@@ -10,11 +11,12 @@
 
 struct engine;
 
-/* In the new epoch's mesh and coll. -ECONNRESET: it has lost a rank, too; everything is still there
- * for the next one. */
+/* Uses the new epoch's mesh and coll. -ECONNRESET: the new epoch has lost a rank as well; nothing
+ * is discarded, so the next epoch can repeat the call. */
 int settle(struct engine *e, struct err *err);
 
-/* The repair is over, well or not: the old epoch's memory is given up. */
+/* Called when a repair ends, successful or not: frees the old epoch's memory and the saved inputs.
+ */
 void settle_fini(struct engine *e);
 
 #endif

@@ -25,7 +25,7 @@
 #define CLOSE_LEN  (sizeof(CLOSE) - 1)
 
 struct record {
-    bool cycle; /* a mark at op.end_ns, nothing else */
+    bool cycle; /* a cycle mark at op.end_ns; other fields are unused */
     struct timeline_op op;
     char algorithm[32];
     char name[HVD_MAX_NAME + 1];
@@ -35,22 +35,22 @@ struct timeline {
     int fd;
     bool mark_cycles;
     struct record *ring;
-    _Atomic uint64_t head; /* written so far, by the driver */
-    _Atomic uint64_t tail; /* read so far, by the writer */
+    _Atomic uint64_t head; /* records written, by the driver */
+    _Atomic uint64_t tail; /* records read, by the writer thread */
     _Atomic uint64_t dropped;
     pthread_t thread;
-    pthread_mutex_t lock; /* of stop alone */
+    pthread_mutex_t lock; /* protects stop only */
     pthread_cond_t wake;
     bool stop;
-    /* the writer's */
+    /* owned by the writer thread */
     struct trace trace;
     struct buf out;
-    off_t offset; /* where the next event goes: on the closing bracket */
+    off_t offset; /* file offset of the closing bracket, where the next event goes */
     uint64_t told_dropped;
-    bool full; /* a write has failed, and that was said */
+    bool full; /* a write has failed and was reported */
 };
 
-/* "%r" becomes the rank. 1: not this rank's to write. */
+/* Returns 1 when this rank writes no file. */
 static int expand_path(const char *path, int rank, char *dst, size_t size, struct err *err)
 {
     const char *mark = strstr(path, "%r");
@@ -66,7 +66,7 @@ static int expand_path(const char *path, int rank, char *dst, size_t size, struc
     return 0;
 }
 
-/* The rest of the bytes at an offset: 0, or the errno of the write that failed. */
+/* Writes all bytes at an offset. Returns 0, or the errno of the write that failed. */
 static int write_at(const struct timeline *t, const void *bytes, size_t len, off_t offset)
 {
     const uint8_t *data = bytes;
@@ -81,9 +81,9 @@ static int write_at(const struct timeline *t, const void *bytes, size_t len, off
     return 0;
 }
 
-/* What did not fit is taken back, and the closing bracket, which the first of its bytes had
- * overwritten, is put there again: the space was in use before. Training goes on without a trace.
- */
+/* A write has failed. Truncates the file to the events written so far and restores the closing
+ * bracket, whose first byte the write had overwritten; its space was in use before, so it fits.
+ * Training continues without a trace. */
 static void end_early(struct timeline *t, int error)
 {
     int rc = ftruncate(t->fd, t->offset) < 0 ? errno : 0;
@@ -96,8 +96,8 @@ static void end_early(struct timeline *t, int error)
                 : "What is in the file can be loaded");
 }
 
-/* The events so far, then the bracket that makes it an array; the next write begins on the bracket.
- */
+/* Writes the collected events, then the bracket that makes the file an array. The next write begins
+ * at the bracket. */
 static void write_out(struct timeline *t)
 {
     size_t events = t->out.len;
@@ -233,7 +233,7 @@ void timeline_close(struct timeline *t)
     timeline_free(t);
 }
 
-/* Room for one more record, NULL when the writer is far behind. */
+/* The next free record; NULL when the ring is full. */
 static struct record *next_record(struct timeline *t)
 {
     uint64_t head = atomic_load_explicit(&t->head, memory_order_relaxed);

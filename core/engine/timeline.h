@@ -2,11 +2,11 @@
  *
  * timeline: a Chrome trace of the operations of this rank, for Perfetto and chrome://tracing.
  *
- * The driver of the engine adds a record for each finished operation to a bounded ring and never
- * waits; a small thread of the timeline's own turns records into JSON and writes
- * them. When the ring is full the record is dropped and counted. The file is a valid JSON array
- * after each write, whatever becomes of the process. When a write fails (a full disk) that is said
- * once, and the file ends there, a valid array still.
+ * The driver adds a record for each finished operation to a bounded ring and never waits. A thread
+ * of the timeline's own turns records into JSON and writes them. When the ring is full the record
+ * is dropped and counted. The file is a valid JSON array after each write, even if the process is
+ * killed later. When a write fails (a full disk), one warning is logged and the file ends there,
+ * still a valid array.
  */
 #ifndef HVD_ENGINE_TIMELINE_H
 #define HVD_ENGINE_TIMELINE_H
@@ -21,15 +21,15 @@
 
 #include "core/base/err.h"
 
-/* Times are clock_ns() values, in rising order; 0: it did not come so far. */
+/* Times are clock_ns() values in rising order; 0: the operation did not reach that step. */
 struct timeline_op {
     enum hvd_kind kind;
     enum hvd_dtype dtype;
     int ndim;
     int64_t shape[HVD_MAX_DIMS];
     int status;            /* 0 or -errno */
-    uint64_t submit_ns;    /* handed to the engine */
-    uint64_t batch_ns;     /* every rank has it: the end of negotiation */
+    uint64_t submit_ns;    /* submitted */
+    uint64_t batch_ns;     /* every rank has submitted it: the end of negotiation */
     uint64_t start_ns;     /* its batch began */
     uint64_t end_ns;       /* done */
     const char *algorithm; /* copied, cut at 31 bytes */
@@ -42,20 +42,20 @@ struct timeline;
 int timeline_open(const char *path, int rank, bool mark_cycles, struct timeline **ret,
                   struct err *err);
 
-/* Writes what is left and ends the thread. NULL is fine. */
+/* Writes the remaining records and ends the thread. NULL is allowed. */
 void timeline_close(struct timeline *t);
 
 void timeline_add(struct timeline *t, const struct timeline_op *op);
 
-/* A batch was cut; a mark when cycles are marked. */
+/* A batch has started: writes a mark if mark_cycles was set. */
 void timeline_cycle(struct timeline *t, uint64_t now);
 
-/* Where the engine has it: any thread may put another one there, also while the driver is in a
- * repair. Begins as zeros. */
+/* The engine's pointer to its timeline. Any thread may replace the timeline, also while the driver
+ * is in a repair. Zero-initialized. */
 struct timeline_place {
     pthread_mutex_t lock;
     struct timeline *timeline;
-    _Atomic int on; /* there is one */
+    _Atomic int on; /* timeline is not NULL */
 };
 
 static inline bool timeline_on(const struct timeline_place *p)
@@ -63,7 +63,7 @@ static inline bool timeline_on(const struct timeline_place *p)
     return atomic_load_explicit(&p->on, memory_order_relaxed);
 }
 
-/* The one that was there, NULL: none. */
+/* Puts fresh (NULL: none) in place and returns the previous timeline (NULL: none). */
 struct timeline *timeline_put(struct timeline_place *p, struct timeline *fresh);
 
 void timeline_add_at(struct timeline_place *p, const struct timeline_op *op);

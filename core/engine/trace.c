@@ -24,7 +24,7 @@ static void put(struct buf *out, const char *fmt, ...)
     buf_put(out, text, n < (int)sizeof(text) ? (size_t)n : sizeof(text) - 1);
 }
 
-/* Bytes of the UTF-8 sequence at s, 0 when there is none. */
+/* Length of the UTF-8 sequence at s; 0 when it is malformed. */
 static size_t utf8(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
@@ -40,7 +40,7 @@ static size_t utf8(const unsigned char *s)
     return n;
 }
 
-/* The inside of a JSON string; a byte that is not UTF-8 becomes a question mark. */
+/* Writes the inside of a JSON string. A byte that is not UTF-8 becomes a question mark. */
 static void put_text(struct buf *out, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -146,7 +146,7 @@ static uint32_t new_process(struct trace *t, const char *name, uint64_t hash)
     return t->count;
 }
 
-/* The tensor's pid; writes the events that introduce it. */
+/* The tensor's pid. On first use also writes the events that introduce it. */
 static uint32_t process_of(struct trace *t, const struct timeline_op *op, struct buf *out)
 {
     char name[HVD_MAX_NAME + 32];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn: see turn.h. Also what negotiate calls back for.
+ * turn: see turn.h. Also negotiation's callbacks.
  */
 #include "core/engine/turn.h"
 
@@ -14,9 +14,8 @@
 #include "core/engine/launch.h"
 #include "core/negotiate/signature.h"
 
-#define PROGRESS_NS (1 * CLOCK_S) /* how often the agent hears of us while we work */
-#define FAREWELL_NS                                                                                \
-    (1 * CLOCK_S) /* how long work may rest after a farewell before it is given up */
+#define PROGRESS_NS (1 * CLOCK_S) /* least time between two progress reports to the agent */
+#define FAREWELL_NS (1 * CLOCK_S) /* time without progress after a farewell */
 
 static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
 {
@@ -54,7 +53,7 @@ static void tell_agent(struct engine *e, unsigned state, const char *text)
     buf_put_u64(&body, atomic_load_explicit(&e->counters.bytes, memory_order_relaxed));
     buf_put_u8(&body, (uint8_t)state);
     buf_put(&body, text, strlen(text));
-    /* An agent that is gone is the mesh's to notice. */
+    /* A failed send is ignored here: the mesh notices a lost agent. */
     if (!body.failed)
         ctl_send(agent, CTL_PROGRESS, &body, NULL, 0);
     buf_fini(&body);
@@ -114,12 +113,12 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
                  (unsigned long long)((now - e->last_active_ns) / CLOCK_S));
 }
 
-/* A rank answers nothing while a batch needs it: the turn ends everything. */
+/* Negotiation's callback: a rank that a batch needs does not answer. The failure ends the turn. */
 static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct engine *e = ctx;
     if (rank < 0) {
-        engine_fail(e, err); /* all ranks hear the same */
+        engine_fail(e, err); /* all ranks get the same error */
         return;
     }
     mesh_lost(e->mesh, rank, err->msg);
@@ -139,7 +138,8 @@ const struct negotiate_ops turn_negotiate_ops = {
 
 void turn_urge(struct engine *e, struct slot *slot)
 {
-    /* Also for what runs already: other ranks hear what is waited for here. */
+    /* Also for a slot in a running batch, so that the stall report can name what this rank waits
+     * for. */
     atomic_store_explicit(&slot->urged, 1, memory_order_relaxed);
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
@@ -163,9 +163,9 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
         finish_with(e, slot, &err);
         return;
     }
-    /* Members of a group that have lost their root, or were done before the loss, are missing:
-     * until the next boundary nobody keeps groups. Then those submitted before a repair and those
-     * after it are alike. */
+    /* After a loss some members of a group may be missing: they were done before, or their root is
+     * lost. So groups are dissolved until the next boundary, for requests submitted before and
+     * after the repair alike. */
     if (!engine_map_of(e, &slot->facts.sig)->same)
         signature_ungroup(&slot->facts.sig);
     slot->state = SLOT_NEGOTIATING;
@@ -173,7 +173,8 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
     int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
     e->submitting = NULL;
     if (rc == -ENOMEM) {
-        /* The other ranks, and the rest of its group, would wait for it in vain. */
+        /* The other ranks, and the other members of its group, would wait forever for this
+         * operation. */
         err_set(&e->trouble, ENOMEM, "no memory for %s", slot->name);
         return;
     }
@@ -194,7 +195,7 @@ static bool take_new(struct engine *e)
         return false;
     uint64_t now = clock_ns();
     for (struct slot *s = queue_take(e->queue), *next; s; s = next) {
-        next = s->next; /* a slot that fails is its waiter's at once */
+        next = s->next; /* a failed slot belongs to its waiter at once */
         turn_submit(e, s, now);
     }
     e->next_tick = 0;
@@ -212,7 +213,8 @@ static bool take_urges(struct engine *e)
     return true;
 }
 
-/* After a farewell: what cannot be finished any more gets an error instead of a long wait. */
+/* After a farewell: operations that cannot be finished without the departed rank fail now instead
+ * of waiting. */
 static void check_farewell(struct engine *e, uint64_t now)
 {
     const struct control *c = &e->control;
@@ -223,23 +225,25 @@ static void check_farewell(struct engine *e, uint64_t now)
     const struct batch *next = e->batches.active ? e->batches.active : e->batches.first;
     if (next && (!next->frozen || next->number < c->left_at))
         return;
-    /* It has run more of the plan than this rank: these batches can still be finished here. */
+    /* The departed rank has run more of the plan than this rank, so these batches can still be
+     * finished here. */
     if (!next && negotiate_frozen(e->neg) && e->batches.frozen < c->left_at &&
         now - c->left_ns < FAREWELL_NS)
         return;
-    /* One that this rank has begun already: the rank that left never will, so nobody ends it. */
+    /* The departed rank will never enter an operation that this rank has begun, so no rank can
+     * finish it. */
     if (e->batches.running)
         coll_cancel(e->coll);
     struct err err;
     err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_left);
     if (e->boot.elastic)
-        engine_recover(e, &err); /* those who are left can do without it */
+        engine_recover(e, &err); /* the survivors continue without that rank */
     else
         engine_fail(e, &err);
 }
 
-/* Who has parted for the next epoch was done with everything that had begun in this one: what has
- * not begun here never will, so this rank follows. */
+/* A peer that has moved on to the next epoch had finished everything that had begun in this one.
+ * Operations that have not begun here never will, so this rank follows. */
 static void check_parted(struct engine *e)
 {
     struct err err;
@@ -296,7 +300,7 @@ static void refuse_new(struct engine *e)
 static void check_trouble(struct engine *e)
 {
     if (e->failed)
-        return; /* where a repair was tried there is no negotiation any more */
+        return; /* after a failed repair there is no negotiation */
     int rc = e->trouble.code ? 0 : negotiate_failed(e->neg);
     if (rc == -ENOMEM)
         err_set(&e->trouble, ENOMEM, "no memory to negotiate");
@@ -324,7 +328,7 @@ bool turn(struct engine *e, enum turn_depth depth)
 {
     if (e->failed) {
         refuse_new(e);
-        /* Farewells are passed on to the end. */
+        /* Keep forwarding farewells. */
         return !e->broken && take_messages(e, depth);
     }
     bool moved = take_new(e);
@@ -336,7 +340,8 @@ bool turn(struct engine *e, enum turn_depth depth)
     uint64_t now = clock_ns();
     if (moved || now >= e->next_tick)
         e->next_tick = negotiate_tick(e->neg, now);
-    /* First: after a batch that found no memory here, the next one must not run in its place. */
+    /* Check first: after a batch that could not be allocated, the next batch must not run in its
+     * place. */
     check_trouble(e);
     if (e->failed)
         return true;

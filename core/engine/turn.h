@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn: one turn of work of whoever drives: new submissions, messages, batches. (lock)
+ * turn: one turn of the driver's work: new submissions, messages, batches. Called with the progress
+ * lock held.
  */
 #ifndef HVD_ENGINE_TURN_H
 #define HVD_ENGINE_TURN_H
@@ -15,27 +16,28 @@ struct slot;
 
 extern const struct negotiate_ops turn_negotiate_ops;
 
-/* How much of it: */
+/* How much a turn does. */
 enum turn_depth {
-    TURN_SPIN,  /* what a spinning driver looks at: submissions and the collective */
-    TURN_CHECK, /* messages, too; the mesh's events are left alone: the last look before sleep. (An
-                   event that was taken in between would not wake the sleeper again.) */
-    TURN_FULL,  /* the mesh's events, too */
+    TURN_SPIN, /* for a spinning driver: submissions and the collective */
+    /* Also messages, but no events of the mesh's epoll: the last check before sleeping. An event
+     * that was taken here would not wake the sleeper. */
+    TURN_CHECK,
+    TURN_FULL, /* also the mesh's events */
 };
 
-/* Returns whether anything moved. */
+/* Returns true when there was something to do. */
 bool turn(struct engine *e, enum turn_depth depth);
 
-/* Hands a slot to negotiate. */
+/* Hands a slot to negotiation. */
 void turn_submit(struct engine *e, struct slot *slot, uint64_t now);
 
-/* Only takes what was submitted; starts nothing. */
+/* Takes new submissions into negotiation, but starts no operation. */
 void turn_note(struct engine *e);
 
-/* Tells negotiate that somebody is blocked on this slot. */
+/* Tells negotiation that a caller is blocked on this slot. */
 void turn_urge(struct engine *e, struct slot *slot);
 
-/* Whether there is something that a driver must see to. */
+/* Returns true when there is work for a driver. */
 bool turn_needed(struct engine *e);
 
 #endif

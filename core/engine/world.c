@@ -11,7 +11,8 @@
 #include "core/boot/boot.h"
 #include "core/transport/mesh.h"
 
-/* Hosts that have a rank at this one's local place; before: only those before this host. */
+/* Number of hosts that have a rank with this rank's local rank. before: only hosts before this
+ * rank's host. */
 static int hosts_like(const struct mesh *m, bool before)
 {
     int n = 0;

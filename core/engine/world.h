@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * world: a roster as the user sees it: hvd_rank(), hvd_size() and the like. One is made for each
- * epoch; the engine points at the one of the last boundary and keeps it and those of later epochs.
+ * world: a roster as the user sees it: hvd_rank(), hvd_size() and so on. One object is made for
+ * each epoch. The engine's `world` is that of the last boundary; it is kept together with those of
+ * later epochs.
  */
 #ifndef HVD_ENGINE_WORLD_H
 #define HVD_ENGINE_WORLD_H
@@ -18,37 +19,40 @@ struct world {
     uint32_t epoch;
     int rank, size, local_rank, local_size, cross_rank, cross_size;
     bool homogeneous;
-    bool is_new;       /* this rank came into a world that was there */
-    int source;        /* the lowest rank that is not new, 0 when all are */
-    int joined, left;  /* ranks that are new, that are gone; set before the user sees it */
-    uint32_t *members; /* [size] */
-    bool *fresh;       /* [size], came in with this epoch and without a state */
-    int *by_member;    /* [size], ranks in the order of their members */
+    bool is_new; /* this rank has joined an existing world */
+    int source;  /* the lowest rank that is not new; 0 when all are new */
+    /* Ranks that joined and ranks that left since the previous world; set before the user sees it.
+     */
+    int joined, left;
+    uint32_t *members; /* [size] member numbers by rank */
+    bool *fresh;       /* [size] joined in this epoch, without training state */
+    int *by_member;    /* [size] ranks sorted by member number */
     struct world *older;
 };
 
-/* Of the epoch that the mesh is in. NULL: no memory. */
+/* Creates the world of the mesh's epoch. NULL: out of memory. */
 struct world *world_make(const struct boot *boot, const struct mesh *mesh);
 
-/* It and all older ones. */
+/* Frees w and all older worlds. */
 void world_destroy(struct world *w);
 
-/* The one of an epoch among w and the older ones, NULL when there is none. */
+/* The world of an epoch among w and older ones, NULL when there is none. */
 struct world *world_of(struct world *w, uint32_t epoch);
 
-/* The rank of a member, -1: it is not in it. */
+/* The member's rank in w; -1 when it is not in w. */
 int world_rank_of(const struct world *w, uint32_t member);
 
-/* Members of w that need the state, for those who come to it from the world before: who was not in
- * that one, and who was, but has come anew since. w's older ones reach back to before. */
+/* Counts the members of w that need the training state when the user moves from world `before` to
+ * w: members that were not in `before`, and members that were but have rejoined since. The list of
+ * w->older must reach back to `before`. */
 int world_joined(const struct world *w, const struct world *before);
 
-/* Which rank of a mesh is which of the world and back; -1: none. A mesh that was repaired has fewer
+/* Maps ranks of a mesh to ranks of a world and back; -1: no counterpart. A repaired mesh has fewer
  * ranks than the world. */
 struct world_map {
     int *to_mesh;  /* [world size] */
     int *to_world; /* [mesh size] */
-    bool same;     /* they are the same ranks */
+    bool same;     /* both directions are the identity */
 };
 
 int world_map_init(struct world_map *m, const struct world *w, const struct mesh *mesh,

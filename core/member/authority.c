@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * authority: see authority.h. The own key of a job's CA never leaves this file.
+ * authority: see authority.h. The private key of a job's CA never leaves this file.
  */
 #include "core/member/authority.h"
 
@@ -16,7 +16,7 @@
 
 #define LIFE_S (365 * 24 * 3600L)
 #define KEPT_S (10 * LIFE_S)
-#define SKEW_S (24 * 3600L) /* clocks of other hosts may be behind */
+#define SKEW_S (24 * 3600L) /* tolerance for clocks of other hosts that are behind */
 
 struct signer {
     gnutls_x509_privkey_t key;
@@ -42,7 +42,7 @@ static int add_address(gnutls_x509_crt_t cert, const char *address)
                                                     (unsigned)strlen(address), GNUTLS_FSAN_APPEND);
 }
 
-/* Everything but what differs between a CA and a server. */
+/* Fills the fields that a CA and a server certificate have in common. */
 static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const char *name,
                       time_t until)
 {
@@ -50,7 +50,8 @@ static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const c
     time_t now = time(NULL);
     char common[64];
     randombytes_buf(serial, sizeof(serial));
-    serial[0] = (serial[0] & 0x7f) | 1; /* positive, and of full length */
+    /* Makes the serial number positive and of full length. */
+    serial[0] = (serial[0] & 0x7f) | 1;
     int rc = gnutls_x509_crt_init(ret);
     gnutls_x509_crt_t cert = *ret;
     /* A common name has at most 64 bytes. */
@@ -173,7 +174,7 @@ static int import_ca(struct signer *ca, const char *pem, const char *key_pem)
     return rc < 0 ? rc : gnutls_x509_privkey_import(ca->key, &key, GNUTLS_X509_FMT_PEM);
 }
 
-/* Is it the key of that certificate? */
+/* Returns true when the key belongs to the certificate. */
 static bool belong_together(const struct signer *ca)
 {
     unsigned char a[64], b[64];

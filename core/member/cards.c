@@ -26,7 +26,7 @@ static void cards_free(struct card *cards, int n)
     free(cards);
 }
 
-/* What ranks have said, as their agent tells it. */
+/* The cards in POST /v1/cards. */
 static json_t *card_list(const struct card *cards, int n)
 {
     json_t *list = json_array();
@@ -39,7 +39,7 @@ static json_t *card_list(const struct card *cards, int n)
     return list;
 }
 
-/* The members of a world. */
+/* The members of a roster. */
 static json_t *world_list(const struct card *cards, int n)
 {
     json_t *list = json_array();
@@ -71,7 +71,7 @@ static int name_read(const char *src, char *dst, const char *field, struct err *
     return 0;
 }
 
-/* Either list's entry: what is not in it is as in {0}. */
+/* Reads an entry of either list. Absent fields stay zero. */
 static int card_read(json_t *j, struct card *ret, struct err *err)
 {
     const char *text = "", *agent = "", *host = "", *why = why_names[CARD_JOIN];
@@ -177,7 +177,7 @@ char *roster_write(const struct roster_body *body)
     return json_write(j);
 }
 
-/* Every rank once, in order. */
+/* Verifies that each rank is there exactly once, in order. */
 static int check_members(const struct roster_body *body, int size, size_t key_len, struct err *err)
 {
     if (key_len != sizeof(body->key))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client: see client.h. What the coordinator's clients add to core/http: the token, the job's CA,
- * and the pauses of clients that cannot reach it.
+ * client: see client.h. What it adds to core/http: the token, the job's CA, and random pauses while
+ * the coordinator is unreachable.
  */
 #include "core/member/client.h"
 
@@ -30,16 +30,16 @@ struct client {
     char *token, *token_file;
     uint64_t token_read; /* clock */
     int jitter_ms;
-    uint64_t failing;    /* clock: since when nothing is reached; 0: it is */
-    uint64_t hold_until; /* clock: requests wait; 0: they do not */
+    uint64_t failing;    /* clock: since when the coordinator is unreachable; 0: it is reachable */
+    uint64_t hold_until; /* clock: until when requests wait; 0: they do not */
     struct loop_timer hold;
-    int ca_fd;   /* a memfd: this curl's GnuTLS back end wants a file name */
-    char ca[64]; /* its name */
+    int ca_fd;   /* a memfd, because curl's GnuTLS back end wants a file name */
+    char ca[64]; /* file name of the memfd */
 };
 
 struct call {
     struct client *client;
-    bool waits; /* for client.hold_until */
+    bool waits; /* waits until client.hold_until */
     char *path, *post;
     int timeout_ms;
     client_done_f *done;
@@ -81,7 +81,8 @@ static void forget_token(struct client *c)
     c->token = NULL;
 }
 
-/* True: it is another one now. One that cannot be read stays what it was. */
+/* Reads the token file again. Returns true when the token has changed. An unreadable file leaves
+ * the token as it was. */
 static bool renew_token(struct client *c)
 {
     char *fresh = NULL;
@@ -94,7 +95,7 @@ static bool renew_token(struct client *c)
     return other;
 }
 
-/* ---- patience ------------------------------------------------------------------------------- */
+/* ---- pauses while unreachable --------------------------------------------------------------- */
 
 static int begin(struct call *call);
 
@@ -107,14 +108,15 @@ static void on_hold(void *arg)
         struct call *call = list_entry(pos, struct call, node);
         if (!call->waits || begin(call) == 0)
             continue;
-        /* No memory: a little later. */
+        /* No memory: try again in 100 ms. */
         c->hold_until = deadline_in_ms(100);
         loop_timer_start(c->loop, &c->hold, 100, on_hold, c);
         return;
     }
 }
 
-/* Whether the coordinator is there. */
+/* Records whether the coordinator was reached, and starts a random pause when it has been
+ * unreachable for a second. */
 static void learn(struct client *c, bool reached)
 {
     uint64_t now = clock_ns();
@@ -154,7 +156,7 @@ static int begin(struct call *call)
 {
     struct client *c = call->client;
     struct http_call *sent;
-    char *auth = NULL; /* tokens of Kubernetes have a kilobyte and more */
+    char *auth = NULL; /* not a fixed buffer: tokens of Kubernetes exceed one kilobyte */
     if (c->token_file && clock_ns() - c->token_read >= TOKEN_S * CLOCK_S)
         renew_token(c);
     if (asprintf(&auth, "Authorization: Bearer %s", c->token) < 0)
@@ -229,7 +231,7 @@ int client_open(struct client **ret, const struct client_config *config, struct 
         rc = store_ca(c, config->ca_pem, err);
     c->site = (struct http_site){.server = c->url,
                                  .unix_path = c->unix_path,
-                                 .proxy = "", /* the coordinator is never behind one */
+                                 .proxy = "", /* the coordinator is never behind a proxy */
                                  .ca_path = config->ca_pem ? c->ca : NULL,
                                  .answer_max = ANSWER_MAX};
     if (rc == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client: requests to the coordinator (by core/http), on the owner's loop, one thread. Over a Unix
- * socket, or over HTTPS where only the job's CA is trusted.
+ * client: sends requests to the coordinator (through core/http), on the owner's loop, one thread.
+ * Over a Unix socket, or over HTTPS where only the job's CA is trusted.
  */
 #ifndef HVD_MEMBER_CLIENT_H
 #define HVD_MEMBER_CLIENT_H
@@ -13,7 +13,7 @@
 
 struct client;
 
-/* How a request ended. status: HTTP's; 0: there was no answer, text says why. body is
+/* How a request ended. status: the HTTP status; 0: there was no response, text says why. body is
  * NUL-terminated and valid during the call. */
 struct client_answer {
     long status;
@@ -30,14 +30,16 @@ struct client_config {
     const char *unix_path; /* or NULL */
     const char *ca_pem;    /* or NULL: the system's */
     const char *token;
-    const char *token_file; /* that it came from: read again each minute and when it is refused; or
-                               NULL */
-    /* When nothing was reached for a second the next request waits a random time up to this, and so
-     * on: thousands of clients do not come at once. 0: they never wait. */
+    /* File that the token came from, or NULL. It is read again each minute and when the token is
+     * refused. */
+    const char *token_file;
+    /* While the coordinator has been unreachable for a second, each next request waits a random
+     * time of up to this many ms, so that thousands of clients do not reconnect at once. 0: no
+     * wait. */
     int jitter_ms;
 };
 
-/* What stands in a file, without white space at its end; to be wiped and freed. */
+/* Reads a token file, without white space at its end. The caller wipes and frees *ret. */
 int client_read_token(const char *path, char **ret, struct err *err);
 
 /* Everything in config is copied. */
@@ -48,7 +50,7 @@ int client_open(struct client **ret, const struct client_config *config, struct 
 int client_send(struct client *c, const char *path, const char *body, int timeout_ms,
                 client_done_f *done, void *arg, struct err *err);
 
-/* Requests under way are dropped without a call. NULL is fine. */
+/* Drops requests in flight without calling done. NULL is allowed. */
 void client_close(struct client *c);
 
 #endif

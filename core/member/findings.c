@@ -55,7 +55,7 @@ int findings_apply(struct findings *f, const struct finding *one)
     }
     if (at < 0)
         return findings_add(f, one);
-    /* A condition that goes on is told once, one that got worse again. */
+    /* The user sees a lasting condition once, and again when it got worse. */
     bool told = f->list[at].told && f->list[at].status >= one->status;
     f->list[at] = *one;
     f->list[at].told = told;

@@ -6,7 +6,7 @@
 
 #include "core/base/clock.h"
 
-#define ENOUGH 20 /* gaps before a judgement */
+#define ENOUGH 20 /* gaps needed before a limit is known */
 
 void gaps_heard(struct gaps *s, uint64_t now)
 {

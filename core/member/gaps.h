@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaps: when is an agent that says nothing gone? Judged by how it used to speak: after four
- * times the longest of its last gaps (of about a thousand: the 99.9th percentile), and 300 ms at
- * least. Pure; one owner, one thread.
+ * gaps: how long an agent may be silent before it counts as lost: four times the longest gap
+ * between its last 500 to 1000 messages (about their 99.9th percentile), at least 300 ms. Pure; one
+ * owner, one thread.
  */
 #ifndef HVD_MEMBER_GAPS_H
 #define HVD_MEMBER_GAPS_H
@@ -10,20 +10,21 @@
 #include <stdint.h>
 
 #define GAPS_LEAST_MS 300
-#define GAPS_WINDOW   500 /* gaps; the present window and the one before it count */
+#define GAPS_WINDOW   500 /* gaps per window; the present and the previous window count */
 
 struct gaps {
-    uint64_t heard;      /* clock of the last word, 0: none yet */
-    uint64_t longest[2]; /* gap of this window, and of the one before, ns */
+    uint64_t heard;      /* clock time of its last message, 0: none yet */
+    uint64_t longest[2]; /* longest gap of this window and of the previous one, ns */
     int n;               /* gaps in this window */
 };
 
 void gaps_heard(struct gaps *s, uint64_t now);
 
-/* The listener itself was not there: this gap says nothing. */
+/* The coordinator itself was not listening: ignores the gap until now. */
 void gaps_forgive(struct gaps *s, uint64_t now);
 
-/* Nanoseconds without a word after which it is gone. UINT64_MAX: not enough is known yet. */
+/* Nanoseconds of silence after which the agent counts as lost. UINT64_MAX: too few gaps are known.
+ */
 uint64_t gaps_limit(const struct gaps *s);
 
 #endif

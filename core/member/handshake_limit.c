@@ -12,11 +12,11 @@
 #include "core/base/clock.h"
 
 #define HANDSHAKE_MS 1000
-#define FULL_MS      2   /* too many pending: a pause */
-#define SHORT_MS     100 /* pause without free descriptors */
+#define FULL_MS      2   /* pause while too many are pending */
+#define SHORT_MS     100 /* pause when descriptors are exhausted */
 
 struct handshake {
-    uint64_t until; /* from then on it does not count */
+    uint64_t until; /* clock: from then on it does not count as pending */
     struct list node;
 };
 
@@ -93,7 +93,7 @@ static void on_listen(void *arg, uint32_t events)
             pause_for(p, SHORT_MS);
             break;
         }
-        /* Takes fd, also on failure. */
+        /* Takes over fd, even on failure. */
         MHD_add_connection(p->daemon, fd, (struct sockaddr *)&sa, len);
     }
     if (!has_room(p))

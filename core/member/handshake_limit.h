@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handshake_limit: accepts connections for an HTTP server, with at most so many TLS handshakes
- * pending at a time (a handshake takes half a millisecond of CPU): libmicrohttpd itself would
- * accept all that wait. A handshake is pending until the connection's first request; after a
- * second it no longer counts, so a client that stalls does not block others for long. Part of
- * server.c, on its loop.
+ * handshake_limit: accepts connections for an HTTP server, with a limit on pending TLS handshakes
+ * (each takes half a millisecond of CPU). libmicrohttpd itself would accept all waiting connections
+ * at once. A handshake is pending until the connection's first request; after a second it no longer
+ * counts, so a client that stalls does not block others for long. Part of server.c, on its loop.
  */
 #ifndef HVD_MEMBER_HANDSHAKE_LIMIT_H
 #define HVD_MEMBER_HANDSHAKE_LIMIT_H
@@ -19,16 +18,16 @@ struct handshake_limit {
     struct MHD_Daemon *daemon;
     int fd, limit;
     struct loop_fd lfd;
-    struct loop_timer timer; /* after a pause */
+    struct loop_timer timer; /* ends a pause in accepting */
     struct list pending;
     int npending;
     void (*accepted)(void *arg);
     void *arg;
 };
 
-/* fd: a listening socket, owned by p from now on, also on failure. daemon: has no socket of its
- * own, and handshake_limit_notify() as MHD_OPTION_NOTIFY_CONNECTION. accepted() is called after
- * connections were accepted. */
+/* fd: a listening socket, owned by p from now on, even on failure. daemon: has no listening socket
+ * of its own, and was started with handshake_limit_notify() as MHD_OPTION_NOTIFY_CONNECTION.
+ * accepted() is called after connections were accepted. */
 int handshake_limit_open(struct handshake_limit *p, struct loop *loop, int fd, int limit,
                          struct MHD_Daemon *daemon, void (*accepted)(void *arg), void *arg);
 

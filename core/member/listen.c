@@ -53,8 +53,9 @@ int listen_tcp(const char *address, int port, int *ret_port, struct err *err)
     auto_close int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_sys(err, errno, "socket");
-    /* Whoever follows may take the port while connections of this one are not quite gone (an hvdrun
-     * that was killed, and attach): the kernel wants to hear it from both. */
+    /* A coordinator that takes over (hvdrun attach) must be able to bind this port while old
+     * connections are still in TIME_WAIT. The kernel allows that only if both sockets set
+     * SO_REUSEADDR. */
     int one = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 1024) < 0)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listen: sockets that a server listens on: nonblocking, close-on-exec. The descriptor is the
- * caller's.
+ * listen: creates a server's listening sockets: nonblocking, close-on-exec. The caller owns the
+ * descriptor.
  */
 #ifndef HVD_MEMBER_LISTEN_H
 #define HVD_MEMBER_LISTEN_H
 
 #include "core/base/err.h"
 
-/* The file is made with mode 0600; whoever closes the descriptor removes it. */
+/* Creates the socket file with mode 0600. The caller removes the file when it closes the
+ * descriptor. */
 int listen_unix(const char *path, struct err *err);
 
-/* On a numeric address; port 0 chooses one, *ret_port says which. */
+/* Listens on a numeric address. Port 0 chooses a free port, returned in *ret_port. */
 int listen_tcp(const char *address, int port, int *ret_port, struct err *err);
 
 #endif

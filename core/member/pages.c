@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pages: see pages.h. As in server.c, libmicrohttpd runs without threads: its epoll descriptor is
- * one of our loop's, its time-out a timer. Its own time-out counts from the last byte; a connection
- * that drips is ended by ours, which counts from the first.
+ * in our loop, its timeout is a loop timer. Its own timeout counts from the last byte received.
+ * Ours counts from the first, so that a client which sends one byte now and then is disconnected
+ * too.
  */
 #include "core/member/pages.h"
 
@@ -17,9 +18,9 @@
 #include "core/base/clock.h"
 #include "core/base/sock.h"
 
-#define MEMORY_LIMIT 16384 /* of one connection: its request's head */
+#define MEMORY_LIMIT 16384 /* bytes per connection, which hold the request's header */
 
-/* One connection; its node is in pages.open, oldest first. */
+/* One connection. Its node is in pages.open, oldest first. */
 struct visit {
     struct MHD_Connection *conn;
     int fd;
@@ -33,7 +34,7 @@ struct pages {
     struct loop_fd lfd;
     struct loop_timer mhd_timer, visit_timer;
     struct list open;
-    bool closed; /* a connection went in this turn */
+    bool closed; /* a connection was closed in this turn */
     int port;
 };
 
@@ -62,7 +63,8 @@ static void on_visit_timer(void *arg)
     turn(p);
 }
 
-/* The oldest one's end. What was shut down and is still there is looked at again soon. */
+/* Sets the timer to the deadline of the oldest connection, or to 100 ms if that was shut down and
+ * is not closed yet. */
 static void arm_visit_timer(struct pages *p)
 {
     if (list_empty(&p->open)) {
@@ -77,7 +79,8 @@ static void arm_visit_timer(struct pages *p)
 static void turn(struct pages *p)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    /* Where the house was full, the door is opened again by the turn after somebody left. */
+    /* At the connection limit, libmicrohttpd accepts again only in the MHD_run() after a connection
+     * was closed. */
     do {
         p->closed = false;
         MHD_run(p->daemon);
@@ -157,7 +160,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
     (void)version, (void)data, (void)state;
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return say(conn, MHD_HTTP_METHOD_NOT_ALLOWED, "GET or HEAD\n");
-    if (*size) /* a body: nobody wants it */
+    if (*size) /* a request with a body: refused */
         return MHD_NO;
     for (size_t i = 0; i < p->config.n; i++) {
         if (strcmp(p->config.pages[i].path, path) == 0)
@@ -208,7 +211,7 @@ static int listen_tcp(struct pages *p, struct err *err)
         fd = listen_at(at.family, &at, p->config.port, &p->port);
     } else {
         fd = listen_at(AF_INET6, &at, p->config.port, &p->port);
-        if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) /* a machine without IPv6 */
+        if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) /* the machine has no IPv6 */
             fd = listen_at(AF_INET, &at, p->config.port, &p->port);
     }
     return fd < 0 ? err_sys(err, -fd, "listen on %s port %d",
@@ -243,7 +246,7 @@ int pages_open(struct pages **ret, const struct pages_config *config, struct err
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;
     }
-    take_fd(&fd); /* libmicrohttpd closes it */
+    take_fd(&fd); /* from here on libmicrohttpd owns and closes it */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &p->lfd, info->epoll_fd, EPOLLIN, on_mhd, p);
     if (rc < 0) {

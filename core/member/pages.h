@@ -2,11 +2,11 @@
  *
  * pages: a few pages over plain HTTP (libmicrohttpd) for Prometheus and for kubelet's probes, on
  * the owner's loop, one thread: /metrics, /readyz, /healthz. A page is a path and a function that
- * fills a buffer; it must answer at once, from what is known. GET and HEAD only, no TLS, no
- * secrets.
+ * fills a buffer; the function must not block. GET and HEAD only, no TLS, no secrets.
  *
- * A stranger can do little: at most PAGES_CONNECTIONS at a time, each ends after PAGES_SECONDS
- * whatever it does, requests are small. `hvd-doctor serve` and the agent use it.
+ * Any client may connect, so its cost is bounded: at most PAGES_CONNECTIONS connections at a time,
+ * each ends after PAGES_SECONDS in any case, and requests are small. Used by `hvd-doctor serve` and
+ * the agent.
  */
 #ifndef HVD_MEMBER_PAGES_H
 #define HVD_MEMBER_PAGES_H
@@ -26,12 +26,12 @@
 /* Appends the body and returns the HTTP status, 200 or 503. */
 typedef int page_f(void *arg, struct buf *out);
 
-/* For /healthz: "ok", always. */
+/* The page for /healthz: always "ok". */
 int pages_healthz(void *arg, struct buf *out);
 
 struct page {
     const char *path; /* "/metrics" */
-    const char *type; /* of the body */
+    const char *type; /* content type of the body */
     page_f *fill;
 };
 
@@ -41,7 +41,7 @@ struct pages_config {
     int port;            /* 0 chooses one */
     const struct page *pages;
     size_t n;
-    void *arg; /* of every fill */
+    void *arg; /* passed to every fill function */
 };
 
 struct pages;
@@ -49,14 +49,14 @@ struct pages;
 /* config's pages and arg are borrowed until pages_close(). */
 int pages_open(struct pages **ret, const struct pages_config *config, struct err *err);
 
-/* "[ADDR:]PORT": "9090", ":9090", "127.0.0.1:9090", "[::1]:9090" into address (size bytes, "" for
- * all) and port; -EINVAL. */
+/* Parses "[ADDR:]PORT", such as "9090", ":9090", "127.0.0.1:9090", "[::1]:9090", into address (size
+ * bytes, "" for all addresses) and port. -EINVAL. */
 int pages_parse(const char *text, char *address, size_t size, int *port, struct err *err);
 
 /* The port it listens on. */
 int pages_port(const struct pages *p);
 
-/* NULL is fine. */
+/* NULL is allowed. */
 void pages_close(struct pages *p);
 
 #endif

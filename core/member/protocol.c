@@ -38,7 +38,7 @@ int member_copy_text(char *dst, size_t size, const char *src, const char *field,
     return 0;
 }
 
-/* An array's length, in [0, MEMBER_RANKS_MAX * 4]. */
+/* An array's length, at most MEMBER_RANKS_MAX * 4. -EINVAL. */
 static int list_size(const json_t *list, const char *field, struct err *err)
 {
     if (!json_is_array(list))
@@ -142,7 +142,7 @@ static int seat_read(json_t *j, const struct welcome_body *body, struct seat *re
     return rc;
 }
 
-/* All but the seats. */
+/* Checks everything but the seats. */
 static int welcome_check(const struct welcome_body *body, int nseats, struct err *err)
 {
     if (body->size < 1 || body->size > MEMBER_RANKS_MAX)

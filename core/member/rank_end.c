@@ -18,7 +18,8 @@ static const struct end_row rows[] = {
     {FIXED, END_CODE, END_BEHIND, END_FIRST},
     {FIXED, END_SIGNAL, END_UNBORN, END_FIRST},
     {FIXED, END_SIGNAL, END_INSIDE, END_FIRST},
-    {FIXED, END_SIGNAL, END_DISTURBED, END_FOLLOWS}, /* abort() by an exception of C++ */
+    /* Such as abort() after an uncaught C++ exception. */
+    {FIXED, END_SIGNAL, END_DISTURBED, END_FOLLOWS},
     {FIXED, END_SIGNAL, END_BEHIND, END_FIRST},
     {FIXED, END_HOST, END_UNBORN, END_FIRST},
     {FIXED, END_HOST, END_INSIDE, END_FIRST},
@@ -30,7 +31,8 @@ static const struct end_row rows[] = {
     {ELASTIC, END_ZERO, END_INSIDE, END_EARLY},
     {ELASTIC, END_ZERO, END_BETWEEN, END_WELL},
     {ELASTIC, END_ZERO, END_BEHIND, END_WELL},
-    {ELASTIC, END_CODE, END_UNBORN, END_FIRST}, /* a program that does not work says so itself */
+    /* The program itself fails, so a new rank would fail too. */
+    {ELASTIC, END_CODE, END_UNBORN, END_FIRST},
     {ELASTIC, END_CODE, END_ASIDE, END_REPLACED},
     {ELASTIC, END_CODE, END_INSIDE, END_REPLACED},
     {ELASTIC, END_CODE, END_BETWEEN, END_OWED},

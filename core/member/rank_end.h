@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rank_end: what the end of a rank's process means for the job: a const table {kind of job, how it
- * ended, when} -> verdict. Pure. roster.c applies the verdicts; `hvdrun --explain-states` prints
- * the table; README.md has it in words.
+ * ended, when} -> verdict. Pure. roster.c applies the verdicts, `hvdrun --explain-states` prints
+ * the table, the project's README.md explains it.
  */
 #ifndef HVD_MEMBER_RANK_END_H
 #define HVD_MEMBER_RANK_END_H
@@ -11,34 +11,40 @@
 #include <stddef.h>
 
 enum end_way {
-    END_ZERO,   /* exit code 0: return, exit(0), os._exit(0) */
-    END_CODE,   /* another exit code: exit(n), an exception; also a program that cannot start */
-    END_SIGNAL, /* a signal: a crash, kill, the OOM killer; or a death whose cause is not known yet
-                 */
-    END_HOST,   /* its host or its agent is lost */
+    END_ZERO, /* exit code 0: return, exit(0), os._exit(0) */
+    END_CODE, /* another exit code: exit(n), an exception; or a program that cannot start */
+    /* A signal: a crash, kill, the OOM killer; or a death whose cause is not known yet. */
+    END_SIGNAL,
+    END_HOST, /* its host or its agent is lost */
     END_WAYS,
 };
 
 enum end_time {
-    END_UNBORN,    /* the job has no world yet */
-    END_ASIDE,     /* elastic: others train; this rank was never in their world */
-    END_INSIDE,    /* in the world, or waiting to be in it */
-    END_DISTURBED, /* fixed: in the world, after another rank's end had made its operations fail */
-    END_BETWEEN,   /* elastic: it called hvd_shutdown(), others train on */
-    END_BEHIND,    /* it called hvd_shutdown(); elastic: no other rank trains any more */
+    END_UNBORN,    /* before the job's first epoch */
+    END_ASIDE,     /* elastic: other ranks train, and this rank was never in their world */
+    END_INSIDE,    /* in the world, or waiting for admission */
+    END_DISTURBED, /* fixed: in the world, after another rank's end made its operations fail */
+    END_BETWEEN,   /* elastic: it had called hvd_shutdown(), other ranks train on */
+    END_BEHIND,    /* it had called hvd_shutdown(); elastic: no other rank trains any more */
     END_TIMES,
 };
 
 enum end_verdict {
-    END_WELL,    /* it has finished */
-    END_EARLY,   /* it has finished, and the ranks that counted on it are told; of a fixed job it is
-                    named where one of them fails because of that */
-    END_FIRST,   /* the job fails: the first such rank is named, and its code is hvdrun's */
-    END_FOLLOWS, /* the job fails: the rank whose end it follows is named; its own code is hvdrun's
-                    only where that rank's is 0 */
-    END_REPLACED, /* another rank takes its place */
-    END_OWED,   /* another rank takes its place; until that one is in, the job ends with its code */
-    END_SPOILS, /* when the others have ended it is named, and its code is hvdrun's */
+    END_WELL, /* the rank has finished */
+    /* The rank has finished too early: its peers are told. In a fixed job it is named if one of
+     * them fails because of that. */
+    END_EARLY,
+    END_FIRST, /* the job fails: the first such rank is named, and hvdrun exits with its code */
+    /* The job fails as a consequence of another rank's end: that rank is named; this rank's code is
+     * used only if the other one's is 0. */
+    END_FOLLOWS,
+    END_REPLACED, /* a new member replaces it */
+    /* A new member replaces it; if the job ends before that one is admitted, hvdrun exits with this
+     * rank's code. */
+    END_OWED,
+    /* The job fails when the other ranks have ended: this rank is named, and hvdrun exits with its
+     * code. */
+    END_SPOILS,
     END_VERDICTS,
 };
 
@@ -49,7 +55,8 @@ struct end_row {
     enum end_verdict verdict;
 };
 
-/* Every combination has one; a time that a job of that kind does not know counts as END_INSIDE. */
+/* The verdict for any combination. An end_time that does not exist for that kind of job counts as
+ * END_INSIDE. */
 enum end_verdict rank_end_verdict(bool elastic, enum end_way way, enum end_time time);
 
 /* All rows, for printing. */

@@ -74,7 +74,7 @@ static int member_check(const struct rejoin_member *m, json_int_t epoch, json_in
     return 0;
 }
 
-/* What was filled is the caller's to free, also on failure. */
+/* The caller frees what was filled, even on failure. */
 static int member_unpack(json_t *j, struct rejoin_member *m, struct err *err)
 {
     const char *text = "", *tail = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster: see roster.h. Its making, the life of each member, its end. What comes in is in
- * roster_events.c.
+ * roster: see roster.h. Creation, the life of each member, and the end of the job. Messages of
+ * agents are in roster_events.c.
  */
 #include "core/member/roster.h"
 
@@ -14,13 +14,13 @@
 #include "core/member/rank_end.h"
 #include "core/member/roster_private.h"
 
-/* A rank that was killed by a signal right after another failed with an exit code was rather the
- * cause: its agent's report had the longer way. */
+/* If a rank is reported killed by a signal within this time after another rank failed with an exit
+ * code, the killed rank was probably the cause, and the report of its agent took longer. */
 #define FIRST_WINDOW (300 * CLOCK_MS)
 
-#define NOTES_MORE 16 /* notes there is room for beside one a rank: signals, a stop */
+#define NOTES_MORE 16 /* preallocated notes in addition to one per rank: signals, a stop */
 
-/* Horovod's cross rank: which of the hosts that have this local rank. */
+/* Horovod's cross rank: the index among the hosts that have a rank with this local rank. */
 static void fill_seats(struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
@@ -153,7 +153,8 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
         return err_set(err, ENOMEM, "no memory for %d ranks", elastic->max);
     r->is_elastic = true;
     r->elastic = *elastic;
-    for (int i = r->nmembers; i < r->size && r->hosted; i++) /* as soon as there is room */
+    /* Started as soon as a host has a slot. */
+    for (int i = r->nmembers; i < r->size && r->hosted; i++)
         roster_starts_add(&r->starts, (struct roster_start){.agent = -1});
     return 0;
 }
@@ -165,7 +166,7 @@ static void member_fini(struct roster_member *m)
     free(m->tail);
 }
 
-/* Without memory they are not kept. */
+/* Best effort: without memory the lines are dropped. */
 void roster_take_tail(struct roster_member *m, const char *tail)
 {
     free(m->tail);
@@ -202,8 +203,8 @@ int roster_find(const struct roster *r, const char *uid)
     return -ENOENT;
 }
 
-/* There is room for each rank's end and for a stop from the beginning. Beyond that a note that
- * cannot be kept for want of memory is lost. */
+/* Notes for each rank's end and for a stop are preallocated. A later note is dropped when memory is
+ * exhausted. */
 void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text)
 {
     if (r->nnotes == r->notes_cap) {
@@ -239,8 +240,8 @@ static void first_to_fail(struct roster *r, int member, uint64_t now)
         r->first = member;
 }
 
-/* Whoever was asked to leave and has left is nobody's loss; before that he is. survived: it was in
- * the world until now. */
+/* The end of a member that was asked to leave and is out of the world is no loss; before that it
+ * is. survived: it was in the world until now. */
 static enum note_type end_note(const struct roster_member *m, bool survived)
 {
     return m->leaving && !survived ? NOTE_ENDED : NOTE_LOST;
@@ -253,7 +254,7 @@ static enum end_way way_of(const struct roster *r, const struct roster_member *m
     return m->code > 0 ? END_CODE : END_SIGNAL;
 }
 
-/* before: the state in which it failed. */
+/* before: the member's state before it failed. */
 static enum end_time time_of(const struct roster *r, const struct roster_member *m,
                              enum rank_state before)
 {
@@ -277,12 +278,13 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
     if (r->stopping || m->leaving)
         return;
     enum end_verdict verdict = rank_end_verdict(r->is_elastic && !r->closing, way_of(r, m), time);
-    /* A host that is lost before there is a world, and the others have no room for the minimum. */
+    /* Before the first epoch a lost host fails the job if the other hosts have no room for the
+     * minimum. */
     if (verdict == END_REPLACED && time == END_UNBORN && way_of(r, m) == END_HOST &&
         roster_count_places(r) < r->elastic.min)
         verdict = END_FIRST;
     if (verdict == END_FIRST && r->hosted &&
-        !r->closing) /* the cluster decides what a failure means */
+        !r->closing) /* hosted: the cluster decides what a failure means */
         verdict = END_REPLACED;
     if (r->is_elastic && !r->closing)
         r->last_failed = member;
@@ -308,7 +310,7 @@ static void act_early(struct roster *r, int member, bool survived, uint64_t now)
     act_end(r, member, end_note(m, survived), now);
 }
 
-/* It says itself that it cannot go on; it may still run. */
+/* The rank reports that it cannot go on; its process may still run. */
 static void act_out(struct roster *r, int member)
 {
     char text[600];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_arrivals: new members that come while others train. Each is told at once which place it
- * would have, starts up by itself, and gives a card that says "enter" when it is ready: only then
- * it is waited for at a boundary. See roster.h.
+ * roster_arrivals: new members that start while other ranks train. Each gets a provisional place at
+ * once, starts up by itself, and sends a card that says "enter" when it is ready. Only then does it
+ * wait for admission at a boundary. See roster.h.
  */
 #include <stdio.h>
 
 #include "core/base/clock.h"
 #include "core/member/roster_private.h"
 
-/* Ranks of the world on an agent. */
+/* Number of the world's ranks on an agent. */
 static int count_there(const struct roster *r, int agent)
 {
     int n = 0;
@@ -18,7 +18,8 @@ static int count_there(const struct roster *r, int agent)
     return n;
 }
 
-/* As if it came in now, alone: behind all others, and the last on its host. */
+/* The place as if this member alone were admitted now: the last rank of the world and of its host.
+ */
 static struct place place_of(const struct roster *r, int member)
 {
     int agent = r->members[member].agent, local = count_there(r, agent);
@@ -40,12 +41,12 @@ void roster_place_arrivals(struct roster *r)
     for (int i = 0; i < r->nmembers; i++) {
         struct roster_member *m = &r->members[i];
         int before = r->nnotes;
-        /* Who was in a world before has started up long ago. */
+        /* A member that was in a world before has started up already, so it needs no place. */
         if (!roster_is_joiner(m) || m->why != CARD_JOIN || m->was_in)
             continue;
         roster_note(r, NOTE_PLACE, i, 0, "");
         if (r->nnotes == before)
-            continue; /* no memory: the next tick tries again */
+            continue; /* out of memory: the next tick tries again */
         r->notes[before].place = place_of(r, i);
         roster_step(r, i, RANK_PLACE, 0, NULL);
     }

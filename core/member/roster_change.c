@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_change: an elastic job's planned changes, replacements, and what time brings. See
- * roster.h.
+ * roster_change: an elastic job's planned changes, replacements, and time limits. See roster.h.
  *
- * target is how many ranks there should be. Whoever is alive and not asked to leave, those that are
- * to be started and those whose program has ended well make up for it.
+ * target is the wanted number of ranks. These count towards it: live members that were not asked to
+ * leave, members that are to be started, and members whose program has ended well.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,21 +13,21 @@
 
 #define BACKOFF_FIRST CLOCK_S
 #define BACKOFF_MAX   (60 * CLOCK_S)
-#define HEALTHY       (60 * CLOCK_S) /* who lived so long does not count as failing again */
-#define EVICT_AFTER   (30 * CLOCK_S) /* survivors that do not answer a loss */
+#define HEALTHY       (60 * CLOCK_S) /* a run this long resets the backoff */
+#define EVICT_AFTER   (30 * CLOCK_S) /* until a silent survivor is ended */
 
 static bool is_wanted(const struct roster_member *m)
 {
     return !rank_is_over(m->state) && !m->leaving && !m->out;
 }
 
-/* Ranks there are or will be. */
+/* Members that count towards the target. */
 static int have(const struct roster *r)
 {
     return roster_count(r, is_wanted) + r->starts.n + r->done;
 }
 
-/* ---- places --------------------------------------------------------------------------------- */
+/* ---- slots ---------------------------------------------------------------------------------- */
 
 static bool is_open(const struct roster_agent *a)
 {
@@ -71,7 +70,8 @@ int roster_count_places(const struct roster *r)
     return n;
 }
 
-/* The agent it is for, or the one with the most room, the first of them; -1: none has any. */
+/* The preferred agent if it has a free slot, else the first agent with the most free slots; -1: no
+ * agent has any. */
 static int choose_agent(const struct roster *r, const struct roster_start *s)
 {
     int best = -1, most = 0;
@@ -110,7 +110,7 @@ static void start_due(struct roster *r, uint64_t now)
         int place = free_place(r, &r->agents[agent]);
         int member = roster_add_member(r, agent, place);
         if (member < 0)
-            return; /* no memory: the next tick tries again */
+            return; /* out of memory: the next tick tries again */
         roster_step(r, member, RANK_JOIN, now, NULL);
         roster_note(r, NOTE_START, member, place, "");
         roster_starts_remove(&r->starts, i--);
@@ -132,7 +132,7 @@ void roster_replace(struct roster *r, int member, uint64_t now)
     uint64_t most = r->elastic.backoff_max ? r->elastic.backoff_max : BACKOFF_MAX;
     uint64_t twice = p->backoff * 2 < most ? p->backoff * 2 : most;
     p->backoff = healthy || !p->backoff ? first : twice;
-    a->draining |= r->hosted; /* its agent ends with it */
+    a->draining |= r->hosted; /* the pod ends with its rank */
     if (have(r) >= r->target)
         return;
     if (roster_limit_reached(r))
@@ -141,7 +141,7 @@ void roster_replace(struct roster *r, int member, uint64_t now)
     add_start(r, a->gone || a->draining ? -1 : m->agent, now + p->backoff, true);
 }
 
-/* ---- those that leave ----------------------------------------------------------------------- */
+/* ---- members that leave --------------------------------------------------------------------- */
 
 void roster_send_away(struct roster *r, int member, const char *text)
 {
@@ -151,8 +151,8 @@ void roster_send_away(struct roster *r, int member, const char *text)
         roster_note(r, NOTE_LEAVE, member, 0, text);
 }
 
-/* Those of the last host, where hosts have an order; those that are in no world; the highest ranks.
- */
+/* The order in which members leave: those on the agent with the highest order, then those in no
+ * world, then the highest ranks. */
 static bool goes_before(const struct roster *r, const struct roster_member *m,
                         const struct roster_member *b)
 {
@@ -164,7 +164,7 @@ static bool goes_before(const struct roster *r, const struct roster_member *m,
     return m->rank >= b->rank;
 }
 
-/* -1: nobody. */
+/* The next member to leave, -1: none. */
 static int choose_victim(const struct roster *r)
 {
     int best = -1;
@@ -315,7 +315,7 @@ static bool is_host(const struct roster_agent *a, const char *host)
     return strcmp(a->host, host) == 0;
 }
 
-/* The agents' hosts, for an error. */
+/* Lists the agents' hosts for an error text. */
 static void list_hosts(const struct roster *r, char *dst, size_t size)
 {
     size_t n = 0;
@@ -326,7 +326,7 @@ static void list_hosts(const struct roster *r, char *dst, size_t size)
     }
 }
 
-/* Wanted members on such a host; -1: no such host. */
+/* Number of wanted members on that host; -1: no such host. */
 static int count_on_host(const struct roster *r, const char *host)
 {
     int n = -1;
@@ -361,7 +361,8 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
     rc = r->hosted ? 0 : check_size(r, r->target - n, err);
     if (rc < 0)
         return rc;
-    if (r->hosted && is_drained(r, host)) { /* its pod was seen to go before it said so */
+    /* The cluster reported the end of the pod before its drain request came. */
+    if (r->hosted && is_drained(r, host)) {
         *ret_change = r->change;
         return 0;
     }
@@ -377,10 +378,10 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
     return 0;
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time limits ---------------------------------------------------------------------------- */
 
-/* Some survivors have heard of a loss or are at a boundary and wait for the others, who should be
- * there in milliseconds. Who is not there for so long never will be. */
+/* Some survivors have answered a loss or are at a boundary and wait for the others, which should
+ * follow in milliseconds. Ends members that do not follow for EVICT_AFTER. */
 static void evict_silent(struct roster *r, uint64_t now)
 {
     if (!r->answering_since || now - r->answering_since < EVICT_AFTER)
@@ -389,7 +390,7 @@ static void evict_silent(struct roster *r, uint64_t now)
         if (!roster_survives(&r->members[i]) || r->members[i].state == RANK_READY)
             continue;
         roster_note(r, NOTE_EVICT, i, 0, "it did not answer while the others waited: it is ended");
-        r->answering_since = now; /* the next look is as far away */
+        r->answering_since = now; /* check again after the same time */
     }
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_epoch: when the next epoch is published and who is in it. See roster.h; README.md has the
- * rules in words.
+ * roster_epoch: decides when the next epoch is published and which members are in it. See roster.h;
+ * README.md has the rules.
  *
- * Survivors are members of the current world that have its state: those that are in it, and those
- * that wait for the next one with a card that says "revoked" or "boundary". Joiners have said
- * "enter", or "join" where there was no world to come into or they have been in it before.
+ * - Survivors are members of the current world that have its training state: members that are
+ *   active, and members that wait for the next epoch with a card that says "revoked" or "boundary".
+ * - Joiners have said "enter", or "join" when there was no world to join or they have been in it
+ *   before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 #include "core/base/clock.h"
 #include "core/member/roster_private.h"
 
-#define ERRED_WORLDS 3                /* one after the other: the program does not work */
-#define TOGETHER     (500 * CLOCK_MS) /* who is ready waits so long for others that start up */
+#define ERRED_WORLDS 3                /* in a row: the program itself is at fault */
+#define TOGETHER     (500 * CLOCK_MS) /* how long a ready joiner waits for joiners that start up */
 #define HEALTHY      (60 * CLOCK_S)
 
 static bool says_join(const struct roster_member *m)
@@ -38,13 +39,13 @@ bool roster_wants_in(const struct roster_member *m)
     return roster_is_joiner(m) && m->why == CARD_ENTER;
 }
 
-/* It has been in a world, and has called hvd_init again. */
+/* True when the member has been in a world and has called hvd_init again. */
 static bool has_come_back(const struct roster_member *m)
 {
     return roster_is_joiner(m) && m->was_in && !roster_wants_in(m);
 }
 
-/* It may still call hvd_init. */
+/* True when the member may still call hvd_init. */
 static bool is_coming(const struct roster_member *m)
 {
     return !rank_is_over(m->state) && !m->leaving && !m->out && m->state != RANK_READY &&
@@ -61,7 +62,7 @@ static bool is_waiting(const struct roster_member *m)
     return m->state == RANK_READY;
 }
 
-/* Waits at the boundary that all of its world agreed on. */
+/* True when the member waits at the boundary that all ranks of its world agreed on. */
 static bool is_at_boundary(const struct roster_member *m)
 {
     return m->state == RANK_READY && m->why == CARD_BOUNDARY;
@@ -105,7 +106,7 @@ void roster_add_cause(struct roster *r, uint64_t now, const char *text)
 
 /* ---- publishing ----------------------------------------------------------------------------- */
 
-/* The first of a term is beyond all that the former ones can have made. */
+/* The first epoch of a new term is higher than any epoch of an earlier term. */
 static uint32_t next_epoch(const struct roster *r)
 {
     if (r->epoch >> ROSTER_TERM_SHIFT >= r->term)
@@ -113,8 +114,8 @@ static uint32_t next_epoch(const struct roster *r)
     return r->term << ROSTER_TERM_SHIFT | (roster_epoch_number(r->epoch) + 1);
 }
 
-/* Members in order of their new rank: the cards as they are now, in a body of its own. A later card
- * of a rank is for a later epoch. */
+/* Builds a roster of the members in list, in order of their new ranks, with copies of their present
+ * cards. A later card of a rank is for a later epoch. */
 static int make_world(const struct roster *r, const int *list, int n, bool fresh,
                       struct roster_body *ret)
 {
@@ -130,7 +131,7 @@ static int make_world(const struct roster *r, const int *list, int n, bool fresh
         struct card *c = &world.cards[i];
         c->member = list[i];
         c->rank = i;
-        /* In the first epoch there is no state yet that anybody could lack. */
+        /* In the first epoch no rank counts as new, because no rank has training state yet. */
         c->is_new = r->epoch > 0 && says_join(m) && !(fresh && m->was_in);
         snprintf(c->agent, sizeof(c->agent), "%s", a->uid);
         snprintf(c->host, sizeof(c->host), "%s", a->host);
@@ -156,7 +157,7 @@ static void install(struct roster *r, uint64_t now)
         m->rank = m->was_rank = i;
         m->is_new = r->world.cards[i].is_new;
         if (m->is_new)
-            r->owed = -1; /* another rank has taken the place */
+            r->owed = -1; /* a new member has replaced the failed one */
         m->was_in = true;
         m->out = false;
         m->left_at = 0;
@@ -164,7 +165,7 @@ static void install(struct roster *r, uint64_t now)
     }
 }
 
-/* Without memory it is not published now: the next tick tries again. */
+/* When out of memory, nothing is published and the next tick tries again. */
 static void publish(struct roster *r, const int *list, int n, bool fresh, uint64_t now)
 {
     struct roster_body world;
@@ -194,14 +195,14 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
         roster_add_cause(r, now, text);
 }
 
-/* Who was asked to leave goes at a boundary, unless nobody who stays has the state: then joiners
- * are given it first. */
+/* A member that was asked to leave does so at a boundary, unless no staying member has the training
+ * state: then joiners get the state first. */
 static bool goes_now(const struct roster *r, const struct roster_member *m)
 {
     return m->leaving && roster_survives(m) && roster_count(r, is_staying) > 0;
 }
 
-/* How many. */
+/* Removes such members from the world. Returns their number. */
 static int send_off(struct roster *r, uint64_t now)
 {
     int n = 0;
@@ -222,7 +223,8 @@ static int by_rank(const void *a, const void *b)
     return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
 }
 
-/* Survivors in their old order, then joiners by number: members in list, how many. */
+/* Fills list with survivors in their old order, then joiners by member number. Returns their
+ * number. */
 static int order(const struct roster *r, bool boundary, int *list)
 {
     int(*pairs)[2] = calloc((size_t)r->nmembers + 1, sizeof(*pairs)), n = 0;
@@ -261,8 +263,8 @@ static void announce(struct roster *r, uint64_t now)
     roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
 }
 
-/* Ranks that called hvd_shutdown() while the others work on: their end is no loss, yet the epoch
- * that comes is made without them. */
+/* Adds ranks that called hvd_shutdown() while others train: their end is no loss, but the next
+ * epoch is made without them. */
 static void add_leavers(struct roster *r, uint64_t now)
 {
     char text[512];
@@ -276,9 +278,9 @@ static void add_leavers(struct roster *r, uint64_t now)
     }
 }
 
-/* No rank has ended or left since the last epoch, yet all of its ranks have given it up. Where it
- * was made for a loss and no rank has told that it is in it, that loss is the cause of the next
- * one, too. */
+/* Names a cause when all ranks of the last epoch have given it up though none has ended or left. If
+ * that epoch was made for a loss and no rank has reported that it is in it, that loss is also the
+ * cause of the next epoch. */
 static void explain_retry(struct roster *r, uint64_t now)
 {
     char text[96];
@@ -292,14 +294,15 @@ static void explain_retry(struct roster *r, uint64_t now)
     roster_add_cause(r, now, text);
 }
 
-/* Every survivor waits: the next epoch, if it is large enough. */
+/* Every survivor waits: publishes the next epoch if it is large enough. */
 static void publish_next(struct roster *r, bool boundary, uint64_t now)
 {
     int *list = calloc((size_t)r->nmembers + 1, sizeof(*list));
     int joiners = roster_count(r, roster_is_joiner);
     int n = list ? order(r, boundary, list) : -ENOMEM, least = roster_min_now(r);
-    /* Without a boundary joiners are not let in: they have no state. They count all the same: the
-     * survivors let them in at their next boundary, which they hear of with their roster. */
+    /* Without a boundary no joiner is admitted, because joiners have no training state. They count
+     * towards the minimum all the same: the survivors' roster announces a change, so they admit the
+     * joiners at their next boundary. */
     if (n > 0 && n + (boundary ? 0 : joiners) >= least) {
         if (boundary) {
             int survivors = roster_count(r, roster_survives);
@@ -326,9 +329,10 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
 
 /* ---- a world of new members ----------------------------------------------------------------- */
 
-/* Of a fixed job, the first, and the first after all survivors have died: everybody who is to be in
- * it is waited for. Where the program has ended well on some rank, or has said hvd_shutdown() and
- * goes on alone, a new one is begun only if a rank calls hvd_init again. */
+/* Publishes an epoch of new members only: the first epoch, and the first one after all survivors
+ * were lost. It waits for all members that are to be in it. When the program has finished on some
+ * rank, or a rank has called hvd_shutdown() and goes on alone, a new world is begun only if a rank
+ * calls hvd_init again. */
 static void publish_fresh(struct roster *r, uint64_t now)
 {
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
@@ -366,7 +370,7 @@ static void publish_fixed(struct roster *r, uint64_t now)
     free(list);
 }
 
-/* ---- what to do now ------------------------------------------------------------------------- */
+/* ---- what to do after an event -------------------------------------------------------------- */
 
 static bool is_starting(const struct roster_member *m)
 {
@@ -380,8 +384,8 @@ static bool is_victim(const struct roster_member *m)
     return m->leaving && roster_survives(m);
 }
 
-/* A change that waits for the world: victims at once; joiners when all that were started are
- * ready, or after a moment. */
+/* Announces a pending change: leaving members at once; joiners when all started members are ready,
+ * or after TOGETHER. */
 static void consider_change(struct roster *r, uint64_t now)
 {
     int joiners = roster_count(r, roster_is_joiner);
@@ -401,12 +405,12 @@ static void consider_change(struct roster *r, uint64_t now)
     if (victims > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
     else if (r->change > r->applied && joiners + starting + r->starts.n == 0)
-        r->applied = r->announced = r->change; /* it came to nothing */
+        r->applied = r->announced = r->change; /* nothing is left of the change */
 }
 
-/* The program has ended on some rank that was in the world, and a new rank would find nobody to
- * train with. A command that never calls hvd_init() has no world: it is finished when it has ended
- * well on some rank and runs on none. */
+/* True when the program has ended on some rank that was in the world, so that a new rank would have
+ * no peer to train with. A command that never calls hvd_init() has no world: it is finished when it
+ * has ended well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
     if (r->epoch == 0 && !r->hosted && r->done > 0 && r->over == r->nmembers)
@@ -420,7 +424,7 @@ bool roster_state_is_there(const struct roster *r)
            roster_is_finished(r);
 }
 
-/* Ended with an error of its own, by no signal and not with its host. */
+/* True when the member ended with an exit code, not by a signal and not with its host. */
 static bool has_erred(const struct roster_member *m)
 {
     return m->state == RANK_FAILED && m->code > 0 && !m->text;
@@ -431,9 +435,9 @@ static bool was_placed(const struct roster_member *m)
     return m->rank >= 0;
 }
 
-/* The world is gone. Where every rank of it has ended with an error of its own, and so had the
- * worlds before it, the program is at fault: to begin again and again would hide that.
- * --reset-limit, where it is given, decides instead. */
+/* Every member of the world is lost. If every rank ended with an error of its own, in ERRED_WORLDS
+ * worlds in a row, the program is at fault and the job ends: restarting it again and again would
+ * hide that. If --reset-limit is given, it decides instead. */
 static void judge_loss(struct roster *r, uint64_t now)
 {
     if (r->judged == r->epoch)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_events: what agents have to say, taken into the roster. See roster.h.
+ * roster_events: applies the messages of agents to the roster. See roster.h.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
     return 0;
 }
 
-/* The agent a body is from: its index. 1 in *ret_old: the body was applied before. */
+/* Returns the index of the agent that sent a body. *ret_old: the body was applied before. */
 static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now, bool *ret_old,
                   struct err *err)
 {
@@ -55,8 +55,8 @@ static int check_owner(const struct roster *r, int index, int member, struct err
     return 0;
 }
 
-/* No memory: the same body will come again, and is none that was applied. A card or finding of it
- * that was may come twice. */
+/* Out of memory: marks the body as not applied, so that the agent's retry is applied. Cards and
+ * findings that were applied already may be applied twice. */
 static int not_taken(struct roster_agent *a, uint64_t seq, struct err *err)
 {
     a->seq = seq - 1;
@@ -80,7 +80,8 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
     m->card = fresh;
     m->why = c->why;
     r->had_boundary |= c->why == CARD_BOUNDARY;
-    /* A loss has come before it was in with a state: no boundary sends it away any more. */
+    /* A loss came before this member had the training state, so it will not be in the next epoch,
+     * and no boundary will remove it. */
     if (m->leaving && survived && !roster_survives(m))
         roster_note(r, NOTE_LEAVE, c->member, 0, "it was asked to leave before it had the state");
     return 0;
@@ -109,7 +110,7 @@ static void take_progress(struct roster *r, struct roster_member *m, const struc
 {
     if (it->batches != m->batches)
         m->moved = now;
-    /* The first number of one that has joined begins where the others are. */
+    /* Does not count a joiner's first number: it begins at the members' count. */
     if (it->batches > m->batches && m->batches > 0)
         r->work.batches += it->batches - m->batches;
     if (it->bytes > m->bytes)
@@ -118,7 +119,7 @@ static void take_progress(struct roster *r, struct roster_member *m, const struc
     m->bytes = it->bytes;
 }
 
-/* dst with its first "old" replaced; what does not fit is cut. */
+/* Replaces the first "old" in dst; text that does not fit is cut. */
 static void replace_text(char *dst, size_t size, const char *old, const char *fresh)
 {
     char rest[512], *at = old[0] ? strstr(dst, old) : NULL;
@@ -128,8 +129,8 @@ static void replace_text(char *dst, size_t size, const char *old, const char *fr
     snprintf(at, size - (size_t)(at - dst), "%s%s", fresh, rest);
 }
 
-/* It was known to be dead, now also by what. One that has ended by itself, and well, was taken for
- * dead too early: nobody comes in its place. */
+/* The member was known to be dead and its exit code arrives now. If it is 0, the member has
+ * finished normally and was taken for lost too early: its replacement is cancelled. */
 static void learn_code(struct roster *r, const struct report_item *it)
 {
     char before[512], after[512];
@@ -148,8 +149,8 @@ static void learn_code(struct roster *r, const struct report_item *it)
     replace_text(r->last.cause, sizeof(r->last.cause), before, after);
 }
 
-/* The end of a member: known from its death, or from its process that is reaped, or first the one
- * and then the other. */
+/* Handles the end of a member: reported by REPORT_DEAD, by REPORT_EXITED when its process was
+ * reaped, or by both in this order. */
 static int take_end(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
     struct roster_member *m = &r->members[it->member];
@@ -158,14 +159,15 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
         return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
     roster_take_tail(m, it->tail);
     char before[512], after[512];
-    roster_describe_end(r, it->member, before, sizeof(before)); /* "called hvd_shutdown()" */
+    /* The text before the exit code is known, such as "called hvd_shutdown()". */
+    roster_describe_end(r, it->member, before, sizeof(before));
     if (was_over) {
         learn_code(r, it);
         return 0;
     }
     m->reaped = !dead;
     m->code = it->code;
-    words_set(&m->text, it->text); /* without memory: none */
+    words_set(&m->text, it->text); /* no text when out of memory */
     bool bad = dead || it->code != 0;
     int rc = roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
     roster_describe_end(r, it->member, after, sizeof(after));
@@ -188,7 +190,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
         m->code = it->code;
-        words_set(&m->text, it->text); /* without memory: none */
+        words_set(&m->text, it->text); /* no text when out of memory */
         return roster_step(r, it->member, RANK_OUT, now, err);
     case REPORT_PROGRESS:
         take_progress(r, m, it, now);

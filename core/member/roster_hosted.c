@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_hosted: a roster whose hosts somebody else brings and takes away: pods of a cluster. See
- * roster.h.
+ * roster_hosted: a roster whose hosts are pods that a cluster adds and removes. See roster.h.
  */
 #include <stdio.h>
 
@@ -23,7 +22,7 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
         return 0;
     }
     if (target == r->target) {
-        roster_consider(r, now); /* min may be less now */
+        roster_consider(r, now); /* min may have become lower */
         return 0;
     }
     snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, target);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_hosts: an elastic job's hosts change while it runs: one more, more or fewer slots. See
- * roster.h.
+ * roster_hosts: changes an elastic job's hosts while it runs: adds a host, changes a host's slots.
+ * See roster.h.
  */
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ int roster_set_slots(struct roster *r, int agent, int slots, struct err *err)
         for (; a->room < slots; a->room++)
             a->places[a->room] = (struct roster_place){.member = -1};
     }
-    a->nplaces = slots; /* who has a place beyond that stays until it is drained */
+    a->nplaces = slots; /* a member beyond that number stays until it is drained */
     a->draining = false;
     return 0;
 }

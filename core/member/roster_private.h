@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_private: what the files of the roster share and nobody else uses. See roster.h.
+ * roster_private: declarations shared by the roster's files only. See roster.h.
  */
 #ifndef HVD_MEMBER_ROSTER_PRIVATE_H
 #define HVD_MEMBER_ROSTER_PRIVATE_H
@@ -9,28 +9,29 @@
 
 /* ---- roster.c ---- */
 
-/* What roster_init() does, with size given and hosts that may have no ranks. */
+/* Like roster_init(), but with a given size; hosts may have no ranks. */
 int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, int size, struct err *err);
 
-/* Room for n members in all. -ENOMEM */
+/* Reserves memory for n members in total. -ENOMEM. */
 int roster_reserve(struct roster *r, int n);
 
 void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text);
 
-/* The last lines of its stderr. */
+/* Stores the last lines of the member's stderr. */
 void roster_take_tail(struct roster_member *m, const char *tail);
 
-/* Applies one event to one member; -EPROTO where it is not legal. */
+/* Applies one event to one member. -EPROTO: the event is not legal in its state. */
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err);
 
-/* A fresh member at a place of an agent, not yet started: its number, -ENOMEM. */
+/* Creates a member in a slot of an agent, not yet started. Returns its number, or -ENOMEM. */
 int roster_add_member(struct roster *r, int agent, int place);
 
-/* Fills the next of r->agents, which has room for it, with a host and its first members. -ENOMEM */
+/* Fills the next element of r->agents, which must be allocated, with a host and its first members.
+ * -ENOMEM. */
 int roster_add_agent(struct roster *r, const struct roster_host *host);
 
-/* A member has said BYE, or is known to have, with so many operations finished: they stand. */
+/* A member has said BYE and had finished so many operations: survivors must reach that number. */
 static inline void roster_note_done(struct roster *r, uint64_t done)
 {
     r->left_done = done > r->left_done ? done : r->left_done;
@@ -38,48 +39,49 @@ static inline void roster_note_done(struct roster *r, uint64_t done)
 
 /* ---- roster_epoch.c ---- */
 
-/* Publishes the next epoch if it is time, announces what waits for a boundary. After every event.
- */
+/* Publishes the next epoch if its conditions hold, and announces changes that wait for a boundary.
+ * Called after every event. */
 void roster_consider(struct roster *r, uint64_t now);
 
-/* In the world and able to go on with it: it has the state. */
+/* True for a survivor: a member of the world that can go on, and so has the training state. */
 bool roster_survives(const struct roster_member *m);
 
-/* Waits for a world to let it in. */
+/* True for a joiner: it is ready and waits for admission. */
 bool roster_is_joiner(const struct roster_member *m);
 
-/* A joiner that waits to be let in at a boundary; it may have had a roster that did not come to be.
- */
+/* A joiner that waits for admission at a boundary (it has said "enter"). It may have been in the
+ * roster of an epoch that failed. */
 bool roster_wants_in(const struct roster_member *m);
 
 int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m));
 
-/* The world must not be smaller than this now: those whose program has ended are not missed. */
+/* The least size of the world now: min, less the members whose program has ended well. */
 int roster_min_now(const struct roster *r);
 
-/* The program has come to its end on some rank that was in the world. */
+/* True when the program has finished on some rank that was in the world. */
 bool roster_is_finished(const struct roster *r);
 
-/* Something that the next epoch will be the answer to. */
+/* Adds to the text of what the next epoch answers, such as a loss. */
 void roster_add_cause(struct roster *r, uint64_t now, const char *text);
 
 /* ---- roster_arrivals.c ---- */
 
-/* There are survivors: new members that have called hvd_init are told their place and start up. */
+/* Called while there are survivors: sends PLACE to new members that have called hvd_init, so that
+ * their programs can start up. */
 void roster_place_arrivals(struct roster *r);
 
-/* Its end is an end of the program: it was in the world, or there never was one. Who comes to a
- * world and goes before it was let in is not missed there. */
+/* True when this member's end counts as an end of the program: it was in a world, or there never
+ * was one. A joiner that ends before admission does not count. */
 bool roster_is_part(const struct roster *r, const struct roster_member *m);
 
-/* The job has come to its end and it was never let in: why. */
+/* Describes why this joiner was never admitted before the job ended. */
 void roster_describe_outsider(const struct roster *r, int member, uint64_t now, char *dst,
                               size_t size);
 
 /* ---- roster_rebuild.c ---- */
 
-/* Keeps what an agent of the job knows: 0 when it was the last one and the roster is whole again,
- * -EAGAIN: others are missing; -EINVAL: it cannot be. */
+/* Stores what an agent of the job knows. Returns 0 when it was the last agent and the roster is
+ * complete again; -EAGAIN: other agents are missing; -EINVAL: the data is inconsistent. */
 int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t now,
                   struct err *err);
 
@@ -87,32 +89,33 @@ void roster_rebuild(struct roster *r, uint64_t now);
 
 /* ---- roster_change.c ---- */
 
-/* Places on hosts that are neither lost nor drained, taken or not. */
+/* Slots on hosts that are neither lost nor drained, used or free. */
 int roster_count_places(const struct roster *r);
 
-/* The target or who is wanted has changed: a number for it, and on to it. */
+/* Called after the target, or the set of wanted members, has changed: gives the planned change a
+ * number and starts or removes members. */
 uint32_t roster_go(struct roster *r, uint64_t now);
 
-/* Words for a change that is not announced yet. */
+/* Adds to the text of the change that is not announced yet. */
 void roster_add_plan(struct roster *r, const char *text);
 
-/* As many as there should be, after a rebuild: starts what is missing, sends away who is too many.
- */
+/* Called after a rebuild: starts missing members and asks surplus ones to leave. */
 void roster_fill(struct roster *r, uint64_t now);
 
-/* A member failed: another one is to come in its place, if one is wanted. */
+/* A member has failed: schedules a replacement if the target needs one. */
 void roster_replace(struct roster *r, int member, uint64_t now);
 
-/* One replacement less is to come. */
+/* Cancels the newest scheduled replacement. */
 void roster_forget_start(struct roster *r);
 
-/* Asks a member that is in no world to go; one that is in it goes at the next boundary. */
+/* Marks a member as leaving. A member in no world is told at once; one in the world leaves at the
+ * next boundary. */
 void roster_send_away(struct roster *r, int member, const char *text);
 
-/* Places on agents that live where a member can be started now. */
+/* Free slots on live agents where a member can be started now. */
 int roster_free_places(const struct roster *r);
 
-/* The job has come to its end: nobody is to come any more. */
+/* The job ends: starts no further member and asks joiners to leave. */
 void roster_wind_down(struct roster *r, uint64_t now);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_rebuild: a roster made in the middle of an elastic job, from what its agents know. See
+ * roster_rebuild: rebuilds the roster of a running elastic job from what its agents know. See
  * roster.h; core/engine/REPAIR.md ("Another coordinator") has the rules.
  *
- * The newest roster that any agent has is the world. Members are put where they were before
- * anything happened to them; deaths are then applied as if they had just been reported, so that
- * whoever waits for an answer gets it by the ordinary rules.
+ * The newest roster that any agent has becomes the world. Members first get the state that they had
+ * before their latest events. Then their deaths are applied as if they were reported now, so that
+ * waiting members get their answers by the normal rules.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #include "core/base/words.h"
 #include "core/member/roster_private.h"
 
-#define UNWRITTEN_MAX MEMBER_RANKS_MAX /* members: an agent's word costs memory */
+/* Limit of member numbers that agents may claim, because each costs memory. */
+#define UNWRITTEN_MAX MEMBER_RANKS_MAX
 
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
@@ -45,8 +46,9 @@ int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[ME
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
-/* Members beyond this the former coordinator cannot have started: it writes down how many there
- * were before agents hear of more. Where nothing is written, an agent's word for it has a limit. */
+/* An upper bound of the member numbers that the previous coordinator can have used: it stores the
+ * number of members before agents hear of more. When nothing is stored, agents' claims are limited.
+ */
 static int members_end(const struct roster *r)
 {
     if (r->former.unwritten)
@@ -110,7 +112,7 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
     return 0;
 }
 
-/* ---- who is there --------------------------------------------------------------------------- */
+/* ---- members and their states --------------------------------------------------------------- */
 
 static void take_world(struct roster *r)
 {
@@ -138,8 +140,8 @@ static void take_world(struct roster *r)
     r->change = r->former.change > r->announced ? r->former.change : r->announced;
 }
 
-/* Where hosts are not written down: those of the world whose agents have not come. They are lost.
- */
+/* When hosts are not stored: adds the hosts of the world whose agents have not joined, so that they
+ * count as lost. */
 static int add_absent(struct roster *r)
 {
     for (int i = 0; i < r->world.n; i++) {
@@ -151,7 +153,7 @@ static int add_absent(struct roster *r)
     return 0;
 }
 
-/* Everybody whose number was given is over until somebody knows better. */
+/* Creates all members that have ever had a number, as ended; agents' data revives some below. */
 static int make_members(struct roster *r)
 {
     int n = r->former.nmembers;
@@ -177,19 +179,20 @@ static int make_members(struct roster *r)
     return 0;
 }
 
-/* What became of it is applied later: this is the state before. */
+/* The member's state before its latest events, which are applied later. */
 static enum rank_state state_of(const struct roster *r, const struct rejoin_member *t, int rank)
 {
     if (!t->hello)
         return RANK_RUNNING;
-    /* The roster that answers it is on its way, or the HELLO is for the next one. */
+    /* A waiting HELLO is either answered by the present roster, which has not arrived, or is for
+     * the next one. */
     if (t->waiting)
         return rank >= 0 && t->epoch < r->epoch ? RANK_ACTIVE : RANK_READY;
     if (t->arrived && rank < 0 && !t->leaving)
         return RANK_ARRIVED;
     if (t->bye || t->leaving)
         return t->out && rank >= 0 ? RANK_ACTIVE : RANK_LEFT;
-    return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* it was given up: that stays so */
+    return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* it was given up, and stays so */
 }
 
 static void place(struct roster *r, int agent, int member, int local_rank)
@@ -230,8 +233,8 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     r->first_ready = now;
 }
 
-/* Members of the world first: the rest depends on whether they are in it. Whoever of them nobody
- * tells of is found to be dead below. */
+/* Members of the world first, because the state of a member depends on whether it is in the world.
+ * A member of the world that no agent reports becomes active here and is found dead below. */
 static void take_members(struct roster *r, uint64_t now)
 {
     for (int i = 0; i < r->world.n; i++) {
@@ -257,8 +260,8 @@ static void take_members(struct roster *r, uint64_t now)
     }
 }
 
-/* Those that the former one has chosen to leave. Who is in no world any more is told, unless its
- * agent has heard of it: no boundary will do it. */
+/* Marks members that the previous coordinator has asked to leave. A member in no world is told to
+ * leave (unless its agent knows already), because no boundary will remove it. */
 static void take_leaving(struct roster *r)
 {
     for (int i = 0; i < r->former.nleaving; i++) {
@@ -274,7 +277,7 @@ static void take_leaving(struct roster *r)
     }
 }
 
-/* ---- what became of them -------------------------------------------------------------------- */
+/* ---- their ends ----------------------------------------------------------------------------- */
 
 static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t now)
 {
@@ -291,7 +294,7 @@ static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t 
     roster_step(r, t->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, NULL);
 }
 
-/* Of an agent that is here, and does not know it any more. */
+/* Ends members of the world whose agent has joined but does not report them. */
 static void apply_missing(struct roster *r, uint64_t now)
 {
     for (int i = 0; i < r->world.n; i++) {
@@ -314,12 +317,12 @@ void roster_rebuild(struct roster *r, uint64_t now)
     r->restarts = r->former.restarts;
     take_world(r);
     if (add_absent(r) < 0 || make_members(r) < 0) {
-        r->rebuild_by = now + 1; /* the next tick tries again */
+        r->rebuild_by = now + 1; /* out of memory: the next tick tries again */
         return;
     }
     take_members(r, now);
     take_leaving(r);
-    /* No epoch before all of this is known. */
+    /* All ends are applied before any epoch is published. */
     for (int a = 0; a < r->nagents; a++)
         for (int i = 0; r->agents[a].told && i < r->agents[a].told->n; i++)
             apply_end(r, &r->agents[a].told->members[i], now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_text: what a roster has to say to people: ends of ranks, lists of ranks. See roster.h.
+ * roster_text: texts about a roster for users: ends of ranks, lists of ranks. See roster.h.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -50,19 +50,19 @@ void roster_describe_end(const struct roster *r, int member, char *dst, size_t s
         snprintf(dst, size, "%s on %s (pid %d) called hvd_shutdown()", name, host, m->pid);
     else if (m->state == RANK_FAILED && m->code == 0 && !m->text)
         snprintf(dst, size, "%s on %s (pid %d) died", name, host,
-                 m->pid); /* how is not known yet */
+                 m->pid); /* the cause is not known yet */
     else
         roster_end_text(name, host, m->pid, m->code, m->early, words(m->text), dst, size);
 }
 
-/* Appends; what does not fit is cut. */
+/* Appends text; cuts what does not fit. */
 static void append(char *dst, size_t size, const char *text)
 {
     size_t len = strlen(dst);
     snprintf(dst + len, size - len, "%s", text);
 }
 
-/* Runs of ranks [from, to] as "3" or "3-5". */
+/* Appends a range of ranks as "3" or "3-5". */
 static void append_run(char *dst, size_t size, int from, int to)
 {
     char run[32];
@@ -73,7 +73,7 @@ static void append_run(char *dst, size_t size, int from, int to)
     append(dst, size, run);
 }
 
-/* Those of one agent, with its host. */
+/* Appends the matching ranks of one agent, with its host. */
 static void append_agent(const struct roster *r, int agent, enum rank_state state, char *dst,
                          size_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server: see server.h. libmicrohttpd runs without threads: its epoll descriptor is one of our
- * loop's, its time-out a timer. A parked request is a suspended connection.
+ * server: see server.h. libmicrohttpd runs without threads: its epoll descriptor is in our loop,
+ * its timeout is a loop timer. A parked request is a suspended connection.
  */
 #include "core/member/server.h"
 
@@ -21,7 +21,7 @@
 #include "core/member/listen.h"
 #include "core/member/handshake_limit.h"
 
-/* ChaCha20 first: a connection keeps two keys, and with AES-GCM their tables are 1 KB more. */
+/* ChaCha20 first: a connection keeps two keys, and those of AES-GCM need 1 KB more for tables. */
 #define PRIORITIES                                                                                 \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+CHACHA20-POLY1305:+AES-256-GCM:+AES-128-GCM:"   \
     "%SERVER_PRECEDENCE"
@@ -30,30 +30,31 @@ struct server {
     struct server_config config;
     struct MHD_Daemon *daemon;
     struct loop_fd lfd;
-    struct handshake_limit handshakes; /* used where this file accepts, not libmicrohttpd */
-    struct loop_timer mhd_timer;       /* libmicrohttpd's own */
-    struct loop_timer park_timer;      /* the first parked request's end */
-    struct list parked;                /* by until */
-    char *unix_path;                   /* to remove; NULL when TCP */
+    /* Used when this file accepts connections instead of libmicrohttpd. */
+    struct handshake_limit handshakes;
+    struct loop_timer mhd_timer;  /* libmicrohttpd's timeout */
+    struct loop_timer park_timer; /* ends the wait of the first parked request */
+    struct list parked;           /* sorted by until */
+    char *unix_path;              /* removed at the end; NULL for TCP */
     int port;
     bool closing;
     uint64_t refused, too_long, parks;
-    size_t bodies; /* bytes of requests under way */
+    size_t bodies; /* bytes of bodies of requests in flight */
     char *token;
 };
 
-/* One request, from its first header to its last byte out. */
+/* One request, from its first header to the last byte of its response. */
 struct call {
     struct server *server;
     struct MHD_Connection *conn;
     struct buf body;
     bool too_long, too_many;
     bool parked;
-    bool closed;            /* at the other end, while it was parked */
-    uint64_t until;         /* 0: this request was not parked yet */
-    uint64_t group, number; /* number: of the parked ones */
+    bool closed;            /* closed by the peer while it was parked */
+    uint64_t until;         /* clock: end of the long poll; 0: the request was not handled yet */
+    uint64_t group, number; /* number: count of parked requests when this one was parked */
     int who;
-    struct loop_fd lfd; /* while it is parked: is somebody still there? */
+    struct loop_fd lfd; /* while it is parked: watches for the peer's end */
     struct list node;
 };
 
@@ -138,7 +139,7 @@ static enum MHD_Result answer_error(struct MHD_Connection *conn, int status, con
     return answer(conn, status, json_error_body(text));
 }
 
-/* What stands behind "Bearer ", "" without. */
+/* The text after "Bearer ", "" without. */
 static const char *bearer(struct MHD_Connection *conn)
 {
     const char *value =
@@ -147,7 +148,7 @@ static const char *bearer(struct MHD_Connection *conn)
     return value && strncmp(value, scheme, strlen(scheme)) == 0 ? value + strlen(scheme) : "";
 }
 
-/* In constant time for what an honest client sends. */
+/* Compares in constant time if the length is right. */
 static int check_token(const struct server *s, const char *token, struct err *err)
 {
     size_t n = strlen(s->token);
@@ -156,7 +157,8 @@ static int check_token(const struct server *s, const char *token, struct err *er
                : err_set(err, EACCES, "wrong or missing token");
 }
 
-/* 0, or the request was answered with a reason: *ret is what to return. */
+/* Returns true when the request is allowed. Otherwise it was answered with a reason, and *ret is
+ * the value to return. */
 static bool admit(struct server *s, struct MHD_Connection *conn, const char *url,
                   const char *method, enum MHD_Result *ret)
 {
@@ -178,7 +180,7 @@ static bool admit(struct server *s, struct MHD_Connection *conn, const char *url
     return false;
 }
 
-/* A decimal argument; absent or odd: 0. */
+/* A decimal argument; 0 when absent or malformed. */
 static uint64_t argument(struct MHD_Connection *conn, const char *name)
 {
     const char *value = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, name);
@@ -216,7 +218,7 @@ static void park(struct server *s, struct call *call, uint64_t group, int who)
     struct list *after = s->parked.prev;
     while (after != &s->parked && list_entry(after, struct call, node)->until > call->until)
         after = after->prev;
-    list_append(after->next, &call->node); /* before what follows */
+    list_append(after->next, &call->node); /* insert before the next one */
     if (info)
         loop_fd_start(s->config.loop, &call->lfd, info->connect_fd, EPOLLRDHUP, on_closed, call);
     MHD_suspend_connection(call->conn);
@@ -261,8 +263,8 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
     return MHD_YES;
 }
 
-/* Bytes of a body. Those that are not kept are read all the same: only then its sender reads why.
- */
+/* Receives bytes of a body. Bytes of a refused body are still read and dropped, because a client
+ * reads the response only after it has sent its body. */
 static void take_body(struct server *s, struct call *call, const char *data, size_t n)
 {
     size_t max = s->config.body_max ? s->config.body_max : SERVER_BODY_MAX;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * service: see service.h. A handler is a straight line: body -> roster -> body.
+ * service: see service.h. Each handler parses a body, calls the roster and writes a response.
  */
 #include "core/member/service.h"
 
@@ -35,7 +35,7 @@ static int reply_empty(struct server_reply *reply)
     return 0;
 }
 
-/* What the agent is to start: its members that were not started yet. NULL: out of memory. */
+/* The response to join: the agent's members that were not started yet. NULL: out of memory. */
 static char *welcome_text(const struct service *s, int agent)
 {
     const struct roster *r = s->roster;
@@ -53,7 +53,7 @@ static char *welcome_text(const struct service *s, int agent)
     return text;
 }
 
-/* Nobody speaks for another one. */
+/* -EPERM unless the agent's name belongs to the peer. */
 static int check_peer(const struct server_request *q, const char *agent, struct err *err)
 {
     size_t n = q->peer ? strlen(q->peer) : 0;
@@ -127,7 +127,7 @@ static int do_findings(struct service *s, const struct server_request *q,
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
 }
 
-/* The agent that asks is alive. 0 or a reply was made and 1. */
+/* Records that the asking agent is alive. Returns 0, or 1 when an error response was made. */
 static int check_agent(struct service *s, const struct server_request *q,
                        struct server_reply *reply)
 {
@@ -210,7 +210,7 @@ static int do_status(struct service *s, const struct server_request *q, struct s
     return reply_text(reply, status_text(s->roster, clock_ns()));
 }
 
-/* A planned change was asked for: what is wrong with it, or its number. */
+/* The response to a planned change: an error, or its number. */
 static int reply_change(struct service *s, int rc, uint32_t change, const struct err *err,
                         struct server_reply *reply)
 {
@@ -240,7 +240,7 @@ static int do_scale(struct service *s, const struct server_request *q, struct se
     return reply_change(s, rc, change, &err, reply);
 }
 
-/* A peer may only go itself. */
+/* A peer may drain only its own host. */
 static int check_drain(struct service *s, const struct server_request *q,
                        const struct drain_body *body, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * service: the requests of the membership protocol (README.md) on a roster. Called by a server on
- * the coordinator's thread.
+ * service: applies the requests of the membership protocol (README.md) to a roster. Called by a
+ * server on the coordinator's thread.
  */
 #ifndef HVD_MEMBER_SERVICE_H
 #define HVD_MEMBER_SERVICE_H
@@ -11,21 +11,21 @@
 
 struct service {
     struct roster *roster;
-    /* The roster may have changed: look at the job and wake parked requests, but later, from the
-     * loop: this call comes from inside a server. */
+    /* The roster may have changed: the owner must check the job and wake parked requests, but
+     * later, from its loop, because this call comes from inside a server. */
     void (*changed)(void *arg);
     void *arg;
-    /* What ranks of an agent have printed (POST /v1/output); -EAGAIN: not now, it will come again.
-     * NULL: it is not taken. */
+    /* Takes what ranks of an agent have printed (POST /v1/output). -EAGAIN: not now, the agent
+     * sends it again. NULL: output is not accepted. */
     int (*output)(void *arg, int agent, const struct printed_body *body);
-    /* Whether another coordinator launched this agent (struct welcome_body, post_output). NULL:
-     * none did. */
+    /* Whether another coordinator has launched this agent (struct welcome_body, post_output). NULL:
+     * none has. */
     bool (*adopted)(void *arg, int agent);
-    /* An agent comes, also once more: whether it may, before the roster is asked. NULL: the roster
+    /* Decides whether an agent may join or rejoin, before the roster is asked. NULL: the roster
      * alone decides. */
     int (*arrive)(void *arg, const struct join_body *body, struct err *err);
-    /* A planned change was decided: before its answer goes out it is written down for whoever takes
-     * the job over. NULL: nobody could. */
+    /* A planned change was decided: stores it, before the response is sent, for a coordinator that
+     * takes over. NULL: there can be none. */
     void (*keep)(void *arg);
 };
 

@@ -10,7 +10,7 @@
 #include "core/base/clock.h"
 #include "core/json/json.h"
 
-#define GONE_FOR (60 * CLOCK_S) /* an elastic job's members that ended are shown so long */
+#define GONE_FOR (60 * CLOCK_S) /* how long an elastic job's ended members are shown */
 
 static json_t *list_findings(const struct roster *r)
 {
@@ -31,7 +31,7 @@ static json_t *one_member(const struct roster *r, int member, uint64_t now)
 {
     const struct roster_member *m = &r->members[member];
     uint64_t idle = m->moved ? (now - m->moved) / CLOCK_MS : 0;
-    /* A fixed job's ranks are known before there is a world. */
+    /* In a fixed job the rank is known before the first epoch. */
     int rank = r->is_elastic ? m->rank : member;
     json_t *j = json_pack("{s:i, s:i, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I}", "rank", rank,
                           "member", member, "host", r->agents[m->agent].host, "state",

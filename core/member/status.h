@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status: GET /v1/status: the roster for people, hvdrun status, and hvd-doctor. README.md has the
+ * status: GET /v1/status: the roster for users, hvdrun status and hvd-doctor. README.md lists the
  * fields.
  */
 #ifndef HVD_MEMBER_STATUS_H
@@ -10,7 +10,7 @@
 
 #include "core/member/roster.h"
 
-/* A fresh JSON text, free() it; NULL when memory is out. now: clock_ns(). */
+/* A JSON text that the caller frees; NULL when memory is exhausted. now: clock_ns(). */
 char *status_text(const struct roster *r, uint64_t now);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coll_rank: a rank of a test that uses a mesh and collectives without the engine: opens them from
- * the environment that world.h sets, drives one operation to its end. For forked ranks only: what
- * goes wrong is printed and returned, never asserted.
+ * coll_rank: a rank of a test that uses a mesh and collectives without the engine. It opens them
+ * from the environment that world.h sets, and drives one operation to its end. For forked ranks
+ * only: errors are printed and returned, never asserted.
  */
 #ifndef HVD_TESTS_HARNESS_COLL_RANK_H
 #define HVD_TESTS_HARNESS_COLL_RANK_H
@@ -18,20 +18,20 @@ struct coll_rank {
     bool quiet; /* set after opening: a failure is expected and not printed */
 };
 
-/* hosts: one character a rank; ranks with the same character may share memory (HVD_LOCALITY), NULL:
- * all that really can. 0 or -errno, after a line on stdout. */
+/* hosts: one character for each rank; ranks with the same character may share memory
+ * (HVD_LOCALITY). NULL: all ranks that really can. Returns 0, or -errno after a line on stdout. */
 int coll_rank_open(struct coll_rank *r, int rank, const char *hosts);
 
-/* Says goodbye, waits until the others have, at most 5 s, and closes. */
+/* Says goodbye, waits at most 5 s for the other ranks to do so, and closes. */
 void coll_rank_close(struct coll_rank *r);
 
 /* One operation from start to end, sleeping in between; at most 30 s. */
 int coll_rank_run(struct coll_rank *r, const struct coll_op *op);
 
-/* The parts of it: waits for anything to happen after coll_progress() has answered 1. */
+/* Part of coll_rank_run(): waits for an event after coll_progress() has returned 1. */
 int coll_rank_wait(struct coll_rank *r, uint64_t deadline);
 
-/* Shorthands; all tensors of the op are one. */
+/* Fills a struct coll_op. */
 struct coll_op coll_rank_op(struct coll_rank *r, enum hvd_kind kind, enum hvd_dtype dtype,
                             enum hvd_op op, const struct coll_tensor *tensors, size_t n);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * deaths: an elastic world of four members that do steps, of whom two are killed, one after the
+ * deaths: an elastic world of four members that run steps; two of them are killed, one after the
  * other. Tests only.
  */
 #ifndef HVD_TESTS_HARNESS_DEATHS_H
@@ -14,18 +14,18 @@
 #define DEATHS_STEPS   40
 #define DEATHS_MEMBERS 4 /* 1 and 3 are killed */
 
-/* In shared memory (world_shared). */
+/* Must be in shared memory (world_shared). */
 struct deaths {
     int (*step)(int member, int step,
-                void *arg); /* one operation; else what the member exits with */
+                void *arg); /* runs one operation; returns 0, or the member's exit code */
     void *arg;
-    int gap;                     /* steps from the first death to the second */
-    int within_us;               /* of its step, a death */
+    int gap;                     /* number of steps between the two deaths */
+    int within_us;               /* a death comes within so many us of its step */
     _Atomic int at[ELASTIC_MAX]; /* the step each member is in */
 };
 
-/* A boundary every five steps; where the deaths come depends on seed. False: no end in two minutes.
- */
+/* Runs the job, with a boundary every five steps. seed decides when the deaths come. False: it did
+ * not end within two minutes. */
 bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed);
 
 #endif

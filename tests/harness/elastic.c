@@ -28,8 +28,7 @@ static void run_member(int fd, int member, elastic_rank_f fn, void *arg, const c
     char text[32];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
-        signal(caught[i],
-               SIG_DFL); /* the test's own handlers would go on with the next test here */
+        signal(caught[i], SIG_DFL); /* cmocka's handlers would continue with the next test here */
     snprintf(text, sizeof(text), "%d", fd);
     setenv("HVD_AGENT_FD", text, 1);
     setenv("HVD_ELASTIC", "1", 1);
@@ -124,7 +123,7 @@ static bool expected(const struct elastic_member *m)
     return m->active && !m->over && !m->left && !m->given_up;
 }
 
-/* Everybody who is in the epoch and lives waits for the next one. */
+/* True when every live member of the epoch waits for the next one. */
 static bool all_wait(const struct elastic *job, bool *ret_boundary)
 {
     bool any = false;
@@ -195,7 +194,7 @@ static void publish(struct elastic *job)
         let_go(job);
         job->changing = false;
     }
-    /* By member number: survivors keep their order, who is new comes last. */
+    /* By member number: survivors keep their order, joiners come last. */
     for (int i = 0; i < job->n; i++) {
         struct elastic_member *m = &job->members[i];
         if (!m->over && !m->given_up && m->waiting && (m->active || boundary))
@@ -215,7 +214,7 @@ static int count_active(const struct elastic *job)
     return n;
 }
 
-/* As if it came in now. */
+/* Sends a provisional place, as if the member were admitted now. */
 static void send_place(struct elastic *job, int member)
 {
     struct buf body = {0};

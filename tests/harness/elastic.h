@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * elastic: a small agent and coordinator in one for the tests of the engine's repair: forks ranks,
- * answers their HELLO, tells of deaths, publishes epochs. The parent's thread drives it. What is
- * real is in agent/; this one is here so that a test decides when what happens.
+ * elastic: a small agent and coordinator in one, for tests of the engine's repair. It forks ranks,
+ * answers their HELLO, reports deaths and publishes epochs, driven by the parent's thread. The real
+ * ones are in agent/; this one lets a test decide when each event happens.
  */
 #ifndef HVD_TESTS_HARNESS_ELASTIC_H
 #define HVD_TESTS_HARNESS_ELASTIC_H
@@ -14,40 +14,40 @@
 
 #include "core/base/ctl.h"
 
-#define ELASTIC_MAX 64 /* members of a job, from its begin to its end */
+#define ELASTIC_MAX 64 /* the most members that a job may have in its life */
 
-/* What a member runs; its exit code. */
+/* A member's program. Returns its exit code. */
 typedef int (*elastic_rank_f)(int member, void *arg);
 
 struct elastic_member {
     pid_t pid;
     int fd;
     struct ctl ctl;
-    bool waiting; /* has said HELLO and has no roster yet */
-    bool arrived; /* has a place, and has not said that it is ready to come in */
+    bool waiting; /* it has said HELLO and has no roster yet */
+    bool arrived; /* it has a provisional place and is not ready for admission */
     bool was_in;
-    int bye; /* what its BYE said, 1: it said none */
+    int bye; /* code of its BYE; 1: it has said none */
     int why;
     struct buf card;
-    bool active;     /* in the epoch that was published last */
-    bool over, left; /* its process has ended; it said BYE */
-    bool leaving;    /* is to go at the next boundary */
-    bool given_up;   /* the others are to do without it, though it lives */
+    bool active;     /* it is in the newest epoch */
+    bool over, left; /* over: its process has ended; left: it has said BYE */
+    bool leaving;    /* it is asked to leave at the next boundary */
+    bool given_up;   /* the other members were told that it is lost, though it is alive */
     int rank, status;
-    uint64_t batches; /* as it told last */
+    uint64_t batches; /* as last reported */
 };
 
 struct elastic {
     struct elastic_member members[ELASTIC_MAX];
     int n;
     uint32_t epoch, change;
-    bool changing;      /* a change was announced and is not published */
-    int publishes;      /* epochs so far, also those that did not come to be */
+    bool changing;      /* a change is announced and not applied */
+    int publishes;      /* epochs published so far, including failed ones */
     uint64_t repairs;   /* REPAIRED frames */
-    uint64_t slowest;   /* of them, ns */
-    uint64_t left_done; /* operations that one who said BYE had finished */
-    bool late_deaths;   /* deaths are told only after the next epoch was published */
-    bool places;        /* who joins later is told a place at once, as a real agent does */
+    uint64_t slowest;   /* the longest repair time they reported, ns */
+    uint64_t left_done; /* the largest number of finished operations in any BYE */
+    bool late_deaths;   /* deaths are reported only after the next epoch was published */
+    bool places;        /* joiners get a provisional place at once, as from a real agent */
     uint8_t key[32];
 };
 
@@ -56,27 +56,27 @@ void elastic_init(struct elastic *job);
 /* Forks a member with these variables ("NAME=value", NULL at the end; may be NULL). */
 int elastic_add(struct elastic *job, elastic_rank_f fn, void *arg, const char *const *env);
 
-/* Announces a planned change: those who have joined since are let in at the next boundary, those
- * who are marked leaving are not. */
+/* Announces a planned change: at the next boundary joiners are admitted and members marked
+ * `leaving` leave. */
 void elastic_announce(struct elastic *job);
 
-/* The others hear that this member is lost; it lives and does not know. */
+/* Tells the other members that this one is lost. It is alive and does not know. */
 void elastic_give_up(struct elastic *job, int member);
 
-/* The job goes on without this member, which is in no world: it is told to leave. */
+/* Tells a member that is in no world to leave. */
 void elastic_dismiss(struct elastic *job, int member, const char *text);
 
-/* Works until done() says so or the time is over: false. */
+/* Works until done() returns true. Returns false when ms have passed first. */
 bool elastic_run(struct elastic *job, bool (*done)(struct elastic *job, void *arg), void *arg,
                  int ms);
 
-/* The same until *at, where a member notes its step, is step or more. */
+/* The same until *at, where a member stores its step, is step or more. */
 bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms);
 
 /* All members have ended. */
 bool elastic_all_over(struct elastic *job, void *arg);
 
-/* Kills what lives, closes everything. */
+/* Kills live members and closes everything. */
 void elastic_fini(struct elastic *job);
 
 #endif

@@ -27,7 +27,8 @@ int enter_job_wrong(int member, const char *what)
     return 9;
 }
 
-/* The first operation after somebody has joined: for one that has come by it, it is the first. */
+/* The first operation after an admission. It is also the first one of a joiner that asked for
+ * admission by it. */
 static int first_operation(void)
 {
     float x = 1;

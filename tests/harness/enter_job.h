@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * enter_job: a job of ranks that train until they are told to stop, for tests of a rank that joins
- * them: what they share, and what a joiner does when it is in.
+ * enter_job: a job of ranks that train until they are told to stop, for tests of a joiner: their
+ * shared memory, and what a joiner does after admission.
  */
 #ifndef HVD_TESTS_HARNESS_ENTER_JOB_H
 #define HVD_TESTS_HARNESS_ENTER_JOB_H
@@ -14,48 +14,50 @@
 #define ENTER_OLD   2     /* members that train from the beginning */
 #define ENTER_LIMIT 60000 /* ms that a test waits for anything */
 
-/* By which call a joiner comes in. */
+/* The call by which a joiner asks for admission. */
 enum enter_how { BY_ENTER, BY_SUBMIT, BY_ALLREDUCE, BY_BROADCAST, BY_BARRIER, BY_COMMIT, HOWS };
 
-/* What the members share. */
+/* Shared by all members. */
 struct enter_board {
-    _Atomic int at; /* the step in which member 0 is */
+    _Atomic int at; /* the present step of member 0 */
     _Atomic int stop;
-    _Atomic int said[ELASTIC_MAX]; /* the joiner has come to where the test waits for it */
+    /* The joiner has reached the point for which the test waits. */
+    _Atomic int said[ELASTIC_MAX];
     enum enter_how how;
     int hello_at, entered_at;
-    uint64_t longest; /* ns between two steps of member 0 */
+    uint64_t longest; /* the longest time between two steps of member 0, ns */
 };
 
 extern struct enter_board *enter_board;
 
-/* ---- the test; assertions of cmocka's ---- */
+/* ---- for the test; they assert ---- */
 
-/* A job of ENTER_OLD members that train. */
+/* Starts a job of ENTER_OLD members that train. */
 void enter_job_begin(struct elastic *job, enum enter_how how);
 
-/* So many steps of member 0. */
+/* Works until member 0 has run so many steps. */
 void enter_job_step(struct elastic *job, int steps);
 
-/* For elastic_run(): the member (*(int *)arg) waits to be let in, or is over. */
+/* For elastic_run(): true when the member (*(int *)arg) waits for admission or has ended. */
 bool enter_job_waits(struct elastic *job, void *arg);
 
-/* All end well but those of mask. */
+/* Ends the job; asserts that all members exit with 0, except those in mask. */
 void enter_job_end(struct elastic *job, unsigned mask);
 
-/* ---- a joiner; an exit code ---- */
+/* ---- for a joiner; they return an exit code ---- */
 
-/* Prints what hvd.h says. */
+/* Prints hvd_error(). */
 int enter_job_wrong(int member, const char *what);
 
-/* Comes in, takes the others' state over, trains with them. */
+/* Waits for admission, takes over the members' state, trains with them. */
 int enter_job_go_on(int member);
 
-/* The parts of that: the step from one who has it; steps until all have seen that it is to stop. */
+/* Parts of enter_job_go_on(): takes the step number from a rank that has it; runs steps until all
+ * ranks have seen the stop flag. */
 int enter_job_share(int64_t *step);
 int enter_job_train(int member, int64_t step);
 
-/* A thread that calls hvd_enter(); arg: the int for what it returns. */
+/* A thread that calls hvd_enter(). arg: points to the int for its result. */
 void *enter_job_enter(void *arg);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fail_alloc: malloc() and its sisters for a program whose allocations shall be counted and fail on
- * demand, those of the libraries it uses included. It defines them: included by one file of a test
- * program. Any thread's count. FAIL_ALLOC is 0 under sanitizers, which have their own; then nothing
- * is counted and nothing fails.
+ * fail_alloc: replaces malloc() and related functions in a test program, to count allocations and
+ * make them fail on demand, including those of its libraries. It defines these functions, so
+ * exactly one file of the program includes it. Allocations of all threads count. FAIL_ALLOC is 0
+ * under sanitizers, which have their own malloc(); then nothing is counted and nothing fails.
  */
 #ifndef HVD_TESTS_FAIL_ALLOC_H
 #define HVD_TESTS_FAIL_ALLOC_H
@@ -26,11 +26,12 @@
 #endif
 
 static struct {
-    _Atomic long calls;   /* all that asked for memory */
-    _Atomic long live;    /* blocks that were not freed */
-    _Atomic long fail_at; /* the so many-th from now fails; -1: none */
-    bool on;              /* and all after it */
-    bool own;             /* of those that the program's own code asks for */
+    _Atomic long calls; /* allocations so far */
+    _Atomic long live;  /* blocks that were not freed */
+    /* The allocation with this number from now fails, counted from 0; -1: none. */
+    _Atomic long fail_at;
+    bool on;  /* all allocations after it fail too */
+    bool own; /* count only allocations by the program's own code */
     _Atomic long failed;
 } fail_alloc = {.fail_at = -1};
 
@@ -43,10 +44,10 @@ void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *p);
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-/* Visible, so that the libraries' calls come here, too. */
+/* Visible, so that libraries use them too. */
 #pragma GCC visibility push(default)
 
-/* The program as the linker has laid it out. NOLINTNEXTLINE(bugprone-reserved-identifier) */
+/* The program's code range, set by the linker. NOLINTNEXTLINE(bugprone-reserved-identifier) */
 extern const char __executable_start[], etext[];
 
 static bool fail_alloc_now(const void *caller)
@@ -106,13 +107,14 @@ void free(void *p)
 #pragma GCC visibility pop
 #endif
 
-/* Calls f again and again, each time with another one of its allocations failing, alone or with all
- * that follow. f returns 0 when all went well, result included; -ENOMEM when it was told so;
- * anything else is a fault, as is a block that it does not free. The number of faults, each of them
- * printed. */
+/* Calls f repeatedly. In each call another allocation fails, first alone, then together with all
+ * later ones. f returns 0 when all went well, including its result, and -ENOMEM when it was told of
+ * the failure. Any other value is a fault, and so is a leaked block. Prints each fault and returns
+ * their number. */
 static inline int fail_alloc_walk(const char *name, int (*f)(void))
 {
-    int faults = 0, rc = f(); /* the first call may keep memory: tables that libraries make once */
+    /* The first call may keep memory, such as tables that libraries create once. */
+    int faults = 0, rc = f();
     if (rc != 0)
         printf("%s: %d although there is memory\n", name, rc);
     faults += rc != 0;

@@ -66,7 +66,7 @@ static int advance(struct coll *coll, struct gpu_rank *me)
     switch (me->stage) {
     case GPU_SAYING:
         return saying(coll, me);
-    case GPU_PREPARING: /* before there is a communicator, the first time */
+    case GPU_PREPARING: /* in the first operation this comes before the communicator */
         me->stage = GPU_FORMING;
         return nccl_run_prepare(me->run, me->r.mesh, coll->op, &me->err);
     case GPU_FORMING:
@@ -287,7 +287,7 @@ int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, i
 
 /* ---- operations ---- */
 
-/* To its end, or to that of our patience. */
+/* Drives the operation to its end, or to the time limit. */
 static int drive(struct gpu_rank *me, const struct coll_op *op, int ms)
 {
     uint64_t deadline = deadline_in_ms(ms ? (uint64_t)ms : 60000);
@@ -298,13 +298,13 @@ static int drive(struct gpu_rank *me, const struct coll_op *op, int ms)
         rc = coll_rank_wait(&me->r, deadline);
         if (rc <= 0)
             return rc;
-        usleep(20); /* the streams are threads of ours */
+        usleep(20); /* the fake driver's streams are threads of this process */
         rc = 0;
     }
     return rc;
 }
 
-/* What was given up may not have come to its input yet: me->host is still read. */
+/* An operation that was given up may still have to copy from me->host: waits for that. */
 static void wait_for_input(struct gpu_rank *me)
 {
     uint64_t deadline = deadline_in_ms(5000);
@@ -318,7 +318,7 @@ int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms)
     struct cuda_device *d = me->gpu->device;
     int rc = 0;
     me->err = (struct err){0};
-    /* The user's stream has other things to do first. */
+    /* Keeps the user's stream busy before the input is ready. */
     for (int i = 0; i < 4 && rc == 0; i++)
         rc = cuda_copy(d, CUDA_COPY_INSIDE, me->out, me->in, 8, me->stream, &me->err);
     if (rc == 0)
@@ -363,7 +363,7 @@ int gpu_rank_allreduce(struct gpu_rank *me, const struct gpu_rank_sum *s)
                      me->host + at);
         uint8_t *in = me->in + at, *out = me->out + at;
         t[i] = (struct coll_tensor){.in = in, .out = s->in_place ? in : out, .count = s->counts[i]};
-        at += (s->counts[i] + i % 3) * elem; /* not always side by side */
+        at += (s->counts[i] + i % 3) * elem; /* leaves gaps between some tensors */
     }
     struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, s->dtype, s->op, t, s->n);
     op.prescale = s->scaled ? 2 : 1;

@@ -86,7 +86,7 @@ void kube_server_stop(void)
         return;
     fclose(server.to);
     fclose(server.from);
-    kill(server.pid, SIGKILL); /* it may hang on purpose */
+    kill(server.pid, SIGKILL); /* a test may have made it hang */
     waitpid(server.pid, NULL, 0);
     server.pid = 0;
 }

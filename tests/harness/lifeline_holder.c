@@ -36,7 +36,7 @@ static void fork_and_reap(void)
     pid_t pid = fork();
     if (pid == 0) {
         bool held = lifeline_is_held();
-        lifeline_release(); /* nothing of its own */
+        lifeline_release(); /* must do nothing: the child holds none */
         _exit(held ? 1 : 0);
     }
     int status;
@@ -49,7 +49,7 @@ static void do_deed(enum deed deed)
     pthread_t thread;
     switch (deed) {
     case SEGFAULT:
-        signal(SIGSEGV, SIG_DFL); /* a sanitizer's own */
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer may have set a handler */
         raise(SIGSEGV);
         break;
     case EXIT:
@@ -75,7 +75,8 @@ static void do_deed(enum deed deed)
     }
 }
 
-/* The holder is a child of this process from here on, and dies with it. */
+/* Continues in a child that is process 1 of a new pid namespace; this process waits, and dies with
+ * it. */
 static void enter_namespace(int sock)
 {
     pid_t pid = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
@@ -89,8 +90,8 @@ static void enter_namespace(int sock)
         pause();
 }
 
-/* Waits for the page on its end of the socket. resident: bytes of memory it fills before it holds.
- */
+/* Waits for the lifeline's page on its end of the socket. resident: bytes of memory that it fills
+ * first. */
 static _Noreturn void holder_main(int sock, pid_t parent, enum deed deed, size_t resident)
 {
     struct rlimit none = {0, 0};
@@ -121,8 +122,8 @@ static _Noreturn void holder_main(int sock, pid_t parent, enum deed deed, size_t
         pause();
 }
 
-/* The child comes before the watcher's thread: a sanitizer's locks do not survive a fork beside a
- * thread that is just being made. */
+/* Forks before the watcher's thread is created: a sanitizer's locks do not survive a fork while a
+ * thread is being created. */
 void holder_start(struct holder *h, enum deed deed, size_t resident)
 {
     int pair[2];
@@ -144,10 +145,11 @@ char holder_give(struct holder *h)
     if (lifeline_create(&h->l, BEAT_MS, &fd, &err) < 0)
         fail_msg("%s", err.msg);
     ssize_t n = fd_send(h->sock, "l", 1, &fd, 1);
-    assert_true(n == 1 || n == -EPIPE); /* one that cannot hold has said so and is gone */
+    /* A holder that cannot hold has reported that and ended. */
+    assert_true(n == 1 || n == -EPIPE);
     close(fd);
     assert_int_equal(fd_read_full(h->sock, &byte, 1, deadline_in_ms(SOON_MS)), 0);
-    /* The holder may be quicker than the watcher's thread. */
+    /* The holder may be faster than the watcher's thread. */
     uint64_t until = deadline_in_ms(SOON_MS);
     while (byte == 'h' && lifeline_state(h->l) == LIFELINE_NEW && !deadline_passed(until))
         usleep(1000);

@@ -28,7 +28,7 @@ enum { LIMIT_MS = 200000 };
 struct parent {
     pid_t pid[MESH_RANKS_MAX];
     int pipe[MESH_RANKS_MAX];  /* parent's end of the launcher's socket pair */
-    int agent[MESH_RANKS_MAX]; /* and of the agent's, -1 without */
+    int agent[MESH_RANKS_MAX]; /* parent's end of the agent's socket pair, -1: no agent */
     struct ctl ctl[MESH_RANKS_MAX];
     uint64_t deadline;
 };
@@ -108,7 +108,7 @@ static void spawn(struct mesh_ranks *m, struct parent *p, int rank)
     fflush(stdout);
     p->pid[rank] = fork();
     if (p->pid[rank] == 0) {
-        /* cmocka's handlers are the parent's. */
+        /* cmocka's handlers are only for the parent. */
         static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
         for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
             signal(deadly[i], SIG_DFL);
@@ -126,7 +126,8 @@ static void spawn(struct mesh_ranks *m, struct parent *p, int rank)
         if (agent[1] >= 0)
             close(agent[1]);
         close(launch[1]);
-        /* Not exit(): the parent's handlers and buffers are not this process's. But leaks count. */
+        /* Not exit(), which would run the parent's handlers and flush its buffers. But leaks are
+         * checked. */
         fflush(stdout);
 #ifdef __SANITIZE_ADDRESS__
         extern int __lsan_do_recoverable_leak_check(void);

@@ -14,7 +14,7 @@
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/rank.h"
 
-/* Rank 0 writes, the others read when it is there. */
+/* Rank 0 writes; the other ranks wait for it and read. */
 static int exchange(void *ctx, void *data, size_t n)
 {
     struct nccl_rank *r = ctx;
@@ -33,7 +33,7 @@ static int exchange(void *ctx, void *data, size_t n)
 
 static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream)
 {
-    memmove(dst, src, bytes); /* nothing else is on the stream when a test launches */
+    memmove(dst, src, bytes); /* correct without a stream: it is empty when a test launches */
     return 0;
 }
 

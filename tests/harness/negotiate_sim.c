@@ -30,7 +30,7 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 
 int64_t sim_dim0(int name, uint64_t version, int rank)
 {
-    /* From version to version only some ranks change. */
+    /* Between versions only some ranks change. */
     uint64_t changes = (uint64_t)rank % 3 == version % 3 ? version : 0;
     return (int64_t)((uint64_t)name * 7 + changes * 13 + (uint64_t)rank * 3) % 11;
 }
@@ -169,7 +169,7 @@ static void submit(struct sim_rank *r, const struct sim_step *step)
         t->submitted++;
 }
 
-/* The rank's next instruction; false: it waits. */
+/* Runs the rank's next instruction. Returns false when the rank waits. */
 static bool program_step(struct sim_rank *r)
 {
     struct sim *s = r->sim;
@@ -242,7 +242,7 @@ void sim_step_once(struct sim *s)
     }
 }
 
-/* Everybody does all it can, in order: true when something was done. */
+/* Every rank does all it can, in order. Returns true when anything was done. */
 static bool settle(struct sim *s)
 {
     uint64_t before = s->progress, messages = s->messages;
@@ -275,7 +275,7 @@ static bool finished(const struct sim *s)
     return true;
 }
 
-/* To the next time at which something happens by itself. */
+/* Advances the clock to the next event. */
 static bool sleep_on(struct sim *s)
 {
     uint64_t next = UINT64_MAX;
@@ -350,7 +350,8 @@ void sim_wait(struct sim_rank *r, int name)
     sim_add(r, &(struct sim_step){.what = SIM_WAIT, .name = name});
 }
 
-/* Flat, a binary tree (1), or the first of every `fan` ranks has the others below it. */
+/* A flat tree (0), a binary tree (1), or groups of `fan` ranks whose first rank is the parent of
+ * the others. */
 static int parent_of(int rank, int fan)
 {
     if (rank == 0)

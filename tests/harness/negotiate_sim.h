@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * negotiate_sim: a world of negotiate objects in one process, with message queues between them that
- * are delivered in random order (first in, first out on each link), a clock that the simulation
- * turns, an engine that runs batches as the real one does (none ends before every rank has started
- * it), and a program on each rank. Everything follows from the seed.
+ * negotiate_sim: a simulated world of negotiate objects in one process:
  *
- * What goes against the rules is written to sim.why once, and sim_run() returns false.
+ * - message queues between them, delivered in random order (in order on each link),
+ * - a clock that the simulation advances,
+ * - an engine that runs batches as the real one does (none ends before every rank has started it),
+ * - a program on each rank.
+ *
+ * The seed determines everything. The first violated rule is written to sim.why, and sim_run()
+ * returns false.
  */
 #ifndef HVD_TESTS_NEGOTIATE_SIM_H
 #define HVD_TESTS_NEGOTIATE_SIM_H
@@ -22,9 +25,10 @@ enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_STALL_TEXT = 2000 };
 /* One instruction of a rank's program. */
 struct sim_step {
     enum { SIM_SUBMIT, SIM_WAIT, SIM_SLEEP } what;
-    int name;             /* tensor "t<name>" */
-    uint32_t group;       /* SUBMIT: the next `group` steps with this one are a group */
-    uint64_t version;     /* of the shape; same on every rank where nothing is wrong */
+    int name;       /* tensor "t<name>" */
+    uint32_t group; /* SUBMIT: the next `group` steps with this one are a group */
+    /* Version of the shape; the same on every rank unless a mismatch is intended. */
+    uint64_t version;
     struct signature sig; /* SUBMIT */
     uint64_t ns;          /* SLEEP */
 };
@@ -32,9 +36,9 @@ struct sim_step {
 struct sim_batch {
     struct sim_batch *next;
     bool frozen, started;
-    bool wrong; /* not everybody submitted what its tables say: a thaw must drop it */
+    bool wrong; /* its tables do not match what every rank submitted: a thaw must drop it */
     size_t n;
-    uint64_t ids[]; /* tickets */
+    uint64_t ids[]; /* ids of the batch's tensors */
 };
 
 struct sim_tensor {
@@ -42,7 +46,7 @@ struct sim_tensor {
     enum { SIM_FREE, SIM_UNDER_WAY, SIM_DONE, SIM_FAILED } state;
     struct signature sig;
     uint64_t version, submitted, ran, failed;
-    char text[1024]; /* of the last failure */
+    char text[1024]; /* text of the last failure */
 };
 
 struct sim_message {
@@ -62,14 +66,14 @@ struct sim_rank {
     uint64_t awake, due;
     struct sim_tensor tensors[SIM_NAMES];
     struct sim_batch *first, **end;
-    uint64_t executed, frozen;  /* batches done; frozen ones handed out since the plan began */
-    bool deaf;                  /* does nothing, as if stopped */
-    bool eager;                 /* of its tensors, tries the fast path first */
-    uint64_t fast;              /* how often that worked */
-    char stall[SIM_STALL_TEXT]; /* the lines of all reports */
+    uint64_t executed, frozen;  /* batches run; frozen batches handed out since the plan began */
+    bool deaf;                  /* does nothing, like a stopped process */
+    bool eager;                 /* tries the fast path first */
+    uint64_t fast;              /* how often the fast path was taken */
+    char stall[SIM_STALL_TEXT]; /* lines of all stall reports */
     int nstalls;
-    char lost[1024]; /* why it has ended, */
-    int lost_rank;   /* and because of whom */
+    char lost[1024]; /* why the rank has ended, */
+    int lost_rank;   /* and the rank that caused it */
 };
 
 struct sim {
@@ -88,7 +92,7 @@ struct sim {
 
 struct sim_options {
     int n;
-    int fan; /* ranks of a host; 0 is a flat tree, 1 a binary one */
+    int fan; /* ranks of a host; 0: a flat tree; 1: a binary tree */
     uint64_t fusion_bytes, cycle_ns, stall_ns, stall_shutdown_ns;
     uint32_t cache_capacity, freeze_after;
     uint64_t thaws_max;
@@ -104,17 +108,17 @@ struct sim_step *sim_add(struct sim_rank *r, const struct sim_step *step);
 void sim_submit(struct sim_rank *r, int name, const struct signature *sig, uint64_t version);
 void sim_wait(struct sim_rank *r, int name);
 
-/* A float32 sum of so many elements. */
+/* Signature of a float32 sum of so many elements. */
 struct signature sim_allreduce(int64_t count);
 struct signature sim_allgather(void);
 
-/* Dimension 0 that this rank gives under a name and version. */
+/* Dimension 0 that this rank submits for a name and version. */
 int64_t sim_dim0(int name, uint64_t version, int rank);
 
 /* Runs the programs to their end. False: see s->why. */
 bool sim_run(struct sim *s);
 
-/* Does one thing somewhere. */
+/* Takes one random step on one rank or link. */
 void sim_step_once(struct sim *s);
 
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * negotiate_sim_ops: what a simulated rank does when negotiate calls it: queues a message, takes a
- * batch, notes a failure, drops what a thaw cancels. See negotiate_sim.h.
+ * negotiate_sim_ops: negotiation's callbacks on a simulated rank: queues a message, takes a batch,
+ * records a failure, drops batches that a thaw cancels. See negotiate_sim.h.
  */
 #include "tests/harness/negotiate_sim_private.h"
 
@@ -33,7 +33,7 @@ struct sim_tensor *sim_by_id(struct sim_rank *r, uint64_t id)
     return NULL;
 }
 
-/* Are the tables what every rank submits? */
+/* Returns true when the tables match what every rank submits. */
 static bool tables_right(const struct sim_rank *r, int name, const struct negotiate_tensor *t)
 {
     const struct sim_tensor *own = &r->tensors[name];

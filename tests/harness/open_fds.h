@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * open_fds: how many descriptors this process has, for tests that nothing leaks. Tests only.
+ * open_fds: counts this process's descriptors, for leak tests. Tests only.
  */
 #ifndef HVD_TESTS_HARNESS_OPEN_FDS_H
 #define HVD_TESTS_HARNESS_OPEN_FDS_H

@@ -38,7 +38,7 @@ int64_t pattern_result(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i,
     return op == HVD_AVERAGE ? sum / size : sum;
 }
 
-/* Exact for integers that the type can hold. */
+/* Exact for integers that float16 can hold. */
 static uint16_t float16_bits(float f)
 {
     uint32_t bits;

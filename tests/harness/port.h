@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * port: one to listen at, below those that the system gives out by itself: a connection or a
- * listener of somebody else cannot come to have it in the meantime.
+ * port: finds a free port to listen at, below the kernel's ephemeral range, so that no other
+ * connection or listener takes it meanwhile.
  */
 #ifndef HVD_TESTS_HARNESS_PORT_H
 #define HVD_TESTS_HARNESS_PORT_H
@@ -19,7 +19,7 @@
 #define PORT_MOST  30000
 #define PORT_TRIES 100
 
-/* -errno: there was none. */
+/* A free port, or -errno. */
 static inline int port_free(void)
 {
     uint64_t seed = clock_ns() ^ (uint64_t)getpid() << 32;

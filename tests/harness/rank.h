@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rank: what the code of a rank (harness/world.h) shares: how it says what went wrong, the request
- * that most of them make, a nap, and numbers that are random but the same in every run. Tests only.
+ * rank: helpers for the code of a rank (harness/world.h): reporting errors, a common request,
+ * sleeping, and reproducible random numbers. Tests only.
  */
 #ifndef HVD_TESTS_HARNESS_RANK_H
 #define HVD_TESTS_HARNESS_RANK_H
@@ -13,7 +13,7 @@
 
 #include <hvd.h>
 
-/* Prints what failed; as a rank's exit code it tells the line. */
+/* Prints the error. Its value is an exit code that encodes the line. */
 #define FAIL(...)                                                                                  \
     (printf("rank %s: ", getenv("HVD_RANK")), printf(__VA_ARGS__), puts(""), __LINE__ % 200 + 1)
 
@@ -23,7 +23,7 @@ static inline void nap_ms(unsigned ms)
     nanosleep(&t, NULL);
 }
 
-/* The sum of a vector of floats, in place. *count and name are the caller's. */
+/* A request for an in-place sum of floats. *count and name must outlive it. */
 static inline struct hvd_request rank_request(const char *name, float *data, const int64_t *count)
 {
     return (struct hvd_request){.kind = HVD_ALLREDUCE,
@@ -37,14 +37,14 @@ static inline struct hvd_request rank_request(const char *name, float *data, con
                                 .device = -1};
 }
 
-/* Submits it and waits. 0 or -errno; *ret is the caller's to release. */
+/* Submits and waits. 0 or -errno; the caller releases *ret. */
 static inline int rank_wait(const struct hvd_request *request, hvd_handle *ret)
 {
     int rc = hvd_submit(request, 1, ret);
     return rc < 0 ? rc : hvd_wait(*ret);
 }
 
-/* All say who they are: ret_crew[hvd_size()], by rank; -1: lost. 0 or -errno. */
+/* Allgathers `mine` of all ranks into ret_crew[hvd_size()], by rank; -1: lost. 0 or -errno. */
 static inline int rank_crew(int64_t mine, int64_t *ret_crew)
 {
     int64_t shape = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * robust: whether this kernel keeps robust lists (set_robust_list(2)), which lifelines are made of.
- * A kernel without futexes does not, and neither does qemu-user.
+ * robust: tests whether this kernel supports robust lists (set_robust_list(2)), on which lifelines
+ * depend. A kernel without futexes does not, and neither does qemu-user.
  */
 #ifndef HVD_TESTS_HARNESS_ROBUST_H
 #define HVD_TESTS_HARNESS_ROBUST_H
@@ -15,8 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* True where they are missing: says so as a skip of the test id, whose main is to return 77. Asks
- * for the list that the thread has already, so nothing changes. */
+/* Returns true when they are missing, and prints a skip of the test id; its main then returns 77.
+ * It only reads the thread's present list. */
 static inline bool robust_missing(const char *id)
 {
     struct robust_list_head *head;

@@ -18,7 +18,7 @@
 
 enum { SPINS = 20000 };
 
-/* What the parent makes and every rank inherits. */
+/* Created by the parent and inherited by every rank. */
 struct host {
     int ranks, segment;
     uint8_t token[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shm_host: the ranks of one host as forked processes that share a segment, without bootstrap and
- * mesh: for tests and benches of what runs over shared memory alone.
+ * mesh, for tests and benchmarks of shared memory algorithms.
  */
 #ifndef HVD_TESTS_SHM_HOST_H
 #define HVD_TESTS_SHM_HOST_H
@@ -9,15 +9,15 @@
 #include "core/transport/mesh.h"
 #include "core/transport/shm.h"
 
-/* One rank's program, in its own process; 0 or an exit code 1..100. */
+/* One rank's program, in its own process. Returns 0 or an exit code 1..100. */
 typedef int shm_host_f(struct mesh *mesh, void *ctx);
 
-/* Runs it on every rank, on a processor each where there are enough. 0, the first exit code that is
- * not 0, 128 + signal, or -errno. Every rank ends after the given seconds at the latest. */
+/* Runs program on every rank, each on its own processor if there are enough. Returns 0, the first
+ * exit code that is not 0, 128 + signal, or -errno. Every rank is ended after so many seconds. */
 int shm_host_run(int ranks, shm_host_f *program, void *ctx, unsigned seconds);
 
-/* Calls progress until it is not 1: spins for a moment where that is fair, then sleeps on the
- * doorbell. */
+/* Calls progress until it does not return 1. Spins briefly if every rank has a processor, then
+ * sleeps on the doorbell. */
 int shm_host_drive(struct mesh *mesh, int (*progress)(void *ctx), void *ctx);
 
 #endif

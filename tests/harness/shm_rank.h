@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_rank: one rank's side of a test of shared memory collectives (in a process that shm_host
- * forked): the algorithms, room for inputs and outputs, operations on many tensors that are checked
- * against tests/harness/pattern. All ranks of a host must make the same calls: their random numbers
- * are the same.
+ * shm_rank: one rank's side of a test of shared memory collectives (in a process forked by
+ * shm_host): the algorithms, buffers, and operations on many tensors, checked against
+ * tests/harness/pattern. All ranks of a host must make the same calls in the same order, because
+ * they share the sequence of random numbers.
  */
 #ifndef HVD_TESTS_HARNESS_SHM_RANK_H
 #define HVD_TESTS_HARNESS_SHM_RANK_H
@@ -20,25 +20,25 @@ struct shm_rank {
     struct shm_allreduce *all;
     uint8_t *in, *out; /* [room + SHM_RANK_SLACK] */
     size_t room;
-    unsigned salt; /* number of the operation, the same on all */
+    unsigned salt; /* number of the operation, the same on all ranks */
     unsigned random;
 };
 
-/* 0 or not; after either, shm_rank_fini(), which returns rc. */
+/* Returns 0 or an error; call shm_rank_fini() in either case, which returns rc. */
 int shm_rank_init(struct shm_rank *r, struct mesh *mesh, size_t room);
 int shm_rank_fini(struct shm_rank *r, int rc);
 
-/* The same numbers on all ranks. */
+/* Random numbers, the same on all ranks. */
 unsigned shm_rank_random(struct shm_rank *r);
 
-/* Numbers of elements for n tensors, most of them small, that fit into the room. */
+/* Chooses sizes (elements) for n tensors, most of them small, that fit into the room. */
 void shm_rank_counts(struct shm_rank *r, size_t elem, size_t *ret_counts, size_t n);
 
-/* To the end of what r->all, r->pieces does: 0 or the error. */
+/* Drive r->all or r->pieces to the end of the operation. 0 or the error. */
 int shm_rank_drive(struct shm_rank *r);
 int shm_rank_drive_pieces(struct shm_rank *r);
 
-/* An allreduce of tensors that lie one after the other in r->in and r->out, unaligned. */
+/* An allreduce of tensors that are adjacent and unaligned in r->in and r->out. */
 struct shm_fused {
     struct coll_op op;
     struct coll_tensor tensors[SHM_FUSED_MOST];
@@ -51,7 +51,7 @@ void shm_fused_init(struct shm_fused *f, struct shm_rank *r, enum hvd_dtype dtyp
 /* 0, or 1 and a line on stderr: the first element that is wrong. */
 int shm_fused_check(const struct shm_fused *f, const struct shm_rank *r);
 
-/* Overwrites inputs and outputs, as a caller that uses its tensors again at once. */
+/* Overwrites inputs and outputs, like a caller that reuses its tensors at once. */
 void shm_fused_spoil(const struct shm_fused *f);
 
 #endif

@@ -18,7 +18,7 @@ static void remove_namespace(const char *prefix, const char *which)
     if (access(path, F_OK) < 0)
         return;
     snprintf(cmd, sizeof(cmd), "ip netns del %s%s >/dev/null 2>&1", prefix, which);
-    int rc = system(cmd); /* NOLINT(cert-env33-c): a fixed text and a name of ours */
+    int rc = system(cmd); /* NOLINT(cert-env33-c): fixed text and our own names */
     (void)rc;
 }
 
@@ -50,12 +50,13 @@ int sweeper_start(struct sweeper *s, const char *dir, const char *prefix, int ho
 {
     sigset_t all, before;
     int fds[2];
-    /* Not closed on exec: an "ip netns add" that a killed test leaves running ends before we begin.
-     */
+    /* No close-on-exec: the sweeper then also waits for an "ip netns add" that a killed test leaves
+     * running. */
     if (pipe(fds) < 0) /* NOLINT(android-cloexec-pipe) */
         return -errno;
     fflush(NULL);
-    /* What ends the test's process group does not end the sweeper, not even in its first moment. */
+    /* Signals to the test's process group must not end the sweeper, not even before it has its own
+     * group. */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     pid_t pid = fork();
@@ -84,7 +85,7 @@ void sweeper_end(struct sweeper *s)
 {
     if (s->pid <= 0)
         return;
-    /* A byte, not only the end: what the test has forked may hold the pipe, too. */
+    /* Writes a byte in addition to closing: children of the test may still hold the pipe. */
     if (write(s->fd, "", 1) < 0)
         perror("sweeper");
     close(s->fd);

@@ -83,8 +83,8 @@ int64_t values_reduced(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i,
     return op == HVD_AVERAGE ? v / size : v;
 }
 
-/* Every value depends on its index by remainders of 13, 3, 4, 2 and size: it repeats for sizes up
- * to 8, so that only the first period has to be computed. */
+/* A value depends on its index only through remainders by 13, 3, 4, 2 and size. So values repeat
+ * with this period for sizes up to 8, and only the first period must be computed. */
 #define PERIOD 10920
 
 void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void *buf, size_t count,

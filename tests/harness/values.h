@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * values: small whole numbers in every dtype, and what a reduction of them must give, exactly.
+ * values: small whole numbers in every dtype, and the exact results of reducing them.
  *
  * Sums, products and averages of these are exact in every type (integers wrap), so that a missing,
  * doubled or misplaced contribution shows. Buffers may be unaligned. Tests only.
@@ -13,19 +13,19 @@
 
 #include <hvd.h>
 
-/* Element i of buf becomes v, |v| <= 256. */
+/* Writes v, |v| <= 256, to element i of buf. */
 void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v);
 
-/* What rank contributes as element i. salt makes two operations differ. */
+/* The rank's element i. salt makes two operations differ. */
 int64_t values_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t i, int salt);
 
-/* What all of them give. */
+/* The reduction of element i over all ranks. */
 int64_t values_reduced(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i, int salt);
 
 void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void *buf, size_t count,
                  int salt);
 
-/* Index of the first element (from element first on) that is wrong, -1: none. */
+/* Index of the first wrong element, beginning at element first; -1: none. */
 long values_check(enum hvd_dtype dtype, enum hvd_op op, int size, const void *buf, size_t first,
                   size_t count, int salt);
 

@@ -38,8 +38,8 @@ struct world {
     char dir[64];
     char key_file[96];
     char rendezvous[64];
-    char prefix[32]; /* of the namespaces' names */
-    int namespaces;  /* made so far, the switch not counted */
+    char prefix[32]; /* prefix of the namespaces' names */
+    int namespaces;  /* created so far, without that of the switch */
     struct sweeper sweeper;
     uint64_t deadline;
 };
@@ -62,7 +62,7 @@ static int run_quiet(const char *fmt, ...)
     if (n < 0 || (size_t)n >= sizeof(cmd) - 16)
         return -ENAMETOOLONG;
     memcpy(cmd + n, " >/dev/null 2>&1", sizeof(" >/dev/null 2>&1"));
-    /* The commands are fixed texts of this file. */
+    /* Safe: the commands are fixed texts of this file. */
     int rc = system(cmd); /* NOLINT(cert-env33-c) */
     return rc == 0 ? 0 : -EIO;
 }
@@ -77,7 +77,7 @@ bool world_can_netns(const char *test_id)
     return ok;
 }
 
-/* A folder of our own, and somebody who removes it and all else at the end. */
+/* Creates a private folder, and a sweeper that removes it and everything else at the end. */
 static int make_dir(struct world *w)
 {
     static int serial;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world: forks the ranks of a test. Each is a process with HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
- * HVD_KEY_FILE set, on this host or spread over network namespaces that stand for hosts. The parent
- * waits, bounded; ranks die with it, and what was made on this machine goes even when the parent is
- * killed (tests/harness/sweeper). Used by tests only, from one thread.
+ * HVD_KEY_FILE set, on this host or in network namespaces that stand for hosts. The parent waits,
+ * with a time limit. Ranks die with the parent, and everything created on this machine is removed
+ * even when the parent is killed (tests/harness/sweeper). Tests only, one thread.
  */
 #ifndef HVD_TESTS_HARNESS_WORLD_H
 #define HVD_TESTS_HARNESS_WORLD_H
@@ -11,40 +11,43 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* What a rank runs: hvd_init() and hvd_shutdown() are its own business. Returns its exit code, 0 is
- * good. No cmocka asserts in it. arg is the parent's memory as of the fork; to bring something
- * back, use world_shared(). */
+/* A rank's program, which calls hvd_init() and hvd_shutdown() itself. Returns its exit code, 0 is
+ * good. It must not use cmocka asserts. arg: a copy of the parent's memory as of the fork; use
+ * world_shared() to return data. */
 typedef int (*world_rank_f)(int rank, int size, void *arg);
 
 struct world_options {
     int size;
-    int hosts;     /* 0, 1: loopback; n: n network namespaces joined by a bridge, ranks in blocks of
-                      size / hosts (the first size % hosts get one more) */
-    int timeout_s; /* all ranks are killed then; 0: 200 */
-    const char *shape;      /* with hosts: what follows "tc qdisc add dev X root", NULL: nothing */
+    /* 0, 1: loopback; n: n network namespaces joined by a bridge, with blocks of size / hosts ranks
+     * (the first size % hosts get one more). */
+    int hosts;
+    int timeout_s;          /* all ranks are killed after it; 0: 200 s */
+    const char *shape;      /* with hosts: arguments after "tc qdisc add dev X root", NULL: none */
     const char *const *env; /* "NAME=value" for every rank, ends with NULL; may be NULL */
 };
 
 struct world;
 
-/* 0, or -ENOTSUP when there are no network namespaces here (not root, no ip). */
+/* 0, or -ENOTSUP when network namespaces cannot be created (not root, or no ip command). */
 int world_start(const struct world_options *options, world_rank_f fn, void *arg,
                 struct world **ret);
 
 int world_kill(const struct world *w, int rank, int sig);
 
-/* Waits for every rank, ends what is left when time is up, removes all there was. *ret_status (may
- * be NULL): [size] of waitpid(2). Returns how many ranks did not exit with 0. */
+/* Waits for every rank, kills remaining ranks at the time limit, and removes everything created.
+ * *ret_status (may be NULL): [size] as of waitpid(2). Returns the number of ranks that did not exit
+ * with 0. */
 int world_wait(struct world *w, int *ret_status);
 
-/* Start and wait, on loopback; what a rank returned other than 0 is printed. */
+/* Starts and waits, on loopback; prints exit codes other than 0. */
 int world_run(int size, world_rank_f fn, void *arg);
 int world_run_options(const struct world_options *options, world_rank_f fn, void *arg);
 
-/* True when namespaces can be made; else prints "SKIP: <id>: root: ..." and returns false. */
+/* Returns true when namespaces can be created; else prints "SKIP: <id>: root: ..." and returns
+ * false. */
 bool world_can_netns(const char *test_id);
 
-/* Zeroed memory that parent and ranks share; lives as long as the process. */
+/* Zeroed memory shared by parent and ranks; lives as long as the process. */
 void *world_shared(size_t size);
 
 #endif

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * membership: the coordinator, who gives members up and is lost himself, and the judge. Part of
- * repair.pml.
+ * membership: the coordinator, the adversary that gives members up and loses the coordinator, and
+ * the judge. Part of repair.pml.
  */
 
 hidden byte m, list, most, pieces, revoked, all_whole;
 
-/* A joiner whose first epoch did not come to be is a joiner again. */
+/* A joiner whose first epoch failed is a joiner again. */
 #define joins_again                                                                               \
     (ready_joiner && (attached & BIT(J)) != 0 && epoch[J] == known && mail[J] == 0 -> BIT(J) : 0)
 #define expected    (roster[known] & ~gone & ~left & ~(joins_again))
 #ifdef BUG_HELLO
-#define said_hello(w) (hello[w] != 0) /* of whatever epoch, where one has said it of this one */
+#define said_hello(w) (hello[w] != 0) /* of any epoch, not only of the newest one */
 #else
 #define said_hello(w) (hello[w] == known)
 #endif
 #define revoked_by(w) ((expected & BIT(w)) != 0 && hello[w] == known)
 #define asked         (revoked_by(0) || revoked_by(1) || revoked_by(2) || revoked_by(3))
 #define answered(w) ((expected & BIT(w)) == 0 || said_hello(w))
-/* It has heard of everybody, also of those that have left. */
+/* The coordinator has heard of every member, also of departed ones. */
 #define complete    ((roster[known] & ~gone & ~(joins_again) & ~attached) == 0)
 #define waiting     (ready_joiner && (attached & BIT(J)) != 0 && (expected & BIT(J)) == 0)
 #ifdef BUG_MIN
@@ -33,7 +33,8 @@ hidden byte m, list, most, pieces, revoked, all_whole;
 #define has_it(w) ((epoch[w] >= known || mail[w] != 0 -> BIT(w) : 0))
 #define told (has_it(0) | has_it(1) | has_it(2) | has_it(3))
 
-/* The decision, from the reports of those that have state: D and what of operation D is final. */
+/* The decision from the reports of all members with state: D, and which pieces of operation D are
+ * final. */
 inline decide()
 {
     most = 0;
@@ -57,8 +58,8 @@ inline decide()
         m++
     :: else -> break
     od;
-    /* All that are left have the whole result, and whoever has passed the barrier behind it may be
-     * gone. */
+    /* True when every survivor has the whole result. A rank that has passed the barrier after it
+     * may be lost or have left. */
     all_whole = true;
     m = 0;
     do
@@ -78,7 +79,8 @@ inline decide()
     all_whole = false
 #if LEAVE
     ;
-    assert(leavers <= most || (leavers == most + 1 && pieces == PIECES)); /* the reports say so, too */
+    /* The survivors' reports imply the same number. */
+    assert(leavers <= most || (leavers == most + 1 && pieces == PIECES));
     if
     :: leavers > most ->
         most = leavers;
@@ -96,7 +98,7 @@ inline publish()
 #ifdef BUG_TERM
     e = known + 1;
 #endif
-    assert(e < EPOCHS);     /* I6: it gets on */
+    assert(e < EPOCHS);     /* I6: there is progress */
     assert(roster[e] == 0); /* I1, I5 */
     if
     :: !revoked ->
@@ -114,9 +116,9 @@ inline publish()
     m = 0;
     do
     :: m < N ->
-        out[AT(e, m)] = most; /* fresh memory: nobody reads what was before */
+        out[AT(e, m)] = most; /* fresh memory: no rank has anything left to read */
 #ifdef BUG_EPOCH
-        in_[AT(e, m)] = in_[AT(known, m)]; /* the same memory, and its flags tell no epoch */
+        in_[AT(e, m)] = in_[AT(known, m)]; /* the same memory, and flags without an epoch */
         behind[AT(e, m)] = behind[AT(known, m)];
         cell[AT(e, m) * 2] = cell[AT(known, m) * 2];
         cell[AT(e, m) * 2 + 1] = cell[AT(known, m) * 2 + 1];
@@ -141,8 +143,8 @@ end:
         !over && complete && asked && answered(0) && answered(1) && answered(2) && answered(3) &&
             enough -> publish()
        }
-    /* What one that was lost has published is told to those that did not hear it. */
-    :: d_step { /* tells the newest epoch to those that have not got it */
+    /* Sends a roster that a lost coordinator published to members that have not got it. */
+    :: d_step { /* sends the newest roster to members that lack it */
         restarts > 0 && complete && (expected & ~told) != 0 ->
             m = 0;
             do
@@ -160,12 +162,12 @@ end:
 }
 inline give_up(w)
 {
-    d_step { /* gives one up */
+    d_step { /* gives a member up */
         COUNT(gone) < DEATHS && SURVIVES(w) && phase[w] != OFF && !over -> gone = gone | BIT(w)
     }
 }
 
-/* The end of a zombie. */
+/* The process of a member that was given up ends. */
 inline stop(w)
 {
     d_step { /* ends a zombie */
@@ -186,8 +188,9 @@ inline stop(w)
     }
 }
 
-/* What an agent tells a new coordinator: the newest roster it has, and whether its rank waits. What
- * the former one has sent and is still on its way is dropped: it is of an older term. */
+/* An agent tells a new coordinator the newest roster that it has and whether its rank waits.
+ * Rosters that the previous coordinator has sent and that are still in flight are dropped: they are
+ * of an older term. */
 inline attach(w)
 {
     d_step { /* an agent tells the new coordinator */
@@ -216,8 +219,8 @@ end:
     :: stop(1)
     :: stop(2)
     :: stop(3)
-    /* The coordinator is lost; another one hears from the agents, one by one. */
-    :: d_step { /* the coordinator is lost, another one comes */
+    /* The coordinator is lost; a new one hears from the agents, one by one. */
+    :: d_step { /* the coordinator is lost, a new one starts */
         restarts < RESTARTS && !over ->
             restarts++;
             known = 0;
@@ -233,7 +236,7 @@ end:
     od
 }
 
-/* I6: where nobody can do anything, everything is done. */
+/* I6: when no process can take a step, everything is done. */
 proctype judge()
 {
 end:

@@ -2,13 +2,13 @@
  *
  * rank: one member: its operations, and the steps revoke, report, connect, settle, go on. Part of
  * repair.pml. Each option of the loop is one step that the progress thread takes without looking at
- * anybody else; between two of them anything may happen, and the process may end.
+ * other ranks. Between two steps anything may happen, and the process may end.
  */
 
 /* Not part of the state: used within a step. */
 hidden byte i, p, q, e, s, v, sum[2], seats;
 
-/* The world behind a boundary with a change is the newest one that a rank is in. */
+/* After a boundary with a planned change, the view is the newest roster that a rank is in. */
 inline enter_view(w)
 {
 #ifdef BUG_ENTER
@@ -27,8 +27,8 @@ inline enter_view(w)
 #define OWNER(ep, piece) ((piece) % COUNT(roster[ep]))
 #define NO_SEAT 9
 
-/* What a boundary agrees on: the largest epoch that anybody was in, if all say the same; else they ask
- * again. Whoever goes by it must have been in it. */
+/* What a boundary agrees on: the largest epoch of any rank, if all report the same one; otherwise
+ * the ranks ask again. A rank that enters this epoch's view must have been in that epoch. */
 inline view_is_known(w)
 {
 #ifdef VIEW
@@ -57,8 +57,8 @@ inline view_is_known(w)
 #endif
 }
 
-/* I3, and no contribution lost or doubled. What one that is given up returns counts, too: its user may
- * have told others of it. The user then overwrites what he was given. */
+/* Checks I3, and that no contribution is missing or counted twice. What a given-up rank returns
+ * counts too: its user may have told others of it. Afterwards the user overwrites the result. */
 inline user_returns(w)
 {
     s = done[w];
@@ -91,7 +91,7 @@ inline user_returns(w)
     sweep()
 }
 
-/* The input of the operation that comes next is where it belongs. */
+/* Puts the input of the next operation into the user's tensor. */
 inline begins_anew(w)
 {
     buf[w * 2] = VALUE(done[w], BIT(w));
@@ -105,14 +105,14 @@ inline begins_anew(w)
     seg[w] = 0
 }
 
-/* I4: whoever runs a piece again still has its input. */
+/* I4: a rank that runs a piece again still has its input. */
 inline input_is_there(w, piece)
 {
     assert((saved[w] & BIT(piece)) != 0 ||
            (OF(buf[w * 2 + piece]) == done[w] && WHO(buf[w * 2 + piece]) == BIT(w)))
 }
 
-/* Writes to the own cell. BUG_NOFENCE: the segment of an epoch is that of the next one too. */
+/* Writes to the rank's own cell. BUG_NOFENCE: an epoch shares its segment with the next one. */
 inline cell_write(ep, seat, piece, value)
 {
     cell[AT(ep, seat) * 2 + piece] = value;
@@ -121,8 +121,8 @@ inline cell_write(ep, seat, piece, value)
 #endif
 }
 
-/* The sum of a piece over what everybody has staged, to sum[piece]. mine: the seat whose input is
- * still in its own buffer, or NO_SEAT. */
+/* Sums a piece over all ranks' staged inputs into sum[piece]. mine: the seat whose input is still
+ * in its own buffer, or NO_SEAT. */
 inline sum_up(ep, piece, mine, w)
 {
     sum[piece] = VALUE(done[w], 0);
@@ -133,8 +133,8 @@ inline sum_up(ep, piece, mine, w)
         :: i == mine -> v = buf[w * 2 + piece]
         :: else -> v = cell[AT(ep, i) * 2 + piece]
         fi;
-        assert(OF(v) == done[w]);            /* of this operation, not of another one */
-        assert((WHO(v) & WHO(sum[piece])) == 0); /* nobody twice */
+        assert(OF(v) == done[w]);            /* a value of this operation */
+        assert((WHO(v) & WHO(sum[piece])) == 0); /* no contribution is counted twice */
         assert(WHO(v) != 0);
         sum[piece] = sum[piece] | v;
         i++
@@ -142,7 +142,7 @@ inline sum_up(ep, piece, mine, w)
     od
 }
 
-/* A final piece from the old segment to the output. */
+/* Copies a final piece from the old segment to the output. */
 inline fetch(w, piece)
 {
     e = seg[w];
@@ -161,7 +161,7 @@ inline fetch(w, piece)
     got[w] = got[w] | BIT(piece)
 }
 
-/* What this rank sees of the operation under way: pieces that are final. */
+/* Reads which pieces of the operation in flight are final. */
 inline look(w)
 {
     if
@@ -174,8 +174,9 @@ inline look(w)
     looked[w] = true
 }
 
-/* Revoke and report. The flags are read once: what a zombie tells later must not count, for
- * others may have begun the operation anew by then. But what was final before stays so. */
+/* Revoke and report. The flags are read once: flags that a zombie sets later must not count,
+ * because other ranks may have restarted the operation by then. Pieces that were final before stay
+ * final. */
 inline say_hello(w, y)
 {
     if
@@ -208,7 +209,7 @@ inline say_hello(w, y)
 #define unmapped(w)                                                                               \
     (!LIVES(w) || phase[w] == OFF || (epoch[w] != e && seg[w] != e && mail[w] != e))
 
-/* Segments that nobody has mapped any more are all the same. */
+/* Clears segments that no rank has mapped any more, so that their states do not differ. */
 inline sweep()
 {
     e = 1;
@@ -250,7 +251,7 @@ inline clear(x)
     od
 }
 
-/* The own input to the own cell. SLICES: what others own. */
+/* Copies the rank's input to its own cell. SLICES: only the slices that other ranks own. */
 inline stage(w, heard)
 {
     e = epoch[w];
@@ -292,7 +293,7 @@ inline stage(w, heard)
     started[w] = true
 }
 
-/* All that this seat owns. */
+/* Reduces all slices that this seat owns. */
 inline reduce_own(w)
 {
     e = epoch[w];
@@ -323,7 +324,7 @@ inline copy_out(w, piece)
     got[w] = got[w] | BIT(piece)
 }
 
-/* With everything staged: what was not got yet, to the outputs. */
+/* Sums all pieces that are not in the output yet. All inputs must be staged. */
 inline sum_all(w)
 {
     e = epoch[w];
@@ -341,15 +342,15 @@ inline sum_all(w)
     od
 }
 
-/* Done, and nothing of anybody is read any more. */
+/* The operation is done, and this rank reads no staging any more. */
 inline finish(w)
 {
     out[AT(epoch[w], SEAT(roster[epoch[w]], w))] = done[w] + 1;
     user_returns(w)
 }
 
-/* Nobody returns what it has done in a mesh that somebody has given up: whose report is out by then
- * may not say that it was final. */
+/* No rank returns a result in a mesh that another rank has given up: that rank's report is out and
+ * may not say that the result is final. */
 #ifdef BUG_RETURN
 #define goes_on true
 #else
@@ -366,7 +367,7 @@ inline finish_slices(w)
 
 #define stays ((left & BIT(w)) == 0)
 #if LEAVE
-#define lacks_one (done[w] < NOPS && (roster[E] & left) != 0) /* it waits for one who has left */
+#define lacks_one (done[w] < NOPS && (roster[E] & left) != 0) /* it waits for a departed rank */
 #else
 #define lacks_one false
 #endif
@@ -417,7 +418,7 @@ end:
     :: d_step { /* stages its input */
         runs && LIVES(w) && !started[w] && room -> stage(w, 0)
        }
-    :: d_step { /* stages its input, and has heard of a change */
+    :: d_step { /* stages its input; it knows of a change */
         runs && LIVES(w) && !started[w] && room && done[w] == COMMIT && ready_joiner ->
             stage(w, HEARD)
        }
@@ -441,11 +442,11 @@ end:
             sum_all(w);
             finish(w)
        }
-    /* ---- with a barrier behind it; the rest of a repair, too ---- */
+    /* ---- with a barrier after it; also the remaining part in a repair ---- */
     :: d_step { /* stages the rest */
         phase[w] == REST && LIVES(w) && !started[w] -> stage(w, 0)
        }
-    :: d_step { /* has summed up; tells it */
+    :: d_step { /* has summed up and sets its barrier flag */
         barriered && LIVES(w) && started[w] && !whole[w] && staged ->
             sum_all(w);
             whole[w] = true;
@@ -519,7 +520,7 @@ end:
             met[w] = met[w] | BIT(epoch[w])
        }
 #endif
-    :: d_step { /* enters, without state */
+    :: d_step { /* joiner: enters the epoch and gets the state */
         connected && up && LIVES(w) && stale[w] ->
             stale[w] = false;
             enter_view(w);
@@ -542,7 +543,7 @@ end:
             :: else
             fi
        }
-    :: d_step { /* begins the operation anew */
+    :: d_step { /* restarts the operation */
         settles && LIVES(w) && F == 0 ->
             assert(got[w] == 0);
             input_is_there(w, 0);
@@ -564,7 +565,7 @@ end:
             phase[w] = RUN;
             finish(w)
        }
-    :: d_step { /* saves the input of the rest */
+    :: d_step { /* saves the input of the remaining part */
         settles && LIVES(w) && F != 0 && F != PIECES && got[w] == F ->
             p = (lacks(0) -> 0 : 1);
             input_is_there(w, p);

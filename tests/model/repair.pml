@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * repair: how an elastic job survives (core/engine/REPAIR.md) and how its rosters are made
- * (core/member/README.md), for spin: three workers, a joiner (number 3), a coordinator that may be
- * lost and come back, and an adversary. README.md has what is modelled and what is not; run.sh runs it.
+ * repair: model of how an elastic job survives a loss (core/engine/REPAIR.md) and how its rosters
+ * are made (core/member/README.md), for spin. It has three workers, a joiner (number 3), a
+ * coordinator that may be lost and restarted, and an adversary. README.md says what is modelled and
+ * what is not; run.sh runs it.
  *
- * A death is two things here: the coordinator gives a member up (`gone`), and the process stops. In
- * between it is a zombie that goes on as if nothing had happened, for as long as it likes.
- * Every flag, cell and frame belongs to an epoch: arrays have an entry for each.
+ * A death is two steps here: the coordinator gives a member up (`gone`), and the process ends
+ * (`stopped`). In between it is a zombie, which continues as if nothing had happened, for any
+ * length of time. Every flag, cell and frame belongs to an epoch: arrays have an entry for each
+ * epoch.
  */
 
 /* ---- the setting: run.sh gives others --------------------------------------------------------- */
@@ -23,43 +25,43 @@
 #define K2 SLICES
 #endif
 #ifndef COMMIT
-#define COMMIT 9 /* which of them is hvd_commit(): 9: none, nobody joins */
+#define COMMIT 9 /* number of the operation that is hvd_commit(); 9: none, and no joiner */
 #endif
 #ifndef DEATHS
 #define DEATHS 2
 #endif
 #ifndef RESTARTS
-#define RESTARTS 0 /* of the coordinator */
+#define RESTARTS 0 /* restarts of the coordinator */
 #endif
 #ifndef FALSE_ALARMS
-#define FALSE_ALARMS 0 /* somebody lost touch although nobody was given up */
+#define FALSE_ALARMS 0 /* a rank takes a peer for lost although no member was given up */
 #endif
 #ifndef FIRST
-#define FIRST 7 /* the world at the begin: 0, 1 and 2; 15: 3 is no joiner, but the fourth */
+#define FIRST 7 /* the first world: ranks 0, 1 and 2; 15: number 3 is a fourth member, not a joiner */
 #endif
 #ifndef MIN
 #define MIN 1
 #endif
 #ifndef LEAVE
-#define LEAVE 0 /* ranks call hvd_shutdown(): 1: done with everything; 2: between any two operations */
+#define LEAVE 0 /* ranks call hvd_shutdown(): 1: when all operations are done; 2: between any two operations */
 #endif
 #ifndef EPOCHS
-#define EPOCHS 7 /* more of them than this: the job does not get on */
+#define EPOCHS 7 /* if more epochs are needed, the job makes no progress */
 #endif
 
 #define N      4
 #define J      3
 #define PIECES 3
 
-/* How an operation is done. SLICES: in place, two owners, a slice overwrites its input when its
- * owner has told RED. WHOLE: each sums up everybody's staged input. BEHIND: the input is saved, the
- * result is computed, a barrier behind it. */
+/* The algorithms. SLICES: in place, two owners; a slice overwrites its input after its owner has
+ * set RED. WHOLE: each rank sums all ranks' staged inputs. BEHIND: the input is saved, the result
+ * is computed, a barrier follows. */
 #define SLICES 0
 #define WHOLE  1
 #define BEHIND 2
 #define kind(s) ((s) == 0 -> K0 : ((s) == 1 -> K1 : K2))
 
-/* A value is {operation, one bit of a planned change, who contributed}. */
+/* A value is {operation, one bit for a planned change, set of contributors}. */
 #define VALUE(s, who) (((s) << 5) | (who))
 #define WHO(v)        ((v) & 15)
 #define HEARD         16
@@ -70,24 +72,24 @@
 #define SEAT(m, w) COUNT((m) & (BIT(w) - 1))
 
 /* ---- the memory that is shared, an entry an epoch ------------------------------------------------ */
-byte roster[EPOCHS];  /* members; I1: written once */
-byte conn[EPOCHS];    /* who is in the mesh */
-bool aborted[EPOCHS]; /* abort word, closed connections */
-bool applied[EPOCHS]; /* the planned change is in it */
-byte upto[EPOCHS];    /* decision: operations that are done somewhere */
+byte roster[EPOCHS];  /* members; I1: written only once */
+byte conn[EPOCHS];    /* ranks that are in the mesh */
+bool aborted[EPOCHS]; /* a rank has set the abort word and closed its connections */
+bool applied[EPOCHS]; /* the roster contains the planned change */
+byte upto[EPOCHS];    /* decision: operations that some rank has finished */
 byte final[EPOCHS];   /* decision: pieces of operation upto that are final */
 #if LEAVE
-byte parted[EPOCHS];  /* decision: operations that one who had left by then had done */
+byte parted[EPOCHS];  /* decision: most operations that a departed rank had finished */
 #endif
 
 #define AT(e, seat) ((e) * N + (seat))
 byte in_[EPOCHS * N];      /* flags: operations staged */
-byte out[EPOCHS * N];      /* nothing of anybody is read any more */
-byte behind[EPOCHS * N];   /* barrier behind an operation */
-byte red[EPOCHS * 2];      /* owners: slices that are complete */
+byte out[EPOCHS * N];      /* operations after which the rank reads no staging any more */
+byte behind[EPOCHS * N];   /* barrier after an operation */
+byte red[EPOCHS * 2];      /* flags of owners: slices that are complete */
 byte cell[EPOCHS * N * 2]; /* staging */
 
-/* All seats have told v. */
+/* All seats have set the flag to v or more. */
 #define TOLD(flag, e, v)                                                                          \
     (flag[AT(e, 0)] >= (v) && (COUNT(roster[e]) < 2 || flag[AT(e, 1)] >= (v)) &&                  \
      (COUNT(roster[e]) < 3 || flag[AT(e, 2)] >= (v)) &&                                           \
@@ -97,23 +99,23 @@ byte cell[EPOCHS * N * 2]; /* staging */
 mtype = { OFF, RUN, WAIT, CONNECT, SETTLE, REST, GONE };
 mtype = { JOINS, REVOKED, BOUNDARY };
 mtype phase[N];
-mtype why[N];     /* of the last HELLO */
+mtype why[N];     /* reason of the last HELLO */
 byte epoch[N];    /* the newest roster it has */
-byte seg[N];      /* where the operation under way was staged */
+byte seg[N];      /* epoch in which the operation in flight was staged */
 byte done[N];
 bool started[N];  /* operation `done` is staged, in RUN or REST */
 byte got[N];      /* pieces of it that are in the output and final */
-bool whole[N];    /* its result is here, the barrier behind it was not passed */
+bool whole[N];    /* it has the result and has not passed the barrier after it */
 byte saved[N];    /* pieces whose input was saved */
 byte said[N];     /* pieces that were final when the flags were read, in this repair */
-bool looked[N];   /* they were read */
-bool stale[N];    /* has no state: joined and did not settle yet */
+bool looked[N];   /* the flags were read */
+bool stale[N];    /* has no training state: joined and has not settled */
 bool wants[N];    /* agreed on a change that no roster has applied yet */
 byte buf[N * 2];  /* the user's tensor, in place: two slices */
-byte mail[N];     /* a roster on its way */
-byte hello[N];    /* the epoch it was in when it said HELLO last */
+byte mail[N];     /* a roster in flight to it */
+byte hello[N];    /* the epoch it was in at its last HELLO */
 #ifdef BUG_ENTER
-byte view;        /* the world that users see behind the boundary, and those who do */
+byte view;        /* the world that users see after the boundary, and the ranks that see it */
 byte viewers;
 #endif
 #ifdef BUG_VIEW
@@ -121,24 +123,25 @@ byte viewers;
 #endif
 #ifdef VIEW
 byte asked[N];    /* the epoch it was in when its user called hvd_commit() */
-byte met[N];      /* epochs whose mesh came to be here */
+byte met[N];      /* epochs whose mesh was complete on this rank */
 #endif
 
 /* ---- coordinator and adversary ---------------------------------------------------------------------- */
-byte gone;           /* given up; agents keep it for a coordinator that comes back */
-byte stopped;        /* processes that have ended */
+byte gone;           /* given up; agents remember it for a new coordinator */
+byte stopped;        /* members whose process has ended */
 #if LEAVE
-byte left;           /* have said BYE; their agents know what they had done */
-byte leavers;        /* what the coordinator knows of it: the most that one of them had done */
+byte left;           /* have said BYE; their agents know how many operations they had finished */
+/* What the coordinator knows of it: the most operations that one of them had finished. */
+byte leavers;
 #else
 #define left 0
 #endif
-byte known = 1;      /* the newest epoch the coordinator knows of */
+byte known = 1;      /* the newest epoch that the coordinator knows */
 byte newest = 1;     /* the newest that any coordinator has made */
-byte attached = 15;  /* agents it has heard of */
+byte attached = 15;  /* agents that it has heard from */
 byte restarts, alarms;
 
-/* What users saw: the result of the operation and who has it. */
+/* What users have seen: each operation's result, and the ranks that have it. */
 byte result[NOPS * 2];
 byte has[NOPS];
 byte joined = 9; /* the first operation that the joiner takes part in */
@@ -155,7 +158,7 @@ byte joined = 9; /* the first operation that the joiner takes part in */
 #define ready_joiner (phase[J] == WAIT && why[J] == JOINS && SURVIVES(J))
 #define ready(w)     (done[w] == NOPS || ((gone | left) & BIT(w)) != 0)
 #define all_done     (ready(0) && ready(1) && ready(2) && (ready(3) || joined == 9))
-/* Below min the job waits, and may wait for ever. */
+/* Below min the job waits, possibly forever. */
 #define too_few (COUNT((COMMIT == 9 -> FIRST : 15) & ~gone) < MIN)
 #define over    (all_done || too_few)
 

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh [NAME...]: the model of repair (README.md): what must hold, in several settings, and with bugs
-# planted that must be found. Prints a line a run: states, depth, seconds.
+# run.sh [NAME...]: checks the model of repair (README.md): the invariants in several settings, and planted
+# bugs that must be found. Prints one line for each run: states, depth, seconds.
 # timeout: 900
 #
-# MODEL_SECONDS=n   for each run that only samples (12); 0: until it ends by itself
+# MODEL_SECONDS=n   time of each run that only samples (12); 0: until it ends by itself
 # MODEL_DEPTH=n     steps of one history (10000; the longest seen is below 200)
 # MODEL_MB=n        memory of one run (1500)
-# MODEL_SEED=n      another order of it (1)
+# MODEL_SEED=n      order of the search (1)
 # MODEL_BITS=n      a sample remembers states in 2^n bits (30)
-# MODEL_FULL=1      also what takes minutes and gigabytes, every state of it
+# MODEL_FULL=1      also complete searches that take minutes and gigabytes
 set -u
 cd "$(dirname "$0")" || exit 1
 SECONDS_EACH=${MODEL_SECONDS:-12} DEPTH=${MODEL_DEPTH:-10000} MB=${MODEL_MB:-1500} BITS=${MODEL_BITS:-30}
@@ -26,7 +26,7 @@ trap 'exit 1' INT TERM
 wanted=" $* "
 failed=0
 
-# build NAME COMPILER-FLAGS SETTING...: $TMP/NAME/pan
+# build NAME COMPILER-FLAGS SETTING...: builds $TMP/NAME/pan
 build() {
     local dir=$TMP/$1 flags=$2
     shift 2
@@ -44,7 +44,7 @@ build() {
     }
 }
 
-# What a run said: "n states, depth d, t s"
+# Prints the result of a run: "n states, depth d, t s"
 figures() {
     awk -v t="$2" '
         / states, stored/ { states = $1 }
@@ -52,7 +52,7 @@ figures() {
         END { printf "%d states, depth %d, %.1f s", states, depth, t }' "$1"
 }
 
-# search NAME PATIENCE PAN-ARGUMENTS...: runs it; out and time in $TMP/NAME
+# search NAME SECONDS PAN-ARGUMENTS...: runs pan with a time limit; output and time go to $TMP/NAME
 search() {
     local dir=$TMP/$1 patience=$2 begin=$EPOCHREALTIME
     shift 2
@@ -71,7 +71,7 @@ wrong() {
     failed=1
 }
 
-# The history that leads to an error: who does what, a line a step.
+# Prints the history that leads to an error: process and action, one line for each step.
 history() {
     local n pid who at file
     (cd "$TMP/$1" && ./pan -r 2>/dev/null) |
@@ -83,7 +83,7 @@ history() {
         done
 }
 
-# holds NAME SETTING...: every state there is
+# holds NAME SETTING...: visits every state
 holds() {
     local name=$1 out=$TMP/$1/out
     wants "$name" || return 0
@@ -99,7 +99,7 @@ holds() {
     rm -rf "${TMP:?}/$name"
 }
 
-# sampled NAME SETTING...: as many states as there is time for
+# sampled NAME SETTING...: visits as many states as time allows
 sampled() {
     local name=$1 out=$TMP/$1/out seen='as many as there was time for' factor
     wants "$name" || return 0
@@ -115,7 +115,7 @@ sampled() {
     rm -rf "${TMP:?}/$name"
 }
 
-# caught BUG SETTING...: planted, and to be found
+# caught BUG SETTING...: plants a bug, which must be found
 caught() {
     local name=$1 out=$TMP/$1/out
     wants "$name" || return 0
@@ -129,7 +129,7 @@ caught() {
     rm -rf "${TMP:?}/$name"
 }
 
-# ---- what must hold: deaths, zombies, deaths while others are repaired are in all of them ---------
+# ---- invariants; all settings have deaths, zombies and deaths during a repair --------------------
 holds slices -DDEATHS=2
 holds behind -DDEATHS=2 -DK0=BEHIND -DK1=SLICES
 holds alarm -DDEATHS=1 -DFALSE_ALARMS=1
@@ -157,7 +157,7 @@ caught REUSE -DDEATHS=0 -DK0=WHOLE
 caught NOFENCE -DDEATHS=2
 caught LOCALGUESS -DDEATHS=2
 caught NOBARRIER -DDEATHS=2 -DK0=BEHIND
-# What the model has found in the plan.
+# Bugs that the model has found in the plan.
 caught HELLO -DDEATHS=2 -DFIRST=15
 caught STALE -DDEATHS=2
 caught REREAD -DDEATHS=2 -DFALSE_ALARMS=1

@@ -68,7 +68,7 @@ static const struct gang_ops *gates(void)
     return gang_choose(&job, "", api, sizeof(api), NULL);
 }
 
-/* The queue's decision about a job. */
+/* Returns the queue's decision about a job. */
 static struct admission admission_for(struct cluster_sim *s, int job)
 {
     static struct view v;
@@ -397,7 +397,7 @@ static void operate(struct cluster_sim *s, int job)
     for (int i = 0; i < a.n; i++) {
         s->fresh = true;
         if (!s->calm && cluster_sim_random(s, 20) == 0) {
-            send_late(s, job, version, &a, &a.all[i]); /* killed */
+            send_late(s, job, version, &a, &a.all[i]); /* the operator is killed here */
             break;
         }
         if (a.all[i].kind == ACTION_WRITE_STATUS)

@@ -21,8 +21,9 @@ enum { SIM_JOBS = 3, SIM_PODS = 160, SIM_NODES = 4 };
 /* Bugs that are planted into the operator: the rules must find each. */
 enum sim_bug {
     BUG_NONE,
-    BUG_STATUS_LAST,    /* the status is written after the actions that depend on it */
-    BUG_STATUS_BLIND,   /* the same, and without a resourceVersion */
+    BUG_STATUS_LAST, /* the status is written after the actions that depend on it */
+    /* As BUG_STATUS_LAST, and the status is written without a resourceVersion. */
+    BUG_STATUS_BLIND,
     BUG_COUNT_TWICE,    /* a failure counts two attempts */
     BUG_FORGET_NAMES,   /* attempts are not written to the status */
     BUG_ONE_MORE,       /* one worker too many */
