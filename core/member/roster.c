@@ -361,7 +361,7 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         m->left_at = now ? now : 1;
     if (event == RANK_CARD) {
         m->left_at = 0;
-        m->disturbed = false;
+        m->disturbed = m->out = false; /* hvd_init() again: the rank begins anew */
     }
     act(r, member, row, survived, now);
     if (survived && (rank_is_over(m->state) || m->out)) {

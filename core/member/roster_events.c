@@ -67,7 +67,7 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
 {
     struct roster_member *m = &r->members[c->member];
     struct buf fresh = {0};
-    bool survived = roster_survives(m);
+    bool survived = roster_survives(m), had_left = m->state == RANK_LEFT;
     buf_put(&fresh, c->bytes.data, c->bytes.len);
     if (fresh.failed)
         return -ENOMEM;
@@ -80,9 +80,12 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
     m->card = fresh;
     m->why = c->why;
     r->had_boundary |= c->why == CARD_BOUNDARY;
-    /* A loss has come before it was in with a state: no boundary sends it away any more. */
+    /* A loss came before this member had the state: it is in no later epoch, and no boundary can
+     * send it away. */
     if (m->leaving && survived && !roster_survives(m))
         roster_note(r, NOTE_LEAVE, c->member, 0, "it was asked to leave before it had the state");
+    if (had_left)
+        roster_came_back(r);
     return 0;
 }
 

@@ -109,6 +109,10 @@ void roster_forget_start(struct roster *r);
 /* Asks a member that is in no world to go; one that is in it goes at the next boundary. */
 void roster_send_away(struct roster *r, int member, const char *text);
 
+/* A rank that had left has called hvd_init() again. Another rank may have been started in its place,
+ * or the job was made smaller: then as many ranks as are too many are asked to leave. */
+void roster_came_back(struct roster *r);
+
 /* Places on agents that live where a member can be started now. */
 int roster_free_places(const struct roster *r);
 
