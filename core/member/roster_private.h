@@ -24,6 +24,9 @@ void roster_take_tail(struct roster_member *m, const char *tail);
 /* Applies one event to one member; -EPROTO where it is not legal. */
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err);
 
+/* 0: the event is legal for the member now. -EPROTO: it is not, with the reason in err. */
+int roster_check_step(const struct roster *r, int member, enum rank_event event, struct err *err);
+
 /* A fresh member at a place of an agent, not yet started: its number, -ENOMEM. */
 int roster_add_member(struct roster *r, int agent, int place);
 
@@ -109,8 +112,8 @@ void roster_forget_start(struct roster *r);
 /* Asks a member that is in no world to go; one that is in it goes at the next boundary. */
 void roster_send_away(struct roster *r, int member, const char *text);
 
-/* A rank that had left has called hvd_init() again. Another rank may have been started in its place,
- * or the job was made smaller: then as many ranks as are too many are asked to leave. */
+/* A rank that had left has called hvd_init() again. Another rank may have been started in its
+ * place, or the job was made smaller: then as many ranks as are too many are asked to leave. */
 void roster_came_back(struct roster *r);
 
 /* Places on agents that live where a member can be started now. */
