@@ -194,14 +194,30 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
         roster_add_cause(r, now, text);
 }
 
-/* Who was asked to leave goes at a boundary, unless nobody who stays has the state: then joiners
- * are given it first. */
-static bool goes_now(const struct roster *r, const struct roster_member *m)
+/* How many members that were asked to leave stay for one more epoch and give joiners the state:
+ * none where a member that stays has the state. Otherwise all that the joiners leave room for, and
+ * at least one. */
+static int count_held(const struct roster *r)
 {
-    return m->leaving && roster_survives(m) && roster_count(r, is_staying) > 0;
+    int room = r->elastic.max - roster_count(r, roster_is_joiner);
+    if (roster_count(r, is_staying) > 0)
+        return 0;
+    return room > 1 ? room : 1;
 }
 
-/* How many. */
+/* It was asked to leave and goes at this boundary: those with the lowest ranks are held. */
+static bool goes_now(const struct roster *r, const struct roster_member *m)
+{
+    int before = 0;
+    if (!m->leaving || !roster_survives(m))
+        return false;
+    for (int i = 0; i < r->nmembers; i++)
+        before += roster_survives(&r->members[i]) && r->members[i].rank < m->rank;
+    int held = count_held(r);
+    return held == 0 || before >= held;
+}
+
+/* Returns how many members were sent off. */
 static int send_off(struct roster *r, uint64_t now)
 {
     int n = 0;
