@@ -344,14 +344,22 @@ static void act(struct roster *r, int member, const struct rank_row *row, bool s
     }
 }
 
+int roster_check_step(const struct roster *r, int member, enum rank_event event, struct err *err)
+{
+    enum rank_state state = r->members[member].state;
+    if (rank_step(state, event))
+        return 0;
+    return err_set(err, EPROTO, "rank %d is %s: no %s is expected", member, rank_state_name(state),
+                   rank_event_name(event));
+}
+
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err)
 {
     char text[512];
     struct roster_member *m = &r->members[member];
     const struct rank_row *row = rank_step(m->state, event);
     if (!row)
-        return err_set(err, EPROTO, "rank %d is %s: no %s is expected", member,
-                       rank_state_name(m->state), rank_event_name(event));
+        return roster_check_step(r, member, event, err);
     bool survived = roster_survives(m);
     if (row->next == RANK_READY && r->ready == 0)
         r->first_ready = now;
@@ -363,7 +371,7 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         m->left_at = now ? now : 1;
     if (event == RANK_CARD) {
         m->left_at = 0;
-        m->disturbed = false;
+        m->disturbed = m->out = false; /* hvd_init() again: the rank begins anew */
     }
     act(r, member, row, survived, now);
     if (survived && (rank_is_over(m->state) || m->out)) {

@@ -21,6 +21,11 @@ static bool is_wanted(const struct roster_member *m)
     return !rank_is_over(m->state) && !m->leaving && !m->out;
 }
 
+static bool may_come_back(const struct roster_member *m)
+{
+    return m->state == RANK_LEFT && is_wanted(m);
+}
+
 /* Members that count towards the target. */
 static int have(const struct roster *r)
 {
@@ -151,17 +156,18 @@ void roster_send_away(struct roster *r, int member, const char *text)
         roster_note(r, NOTE_LEAVE, member, 0, text);
 }
 
-/* The order in which members leave: those on the agent with the highest order, then those in no
- * world, then the highest ranks. */
+/* Whether m, which has the higher number, leaves before b. Where hosts have an order: the last host
+ * first. Then members without the state, the newest first. Then the highest rank. */
 static bool goes_before(const struct roster *r, const struct roster_member *m,
                         const struct roster_member *b)
 {
     int mine = r->agents[m->agent].order, other = r->agents[b->agent].order;
+    bool survives = roster_survives(m);
     if (mine != other)
         return mine > other;
-    if ((m->rank < 0) != (b->rank < 0))
-        return m->rank < 0;
-    return m->rank >= b->rank;
+    if (survives != roster_survives(b))
+        return !survives;
+    return !survives || m->rank >= b->rank;
 }
 
 /* The next member to leave, -1: none. */
@@ -170,7 +176,7 @@ static int choose_victim(const struct roster *r)
     int best = -1;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (!is_wanted(m) || m->state == RANK_LEFT)
+        if (!is_wanted(m) || may_come_back(m))
             continue;
         const struct roster_member *b = best < 0 ? NULL : &r->members[best];
         if (!b || goes_before(r, m, b))
@@ -179,15 +185,24 @@ static int choose_victim(const struct roster *r)
     return best;
 }
 
-static void shrink(struct roster *r, int n)
+/* n ranks fewer. Pending starts are cancelled before any rank is asked to leave. */
+static void shrink(struct roster *r, int n, const char *text)
 {
     for (; n > 0 && r->starts.n > 0; n--)
         r->starts.n--;
     for (; n > 0; n--) {
         int victim = choose_victim(r);
         if (victim >= 0)
-            roster_send_away(r, victim, "the job is to be smaller");
+            roster_send_away(r, victim, text);
     }
+}
+
+/* Ranks that may still come back are not counted here: each one is when it does. */
+void roster_came_back(struct roster *r)
+{
+    int n = have(r) - roster_count(r, may_come_back) - r->target;
+    if (r->is_elastic && !r->rebuilding && !r->stopping && !r->closing)
+        shrink(r, n, "a rank that had left came back, and the job has more ranks than its target");
 }
 
 void roster_wind_down(struct roster *r, uint64_t now)
@@ -246,8 +261,7 @@ void roster_fill(struct roster *r, uint64_t now)
         r->restarts += limit > 0;
         add_start(r, -1, now, limit > 0);
     }
-    if (have(r) > r->target)
-        shrink(r, have(r) - r->target);
+    shrink(r, have(r) - r->target, "the job is to be smaller");
     start_due(r, now);
     roster_consider(r, now);
 }
@@ -257,8 +271,7 @@ uint32_t roster_go(struct roster *r, uint64_t now)
     r->change++;
     while (have(r) < r->target && r->starts.n < r->elastic.max)
         add_start(r, -1, now, false);
-    if (have(r) > r->target)
-        shrink(r, have(r) - r->target);
+    shrink(r, have(r) - r->target, "the job is to be smaller");
     start_due(r, now);
     roster_consider(r, now);
     return r->change;

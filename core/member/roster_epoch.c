@@ -195,11 +195,28 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
         roster_add_cause(r, now, text);
 }
 
-/* A member that was asked to leave does so at a boundary, unless no staying member has the training
- * state: then joiners get the state first. */
+/* How many members that were asked to leave stay for one more epoch and give joiners the state:
+ * none where a member that stays has the state. Otherwise all that the joiners leave room for, and
+ * at least one. */
+static int count_held(const struct roster *r)
+{
+    int room = r->elastic.max - roster_count(r, roster_is_joiner);
+    if (roster_count(r, is_staying) > 0)
+        return 0;
+    return room > 1 ? room : 1;
+}
+
+/* Whether this member was asked to leave and leaves at this boundary. The members with the lowest
+ * ranks stay for the joiners. */
 static bool goes_now(const struct roster *r, const struct roster_member *m)
 {
-    return m->leaving && roster_survives(m) && roster_count(r, is_staying) > 0;
+    int before = 0;
+    if (!m->leaving || !roster_survives(m))
+        return false;
+    for (int i = 0; i < r->nmembers; i++)
+        before += roster_survives(&r->members[i]) && r->members[i].rank < m->rank;
+    int held = count_held(r);
+    return held == 0 || before >= held;
 }
 
 /* Removes such members from the world. Returns their number. */

@@ -67,7 +67,7 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
 {
     struct roster_member *m = &r->members[c->member];
     struct buf fresh = {0};
-    bool survived = roster_survives(m);
+    bool survived = roster_survives(m), had_left = m->state == RANK_LEFT;
     buf_put(&fresh, c->bytes.data, c->bytes.len);
     if (fresh.failed)
         return -ENOMEM;
@@ -84,6 +84,8 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
      * and no boundary will remove it. */
     if (m->leaving && survived && !roster_survives(m))
         roster_note(r, NOTE_LEAVE, c->member, 0, "it was asked to leave before it had the state");
+    if (had_left)
+        roster_came_back(r);
     return 0;
 }
 
@@ -155,8 +157,12 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
 {
     struct roster_member *m = &r->members[it->member];
     bool dead = it->type == REPORT_DEAD, was_over = rank_is_over(m->state);
+    enum rank_event event = dead || it->code != 0 ? RANK_EXIT_BAD : RANK_EXIT_OK;
     if (was_over && (dead || m->reaped))
         return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
+    int rc = was_over ? 0 : roster_check_step(r, it->member, event, err);
+    if (rc < 0)
+        return rc;
     roster_take_tail(m, it->tail);
     char before[512], after[512];
     /* The text before the exit code is known, such as "called hvd_shutdown()". */
@@ -168,11 +174,22 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     m->reaped = !dead;
     m->code = it->code;
     words_set(&m->text, it->text); /* no text when out of memory */
-    bool bad = dead || it->code != 0;
-    int rc = roster_step(r, it->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, err);
+    rc = roster_step(r, it->member, event, now, err);
     roster_describe_end(r, it->member, after, sizeof(after));
     replace_text(r->last.cause, sizeof(r->last.cause), before, after);
     return rc;
+}
+
+/* It says that it cannot go on. */
+static int take_out(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
+{
+    struct roster_member *m = &r->members[it->member];
+    int rc = roster_check_step(r, it->member, RANK_OUT, err);
+    if (rc < 0)
+        return rc;
+    m->code = it->code;
+    words_set(&m->text, it->text); /* without memory: none */
+    return roster_step(r, it->member, RANK_OUT, now, err);
 }
 
 static int report_one(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
@@ -189,9 +206,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         m->disturbed |= !r->is_elastic && it->code < 0;
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
-        m->code = it->code;
-        words_set(&m->text, it->text); /* no text when out of memory */
-        return roster_step(r, it->member, RANK_OUT, now, err);
+        return take_out(r, it, now, err);
     case REPORT_PROGRESS:
         take_progress(r, m, it, now);
         return 0;

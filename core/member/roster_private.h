@@ -24,6 +24,9 @@ void roster_take_tail(struct roster_member *m, const char *tail);
 /* Applies one event to one member. -EPROTO: the event is not legal in its state. */
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err);
 
+/* 0: the event is legal for the member now. -EPROTO: it is not, with the reason in err. */
+int roster_check_step(const struct roster *r, int member, enum rank_event event, struct err *err);
+
 /* Creates a member in a slot of an agent, not yet started. Returns its number, or -ENOMEM. */
 int roster_add_member(struct roster *r, int agent, int place);
 
@@ -111,6 +114,10 @@ void roster_forget_start(struct roster *r);
 /* Marks a member as leaving. A member in no world is told at once; one in the world leaves at the
  * next boundary. */
 void roster_send_away(struct roster *r, int member, const char *text);
+
+/* A rank that had left has called hvd_init() again. Another rank may have been started in its
+ * place, or the job was made smaller: then surplus ranks are asked to leave. */
+void roster_came_back(struct roster *r);
 
 /* Free slots on live agents where a member can be started now. */
 int roster_free_places(const struct roster *r);

@@ -244,6 +244,33 @@ static void test_the_last_with_the_state_leave(void **state)
     roster_fini(&r);
 }
 
+/* The world has max ranks, all are to leave, and new ones wait: all but one go at the boundary, and
+ * the last one hands the state over. */
+static void test_a_full_world_leaves(void **state)
+{
+    struct roster r;
+    uint32_t change = 0;
+    (void)state;
+    make(&r, 1, 3, 0);
+    form(&r);
+    assert_int_equal(roster_scale(&r, 1, now, &change, NULL), 0);
+    assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
+    assert_int_equal(roster_drain_rank(&r, 0, now, &change, NULL), 0);
+    start(&r, 3);
+    start(&r, 4);
+    for (int i = 0; i < 3; i++)
+        hello(&r, i, CARD_BOUNDARY);
+    world_is(&r, 2, "0 3* 4*");
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 1);
+    assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 2);
+    assert_int_equal(r.announced, r.applied + 1);
+    hello(&r, 0, CARD_BOUNDARY);
+    hello(&r, 3, CARD_BOUNDARY);
+    hello(&r, 4, CARD_BOUNDARY);
+    world_is(&r, 3, "3 4");
+    roster_fini(&r);
+}
+
 static void test_refused_changes(void **state)
 {
     struct roster r, before;
@@ -475,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_joiner_sent_away),
         cmocka_unit_test(test_loss_before_a_joiner_leaves),
         cmocka_unit_test(test_the_last_with_the_state_leave),
+        cmocka_unit_test(test_a_full_world_leaves),
         cmocka_unit_test(test_refused_changes),
         cmocka_unit_test(test_scale_there_and_back),
         cmocka_unit_test(test_backoff),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "core/member/roster_private.h"
 #include "tests/unit/member/elastic.h"
 
 static void test_loss_is_repaired(void **state)
@@ -419,91 +420,20 @@ static void test_silent_survivor_is_evicted(void **state)
     roster_fini(&r);
 }
 
-/* ---- anything in any order ------------------------------------------------------------------- */
-
-static void do_something(struct roster *r)
+/* A report that the state of a rank does not allow changes nothing: neither is the place of a rank
+ * free, nor is the code of its end another one. */
+static void test_refused_reports(void **state)
 {
-    uint32_t change;
-    int member = rand() % r->nmembers, code;
-    switch (rand() % 12) {
-    case 0:
-    case 1:
-    case 2:
-        tell(r, REPORT_STARTED, member, 0);
-        break;
-    case 3:
-    case 4:
-    case 5:
-    case 6:
-        if (rank_step(r->members[member].state, RANK_CARD))
-            hello(r, member,
-                  r->members[member].rank < 0 ? CARD_JOIN : (enum card_why)(rand() % CARD_WHYS));
-        break;
-    case 7:
-        /* One number after the other: compilers differ in the order of arguments. */
-        code = rand() % 4 ? -9 : rand() % 2;
-        tell(r, rand() % 2 ? REPORT_EXITED : REPORT_DEAD, member, code);
-        break;
-    case 8:
-        tell(r, REPORT_BYE, member, rand() % 3 ? -5 : 0);
-        break;
-    case 9:
-        roster_scale(r, 1 + rand() % 7, now, &change, NULL);
-        break;
-    case 10:
-        if (rand() % 8 == 0)
-            roster_drain_rank(r, rand() % 4, now, &change, NULL);
-        break;
-    default:
-        after(r, (uint64_t)(rand() % 3000));
-    }
-}
-
-static void check(const struct roster *r, uint32_t before, int notes)
-{
-    int over = 0, ready = 0, placed = 0;
-    char text[512];
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        over += rank_is_over(m->state);
-        ready += m->state == RANK_READY;
-        placed += m->rank >= 0;
-        assert_true(m->rank < 0 || r->world.cards[m->rank].member == i);
-    }
-    assert_int_equal(r->over, over);
-    assert_int_equal(r->ready, ready);
-    assert_true(placed <= r->size);
-    assert_true(r->epoch == before || r->epoch == before + 1 || r->epoch == before + 2);
-    assert_true(r->applied <= r->announced && r->announced <= r->change);
-    assert_true(r->nnotes >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
-    assert_true(r->target >= r->elastic.min && r->target <= r->elastic.max);
-    if (r->epoch > before) /* nobody is in a world twice, dead, or above max */
-        for (int i = 0; i < r->world.n; i++)
-            for (int k = 0; k < i; k++)
-                assert_int_not_equal(r->world.cards[i].member, r->world.cards[k].member);
-    assert_true(r->world.n <= r->elastic.max);
-    roster_waiting_for(r, now, text, sizeof(text));
-    assert_non_null(roster_state(r));
-}
-
-static void test_random_events(void **state)
-{
+    struct roster r;
     (void)state;
-    srand(11);
-    for (int life = 0; life < 300; life++) {
-        struct roster r;
-        int last = rand() % 3 ? 0 : 4, max = 3 + rand() % 4;
-        make(&r, 1 + rand() % 3, max, last);
-        if (rand() % 4)
-            form(&r);
-        for (int i = 0; i < 200; i++) {
-            uint32_t epoch = r.epoch;
-            int notes = r.nnotes;
-            do_something(&r);
-            check(&r, epoch, notes);
-        }
-        roster_fini(&r);
-    }
+    make(&r, 1, 4, 0);
+    assert_int_equal(tell(&r, REPORT_EXITED, 1, 0), -EPROTO); /* it was not started */
+    assert_int_equal(roster_free_places(&r), 3);
+    form(&r);
+    assert_int_equal(tell(&r, REPORT_DEAD, 1, -9), 0);
+    assert_int_equal(tell(&r, REPORT_BYE, 1, -5), -EPROTO);
+    assert_int_equal(r.members[1].code, -9);
+    roster_fini(&r);
 }
 
 int main(void)
@@ -529,7 +459,7 @@ int main(void)
         cmocka_unit_test(test_agent_lost),
         cmocka_unit_test(test_out_of_the_world),
         cmocka_unit_test(test_silent_survivor_is_evicted),
-        cmocka_unit_test(test_random_events),
+        cmocka_unit_test(test_refused_reports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
