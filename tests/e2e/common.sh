@@ -124,6 +124,15 @@ make_hosts() {
         ip -n "$a" link set lo up && ip -n "$b" link set lo up
 }
 
+# agent_on HOST: the pid of the hvd-agent there, whose parent is its keeper, another hvd-agent
+agent_on() {
+    local pid parent
+    for pid in $(ip netns pids "$1"); do
+        parent=$(ps -o ppid= -p "$pid" | tr -d ' ')
+        [ "$(ps -o comm= -p "$pid")$(ps -o comm= -p "${parent:-0}")" = hvd-agenthvd-agent ] && echo "$pid"
+    done
+}
+
 # on HOST COMMAND...
 on() {
     local host=$1

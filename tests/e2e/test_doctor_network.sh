@@ -39,7 +39,7 @@ EOT
 }
 
 new_host
-check 'loopback alone' says nic-up warn 'only loopback'
+check 'loopback alone' says nic-up warn 'no interface but loopback'
 check 'loopback, all ranks here' says nic-up info 'enough for 2 ranks' --ranks 2 --local-ranks 2
 check 'loopback, ranks elsewhere' says nic-up fail '2 of 4 ranks' --ranks 4 --local-ranks 2
 
@@ -63,11 +63,11 @@ check 'no carrier' says nic-up warn 'eth1 10.213.9.1: an address but no carrier'
 ip -n "${hosts[-1]}" link add br-x type bridge
 ip -n "${hosts[-1]}" link set br-x up
 ip -n "${hosts[-1]}" addr add 10.213.10.1/24 dev br-x
-check 'a bridge beside it' says nccl-ifname-virtual warn 'software made br-x' --profile gpu
+check 'a bridge beside it' says nccl-ifname-virtual warn 'br-x is virtual' --profile gpu
 
 check 'ports' says port-range pass ' ports: '
 on "${hosts[-1]}" sh -c 'echo 50000 50099 >/proc/sys/net/ipv4/ip_local_port_range' 2>"$TMP/refused" &&
-    check 'few ports' says port-range warn 'only 100 ports'
+    check 'few ports' says port-range warn 'only 100 ephemeral ports'
 [ -s "$TMP/refused" ] && skip_part ports sysctl 'ip_local_port_range cannot be set here'
 
 new_host

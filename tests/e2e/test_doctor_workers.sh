@@ -59,7 +59,7 @@ only_speed() { ! grep '^WARN\|^FAIL ' "$TMP/1" | grep -v 'xw-straggler\|xw-pair-
 
 well() {
     code 0 doctor >"$TMP/1" 2>"$TMP/2" && only_speed && says 'workers  ' "$TMP/1" &&
-        says 'hvd-doctor: pairs' "$TMP/2"
+        says 'hvd-doctor: measuring pairs' "$TMP/2"
 }
 
 alone() { code 0 "$RUN" --doctor >"$TMP/1" && only_speed && says 'workers  ' "$TMP/1"; }
@@ -72,7 +72,7 @@ differs() {
 # An address that nobody reaches, beside one that works.
 cut_off() {
     ip -n "$H2" addr add 10.213.10.2/24 dev eth1
-    code 0 doctor >"$TMP/1" && says 'reached by another address' "$TMP/1" && says 10.213.10.2 "$TMP/1" &&
+    code 0 doctor >"$TMP/1" && says 'reached by another of its addresses' "$TMP/1" && says 10.213.10.2 "$TMP/1" &&
         says 'has 2 addresses' "$TMP/1"
     local rc=$?
     ip -n "$H2" addr del 10.213.10.2/24 dev eth1

@@ -23,7 +23,7 @@ export HVD_HEARTBEAT_MS=1000
 host_lost() {
     begin -np 4 --min-np 1 -H "localhost:3,$B:2" $RANKS
     line 4 'epoch 1 rank . of 4: 0 1 2 3 (change 0)' || return 1
-    kill -KILL "$(ip netns pids "$B" | xargs -I{} sh -c 'grep -qx hvd-agent /proc/{}/comm && echo {}')"
+    kill -KILL "$(agent_on "$B")"
     line 3 "epoch 2 rank . of 3: 0 1 2 (change 0)" && line 1 'hvdrun: epoch 2: 3 of 4 ranks after .*: lost: ' &&
         line 1 "member 4 is started on $B" && line 4 'epoch 3 rank . of 4: 0 1 2 4\* (change 1)' && ends 0
 }
@@ -40,7 +40,7 @@ drained() {
 evicted() {
     begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
     line 4 'epoch 1 rank' || return 1
-    kill -TERM "$(ip netns pids "$B" | xargs -I{} sh -c 'grep -qx hvd-agent /proc/{}/comm && echo {}')"
+    kill -TERM "$(agent_on "$B")"
     line 2 'epoch 2 rank . of 2: 0 1 (change 1)' && line 2 'asked to leave' && ends 0
 }
 

@@ -202,7 +202,7 @@ taken_over() {
     sleep 1
     attached && line 1 'attached to job .*: 2 ranks on 2 host(s), epoch 1' || return 1
     together 2 timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' || return 1
-    kill -KILL "$(ip netns pids "$B" | xargs -I{} sh -c 'grep -qx hvd-agent /proc/{}/comm && echo {}')"
+    kill -KILL "$(agent_on "$B")"
     line 1 "hvdrun: epoch 3: [23] of 4 ranks after .* on $THERE.*: lost" && line 1 'hvdrun: epoch [45]: 4 of 4 ranks' && ends 0
 }
 
