@@ -25,7 +25,7 @@ from runner.process import Process  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.schedule import Schedule  # noqa: E402
 
-WAITING = 4                     # jobs that wait, for each core
+WAITING = 2                     # jobs that wait, for each core
 
 
 class Run:
