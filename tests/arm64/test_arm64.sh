@@ -6,6 +6,8 @@
 # are Debian 12's for that architecture, in a root of their own (tests/e2e/rootfs.sh); nothing of them is
 # installed here. An emulator keeps this machine's order of memory: tests/litmus is for that.
 # timeout: 1800
+# takes: 240 s
+# needs: roots
 #
 # HVD_ARM64_CC=command   another compiler for it, e.g. "ccache aarch64-linux-gnu-gcc"
 set -u

@@ -4,6 +4,8 @@
 # machine's, where it is one) and 13, as an ordinary user; what it asks of an image's C library; how it is
 # installed; and what it says in an image without glibc.
 # timeout: 1800
+# takes: 120 s
+# needs: roots
 # shellcheck disable=SC2154,SC2317,SC2016  # what common.sh sets; called by check; meant for the inner shell
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -5,6 +5,7 @@
 # must leave nothing. HVD_CLEAN_TARGETS names other targets: make test-clean adds "test", which takes long.
 # Downloads about 450 MB. Part of the strict run only.
 # timeout: 5400
+# takes: 500 s
 # shellcheck disable=SC2154  # what common.sh and container.sh set
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

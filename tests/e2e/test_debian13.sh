@@ -4,6 +4,8 @@
 # launcher tests in a root file system of its own, in private mount and pid namespaces. Nothing is
 # built there, nothing is written outside of its /tmp. HVD_DEBIAN13_TESTS names other tests.
 # timeout: 3000
+# takes: 300 s
+# needs: roots
 # shellcheck disable=SC2154  # what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

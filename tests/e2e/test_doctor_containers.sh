@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 900
+# takes: 30 s, waiting
 #
 # hvd-doctor in real containers: for each thing that is wrong with one it names exactly that. The
 # programs and their libraries are the whole image, so nothing is downloaded. What a container without

@@ -3,6 +3,7 @@
 # hvd-doctor where one system call after the other is refused, with EPERM and with ENOSYS, as the
 # sandboxes of containers do: it comes to its end, says a verdict or in one line why there is none.
 # timeout: 400
+# takes: 40 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

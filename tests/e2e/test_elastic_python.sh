@@ -4,6 +4,7 @@
 # the ranks have recorded proves that every sample was used exactly once. A program written for Horovod, a
 # plain loop, and the examples.
 # timeout: 1200
+# takes: 18 s
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

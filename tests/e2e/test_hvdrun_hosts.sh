@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # hvdrun over two hosts, which are network namespaces that HVD_RSH_AGENT reaches: TLS, output, ends.
 # timeout: 900
+# takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154,SC2086  # functions that check calls; words for other shells; common.sh; $CTL is two words
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

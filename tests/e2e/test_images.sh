@@ -3,6 +3,7 @@
 # make images: bundle and operator, built by podman without a registry, then run as a cluster runs them: the
 # user that the image names, no capability, a root file system that is read-only, no network.
 # timeout: 900
+# takes: 30 s
 # shellcheck disable=SC2154,SC2317  # what common.sh and container.sh set; called by check
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

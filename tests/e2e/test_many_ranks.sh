@@ -3,6 +3,7 @@
 # As many ranks as one host may run, on however few cores: they start, sum and end, and a machine that is busy
 # with something else as well is no reason to end them.
 # timeout: 400
+# takes: 20 s
 # shellcheck disable=SC2154,SC2317,SC2086  # common.sh; functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

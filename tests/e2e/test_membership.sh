@@ -3,6 +3,7 @@
 # The membership of elastic jobs, with ranks that speak the control frames and nothing else: who is in
 # which epoch after losses, planned changes and replacements, and how such a job ends.
 # timeout: 300
+# takes: 30 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2086,SC2154  # functions that check calls; words for other shells; $RANKS is several words; common.sh
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -4,6 +4,7 @@
 # and by hosts; a container that forbids process_vm_readv; a rank that is killed; another MPI in
 # LD_LIBRARY_PATH, or to make hvd with; ends without hvd_shutdown; settings that do not fit together.
 # timeout: 900
+# takes: 18 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,6 +3,7 @@
 # The Python package: tests/python/rank_*.py on 1, 2 and 4 ranks that are started by hand, the same
 # under hvdrun, under torchrun, and what a rank says about bad surroundings.
 # timeout: 1800
+# takes: 130 s
 # shellcheck disable=SC2317  # functions that check calls
 set -u
 cd "$(dirname "$0")/../.." || exit 1

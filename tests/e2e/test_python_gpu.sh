@@ -4,6 +4,7 @@
 # for a GPU's (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through the host's memory and
 # through an NCCL of ours, also with MPI between hosts. On a machine with a GPU and a torch that knows it: make test-gpu.
 # timeout: 1200
+# takes: 18 s
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,6 +3,7 @@
 # `pip install .` into a virtual environment, without a network: the package brings its own library and
 # programs, and works from another folder.
 # timeout: 1200
+# takes: 18 s
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}

@@ -4,6 +4,7 @@
 # run.sh [NAME...]: checks the model of repair (README.md): the invariants in several settings, and planted
 # bugs that must be found. Prints one line for each run: states, depth, seconds.
 # timeout: 900
+# takes: 200 s
 #
 # MODEL_SECONDS=n   time of each run that only samples (12); 0: until it ends by itself
 # MODEL_DEPTH=n     steps of one history (10000; the longest seen is below 200)

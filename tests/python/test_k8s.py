@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# takes: 3 s, waiting
 """k8s/: every file is YAML with a kind, kustomizations name files that are there, the schema of HvdJob has
 the fields that hvdrun knows, rights have no wildcards, and the examples run with hvdrun -f."""
 
