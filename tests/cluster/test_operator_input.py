@@ -105,7 +105,7 @@ class Input(agents.Case):
         for field, value, words in (("slotsPerWorker", 2, "slotsPerWorker cannot be changed"),
                                     ("gang", {"backend": "volcano"}, "gang.backend cannot be changed"),
                                     ("runPolicy", {"managedBy": "x/y"}, "managedBy cannot be changed"),
-                                    ("workers", 3, "has the number of workers that it was made with"),
+                                    ("workers", 3, "workers cannot be changed in a job without minWorkers"),
                                     ("template", {"spec": {"containers": []}}, "containers"),
                                     ("doctor", {"level": 9}, "level"), ("minWorkers", 5, "less than minWorkers")):
             with self.subTest(field), self.assertRaises(Refused) as refused:
