@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 30 s, waiting
+# takes: 50 s, waiting
 # timeout: 600
 """What others test their elastic training with, each case once: Horovod (one fails, all fail, too few are left, the
 limit of resets, ranks added and removed), torchft (a rank fails at a step; a crash; one that hangs), ULFM (shrink,

@@ -3,7 +3,7 @@
 # Four ranks, their agent and hvdrun share half a processor: nobody is taken for dead, and there is one epoch. make
 # chaos-throttle does this for longer.
 # timeout: 300
-# takes: 10 s, waiting
+# takes: 15 s, waiting
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 exec "${PY:-/usr/bin/python3}" tests/chaos/chaos.py "${BUILD:-build}" --seconds "${CHAOS_SECONDS:-15}" --scenario quota

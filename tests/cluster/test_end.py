@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 30 s, waiting
 """Nothing is left of a cluster when its owner is killed, its supervisor is killed, or it does not start.
 timeout: 3000"""
 import json

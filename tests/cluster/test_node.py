@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 20 s, waiting
 """A real node: containerd and kubelet run a pod; the host reaches pods and services; when the owner is killed, nothing is
 left and no setting of the machine has changed.
 timeout: 3000"""

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 70 s, waiting
 """hvd-operator on a real control plane, with exactly the rights of k8s/overlays/cluster: the life of a job.
 timeout: 3000"""
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 80 s, waiting
 """hvd-operator with faults around it: killed after each write, two operators, an API server that is down, rights for only
 one namespace.
 timeout: 3000"""

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 40 s, waiting
 """The operator's account has exactly the listed rights in each overlay of k8s/, according to the API server.
 timeout: 900"""
 import os

@@ -4,7 +4,7 @@
 # and all that hvdrun does works as before. Without another one nothing is left. Ranks speak the control
 # frames (ctl_elastic.py); the last check has ranks of libhvd.
 # timeout: 400
-# takes: 40 s, waiting
+# takes: 50 s, waiting
 # shellcheck disable=SC2317,SC2086,SC2154  # functions that check calls; $RANKS is several words; common.sh
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -4,7 +4,7 @@
 # address, port and certificate of the one that was killed, and training goes on; when nobody comes nothing
 # is left on any host. Ranks speak the control frames (ctl_elastic.py); the last check has ranks of libhvd.
 # timeout: 600
-# takes: 40 s, waiting
+# takes: 50 s, waiting
 # shellcheck disable=SC2317,SC2086,SC2154,SC2016  # functions that check calls; $RANKS is several words; common.sh; words for another shell
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

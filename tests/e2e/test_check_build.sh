@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # hvdrun --check-build about GPUs: the NCCL that a process with this machine's torch would use, the driver,
 # the kernels. Driver and NCCL are ours (tests/fake), and files that are none; no GPU is touched.
-# takes: 7 s, waiting
+# takes: 5 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -4,7 +4,7 @@
 # no room on the disk, secrets. Findings depend on the machine: what is compared comes from captured
 # machines.
 # timeout: 900
-# takes: 16 s, waiting
+# takes: 13 s, waiting
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

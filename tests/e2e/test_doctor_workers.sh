@@ -4,7 +4,7 @@
 # cut off, and a path that swallows large packets. In a PID namespace of its own: ranks of other
 # tests would be a reason to refuse.
 # timeout: 900
-# takes: 30 s, waiting
+# takes: 40 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154  # functions that check calls; words for other shells; common.sh
 if [ "${HVD_OWN_PIDS:-}" != 1 ] && unshare -fp --mount-proc true 2>/dev/null; then
     HVD_OWN_PIDS=1 exec unshare -fp --kill-child --mount-proc "$0" "$@"

@@ -3,7 +3,7 @@
 # A rank that joins an elastic job starts up while the others train: slow, dead before it is in, not wanted any
 # more, under another hvdrun, and of a program that lets nobody in.
 # timeout: 400
-# takes: 30 s, waiting
+# takes: 40 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

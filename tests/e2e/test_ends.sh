@@ -3,7 +3,7 @@
 # How a rank's process may end, in a fixed and in an elastic job: the rows of README's table "When a rank
 # ends". Whom hvdrun names, with what it exits, who is replaced. All rows of a kind of job run beside each other.
 # timeout: 300
-# takes: 10 s, waiting
+# takes: 13 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

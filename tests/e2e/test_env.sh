@@ -3,7 +3,7 @@
 # Ranks started by hand: on loopback, on two hosts, with and without a key, and what goes wrong when
 # settings are wrong or two jobs share a port.
 # timeout: 600
-# takes: 9 s, waiting
+# takes: 6 s, waiting
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 # What a machine with a GPU may lack, as CUDA's own packages leave it: without NCCL or kernels the programs of
 # tests/gpu say so and do the rest, and nvcc is found beside PATH. The driver is one of ours, as libcuda.so.1.
 # timeout: 300
-# takes: 20 s, waiting
+# takes: 19 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

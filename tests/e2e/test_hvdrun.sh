@@ -3,7 +3,7 @@
 # hvdrun on this machine: output, exit codes, signals, what happens when a rank, an agent or hvdrun
 # itself is killed, and that nothing is left behind.
 # timeout: 900
-# takes: 50 s, waiting
+# takes: 60 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2086,SC2012  # functions that check calls; words for other shells; $CTL is two words; our own file names
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 # hvdrun's commands for jobs that run, and what jobs are called: list, status, scale, drain, --name;
 # the hosts that a discovery script names. What they refuse leaves the job as it was.
 # timeout: 300
-# takes: 14 s, waiting
+# takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -4,7 +4,7 @@
 # that fail, hosts that cannot be reached or whose agent is killed. 127.0.0.2 stands for another
 # host: a script in place of ssh runs its agent here.
 # timeout: 300
-# takes: 20 s, waiting
+# takes: 30 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

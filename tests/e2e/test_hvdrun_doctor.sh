@@ -3,7 +3,7 @@
 # What the doctor does beside a job: the preflight and its policies, findings with the rank that
 # failed, the cause in the output of the ranks, the watch, /metrics and /ready.
 # timeout: 900
-# takes: 16 s, waiting
+# takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154  # functions that check calls; words for other shells; common.sh
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 # hvdrun's input: job files, host files, --check-build, bindings, and what it says to bad input: one
 # line that names what and where, an exit code, nothing left running.
 # timeout: 600
-# takes: 11 s, waiting
+# takes: 17 s, waiting
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 # `make install` and `make uninstall` under DESTDIR: a C program and a Python program run with what is installed, and
 # uninstall leaves every folder as it found it. test_clean.sh does the same without DESTDIR in a bare container.
 # timeout: 600
-# takes: 110 s, waiting
+# takes: 100 s, waiting
 # shellcheck disable=SC2154,SC2317  # what common.sh sets; called by check
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 # The membership of elastic jobs over two hosts, which are network namespaces: a host that is lost, one
 # that is drained, ranks that come where there is room.
 # timeout: 200
-# takes: 50 s, waiting
+# takes: 15 s, waiting
 # shellcheck disable=SC2317,SC2086,SC2154  # functions that check calls; $RANKS is several words; common.sh
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

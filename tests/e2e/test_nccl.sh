@@ -3,7 +3,7 @@
 #
 # What we declare of NCCL (core/backend/nccl_abi.h) against the real header of the pinned wheel.
 # timeout: 600
-# takes: 13 s, waiting
+# takes: 10 s, waiting
 # shellcheck source=tests/e2e/common.sh
 source "$(dirname "$0")/common.sh"
 CC=${CC:-gcc}

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 30 s, waiting
+# takes: 50 s, waiting
 # timeout: 400
 """The coordinator plane of hvd-operator with real agents and ranks on this machine: who comes, trains, goes, is
 killed; an operator that is killed and replaced; and who is refused."""

@@ -4,7 +4,7 @@
 # two network namespaces, where HVD_KEY_FILE and HVD_RENDEZVOUS are not needed. Without a libpmix, and
 # under MPICH's mpirun, they are, and ranks without them are refused.
 # timeout: 900
-# takes: 11 s, waiting
+# takes: 9 s, waiting
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

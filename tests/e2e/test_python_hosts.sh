@@ -3,7 +3,7 @@
 # torchrun and ranks by hand on two hosts (network namespaces), two ranks on each: the operations and
 # the optimizer of hvd.torch over TCP and shared memory together.
 # timeout: 1200
-# takes: 80 s, waiting
+# takes: 110 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 #
 # The runner itself: what tests/run.py counts as passed, failed and skipped, and what it shows of a
 # failure. Each check runs it on commands made for the purpose, with a build folder of its own.
-# takes: 20 s, waiting
+# takes: 16 s, waiting
 # shellcheck disable=SC2317  # checks are called by name
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

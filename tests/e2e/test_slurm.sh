@@ -4,7 +4,7 @@
 # in a network namespace that stands for its node, all ended at the end. With PMIx; without it and with
 # a key file; without a key; under MPICH's mpirun, whose proxies are tasks.
 # timeout: 600
-# takes: 11 s, waiting
+# takes: 9 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

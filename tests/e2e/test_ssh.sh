@@ -3,7 +3,7 @@
 # hvdrun -H over the real ssh: two hosts that are network namespaces, an sshd of the test's own in the
 # second one with keys of the test's own. What ssh refuses is one line; nothing is left on either host.
 # timeout: 900
-# takes: 70 s, waiting
+# takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154,SC2086  # functions that check calls; words for other shells; common.sh; $CTL is two words
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

@@ -3,7 +3,7 @@
 # A rank is killed, stopped, or runs out of descriptors: the others end in time, or wait and say for
 # whom, and nothing is left.
 # timeout: 900
-# takes: 14 s, waiting
+# takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/../e2e/common.sh"

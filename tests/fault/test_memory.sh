@@ -3,7 +3,7 @@
 # A container's small /dev/shm does not matter: with 64 KiB of it, and with none, ranks of one host
 # share memory all the same, under hvdrun and by hand.
 # timeout: 600
-# takes: 5 s, waiting
+# takes: 6 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/../e2e/common.sh"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# takes: 18 s, waiting
+# takes: 3 s, waiting
 """The protocols of flags under weak memory: see README.md. Prints a line a program.
 
 test_litmus.py [NAME...]: only the programs whose names hold one of these.

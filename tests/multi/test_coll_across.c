@@ -6,6 +6,7 @@
  * whatever is fused. Buffers are overwritten as soon as an operation is done.
  *
  * timeout: 300
+ * takes: 15 s
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,7 @@
  * device that fails. What is on a device is filled and read by copies, as on a real one.
  *
  * timeout: 300
+ * takes: 12 s
  */
 #include <setjmp.h>
 #include <stdarg.h>

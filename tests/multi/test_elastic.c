@@ -4,6 +4,7 @@
  * step, have the same bits, and know who contributed.
  *
  * timeout: 600
+ * takes: 50 s
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -4,6 +4,7 @@
  * itself; the others go on without it.
  *
  * timeout: 300
+ * takes: 3 s, waiting
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -3,6 +3,7 @@
  * An elastic world: rare moments of a repair.
  *
  * timeout: 300
+ * takes: 7 s, waiting
  */
 #include <errno.h>
 #include <pthread.h>

@@ -9,6 +9,7 @@
  * what ranks that share a GPU can do, and NCCL with one rank.
  *
  * timeout: 300
+ * takes: 12 s
  */
 #include <errno.h>
 #include <setjmp.h>

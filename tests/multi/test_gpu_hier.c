@@ -6,6 +6,7 @@
  * it; where it cannot be had; ranks that want different things; a GPU that fails.
  *
  * timeout: 900
+ * takes: 30 s
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -5,6 +5,7 @@
  * on without it.
  *
  * timeout: 300
+ * takes: 5 s
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,6 +4,7 @@
  * make no sense, one rank that leaves before the others.
  *
  * timeout: 300
+ * takes: 8 s, waiting
  */
 #include <dirent.h>
 #include <errno.h>

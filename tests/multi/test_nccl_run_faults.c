@@ -7,6 +7,7 @@
  * that are left go on with a new communicator, the same, or a smaller one.
  *
  * timeout: 600
+ * takes: 90 s, waiting
  */
 #include <setjmp.h>
 #include <signal.h>

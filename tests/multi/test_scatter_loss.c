@@ -4,6 +4,7 @@
  * not read yet; elastic worlds whose ranks are killed in the middle.
  *
  * timeout: 300
+ * takes: 6 s
  */
 #include <errno.h>
 #include <setjmp.h>

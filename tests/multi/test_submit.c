@@ -4,6 +4,7 @@
  * names; the steady state. Groups and refusals have files of their own (test_submit_*.c).
  *
  * timeout: 300
+ * takes: 4 s
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 10 s, waiting
+# takes: 9 s, waiting
 """What examples/demo.py draws and prints: no label over another, and the reason where ranks are slow."""
 import contextlib
 import importlib.util

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 50 s, waiting
+# takes: 20 s, waiting
 """hvd.elastic: the real code on a world that is played. Every rank is a thread; where it would call the
 library it waits for the driver, which answers when all ranks that live have come to the same call, kills
 some before or after it, lets others join or leave at commits, finds repair impossible now and then, and

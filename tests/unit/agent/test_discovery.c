@@ -2,6 +2,8 @@
  *
  * Tests of agent/discovery: what a script may print, and scripts that fail, hang, print without end
  * or leave a child behind; at the first run and while a job runs. Scripts are files of the test.
+ *
+ * takes: 30 s, waiting
  */
 #include <stdarg.h>
 #include <setjmp.h>

@@ -2,6 +2,8 @@
  *
  * lifelines: what the agent hears of its ranks: deaths, silence with its reason, and nothing of
  * those that live or have let go. Ranks are children of this program.
+ *
+ * takes: 6 s, waiting
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,6 +2,8 @@
  *
  * Tests of operator/api/api and core/http against a fake API server, over TLS: bodies, headers,
  * retries, refusals, rotated tokens, connections, conflicts.
+ *
+ * takes: 14 s, waiting
  */
 #include <stdarg.h>
 #include <setjmp.h>

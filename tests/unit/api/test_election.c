@@ -2,6 +2,8 @@
  *
  * Tests of operator/api/election with a lease in a fake API server: two candidates, one that leaves
  * in order, one that the server refuses.
+ *
+ * takes: 6 s, waiting
  */
 #include <setjmp.h>
 #include <stdarg.h>

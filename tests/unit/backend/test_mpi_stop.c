@@ -2,6 +2,8 @@
  *
  * mpi_process: an operation that is given up has time to end; where it has failed or does not end,
  * MPI is called no more, neither between operations nor at exit, and is not entered again.
+ *
+ * takes: 5 s, waiting
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,6 +2,8 @@
  *
  * lifeline: however a holder ends, its watcher is told of it, and of nothing else. Holders are
  * children, killed by their pid.
+ *
+ * takes: 3 s, waiting
  */
 #include <setjmp.h>
 #include <stdarg.h>

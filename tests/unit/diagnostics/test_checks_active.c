@@ -2,6 +2,8 @@
  *
  * test_checks_active: what the tests that load the machine conclude, and that they measure
  * something here and leave nothing behind.
+ *
+ * takes: 4 s
  */
 #include <dirent.h>
 #include <errno.h>

@@ -2,6 +2,8 @@
  *
  * test_checks_kubernetes: a pod's name service, the API, rights, GPUs, on captured machines; the
  * probe against a real HTTPS server that answers as the Kubernetes API does, in a child process.
+ *
+ * takes: 5 s, waiting
  */
 #include "tests/unit/diagnostics/checkup.h"
 

@@ -3,6 +3,8 @@
  * test_fakes: hvd-probe and the checks together, live, on libraries of ours (tests/fake) that play
  * healthy and broken machines: wrong versions of NCCL, Open MPI and hwloc, errors of memory, a lost
  * GPU, hanging and crashing drivers.
+ *
+ * takes: 2 s, waiting
  */
 #include <limits.h>
 #include <setjmp.h>

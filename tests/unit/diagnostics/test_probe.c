@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_probe: probes that answer, fail, crash, hang, babble and leave children behind.
+ *
+ * takes: 5 s, waiting
  */
 #include <setjmp.h>
 #include <signal.h>

@@ -2,6 +2,8 @@
  *
  * Tests of member/server and member/client together, with member/authority: over a Unix socket and
  * over TLS, long polls, tokens, the wrong CA, a server that goes. One loop runs both ends.
+ *
+ * takes: 2 s, waiting
  */
 #include <stdarg.h>
 #include <setjmp.h>

@@ -2,6 +2,8 @@
  *
  * Tests of negotiate: many random worlds and programs (tests/harness/negotiate_sim.h), each from a
  * seed. HVD_SIM_SEED=n runs that seed alone, HVD_SIM_SEEDS=n that many.
+ *
+ * takes: 13 s
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,6 +2,8 @@
  *
  * test_page: the web page without a network: paths and access, the JSON of thousands of jobs and
  * pods, untrusted texts, limits, and failing allocations.
+ *
+ * takes: 3 s, waiting
  */
 #include <setjmp.h>
 #include <stdarg.h>
