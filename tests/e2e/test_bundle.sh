@@ -281,7 +281,7 @@ old_root() {
 }
 if [ "$(uname -m)" = x86_64 ]; then
     check 'an old glibc: its loader' old_root
-    check 'an old glibc: refused' one_line "$TMP/old" 'hvd needs glibc 2.28 or later; .* says: version .GLIBC_2.28. not found'
+    check 'an old glibc: refused' one_line "$TMP/old" 'hvd needs glibc 2.28 or later; .* reports: version .GLIBC_2.28. not found'
 else
     skip_part old x86_64 'the stand-in for an old loader is for x86-64'
 fi
