@@ -17,7 +17,7 @@ build=${BUILD:-build}/arm64
 here=tests/arm64
 jobs=$(nproc 2>/dev/null || echo 2)
 # Several ranks on one host, over memory and sockets. Elastic jobs want robust lists.
-MULTI='coll_kinds submit'
+MULTI='submit'
 
 skip() {
     echo "SKIP: arm64/$1: $1: $2"
