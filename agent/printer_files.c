@@ -153,7 +153,8 @@ void printer_watch_files(struct printer *p)
         for (int s = 0; s < FRAME_STREAMS && p->file_error == 0; s++) {
             int file = p->streams[r][s].file;
             p->file_error = file < 0 ? 0 : look_at(p, file, stuck);
-            snprintf(p->file_name, sizeof(p->file_name), "rank.%d/%s", r, frame_stream_name(s));
+            if (p->file_error)
+                snprintf(p->file_name, sizeof(p->file_name), "rank.%d/%s", r, frame_stream_name(s));
         }
     }
 }
