@@ -27,8 +27,8 @@ static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
     return pos;
 }
 
-/* hvdrun is gone. What the pipe did not take may start in the middle of a frame: skip bytes until
- * the rest parses as frames. */
+/* hvdrun has ended. Bytes that the pipe did not take may start in the middle of a frame: skip bytes
+ * until the rest parses as frames. */
 void agent_cut_output(struct agent *a)
 {
     struct output *o = &a->output;

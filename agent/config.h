@@ -15,7 +15,7 @@
 
 enum bind_to { BIND_CORE, BIND_NUMA, BIND_NONE };
 
-/* What findings of the doctor mean for starting ranks. FAIL: ranks start only if the checks found
+/* How findings of the doctor affect the start of ranks. FAIL: ranks start only if the checks found
  * no failure. WARN: ranks start at once and the checks run beside them (with doctor_level > 1:
  * after them). OFF: no checks. */
 enum doctor_policy { DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_OFF };

@@ -37,7 +37,7 @@ static inline enum outlet_state outlet_state(size_t pending, size_t max, uint64_
     return now > moved && now - moved >= OUTLET_STALL_MS * CLOCK_MS ? OUTLET_DROP : OUTLET_FULL;
 }
 
-/* What was dropped since the last outlet_say(). */
+/* Output that was dropped since the last outlet_say(). */
 struct outlet_loss {
     uint64_t lines, bytes;
 };
