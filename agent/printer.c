@@ -177,7 +177,8 @@ static void show_held(struct printer *p, int rank, int stream)
 }
 
 /* Shows incomplete lines to which nothing was added for PARTIAL_MS, such as a prompt or a progress
- * bar. Shows none on a sink that still waits for its reader. */
+ * bar. Shows none on a sink that still waits for its reader, and none while ranks wait: the rest of
+ * such a line is in a pipe that nobody reads. */
 static void on_timer(void *arg)
 {
     struct printer *p = arg;
@@ -185,7 +186,7 @@ static void on_timer(void *arg)
     bool again = false;
     for (int r = 0; r < p->nranks; r++) {
         for (int s = 0; s < FRAME_STREAMS; s++) {
-            if (sink_pending(&p->sinks[s]) > 0)
+            if (sink_pending(&p->sinks[s]) > 0 || p->flow_timer.on)
                 p->streams[r][s].came = now;
             else if (now - p->streams[r][s].came >= PARTIAL_MS * CLOCK_MS)
                 show_held(p, r, s);
@@ -230,9 +231,14 @@ static void put_lines(struct printer *p, int rank, int stream, const uint8_t *da
 static void on_flow(void *arg)
 {
     struct printer *p = arg;
-    if (printer_full(p))
+    if (printer_full(p)) {
         loop_timer_start(p->loop, &p->flow_timer, FLOW_MS, on_flow, p);
-    else if (p->drained)
+        return;
+    }
+    for (int r = 0; r < p->nranks; r++)
+        for (int s = 0; s < FRAME_STREAMS; s++)
+            p->streams[r][s].came = clock_ns();
+    if (p->drained)
         p->drained(p->arg);
 }
 

@@ -5,7 +5,8 @@
     mpi.py BUILD [--rounds 5] [--ms 400] [--ranks 2]
 
 bench_both calls them in turn, in one process, on the same tensors. A ratio (ours / MPI's) is that of the
-medians of one start of it; the median of the rounds is printed: up to 1.03 is the target."""
+medians of one start of it; the median of the rounds is printed: up to 1.03 is the target from 1 MiB on.
+4 bytes show what it costs to hand an operation to the thread that calls MPI (funneled): up to 100 us."""
 import argparse
 import datetime
 import json
@@ -15,8 +16,16 @@ import subprocess
 
 from collectives import MPIRUN
 
-SIZES = [1 << 20, 16 << 20, 64 << 20]
+SIZES = [4, 1 << 20, 16 << 20, 64 << 20]
 TARGET = 1.03
+HANDOVER_NS = 100000  # a caller that spins on the processor that the thread needs: 2 ms
+
+
+def missed(row):
+    """What to say behind a row that misses its target."""
+    if row["bytes"] == SIZES[0]:
+        return "" if row["hvd_ns"] <= HANDOVER_NS else "  above 0.1 ms"
+    return "" if row["ratio"] <= TARGET else f"  above {TARGET}"
 
 
 def one_round(build, ranks, ms, threads):
@@ -53,8 +62,7 @@ def main():
           f"{os.getloadavg()[0]:.1f} after, {args.rounds} rounds")
     for r in report:
         print(f"{r['threads']:>9} {r['bytes']:>9} {r['place']:>4}  MPI_Allreduce {r['mpi_ns'] / 1e6:8.3f} ms  "
-              f"hvd {r['hvd_ns'] / 1e6:8.3f} ms  x{r['ratio']:.3f}"
-              + ("" if r["ratio"] <= TARGET else f"  above {TARGET}"))
+              f"hvd {r['hvd_ns'] / 1e6:8.3f} ms  x{r['ratio']:.3f}{missed(r)}")
     out = os.path.join(args.build, "bench")
     os.makedirs(out, exist_ok=True)
     with open(os.path.join(out, "mpi.json"), "w", encoding="utf-8") as file:

@@ -75,21 +75,6 @@ over_tcp() { # HOSTS THREADS
         OMPI_MCA_btl_tcp_rcvbuf=4096 HVD_MPI_THREADS="$2" "$ALL" -q -h "$1"
 }
 
-# Each rank has one processor, for the caller and for the thread that calls MPI: the caller makes way
-# (a call took 2 ms where it spun, 10 us where it does not). The best of three: others are here too.
-makes_way() {
-    local try ns
-    for try in 1 2 3; do
-        HVD_BACKEND=mpi HVD_MPI_FLAT=1 HVD_MPI_THREADS=funneled timeout -k 5 120 mpirun --oversubscribe \
-            --bind-to core -np 2 "$BUILD/tests/bench/bench_both" -t 100 4 >"$TMP/times" 2>&1 || break
-        ns=$(awk '$1 == 4 && $2 == "in" { print $5 }' "$TMP/times")
-        echo "try $try: $ns ns a call"
-        [ "${ns:-400000}" -lt 400000 ] && return 0
-    done
-    cat "$TMP/times"
-    return 1
-}
-
 # The log says which MPI it is, once.
 one_line() {
     HVD_LOG_LEVEL=info mpi 2 "$ALL" -q >"$TMP/ranks" 2>&1 || return 1
@@ -249,11 +234,6 @@ for n in 1 2 3 5 8; do
 done
 check 'flat, 2 ranks, funneled' flat 2 funneled
 check 'flat, 4 ranks, funneled' flat 4 funneled -q
-if [ "$(nproc)" -ge 2 ]; then
-    check 'one processor for two threads' makes_way
-else
-    skip_part makes-way 'two processors' 'each of 2 ranks needs one of its own'
-fi
 check 'two hosts of two' by_hosts aabb multiple mpi_hierarchical
 check 'two hosts of two, funneled' by_hosts aabb funneled mpi_hierarchical
 check 'uneven hosts' by_hosts aaabc multiple mpi_hierarchical
