@@ -286,12 +286,12 @@ int ncclCommAbort(struct ncclComm *comm)
     if (atomic_load(&comm->shrinking))
         fake_wrong("an abort of a communicator that is in ncclCommShrink");
     home_abort(comm);
-    if (comm->child && !comm->given)
+    if (comm->child && !atomic_load(&comm->given))
         atomic_store(&comm->child->stopped, true);
     wait_thread(comm);
     task_free(comm->launch);
     comm->launch = NULL;
-    if (comm->child && !comm->given)
+    if (comm->child && !atomic_load(&comm->given))
         ncclCommAbort(comm->child);
     while (atomic_load(&comm->run) != atomic_load(&comm->queued))
         nap();
@@ -349,8 +349,8 @@ static void *shrink_thread(void *arg)
     if (rc == NCCL_ABI_SUCCESS)
         rc = join(child);
     if (rc == NCCL_ABI_SUCCESS) {
-        parent->given = true;
         *parent->ret_child = child;
+        atomic_store(&parent->given, true);
     } else {
         ncclCommAbort(child);
     }
@@ -384,7 +384,7 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm 
     atomic_store(&comm->shrinking, false);
     comm->children++;
     comm->ret_child = child;
-    comm->given = false;
+    atomic_store(&comm->given, false);
     *child = NULL;
     comm->child = comm_make(rank, comm->size - n, comm->blocking, &nowhere);
     if (!comm->child)

@@ -96,7 +96,7 @@ struct ncclComm {
     _Atomic(struct home *) home; /* of the thread that has begun something; NULL: nobody has */
     struct ncclComm **ret_child;
     struct ncclComm *child;
-    bool given;            /* the child is its caller's now */
+    _Atomic bool given;    /* the child is its caller's now */
     struct ncclComm *next; /* of all */
 };
 
