@@ -147,7 +147,7 @@ static void consider_start(struct coordinator *c)
     if (c->stopped)
         return;
     for (int i = 0; i < r->nagents && now - c->started > limit; i++)
-        if (!r->agents[i].joined && !r->agents[i].gone && !coordinator_can_spare(c, i))
+        if (!r->agents[i].joined && !r->agents[i].lost && !coordinator_can_spare(c, i))
             coordinator_fail(c, "host %s: its agent has not joined within %d s", r->agents[i].host,
                              c->job->start_timeout);
     consider_absent(c);

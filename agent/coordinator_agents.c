@@ -154,7 +154,7 @@ static void check_ended(struct coordinator *c, struct launched *l)
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
     /* An agent that was given up before was reported then. */
-    bool news = !l->joined && !c->roster.agents[index_of(c, l)].gone && !c->stopped;
+    bool news = !l->joined && !c->roster.agents[index_of(c, l)].lost && !c->stopped;
     if (news && coordinator_can_spare(c, index_of(c, l)))
         coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
                         last[0] ? ": " : "", last);
@@ -230,14 +230,14 @@ void coordinator_watch_agents(struct coordinator *c)
             l->joined = true;
             coordinator_say(c, 1,
                             "the agent on %s (%s, pid %d, %d usable cores) joined after %llu ms",
-                            a->host, words(a->self), a->pid, a->slots,
+                            a->host, words(a->self), a->pid, a->reported_slots,
                             (unsigned long long)((now - c->started) / CLOCK_MS));
             pass_messages(c, l, false);
         }
         if (l->reap_until)
             coordinator_reap_left(l);
         uint64_t silent = now - a->gaps.heard;
-        if (!a->joined || a->gone || l->ended || silent < silent_limit(c, i))
+        if (!a->joined || a->lost || l->ended || silent < silent_limit(c, i))
             continue;
         coordinator_say(c, 0, "the agent on %s has been silent for %.1f s: it is given up", a->host,
                         (double)silent / CLOCK_S);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * coordinator_attach: what hvdrun writes down for another hvdrun, and how hvdrun attach takes a job
- * over: it uses the former one's directory, addresses and keys; the agents are not its children,
+ * over: it uses the previous one's directory, addresses and keys; the agents are not its children,
  * and their output arrives over the network. See coordinator.h; keep.h has the file.
  */
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 static bool is_leaving(const struct roster_member *m)
 {
-    return m->leaving && !rank_is_over(m->state);
+    return m->leaving && !rank_has_ended(m->state);
 }
 
 /* A hash of all that coordinator_keep() writes and that can change. */
@@ -44,8 +44,8 @@ static uint64_t sum_up(const struct coordinator *c)
             sum = (sum ^ (uint64_t)i) * 1099511628211ULL;
     for (int i = 0; i < r->nagents; i++) {
         const struct roster_agent *a = &r->agents[i];
-        sum = (sum ^ (uint64_t)(a->gone + 2 * a->draining)) * 1099511628211ULL;
-        sum = (sum ^ (uint64_t)a->nplaces) * 1099511628211ULL;
+        sum = (sum ^ (uint64_t)(a->lost + 2 * a->draining)) * 1099511628211ULL;
+        sum = (sum ^ (uint64_t)a->nslots) * 1099511628211ULL;
     }
     return sum;
 }
@@ -73,9 +73,9 @@ static int fill_keep(const struct coordinator *c, struct keep *k)
     for (int i = 0; i < r->nagents; i++) {
         const struct roster_agent *a = &r->agents[i];
         snprintf(k->agents[i].uid, sizeof(k->agents[i].uid), "%s", a->uid);
-        k->agents[i].slots = a->nplaces;
-        k->agents[i].room = a->room > a->nplaces ? a->room : a->nplaces;
-        k->agents[i].gone = a->gone;
+        k->agents[i].slots = a->nslots;
+        k->agents[i].room = a->room > a->nslots ? a->room : a->nslots;
+        k->agents[i].gone = a->lost;
         k->agents[i].draining = a->draining;
     }
     for (int i = 0; i < r->nmembers; i++)
@@ -137,29 +137,29 @@ static int make_roster(struct coordinator *c, const struct keep *k, struct err *
                                      .start_limit = (uint64_t)job->start_timeout * CLOCK_S,
                                      .backoff_first = (uint64_t)job->cooldown_min * CLOCK_S,
                                      .backoff_max = (uint64_t)job->cooldown_max * CLOCK_S};
-    struct roster_former former = {.term = k->term + 1,
-                                   .change = k->change,
-                                   .target = k->target,
-                                   .nmembers = k->nmembers,
-                                   .restarts = k->restarts,
-                                   .nleaving = k->nleaving,
-                                   .leaving = k->leaving};
+    struct roster_saved saved = {.term = k->term + 1,
+                                 .change = k->change,
+                                 .target = k->target,
+                                 .nmembers = k->nmembers,
+                                 .restarts = k->restarts,
+                                 .nleaving = k->nleaving,
+                                 .leaving = k->leaving};
     auto_free struct roster_host *hosts = calloc((size_t)k->nagents + 1, sizeof(*hosts));
     if (!hosts)
         return err_set(err, ENOMEM, "no memory for %d hosts", k->nagents);
-    if (former.term > ROSTER_TERM_MAX)
+    if (saved.term > ROSTER_TERM_MAX)
         return err_set(err, EOVERFLOW, "this job was taken over %u times", k->term);
     for (int i = 0; i < k->nagents; i++)
         hosts[i] =
             (struct roster_host){k->agents[i].uid, job->hosts.list[i].name, 0, k->agents[i].room};
     uint8_t key[MEMBER_KEY_SIZE];
     randombytes_buf(key, sizeof(key));
-    int rc = roster_begin_rebuild(&c->roster, job->name, key, hosts, k->nagents, &elastic, &former,
+    int rc = roster_begin_rebuild(&c->roster, job->name, key, hosts, k->nagents, &elastic, &saved,
                                   deadline_in_ms(GATHER_MS), err);
     sodium_memzero(key, sizeof(key));
     for (int i = 0; i < k->nagents && rc == 0; i++) {
-        c->roster.agents[i].nplaces = k->agents[i].slots;
-        c->roster.agents[i].gone = k->agents[i].gone;
+        c->roster.agents[i].nslots = k->agents[i].slots;
+        c->roster.agents[i].lost = k->agents[i].gone;
         c->roster.agents[i].draining = k->agents[i].draining;
     }
     return rc;
@@ -214,7 +214,7 @@ static int adopt_agents(struct coordinator *c, int first_hosts, struct err *err)
         l->host = &c->job->hosts.list[i];
         l->owner = c;
         l->attached = l->added = true;
-        l->ended = c->roster.agents[i].gone;
+        l->ended = c->roster.agents[i].lost;
         c->ended += l->ended;
     }
     return rc;
@@ -310,9 +310,9 @@ static void begin_again(struct coordinator *c)
     const struct roster *r = &c->roster;
     int agents = 0, ranks = 0;
     for (int i = 0; i < r->nagents; i++)
-        agents += r->agents[i].joined && !r->agents[i].gone;
+        agents += r->agents[i].joined && !r->agents[i].lost;
     for (int i = 0; i < r->nmembers; i++)
-        ranks += !rank_is_over(r->members[i].state);
+        ranks += !rank_has_ended(r->members[i].state);
     c->said_attached = true;
     if (agents == 0)
         coordinator_fail(c, "no agent of job %s came back: its ranks are gone", r->job);
@@ -332,9 +332,9 @@ void coordinator_watch_attached(struct coordinator *c)
         struct launched *l = &c->agents[i];
         if (!l->attached || l->ended)
             continue;
-        if (a->joined && !a->gone)
+        if (a->joined && !a->lost)
             watch_process(c, l, a->pid);
-        if (a->gone && !c->roster.rebuilding)
+        if (a->lost && !c->roster.rebuilding)
             end_agent(c, l);
     }
     if (!c->roster.rebuilding && !c->said_attached)

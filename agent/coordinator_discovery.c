@@ -39,7 +39,7 @@ static bool is_same(const struct host *a, const struct host *b)
 static int find_agent(const struct coordinator *c, const struct host *host)
 {
     for (int i = 0; i < c->roster.nagents; i++)
-        if (!c->roster.agents[i].gone && is_same(&c->job->hosts.list[i], host))
+        if (!c->roster.agents[i].lost && is_same(&c->job->hosts.list[i], host))
             return i;
     return -1;
 }
@@ -114,7 +114,7 @@ static void resize(struct coordinator *c, int agent, int slots)
     uint32_t change;
     struct err err = {0};
     const struct roster_agent *a = &c->roster.agents[agent];
-    if (a->nplaces == slots && !a->draining)
+    if (a->nslots == slots && !a->draining)
         return;
     coordinator_say(c, 1, "host %s has %d slots now", a->host, slots);
     int rc = roster_set_slots(&c->roster, agent, slots, &err), rank;
@@ -143,7 +143,7 @@ static void fill(struct coordinator *c, const struct hosts *hosts)
 static void take_hosts(struct coordinator *c, const struct hosts *hosts)
 {
     for (int i = 0; i < c->roster.nagents; i++)
-        if (!c->roster.agents[i].gone && !is_named(hosts, &c->job->hosts.list[i]))
+        if (!c->roster.agents[i].lost && !is_named(hosts, &c->job->hosts.list[i]))
             go(c, i);
     for (int i = 0; i < hosts->n; i++) {
         int agent = find_agent(c, &hosts->list[i]);
@@ -174,8 +174,8 @@ bool coordinator_can_spare(const struct coordinator *c, int agent)
     if (!r->is_elastic || c->agents[agent].added || r->epoch > 0)
         return r->is_elastic;
     for (int i = 0; i < r->nagents; i++)
-        if (i != agent && !r->agents[i].gone && !r->agents[i].draining)
-            places += r->agents[i].nplaces;
+        if (i != agent && !r->agents[i].lost && !r->agents[i].draining)
+            places += r->agents[i].nslots;
     return places >= r->elastic.min;
 }
 
@@ -188,7 +188,7 @@ static void give_up_late(struct coordinator *c, uint64_t now)
         const struct roster_agent *a = &c->roster.agents[i];
         struct launched *l = &c->agents[i];
         bool late = now - l->launched > limit && coordinator_can_spare(c, i);
-        if (a->joined || a->gone || (!late && !a->draining))
+        if (a->joined || a->lost || (!late && !a->draining))
             continue;
         if (a->draining)
             coordinator_say(c, 1, "host %s was drained before its agent joined", a->host);
@@ -286,10 +286,10 @@ static int used_hosts(const struct coordinator *c, struct hosts *ret)
     const struct roster *r = &c->roster;
     ret->list = calloc((size_t)r->nagents + 1, sizeof(*ret->list));
     for (int i = 0; i < r->nagents && ret->list; i++) {
-        if (r->agents[i].gone || r->agents[i].draining)
+        if (r->agents[i].lost || r->agents[i].draining)
             continue;
         ret->list[ret->n] = c->job->hosts.list[i];
-        ret->list[ret->n++].slots = r->agents[i].nplaces;
+        ret->list[ret->n++].slots = r->agents[i].nslots;
     }
     return ret->list ? 0 : -ENOMEM;
 }

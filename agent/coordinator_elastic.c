@@ -92,7 +92,7 @@ static bool any_unreaped(const struct roster *r)
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
         bool left = m->state == RANK_LEFT && m->left_at;
-        if ((rank_is_over(m->state) || left) && !m->reaped && !r->agents[m->agent].gone)
+        if ((rank_has_ended(m->state) || left) && !m->reaped && !r->agents[m->agent].lost)
             return true;
     }
     return false;

@@ -20,12 +20,12 @@ enum end_way {
 };
 
 enum end_time {
-    END_UNBORN,    /* before the job's first epoch */
-    END_ASIDE,     /* elastic: other ranks train, and this rank was never in their world */
-    END_INSIDE,    /* in the world, or waiting for admission */
-    END_DISTURBED, /* fixed: in the world, after another rank's end made its operations fail */
-    END_BETWEEN,   /* elastic: it had called hvd_shutdown(), other ranks train on */
-    END_BEHIND,    /* it had called hvd_shutdown(); elastic: no other rank trains any more */
+    END_UNBORN,     /* before the job's first epoch */
+    END_OUTSIDE,    /* elastic: other ranks train, and this rank was never in their world */
+    END_INSIDE,     /* in the world, or waiting for admission */
+    END_DISTURBED,  /* fixed: in the world, after another rank's end made its operations fail */
+    END_LEFT_EARLY, /* elastic: it had called hvd_shutdown(), other ranks train on */
+    END_LEFT_LAST,  /* it had called hvd_shutdown(); elastic: no other rank trains any more */
     END_TIMES,
 };
 
@@ -41,10 +41,10 @@ enum end_verdict {
     END_REPLACED, /* a new member replaces it */
     /* A new member replaces it; if the job ends before that one is admitted, hvdrun exits with this
      * rank's code. */
-    END_OWED,
+    END_REPLACED_OR_FAILS,
     /* The job fails when the other ranks have ended: this rank is named, and hvdrun exits with its
      * code. */
-    END_SPOILS,
+    END_FAILS_AT_END,
     END_VERDICTS,
 };
 

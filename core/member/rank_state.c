@@ -33,7 +33,7 @@ static const struct rank_row rows[] = {
     {RANK_READY, RANK_INSTALL, RANK_ACTIVE, RANK_DO_NOTHING},
     {RANK_READY, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
     {RANK_READY, RANK_OUT, RANK_LEFT, RANK_DO_OUT},
-    {RANK_READY, RANK_SEND_OFF, RANK_LEFT, RANK_DO_NOTHING},
+    {RANK_READY, RANK_REMOVE, RANK_LEFT, RANK_DO_NOTHING},
     {RANK_READY, RANK_EXIT_OK, RANK_ENDED, RANK_DO_EARLY},
     {RANK_READY, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_FAIL},
     {RANK_READY, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
@@ -67,7 +67,7 @@ static const char *const event_names[RANK_EVENTS] = {
     [RANK_CARD] = "card",         [RANK_INSTALL] = "install",
     [RANK_BYE] = "bye",           [RANK_EXIT_OK] = "exit 0",
     [RANK_EXIT_BAD] = "exit bad", [RANK_AGENT_LOST] = "agent lost",
-    [RANK_OUT] = "out",           [RANK_SEND_OFF] = "send off",
+    [RANK_OUT] = "out",           [RANK_REMOVE] = "remove",
     [RANK_PLACE] = "place",
 };
 

@@ -35,7 +35,7 @@ enum rank_event {
     RANK_EXIT_BAD,   /* any other end */
     RANK_AGENT_LOST, /* its agent is lost, and so is the rank */
     RANK_OUT,        /* elastic: it reports that it cannot go on */
-    RANK_SEND_OFF,   /* elastic: the world continues without it */
+    RANK_REMOVE,     /* elastic: the world continues without it */
     /* elastic: other ranks train, so it gets a provisional place and need not wait. */
     RANK_PLACE,
     RANK_EVENTS,
@@ -71,7 +71,7 @@ const char *rank_state_name(enum rank_state state);
 const char *rank_event_name(enum rank_event event);
 const char *rank_action_name(enum rank_action action);
 
-static inline bool rank_is_over(enum rank_state state)
+static inline bool rank_has_ended(enum rank_state state)
 {
     return state == RANK_ENDED || state == RANK_FAILED;
 }

@@ -29,7 +29,7 @@ static void fill_seats(struct roster *r)
         for (int a = 0; a < r->nagents; a++) {
             const struct roster_agent *other = &r->agents[a];
             int local = seat->local_rank;
-            if (local >= other->nplaces || other->places[local].member < 0)
+            if (local >= other->nslots || other->slots[local].member < 0)
                 continue;
             seat->cross_size++;
             seat->cross_rank += a < r->members[i].agent;
@@ -52,14 +52,14 @@ int roster_reserve(struct roster *r, int n)
     return 0;
 }
 
-int roster_add_member(struct roster *r, int agent, int place)
+int roster_add_member(struct roster *r, int agent, int slot)
 {
     if (r->nmembers == MEMBER_NUMBER_MAX || roster_reserve(r, r->nmembers + 1) < 0)
         return -ENOMEM;
     int member = r->nmembers++;
     r->members[member] = (struct roster_member){
-        .agent = agent, .rank = -1, .was_rank = -1, .seat = {member, place, agent, r->nagents}};
-    r->agents[agent].places[place].member = member;
+        .agent = agent, .rank = -1, .was_rank = -1, .seat = {member, slot, agent, r->nagents}};
+    r->agents[agent].slots[slot].member = member;
     return member;
 }
 
@@ -69,7 +69,7 @@ static void agent_fini(struct roster_agent *a)
     if (a->told)
         rejoin_fini(a->told);
     free(a->told);
-    free(a->places);
+    free(a->slots);
     free(a->uid);
     free(a->host);
     free(a->self);
@@ -80,15 +80,15 @@ int roster_add_agent(struct roster *r, const struct roster_host *host)
     struct roster_agent *a = &r->agents[r->nagents];
     a->uid = strdup(host->uid);
     a->host = strdup(host->host);
-    a->nplaces = host->slots > host->nranks ? host->slots : host->nranks;
-    a->room = a->nplaces;
-    a->places = calloc((size_t)a->nplaces + 1, sizeof(*a->places));
-    if (!a->places || !a->uid || !a->host) {
+    a->nslots = host->slots > host->nranks ? host->slots : host->nranks;
+    a->room = a->nslots;
+    a->slots = calloc((size_t)a->nslots + 1, sizeof(*a->slots));
+    if (!a->slots || !a->uid || !a->host) {
         agent_fini(a);
         return -ENOMEM;
     }
-    for (int i = 0; i < a->nplaces; i++)
-        a->places[i].member = -1;
+    for (int i = 0; i < a->nslots; i++)
+        a->slots[i].member = -1;
     int index = r->nagents++, rc = 0;
     for (int i = 0; i < host->nranks && rc >= 0; i++)
         rc = roster_add_member(r, index, i);
@@ -184,7 +184,7 @@ void roster_fini(struct roster *r)
     free(r->agents);
     free(r->notes);
     roster_starts_fini(&r->starts);
-    free((int *)r->former.leaving);
+    free((int *)r->saved.leaving);
     explicit_bzero(r, sizeof(*r));
 }
 
@@ -226,8 +226,8 @@ static void act_end(struct roster *r, int member, enum note_type type, uint64_t 
 {
     char text[512];
     struct roster_member *m = &r->members[member];
-    r->over++;
-    m->ended = now ? now : 1;
+    r->ended++;
+    m->ended_at = now ? now : 1;
     roster_describe_end(r, member, text, sizeof(text));
     roster_note(r, type, member, m->code, text);
 }
@@ -236,7 +236,7 @@ static void first_to_fail(struct roster *r, int member, uint64_t now)
 {
     const struct roster_member *mine = &r->members[member];
     const struct roster_member *first = r->first >= 0 ? &r->members[r->first] : NULL;
-    if (!first || (mine->code < 0 && first->code > 0 && now - first->ended < FIRST_WINDOW))
+    if (!first || (mine->code < 0 && first->code > 0 && now - first->ended_at < FIRST_WINDOW))
         r->first = member;
 }
 
@@ -249,7 +249,7 @@ static enum note_type end_note(const struct roster_member *m, bool survived)
 
 static enum end_way way_of(const struct roster *r, const struct roster_member *m)
 {
-    if (r->agents[m->agent].gone)
+    if (r->agents[m->agent].lost)
         return END_HOST;
     return m->code > 0 ? END_CODE : END_SIGNAL;
 }
@@ -262,10 +262,10 @@ static enum end_time time_of(const struct roster *r, const struct roster_member 
     if (!r->is_elastic && (m->disturbed || (r->early >= 0 && inside)))
         return END_DISTURBED;
     if (before == RANK_LEFT && !m->out)
-        return roster_count(r, roster_survives) > 0 ? END_BETWEEN : END_BEHIND;
+        return roster_count(r, roster_survives) > 0 ? END_LEFT_EARLY : END_LEFT_LAST;
     if (r->epoch == 0)
         return END_UNBORN;
-    return r->is_elastic && !m->was_in ? END_ASIDE : END_INSIDE;
+    return r->is_elastic && !m->was_in ? END_OUTSIDE : END_INSIDE;
 }
 
 static void act_fail(struct roster *r, int member, enum rank_state before, bool survived,
@@ -281,7 +281,7 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
     /* Before the first epoch a lost host fails the job if the other hosts have no room for the
      * minimum. */
     if (verdict == END_REPLACED && time == END_UNBORN && way_of(r, m) == END_HOST &&
-        roster_count_places(r) < r->elastic.min)
+        roster_count_slots(r) < r->elastic.min)
         verdict = END_FIRST;
     if (verdict == END_FIRST && r->hosted &&
         !r->closing) /* hosted: the cluster decides what a failure means */
@@ -292,11 +292,11 @@ static void act_fail(struct roster *r, int member, enum rank_state before, bool 
         first_to_fail(r, member, now);
     if (verdict == END_FOLLOWS && r->follower < 0)
         r->follower = member;
-    if (verdict == END_SPOILS && r->spoilt < 0)
+    if (verdict == END_FAILS_AT_END && r->spoilt < 0)
         r->spoilt = member;
-    if (verdict == END_OWED)
+    if (verdict == END_REPLACED_OR_FAILS)
         r->owed = member;
-    if (verdict == END_OWED || verdict == END_REPLACED)
+    if (verdict == END_REPLACED_OR_FAILS || verdict == END_REPLACED)
         roster_replace(r, member, now);
 }
 
@@ -374,7 +374,7 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         m->disturbed = m->out = false; /* hvd_init() again: the rank begins anew */
     }
     act(r, member, row, survived, now);
-    if (survived && (rank_is_over(m->state) || m->out)) {
+    if (survived && (rank_has_ended(m->state) || m->out)) {
         roster_describe_end(r, member, text, sizeof(text));
         roster_add_cause(r, now, text);
     }
@@ -406,7 +406,7 @@ void roster_stop(struct roster *r, const char *reason, int grace_ms)
 
 bool roster_done(const struct roster *r)
 {
-    return !r->rebuilding && r->over == r->nmembers && r->starts.n == 0;
+    return !r->rebuilding && r->ended == r->nmembers && r->starts.n == 0;
 }
 
 int roster_culprit(const struct roster *r)

@@ -46,7 +46,7 @@ struct roster_member {
     enum card_why why; /* reason of its last card */
     uint64_t started;  /* clock, 0: not yet */
     uint64_t waits;    /* clock: since when it has been ready */
-    uint64_t ended;    /* clock, 0: not yet */
+    uint64_t ended_at; /* clock, 0: not yet */
     char *text;        /* why it could not start, or how its agent was lost; owned, NULL: no text */
     char *tail;        /* last lines of its stderr; owned, NULL: none */
     uint64_t batches, bytes;
@@ -55,20 +55,20 @@ struct roster_member {
 };
 
 /* A slot for one rank on an agent. */
-struct roster_place {
+struct roster_slot {
     int member;       /* the last member in this slot, -1: none */
     uint64_t backoff; /* delay before the next replacement here, ns; 0: no recent failure */
 };
 
 struct roster_agent {
     char *uid, *host; /* owned; host: as the user wrote it */
-    int nplaces;
-    int room; /* allocated length of places; may be more than nplaces, which can shrink */
-    struct roster_place *places;
-    bool joined, gone;
+    int nslots;
+    int room; /* allocated length of slots; may be more than nslots, which can shrink */
+    struct roster_slot *slots;
+    bool joined, lost;
     bool draining; /* no member is started here any more */
     int order;     /* when the job shrinks, members on agents with the highest order leave first */
-    int pid, slots;
+    int pid, reported_slots;
     char *self;               /* the agent's own host name; owned, NULL: it has not joined */
     struct gaps gaps;         /* when it was last heard, and its longest gaps */
     uint64_t seq;             /* seq of the last body that was applied */
@@ -105,14 +105,14 @@ static inline uint32_t roster_epoch_number(uint32_t epoch)
 }
 
 /* What the previous coordinator has stored in a file. Agents know everything else. */
-struct roster_former {
+struct roster_saved {
     uint32_t term;   /* term of the new coordinator */
     uint32_t change; /* the last number of a planned change that it gave */
     int target, nmembers, restarts;
     int nleaving;
     const int *leaving; /* members that it has asked to leave */
     /* Only target is stored; the agents tell how many members there were. */
-    bool unwritten;
+    bool target_only;
 };
 
 struct roster {
@@ -130,7 +130,7 @@ struct roster {
     struct roster_body world; /* roster of that epoch, with its own copies of the cards */
     int ready;                /* members in RANK_READY */
     uint64_t first_ready;     /* clock: when the first of them became ready */
-    int over;                 /* members that have ended or failed */
+    int ended;                /* members that have ended or failed */
     int first;                /* the member that made the job fail, -1: none */
     int early;                /* the first that left early, -1: none */
     int follower;  /* the first that failed because of another rank's end (END_FOLLOWS), -1: none */
@@ -154,9 +154,9 @@ struct roster {
     struct roster_starts starts; /* has room for elastic.max, or more */
     int done;                    /* members whose program has ended with 0 */
     uint64_t left_done; /* the largest number of finished operations that any BYE reported */
-    int spoilt; /* the first member that failed after hvd_shutdown() (END_SPOILS), -1: none */
+    int spoilt; /* the first member that failed after hvd_shutdown() (END_FAILS_AT_END), -1: none */
     /* The last member that failed after hvd_shutdown() while other ranks trained and that no new
-     * member has replaced yet (END_OWED), -1: none. */
+     * member has replaced yet (END_REPLACED_OR_FAILS), -1: none. */
     int owed;
     int last_failed;  /* -1: none */
     uint32_t judged;  /* the last epoch that has lost all of its members */
@@ -170,7 +170,7 @@ struct roster {
     char plan[256];        /* text for planned changes that are not announced yet */
     uint64_t cause_at;     /* clock: loss or announcement that the next epoch answers; 0: none */
     char cause[512];
-    struct roster_former former; /* used while rebuilding; leaving is owned */
+    struct roster_saved saved; /* used while rebuilding; leaving is owned */
     struct roster_last last;
     struct roster_work work;
 };
@@ -202,7 +202,7 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
  * first world, if no agent has been in one. */
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
-                         const struct roster_elastic *elastic, const struct roster_former *former,
+                         const struct roster_elastic *elastic, const struct roster_saved *saved,
                          uint64_t rebuild_by, struct err *err);
 
 /* The index of the agent that the note is for; -1: all agents. */

@@ -62,13 +62,14 @@ void roster_describe_outsider(const struct roster *r, int member, uint64_t now, 
 {
     const struct roster_member *m = &r->members[member];
     if (m->state != RANK_READY)
-        snprintf(dst, size, "the job has come to its end before it was ready to come in");
+        snprintf(dst, size, "the job ends before it was ready for admission");
     else if (r->had_boundary)
-        snprintf(dst, size, "the job has come to its end before the boundary that would let it in");
+        snprintf(dst, size, "the job ends before the step boundary that would have admitted it");
     else
-        snprintf(dst, size,
-                 "the job has come to its end; it was ready to come in for %.1f s, and the ranks "
-                 "came to no boundary meanwhile: a program that never calls hvd_commit() (Python: "
-                 "state.commit()) lets nobody in",
-                 (double)(now - m->waits) / CLOCK_S);
+        snprintf(
+            dst, size,
+            "the job ends; it was ready for admission for %.1f s, but the ranks reached no step "
+            "boundary: a program that never calls hvd_commit() (Python: state.commit()) admits "
+            "no rank",
+            (double)(now - m->waits) / CLOCK_S);
 }

@@ -18,7 +18,7 @@
 
 static bool is_wanted(const struct roster_member *m)
 {
-    return !rank_is_over(m->state) && !m->leaving && !m->out;
+    return !rank_has_ended(m->state) && !m->leaving && !m->out;
 }
 
 static bool may_come_back(const struct roster_member *m)
@@ -36,13 +36,13 @@ static int have(const struct roster *r)
 
 static bool is_open(const struct roster_agent *a)
 {
-    return a->joined && !a->gone && !a->draining;
+    return a->joined && !a->lost && !a->draining;
 }
 
-static int free_place(const struct roster *r, const struct roster_agent *a)
+static int free_slot(const struct roster *r, const struct roster_agent *a)
 {
-    for (int i = 0; i < a->nplaces; i++) {
-        int member = a->places[i].member;
+    for (int i = 0; i < a->nslots; i++) {
+        int member = a->slots[i].member;
         if (member < 0 || r->members[member].reaped)
             return i;
     }
@@ -52,12 +52,12 @@ static int free_place(const struct roster *r, const struct roster_agent *a)
 static int count_free(const struct roster *r, const struct roster_agent *a)
 {
     int n = 0;
-    for (int i = 0; i < a->nplaces; i++)
-        n += a->places[i].member < 0 || r->members[a->places[i].member].reaped;
+    for (int i = 0; i < a->nslots; i++)
+        n += a->slots[i].member < 0 || r->members[a->slots[i].member].reaped;
     return n;
 }
 
-int roster_free_places(const struct roster *r)
+int roster_free_slots(const struct roster *r)
 {
     int n = 0;
     for (int a = 0; a < r->nagents; a++)
@@ -66,12 +66,12 @@ int roster_free_places(const struct roster *r)
     return n;
 }
 
-int roster_count_places(const struct roster *r)
+int roster_count_slots(const struct roster *r)
 {
     int n = 0;
     for (int a = 0; a < r->nagents; a++)
-        if (!r->agents[a].gone && !r->agents[a].draining)
-            n += r->agents[a].nplaces;
+        if (!r->agents[a].lost && !r->agents[a].draining)
+            n += r->agents[a].nslots;
     return n;
 }
 
@@ -112,12 +112,12 @@ static void start_due(struct roster *r, uint64_t now)
         int agent = s->due <= now ? choose_agent(r, s) : -1;
         if (agent < 0)
             continue;
-        int place = free_place(r, &r->agents[agent]);
-        int member = roster_add_member(r, agent, place);
+        int slot = free_slot(r, &r->agents[agent]);
+        int member = roster_add_member(r, agent, slot);
         if (member < 0)
             return; /* out of memory: the next tick tries again */
         roster_step(r, member, RANK_JOIN, now, NULL);
-        roster_note(r, NOTE_START, member, place, "");
+        roster_note(r, NOTE_START, member, slot, "");
         roster_starts_remove(&r->starts, i--);
     }
 }
@@ -131,7 +131,7 @@ void roster_replace(struct roster *r, int member, uint64_t now)
 {
     const struct roster_member *m = &r->members[member];
     struct roster_agent *a = &r->agents[m->agent];
-    struct roster_place *p = &a->places[m->seat.local_rank];
+    struct roster_slot *p = &a->slots[m->seat.local_rank];
     bool healthy = m->started && now - m->started >= HEALTHY;
     uint64_t first = r->elastic.backoff_first ? r->elastic.backoff_first : BACKOFF_FIRST;
     uint64_t most = r->elastic.backoff_max ? r->elastic.backoff_max : BACKOFF_MAX;
@@ -143,12 +143,12 @@ void roster_replace(struct roster *r, int member, uint64_t now)
     if (roster_limit_reached(r))
         return;
     r->restarts++;
-    add_start(r, a->gone || a->draining ? -1 : m->agent, now + p->backoff, true);
+    add_start(r, a->lost || a->draining ? -1 : m->agent, now + p->backoff, true);
 }
 
 /* ---- members that leave --------------------------------------------------------------------- */
 
-void roster_send_away(struct roster *r, int member, const char *text)
+void roster_ask_to_leave(struct roster *r, int member, const char *text)
 {
     struct roster_member *m = &r->members[member];
     m->leaving = true;
@@ -171,7 +171,7 @@ static bool goes_before(const struct roster *r, const struct roster_member *m,
 }
 
 /* The next member to leave, -1: none. */
-static int choose_victim(const struct roster *r)
+static int choose_leaver(const struct roster *r)
 {
     int best = -1;
     for (int i = 0; i < r->nmembers; i++) {
@@ -191,9 +191,9 @@ static void shrink(struct roster *r, int n, const char *text)
     for (; n > 0 && r->starts.n > 0; n--)
         r->starts.n--;
     for (; n > 0; n--) {
-        int victim = choose_victim(r);
-        if (victim >= 0)
-            roster_send_away(r, victim, text);
+        int leaver = choose_leaver(r);
+        if (leaver >= 0)
+            roster_ask_to_leave(r, leaver, text);
     }
 }
 
@@ -211,10 +211,10 @@ void roster_wind_down(struct roster *r, uint64_t now)
     r->starts.n = 0;
     for (int i = 0; i < r->nmembers && !r->stopping; i++) {
         const struct roster_member *m = &r->members[i];
-        if (!is_wanted(m) || (m->was_in && !roster_wants_in(m)))
+        if (!is_wanted(m) || (m->was_in && !roster_awaits_boundary(m)))
             continue;
         roster_describe_outsider(r, i, now, text, sizeof(text));
-        roster_send_away(r, i, text);
+        roster_ask_to_leave(r, i, text);
     }
 }
 
@@ -241,9 +241,9 @@ static int check_size(const struct roster *r, int np, struct err *err)
     if (np > r->elastic.max)
         return err_set(err, ERANGE, "%d ranks would be more than the job's maximum of %d", np,
                        r->elastic.max);
-    int places = roster_count_places(r);
-    if (np > r->target && np > places)
-        return err_set(err, ERANGE, "%d ranks: the hosts have room for %d", np, places);
+    int slots = roster_count_slots(r);
+    if (np > r->target && np > slots)
+        return err_set(err, ERANGE, "%d ranks: the hosts have room for %d", np, slots);
     return 0;
 }
 
@@ -266,7 +266,7 @@ void roster_fill(struct roster *r, uint64_t now)
     roster_consider(r, now);
 }
 
-uint32_t roster_go(struct roster *r, uint64_t now)
+uint32_t roster_apply_change(struct roster *r, uint64_t now)
 {
     r->change++;
     while (have(r) < r->target && r->starts.n < r->elastic.max)
@@ -292,7 +292,7 @@ int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, s
     snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, np);
     roster_add_plan(r, text);
     r->target = np;
-    *ret_change = roster_go(r, now);
+    *ret_change = roster_apply_change(r, now);
     return 0;
 }
 
@@ -318,8 +318,8 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
     snprintf(text, sizeof(text), "rank %d was drained", rank);
     roster_add_plan(r, text);
     r->target--;
-    roster_send_away(r, member, text);
-    *ret_change = roster_go(r, now);
+    roster_ask_to_leave(r, member, text);
+    *ret_change = roster_apply_change(r, now);
     return 0;
 }
 
@@ -356,7 +356,7 @@ static int count_on_host(const struct roster *r, const char *host)
 static bool is_drained(const struct roster *r, const char *host)
 {
     for (int a = 0; a < r->nagents; a++)
-        if (is_host(&r->agents[a], host) && !r->agents[a].gone && !r->agents[a].draining)
+        if (is_host(&r->agents[a], host) && !r->agents[a].lost && !r->agents[a].draining)
             return false;
     return true;
 }
@@ -384,10 +384,10 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
     r->target -= r->hosted ? 0 : n;
     for (int i = 0; i < r->nmembers; i++)
         if (is_host(&r->agents[r->members[i].agent], host) && is_wanted(&r->members[i]))
-            roster_send_away(r, i, text);
+            roster_ask_to_leave(r, i, text);
     for (int a = 0; a < r->nagents; a++)
         r->agents[a].draining |= is_host(&r->agents[a], host);
-    *ret_change = roster_go(r, now);
+    *ret_change = roster_apply_change(r, now);
     return 0;
 }
 
@@ -402,7 +402,8 @@ static void evict_silent(struct roster *r, uint64_t now)
     for (int i = 0; i < r->nmembers; i++) {
         if (!roster_survives(&r->members[i]) || r->members[i].state == RANK_READY)
             continue;
-        roster_note(r, NOTE_EVICT, i, 0, "it did not answer while the others waited: it is ended");
+        roster_note(r, NOTE_EVICT, i, 0,
+                    "it did not answer for 30 s while the other ranks waited: it was killed");
         r->answering_since = now; /* check again after the same time */
     }
 }

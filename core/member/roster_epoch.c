@@ -34,7 +34,7 @@ bool roster_is_joiner(const struct roster_member *m)
     return m->state == RANK_READY && !m->leaving && (m->rank < 0 || says_join(m));
 }
 
-bool roster_wants_in(const struct roster_member *m)
+bool roster_awaits_boundary(const struct roster_member *m)
 {
     return roster_is_joiner(m) && m->why == CARD_ENTER;
 }
@@ -42,13 +42,13 @@ bool roster_wants_in(const struct roster_member *m)
 /* True when the member has been in a world and has called hvd_init again. */
 static bool has_come_back(const struct roster_member *m)
 {
-    return roster_is_joiner(m) && m->was_in && !roster_wants_in(m);
+    return roster_is_joiner(m) && m->was_in && !roster_awaits_boundary(m);
 }
 
 /* True when the member may still call hvd_init. */
 static bool is_coming(const struct roster_member *m)
 {
-    return !rank_is_over(m->state) && !m->leaving && !m->out && m->state != RANK_READY &&
+    return !rank_has_ended(m->state) && !m->leaving && !m->out && m->state != RANK_READY &&
            m->state != RANK_ACTIVE;
 }
 
@@ -116,7 +116,7 @@ static uint32_t next_epoch(const struct roster *r)
 
 /* Builds a roster of the members in list, in order of their new ranks, with copies of their present
  * cards. A later card of a rank is for a later epoch. */
-static int make_world(const struct roster *r, const int *list, int n, bool fresh,
+static int make_world(const struct roster *r, const int *list, int n, bool new_world,
                       struct roster_body *ret)
 {
     struct roster_body world = {.epoch = next_epoch(r), .n = n};
@@ -132,7 +132,7 @@ static int make_world(const struct roster *r, const int *list, int n, bool fresh
         c->member = list[i];
         c->rank = i;
         /* In the first epoch no rank counts as new, because no rank has training state yet. */
-        c->is_new = r->epoch > 0 && says_join(m) && !(fresh && m->was_in);
+        c->is_new = r->epoch > 0 && says_join(m) && !(new_world && m->was_in);
         snprintf(c->agent, sizeof(c->agent), "%s", a->uid);
         snprintf(c->host, sizeof(c->host), "%s", a->host);
         buf_put(&c->bytes, m->card.data, m->card.len);
@@ -166,10 +166,10 @@ static void install(struct roster *r, uint64_t now)
 }
 
 /* When out of memory, nothing is published and the next tick tries again. */
-static void publish(struct roster *r, const int *list, int n, bool fresh, uint64_t now)
+static void publish(struct roster *r, const int *list, int n, bool new_world, uint64_t now)
 {
     struct roster_body world;
-    if (make_world(r, list, n, fresh, &world) < 0)
+    if (make_world(r, list, n, new_world, &world) < 0)
         return;
     roster_body_fini(&r->world);
     r->world = world;
@@ -220,14 +220,14 @@ static bool goes_now(const struct roster *r, const struct roster_member *m)
 }
 
 /* Removes such members from the world. Returns their number. */
-static int send_off(struct roster *r, uint64_t now)
+static int remove_leaving(struct roster *r, uint64_t now)
 {
     int n = 0;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
         if (!goes_now(r, m))
             continue;
-        roster_step(r, i, RANK_SEND_OFF, now, NULL);
+        roster_step(r, i, RANK_REMOVE, now, NULL);
         roster_note(r, NOTE_LEAVE, i, 0, "it was asked to leave, the world goes on without it");
         n++;
     }
@@ -282,7 +282,7 @@ static void announce(struct roster *r, uint64_t now)
 
 /* Adds ranks that called hvd_shutdown() while others train: their end is no loss, but the next
  * epoch is made without them. */
-static void add_leavers(struct roster *r, uint64_t now)
+static void add_departed(struct roster *r, uint64_t now)
 {
     char text[512];
     for (int i = 0; i < r->nmembers; i++) {
@@ -323,14 +323,14 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
     if (n > 0 && n + (boundary ? 0 : joiners) >= least) {
         if (boundary) {
             int survivors = roster_count(r, roster_survives);
-            int left = send_off(r, now);
+            int left = remove_leaving(r, now);
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
             if (!r->cause[0])
                 roster_add_cause(r, now, "nobody has joined or left after all");
             r->applied = r->announced;
         } else {
-            add_leavers(r, now);
+            add_departed(r, now);
             if (!r->cause[0])
                 explain_retry(r, now);
         }
@@ -350,11 +350,11 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
  * were lost. It waits for all members that are to be in it. When the program has finished on some
  * rank, or a rank has called hvd_shutdown() and goes on alone, a new world is begun only if a rank
  * calls hvd_init again. */
-static void publish_fresh(struct roster *r, uint64_t now)
+static void publish_new_world(struct roster *r, uint64_t now)
 {
     int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
-    int places = roster_free_places(r) + r->arriving;
-    coming += r->starts.n < places ? r->starts.n : places;
+    int slots = roster_free_slots(r) + r->arriving;
+    coming += r->starts.n < slots ? r->starts.n : slots;
     if (r->epoch > 0 && roster_count(r, has_come_back) == 0 &&
         (roster_is_finished(r) || roster_count(r, is_left) > 0))
         return;
@@ -396,7 +396,7 @@ static bool is_starting(const struct roster_member *m)
             m->state == RANK_ARRIVED);
 }
 
-static bool is_victim(const struct roster_member *m)
+static bool is_leaver(const struct roster_member *m)
 {
     return m->leaving && roster_survives(m);
 }
@@ -406,12 +406,12 @@ static bool is_victim(const struct roster_member *m)
 static void consider_change(struct roster *r, uint64_t now)
 {
     int joiners = roster_count(r, roster_is_joiner);
-    int victims = roster_count(r, is_staying) > 0 ? roster_count(r, is_victim) : 0;
+    int leavers = roster_count(r, is_staying) > 0 ? roster_count(r, is_leaver) : 0;
     if (joiners == 0)
         r->joiner_ready = 0;
     else if (!r->joiner_ready)
         r->joiner_ready = now ? now : 1;
-    if (victims > 0 && r->change > r->announced) {
+    if (leavers > 0 && r->change > r->announced) {
         announce(r, now);
         return;
     }
@@ -419,7 +419,7 @@ static void consider_change(struct roster *r, uint64_t now)
         return;
     int starting = roster_count(r, is_starting);
     bool late = joiners > 0 && now - r->joiner_ready >= TOGETHER;
-    if (victims > 0 || (joiners > 0 && (starting == 0 || late)))
+    if (leavers > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
     else if (r->change > r->applied && joiners + starting + r->starts.n == 0)
         r->applied = r->announced = r->change; /* nothing is left of the change */
@@ -430,7 +430,7 @@ static void consider_change(struct roster *r, uint64_t now)
  * has ended well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
-    if (r->epoch == 0 && !r->hosted && r->done > 0 && r->over == r->nmembers)
+    if (r->epoch == 0 && !r->hosted && r->done > 0 && r->ended == r->nmembers)
         return true;
     return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
 }
@@ -483,7 +483,7 @@ void roster_consider(struct roster *r, uint64_t now)
         judge_loss(r, now);
         if (roster_is_finished(r))
             roster_wind_down(r, now);
-        publish_fresh(r, now);
+        publish_new_world(r, now);
         return;
     }
     roster_place_arrivals(r);

@@ -14,13 +14,13 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
     if (index < 0)
         return err_set(err, ENOENT, "no agent \"%.64s\" is expected", body->agent);
     struct roster_agent *a = &r->agents[index];
-    if (a->gone || (a->joined && a->pid != body->pid))
+    if (a->lost || (a->joined && a->pid != body->pid))
         return err_set(err, EEXIST, "agent \"%.64s\" has joined before", body->agent);
     if (words_set(&a->self, body->host) < 0)
         return err_set(err, ENOMEM, "no memory for agent \"%.64s\"", body->agent);
     a->joined = true;
     a->pid = body->pid;
-    a->slots = body->slots;
+    a->reported_slots = body->slots;
     gaps_heard(&a->gaps, now);
     if (r->rebuilding)
         return roster_gather(r, index, body, now, err);
@@ -38,7 +38,7 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
     if (index < 0 || !r->agents[index].joined)
         return err_set(err, ENOENT, "agent \"%.64s\" has not joined", uid);
     struct roster_agent *a = &r->agents[index];
-    if (a->gone)
+    if (a->lost)
         return err_set(err, ESTALE, "agent \"%.64s\" was given up", uid);
     gaps_heard(&a->gaps, now);
     *ret_old = seq <= a->seq;
@@ -156,10 +156,10 @@ static void learn_code(struct roster *r, const struct report_item *it)
 static int take_end(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
     struct roster_member *m = &r->members[it->member];
-    bool dead = it->type == REPORT_DEAD, was_over = rank_is_over(m->state);
+    bool dead = it->type == REPORT_DEAD, was_over = rank_has_ended(m->state);
     enum rank_event event = dead || it->code != 0 ? RANK_EXIT_BAD : RANK_EXIT_OK;
     if (was_over && (dead || m->reaped))
-        return dead ? 0 : err_set(err, EPROTO, "rank %d is over", it->member);
+        return dead ? 0 : err_set(err, EPROTO, "rank %d has ended", it->member);
     int rc = was_over ? 0 : roster_check_step(r, it->member, event, err);
     if (rc < 0)
         return rc;
@@ -254,14 +254,14 @@ int roster_findings(struct roster *r, const struct findings_body *body, uint64_t
 void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now)
 {
     struct roster_agent *a = &r->agents[agent];
-    if (a->gone)
+    if (a->lost)
         return;
-    a->gone = true;
+    a->lost = true;
     for (int i = 0; i < r->nmembers; i++) {
         struct roster_member *m = &r->members[i];
         if (m->agent != agent)
             continue;
-        if (!rank_is_over(m->state)) {
+        if (!rank_has_ended(m->state)) {
             char why[WORDS_MAX];
             snprintf(why, sizeof(why), "lost: %s", text);
             words_set(&m->text, why);

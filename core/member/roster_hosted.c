@@ -18,7 +18,7 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
     if (max > r->elastic.max || r->starts.n <= max)
         r->elastic.max = max;
     if (r->rebuilding) {
-        r->target = r->former.target = target;
+        r->target = r->saved.target = target;
         return 0;
     }
     if (target == r->target) {
@@ -30,25 +30,25 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
     if (r->stopping || r->closing || roster_is_finished(r))
         return 0;
     roster_add_plan(r, text);
-    roster_go(r, now);
+    roster_apply_change(r, now);
     return 0;
 }
 
 void roster_leave(struct roster *r, int agent, const char *text, uint64_t now)
 {
     bool any = false;
-    if (r->agents[agent].draining || r->agents[agent].gone || r->rebuilding || r->stopping)
+    if (r->agents[agent].draining || r->agents[agent].lost || r->rebuilding || r->stopping)
         return;
     r->agents[agent].draining = true;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (m->agent != agent || rank_is_over(m->state) || m->leaving || m->out)
+        if (m->agent != agent || rank_has_ended(m->state) || m->leaving || m->out)
             continue;
-        roster_send_away(r, i, text);
+        roster_ask_to_leave(r, i, text);
         any = true;
     }
     if (!any)
         return;
     roster_add_plan(r, text);
-    roster_go(r, now);
+    roster_apply_change(r, now);
 }

@@ -22,17 +22,17 @@ int roster_add_host(struct roster *r, const struct roster_host *host, struct err
 int roster_set_slots(struct roster *r, int agent, int slots, struct err *err)
 {
     struct roster_agent *a = &r->agents[agent];
-    if (a->gone)
+    if (a->lost)
         return err_set(err, ENOENT, "host %.100s: its agent is lost", a->host);
     if (slots > a->room) {
-        struct roster_place *grown = realloc(a->places, ((size_t)slots + 1) * sizeof(*grown));
+        struct roster_slot *grown = realloc(a->slots, ((size_t)slots + 1) * sizeof(*grown));
         if (!grown)
             return err_set(err, ENOMEM, "no memory for %d slots", slots);
-        a->places = grown;
+        a->slots = grown;
         for (; a->room < slots; a->room++)
-            a->places[a->room] = (struct roster_place){.member = -1};
+            a->slots[a->room] = (struct roster_slot){.member = -1};
     }
-    a->nplaces = slots; /* a member beyond that number stays until it is drained */
+    a->nslots = slots; /* a member beyond that number stays until it is drained */
     a->draining = false;
     return 0;
 }
@@ -42,7 +42,7 @@ int roster_rank_without_slot(const struct roster *r, int agent)
     int highest = -1;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (m->agent == agent && m->seat.local_rank >= r->agents[agent].nplaces &&
+        if (m->agent == agent && m->seat.local_rank >= r->agents[agent].nslots &&
             roster_survives(m) && !m->leaving && m->rank > highest)
             highest = m->rank;
     }

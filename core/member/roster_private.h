@@ -28,7 +28,7 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
 int roster_check_step(const struct roster *r, int member, enum rank_event event, struct err *err);
 
 /* Creates a member in a slot of an agent, not yet started. Returns its number, or -ENOMEM. */
-int roster_add_member(struct roster *r, int agent, int place);
+int roster_add_member(struct roster *r, int agent, int slot);
 
 /* Fills the next element of r->agents, which must be allocated, with a host and its first members.
  * -ENOMEM. */
@@ -54,7 +54,7 @@ bool roster_is_joiner(const struct roster_member *m);
 
 /* A joiner that waits for admission at a boundary (it has said "enter"). It may have been in the
  * roster of an epoch that failed. */
-bool roster_wants_in(const struct roster_member *m);
+bool roster_awaits_boundary(const struct roster_member *m);
 
 int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m));
 
@@ -93,11 +93,11 @@ void roster_rebuild(struct roster *r, uint64_t now);
 /* ---- roster_change.c ---- */
 
 /* Slots on hosts that are neither lost nor drained, used or free. */
-int roster_count_places(const struct roster *r);
+int roster_count_slots(const struct roster *r);
 
 /* Called after the target, or the set of wanted members, has changed: gives the planned change a
  * number and starts or removes members. */
-uint32_t roster_go(struct roster *r, uint64_t now);
+uint32_t roster_apply_change(struct roster *r, uint64_t now);
 
 /* Adds to the text of the change that is not announced yet. */
 void roster_add_plan(struct roster *r, const char *text);
@@ -113,14 +113,14 @@ void roster_forget_start(struct roster *r);
 
 /* Marks a member as leaving. A member in no world is told at once; one in the world leaves at the
  * next boundary. */
-void roster_send_away(struct roster *r, int member, const char *text);
+void roster_ask_to_leave(struct roster *r, int member, const char *text);
 
 /* A rank that had left has called hvd_init() again. Another rank may have been started in its
  * place, or the job was made smaller: then surplus ranks are asked to leave. */
 void roster_came_back(struct roster *r);
 
 /* Free slots on live agents where a member can be started now. */
-int roster_free_places(const struct roster *r);
+int roster_free_slots(const struct roster *r);
 
 /* The job ends: starts no further member and asks joiners to leave. */
 void roster_wind_down(struct roster *r, uint64_t now);

@@ -17,28 +17,28 @@
 #include "core/member/roster_private.h"
 
 /* Limit of member numbers that agents may claim, because each costs memory. */
-#define UNWRITTEN_MAX MEMBER_RANKS_MAX
+#define UNSAVED_MEMBERS_MAX MEMBER_RANKS_MAX
 
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
-                         const struct roster_elastic *elastic, const struct roster_former *former,
+                         const struct roster_elastic *elastic, const struct roster_saved *saved,
                          uint64_t rebuild_by, struct err *err)
 {
-    size_t n = (size_t)former->nleaving;
-    int rc = roster_make(r, job, key, hosts, nhosts, former->target, err);
+    size_t n = (size_t)saved->nleaving;
+    int rc = roster_make(r, job, key, hosts, nhosts, saved->target, err);
     if (rc == 0)
         rc = roster_make_elastic(r, elastic, err);
     int *leaving = rc == 0 ? calloc(n + 1, sizeof(*leaving)) : NULL;
     if (rc == 0 && !leaving)
-        rc = err_set(err, ENOMEM, "no memory for %d members", former->nleaving);
+        rc = err_set(err, ENOMEM, "no memory for %d members", saved->nleaving);
     if (rc < 0 || !leaving)
         return rc;
     if (n)
-        memcpy(leaving, former->leaving, n * sizeof(*leaving));
-    r->former = *former;
-    r->former.leaving = leaving;
-    r->term = former->term;
-    r->hosted = former->unwritten;
+        memcpy(leaving, saved->leaving, n * sizeof(*leaving));
+    r->saved = *saved;
+    r->saved.leaving = leaving;
+    r->term = saved->term;
+    r->hosted = saved->target_only;
     r->rebuilding = true;
     r->rebuild_by = rebuild_by;
     return 0;
@@ -51,9 +51,9 @@ int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[ME
  */
 static int members_end(const struct roster *r)
 {
-    if (r->former.unwritten)
-        return UNWRITTEN_MAX;
-    int64_t end = (int64_t)r->former.nmembers + r->elastic.max;
+    if (r->saved.target_only)
+        return UNSAVED_MEMBERS_MAX;
+    int64_t end = (int64_t)r->saved.nmembers + r->elastic.max;
     return end < MEMBER_NUMBER_MAX ? (int)end : MEMBER_NUMBER_MAX;
 }
 
@@ -74,14 +74,14 @@ static int check_told(const struct roster *r, int agent, const struct rejoin *to
             twice = is_told(r->agents[a].told, m->member);
         for (int k = 0; k < i && !twice; k++)
             twice = told->members[k].member == m->member;
-        twice |= r->former.unwritten && told->known > UNWRITTEN_MAX;
+        twice |= r->saved.target_only && told->known > UNSAVED_MEMBERS_MAX;
         if (twice)
-            return err_set(err, EINVAL, "agent \"%.64s\" cannot have member %d at place %d",
+            return err_set(err, EINVAL, "agent \"%.64s\" cannot have member %d in slot %d",
                            r->agents[agent].uid, m->member, m->local_rank);
     }
     for (int i = 0; i < told->world.n; i++) {
         const struct card *c = &told->world.cards[i];
-        bool known = r->former.unwritten || roster_find(r, c->agent) >= 0;
+        bool known = r->saved.target_only || roster_find(r, c->agent) >= 0;
         if (c->member >= members_end(r) || !known)
             return err_set(err, EINVAL, "a roster with member %d of agent \"%.64s\"", c->member,
                            c->agent);
@@ -106,7 +106,7 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
     if (r->arriving > 0)
         return err_set(err, EAGAIN, "waiting for the agents of %d more ranks", r->arriving);
     for (int i = 0; i < r->nagents; i++)
-        if (!r->agents[i].joined && !r->agents[i].gone)
+        if (!r->agents[i].joined && !r->agents[i].lost)
             return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents[i].host);
     roster_rebuild(r, now);
     return 0;
@@ -137,7 +137,7 @@ static void take_world(struct roster *r)
     }
     if (r->announced < r->applied)
         r->announced = r->applied;
-    r->change = r->former.change > r->announced ? r->former.change : r->announced;
+    r->change = r->saved.change > r->announced ? r->saved.change : r->announced;
 }
 
 /* When hosts are not stored: adds the hosts of the world whose agents have not joined, so that they
@@ -156,12 +156,12 @@ static int add_absent(struct roster *r)
 /* Creates all members that have ever had a number, as ended; agents' data revives some below. */
 static int make_members(struct roster *r)
 {
-    int n = r->former.nmembers;
+    int n = r->saved.nmembers;
     for (int a = 0; a < r->nagents; a++) {
         const struct rejoin *told = r->agents[a].told;
         for (int i = 0; told && i < told->n; i++)
             n = told->members[i].member >= n ? told->members[i].member + 1 : n;
-        if (r->former.unwritten && told && told->known > n)
+        if (r->saved.target_only && told && told->known > n)
             n = told->known;
     }
     for (int i = 0; i < r->world.n; i++)
@@ -173,9 +173,9 @@ static int make_members(struct roster *r)
                                                .rank = -1,
                                                .was_rank = -1,
                                                .reaped = true,
-                                               .ended = 1,
+                                               .ended_at = 1,
                                                .seat = {i, 0, 0, r->nagents}};
-    r->nmembers = r->over = n;
+    r->nmembers = r->ended = n;
     return 0;
 }
 
@@ -195,21 +195,21 @@ static enum rank_state state_of(const struct roster *r, const struct rejoin_memb
     return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* it was given up, and stays so */
 }
 
-static void place(struct roster *r, int agent, int member, int local_rank)
+static void assign(struct roster *r, int agent, int member, int local_rank)
 {
     struct roster_agent *a = &r->agents[agent];
     struct roster_member *m = &r->members[member];
     m->agent = agent;
     m->seat = (struct seat){member, local_rank, agent, r->nagents};
-    if (local_rank < a->room && member > a->places[local_rank].member)
-        a->places[local_rank].member = member;
+    if (local_rank < a->room && member > a->slots[local_rank].member)
+        a->slots[local_rank].member = member;
 }
 
 static void take_member(struct roster *r, int agent, struct rejoin_member *t, uint64_t now)
 {
     struct roster_member *m = &r->members[t->member];
     int rank = m->rank;
-    place(r, agent, t->member, t->local_rank);
+    assign(r, agent, t->member, t->local_rank);
     m->state = state_of(r, t, rank);
     m->pid = t->pid;
     m->started = now;
@@ -222,8 +222,8 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     r->work.batches += t->batches;
     r->work.bytes += t->bytes;
     m->reaped = false;
-    m->ended = 0;
-    r->over--;
+    m->ended_at = 0;
+    r->ended--;
     if (m->state != RANK_READY)
         return;
     m->why = t->why;
@@ -251,12 +251,12 @@ static void take_members(struct roster *r, uint64_t now)
             take_member(r, a, &r->agents[a].told->members[i], now);
     for (int i = 0; i < r->world.n; i++) {
         struct roster_member *m = &r->members[r->world.cards[i].member];
-        if (!rank_is_over(m->state))
+        if (!rank_has_ended(m->state))
             continue;
         m->state = RANK_ACTIVE;
         m->reaped = false;
-        m->ended = 0;
-        r->over--;
+        m->ended_at = 0;
+        r->ended--;
     }
 }
 
@@ -264,16 +264,16 @@ static void take_members(struct roster *r, uint64_t now)
  * leave (unless its agent knows already), because no boundary will remove it. */
 static void take_leaving(struct roster *r)
 {
-    for (int i = 0; i < r->former.nleaving; i++) {
-        int member = r->former.leaving[i];
+    for (int i = 0; i < r->saved.nleaving; i++) {
+        int member = r->saved.leaving[i];
         if (member < 0 || member >= r->nmembers)
             continue;
         struct roster_member *m = &r->members[member];
-        if (rank_is_over(m->state) || m->leaving)
+        if (rank_has_ended(m->state) || m->leaving)
             continue;
         m->leaving = true;
         if (!roster_survives(m) && (m->state != RANK_LEFT || m->out))
-            roster_note(r, NOTE_LEAVE, member, 0, "the former hvdrun has asked it to leave");
+            roster_note(r, NOTE_LEAVE, member, 0, "the previous hvdrun asked it to leave");
     }
 }
 
@@ -313,8 +313,8 @@ static void apply_missing(struct roster *r, uint64_t now)
 
 void roster_rebuild(struct roster *r, uint64_t now)
 {
-    r->target = r->former.target;
-    r->restarts = r->former.restarts;
+    r->target = r->saved.target;
+    r->restarts = r->saved.restarts;
     take_world(r);
     if (add_absent(r) < 0 || make_members(r) < 0) {
         r->rebuild_by = now + 1; /* out of memory: the next tick tries again */
@@ -329,7 +329,7 @@ void roster_rebuild(struct roster *r, uint64_t now)
     apply_missing(r, now);
     for (int a = 0; a < r->nagents; a++)
         if (!r->agents[a].joined) {
-            r->agents[a].gone = false;
+            r->agents[a].lost = false;
             roster_agent_lost(r, a,
                               r->hosted ? "it did not come back to this operator"
                                         : "it did not come back to this hvdrun",

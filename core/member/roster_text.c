@@ -43,7 +43,7 @@ void roster_describe_end(const struct roster *r, int member, char *dst, size_t s
     const struct roster_member *m = &r->members[member];
     const char *host = r->agents[m->agent].host;
     roster_name(r->is_elastic && r->epoch > 0 ? m->was_rank : member, member, name, sizeof(name));
-    if (m->out && !rank_is_over(m->state))
+    if (m->out && !rank_has_ended(m->state))
         snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
                  m->text ? m->text : strerror(-m->code));
     else if (m->left_at && (m->state == RANK_LEFT || m->stopped))
@@ -107,7 +107,7 @@ void roster_list(const struct roster *r, enum rank_state state, char *dst, size_
 
 /* ---- the state of the job ------------------------------------------------------------------- */
 
-static bool is_victim(const struct roster_member *m)
+static bool is_leaver(const struct roster_member *m)
 {
     return m->leaving && roster_survives(m);
 }
@@ -124,14 +124,14 @@ static bool is_unborn(const struct roster_member *m)
 
 const char *roster_state(const struct roster *r)
 {
-    if (r->stopping || (r->over > 0 && roster_done(r)) ||
+    if (r->stopping || (r->ended > 0 && roster_done(r)) ||
         (r->is_elastic && roster_count(r, roster_survives) == 0 && roster_is_finished(r)))
         return "ending";
     if (r->epoch == 0)
         return r->ready > 0 || roster_count(r, is_unborn) > 0 ? "starting" : "running";
     if (r->waiting_since)
         return "waiting";
-    if (r->announced > r->applied || r->starts.n > 0 || roster_count(r, is_victim) > 0 ||
+    if (r->announced > r->applied || r->starts.n > 0 || roster_count(r, is_leaver) > 0 ||
         (r->is_elastic && roster_count(r, roster_is_joiner) + roster_count(r, is_starting) > 0))
         return "changing";
     return "running";
@@ -143,7 +143,7 @@ static void say_starts(const struct roster *r, uint64_t now, char *dst, size_t s
     uint64_t due = roster_starts_due(&r->starts);
     if (r->starts.n == 0)
         return;
-    if (roster_free_places(r) == 0)
+    if (roster_free_slots(r) == 0)
         snprintf(text, sizeof(text), "; %d to be started when a host has room", r->starts.n);
     else if (now == 0)
         snprintf(text, sizeof(text), "; %d to be started", r->starts.n);

@@ -41,7 +41,7 @@ static char *welcome_text(const struct service *s, int agent)
     const struct roster *r = s->roster;
     struct welcome_body welcome = {.size = r->is_elastic ? r->elastic.max : r->size,
                                    .elastic = r->is_elastic,
-                                   .slots = r->agents[agent].nplaces,
+                                   .slots = r->agents[agent].nslots,
                                    .post_output = s->adopted && s->adopted(s->arg, agent)};
     memcpy(welcome.job, r->job, sizeof(welcome.job));
     welcome.seats = calloc((size_t)welcome.slots + 1, sizeof(*welcome.seats));
@@ -137,7 +137,7 @@ static int check_agent(struct service *s, const struct server_request *q,
         reply_error(reply, rc, &err);
         return 1;
     }
-    if (index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone) {
+    if (index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].lost) {
         gaps_heard(&s->roster->agents[index].gaps, clock_ns());
         return 0;
     }
@@ -192,7 +192,7 @@ static int do_output(struct service *s, const struct server_request *q, struct s
     if (rc < 0)
         return reply_error(reply, rc, &err);
     int index = roster_find(s->roster, body.agent);
-    bool known = index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].gone;
+    bool known = index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].lost;
     rc = check_peer(q, body.agent, &err);
     if (rc == 0 && (!known || !s->output || s->roster->rebuilding))
         rc = err_set(&err, ENOENT, "no output of agent \"%.64s\" is expected", body.agent);
@@ -247,7 +247,7 @@ static int check_drain(struct service *s, const struct server_request *q,
     bool there = false;
     for (int a = 0; q->peer && a < s->roster->nagents; a++) {
         const struct roster_agent *agent = &s->roster->agents[a];
-        bool mine = check_peer(q, agent->uid, NULL) == 0 && agent->joined && !agent->gone;
+        bool mine = check_peer(q, agent->uid, NULL) == 0 && agent->joined && !agent->lost;
         if (mine && !s->roster->rebuilding && strcmp(agent->host, body->host) == 0)
             return 0;
         there |= mine;

@@ -48,7 +48,7 @@ static json_t *list_members(const struct roster *r, uint64_t now)
     json_t *list = json_array();
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (!r->is_elastic || !rank_is_over(m->state) || now - m->ended < GONE_FOR)
+        if (!r->is_elastic || !rank_has_ended(m->state) || now - m->ended_at < GONE_FOR)
             json_append(&list, one_member(r, i, now));
     }
     return list;
@@ -75,7 +75,7 @@ char *status_text(const struct roster *r, uint64_t now)
     roster_waiting_for(r, now, waiting, sizeof(waiting));
     auto_json json_t *j = json_pack(
         "{s:s, s:s, s:i, s:I, s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:I, s:I, s:i}", "job", r->job,
-        "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->over, "state",
+        "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->ended, "state",
         roster_state(r), "waiting_for", waiting, "elastic", r->is_elastic, "np", r->target,
         "min_np", r->is_elastic ? r->elastic.min : r->size, "max_np",
         r->is_elastic ? r->elastic.max : r->size, "change", (json_int_t)r->applied, "asked_change",

@@ -44,16 +44,16 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
     char name[MEMBER_NAME_MAX];
     struct roster r = {0};
     struct roster_elastic elastic = limits(c);
-    struct roster_former former = {
+    struct roster_saved saved = {
         .term = (uint32_t)(c->term % (ROSTER_TERM_MAX + 1)),
         .target = c->workers * c->slots,
-        .unwritten = true,
+        .target_only = true,
     };
     memcpy(name, c->roster.job, sizeof(name));
     randombytes_buf(key, sizeof(key));
-    int rc = resume ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &former,
+    int rc = resume ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &saved,
                                            deadline_in_ms((uint64_t)c->gather_ms), err)
-                    : roster_init_hosted(&r, name, key, former.target, err);
+                    : roster_init_hosted(&r, name, key, saved.target, err);
     sodium_memzero(key, sizeof(key));
     if (rc == 0 && !resume)
         rc = roster_make_elastic(&r, &elastic, err);
@@ -61,7 +61,7 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
         roster_fini(&r);
         return rc;
     }
-    r.term = former.term;
+    r.term = saved.term;
     roster_fini(&c->roster);
     c->roster = r;
     c->seen_notes = 0;
@@ -73,7 +73,7 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
 
 static bool is_live(const struct job_coordinator *c, int agent)
 {
-    return agent >= 0 && c->roster.agents[agent].joined && !c->roster.agents[agent].gone;
+    return agent >= 0 && c->roster.agents[agent].joined && !c->roster.agents[agent].lost;
 }
 
 int job_coordinator_count_agents(const struct job_coordinator *c)
@@ -103,7 +103,7 @@ static void lose(struct job_coordinator *c, int agent, const char *text, uint64_
         return;
     for (int i = 0; i < c->roster.nmembers; i++) {
         const struct roster_member *m = &c->roster.members[i];
-        if (m->agent != agent || rank_is_over(m->state))
+        if (m->agent != agent || rank_has_ended(m->state))
             continue;
         c->losses++;
         break;

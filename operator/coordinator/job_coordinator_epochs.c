@@ -31,7 +31,7 @@ static void list_pods(const struct job_coordinator *c, char *dst, size_t size)
     if (!in || !all)
         return;
     for (int i = 0; i < r->nmembers; i++)
-        in[r->members[i].agent] |= r->members[i].rank >= 0 && !rank_is_over(r->members[i].state);
+        in[r->members[i].agent] |= r->members[i].rank >= 0 && !rank_has_ended(r->members[i].state);
     for (int a = 0; a < r->nagents; a++)
         if (in[a])
             all[count++] = &r->agents[a];

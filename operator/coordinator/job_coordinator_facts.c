@@ -19,9 +19,10 @@ static int count_ready(const struct job_coordinator *c)
     auto_free int *train = calloc((size_t)r->nagents + 1, sizeof(*train));
     int n = 0;
     for (int i = 0; train && i < r->nmembers; i++)
-        train[r->members[i].agent] += r->members[i].rank >= 0 && !rank_is_over(r->members[i].state);
+        train[r->members[i].agent] +=
+            r->members[i].rank >= 0 && !rank_has_ended(r->members[i].state);
     for (int a = 0; train && a < r->nagents; a++)
-        n += r->agents[a].joined && !r->agents[a].gone && train[a] >= c->slots;
+        n += r->agents[a].joined && !r->agents[a].lost && train[a] >= c->slots;
     return n;
 }
 
@@ -39,7 +40,7 @@ uint64_t job_coordinator_fingerprint(const struct job_coordinator *c)
     roster_waiting_for(r, 0, waiting_for, sizeof(waiting_for));
     job_coordinator_findings(c, sign_finding, &findings);
     uint64_t parts[] = {(uint64_t)r->epoch,
-                        (uint64_t)r->over,
+                        (uint64_t)r->ended,
                         (uint64_t)r->target,
                         (uint64_t)r->restarts,
                         (uint64_t)r->done,

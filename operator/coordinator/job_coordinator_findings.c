@@ -45,8 +45,8 @@ void job_coordinator_findings(const struct job_coordinator *c,
     auto_free bool *seen = calloc((size_t)most_workers(c) + 1, sizeof(*seen)); /* [worker] */
     for (int a = r->nagents - 1; judged && seen && a >= 0; a--) { /* newest agent first */
         const struct roster_agent *agent = &r->agents[a];
-        bool wanted = agent->order >= 0 && (!agent->gone || agent->order < c->workers);
-        if (!wanted || !judged[a] || (agent->gone && seen[agent->order]))
+        bool wanted = agent->order >= 0 && (!agent->lost || agent->order < c->workers);
+        if (!wanted || !judged[a] || (agent->lost && seen[agent->order]))
             continue;
         seen[agent->order] = true;
         for (int i = 0; i < agent->findings.n; i++)

@@ -45,25 +45,25 @@ static void put_ranks(int *ranks, int n, char *dst, size_t size)
     }
 }
 
-/* ranks: a buffer with room for agent->nplaces. */
+/* ranks: a buffer with room for agent->nslots. */
 static struct plane_worker worker_of(const struct roster *r, const struct job_coordinator_pod *pod,
                                      int *ranks, uint64_t now)
 {
     const struct roster_agent *agent = &r->agents[pod->agent];
     struct plane_worker w = {.pod_uid = pod->uid, .state = "", .batches = UINT64_MAX};
     int n = 0, least = RANK_STATES;
-    w.connected = agent->joined && !agent->gone && pod->closed_at == 0;
+    w.connected = agent->joined && !agent->lost && pod->closed_at == 0;
     w.idle_ms = -1;
-    for (int i = 0; i < agent->nplaces; i++) {
-        if (agent->places[i].member < 0)
+    for (int i = 0; i < agent->nslots; i++) {
+        if (agent->slots[i].member < 0)
             continue;
-        const struct roster_member *m = &r->members[agent->places[i].member];
+        const struct roster_member *m = &r->members[agent->slots[i].member];
         int64_t idle = m->moved ? (int64_t)((now - m->moved) / CLOCK_MS) : -1;
         if (progress_of(m->state) < least) {
             least = progress_of(m->state);
             w.state = rank_state_name(m->state);
         }
-        if (m->rank >= 0 && !rank_is_over(m->state))
+        if (m->rank >= 0 && !rank_has_ended(m->state))
             ranks[n++] = m->rank;
         w.batches = m->batches < w.batches ? m->batches : w.batches;
         w.idle_ms = idle > w.idle_ms ? idle : w.idle_ms;
@@ -80,7 +80,7 @@ void plane_workers(const struct plane *p, const char *job_uid,
     uint64_t now = clock_ns();
     int most = 1;
     for (int a = 0; c && a < c->roster.nagents; a++)
-        most = c->roster.agents[a].nplaces > most ? c->roster.agents[a].nplaces : most;
+        most = c->roster.agents[a].nslots > most ? c->roster.agents[a].nslots : most;
     auto_free int *ranks = calloc((size_t)most, sizeof(*ranks));
     for (int i = 0; ranks && c && i < c->npods; i++) {
         if (c->pods[i]->agent < 0)

@@ -97,14 +97,14 @@ never() {
     wait_until 60 status_says 'ready to enter'
     touch "$TMP/diary/enough"
     ends 0 && says 'the end after [0-9]* steps' "$TMP/log" &&
-        says 'hvdrun: member 3 leaves: the job has come to its end; it was ready to come in for .* no boundary' "$TMP/log"
+        says 'hvdrun: member 3 leaves: the job ends; it was ready for admission for .* no step boundary' "$TMP/log"
 }
 
 # The job ends while one still starts up.
 too_late() {
     begun 60 -np 3 --min-np 2
     line 'place 2 of 3' && touch "$TMP/diary/enough" || return 1
-    ends 0 && says 'hvdrun: member 3 leaves: the job has come to its end before it was ready to come in' "$TMP/log"
+    ends 0 && says 'hvdrun: member 3 leaves: the job ends before it was ready for admission' "$TMP/log"
 }
 
 check slow-joiner slow

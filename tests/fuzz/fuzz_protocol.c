@@ -37,10 +37,10 @@ static void rebuild(struct join_body *join)
 {
     const struct roster_host hosts[] = {{"a", "h", 0, 4}, {"b", "i", 0, 4}};
     const struct roster_elastic elastic = {.min = 1, .max = 4, .start_limit = 1};
-    const struct roster_former former = {.term = 1, .target = 2, .nmembers = 4};
+    const struct roster_saved saved = {.term = 1, .target = 2, .nmembers = 4};
     struct roster r;
     if (roster_begin_rebuild(&r, "job", (const uint8_t[MEMBER_KEY_SIZE]){1}, hosts, 2, &elastic,
-                             &former, 5, NULL) < 0)
+                             &saved, 5, NULL) < 0)
         abort();
     roster_join(&r, join, 2, NULL);
     roster_tick(&r, 5);

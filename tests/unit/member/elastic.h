@@ -17,7 +17,7 @@ static uint64_t seq; /* of bodies that agents send */
 static uint64_t now;
 static int seen; /* notes that were looked at */
 
-/* Two hosts, h0 with two ranks and h1 with one, three places each; both agents are there. */
+/* Two hosts, h0 with two ranks and h1 with one, three slots each; both agents are there. */
 static inline void make(struct roster *r, int min, int max, int limit)
 {
     const struct roster_host hosts[] = {{"a0", "h0", 2, 3}, {"a1", "h1", 1, 3}};

@@ -83,12 +83,12 @@ static void test_table_has_no_doubles(void **state)
         assert_non_null(rank_action_name(rows[i].action));
         assert_true(rows[i].next < RANK_STATES);
     }
-    /* Every state of a living rank can lose its agent; an over one stays so. */
+    /* Every state of a living rank can lose its agent; a rank that has ended stays so. */
     for (int s = 0; s < RANK_STATES; s++) {
         const struct rank_row *row = rank_step((enum rank_state)s, RANK_AGENT_LOST);
         assert_non_null(row);
-        assert_true(rank_is_over(row->next));
-        if (rank_is_over((enum rank_state)s))
+        assert_true(rank_has_ended(row->next));
+        if (rank_has_ended((enum rank_state)s))
             assert_int_equal(row->next, s);
     }
 }
@@ -214,10 +214,11 @@ static void test_ends_have_verdicts(void **state)
         assert_non_null(end_verdict_name(v));
         assert_int_equal(v == END_WELL || v == END_EARLY, rows[i].way == END_ZERO);
         if (!rows[i].elastic)
-            assert_true(v != END_REPLACED && v != END_OWED && v != END_SPOILS);
+            assert_true(v != END_REPLACED && v != END_REPLACED_OR_FAILS && v != END_FAILS_AT_END);
     }
     assert_int_equal(n, 4 * 4 + 4 * 5);
-    assert_int_equal(rank_end_verdict(false, END_CODE, END_BETWEEN), END_FIRST); /* as END_INSIDE */
+    assert_int_equal(rank_end_verdict(false, END_CODE, END_LEFT_EARLY),
+                     END_FIRST); /* as END_INSIDE */
 }
 
 /* Rank 1 calls hvd_shutdown(), the operations of rank 2 fail, and it exits with 1. */
@@ -362,7 +363,7 @@ static void test_repeated_body_is_nothing(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 4), 0);
     seq--;
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 4), 0);
-    assert_int_equal(r.over, 1);
+    assert_int_equal(r.ended, 1);
     assert_int_equal(r.nnotes, 1);
     roster_fini(&r);
 }
@@ -413,19 +414,19 @@ static void test_random_events(void **state)
                        (enum report_type)(rand() % 10 ? rand() % 2 : rand() % REPORT_TYPES), rank,
                        rand() % 3 - 1);
             }
-            int over = 0, ready = 0;
+            int ended = 0, ready = 0;
             for (int k = 0; k < r.nmembers; k++) {
-                over += rank_is_over(r.members[k].state);
+                ended += rank_has_ended(r.members[k].state);
                 ready += r.members[k].state == RANK_READY;
             }
-            assert_int_equal(r.over, over);
+            assert_int_equal(r.ended, ended);
             assert_int_equal(r.ready, ready);
             assert_true(ready < r.size);
             assert_true(r.epoch == epoch || r.epoch == epoch + 1);
             assert_true(r.nnotes >= notes);
-            assert_true((r.first >= 0) <= (over > 0));
+            assert_true((r.first >= 0) <= (ended > 0));
         }
-        assert_int_equal(r.nnotes, r.over);
+        assert_int_equal(r.nnotes, r.ended);
         roster_fini(&r);
     }
 }

@@ -245,8 +245,7 @@ static void test_the_job_ends(void **state)
     grow(&r, 4);
     arrive(&r, 3);
     finish(&r);
-    assert_string_equal(leave_text(&r),
-                        "the job has come to its end before it was ready to come in");
+    assert_string_equal(leave_text(&r), "the job ends before it was ready for admission");
     tell(&r, REPORT_EXITED, 3, -15);
     assert_true(roster_done(&r));
     assert_int_equal(roster_exit_code(&r), 0);
@@ -281,7 +280,7 @@ static void test_ends_before_it_is_in(void **state)
     for (int m = 4; m >= 3; m--) {
         const struct note *n = next_note(&r, NOTE_LEAVE);
         assert_non_null(n);
-        assert_null(strstr(n->text, "no boundary"));
+        assert_null(strstr(n->text, "no step boundary"));
         tell(&r, REPORT_EXITED, n->member, -15);
     }
     assert_true(roster_done(&r));
@@ -299,8 +298,8 @@ static void test_never_let_in(void **state)
     assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
     finish(&r);
     const char *text = leave_text(&r);
-    assert_non_null(strstr(text, "it was ready to come in for 100.0 s"));
-    assert_non_null(strstr(text, "no boundary"));
+    assert_non_null(strstr(text, "it was ready for admission for 100.0 s"));
+    assert_non_null(strstr(text, "no step boundary"));
     assert_non_null(strstr(text, "hvd_commit()"));
     tell(&r, REPORT_EXITED, 3, 1);
     assert_true(roster_done(&r));

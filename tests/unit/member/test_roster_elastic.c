@@ -36,7 +36,7 @@ static void test_loss_is_repaired(void **state)
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), 0); /* now it is reaped as well */
     assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), -EPROTO);
-    assert_int_equal(r.over, 1);
+    assert_int_equal(r.ended, 1);
     assert_int_equal(r.first, -1);
     roster_fini(&r);
 }
@@ -428,7 +428,7 @@ static void test_refused_reports(void **state)
     (void)state;
     make(&r, 1, 4, 0);
     assert_int_equal(tell(&r, REPORT_EXITED, 1, 0), -EPROTO); /* it was not started */
-    assert_int_equal(roster_free_places(&r), 3);
+    assert_int_equal(roster_free_slots(&r), 3);
     form(&r);
     assert_int_equal(tell(&r, REPORT_DEAD, 1, -9), 0);
     assert_int_equal(tell(&r, REPORT_BYE, 1, -5), -EPROTO);

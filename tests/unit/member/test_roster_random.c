@@ -94,19 +94,19 @@ static void do_something(struct roster *r)
  * the counters are those of the members. */
 static void check_members(const struct roster *r)
 {
-    int over = 0, ready = 0, placed = 0, wanted = r->starts.n;
+    int ended = 0, ready = 0, placed = 0, wanted = r->starts.n;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
         const struct roster_agent *a = &r->agents[m->agent];
-        over += rank_is_over(m->state);
+        ended += rank_has_ended(m->state);
         ready += m->state == RANK_READY;
         placed += m->rank >= 0;
-        wanted += !rank_is_over(m->state) && m->state != RANK_LEFT && !m->leaving;
+        wanted += !rank_has_ended(m->state) && m->state != RANK_LEFT && !m->leaving;
         assert_true(m->rank < r->world.n);
         assert_true(m->rank < 0 || r->world.cards[m->rank].member == i);
-        assert_true(m->reaped || a->gone || a->places[m->seat.local_rank].member == i);
+        assert_true(m->reaped || a->lost || a->slots[m->seat.local_rank].member == i);
     }
-    assert_int_equal(r->over, over);
+    assert_int_equal(r->ended, ended);
     assert_int_equal(r->ready, ready);
     assert_int_equal(placed, r->world.n);
     assert_true(wanted <= r->target);

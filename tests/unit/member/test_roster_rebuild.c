@@ -35,16 +35,16 @@ static void take_over(struct roster *r, int target, int nmembers, int nleaving, 
 {
     const struct roster_host hosts[] = {{"a0", "h0", 0, 3}, {"a1", "h1", 0, 3}};
     const struct roster_elastic elastic = {.min = 1, .max = 6, .start_limit = 30 * CLOCK_S};
-    const struct roster_former former = {.term = 1,
-                                         .change = 3,
-                                         .target = target,
-                                         .nmembers = nmembers,
-                                         .nleaving = nleaving,
-                                         .leaving = leaving};
+    const struct roster_saved saved = {.term = 1,
+                                       .change = 3,
+                                       .target = target,
+                                       .nmembers = nmembers,
+                                       .nleaving = nleaving,
+                                       .leaving = leaving};
     seq = 0;
     seen = 0;
     now = 1000 * CLOCK_S;
-    assert_int_equal(roster_begin_rebuild(r, "job", fresh_key, hosts, 2, &elastic, &former,
+    assert_int_equal(roster_begin_rebuild(r, "job", fresh_key, hosts, 2, &elastic, &saved,
                                           now + 10 * CLOCK_S, NULL),
                      0);
 }
@@ -108,7 +108,7 @@ static void test_nothing_has_happened(void **state)
     assert_false(r.rebuilding);
     world_is(&r, 1, "0 1 2");
     assert_int_equal(r.key[1], 2);
-    assert_int_equal(r.over, 0);
+    assert_int_equal(r.ended, 0);
     assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.nnotes, 0);
     assert_string_equal(roster_state(&r), "running");
@@ -148,7 +148,7 @@ static void test_death_in_between(void **state)
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
     assert_int_equal(r.starts.n, 1); /* it is replaced */
     assert_int_equal(r.restarts, 1);
-    assert_int_equal(r.over, 1);
+    assert_int_equal(r.ended, 1);
     roster_fini(&r);
 }
 
