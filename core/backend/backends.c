@@ -185,7 +185,7 @@ void backends_probe(const char *name, struct hvd_backend *ret)
 
 void backends_close(struct backends *b, bool lost)
 {
-    if (!b->left)
+    if (!b->abandoned)
         device_destroy(b->device);
     b->device = NULL;
     while (b->n > 0) {

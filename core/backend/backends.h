@@ -25,7 +25,7 @@ struct backends {
     struct backend_choice choice;
     bool said;             /* this process has logged the choice */
     struct device *device; /* for tensors of GPUs; NULL: not entered yet */
-    bool left;             /* a library still uses the memory of an operation: it is not freed */
+    bool abandoned;        /* a library still uses the memory of an operation: it is not freed */
     int n;
     struct {
         const struct backend_ops *ops;

@@ -100,7 +100,7 @@ static void mpi_close(void *state, bool lost)
     struct mpi *mpi = state;
     mpi_process_close(&mpi->here, mpi->lane, lost);
     mpi_process_close(&mpi->here, mpi->world, lost);
-    if (!mpi_process_left()) /* otherwise its thread may still be in a step */
+    if (!mpi_process_abandoned()) /* otherwise its thread may still be in a step */
         free(mpi);
 }
 

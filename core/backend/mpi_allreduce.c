@@ -287,7 +287,7 @@ static void allreduce_stop(struct coll *coll, void *state)
 {
     struct mpi_allreduce *a = state;
     if (a->phase == EXCHANGE && a->owner && !mpi_sum_stop(&a->sum))
-        coll->left = "MPI";
+        coll->abandoned = "MPI";
 }
 
 static void allreduce_cancel(struct coll *coll, void *state)

@@ -232,7 +232,7 @@ static void moves_stop(struct coll *coll, void *state)
 {
     struct mpi_moves *m = state;
     if (!mpi_task_stop(&m->mpi->here, &m->task))
-        coll->left = "MPI";
+        coll->abandoned = "MPI";
 }
 
 static const char *moves_name(const void *state)

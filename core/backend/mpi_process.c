@@ -54,14 +54,14 @@ static struct {
     struct mpi_task *task;
     struct mesh *mesh;     /* of the rank that waits for tasks; NULL: MPI is not in use */
     bool spin;             /* every rank of the host has a processor */
-    const char *stuck;     /* the call in which the thread was left behind */
+    const char *stuck;     /* the call in which the thread was abandoned */
     pthread_mutex_t calls; /* serializes calls, also where MPI would allow concurrent ones */
     _Atomic int inside;    /* threads that are in a step */
     _Atomic int pending;   /* operations that are not done */
     _Atomic int leaving;   /* at exit: no more steps */
     bool entered, ours;
     bool lost;          /* MPI is not called any more, not even to finalize it */
-    bool broken;        /* a call or an operation was left behind in it */
+    bool broken;        /* a call or an operation was abandoned in it */
     int64_t finalize_s; /* HVD_MPI_FINALIZE_TIMEOUT */
     pid_t pid;
     struct mpi_here here;
@@ -278,7 +278,7 @@ static int run_enter(struct errand *e)
     return rc < 0 ? err_set(&e->err, -rc, "%s", e->plugin->why()) : 0;
 }
 
-/* Whether a call that was left behind is still running at the deadline. */
+/* Whether an abandoned call is still running at the deadline. */
 static bool is_stuck(uint64_t deadline)
 {
     pthread_mutex_lock(&g.lock);
@@ -415,7 +415,7 @@ void mpi_task_start(const struct mpi_here *here, struct mpi_task *task, int (*st
     task->step = step;
     task->ctx = ctx;
     task->rc = 1;
-    task->left = false;
+    task->abandoned = false;
     task->spin = g.spin;
     atomic_fetch_add(&g.pending, 1);
     atomic_store(&task->state, TASK_RUNS);
@@ -473,13 +473,13 @@ static int leave_task(struct mpi_task *task)
 
 bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task)
 {
-    if (atomic_load(&task->state) == TASK_NONE || task->left)
-        return !task->left;
+    if (atomic_load(&task->state) == TASK_NONE || task->abandoned)
+        return !task->abandoned;
     int rc = drain(here, task);
     if (rc == 1 && !here->direct)
         rc = leave_task(task);
-    task->left = rc != 0;
-    if (!task->left)
+    task->abandoned = rc != 0;
+    if (!task->abandoned)
         return true;
     /* While this holds the lock the thread cannot be in MPI; with leaving set it never returns to
      * it. */
@@ -491,7 +491,7 @@ bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task)
     return false;
 }
 
-bool mpi_process_left(void)
+bool mpi_process_abandoned(void)
 {
     return atomic_load(&g.pending) > 0;
 }

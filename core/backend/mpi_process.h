@@ -42,7 +42,7 @@ int mpi_process_comm(const struct mpi_here *here, int color, int key, struct mes
                      uint64_t deadline, void **ret, struct err *err);
 
 /* Frees comm (NULL is allowed) and stops using the mesh. lost: a rank was lost and MPI would wait
- * for it, so nothing is done, now and at exit. The same holds if an operation was left behind. */
+ * for it, so nothing is done, now and at exit. The same holds if an operation was abandoned. */
 void mpi_process_close(const struct mpi_here *here, void *comm, bool lost);
 
 /* An operation in progress. step works until it would have to wait (1), has finished (0) or has
@@ -52,7 +52,7 @@ struct mpi_task {
     void *ctx;
     _Atomic int state; /* if not direct */
     bool spin;         /* if not direct: the thread spins for a while and keeps its processor */
-    bool left;         /* see mpi_task_stop() */
+    bool abandoned;    /* see mpi_task_stop() */
     int rc;
 };
 
@@ -64,12 +64,12 @@ int mpi_task_progress(const struct mpi_here *here, struct mpi_task *task);
 
 /* Stops a task before its memory is freed. MPI cannot cancel a collective, so this waits a while
  * for its end, which comes if no rank was lost, because all ranks have started it. true: it has
- * ended, and the task's memory is not used any more. false: the task is left behind; it and the
+ * ended, and the task's memory is not used any more. false: the task is abandoned; it and the
  * memory that MPI was given must stay valid until the process ends. A task that was never started
  * or is stopped already is allowed. */
 bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task);
 
-/* Returns whether an mpi_task_stop() has left a task behind. */
-bool mpi_process_left(void);
+/* Returns whether an mpi_task_stop() has abandoned a task. */
+bool mpi_process_abandoned(void);
 
 #endif

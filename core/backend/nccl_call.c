@@ -71,7 +71,7 @@ void nccl_call_hasten(struct nccl_call *call)
     if (atomic_load(&call->begun) || nccl_thread_create(&thread, NULL) < 0)
         return;
     give(thread, call, NULL);
-    nccl_thread_leave(thread);
+    nccl_thread_abandon(thread);
 }
 
 bool nccl_call_done(const struct nccl_call *call)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nccl_call: a call into NCCL that may block, on its communicator's thread, so that the thread that
- * drives the engine never blocks. A call that does not return is left behind: its thread stays in
+ * drives the engine never blocks. A call that does not return is abandoned: its thread stays in
  * NCCL and uses only memory of its own. Any thread, but one at a time for each call.
  */
 #ifndef HVD_BACKEND_NCCL_CALL_H
@@ -33,7 +33,7 @@ bool nccl_call_done(const struct nccl_call *call);
 int nccl_call_result(const struct nccl_call *call);
 void *nccl_call_arg(struct nccl_call *call);
 
-/* The caller has no more use for it. NULL is fine. false: it has not come back, and is left behind.
+/* The caller has no more use for it. NULL is fine. false: it has not returned, and is abandoned.
  */
 bool nccl_call_release(struct nccl_call *call);
 

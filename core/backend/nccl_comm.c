@@ -128,7 +128,7 @@ bool nccl_comm_destroy(struct nccl_comm *comm)
     nccl_comm_abort(comm);
     while (nccl_bury_on(comm)) /* terminates: each burial has a deadline */
         nanosleep(&nap, NULL);
-    bool clean = comm->left == 0;
+    bool clean = comm->abandoned == 0;
     free(comm->excluded);
     free(comm);
     return clean;
@@ -257,7 +257,7 @@ uint64_t nccl_comm_mark(const struct nccl_comm *comm)
     return comm->mark;
 }
 
-int nccl_comm_left(const struct nccl_comm *comm)
+int nccl_comm_abandoned(const struct nccl_comm *comm)
 {
-    return comm->left;
+    return comm->abandoned;
 }

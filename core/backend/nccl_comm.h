@@ -8,7 +8,7 @@
  * block (NCCL_COMM_BLOCKING=1). Every phase has an end in time. A communicator is aborted, never
  * destroyed: destroying one waits for ranks that may be gone. The abort begins when a call that is
  * in progress has returned, or at its deadline. An abort that does not return (a known fault
- * before 2.26.2) is left behind with its thread. So is an init of NCCL before 2.14, which cannot be
+ * before 2.26.2) is abandoned with its thread. So is an init of NCCL before 2.14, which cannot be
  * interrupted.
  *
  * The states are a table (nccl_comm_rows()):
@@ -63,7 +63,7 @@ struct nccl_limits {
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
                      const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err);
 
-/* Aborts the communicators and waits for that, at most abort_ms. False: a call was left behind in
+/* Aborts the communicators and waits for that, at most abort_ms. False: a call was abandoned in
  * NCCL, with its thread; the process should end soon. NULL is allowed. */
 bool nccl_comm_destroy(struct nccl_comm *comm);
 
@@ -102,8 +102,8 @@ struct nccl_means nccl_comm_means(const struct nccl_comm *comm);
 /* A number that identifies the communicator, equal on all its ranks; 0: it was never ready. */
 uint64_t nccl_comm_mark(const struct nccl_comm *comm);
 
-/* Number of calls that were left behind in NCCL since it was created. */
-int nccl_comm_left(const struct nccl_comm *comm);
+/* Number of calls that were abandoned in NCCL since it was created. */
+int nccl_comm_abandoned(const struct nccl_comm *comm);
 
 /* ---- the table, for tests and for documentation ----------------------------------------- */
 

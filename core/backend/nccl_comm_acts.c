@@ -164,8 +164,8 @@ int nccl_begin_exchange(struct nccl_comm *c, struct err *err)
         c->ticket.result = NCCL_ABI_SYSTEM_ERROR; /* the call is late, or was not started */
     }
     if (!nccl_call_release(call)) {
-        c->left++;
-        nccl_thread_leave(TAKE(c->thread));
+        c->abandoned++;
+        nccl_thread_abandon(TAKE(c->thread));
     }
     /* Rank 0 may have used all of its time for the id, and then still has to report that there is
      * none. */
@@ -268,7 +268,7 @@ int nccl_adopt_child(struct nccl_comm *c, struct err *err)
 static void leave(struct nccl_comm *c, struct nccl_call *call)
 {
     if (!nccl_call_release(call))
-        c->left++;
+        c->abandoned++;
 }
 
 static bool came_back(const struct nccl_call *call)
@@ -282,11 +282,11 @@ static void close_grave(struct nccl_comm *c, struct nccl_burial *b)
     bool done = came_back(b->kept) && came_back(b->abort);
     if (b->kept && b->kept_of == NCCL_SHRINK && !nccl_call_done(b->kept)) {
         b->kept = NULL; /* not freed: NCCL may still write the child's address there */
-        c->left++;
+        c->abandoned++;
     }
     leave(c, TAKE(b->abort));
     leave(c, TAKE(b->kept));
-    (done ? nccl_thread_end : nccl_thread_leave)(TAKE(b->thread));
+    (done ? nccl_thread_end : nccl_thread_abandon)(TAKE(b->thread));
 }
 
 static struct nccl_burial *free_grave(struct nccl_comm *c)
@@ -308,13 +308,13 @@ static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclCom
 {
     const struct abort_call call = {.api = c->api, .host = c->host, .comm = comm};
     if (!thread && nccl_thread_create(&thread, NULL) < 0) {
-        c->left++; /* left as it is: no thread for the abort */
+        c->abandoned++; /* left as it is: no thread for the abort */
         return;
     }
     struct nccl_burial *b = free_grave(c);
     b->thread = thread;
     if (comm && nccl_call_start(thread, do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
-        c->left++; /* the same: no memory for the call */
+        c->abandoned++; /* the same: no memory for the call */
     b->kept = kept;
     b->kept_of = c->call_of;
     b->hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART);

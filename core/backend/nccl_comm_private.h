@@ -49,7 +49,7 @@ struct nccl_comm {
     int *excluded; /* shrink */
     int nexcluded;
     struct nccl_burial burial[NCCL_BURIALS];
-    int left;
+    int abandoned;
     /* arguments of nccl_comm_launch(), while its action runs */
     const struct nccl_steps *steps;
     struct CUstream_st *stream;

@@ -96,14 +96,14 @@ static bool drain(struct nccl_run *run)
     return rid;
 }
 
-/* Called when a thread was left behind in NCCL: what it reads must never be freed. A list keeps it
+/* Called when a thread was abandoned in NCCL: what it reads must never be freed. A list keeps it
  * reachable for leak checkers. */
 static void leave_ground(struct nccl_ground *ground)
 {
-    static struct nccl_ground *left;
+    static struct nccl_ground *abandoned;
     ground->run = NULL;
-    ground->next = left;
-    left = ground;
+    ground->next = abandoned;
+    abandoned = ground;
 }
 
 bool nccl_run_destroy(struct nccl_run *run)
@@ -324,7 +324,7 @@ int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct
                      struct err *err)
 {
     if (run->doing != RUN_IDLE)
-        return err_set(err, EBUSY, "an operation of NCCL's is under way");
+        return err_set(err, EBUSY, "an operation of NCCL's is in flight");
     if (!run->comm || !run->heard)
         return nccl_run_none(run, err);
     if (mesh->rank != run->me || mesh->size != run->world)

@@ -47,7 +47,7 @@ struct nccl_said {
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
                     struct err *err);
 
-/* Destroys it; bounded in time. False: a call was left behind in NCCL on a thread, which still uses
+/* Destroys it; bounded in time. False: a call was abandoned in NCCL on a thread, which still uses
  * the GPU: the GPU's memory must not be freed. NULL is allowed. */
 bool nccl_run_destroy(struct nccl_run *run);
 
@@ -63,7 +63,7 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *al
                                 int size, const int *host_of, struct err *err);
 
 /* 1: on its way; 0: ready on every rank, and nothing on the stream is left of an operation that was
- * launched before and given up. May run parts of the operation under way of coll
+ * launched before and given up. May run parts of the operation in flight of coll
  * (coll_part_start()), the same ones on every rank. */
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err);
 
@@ -95,7 +95,7 @@ void nccl_run_use(struct nccl_run *run);
 struct nccl_means nccl_run_means(const struct nccl_run *run);
 
 /* Of what was prepared and not launched: nothing of it will touch the tensors' outputs. Inputs may
- * still be read until nccl_run_drained() answers 0. A part of nccl_run_form() that is under way is
+ * still be read until nccl_run_drained() answers 0. A part of nccl_run_form() that is in flight is
  * cancelled, too: its coll must still be there. */
 void nccl_run_cancel(struct nccl_run *run);
 

@@ -21,7 +21,7 @@ void nccl_run_use(struct nccl_run *run)
 int nccl_run_call(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
     if (run->doing != RUN_IDLE && run->doing != RUN_BEHIND)
-        return err_set(err, EBUSY, "a call of NCCL's is under way");
+        return err_set(err, EBUSY, "a call of NCCL's is in flight");
     if (!run->comm || run->form.phase != FORM_READY)
         return nccl_run_none(run, err);
     struct nccl_means means = nccl_comm_means(run->comm);

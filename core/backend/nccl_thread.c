@@ -21,8 +21,8 @@ struct nccl_thread {
     pthread_cond_t more;
     struct given *first, **end;
     pthread_t thread;
-    bool last; /* no more calls will be given */
-    bool left; /* the thread frees this */
+    bool last;      /* no more calls will be given */
+    bool abandoned; /* the thread frees this */
 };
 
 /* NULL: there are no more calls. */
@@ -55,7 +55,7 @@ static void *thread_main(void *arg)
         g->fn(g->arg);
         free(g);
     }
-    if (t->left) /* set before last, and never after */
+    if (t->abandoned) /* set before last, and never after */
         thread_free(t);
     return NULL;
 }
@@ -91,10 +91,10 @@ int nccl_thread_give(struct nccl_thread *thread, void (*fn)(void *arg), void *ar
     return 0;
 }
 
-static void close_queue(struct nccl_thread *t, bool left)
+static void close_queue(struct nccl_thread *t, bool abandoned)
 {
     pthread_mutex_lock(&t->lock);
-    t->left = left;
+    t->abandoned = abandoned;
     t->last = true;
     pthread_cond_signal(&t->more);
     pthread_mutex_unlock(&t->lock);
@@ -109,7 +109,7 @@ void nccl_thread_end(struct nccl_thread *thread)
     thread_free(thread);
 }
 
-void nccl_thread_leave(struct nccl_thread *thread)
+void nccl_thread_abandon(struct nccl_thread *thread)
 {
     if (!thread)
         return;

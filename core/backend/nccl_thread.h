@@ -25,6 +25,6 @@ void nccl_thread_end(struct nccl_thread *thread);
 
 /* Detaches the thread: it runs the queued functions and ends. If one of them does not return the
  * thread stays. NULL is allowed. */
-void nccl_thread_leave(struct nccl_thread *thread);
+void nccl_thread_abandon(struct nccl_thread *thread);
 
 #endif

@@ -45,7 +45,7 @@ struct algorithm {
     int (*settle)(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest);
     /* As coll_restore() and coll_stop(). May be NULL. */
     void (*restore)(struct coll *coll, void *state);
-    /* stop and cancel may set coll->left. */
+    /* stop and cancel may set coll->abandoned. */
     void (*stop)(struct coll *coll, void *state);
 };
 
@@ -75,9 +75,9 @@ struct coll {
     struct coll_work work[2];
     bool elastic;
     struct guard guard;
-    uint32_t *final;  /* [seats], for coll_standing() */
-    struct err why;   /* see coll_why() */
-    const char *left; /* see coll_left() */
+    uint32_t *final;       /* [seats], for coll_standing() */
+    struct err why;        /* see coll_why() */
+    const char *abandoned; /* see coll_abandoned() */
     /* the operation that waits for all ranks to enter (algorithm.together); NULL: none */
     const struct coll_op *gathering;
     void *backend; /* see struct algorithm, init */

@@ -79,7 +79,7 @@ void coll_destroy(struct coll *coll)
         return;
     /* If a library still uses memory, the states of back ends and the work buffers must not be
      * freed: they stay until the process ends. */
-    const struct coll_entry *kept = coll->list + (coll->left ? coll->nbackend : 0);
+    const struct coll_entry *kept = coll->list + (coll->abandoned ? coll->nbackend : 0);
     for (struct coll_entry *e = coll->list; e < coll->list + coll->n; e++) {
         if (e < kept)
             continue;
@@ -90,7 +90,7 @@ void coll_destroy(struct coll *coll)
     shm_pieces_destroy(coll->pieces);
     guard_fini(&coll->guard);
     free(coll->final);
-    for (int i = 0; i < 2 && !coll->left; i++)
+    for (int i = 0; i < 2 && !coll->abandoned; i++)
         free(coll->work[i].data);
     free(coll);
 }
@@ -165,7 +165,7 @@ static int check_parts(const struct mesh *mesh, const struct coll_op *op, struct
 static int check(const struct coll *coll, const struct coll_op *op, struct err *err)
 {
     if (coll->op)
-        return err_set(err, EBUSY, "a collective is under way");
+        return err_set(err, EBUSY, "a collective is in flight");
     if ((unsigned)op->kind >= HVD_KINDS)
         return err_set(err, EINVAL, "unknown kind of collective %d", (int)op->kind);
     if (op->kind == HVD_BARRIER)
@@ -324,9 +324,9 @@ void coll_stop(struct coll *coll)
         coll->alg->stop(coll, coll->alg_state);
 }
 
-const char *coll_left(const struct coll *coll)
+const char *coll_abandoned(const struct coll *coll)
 {
-    return coll ? coll->left : NULL;
+    return coll ? coll->abandoned : NULL;
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */

@@ -127,7 +127,7 @@ bool coll_across_by_library(const struct coll *coll);
 const struct err *coll_why(const struct coll *coll);
 
 /* Stops the current operation, if any, which has failed or is given up. When it returns the
- * operation does not touch its tensors any more, unless coll_left() says otherwise. Bounded in
+ * operation does not touch its tensors any more, unless coll_abandoned() says otherwise. Bounded in
  * time. Only coll_destroy() may follow. NULL is allowed. */
 void coll_stop(struct coll *coll);
 
@@ -135,7 +135,7 @@ void coll_stop(struct coll *coll);
  * stopped or cancelled. It may still read and write the operation's tensors, which must stay
  * valid until the process ends; coll_destroy() then frees nothing that algorithms of back ends
  * used. NULL as coll is allowed. */
-const char *coll_left(const struct coll *coll);
+const char *coll_abandoned(const struct coll *coll);
 
 /* Cancels the operation that was started; see above for when this is allowed. The caller then
  * begins a new generation on every rank. */

@@ -62,7 +62,7 @@ static int place(enum place what)
 {
     struct engine *e;
     struct world w;
-    if (life_look(&e, &w, &last) < 0)
+    if (life_peek(&e, &w, &last) < 0)
         return last.code;
     const int places[] = {
         [PLACE_RANK] = w.rank,
@@ -111,7 +111,7 @@ bool hvd_homogeneous(void)
 {
     struct engine *e;
     struct world w;
-    if (life_look(&e, &w, &last) < 0)
+    if (life_peek(&e, &w, &last) < 0)
         return false;
     life_end();
     return w.homogeneous;
@@ -155,12 +155,12 @@ static int unknown(hvd_handle handle)
     return err_set(&last, EINVAL, "unknown handle %lld", (long long)handle);
 }
 
-/* Calls life_look(). The caller calls life_end() when a slot is returned. */
+/* Calls life_peek(). The caller calls life_end() when a slot is returned. */
 static struct slot *find_slot(hvd_handle handle, struct engine **ret_engine)
 {
     struct engine *e;
     struct world w;
-    if (life_look(&e, &w, &last) < 0)
+    if (life_peek(&e, &w, &last) < 0)
         return NULL;
     struct slot *slot = e ? queue_find(e->queue, handle) : NULL;
     if (!slot) {
@@ -181,7 +181,7 @@ int hvd_poll(hvd_handle handle)
     if (atomic_load(&slot->handle) != handle)
         done = unknown(handle); /* another thread has released it meanwhile */
     else if (!done)
-        drive_urge(e, slot);
+        drive_prioritize(e, slot);
     life_end();
     return done;
 }
@@ -308,7 +308,7 @@ int hvd_world(struct hvd_world *ret_world)
 {
     struct engine *e;
     struct world v;
-    if (life_look(&e, &v, &last) < 0)
+    if (life_peek(&e, &v, &last) < 0)
         return last.code;
     struct hvd_world w = {.size_of_struct = ret_world->size_of_struct,
                           .epoch = v.epoch,
@@ -319,7 +319,7 @@ int hvd_world(struct hvd_world *ret_world)
                           .left = v.left,
                           .is_new = v.is_new,
                           .elastic = !e || e->boot.elastic,
-                          .repair_ns = e ? atomic_load(&e->reform.last_ns) : 0,
+                          .repair_ns = e ? atomic_load(&e->repair.last_ns) : 0,
                           .waiting = !e};
     life_end();
     memcpy(ret_world, &w, w.size_of_struct < sizeof(w) ? w.size_of_struct : sizeof(w));
@@ -330,7 +330,7 @@ int hvd_commit(void)
 {
     struct engine *e;
     struct world w;
-    if (life_look(&e, &w, &last) < 0)
+    if (life_peek(&e, &w, &last) < 0)
         return last.code;
     bool outside = !e;
     life_end();
@@ -385,7 +385,7 @@ int hvd_stats(struct hvd_stats *ret_stats)
 {
     struct engine *e;
     struct world w;
-    if (life_look(&e, &w, &last) < 0)
+    if (life_peek(&e, &w, &last) < 0)
         return last.code;
     struct hvd_stats s = {0};
     if (e)
@@ -402,7 +402,7 @@ int hvd_backend(const char *name, struct hvd_backend *ret_backend)
     struct world w;
     struct err none;
     struct hvd_backend b;
-    bool on = life_look(&e, &w, &none) == 0;
+    bool on = life_peek(&e, &w, &none) == 0;
     int rc = e ? engine_backend(e, name, &b, &last) : backends_tell(NULL, name, &b, &last);
     if (on)
         life_end();

@@ -294,7 +294,7 @@ static bool may_begin(const struct engine *e, const struct batch *batch)
     const struct control *c = &e->control;
     if (e->batches.held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
         return false;
-    return c->nleft == 0 || !batch->frozen || batch->number < c->left_at;
+    return c->ndeparted == 0 || !batch->frozen || batch->number < c->departed_at;
 }
 
 static bool begin_next(struct engine *e)
@@ -365,9 +365,9 @@ bool batches_progress(struct engine *e)
 /* Spins: peers at the same place of their program come within microseconds. */
 static int spin_progress(struct engine *e)
 {
-    struct patience patience = {0};
+    struct spin_state spin = {0};
     int rc;
-    while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &patience))
+    while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &spin))
         ;
     return rc;
 }
@@ -462,9 +462,9 @@ void batches_resubmit(struct engine *e)
 {
     uint64_t now = clock_ns();
     take_apart(e);
-    if (e->reform.boundary)
+    if (e->repair.boundary)
         engine_end_world(e);
-    struct pending p = {.cap = atomic_load(&e->queue->under_way)};
+    struct pending p = {.cap = atomic_load(&e->queue->in_flight)};
     p.list = p.cap ? calloc(p.cap, sizeof(struct slot *)) : NULL;
     if (p.cap && !p.list) {
         err_set(&e->trouble, ENOMEM, "no memory to submit %zu operations again", p.cap);

@@ -34,7 +34,7 @@ struct batch {
 };
 
 /* A copy to make after an operation: bytes from `from` to `to`. bytes 0: no copy. */
-struct after {
+struct pending_copy {
     int device; /* GPU that holds both buffers; -1: host memory */
     void *to;
     const void *from;
@@ -56,7 +56,7 @@ struct batches {
     uint8_t *scratch;
     size_t scratch_cap;
     struct launch_gpu gpu; /* the same buffer on a GPU */
-    struct after after;
+    struct pending_copy pending_copy;
     /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
      * in this mesh any more. */
     bool held;

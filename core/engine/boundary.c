@@ -85,9 +85,9 @@ static int take_changes(struct engine *e, int64_t change, struct err *err)
 {
     for (int i = 0; e->boot.change < change && i < CHANGES_MAX && !e->failed; i++) {
         mesh_part(e->mesh);
-        int rc = reform(e, CTL_BOUNDARY, "a planned change", err);
+        int rc = repair_next_epoch(e, CTL_BOUNDARY, "a planned change", err);
         if (rc < 0) {
-            engine_break_off(e, err);
+            engine_fail_rank(e, err);
             return rc;
         }
     }
@@ -133,8 +133,8 @@ int boundary_commit(struct engine *e, struct err *err)
     int64_t agreed[WORDS] = {0};
     if (!e->boot.elastic)
         return 0;
-    if (atomic_load(&e->queue->under_way) > 0)
-        return err_set(err, EBUSY, "hvd_commit: operations are under way; wait for them first");
+    if (atomic_load(&e->queue->in_flight) > 0)
+        return err_set(err, EBUSY, "hvd_commit: operations are in flight; wait for them first");
     int rc = agree(e, agreed, err);
     if (rc < 0)
         return rc;

@@ -35,12 +35,12 @@ int control_init(struct engine *e, struct err *err)
     struct control *c = &e->control;
     size_t size = (size_t)e->size;
     *c = (struct control){.parent = parent_of(e->mesh)};
-    c->left_at = UINT64_MAX;
+    c->departed_at = UINT64_MAX;
     c->children = calloc(size, sizeof(*c->children));
     c->links = calloc(size + 1, sizeof(struct link *));
-    c->left = calloc(size, sizeof(*c->left));
+    c->departed = calloc(size, sizeof(*c->departed));
     /* Reserves room for a farewell, whose sender could not report a failed allocation. */
-    if (!c->children || !c->links || !c->left || !buf_reserve(&c->out, 64))
+    if (!c->children || !c->links || !c->departed || !buf_reserve(&c->out, 64))
         return err_set(err, ENOMEM, "no memory for control links");
     for (int r = 0; r < e->size; r++) {
         if (is_child(e->mesh, r))
@@ -60,7 +60,7 @@ void control_fini(struct control *c)
 {
     free(c->children);
     free(c->links);
-    free(c->left);
+    free(c->departed);
     buf_fini(&c->in);
     buf_fini(&c->out);
     memset(c, 0, sizeof(*c));
@@ -77,10 +77,10 @@ static bool ended_in_peace(struct engine *e, int i)
 {
     struct control *c = &e->control;
     int peer = peer_at(c, i);
-    bool parted = e->boot.elastic && !c->left[peer] && mesh_has_left(e->mesh, peer);
-    if (!parted && !c->left[peer])
+    bool moved_on = e->boot.elastic && !c->departed[peer] && mesh_has_left(e->mesh, peer);
+    if (!moved_on && !c->departed[peer])
         return false;
-    c->parted |= parted;
+    c->moved_on |= moved_on;
     c->links[i] = NULL;
     return true;
 }
@@ -123,14 +123,14 @@ static void farewell(struct engine *e, int rank, uint64_t frozen, int from)
 {
     struct control *c = &e->control;
     bool down = from == c->nchildren || !c->links[c->nchildren];
-    if (!c->left[rank] && (down || rank == e->rank)) {
-        c->left[rank] = true;
-        if (c->nleft++ == 0) {
-            c->first_left = rank;
-            c->left_ns = clock_ns();
+    if (!c->departed[rank] && (down || rank == e->rank)) {
+        c->departed[rank] = true;
+        if (c->ndeparted++ == 0) {
+            c->first_departed = rank;
+            c->departed_ns = clock_ns();
         }
-        if (rank != e->rank && frozen < c->left_at)
-            c->left_at = frozen;
+        if (rank != e->rank && frozen < c->departed_at)
+            c->departed_at = frozen;
     }
     buf_reset(&c->out);
     buf_put_u8(&c->out, CONTROL_FAREWELL);

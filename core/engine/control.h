@@ -26,14 +26,14 @@ struct control {
     int nchildren;
     /* the children's, then the parent's; NULL: closed after a farewell or at a boundary */
     struct link **links;
-    bool parted; /* a peer has moved on to the next epoch (mesh_part) */
+    bool moved_on; /* a peer has moved on to the next epoch (mesh_part) */
     struct buf in, out;
-    bool *left; /* [size] the rank has sent a farewell */
-    int nleft;
-    int first_left; /* the rank whose farewell came first */
+    bool *departed; /* [size] the rank has sent a farewell */
+    int ndeparted;
+    int first_departed; /* the rank whose farewell came first */
     /* the smallest number of frozen batches that any departed rank has finished */
-    uint64_t left_at;
-    uint64_t left_ns; /* clock time of the first farewell */
+    uint64_t departed_at;
+    uint64_t departed_ns; /* clock time of the first farewell */
 };
 
 int control_init(struct engine *e, struct err *err);

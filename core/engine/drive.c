@@ -38,10 +38,10 @@ static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
 static const int yields[] = {
     [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
 
-#define WATCH_NS  (2 * CLOCK_MS)  /* how long a watching thread sleeps */
-#define KNOCK_NS  (20 * CLOCK_MS) /* a sleeper checks again after this, even if not woken */
-#define POLL_NS   (CLOCK_MS / 10) /* sleep while nothing would wake us */
-#define FULL_EACH 16              /* every 16th spinning turn also checks the sockets */
+#define WATCH_NS   (2 * CLOCK_MS)  /* how long a watching thread sleeps */
+#define RECHECK_NS (20 * CLOCK_MS) /* a sleeper checks again after this, even if not woken */
+#define POLL_NS    (CLOCK_MS / 10) /* sleep while nothing would wake us */
+#define FULL_EACH  16              /* every 16th spinning turn also checks the sockets */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
 {
@@ -102,7 +102,7 @@ static void wake_sleepers(struct drive *d)
 static void unlock(struct drive *d)
 {
     atomic_store(&d->locked, 0);
-    if (atomic_load(&d->waiters) > 0 || atomic_load(&d->knocks) > 0)
+    if (atomic_load(&d->waiters) > 0 || atomic_load(&d->lock_requests) > 0)
         wake_sleepers(d);
 }
 
@@ -126,7 +126,7 @@ void drive_wake_waiters(struct engine *e)
         wake_sleepers(&e->drive);
 }
 
-/* The thread was deep. Peers need not ring this rank's doorbell any more; the thread watches
+/* The thread was idle. Peers need not ring this rank's doorbell any more; the thread watches
  * instead. */
 static void disarm(struct engine *e)
 {
@@ -139,7 +139,7 @@ static void disarm(struct engine *e)
 static void enter(struct engine *e)
 {
     struct drive *d = &e->drive;
-    counter_add(&d->stints, 1);
+    counter_add(&d->drives, 1);
     if (d->armed) {
         disarm(e);
         wake_thread(d);
@@ -148,7 +148,8 @@ static void enter(struct engine *e)
 
 bool drive_try(struct engine *e)
 {
-    if (atomic_load_explicit(&e->drive.knocks, memory_order_relaxed) > 0 || !try_lock(&e->drive))
+    if (atomic_load_explicit(&e->drive.lock_requests, memory_order_relaxed) > 0 ||
+        !try_lock(&e->drive))
         return false;
     enter(e);
     return true;
@@ -158,14 +159,14 @@ bool drive_lock_unless(struct engine *e, const _Atomic int *busy)
 {
     struct drive *d = &e->drive;
     bool locked;
-    atomic_fetch_add(&d->knocks, 1);
+    atomic_fetch_add(&d->lock_requests, 1);
     while (!(locked = try_lock(d)) && !(busy && atomic_load(busy))) {
         uint32_t t = atomic_load(&d->turn);
         wake_driver(d);
         if (atomic_load(&d->locked))
-            futex_wait(&d->turn, t, KNOCK_NS);
+            futex_wait(&d->turn, t, RECHECK_NS);
     }
-    atomic_fetch_sub(&d->knocks, 1);
+    atomic_fetch_sub(&d->lock_requests, 1);
     if (locked)
         enter(e);
     return locked;
@@ -200,7 +201,7 @@ void drive_leave(struct engine *e)
 
 static bool wanted_elsewhere(struct drive *d)
 {
-    return atomic_load(&d->knocks) > 0 || atomic_load(&d->closing);
+    return atomic_load(&d->lock_requests) > 0 || atomic_load(&d->closing);
 }
 
 static bool is_done(struct slot *slot)
@@ -214,7 +215,7 @@ static bool spins_for(const struct engine *e, enum coll_wait wait)
     return e->spin && (e->mesh->shm || wait == COLL_ASKS);
 }
 
-bool drive_pause(const struct engine *e, struct patience *p)
+bool drive_pause(const struct engine *e, struct spin_state *p)
 {
     enum coll_wait wait = coll_wait(e->coll);
     if (p->yields == 0 && spins_for(e, wait)) {
@@ -243,14 +244,14 @@ static void sleep_as_driver(struct engine *e, struct slot *slot)
 {
     struct drive *d = &e->drive;
     atomic_store(&d->slow, 1);
-    turn_urge(e, slot);
+    turn_prioritize(e, slot);
     if (turn(e, TURN_FULL))
         return;
     mesh_sleep_begin(e->mesh);
     atomic_store(&d->asleep, 1);
     bool moved = turn(e, TURN_CHECK);
     if (!moved && !is_done(slot) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
-        atomic_load(&d->urges) == e->urges_seen)
+        atomic_load(&d->priority_requests) == e->priority_requests_seen)
         wait_fds(d->driver_fd, mesh_fd(e->mesh), wake_by(e));
     atomic_store(&d->asleep, 0);
     mesh_sleep_end(e->mesh);
@@ -259,32 +260,32 @@ static void sleep_as_driver(struct engine *e, struct slot *slot)
 void drive_until(struct engine *e, struct slot *slot)
 {
     struct drive *d = &e->drive;
-    struct patience patience = {0};
-    bool urged = false;
+    struct spin_state spin = {0};
+    bool prioritized = false;
     for (unsigned n = 1; !is_done(slot) && !wanted_elsewhere(d); n++) {
-        if (!urged && slot->state == SLOT_NEGOTIATING) {
-            turn_urge(e, slot);
-            urged = true;
+        if (!prioritized && slot->state == SLOT_NEGOTIATING) {
+            turn_prioritize(e, slot);
+            prioritized = true;
         }
         if (turn(e, n % FULL_EACH ? TURN_SPIN : TURN_FULL)) {
-            patience = (struct patience){0};
+            spin = (struct spin_state){0};
             continue;
         }
         if (is_done(slot))
             return;
-        if (drive_pause(e, &patience))
+        if (drive_pause(e, &spin))
             continue;
         sleep_as_driver(e, slot);
-        patience = (struct patience){0};
+        spin = (struct spin_state){0};
         n = FULL_EACH - 1; /* makes the next turn a full one */
     }
 }
 
-void drive_urge(struct engine *e, struct slot *slot)
+void drive_prioritize(struct engine *e, struct slot *slot)
 {
-    if (atomic_exchange(&slot->urged, 1))
+    if (atomic_exchange(&slot->prioritized, 1))
         return;
-    atomic_fetch_add(&e->drive.urges, 1);
+    atomic_fetch_add(&e->drive.priority_requests, 1);
     wake_driver(&e->drive);
     if (!atomic_load(&e->drive.locked))
         wake_thread(&e->drive);
@@ -299,11 +300,11 @@ void drive_wait(struct engine *e, struct slot *slot)
             drive_leave(e);
             continue;
         }
-        drive_urge(e, slot);
+        drive_prioritize(e, slot);
         atomic_fetch_add(&d->waiters, 1);
         uint32_t t = atomic_load(&d->turn);
         if (!is_done(slot) && (atomic_load(&d->locked) || wanted_elsewhere(d)))
-            futex_wait(&d->turn, t, KNOCK_NS);
+            futex_wait(&d->turn, t, RECHECK_NS);
         atomic_fetch_sub(&d->waiters, 1);
     }
     /* The last driver may have left work to this caller; hand it to the thread. */
@@ -357,8 +358,9 @@ static void watch(struct engine *e)
     struct drive *d = &e->drive;
     atomic_store(&d->thread_state, THREAD_WATCHES);
     /* No caller takes care of what was submitted while the thread held the lock. */
-    bool mine = !atomic_load(&d->locked) && !atomic_load(&d->waiters) && !atomic_load(&d->knocks) &&
-                !atomic_load(&d->closing) && (atomic_load(&d->work) || queue_has_new(e->queue));
+    bool mine = !atomic_load(&d->locked) && !atomic_load(&d->waiters) &&
+                !atomic_load(&d->lock_requests) && !atomic_load(&d->closing) &&
+                (atomic_load(&d->work) || queue_has_new(e->queue));
     if (!mine && !atomic_load(&d->stop)) {
         int n = wait_fds(d->thread_fd, -1, clock_ns() + WATCH_NS);
         if (n == 0 && atomic_load(&d->locked) && atomic_load(&d->slow)) {
@@ -371,13 +373,13 @@ static void watch(struct engine *e)
 }
 
 /* Called with the progress lock held; releases it. */
-static void lie_deep(struct engine *e)
+static void sleep_idle(struct engine *e)
 {
     struct drive *d = &e->drive;
     mesh_sleep_begin(e->mesh);
     d->armed = true;
     atomic_store(&d->work, 0);
-    atomic_store(&d->thread_state, THREAD_DEEP);
+    atomic_store(&d->thread_state, THREAD_IDLE);
     bool moved = turn(e, TURN_CHECK);
     uint64_t due = wake_by(e);
     int fd = mesh_fd(e->mesh); /* of this epoch's mesh; a change of epoch wakes the thread */
@@ -393,11 +395,11 @@ static void lie_deep(struct engine *e)
 static bool drive_alone(struct engine *e)
 {
     struct drive *d = &e->drive;
-    struct patience patience = {0};
+    struct spin_state spin = {0};
     while (!wanted_elsewhere(d) && !atomic_load(&d->waiters)) {
         if (turn(e, TURN_FULL))
-            patience = (struct patience){0};
-        else if (batches_idle(&e->batches) || !drive_pause(e, &patience))
+            spin = (struct spin_state){0};
+        else if (batches_idle(&e->batches) || !drive_pause(e, &spin))
             return true;
     }
     return false;
@@ -415,13 +417,13 @@ static void *thread_main(void *arg)
         }
         disarm(e);
         bool idle = drive_alone(e);
-        uint64_t stints = atomic_load_explicit(&d->stints, memory_order_relaxed);
-        bool active = stints != seen;
+        uint64_t drives = atomic_load_explicit(&d->drives, memory_order_relaxed);
+        bool active = drives != seen;
         if (active)
             e->last_active_ns = clock_ns();
-        seen = stints;
+        seen = drives;
         if (idle && (!active || turn_needed(e))) {
-            lie_deep(e);
+            sleep_idle(e);
             continue;
         }
         atomic_store(&d->work, turn_needed(e));

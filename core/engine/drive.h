@@ -9,7 +9,7 @@
  * - watches: it sleeps for a few milliseconds while callers take and release the lock in quick
  *   succession, so that no call has to pay for waking it.
  * - parked: a caller drives and sleeps, so the thread has nothing to do until that caller leaves.
- * - deep: it sleeps in poll(2) on the mesh, and the mesh marks this rank as asleep. An idle rank
+ * - idle: it sleeps in poll(2) on the mesh, and the mesh marks this rank as asleep. An idle rank
  *   stays there, without a timer.
  */
 #ifndef HVD_ENGINE_DRIVE_H
@@ -27,30 +27,31 @@ struct slot;
 
 /* How long a driver has found nothing to do. It spins first (only where every rank has a processor
  * of its own), then yields a few times, then has to sleep. Zero-initialized. */
-struct patience {
+struct spin_state {
     uint64_t since;
     int yields;
 };
 
-enum drive_thread { THREAD_RUNS, THREAD_WATCHES, THREAD_PARKED, THREAD_DEEP };
+enum drive_thread { THREAD_RUNS, THREAD_WATCHES, THREAD_PARKED, THREAD_IDLE };
 
 struct drive {
     _Alignas(64) _Atomic int locked;
-    _Atomic int waiters;      /* callers that sleep on the futex `turn`, or are about to */
-    _Atomic int knocks;       /* callers that ask the driver to release the lock for a moment */
-    _Atomic uint32_t turn;    /* futex */
-    _Atomic int asleep;       /* the driver is in poll(2), or about to */
-    _Atomic int slow;         /* the driver has slept since it took the lock */
-    _Atomic int work;         /* there is work: a caller or the thread has to drive */
-    _Atomic int thread_state; /* enum drive_thread */
-    _Atomic uint64_t stints;  /* how often callers have taken the lock to drive */
-    _Atomic uint64_t urges;   /* counts callers that began to wait or poll without the lock */
+    _Atomic int waiters;       /* callers that sleep on the futex `turn`, or are about to */
+    _Atomic int lock_requests; /* callers that ask the driver to release the lock for a moment */
+    _Atomic uint32_t turn;     /* futex */
+    _Atomic int asleep;        /* the driver is in poll(2), or about to */
+    _Atomic int slow;          /* the driver has slept since it took the lock */
+    _Atomic int work;          /* there is work: a caller or the thread has to drive */
+    _Atomic int thread_state;  /* enum drive_thread */
+    _Atomic uint64_t drives;   /* how often callers have taken the lock to drive */
+    /* counts callers that began to wait or poll without the lock */
+    _Atomic uint64_t priority_requests;
     /* clock time at which the sleeping thread wakes up by itself */
     _Atomic uint64_t thread_due;
     _Atomic int closing;      /* hvd_shutdown() has begun: callers may not drive any more */
     _Atomic int stop;         /* asks the thread to end */
     int driver_fd, thread_fd; /* eventfds that wake them */
-    bool armed; /* (lock) the mesh marks this rank as asleep because the thread is deep */
+    bool armed; /* (lock) the mesh marks this rank as asleep because the thread is idle */
     bool started;
     pthread_t thread;
 };
@@ -85,10 +86,10 @@ void drive_wait(struct engine *e, struct slot *slot);
 void drive_submitted(struct engine *e);
 
 /* A caller waits for this slot, or polls it, without being the driver. */
-void drive_urge(struct engine *e, struct slot *slot);
+void drive_prioritize(struct engine *e, struct slot *slot);
 
 /* Spins or yields once. Returns false when the driver should sleep instead. */
-bool drive_pause(const struct engine *e, struct patience *p);
+bool drive_pause(const struct engine *e, struct spin_state *p);
 
 /* (lock) Called after slots were finished: wakes the callers that sleep. */
 void drive_wake_waiters(struct engine *e);

@@ -45,7 +45,7 @@ static int join_world(struct engine *e, struct err *err)
     e->rank = e->boot.rank;
     e->size = e->boot.size;
     engine_set_tag(e);
-    int rc = reform_join(e, deadline, err);
+    int rc = repair_first_epoch(e, deadline, err);
     e->boot.cancel = &e->drive.closing;
     if (rc == 0)
         engine_set_tag(e);
@@ -120,9 +120,9 @@ static void destroy_parts(struct engine *e)
     if (!device_end(e->backends.device)) {
         /* The GPU hangs. Freeing its memory would hang as well, so the process keeps it until it
          * exits. */
-        launch_gpu_leave(&e->batches.gpu);
+        launch_gpu_abandon(&e->batches.gpu);
         if (e->queue)
-            marks_leave(&e->queue->marks);
+            gpu_events_abandon(&e->queue->gpu_events);
     }
     batches_fini(e);
     ids_fini(&e->ids);
@@ -131,7 +131,7 @@ static void destroy_parts(struct engine *e)
     backends_close(&e->backends, e->broken);
     mesh_destroy(e->mesh);
     world_map_fini(&e->map);
-    world_map_fini(&e->map_before);
+    world_map_fini(&e->map_previous);
     world_destroy(e->worlds);
     free(e->fast.text);
     pthread_mutex_destroy(&e->world_lock);
@@ -197,9 +197,9 @@ int engine_enter_world(struct engine *e, struct world *w, struct err *err)
     if (rc < 0)
         return rc;
     if (e->world != w) {
-        e->before = e->world;
-        world_map_fini(&e->map_before);
-        e->map_before = e->map;
+        e->previous = e->world;
+        world_map_fini(&e->map_previous);
+        e->map_previous = e->map;
         e->map = (struct world_map){0};
     }
     world_map_fini(&e->map);
@@ -207,9 +207,9 @@ int engine_enter_world(struct engine *e, struct world *w, struct err *err)
     pthread_mutex_lock(&e->world_lock);
     e->world = w;
     pthread_mutex_unlock(&e->world_lock);
-    if (e->before) {
-        world_destroy(e->before->older);
-        e->before->older = NULL;
+    if (e->previous) {
+        world_destroy(e->previous->older);
+        e->previous->older = NULL;
     }
     if (e->queue && e->boot.elastic)
         queue_set_world(e->queue, w->epoch, w->rank, w->size);
@@ -219,8 +219,8 @@ int engine_enter_world(struct engine *e, struct world *w, struct err *err)
 int engine_map_worlds(struct engine *e, struct err *err)
 {
     int rc = world_map_init(&e->map, e->world, e->mesh, err);
-    if (rc == 0 && e->before)
-        rc = world_map_init(&e->map_before, e->before, e->mesh, err);
+    if (rc == 0 && e->previous)
+        rc = world_map_init(&e->map_previous, e->previous, e->mesh, err);
     return rc;
 }
 
@@ -282,17 +282,17 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* A communication library still uses the buffers of the operation in flight. Keeps our buffers
  * allocated, and adds to err that callers must not use or free theirs. */
-static void leave_tensors(struct engine *e, const char *who, struct err *err)
+static void abandon_tensors(struct engine *e, const char *who, struct err *err)
 {
     const struct err why = *err;
     err_set(err, -why.code,
-            "%s; %s cannot take back the operation that was under way, and may still read and "
+            "%s; %s cannot take back the operation that was in flight, and may still read and "
             "write its tensors: do not use or free them before this process ends",
             why.msg, who);
-    e->backends.left = true;
+    e->backends.abandoned = true;
     e->batches.scratch = NULL;
     e->batches.scratch_cap = 0;
-    queue_leave(e->queue);
+    queue_abandon(e->queue);
 }
 
 static void fail_all(struct engine *e, const struct err *why)
@@ -301,9 +301,9 @@ static void fail_all(struct engine *e, const struct err *why)
     /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
      * failure. */
     coll_stop(e->coll);
-    coll_stop(e->reform.old_coll);
-    if (coll_left(e->coll))
-        leave_tensors(e, coll_left(e->coll), err);
+    coll_stop(e->repair.old_coll);
+    if (coll_abandoned(e->coll))
+        abandon_tensors(e, coll_abandoned(e->coll), err);
     batches_drop(e);
     ids_fini(&e->ids);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
@@ -342,7 +342,7 @@ static void say_bye(struct engine *e, const struct err *why)
     e->said_bye = true;
 }
 
-void engine_break_off(struct engine *e, const struct err *why)
+void engine_fail_rank(struct engine *e, const struct err *why)
 {
     struct err err = *why;
     e->broken = true;
@@ -351,7 +351,7 @@ void engine_break_off(struct engine *e, const struct err *why)
     engine_fail(e, &err);
 }
 
-void engine_recover(struct engine *e, const struct err *why)
+void engine_repair(struct engine *e, const struct err *why)
 {
     struct err err = {0};
     inject_point("lost");
@@ -366,8 +366,8 @@ void engine_recover(struct engine *e, const struct err *why)
     }
     log_info("%s", why->msg);
     e->trouble.code = 0;
-    if (reform(e, CTL_REVOKED, why->msg, &err) < 0)
-        engine_break_off(e, &err);
+    if (repair_next_epoch(e, CTL_REVOKED, why->msg, &err) < 0)
+        engine_fail_rank(e, &err);
     drive_wake_waiters(e);
 }
 
@@ -384,7 +384,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
             return;
         }
         mesh_abort(e->mesh, err.msg); /* only this rank has; the others can go on without it */
-        engine_break_off(e, &err);
+        engine_fail_rank(e, &err);
         return;
     }
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
@@ -396,7 +396,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
         peer = 0;
     }
     if (known == -ECONNRESET && peer >= 0) {
-        engine_recover(e, &err);
+        engine_repair(e, &err);
         return;
     }
     if (known == 0) {
@@ -407,7 +407,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
             err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));
         mesh_abort(e->mesh, err.msg);
     }
-    engine_break_off(e, &err);
+    engine_fail_rank(e, &err);
 }
 
 /* ---- end ---- */
@@ -491,8 +491,8 @@ void engine_destroy(struct engine *e)
 void engine_after_fork(struct engine *e)
 {
     mesh_after_fork(e->mesh);
-    if (e->reform.old_mesh && e->reform.old_mesh != e->mesh)
-        mesh_after_fork(e->reform.old_mesh);
+    if (e->repair.old_mesh && e->repair.old_mesh != e->mesh)
+        mesh_after_fork(e->repair.old_mesh);
     boot_after_fork(&e->boot);
     timeline_after_fork(&e->timeline);
     close(e->drive.driver_fd);

@@ -27,7 +27,7 @@
 #include "core/engine/ids.h"
 #include "core/negotiate/negotiate.h"
 #include "core/engine/queue.h"
-#include "core/engine/reform.h"
+#include "core/engine/repair.h"
 #include "core/engine/settings.h"
 #include "core/engine/timeline.h"
 #include "core/engine/world.h"
@@ -52,7 +52,7 @@ struct engine {
     _Atomic uint32_t applied;
     /* the driver is in a repair and may hold the lock for long; any thread */
     _Atomic int repairing;
-    struct timeline_place timeline; /* any thread */
+    struct timeline_ref timeline; /* any thread */
     struct queue *queue;
     struct drive drive;
     struct engine_counters counters;
@@ -67,9 +67,9 @@ struct engine {
     struct world_map map; /* between mesh ranks and ranks of the user's world */
     /* The user's world before the last boundary, and its map: operations that were submitted in it
      * may still be in flight. NULL: there can be none. */
-    struct world *before;
-    struct world_map map_before;
-    struct reform reform;
+    struct world *previous;
+    struct world_map map_previous;
+    struct repair repair;
     /* collective operations finished; every rank has the same number at the same place of the log
      */
     uint64_t done;
@@ -80,7 +80,7 @@ struct engine {
     struct ids ids;
     struct batches batches;
     uint64_t next_tick; /* clock time at which negotiation has to be called; 0: at once */
-    uint64_t urges_seen;
+    uint64_t priority_requests_seen;
     struct slot *submitting; /* the slot that is in negotiate_submit() now */
     /* set by a callback that failed; the turn then ends with engine_fail() */
     struct err trouble;
@@ -126,7 +126,7 @@ void engine_destroy(struct engine *e);
  * for long. */
 void engine_world(struct engine *e, struct world *ret);
 
-/* (lock) Makes w, one of e->worlds, the user's world. The previous one becomes e->before, older
+/* (lock) Makes w, one of e->worlds, the user's world. The previous one becomes e->previous, older
  * ones are freed. New requests belong to w. */
 int engine_enter_world(struct engine *e, struct world *w, struct err *err);
 
@@ -145,11 +145,11 @@ void engine_fail(struct engine *e, const struct err *err);
 void engine_lost(struct engine *e, const char *what, int rc);
 
 /* (lock) The same when it is known that a rank is lost, with the reason. */
-void engine_recover(struct engine *e, const struct err *why);
+void engine_repair(struct engine *e, const struct err *why);
 
 /* (lock) Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
  * so that the other ranks continue without it. */
-void engine_break_off(struct engine *e, const struct err *why);
+void engine_fail_rank(struct engine *e, const struct err *why);
 
 /* (lock) Called in a new epoch: creates a new negotiation and submits every unfinished operation to
  * it. */
@@ -162,13 +162,14 @@ void engine_swap_timeline(struct engine *e, struct timeline *fresh);
 static inline const struct world *engine_world_of(const struct engine *e,
                                                   const struct signature *sig)
 {
-    return sig->world == 0 || sig->world == e->world->epoch || !e->before ? e->world : e->before;
+    return sig->world == 0 || sig->world == e->world->epoch || !e->previous ? e->world
+                                                                            : e->previous;
 }
 
 static inline const struct world_map *engine_map_of(const struct engine *e,
                                                     const struct signature *sig)
 {
-    return engine_world_of(e, sig) == e->world ? &e->map : &e->map_before;
+    return engine_world_of(e, sig) == e->world ? &e->map : &e->map_previous;
 }
 
 /* (lock) Recomputes both maps for a new mesh. */

@@ -15,7 +15,7 @@
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
     return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
-           batches_idle(&e->batches) && !e->batches.held && e->control.nleft == 0 &&
+           batches_idle(&e->batches) && !e->batches.held && e->control.ndeparted == 0 &&
            !queue_has_new(e->queue) && negotiate_frozen(e->neg);
 }
 
@@ -43,7 +43,7 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
     s->has_id = false;
     s->last = whose == FAST_OWN_LAST;
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&s->urged, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->prioritized, 0, memory_order_relaxed);
     return 0;
 }
 

@@ -181,18 +181,19 @@ static int replace_reducescatter(struct engine *e, struct slot *s)
         before += (size_t)request_rows(s->facts.sig.shape[0], r, w->size) * s->facts.inner;
     b->op.kind = HVD_ALLREDUCE;
     b->tensors[0].out = sums;
-    b->after = (struct after){s->device, s->out, sums + before * elem, s->facts.out_count * elem};
+    b->pending_copy =
+        (struct pending_copy){s->device, s->out, sums + before * elem, s->facts.out_count * elem};
     return 0;
 }
 
 void launch_finish(struct engine *e)
 {
-    struct after *a = &e->batches.after;
+    struct pending_copy *a = &e->batches.pending_copy;
     if (a->bytes > 0 && a->device >= 0)
         launch_gpu_copy(e, a->device, a->to, a->from, a->bytes);
     else if (a->bytes > 0)
         memcpy(a->to, a->from, a->bytes);
-    *a = (struct after){0};
+    *a = (struct pending_copy){0};
 }
 
 static int set_counts(struct engine *e, struct slot *s)
@@ -233,7 +234,7 @@ int launch_prepare(struct engine *e, struct batch *batch)
 {
     struct batches *b = &e->batches;
     struct slot *s = batch->slots[batch->at];
-    b->after = (struct after){0};
+    b->pending_copy = (struct pending_copy){0};
     launch_fill_op(e, &s->facts.sig);
     b->op.device = s->device;
     if (b->op.kind == HVD_ALLREDUCE)

@@ -16,7 +16,7 @@ struct slot;
 /* Fills e->batches.op and op_n with the batch's next operation. A failure is set in e->trouble. */
 int launch_prepare(struct engine *e, struct batch *batch);
 
-/* Called after the operation: makes the copy in batches.after, if there is one. */
+/* Called after the operation: makes the copy in batches.pending_copy, if there is one. */
 void launch_finish(struct engine *e);
 
 /* The root's rank in the mesh; -1 when the root is lost; 0 for operations without a root. */

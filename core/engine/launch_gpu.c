@@ -77,7 +77,7 @@ void launch_gpu_fini(struct launch_gpu *g)
     cuda_leave(&visit);
 }
 
-void launch_gpu_leave(struct launch_gpu *g)
+void launch_gpu_abandon(struct launch_gpu *g)
 {
     *g = (struct launch_gpu){0};
 }

@@ -35,6 +35,6 @@ int launch_gpu_copy(struct engine *e, int device, void *to, const void *from, si
 void launch_gpu_fini(struct launch_gpu *g);
 
 /* Forgets the memory without freeing it: the GPU may hang. */
-void launch_gpu_leave(struct launch_gpu *g);
+void launch_gpu_abandon(struct launch_gpu *g);
 
 #endif

@@ -26,7 +26,7 @@
 #include "core/engine/engine.h"
 
 /* A joiner before admission: it has said HELLO and got a place. The engine takes over boot. */
-struct lobby {
+struct pending_join {
     struct boot boot;
     struct settings set;
     struct world place; /* never changes: any thread may read it until life_shutdown() */
@@ -38,7 +38,7 @@ struct lobby {
 static struct {
     pthread_mutex_t life; /* serializes init, admission, shutdown and fork */
     struct engine *_Atomic engine;
-    struct lobby *_Atomic lobby; /* kept after admission, until life_shutdown() */
+    struct pending_join *_Atomic pending; /* kept after admission, until life_shutdown() */
     _Atomic int inside;
     _Atomic int leaving;          /* life_shutdown() waits for the lock */
     _Atomic int child;            /* this process was forked while there was an engine or a place */
@@ -103,12 +103,12 @@ static void after_fork(void)
 static void after_fork_in_child(void)
 {
     struct engine *e = atomic_load(&lib.whole);
-    struct lobby *l = atomic_load(&lib.lobby);
+    struct pending_join *l = atomic_load(&lib.pending);
     if (e || l)
         atomic_store(&lib.child, 1);
     atomic_store(&lib.engine, NULL);
     atomic_store(&lib.whole, NULL);
-    atomic_store(&lib.lobby, NULL);
+    atomic_store(&lib.pending, NULL);
     if (e)
         engine_after_fork(e);
     else if (l)
@@ -119,7 +119,7 @@ static void after_fork_in_child(void)
 
 /* ---- admission ------------------------------------------------------------------------------ */
 
-static void lobby_destroy(struct lobby *l)
+static void pending_join_destroy(struct pending_join *l)
 {
     if (!l)
         return;
@@ -169,7 +169,7 @@ static int init_locked(struct err *err)
     if (!lib.atfork && pthread_atfork(before_fork, after_fork, after_fork_in_child) != 0)
         return err_set(err, ENOMEM, "no memory");
     lib.atfork = true;
-    struct lobby *l = calloc(1, sizeof(*l));
+    struct pending_join *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(err, ENOMEM, "no memory");
     l->boot.agent_fd = -1;
@@ -182,10 +182,10 @@ static int init_locked(struct err *err)
         rc = make_engine(&l->boot, &l->set, err);
     if (rc == 1) {
         fill_place(&l->place, &l->boot.place);
-        atomic_store(&lib.lobby, TAKE(l));
+        atomic_store(&lib.pending, TAKE(l));
         rc = 0;
     }
-    lobby_destroy(l);
+    pending_join_destroy(l);
     return rc;
 }
 
@@ -201,10 +201,10 @@ int life_init(struct err *err)
 
 bool life_is_on(void)
 {
-    return atomic_load(&lib.engine) || atomic_load(&lib.lobby);
+    return atomic_load(&lib.engine) || atomic_load(&lib.pending);
 }
 
-static void begin_timeline(struct lobby *l, struct engine *e)
+static void begin_timeline(struct pending_join *l, struct engine *e)
 {
     struct err err = {0};
     struct timeline *t = NULL;
@@ -220,7 +220,7 @@ static void begin_timeline(struct lobby *l, struct engine *e)
 
 static int enter_locked(struct err *err)
 {
-    struct lobby *l = atomic_load(&lib.lobby);
+    struct pending_join *l = atomic_load(&lib.pending);
     if (atomic_load(&lib.engine))
         return 0;
     if (!l)
@@ -256,11 +256,11 @@ static int nobody(struct err *err)
 
 /* Called outside a counted call: life_shutdown() holds the lock while it waits for counted calls to
  * end. */
-static int come_in(bool *ret_moved, struct err *err)
+static int await_admission(bool *ret_moved, struct err *err)
 {
     life_lock();
     int rc = enter_locked(err);
-    const struct lobby *l = atomic_load(&lib.lobby);
+    const struct pending_join *l = atomic_load(&lib.pending);
     if (rc == 0 && ret_moved && l) {
         struct world w;
         engine_world(atomic_load(&lib.engine), &w);
@@ -278,20 +278,20 @@ struct engine *life_begin(bool *ret_moved, struct err *err)
         if (e)
             return e;
         atomic_fetch_sub(&lib.inside, 1);
-        if (!atomic_load(&lib.lobby)) {
+        if (!atomic_load(&lib.pending)) {
             nobody(err);
             return NULL;
         }
-        if (come_in(ret_moved, err) < 0)
+        if (await_admission(ret_moved, err) < 0)
             return NULL;
     }
 }
 
-int life_look(struct engine **ret_engine, struct world *ret_world, struct err *err)
+int life_peek(struct engine **ret_engine, struct world *ret_world, struct err *err)
 {
     atomic_fetch_add(&lib.inside, 1);
     struct engine *e = atomic_load(&lib.engine);
-    const struct lobby *l = atomic_load(&lib.lobby);
+    const struct pending_join *l = atomic_load(&lib.pending);
     if (!e && !l) {
         atomic_fetch_sub(&lib.inside, 1);
         return nobody(err);
@@ -316,7 +316,7 @@ int life_note_timeline(const char *path, bool mark_cycles, struct err *err)
     if (atomic_load(&lib.engine))
         return 0;
     life_lock();
-    struct lobby *l = atomic_load(&lib.engine) ? NULL : atomic_load(&lib.lobby);
+    struct pending_join *l = atomic_load(&lib.engine) ? NULL : atomic_load(&lib.pending);
     if (l && path && !(copy = strdup(path))) {
         rc = err_set(err, ENOMEM, "no memory for the timeline's path");
     } else if (l) {
@@ -331,11 +331,11 @@ int life_note_timeline(const char *path, bool mark_cycles, struct err *err)
 
 /* ---- shutdown ------------------------------------------------------------------------------- */
 
-static void shutdown_locked(struct engine *e, struct lobby *l)
+static void shutdown_locked(struct engine *e, struct pending_join *l)
 {
     struct timespec nap = {.tv_nsec = 100000};
     atomic_store(&lib.engine, NULL);
-    atomic_store(&lib.lobby, NULL);
+    atomic_store(&lib.pending, NULL);
     if (e)
         engine_close(e);
     else if (!l->failure.code)
@@ -350,7 +350,7 @@ static void shutdown_locked(struct engine *e, struct lobby *l)
         atomic_store(&lib.whole, NULL);
         engine_destroy(e);
     }
-    lobby_destroy(l);
+    pending_join_destroy(l);
 }
 
 int life_shutdown(struct err *err)
@@ -360,7 +360,7 @@ int life_shutdown(struct err *err)
     atomic_fetch_add(&lib.leaving, 1);
     life_lock();
     struct engine *e = atomic_load(&lib.engine);
-    struct lobby *l = atomic_load(&lib.lobby);
+    struct pending_join *l = atomic_load(&lib.pending);
     bool on = e || l;
     if (on)
         shutdown_locked(e, l);

@@ -34,7 +34,7 @@ struct engine *life_begin(bool *ret_moved, struct err *err);
 /* The same without waiting for admission. Returns 0: *ret_engine is NULL when this rank has only a
  * place, *ret_world is the world of the last boundary or that place, and the caller must call
  * life_end(). Negative on error, then life_end() must not be called. */
-int life_look(struct engine **ret_engine, struct world *ret_world, struct err *err);
+int life_peek(struct engine **ret_engine, struct world *ret_world, struct err *err);
 
 void life_end(void);
 

@@ -36,8 +36,8 @@ int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, str
 static void drop_result(struct queue *q, struct slot *s)
 {
     if (s->on_gpu.at)
-        marks_give(&q->marks, s->on_gpu);
-    else if (!q->left)
+        gpu_events_give(&q->gpu_events, s->on_gpu);
+    else if (!q->abandoned)
         free(s->result);
     s->on_gpu = (struct cuda_memory){0};
     s->result = NULL;
@@ -45,7 +45,7 @@ static void drop_result(struct queue *q, struct slot *s)
 
 static void drop_ready(struct queue *q, struct slot *s)
 {
-    marks_drop(&q->marks, s->ready);
+    gpu_events_drop(&q->gpu_events, s->ready);
     s->ready = NULL;
 }
 
@@ -67,7 +67,7 @@ void queue_destroy(struct queue *q)
             slot_fini(q, &q->blocks[b][i]);
         free(q->blocks[b]);
     }
-    marks_fini(&q->marks);
+    gpu_events_fini(&q->gpu_events);
     pthread_cond_destroy(&q->opened);
     pthread_mutex_destroy(&q->lock);
     free(q);
@@ -76,7 +76,7 @@ void queue_destroy(struct queue *q)
 static int grow(struct queue *q, struct err *err)
 {
     if (q->nblocks == QUEUE_MAX_BLOCKS)
-        return err_set(err, ENOSPC, "%d operations are under way, no more are possible",
+        return err_set(err, ENOSPC, "%d operations are in flight, no more are possible",
                        QUEUE_BLOCK * QUEUE_MAX_BLOCKS);
     struct slot *block = calloc(QUEUE_BLOCK, sizeof(*block));
     if (!block)
@@ -136,7 +136,7 @@ static int set_name(struct queue *q, struct slot *s, const struct hvd_request *r
     for (const struct slot *o = q->names[s->hash % QUEUE_NAMES]; o; o = o->name_next) {
         if (o->hash == s->hash && strcmp(o->name, s->name) == 0)
             return err_set(err, EEXIST,
-                           "%s: an operation of this name is under way; wait for it first",
+                           "%s: an operation of this name is in flight; wait for it first",
                            s->name);
     }
     return 0;
@@ -196,8 +196,8 @@ static int mark(struct queue *q, struct slot *s, const struct hvd_request *r, st
     s->device = s->facts.sig.device < 0 ? -1 : r->device;
     if (s->device < 0)
         return 0;
-    int rc =
-        marks_put(&q->marks, r, s->facts.count * elem, s->facts.out_count * elem, &s->ready, err);
+    int rc = gpu_events_put(&q->gpu_events, r, s->facts.count * elem, s->facts.out_count * elem,
+                            &s->ready, err);
     return rc < 0 ? err_prefix(err, "%s", s->name) : 0;
 }
 
@@ -224,7 +224,7 @@ static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *
     s->submit_ns = now;
     s->batch_ns = s->start_ns = 0;
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&s->urged, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->prioritized, 0, memory_order_relaxed);
     return 0;
 }
 
@@ -269,7 +269,7 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     }
     *q->inbox_end = first;
     q->inbox_end = end;
-    atomic_fetch_add_explicit(&q->under_way, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&q->in_flight, n, memory_order_relaxed);
     atomic_fetch_add_explicit(&q->submitted, n, memory_order_relaxed);
     atomic_fetch_add(&q->inbox_count, n);
 }
@@ -367,7 +367,7 @@ void queue_end_slot(struct queue *q, struct slot *s, const struct err *err)
         s->text = strdup(err->msg); /* NULL on ENOMEM: then there is only the code */
     }
     s->state = SLOT_DONE;
-    atomic_fetch_sub_explicit(&q->under_way, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&q->in_flight, 1, memory_order_relaxed);
     atomic_store(&s->done, 1);
 }
 
@@ -403,10 +403,10 @@ void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *
     pthread_mutex_unlock(&q->lock);
 }
 
-void queue_leave(struct queue *q)
+void queue_abandon(struct queue *q)
 {
     pthread_mutex_lock(&q->lock);
-    q->left = true;
+    q->abandoned = true;
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -416,7 +416,7 @@ int queue_make_result(struct queue *q, struct slot *s, size_t bytes, struct err 
     pthread_mutex_lock(&q->lock);
     drop_result(q, s);
     if (bytes > 0 && s->device >= 0) {
-        rc = marks_take(&q->marks, bytes, &s->on_gpu, err);
+        rc = gpu_events_take(&q->gpu_events, bytes, &s->on_gpu, err);
         s->result = s->on_gpu.at;
     } else if (bytes > 0) {
         s->result = malloc(bytes);
@@ -445,8 +445,8 @@ int queue_release(struct queue *q, struct slot *slot, hvd_handle handle)
         give_slot(q, slot);
         /* Only when nothing is in flight: freeing GPU memory could wait for a hanging operation,
          * whose repair needs this lock. */
-        if (atomic_load_explicit(&q->under_way, memory_order_relaxed) == 0)
-            marks_trim(&q->marks);
+        if (atomic_load_explicit(&q->in_flight, memory_order_relaxed) == 0)
+            gpu_events_trim(&q->gpu_events);
         rc = 0;
     }
     pthread_mutex_unlock(&q->lock);

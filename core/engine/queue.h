@@ -19,7 +19,7 @@
 #include <hvd.h>
 
 #include "core/base/err.h"
-#include "core/engine/marks.h"
+#include "core/engine/gpu_events.h"
 #include "core/engine/request.h"
 
 enum slot_state {
@@ -34,12 +34,12 @@ struct slot {
     _Atomic hvd_handle handle; /* 0: free */
     _Atomic hvd_handle
         open; /* the handle, or 0 while a thread is in hvd_wait() on it; see queue_claim() */
-    _Atomic int done;      /* status and result are final */
-    uint32_t index;        /* index in the queue's blocks */
-    _Atomic int urged;     /* a caller waits for it or polls it */
-    enum slot_state state; /* owned by the driver, under the progress lock */
-    int status;            /* how it ended: 0 or -errno */
-    char *text;            /* why it failed; NULL: no text */
+    _Atomic int done;        /* status and result are final */
+    uint32_t index;          /* index in the queue's blocks */
+    _Atomic int prioritized; /* a caller waits for it or polls it */
+    enum slot_state state;   /* owned by the driver, under the progress lock */
+    int status;              /* how it ended: 0 or -errno */
+    char *text;              /* why it failed; NULL: no text */
     struct request_facts facts;
     const void *in;
     void *out;
@@ -74,14 +74,14 @@ struct queue {
     int rank, size;
     /* Epoch of the world that requests are made for; 0: the world never changes. */
     uint32_t world;
-    struct marks marks;
+    struct gpu_events gpu_events;
     struct slot *_Atomic blocks[QUEUE_MAX_BLOCKS];
     size_t nblocks;
     struct slot *free;
     struct slot *inbox, **inbox_end;
     _Atomic size_t inbox_count;
     struct slot *names[QUEUE_NAMES]; /* hash table of operations in flight */
-    _Atomic size_t under_way;        /* submitted and not done */
+    _Atomic size_t in_flight;        /* submitted and not done */
     /* Total so far, including operations of the fast path (engine/fast). */
     _Atomic uint64_t submitted;
     uint64_t seq; /* the last sequence number used in a handle */
@@ -89,7 +89,7 @@ struct queue {
     /* The last submitted slot, for stall reports; its name stays until the slot is reused. */
     const struct slot *last_slot;
     _Atomic uint64_t allocations;
-    bool left; /* see queue_leave() */
+    bool abandoned; /* see queue_abandon() */
 };
 
 /* first_seq: queue.seq of the previous queue of this process, so that no handle value is used
@@ -158,7 +158,7 @@ void queue_fail_all(struct queue *q, const struct err *err);
 
 /* From here on results in host memory are not freed: a communication library may still write to
  * them. */
-void queue_leave(struct queue *q);
+void queue_abandon(struct queue *q);
 
 /* Calls f for every slot that is in flight (inbox, negotiating or batched), in no order. */
 void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *ctx);

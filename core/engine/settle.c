@@ -16,10 +16,10 @@
 
 /* ---- inputs that will be overwritten -------------------------------------------------------- */
 
-static const uint8_t *find_saved(const struct reform *f, const uint8_t *in, size_t len)
+static const uint8_t *find_saved(const struct repair *f, const uint8_t *in, size_t len)
 {
     for (size_t i = 0; i < f->nsaved; i++) {
-        const struct reform_saved *s = &f->saved[i];
+        const struct repair_saved *s = &f->saved[i];
         if (in >= s->in && in + len <= s->in + s->len)
             return s->copy + (in - s->in);
     }
@@ -27,14 +27,14 @@ static const uint8_t *find_saved(const struct reform *f, const uint8_t *in, size
 }
 
 /* Returns a copy of the input's original bytes, made before anything could overwrite them. */
-static const uint8_t *save(struct reform *f, const uint8_t *in, size_t len)
+static const uint8_t *save(struct repair *f, const uint8_t *in, size_t len)
 {
     const uint8_t *copy = find_saved(f, in, len);
     if (copy)
         return copy;
     if (f->nsaved == f->saved_cap) {
         size_t cap = f->saved_cap ? 2 * f->saved_cap : 16;
-        struct reform_saved *grown = realloc(f->saved, cap * sizeof(*grown));
+        struct repair_saved *grown = realloc(f->saved, cap * sizeof(*grown));
         if (!grown)
             return NULL;
         f->saved = grown;
@@ -43,11 +43,11 @@ static const uint8_t *save(struct reform *f, const uint8_t *in, size_t len)
     uint8_t *fresh = malloc(len);
     if (!fresh)
         return NULL;
-    f->saved[f->nsaved++] = (struct reform_saved){in, len, memcpy(fresh, in, len)};
+    f->saved[f->nsaved++] = (struct repair_saved){in, len, memcpy(fresh, in, len)};
     return fresh;
 }
 
-static void drop_saved(struct reform *f)
+static void drop_saved(struct repair *f)
 {
     for (size_t i = 0; i < f->nsaved; i++)
         free(f->saved[i].copy);
@@ -55,7 +55,7 @@ static void drop_saved(struct reform *f)
 }
 
 /* Tensors whose input is also their output read from a copy from here on. */
-static int save_inputs(struct reform *f, struct coll_tensor *tensors, size_t n, size_t elem,
+static int save_inputs(struct repair *f, struct coll_tensor *tensors, size_t n, size_t elem,
                        struct err *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -82,8 +82,8 @@ static int run(struct engine *e, const struct coll_op *op, struct err *err)
     if (rc < 0)
         return rc;
     for (;;) {
-        struct patience patience = {0};
-        while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &patience))
+        struct spin_state spin = {0};
+        while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &spin))
             ;
         if (rc != 1)
             return rc < 0 ? lost(e, rc, err) : 0;
@@ -106,7 +106,7 @@ static int run(struct engine *e, const struct coll_op *op, struct err *err)
 /* Records that this rank has the whole result and has not passed the barrier after it. */
 static void set_whole(struct engine *e, bool whole)
 {
-    e->reform.mine.whole = whole;
+    e->repair.mine.whole = whole;
 }
 
 /* Runs the operation, then the barrier after which every rank is known to have the result. */
@@ -126,7 +126,7 @@ static int run_safely(struct engine *e, const struct coll_op *op, struct err *er
 
 static int run_rest(struct engine *e, const struct decision *d, struct err *err)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     struct coll_op op = e->batches.op;
     f->rest.n = 0;
     int rc = coll_settle(f->old_coll, d->final, &f->rest);
@@ -147,7 +147,7 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
 
 static int finish(struct engine *e, struct err *err)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     if (f->mine.whole)
         return 0;
     if (!f->old_coll)
@@ -158,7 +158,7 @@ static int finish(struct engine *e, struct err *err)
 
 static void drop_old(struct engine *e)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     coll_destroy(f->old_coll);
     if (f->old_mesh != e->mesh)
         mesh_destroy(f->old_mesh);
@@ -182,7 +182,7 @@ static void count(struct engine *e)
 static int run_host(struct engine *e, const struct coll_op *op, struct err *err)
 {
     struct batches *b = &e->batches;
-    int rc = save_inputs(&e->reform, b->tensors, op->n, hvd_dtype_size(op->dtype), err);
+    int rc = save_inputs(&e->repair, b->tensors, op->n, hvd_dtype_size(op->dtype), err);
     return rc == 0 ? run_safely(e, op, err) : rc;
 }
 
@@ -217,22 +217,22 @@ static int run_batch(struct engine *e, struct err *err)
         if (rc < 0)
             return rc;
         count(e);
-        reform_report(e);
+        repair_report(e);
     }
     return 0;
 }
 
 int settle(struct engine *e, struct err *err)
 {
-    const struct decision *d = &e->reform.decision;
+    const struct decision *d = &e->repair.decision;
     int rc = 0;
     inject_point("settle");
     if (d->what == DECISION_FINISH)
         rc = finish(e, err);
     else if (d->what == DECISION_REST)
         rc = run_rest(e, d, err);
-    else if (e->reform.old_coll)
-        coll_restore(e->reform.old_coll);
+    else if (e->repair.old_coll)
+        coll_restore(e->repair.old_coll);
     if (rc < 0)
         return rc;
     if (d->what != DECISION_NOTHING)
@@ -240,13 +240,13 @@ int settle(struct engine *e, struct err *err)
     drop_old(e);
     e->batches.running = false;
     set_whole(e, false);
-    reform_report(e);
+    repair_report(e);
     return run_batch(e, err);
 }
 
 void settle_fini(struct engine *e)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     drop_old(e);
     drop_saved(f);
     coll_rest_fini(&f->rest);

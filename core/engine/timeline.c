@@ -272,36 +272,36 @@ void timeline_cycle(struct timeline *t, uint64_t now)
     record_done(t);
 }
 
-struct timeline *timeline_put(struct timeline_place *p, struct timeline *fresh)
+struct timeline *timeline_put(struct timeline_ref *ref, struct timeline *fresh)
 {
-    pthread_mutex_lock(&p->lock);
-    struct timeline *old = p->timeline;
-    p->timeline = fresh;
-    atomic_store_explicit(&p->on, fresh != NULL, memory_order_relaxed);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&ref->lock);
+    struct timeline *old = ref->timeline;
+    ref->timeline = fresh;
+    atomic_store_explicit(&ref->on, fresh != NULL, memory_order_relaxed);
+    pthread_mutex_unlock(&ref->lock);
     return old;
 }
 
-void timeline_add_at(struct timeline_place *p, const struct timeline_op *op)
+void timeline_add_at(struct timeline_ref *ref, const struct timeline_op *op)
 {
-    pthread_mutex_lock(&p->lock);
-    if (p->timeline)
-        timeline_add(p->timeline, op);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&ref->lock);
+    if (ref->timeline)
+        timeline_add(ref->timeline, op);
+    pthread_mutex_unlock(&ref->lock);
 }
 
-void timeline_cycle_at(struct timeline_place *p, uint64_t now)
+void timeline_cycle_at(struct timeline_ref *ref, uint64_t now)
 {
-    pthread_mutex_lock(&p->lock);
-    if (p->timeline)
-        timeline_cycle(p->timeline, now);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&ref->lock);
+    if (ref->timeline)
+        timeline_cycle(ref->timeline, now);
+    pthread_mutex_unlock(&ref->lock);
 }
 
-void timeline_after_fork(struct timeline_place *p)
+void timeline_after_fork(struct timeline_ref *ref)
 {
-    if (!p->timeline)
+    if (!ref->timeline)
         return;
-    close(p->timeline->fd);
-    p->timeline->fd = -1;
+    close(ref->timeline->fd);
+    ref->timeline->fd = -1;
 }

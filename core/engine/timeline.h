@@ -52,24 +52,24 @@ void timeline_cycle(struct timeline *t, uint64_t now);
 
 /* The engine's pointer to its timeline. Any thread may replace the timeline, also while the driver
  * is in a repair. Zero-initialized. */
-struct timeline_place {
+struct timeline_ref {
     pthread_mutex_t lock;
     struct timeline *timeline;
     _Atomic int on; /* timeline is not NULL */
 };
 
-static inline bool timeline_on(const struct timeline_place *p)
+static inline bool timeline_on(const struct timeline_ref *ref)
 {
-    return atomic_load_explicit(&p->on, memory_order_relaxed);
+    return atomic_load_explicit(&ref->on, memory_order_relaxed);
 }
 
 /* Puts fresh (NULL: none) in place and returns the previous timeline (NULL: none). */
-struct timeline *timeline_put(struct timeline_place *p, struct timeline *fresh);
+struct timeline *timeline_put(struct timeline_ref *ref, struct timeline *fresh);
 
-void timeline_add_at(struct timeline_place *p, const struct timeline_op *op);
-void timeline_cycle_at(struct timeline_place *p, uint64_t now);
+void timeline_add_at(struct timeline_ref *ref, const struct timeline_op *op);
+void timeline_cycle_at(struct timeline_ref *ref, uint64_t now);
 
 /* In the child after fork(2): closes the file. Async-signal-safe. */
-void timeline_after_fork(struct timeline_place *p);
+void timeline_after_fork(struct timeline_ref *ref);
 
 #endif

@@ -77,7 +77,7 @@ struct waiting {
 static void add_waiting(void *ctx, struct slot *slot)
 {
     struct waiting *w = ctx;
-    if (!atomic_load_explicit(&slot->urged, memory_order_relaxed) || w->n++ >= 3 ||
+    if (!atomic_load_explicit(&slot->prioritized, memory_order_relaxed) || w->n++ >= 3 ||
         w->len + 1 >= w->size)
         return;
     int n = snprintf(w->text + w->len, w->size - w->len, "%shvd_wait(%s)", w->n > 1 ? ", " : "",
@@ -136,21 +136,21 @@ const struct negotiate_ops turn_negotiate_ops = {
     .lost = on_lost,
 };
 
-void turn_urge(struct engine *e, struct slot *slot)
+void turn_prioritize(struct engine *e, struct slot *slot)
 {
     /* Also for a slot in a running batch, so that the stall report can name what this rank waits
      * for. */
-    atomic_store_explicit(&slot->urged, 1, memory_order_relaxed);
+    atomic_store_explicit(&slot->prioritized, 1, memory_order_relaxed);
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
-    negotiate_urge(e->neg, slot->id, clock_ns());
+    negotiate_prioritize(e->neg, slot->id, clock_ns());
     e->next_tick = 0;
 }
 
-static void urge_one(void *ctx, struct slot *slot)
+static void prioritize_one(void *ctx, struct slot *slot)
 {
-    if (atomic_load_explicit(&slot->urged, memory_order_relaxed))
-        turn_urge(ctx, slot);
+    if (atomic_load_explicit(&slot->prioritized, memory_order_relaxed))
+        turn_prioritize(ctx, slot);
 }
 
 void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
@@ -185,8 +185,8 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
     slot->has_id = true;
     if (ids_put(&e->ids, slot->id, slot) < 0)
         err_set(&e->trouble, ENOMEM, "no memory for more tensors");
-    if (atomic_load_explicit(&slot->urged, memory_order_relaxed))
-        turn_urge(e, slot);
+    if (atomic_load_explicit(&slot->prioritized, memory_order_relaxed))
+        turn_prioritize(e, slot);
 }
 
 static bool take_new(struct engine *e)
@@ -203,13 +203,13 @@ static bool take_new(struct engine *e)
     return true;
 }
 
-static bool take_urges(struct engine *e)
+static bool take_priority_requests(struct engine *e)
 {
-    uint64_t urges = atomic_load(&e->drive.urges);
-    if (urges == e->urges_seen)
+    uint64_t priority_requests = atomic_load(&e->drive.priority_requests);
+    if (priority_requests == e->priority_requests_seen)
         return false;
-    e->urges_seen = urges;
-    queue_each(e->queue, urge_one, e);
+    e->priority_requests_seen = priority_requests;
+    queue_each(e->queue, prioritize_one, e);
     return true;
 }
 
@@ -218,40 +218,40 @@ static bool take_urges(struct engine *e)
 static void check_farewell(struct engine *e, uint64_t now)
 {
     const struct control *c = &e->control;
-    bool pending = atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0 ||
+    bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0 ||
                    (e->fast_busy && !atomic_load(&e->fast.done));
     if (!pending || atomic_load(&e->drive.closing))
         return;
     const struct batch *next = e->batches.active ? e->batches.active : e->batches.first;
-    if (next && (!next->frozen || next->number < c->left_at))
+    if (next && (!next->frozen || next->number < c->departed_at))
         return;
     /* The departed rank has run more of the plan than this rank, so these batches can still be
      * finished here. */
-    if (!next && negotiate_frozen(e->neg) && e->batches.frozen < c->left_at &&
-        now - c->left_ns < FAREWELL_NS)
+    if (!next && negotiate_frozen(e->neg) && e->batches.frozen < c->departed_at &&
+        now - c->departed_ns < FAREWELL_NS)
         return;
     /* The departed rank will never enter an operation that this rank has begun, so no rank can
      * finish it. */
     if (e->batches.running)
         coll_cancel(e->coll);
     struct err err;
-    err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_left);
+    err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_departed);
     if (e->boot.elastic)
-        engine_recover(e, &err); /* the survivors continue without that rank */
+        engine_repair(e, &err); /* the survivors continue without that rank */
     else
         engine_fail(e, &err);
 }
 
 /* A peer that has moved on to the next epoch had finished everything that had begun in this one.
  * Operations that have not begun here never will, so this rank follows. */
-static void check_parted(struct engine *e)
+static void check_moved_on(struct engine *e)
 {
     struct err err;
-    bool pending = atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0;
+    bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0;
     if (!pending || !batches_idle(&e->batches))
         return;
     err_set(&err, ECONNRESET, "rank %d: others have gone on to the next epoch", e->rank);
-    engine_recover(e, &err);
+    engine_repair(e, &err);
 }
 
 static void report_progress(struct engine *e, uint64_t now)
@@ -270,7 +270,7 @@ bool turn_needed(struct engine *e)
         return queue_has_new(e->queue);
     if (!batches_idle(&e->batches) || queue_has_new(e->queue))
         return true;
-    return atomic_load_explicit(&e->queue->under_way, memory_order_relaxed) > 0 &&
+    return atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0 &&
            !negotiate_frozen(e->neg);
 }
 
@@ -280,7 +280,7 @@ static bool take_messages(struct engine *e, enum turn_depth depth)
     int peer = -1;
     if (depth == TURN_FULL && mesh_progress(e->mesh, &peer, &err) < 0) {
         if (err.code == -ECONNRESET && peer >= 0)
-            engine_recover(e, &err);
+            engine_repair(e, &err);
         else
             engine_lost(e, err.msg, err.code);
         return true;
@@ -317,7 +317,7 @@ void turn_note(struct engine *e)
         return;
     }
     bool moved = take_new(e);
-    moved = take_urges(e) || moved;
+    moved = take_priority_requests(e) || moved;
     uint64_t now = clock_ns();
     if (moved || now >= e->next_tick)
         e->next_tick = negotiate_tick(e->neg, now);
@@ -332,7 +332,7 @@ bool turn(struct engine *e, enum turn_depth depth)
         return !e->broken && take_messages(e, depth);
     }
     bool moved = take_new(e);
-    moved = take_urges(e) || moved;
+    moved = take_priority_requests(e) || moved;
     if (take_messages(e, depth))
         moved = true;
     if (e->failed)
@@ -350,9 +350,9 @@ bool turn(struct engine *e, enum turn_depth depth)
     if (moved || depth == TURN_FULL)
         report_progress(e, now);
     check_trouble(e);
-    if (e->control.nleft > 0 && !e->failed)
+    if (e->control.ndeparted > 0 && !e->failed)
         check_farewell(e, now);
-    if (e->control.parted && !e->failed)
-        check_parted(e);
+    if (e->control.moved_on && !e->failed)
+        check_moved_on(e);
     return moved;
 }

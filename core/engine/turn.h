@@ -35,7 +35,7 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now);
 void turn_note(struct engine *e);
 
 /* Tells negotiation that a caller is blocked on this slot. */
-void turn_urge(struct engine *e, struct slot *slot);
+void turn_prioritize(struct engine *e, struct slot *slot);
 
 /* Returns true when there is work for a driver. */
 bool turn_needed(struct engine *e);

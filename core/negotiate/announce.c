@@ -12,13 +12,13 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-/* Records of UP_READY: u8 kind (with URGED), then what the kind needs. */
+/* Records of UP_READY: u8 kind (with PRIORITIZED), then what the kind needs. */
 enum {
-    RECORD_ID = 1,    /* u64 id */
-    RECORD_FULL,      /* str name, u64 id that by-id claims mean, claims */
-    RECORD_URGE_ID,   /* u64 id */
-    RECORD_URGE_NAME, /* str name */
-    URGED = 0x80,
+    RECORD_ID = 1,        /* u64 id */
+    RECORD_FULL,          /* str name, u64 id that by-id claims mean, claims */
+    RECORD_PRIORITY_ID,   /* u64 id */
+    RECORD_PRIORITY_NAME, /* str name */
+    PRIORITIZED = 0x80,
 };
 
 #define RETRY_NS (1 * CLOCK_MS) /* time until a failed allocation is tried again */
@@ -47,12 +47,12 @@ void announce_submitted(struct negotiate *n, struct tensor *e, uint64_t now)
     check_complete(n, e);
 }
 
-void announce_urge(struct negotiate *n, struct tensor *e)
+void announce_prioritize(struct negotiate *n, struct tensor *e)
 {
-    e->urged = true;
+    e->prioritized = true;
     if (n->root && e->told)
-        fusion_urge(&n->fusion, e);
-    if (!n->root && e->told && !e->urge_told && list_empty(&e->out))
+        fusion_prioritize(&n->fusion, e);
+    if (!n->root && e->told && !e->priority_told && list_empty(&e->out))
         list_append(&n->out, &e->out);
 }
 
@@ -99,20 +99,20 @@ int announce_gather(struct negotiate *n, struct tensor *e)
 static int write_record(struct negotiate *n, struct tensor *e)
 {
     struct buf *b = &n->up;
-    uint8_t urged = e->urged ? URGED : 0;
+    uint8_t prioritized = e->prioritized ? PRIORITIZED : 0;
     if (e->told) {
-        buf_put_u8(b, e->id ? RECORD_URGE_ID : RECORD_URGE_NAME);
+        buf_put_u8(b, e->id ? RECORD_PRIORITY_ID : RECORD_PRIORITY_NAME);
         if (e->id)
             buf_put_u64(b, e->id);
         else
             buf_put_str(b, e->name);
     } else if (all_by_id(n, e)) {
-        buf_put_u8(b, RECORD_ID | urged);
+        buf_put_u8(b, RECORD_ID | prioritized);
         buf_put_u64(b, e->id);
     } else {
         if (announce_gather(n, e) < 0)
             return -ENOMEM;
-        buf_put_u8(b, RECORD_FULL | urged);
+        buf_put_u8(b, RECORD_FULL | prioritized);
         buf_put_str(b, e->name);
         buf_put_u64(b, e->id);
         claims_write(e->claims, b);
@@ -163,7 +163,7 @@ uint64_t announce_flush(struct negotiate *n, uint64_t now)
         }
         list_remove(&e->out);
         e->told = true;
-        e->urge_told = e->urged;
+        e->priority_told = e->prioritized;
     }
     send_up(n);
     return list_empty(&n->out) ? UINT64_MAX : again;
@@ -198,7 +198,7 @@ static int child_has(struct negotiate *n, struct tensor *e, int child, uint64_t 
     return 0;
 }
 
-static int recv_id(struct negotiate *n, int child, uint64_t id, bool urged, uint64_t now)
+static int recv_id(struct negotiate *n, int child, uint64_t id, bool prioritized, uint64_t now)
 {
     struct tensor *e = tensors_by_id(&n->table, id);
     /* The id was evicted while the child's message was in flight: the child announces the tensor
@@ -206,7 +206,7 @@ static int recv_id(struct negotiate *n, int child, uint64_t id, bool urged, uint
     if (!e)
         return id >> 32 && id_slot(id) < n->config.cache_capacity ? 0 : -EPROTO;
     e->child_by_id[child >> 6] |= 1ULL << (child & 63);
-    e->urged = e->urged || urged;
+    e->prioritized = e->prioritized || prioritized;
     return child_has(n, e, child, now);
 }
 
@@ -216,7 +216,8 @@ static int read_name(struct reader *r, char *name)
     return r->failed || !name[0] ? -EPROTO : 0;
 }
 
-static int recv_full(struct negotiate *n, int child, struct reader *r, bool urged, uint64_t now)
+static int recv_full(struct negotiate *n, int child, struct reader *r, bool prioritized,
+                     uint64_t now)
 {
     char name[HVD_MAX_NAME + 1];
     if (read_name(r, name) < 0)
@@ -246,7 +247,7 @@ static int recv_full(struct negotiate *n, int child, struct reader *r, bool urge
     if (rc == 0 && !(mixed && !known)) {
         if (mixed)
             e->child_mixed[child >> 6] |= 1ULL << (child & 63);
-        e->urged = e->urged || urged;
+        e->prioritized = e->prioritized || prioritized;
         rc = claims_move(&e->claims, &claims);
         if (rc == 0)
             rc = child_has(n, e, child, now);
@@ -256,11 +257,12 @@ static int recv_full(struct negotiate *n, int child, struct reader *r, bool urge
     return rc;
 }
 
-static void recv_urge(struct negotiate *n, int child, struct tensor *e)
+static void recv_priority(struct negotiate *n, int child, struct tensor *e)
 {
-    /* An urge without an announcement is too late: the tensor is in a batch already. */
+    /* A request for priority without an announcement is too late: the tensor is in a batch already.
+     */
     if (e && tensor_child_has(e->child_ready, child))
-        announce_urge(n, e);
+        announce_prioritize(n, e);
 }
 
 int announce_recv(struct negotiate *n, int child, struct reader *r, uint64_t now)
@@ -270,22 +272,22 @@ int announce_recv(struct negotiate *n, int child, struct reader *r, uint64_t now
     int rc = 0;
     while (rc == 0 && r->pos < r->len) {
         uint8_t kind = reader_u8(r);
-        bool urged = kind & URGED;
+        bool prioritized = kind & PRIORITIZED;
         char name[HVD_MAX_NAME + 1];
-        switch (kind & ~URGED) {
+        switch (kind & ~PRIORITIZED) {
         case RECORD_ID:
-            rc = recv_id(n, child, reader_u64(r), urged, now);
+            rc = recv_id(n, child, reader_u64(r), prioritized, now);
             break;
         case RECORD_FULL:
-            rc = recv_full(n, child, r, urged, now);
+            rc = recv_full(n, child, r, prioritized, now);
             break;
-        case RECORD_URGE_ID:
-            recv_urge(n, child, tensors_by_id(&n->table, reader_u64(r)));
+        case RECORD_PRIORITY_ID:
+            recv_priority(n, child, tensors_by_id(&n->table, reader_u64(r)));
             break;
-        case RECORD_URGE_NAME:
+        case RECORD_PRIORITY_NAME:
             rc = read_name(r, name);
             if (rc == 0)
-                recv_urge(n, child, tensors_find(&n->table, name));
+                recv_priority(n, child, tensors_find(&n->table, name));
             break;
         default:
             rc = -EPROTO;
@@ -315,7 +317,7 @@ void announce_evicted(struct negotiate *n, struct tensor *e, bool own)
         return; /* the announcement was in full and does not depend on the id */
     claims_drop_ids(&e->claims);
     list_remove(&e->out);
-    e->complete = e->told = e->urge_told = false;
+    e->complete = e->told = e->priority_told = false;
     list_remove(&e->partial);
     if (e->state != TENSOR_SUBMITTED && e->nready == 0) {
         e->since = 0;

@@ -258,10 +258,10 @@ static uint64_t flush_buckets(struct negotiate *n, uint64_t now)
         struct bucket *b = &n->fusion.buckets[i];
         if (complete)
             fusion_flush(&n->fusion, i, FLUSH_COMPLETE);
-        else if (b->urged && !more_to_come(n, b, now))
-            fusion_flush(&n->fusion, i, FLUSH_URGED);
+        else if (b->prioritized && !more_to_come(n, b, now))
+            fusion_flush(&n->fusion, i, FLUSH_PRIORITIZED);
         else if (now - b->since >= n->config.cycle_ns)
-            fusion_flush(&n->fusion, i, b->urged ? FLUSH_URGED : FLUSH_TIMER);
+            fusion_flush(&n->fusion, i, b->prioritized ? FLUSH_PRIORITIZED : FLUSH_TIMER);
         else if (b->since + n->config.cycle_ns < due)
             due = b->since + n->config.cycle_ns;
     }

@@ -15,7 +15,7 @@
 void follow_forget(struct negotiate *n, struct tensor *e)
 {
     tensor_forget_children(e, n->nchildren);
-    e->complete = e->told = e->urge_told = false;
+    e->complete = e->told = e->priority_told = false;
     e->since = 0;
     if (e->state != TENSOR_SUBMITTED)
         e->stall_told = 0;
@@ -51,7 +51,7 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, 
     for (size_t i = 0; i < count; i++) {
         struct tensor *e = tensors[i];
         e->state = TENSOR_RUNNING;
-        e->urged = false;
+        e->prioritized = false;
         list_remove(&e->mine);
         n->nsubmitted--;
         running_add(&n->running, e);
@@ -182,7 +182,7 @@ static int follow_fail(struct negotiate *n, struct reader *r)
         list_remove(&e->mine);
         n->nsubmitted--;
         e->state = TENSOR_IDLE;
-        e->urged = false;
+        e->prioritized = false;
     }
     follow_forget(n, e);
     if (here)

@@ -94,7 +94,7 @@ static void put(struct fusion *f, int i, struct tensor *e)
     list_append(&b->tensors, &e->out);
     b->n++;
     b->bytes += signature_bytes(&e->want);
-    b->urged = b->urged || e->urged;
+    b->prioritized = b->prioritized || e->prioritized;
 }
 
 static void add_one(struct fusion *f, struct tensor *e, uint64_t now)
@@ -229,7 +229,7 @@ int fusion_failed(struct fusion *f, const struct signature *sig, int code, const
     return 0;
 }
 
-void fusion_urge(struct fusion *f, const struct tensor *e)
+void fusion_prioritize(struct fusion *f, const struct tensor *e)
 {
     int i = e->want.kind == HVD_ALLREDUCE ? find_bucket(f, &e->want) : -1;
     if (i < 0)
@@ -237,6 +237,6 @@ void fusion_urge(struct fusion *f, const struct tensor *e)
     list_for_each(at, next, &f->buckets[i].tensors)
     {
         if (at == &e->out)
-            f->buckets[i].urged = true;
+            f->buckets[i].prioritized = true;
     }
 }

@@ -11,7 +11,7 @@
 
 #include "core/negotiate/tensor.h"
 
-enum flush_why { FLUSH_FULL, FLUSH_COMPLETE, FLUSH_URGED, FLUSH_TIMER };
+enum flush_why { FLUSH_FULL, FLUSH_COMPLETE, FLUSH_PRIORITIZED, FLUSH_TIMER };
 
 enum { FUSION_BUCKETS = 16 };
 
@@ -21,7 +21,7 @@ struct bucket {
     uint64_t bytes;
     struct signature key;
     uint64_t since;
-    bool urged;
+    bool prioritized;
 };
 
 struct group;
@@ -59,7 +59,7 @@ void fusion_flush(struct fusion *f, int i, enum flush_why why);
 
 /* A caller waits for e, which is in a bucket: the bucket is flushed without waiting for the
  * cycle. */
-void fusion_urge(struct fusion *f, const struct tensor *e);
+void fusion_prioritize(struct fusion *f, const struct tensor *e);
 
 /* Returns whether no tensor is held back. */
 static inline bool fusion_empty(const struct fusion *f)

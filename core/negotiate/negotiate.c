@@ -171,16 +171,16 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
     return 0;
 }
 
-void negotiate_urge(struct negotiate *n, uint64_t id, uint64_t now)
+void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now)
 {
     struct tensor *e = tensors_by_ticket(&n->table, id);
     if (!e || e->state != TENSOR_SUBMITTED)
         return;
     n->now = now;
     if (n->frozen)
-        thaw_urge(n, e);
-    else if (!e->urged)
-        announce_urge(n, e);
+        thaw_prioritize(n, e);
+    else if (!e->prioritized)
+        announce_prioritize(n, e);
 }
 
 void negotiate_done(struct negotiate *n)

@@ -117,7 +117,7 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
  * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. Cheap and
  * repeatable; the id of a finished tensor is ignored. Messages are sent by the next
  * negotiate_tick(). */
-void negotiate_urge(struct negotiate *n, uint64_t id, uint64_t now);
+void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
  * untrusted: -EPROTO for a malformed message, after which the state is undefined. Call

@@ -82,10 +82,10 @@ struct negotiate {
     bool thawing;       /* no batch is handed out until all ranks have reported how far they are */
     bool thaw_answered; /* this node has reported, for all ranks below it, too */
     struct plan plan;
-    int nthaw;            /* children that have answered */
-    uint64_t thaw_keep;   /* the smallest answer so far */
-    uint64_t urged_since; /* since when a caller waits for a tensor that the plan does not hand out;
-                             0: none does */
+    int nthaw;                  /* children that have answered */
+    uint64_t thaw_keep;         /* the smallest answer so far */
+    uint64_t prioritized_since; /* since when a caller waits for a tensor that the plan does not
+                             hand out; 0: none does */
     uint64_t watch_since, watch_mark; /* for detecting batches that make no progress */
     bool watch_busy;
 
@@ -111,7 +111,7 @@ struct negotiate {
 void announce_submitted(struct negotiate *n, struct tensor *e, uint64_t now);
 int announce_recv(struct negotiate *n, int child, struct reader *r, uint64_t now);
 int announce_hello(struct negotiate *n, int child, struct reader *r);
-void announce_urge(struct negotiate *n, struct tensor *e);
+void announce_prioritize(struct negotiate *n, struct tensor *e);
 
 /* Sends pending announcements. Returns when to try again after a failed allocation; UINT64_MAX: not
  * needed. */
@@ -137,7 +137,7 @@ void decide_anew(struct negotiate *n);
 void thaw_propose(struct negotiate *n);
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now);
 void thaw_submitted(struct negotiate *n, struct tensor *e);
-void thaw_urge(struct negotiate *n, struct tensor *e);
+void thaw_prioritize(struct negotiate *n, struct tensor *e);
 void thaw_walk(struct negotiate *n);
 int thaw_recv_ask(struct negotiate *n, const struct reader *r);
 int thaw_recv_at(struct negotiate *n, int child, struct reader *r);

@@ -50,9 +50,9 @@ struct tensor {
     struct claim *claims; /* of the children, except child_by_id */
     bool complete;        /* this rank and all children have it */
     bool told;            /* it was announced to the parent; on the root: it was compared */
-    bool urged;           /* a rank at or below this node waits for it */
-    bool urge_told;       /* and the parent has been told */
-    struct list out;      /* to be announced or urged */
+    bool prioritized;     /* a rank at or below this node waits for it */
+    bool priority_told;   /* and the parent has been told */
+    struct list out;      /* to be announced or prioritized */
     uint64_t since;       /* when this node first knew of it; 0: not in flight */
     struct list partial;  /* known, but not complete; in the order of since */
     uint64_t stall_told;  /* when its stall was last reported */

@@ -142,11 +142,11 @@ void thaw_propose(struct negotiate *n)
 /* ---- following the plan ------------------------------------------------------------------------
  */
 
-static bool anybody_urged(const struct negotiate *n)
+static bool any_prioritized(const struct negotiate *n)
 {
     list_for_each(at, next, &n->submitted)
     {
-        if (list_entry(at, struct tensor, mine)->urged)
+        if (list_entry(at, struct tensor, mine)->prioritized)
             return true;
     }
     return false;
@@ -168,8 +168,8 @@ void thaw_walk(struct negotiate *n)
         }
         n->stats.frozen++;
         plan_advance(&n->plan);
-        if (n->urged_since)
-            n->urged_since = anybody_urged(n) ? not_zero(n->now) : 0;
+        if (n->prioritized_since)
+            n->prioritized_since = any_prioritized(n) ? not_zero(n->now) : 0;
     }
 }
 
@@ -183,11 +183,11 @@ void thaw_submitted(struct negotiate *n, struct tensor *e)
         thaw_walk(n);
 }
 
-void thaw_urge(struct negotiate *n, struct tensor *e)
+void thaw_prioritize(struct negotiate *n, struct tensor *e)
 {
-    e->urged = true;
-    if (!n->urged_since)
-        n->urged_since = not_zero(n->now);
+    e->prioritized = true;
+    if (!n->prioritized_since)
+        n->prioritized_since = not_zero(n->now);
 }
 
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
@@ -202,7 +202,7 @@ int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
     n->thawing = n->thaw_asked = n->thaw_ask_sent = n->thaw_answered = false;
     n->watch_since = now;
     announce_anew(n, true);
-    n->urged_since = anybody_urged(n) ? not_zero(now) : 0;
+    n->prioritized_since = any_prioritized(n) ? not_zero(now) : 0;
     list_for_each(at, next, &n->submitted)
     {
         const struct tensor *e = list_entry(at, struct tensor, mine);
@@ -253,7 +253,7 @@ static void take_back(struct negotiate *n)
     for (uint32_t i = running_newest(&n->running); i-- > 0;) {
         struct tensor *e = running_in_newest(&n->running, i);
         e->state = TENSOR_SUBMITTED;
-        e->urged = true; /* a caller may still wait for it */
+        e->prioritized = true; /* a caller may still wait for it */
         list_remove(&e->mine);
         list_append(n->submitted.next, &e->mine);
         n->nsubmitted++;
@@ -345,11 +345,11 @@ uint64_t thaw_tick(struct negotiate *n, uint64_t now)
     if (!n->frozen)
         return due;
     thaw_walk(n);
-    if (!n->thawing && n->urged_since) {
-        if (now - n->urged_since >= n->config.cycle_ns)
+    if (!n->thawing && n->prioritized_since) {
+        if (now - n->prioritized_since >= n->config.cycle_ns)
             n->thaw_asked = true;
         else
-            due = n->urged_since + n->config.cycle_ns;
+            due = n->prioritized_since + n->config.cycle_ns;
     }
     if (!n->thawing && stands_still(n, now, &due))
         n->thaw_asked = true;

@@ -184,7 +184,7 @@ static bool program_step(struct sim_rank *r)
         break;
     case SIM_WAIT:
         if (t->state == SIM_UNDER_WAY) {
-            negotiate_urge(r->n, t->id, s->now);
+            negotiate_prioritize(r->n, t->id, s->now);
             return false;
         }
         r->at++;

@@ -174,7 +174,7 @@ static int with_fault(int rank, int size, void *arg)
         return FAIL("it took too long to fail");
     if ((rc = go_on(&r, t, rank, size)) != 0)
         return rc;
-    int left = nccl_comm_left(r.comm), want = mine ? f->left : f->left_others;
+    int left = nccl_comm_abandoned(r.comm), want = mine ? f->left : f->left_others;
     bool clean = nccl_rank_close(&r);
     if (left != want || clean != (want == 0 && r.live() == 0))
         return FAIL("%d calls are left behind, not %d; %d communicators live", left, want,
@@ -278,7 +278,7 @@ static int lose(int rank, int size, void *arg)
         return FAIL("without the dead one: %d %s", rc, r.err.msg);
     if (nccl_comm_mark(r.comm) == mark)
         return FAIL("the new one has the mark of the old one");
-    return nccl_rank_close(&r) ? 0 : FAIL("%d left behind", nccl_comm_left(r.comm));
+    return nccl_rank_close(&r) ? 0 : FAIL("%d left behind", nccl_comm_abandoned(r.comm));
 }
 
 static void test_losses(void **state)

@@ -107,9 +107,9 @@ static void stop_in(const char *threads, struct job bad)
     while (here.direct && atomic_load(&g.progress) == 0)
         nap_ms(1);
     stop_one(&here, (struct job){.steps = 100}, true);
-    assert_false(mpi_process_left());
+    assert_false(mpi_process_abandoned());
     stop_one(&here, bad, false);
-    assert_true(mpi_process_left());
+    assert_true(mpi_process_abandoned());
     assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), -EBUSY);
 }
 

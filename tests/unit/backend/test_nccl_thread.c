@@ -63,7 +63,7 @@ static void test_order(void **state)
         if (i == GIVEN / 2)
             nap_ms(5);
     }
-    nccl_thread_leave(thread); /* nothing of it is lost */
+    nccl_thread_abandon(thread); /* nothing of it is lost */
     assert_int_equal(atomic_load(&g.n), 0);
     atomic_store(&g.gate, 1);
     assert_true(reaches(&g.n, GIVEN));
@@ -73,7 +73,7 @@ static void test_order(void **state)
     }
     assert_true(g.blocked);
     assert_true(reaches(&g.ended, 1));
-    nccl_thread_leave(NULL);
+    nccl_thread_abandon(NULL);
 }
 
 static void test_idle(void **state)

@@ -32,7 +32,7 @@ static const struct engine *rank(bool spin, bool shared, enum coll_wait wait)
 
 static bool spins(bool spin, bool shared, enum coll_wait wait)
 {
-    struct patience p = {0};
+    struct spin_state p = {0};
     assert_true(drive_pause(rank(spin, shared, wait), &p));
     return p.yields == 0;
 }
@@ -57,7 +57,7 @@ static void test_who_spins(void **state)
 /* Then it yields a few times, and then it is to sleep. */
 static void test_until_when(void **state)
 {
-    struct patience p = {0};
+    struct spin_state p = {0};
     const struct engine *e = rank(true, false, COLL_ASKS);
     uint64_t begin = clock_ns(), spun = 0;
     while (drive_pause(e, &p))

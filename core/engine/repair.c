@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reform: see reform.h. The steps are named as in REPAIR.md.
+ * repair: see repair.h. The steps are named as in REPAIR.md.
  */
-#include "core/engine/reform.h"
+#include "core/engine/repair.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +21,9 @@
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-void reform_report(struct engine *e)
+void repair_report(struct engine *e)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     struct coll_standing st = {0};
     if (f->old_coll)
         coll_standing(f->old_coll, &st);
@@ -59,7 +59,7 @@ static void keep_counters(struct engine *e)
  * them. */
 static void revoke_epoch(struct engine *e)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     keep_counters(e);
     atomic_store(&e->repairing, 1);
     if (e->neg)
@@ -76,7 +76,7 @@ static void revoke_epoch(struct engine *e)
     }
     e->coll = NULL;
     if (!f->active)
-        reform_report(e);
+        repair_report(e);
     f->active = true;
 }
 
@@ -97,7 +97,7 @@ static void mark_new(struct boot *boot, const struct report *reports)
  * were decided to be final remain final in this rank's own report. */
 static int take_reports(struct engine *e, struct err *err)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     struct decision *d = &f->decision;
     auto_free struct report *reports = calloc((size_t)e->boot.size, sizeof(*reports));
     if (!reports)
@@ -117,7 +117,7 @@ static int take_reports(struct engine *e, struct err *err)
 /* Replaces the mesh. Keeps the old one if the operation in flight still needs it. */
 static void take_mesh(struct engine *e, struct mesh *mesh)
 {
-    if (e->mesh != e->reform.old_mesh)
+    if (e->mesh != e->repair.old_mesh)
         mesh_destroy(e->mesh);
     e->mesh = mesh;
     e->rank = mesh->rank;
@@ -139,7 +139,7 @@ static int make_world(struct engine *e, struct err *err)
 /* In the first epoch other ranks may start slowly, so only the caller's deadline applies. */
 static uint64_t meet_by(const struct engine *e, uint64_t deadline)
 {
-    return e->reform.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
+    return e->repair.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
 }
 
 /* One attempt: sends the card, gets the roster, connects the mesh. 1: this rank got a place
@@ -150,11 +150,11 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     struct mesh *mesh = NULL;
     struct buf blob = {0};
     if (e->boot.elastic)
-        report_put(&e->reform.mine, &blob);
+        report_put(&e->repair.mine, &blob);
     int rc = backends_say(&e->backends, e->boot.elastic, &blob, err);
     if (rc == 0)
         rc = mesh_listen(&e->boot, &listener, &blob, err);
-    if (rc == 0 && e->reform.active)
+    if (rc == 0 && e->repair.active)
         inject_point("report");
     if (rc == 0)
         rc = boot_exchange(&e->boot, &blob, deadline, err);
@@ -162,7 +162,7 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
         rc = take_reports(e, err);
     if (rc == 0)
         rc = backends_hear(&e->backends, e->boot.cards, e->boot.size, err);
-    if (rc == 0 && e->reform.active)
+    if (rc == 0 && e->repair.active)
         inject_point("install");
     if (rc == 0)
         rc = mesh_create(&e->boot, TAKE(listener), meet_by(e, deadline), &mesh, err);
@@ -171,7 +171,7 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     if (rc != 0 || !mesh)
         return rc;
     take_mesh(e, mesh);
-    if (e->reform.active)
+    if (e->repair.active)
         inject_point("connect");
     return make_world(e, err);
 }
@@ -183,16 +183,16 @@ static bool may_try_again(int rc)
     return rc == -EAGAIN || rc == -ECONNRESET || rc == -ETIMEDOUT;
 }
 
-int reform_join(struct engine *e, uint64_t deadline, struct err *err)
+int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err)
 {
     int rc;
-    reform_report(e);
+    repair_report(e);
     do
         rc = connect_epoch(e, deadline, err);
     while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
     /* A joiner continues the members' operation count. */
     if (rc == 0)
-        e->done = e->reform.decision.done;
+        e->done = e->repair.decision.done;
     return rc;
 }
 
@@ -222,7 +222,7 @@ static void leave_mesh(struct engine *e, const struct err *why)
  * settle() restores. */
 static void give_up_coll(struct engine *e)
 {
-    struct reform *f = &e->reform;
+    struct repair *f = &e->repair;
     struct coll_standing st = {0};
     if (e->coll)
         coll_standing(e->coll, &st);
@@ -282,18 +282,18 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
     inject_point("resubmit");
     uint64_t ns = clock_ns() - begin;
     if (loss)
-        e->reform.last_ns = ns;
+        e->repair.last_ns = ns;
     log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->mesh->epoch, e->rank, e->size,
              (double)ns / CLOCK_MS, cause);
     tell_agent(e, ns);
     return 0;
 }
 
-int reform(struct engine *e, int why, const char *cause, struct err *err)
+int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *err)
 {
-    e->reform.boundary = why == CTL_BOUNDARY;
+    e->repair.boundary = why == CTL_BOUNDARY;
     int rc = repair(e, why, cause, err);
-    e->reform.boundary = false;
+    e->repair.boundary = false;
     /* Callers get their tensors back now, but a GPU operation of some epoch may still use them: end
      * it. */
     if (rc < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reform: moves the engine from one epoch to the next in place (REPAIR.md). The engine keeps its
+ * repair: moves the engine from one epoch to the next in place (REPAIR.md). The engine keeps its
  * queue and its user's buffers; everything else is created anew. The operation in flight is
  * finished or run again. Called with the progress lock held.
  *
  * Blocks the driver until the coordinator has a roster for this rank; hvd_shutdown() ends the wait.
  */
-#ifndef HVD_ENGINE_REFORM_H
-#define HVD_ENGINE_REFORM_H
+#ifndef HVD_ENGINE_REPAIR_H
+#define HVD_ENGINE_REPAIR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,13 +21,13 @@ struct engine;
 struct mesh;
 
 /* A copy of an input that will be overwritten before the operation is done on all ranks. */
-struct reform_saved {
+struct repair_saved {
     const uint8_t *in;
     size_t len;
     uint8_t *copy;
 };
 
-struct reform {
+struct repair {
     /* Mesh and coll of the epoch in which the operation in flight lost a rank; NULL: no operation
      * was in flight. */
     struct mesh *old_mesh;
@@ -35,7 +35,7 @@ struct reform {
     bool active;   /* a repair has begun and has not ended */
     bool boundary; /* it is a planned change, at this rank's boundary */
     struct coll_rest rest;
-    struct reform_saved *saved;
+    struct repair_saved *saved;
     size_t nsaved, saved_cap;
     /* This rank's report as of the loss; later events in the old epoch do not count. */
     struct report mine;
@@ -44,14 +44,14 @@ struct reform {
 };
 
 /* Enters the first epoch. Returns 1 when this rank is a joiner and got a place (boot.h). */
-int reform_join(struct engine *e, uint64_t deadline, struct err *err);
+int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err);
 
 /* Enters the next epoch. why: CTL_REVOKED or CTL_BOUNDARY; cause: text for the log. On failure the
  * caller must fail the engine with err; -ESHUTDOWN: this rank was asked to leave, or hvd_shutdown()
  * was called. */
-int reform(struct engine *e, int why, const char *cause, struct err *err);
+int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *err);
 
 /* Sets this rank's report to its present state. */
-void reform_report(struct engine *e);
+void repair_report(struct engine *e);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * marks: see marks.h.
+ * gpu_events: see gpu_events.h.
  */
-#include "core/engine/marks.h"
+#include "core/engine/gpu_events.h"
 
 #include <stdlib.h>
 
-static int use_device(struct marks *m, int ordinal, struct err *err)
+static int use_device(struct gpu_events *m, int ordinal, struct err *err)
 {
     if (!m->device)
         return cuda_device_open(ordinal, &m->device, err);
@@ -20,7 +20,7 @@ static int use_device(struct marks *m, int ordinal, struct err *err)
 
 /* A pointer to other memory would cause an illegal address on the GPU, after which every call
  * fails. */
-static int check_place(const struct marks *m, const void *at, size_t bytes, const char *what,
+static int check_place(const struct gpu_events *m, const void *at, size_t bytes, const char *what,
                        struct err *err)
 {
     int ordinal = -1;
@@ -36,7 +36,7 @@ static int check_place(const struct marks *m, const void *at, size_t bytes, cons
                    m->device->ordinal);
 }
 
-static int record(struct marks *m, struct CUstream_st *stream, struct CUevent_st **ret,
+static int record(struct gpu_events *m, struct CUstream_st *stream, struct CUevent_st **ret,
                   struct err *err)
 {
     struct CUevent_st *event = NULL;
@@ -53,8 +53,8 @@ static int record(struct marks *m, struct CUstream_st *stream, struct CUevent_st
     return rc;
 }
 
-int marks_put(struct marks *m, const struct hvd_request *r, size_t in_bytes, size_t out_bytes,
-              struct CUevent_st **ret, struct err *err)
+int gpu_events_put(struct gpu_events *m, const struct hvd_request *r, size_t in_bytes,
+                   size_t out_bytes, struct CUevent_st **ret, struct err *err)
 {
     struct cuda_visit visit = {0};
     int rc = use_device(m, r->device, err);
@@ -70,7 +70,7 @@ int marks_put(struct marks *m, const struct hvd_request *r, size_t in_bytes, siz
     return rc;
 }
 
-void marks_drop(struct marks *m, struct CUevent_st *event)
+void gpu_events_drop(struct gpu_events *m, struct CUevent_st *event)
 {
     if (event)
         cuda_event_put(m->device, event);
@@ -83,7 +83,7 @@ static bool fits(const struct cuda_memory *memory, size_t bytes)
     return memory->at && memory->size >= bytes && memory->size / 4 <= bytes;
 }
 
-static int allocate(struct marks *m, size_t bytes, struct cuda_memory *ret, struct err *err)
+static int allocate(struct gpu_events *m, size_t bytes, struct cuda_memory *ret, struct err *err)
 {
     struct cuda_visit visit = {0};
     *ret = (struct cuda_memory){0};
@@ -94,16 +94,16 @@ static int allocate(struct marks *m, size_t bytes, struct cuda_memory *ret, stru
     return rc;
 }
 
-static void release(struct marks *m, struct cuda_memory *memory)
+static void release(struct gpu_events *m, struct cuda_memory *memory)
 {
     struct cuda_visit visit = {0};
-    if (memory->at && !m->left && cuda_enter(m->device, &visit, NULL) == 0)
+    if (memory->at && !m->abandoned && cuda_enter(m->device, &visit, NULL) == 0)
         cuda_memory_free(m->device, memory);
     cuda_leave(&visit);
     *memory = (struct cuda_memory){0};
 }
 
-int marks_take(struct marks *m, size_t bytes, struct cuda_memory *ret, struct err *err)
+int gpu_events_take(struct gpu_events *m, size_t bytes, struct cuda_memory *ret, struct err *err)
 {
     struct cuda_memory *best = NULL;
     for (size_t i = 0; i < m->nspare; i++)
@@ -116,10 +116,10 @@ int marks_take(struct marks *m, size_t bytes, struct cuda_memory *ret, struct er
     return 0;
 }
 
-void marks_give(struct marks *m, struct cuda_memory memory)
+void gpu_events_give(struct gpu_events *m, struct cuda_memory memory)
 {
     if (m->nspare == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : MARKS_SPARE;
+        size_t cap = m->cap ? 2 * m->cap : GPU_EVENTS_SPARE;
         struct cuda_memory *grown = realloc(m->spare, cap * sizeof(*grown));
         if (!grown) {
             release(m, &memory);
@@ -131,9 +131,9 @@ void marks_give(struct marks *m, struct cuda_memory memory)
     m->spare[m->nspare++] = memory;
 }
 
-void marks_trim(struct marks *m)
+void gpu_events_trim(struct gpu_events *m)
 {
-    while (m->nspare > MARKS_SPARE) {
+    while (m->nspare > GPU_EVENTS_SPARE) {
         struct cuda_memory *least = m->spare;
         for (struct cuda_memory *s = m->spare; s < m->spare + m->nspare; s++)
             if (s->size < least->size)
@@ -143,17 +143,17 @@ void marks_trim(struct marks *m)
     }
 }
 
-void marks_fini(struct marks *m)
+void gpu_events_fini(struct gpu_events *m)
 {
     for (size_t i = 0; i < m->nspare; i++)
         release(m, &m->spare[i]);
     free(m->spare);
-    if (!m->left)
+    if (!m->abandoned)
         cuda_device_close(m->device);
-    *m = (struct marks){0};
+    *m = (struct gpu_events){0};
 }
 
-void marks_leave(struct marks *m)
+void gpu_events_abandon(struct gpu_events *m)
 {
-    m->left = true;
+    m->abandoned = true;
 }
