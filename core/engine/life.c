@@ -147,7 +147,7 @@ static int make_engine(struct boot *boot, const struct settings *set, struct err
     return 0;
 }
 
-static void fill_place(struct world *w, const struct boot_place *p)
+static void fill_place(struct world *w, const struct boot_numbers *p)
 {
     *w = (struct world){.epoch = p->epoch,
                         .rank = p->rank,
@@ -181,7 +181,7 @@ static int init_locked(struct err *err)
     if (rc == 0)
         rc = make_engine(&l->boot, &l->set, err);
     if (rc == 1) {
-        fill_place(&l->place, &l->boot.place);
+        fill_place(&l->place, &l->boot.numbers);
         atomic_store(&lib.lobby, TAKE(l));
         rc = 0;
     }
@@ -233,7 +233,7 @@ static int enter_locked(struct err *err)
     l->boot.cancel = &lib.leaving;
     int rc = make_engine(&l->boot, &l->set, err);
     if (rc == 1)
-        rc = err_set(err, EPROTO, "the agent has told a place where it was asked for a roster");
+        rc = err_set(err, EPROTO, "the agent has sent NUMBERS, but was asked for a ROSTER");
     if (rc == 0) {
         begin_timeline(l, atomic_load(&lib.engine));
         return 0;

@@ -24,15 +24,15 @@
 static void fill_seats(struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
-        struct seat *seat = &r->members[i].seat;
-        seat->cross_rank = seat->cross_size = 0;
+        struct assignment *assignment = &r->members[i].assignment;
+        assignment->cross_rank = assignment->cross_size = 0;
         for (int a = 0; a < r->nagents; a++) {
             const struct roster_agent *other = &r->agents[a];
-            int local = seat->local_rank;
-            if (local >= other->nplaces || other->places[local].member < 0)
+            int local = assignment->local_rank;
+            if (local >= other->nslots || other->places[local].member < 0)
                 continue;
-            seat->cross_size++;
-            seat->cross_rank += a < r->members[i].agent;
+            assignment->cross_size++;
+            assignment->cross_rank += a < r->members[i].agent;
         }
     }
 }
@@ -57,8 +57,10 @@ int roster_add_member(struct roster *r, int agent, int place)
     if (r->nmembers == MEMBER_NUMBER_MAX || roster_reserve(r, r->nmembers + 1) < 0)
         return -ENOMEM;
     int member = r->nmembers++;
-    r->members[member] = (struct roster_member){
-        .agent = agent, .rank = -1, .was_rank = -1, .seat = {member, place, agent, r->nagents}};
+    r->members[member] = (struct roster_member){.agent = agent,
+                                                .rank = -1,
+                                                .was_rank = -1,
+                                                .assignment = {member, place, agent, r->nagents}};
     r->agents[agent].places[place].member = member;
     return member;
 }
@@ -80,14 +82,14 @@ int roster_add_agent(struct roster *r, const struct roster_host *host)
     struct roster_agent *a = &r->agents[r->nagents];
     a->uid = strdup(host->uid);
     a->host = strdup(host->host);
-    a->nplaces = host->slots > host->nranks ? host->slots : host->nranks;
-    a->room = a->nplaces;
-    a->places = calloc((size_t)a->nplaces + 1, sizeof(*a->places));
+    a->nslots = host->slots > host->nranks ? host->slots : host->nranks;
+    a->room = a->nslots;
+    a->places = calloc((size_t)a->nslots + 1, sizeof(*a->places));
     if (!a->places || !a->uid || !a->host) {
         agent_fini(a);
         return -ENOMEM;
     }
-    for (int i = 0; i < a->nplaces; i++)
+    for (int i = 0; i < a->nslots; i++)
         a->places[i].member = -1;
     int index = r->nagents++, rc = 0;
     for (int i = 0; i < host->nranks && rc >= 0; i++)
@@ -191,7 +193,7 @@ void roster_fini(struct roster *r)
 int roster_note_agent(const struct roster *r, const struct note *n)
 {
     bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT ||
-                   n->type == NOTE_PLACE;
+                   n->type == NOTE_NUMBERS;
     return special ? r->members[n->member].agent : -1;
 }
 

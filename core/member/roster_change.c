@@ -41,7 +41,7 @@ static bool is_open(const struct roster_agent *a)
 
 static int free_place(const struct roster *r, const struct roster_agent *a)
 {
-    for (int i = 0; i < a->nplaces; i++) {
+    for (int i = 0; i < a->nslots; i++) {
         int member = a->places[i].member;
         if (member < 0 || r->members[member].reaped)
             return i;
@@ -52,7 +52,7 @@ static int free_place(const struct roster *r, const struct roster_agent *a)
 static int count_free(const struct roster *r, const struct roster_agent *a)
 {
     int n = 0;
-    for (int i = 0; i < a->nplaces; i++)
+    for (int i = 0; i < a->nslots; i++)
         n += a->places[i].member < 0 || r->members[a->places[i].member].reaped;
     return n;
 }
@@ -71,7 +71,7 @@ int roster_count_places(const struct roster *r)
     int n = 0;
     for (int a = 0; a < r->nagents; a++)
         if (!r->agents[a].gone && !r->agents[a].draining)
-            n += r->agents[a].nplaces;
+            n += r->agents[a].nslots;
     return n;
 }
 
@@ -131,7 +131,7 @@ void roster_replace(struct roster *r, int member, uint64_t now)
 {
     const struct roster_member *m = &r->members[member];
     struct roster_agent *a = &r->agents[m->agent];
-    struct roster_place *p = &a->places[m->seat.local_rank];
+    struct roster_place *p = &a->places[m->assignment.local_rank];
     bool healthy = m->started && now - m->started >= HEALTHY;
     uint64_t first = r->elastic.backoff_first ? r->elastic.backoff_first : BACKOFF_FIRST;
     uint64_t most = r->elastic.backoff_max ? r->elastic.backoff_max : BACKOFF_MAX;

@@ -32,7 +32,7 @@ int roster_set_slots(struct roster *r, int agent, int slots, struct err *err)
         for (; a->room < slots; a->room++)
             a->places[a->room] = (struct roster_place){.member = -1};
     }
-    a->nplaces = slots; /* a member beyond that number stays until it is drained */
+    a->nslots = slots; /* a member beyond that number stays until it is drained */
     a->draining = false;
     return 0;
 }
@@ -42,7 +42,7 @@ int roster_rank_without_slot(const struct roster *r, int agent)
     int highest = -1;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (m->agent == agent && m->seat.local_rank >= r->agents[agent].nplaces &&
+        if (m->agent == agent && m->assignment.local_rank >= r->agents[agent].nslots &&
             roster_survives(m) && !m->leaving && m->rank > highest)
             highest = m->rank;
     }

@@ -45,7 +45,7 @@ static void put_ranks(int *ranks, int n, char *dst, size_t size)
     }
 }
 
-/* ranks: a buffer with room for agent->nplaces. */
+/* ranks: a buffer with room for agent->nslots. */
 static struct plane_worker worker_of(const struct roster *r, const struct job_coordinator_pod *pod,
                                      int *ranks, uint64_t now)
 {
@@ -54,7 +54,7 @@ static struct plane_worker worker_of(const struct roster *r, const struct job_co
     int n = 0, least = RANK_STATES;
     w.connected = agent->joined && !agent->gone && pod->closed_at == 0;
     w.idle_ms = -1;
-    for (int i = 0; i < agent->nplaces; i++) {
+    for (int i = 0; i < agent->nslots; i++) {
         if (agent->places[i].member < 0)
             continue;
         const struct roster_member *m = &r->members[agent->places[i].member];
@@ -80,7 +80,7 @@ void plane_workers(const struct plane *p, const char *job_uid,
     uint64_t now = clock_ns();
     int most = 1;
     for (int a = 0; c && a < c->roster.nagents; a++)
-        most = c->roster.agents[a].nplaces > most ? c->roster.agents[a].nplaces : most;
+        most = c->roster.agents[a].nslots > most ? c->roster.agents[a].nslots : most;
     auto_free int *ranks = calloc((size_t)most, sizeof(*ranks));
     for (int i = 0; ranks && c && i < c->npods; i++) {
         if (c->pods[i]->agent < 0)

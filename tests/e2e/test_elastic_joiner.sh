@@ -97,7 +97,7 @@ never() {
     wait_until 60 status_says 'ready to enter'
     touch "$TMP/diary/enough"
     ends 0 && says 'the end after [0-9]* steps' "$TMP/log" &&
-        says 'hvdrun: member 3 leaves: the job has come to its end; it was ready to come in for .* no boundary' "$TMP/log"
+        says 'hvdrun: member 3 leaves: the job has come to its end; it was ready to come in for .* no step boundary' "$TMP/log"
 }
 
 # The job ends while one still starts up.
