@@ -50,7 +50,7 @@ static void agent(const uint8_t *data, size_t size)
     boot_agent_roster(&boot, data, size, &err);
     boot_fini(&boot);
     if (boot_agent_numbers(&boot, data, size, &err) == 0 &&
-        (boot.place.rank >= boot.place.size || boot.place.local_size > boot.place.size))
+        (boot.numbers.rank >= boot.numbers.size || boot.numbers.local_size > boot.numbers.size))
         abort();
 }
 
