@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/ahead.h"
+#include "agent/priority.h"
 #include "agent/jobs.h"
 #include "agent/keeper.h"
 #include "agent/reap.h"
@@ -36,16 +36,16 @@ static const char *coordinator_name(const struct agent *a)
     return a->config.pod ? "the operator" : "hvdrun";
 }
 
-void agent_heard(struct agent *a)
+void agent_answered(struct agent *a)
 {
     if (a->silence_reported)
         log_info("%s answers again", coordinator_name(a));
-    unheard_end(&a->unheard, clock_ns());
+    peer_silence_end(&a->silence, clock_ns());
     a->unanswered[0] = '\0';
     a->silence_reported = false;
 }
 
-void agent_unheard(struct agent *a, const struct client_answer *answer)
+void agent_unanswered(struct agent *a, const struct client_answer *answer)
 {
     if (answer->status == 0)
         snprintf(a->unanswered, sizeof(a->unanswered), "%s", answer->text);
@@ -61,14 +61,14 @@ void agent_fail(struct agent *a, const struct err *err)
         a->rc = err->code ? err->code : -EIO;
         a->err = *err;
     }
-    a->orphan = true;
+    a->abandoned = true;
     agent_stop_ranks(a, STOP_GRACE_MS);
 }
 
 static void on_outbox(void *arg, bool refused, const char *text)
 {
     struct agent *a = arg;
-    agent_heard(a);
+    agent_answered(a);
     if (refused)
         log_warn("the coordinator did not take a report: %.300s", text);
     agent_wake(a);
@@ -76,7 +76,7 @@ static void on_outbox(void *arg, bool refused, const char *text)
 
 static bool on_unknown(void *arg)
 {
-    agent_heard(arg);
+    agent_answered(arg);
     return agent_rejoin(arg);
 }
 
@@ -95,24 +95,24 @@ static bool is_done(struct agent *a)
     if (!a->stopping && !a->draining && !a->refused && to_come)
         return false; /* ranks are still to come */
     for (int i = 0; i < a->nranks; i++)
-        if (!a->ranks[i]->gone)
+        if (!a->ranks[i]->closed)
             return false;
     if (!a->leave_at)
         a->leave_at = deadline_in_ms(LEAVE_MS);
     /* A slow reader does not count as late: while hvdrun lives, it gets all output. */
     bool late = deadline_passed(a->leave_at);
-    bool told = a->orphan || late || (outbox_empty(&a->outbox) && !agent_awaits_doctor(a));
-    if (!told)
+    bool reported = a->abandoned || late || (outbox_empty(&a->outbox) && !agent_awaits_doctor(a));
+    if (!reported)
         return false;
-    return agent_output_told(a, late) || (a->orphan && late);
+    return agent_output_delivered(a, late) || (a->abandoned && late);
 }
 
 static void watch_coordinator(struct agent *a)
 {
-    uint64_t silent = unheard_look(&a->unheard, clock_ns());
+    uint64_t silent = peer_silence_measure(&a->silence, clock_ns());
     uint64_t limit = (uint64_t)a->config.lost_seconds * CLOCK_S;
     const char *why = *a->unanswered ? a->unanswered : "not a word";
-    if (a->orphan)
+    if (a->abandoned)
         return;
     if (silent < limit) {
         if (silent >= SILENT_MS * CLOCK_MS && !a->silence_reported) {
@@ -136,7 +136,7 @@ static void post_progress(struct agent *a)
     a->progress_at = clock_ns();
     for (int i = 0; i < a->nranks; i++) {
         struct rank *rank = a->ranks[i];
-        if (rank->progress_new && !rank->over)
+        if (rank->progress_new && !rank->reaped)
             outbox_report(&a->outbox, &rank->progress);
         rank->progress_new = false;
     }
@@ -174,7 +174,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
     struct agent *a = arg;
     struct err err = {0};
     if (answer->status == 0 || answer->status == 503) {
-        agent_unheard(a, answer);
+        agent_unanswered(a, answer);
         if (!a->stopping)
             loop_timer_start(&a->loop, &a->retry, RETRY_MS, retry_join, a);
         return;
@@ -184,7 +184,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
         loop_timer_start(&a->loop, &a->retry, UNKNOWN_MS, retry_join, a);
         return;
     }
-    agent_heard(a);
+    agent_answered(a);
     int rc = 0;
     if (answer->status != 200)
         rc = err_set(&err, EPERM, "the coordinator refused this agent: HTTP %ld %.300s",
@@ -194,7 +194,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
     if (rc == 0) {
         a->joined = true;
         if (a->welcome.post_output)
-            agent_cut_output(a);
+            agent_break_output(a);
         agent_poll_events(a);
         rc = agent_begin(a, &err);
     }
@@ -294,7 +294,7 @@ static void close_all(struct agent *a)
         agent_drop_rank(a->ranks[i]);
     agent_end_doctor(a);
     reap_rest(REST_GRACE_MS);
-    if (a->orphan)
+    if (a->abandoned)
         remove_socket(a);
     loop_timer_stop(&a->loop, &a->tick);
     loop_timer_stop(&a->loop, &a->cards_timer);
@@ -312,7 +312,7 @@ static void close_all(struct agent *a)
     loop_fini(&a->loop);
     welcome_fini(&a->welcome);
     free(a->ranks);
-    free(a->fates);
+    free(a->ends);
     free(a->world);
     free(a->rejoin_text);
     roster_body_fini(&a->roster);
@@ -330,10 +330,10 @@ int agent_run(struct agent *a, struct agent_config *config, struct err *err)
         return err_sys(err, -rc, "epoll");
     }
     reap_adopt();
-    ahead_of_ranks();
+    priority_raise();
     rc = open_all(a, err);
     if (rc == 0) {
-        agent_heard(a);
+        agent_answered(a);
         send_join(a);
         on_tick(a);
         rc = loop_run(&a->loop);

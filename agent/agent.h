@@ -22,26 +22,26 @@
 #include "agent/printer.h"
 #include "agent/rank.h"
 #include "agent/sink.h"
-#include "agent/unheard.h"
+#include "agent/peer_silence.h"
 #include "core/base/loop.h"
 #include "core/member/client.h"
 #include "core/member/pages.h"
 #include "core/member/roster.h"
 #include "diagnostics/watch.h"
 
-#define FATE_FINAL UINT32_MAX /* as an epoch: the process has ended */
+#define END_FINAL UINT32_MAX /* as an epoch: the process has ended */
 
 /* The end of a rank of the job, as far as this agent knows it. */
-struct fate {
-    bool over, lost; /* lost: ranks that work with it must be told */
-    uint32_t epoch;  /* holds for rosters up to this one; a later one may list the member again */
+struct member_end {
+    bool known, lost; /* lost: ranks that work with it must be told */
+    uint32_t epoch;   /* holds for rosters up to this one; a later one may list the member again */
     int code;
     char text[512];
 };
 
 /* Output of ranks that hvdrun has not taken, after the pipe to hvdrun broke. */
 struct output {
-    bool cut;        /* the pipe is broken */
+    bool broken;     /* the pipe is broken */
     struct buf held; /* whole frames that wait to be posted */
     uint64_t lost;   /* bytes dropped and not yet reported to hvdrun */
     uint64_t seq;    /* of the last body that hvdrun took */
@@ -51,7 +51,7 @@ struct output {
     bool sent_end;
     int posted_term; /* agent.terms when it was sent */
     bool ending;     /* no more output will come */
-    bool told;       /* hvdrun has received the end */
+    bool delivered;  /* hvdrun has received the end */
     struct loop_timer retry;
 };
 
@@ -67,11 +67,11 @@ struct agent {
     struct welcome_body welcome;
     struct rank **ranks; /* [nranks] */
     int nranks;
-    int nstarted; /* how many of welcome.seats were started */
+    int nstarted; /* how many of welcome.assignments were started */
     struct loop_timer start_timer;
-    uint64_t late_signals; /* bit mask of signals for ranks that are not started yet */
-    struct fate *fates;    /* [nfates], indexed by member */
-    int nfates;
+    uint64_t late_signals;   /* bit mask of signals for ranks that are not started yet */
+    struct member_end *ends; /* [nends], indexed by member */
+    int nends;
     uint32_t epoch;            /* of the last roster that ranks got */
     struct roster_body roster; /* the last roster, in an elastic job */
     int *world;                /* members of the last roster [nworld] */
@@ -87,8 +87,8 @@ struct agent {
     int roster_term, events_term; /* terms when the poll was sent: an older answer is ignored */
     char *rejoin_text;            /* body of a rejoin in flight; NULL: none */
     uint64_t notes_seq;
-    struct unheard unheard; /* how long the coordinator has been silent */
-    char unanswered[256];   /* why the last request got no answer */
+    struct peer_silence silence; /* how long the coordinator has been silent */
+    char unanswered[256];        /* why the last request got no answer */
     bool silence_reported;
     bool joined;
     bool refused; /* the doctor found a failure: no rank is started */
@@ -102,7 +102,7 @@ struct agent {
     bool stopping;       /* the ranks are being ended */
     bool draining;       /* ranks were asked to leave; the agent ends with the last */
     struct loop_timer drain_timer, drain_retry;
-    bool orphan; /* the coordinator is given up: end without reporting to it */
+    bool abandoned; /* the coordinator counts as lost: end without reporting to it */
     /* In a pod: */
     struct printer printer;
     bool printing;          /* printer is initialized */
@@ -130,16 +130,16 @@ void agent_fail(struct agent *a, const struct err *err);
 void agent_wake(struct agent *a);
 
 /* Notes that the coordinator has answered. */
-void agent_heard(struct agent *a);
+void agent_answered(struct agent *a);
 
 /* Notes that the coordinator did not answer, or answered 503. */
-void agent_unheard(struct agent *a, const struct client_answer *answer);
+void agent_unanswered(struct agent *a, const struct client_answer *answer);
 
 /* agent_ranks.c */
 int agent_start_ranks(struct agent *a, struct err *err);
 bool agent_is_starting(const struct agent *a); /* some of the first ranks are not started yet */
 void agent_signal_ranks(struct agent *a, int signo);
-int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err);
+int agent_add_rank(struct agent *a, const struct assignment *assignment, struct err *err);
 void agent_drop_rank(struct rank *rank);
 void agent_reap(struct agent *a);
 void agent_pause_output(struct agent *a, bool pause);
@@ -149,13 +149,13 @@ void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame);
 void agent_install_roster(struct agent *a, const struct roster_body *roster);
 
 /* Records the end of a member and tells the ranks here that are concerned. epoch: as in struct
- * fate. Does nothing if the end is already known for this or a later epoch. */
-void agent_learn_fate(struct agent *a, int member, uint32_t epoch, bool lost, int code,
+ * end. Does nothing if the end is already known for this or a later epoch. */
+void agent_record_end(struct agent *a, int member, uint32_t epoch, bool lost, int code,
                       const char *text);
 
 /* True for a rank that is in the current epoch: it said HELLO and has got a roster. False for a
- * joiner that only has its numbers (PLACE). */
-bool agent_in_world(const struct rank *rank);
+ * joiner that has only got NUMBERS. */
+bool rank_in_epoch(const struct rank *rank);
 
 /* Posts the cards that wait, unless another rank here is about to send its card. */
 void agent_consider_cards(struct agent *a);
@@ -174,11 +174,11 @@ struct rank *agent_find(struct agent *a, int member);
 void agent_start_member(struct agent *a, int member, int local_rank);
 
 /* Tells a member that the job continues without it. It has 10 s to exit, then it is ended. */
-void agent_dismiss(struct agent *a, int member, const char *text);
+void agent_send_leave(struct agent *a, int member, const char *text);
 void agent_evict(struct agent *a, int member, const char *text);
 
 /* Tells a joiner which numbers it would get if it joined now. */
-void agent_place(struct agent *a, int member, const struct place *place);
+void agent_send_numbers(struct agent *a, int member, const struct rank_numbers *numbers);
 
 /* Tells the ranks that a planned change waits for the next step boundary. */
 void agent_announce(struct agent *a, uint32_t change);
@@ -200,14 +200,14 @@ void agent_output_fini(struct agent *a);
 void agent_print(struct agent *a, const struct buf *frame);
 
 /* The reader of standard output is gone: keeps output for the next hvdrun. */
-void agent_cut_output(struct agent *a);
+void agent_break_output(struct agent *a);
 
 /* Called at each tick: notices a broken pipe, then keeps and posts the output. */
 void agent_watch_output(struct agent *a);
 
 /* At the end: has hvdrun received all output, or is there no hvdrun? late: the time for the last
  * report is over, so a silent hvdrun counts as none. */
-bool agent_output_told(struct agent *a, bool late);
+bool agent_output_delivered(struct agent *a, bool late);
 
 /* agent_doctor.c */
 

@@ -58,9 +58,9 @@ static void refuse(struct agent *a, const char *trouble)
         log_error("hvd-doctor: %s; no rank is started (%s)", trouble, policy);
     else if (a->config.pod)
         log_failures(a);
-    for (int i = 0; i < a->welcome.nseats; i++) {
+    for (int i = 0; i < a->welcome.nassignments; i++) {
         struct report_item item = {
-            .type = REPORT_EXITED, .member = a->welcome.seats[i].member, .code = 1};
+            .type = REPORT_EXITED, .member = a->welcome.assignments[i].member, .code = 1};
         if (trouble)
             snprintf(item.text, sizeof(item.text), "not started: %s (%s)", trouble, policy);
         else
@@ -157,7 +157,7 @@ int agent_begin(struct agent *a, struct err *err)
  */
 bool agent_awaits_doctor(const struct agent *a)
 {
-    if (!a->preflight.running || a->orphan)
+    if (!a->preflight.running || a->abandoned)
         return false;
     for (int i = 0; i < a->nranks; i++)
         if (a->ranks[i]->code != 0 && !a->ranks[i]->text[0])

@@ -32,7 +32,8 @@ static void on_retry(void *arg)
 static void on_late(void *arg)
 {
     struct agent *a = arg;
-    log_warn("the ranks have come to no boundary within %d s: ending them", drain_ms(a) / 1000);
+    log_warn("the ranks have reached no step boundary within %d s: ending them",
+             drain_ms(a) / 1000);
     agent_stop_ranks(a, GRACE_MS);
 }
 
@@ -64,7 +65,7 @@ static void ask(struct agent *a)
 
 void agent_drain(struct agent *a)
 {
-    if (!a->welcome.elastic || a->orphan || a->stopping || a->draining) {
+    if (!a->welcome.elastic || a->abandoned || a->stopping || a->draining) {
         agent_stop_ranks(a, GRACE_MS);
         return;
     }

@@ -14,14 +14,14 @@
 
 void agent_name(const struct rank *rank, char *dst, size_t size)
 {
-    int member = rank->seat.member;
-    roster_name(rank->place >= 0 ? rank->place : member, member, dst, size);
+    int member = rank->assignment.member;
+    roster_name(rank->roster_rank >= 0 ? rank->roster_rank : member, member, dst, size);
 }
 
 struct rank *agent_find(struct agent *a, int member)
 {
     for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i]->seat.member == member)
+        if (a->ranks[i]->assignment.member == member)
             return a->ranks[i];
     return NULL;
 }
@@ -34,7 +34,7 @@ static void sweep(struct agent *a, int local_rank)
     int kept = 0;
     for (int i = 0; i < a->nranks; i++) {
         struct rank *rank = a->ranks[i];
-        if (rank->gone && rank->seat.local_rank == local_rank)
+        if (rank->closed && rank->assignment.local_rank == local_rank)
             agent_drop_rank(rank);
         else
             a->ranks[kept++] = rank;
@@ -51,33 +51,34 @@ static void report_unstarted(struct agent *a, int member, const char *why)
 }
 
 /* The first ranks are not all started yet: start this one with them. */
-static void start_later(struct agent *a, const struct seat *seat)
+static void start_later(struct agent *a, const struct assignment *assignment)
 {
     struct welcome_body *w = &a->welcome;
-    for (int i = 0; i < w->nseats; i++)
-        if (w->seats[i].member == seat->member)
+    for (int i = 0; i < w->nassignments; i++)
+        if (w->assignments[i].member == assignment->member)
             return; /* the welcome lists it already */
-    struct seat *grown = realloc(w->seats, ((size_t)w->nseats + 1) * sizeof(*grown));
+    struct assignment *grown =
+        realloc(w->assignments, ((size_t)w->nassignments + 1) * sizeof(*grown));
     if (!grown) {
-        report_unstarted(a, seat->member, "no memory for a rank");
+        report_unstarted(a, assignment->member, "no memory for a rank");
         return;
     }
-    w->seats = grown;
-    w->seats[w->nseats++] = *seat;
+    w->assignments = grown;
+    w->assignments[w->nassignments++] = *assignment;
 }
 
 void agent_start_member(struct agent *a, int member, int local_rank)
 {
     struct err err;
-    struct seat seat = {member, local_rank, 0, 1};
+    struct assignment assignment = {member, local_rank, 0, 1};
     if (!a->welcome.elastic || local_rank < 0 || local_rank >= MEMBER_RANKS_MAX ||
         agent_find(a, member))
         return;
     if (local_rank >= a->welcome.slots) /* the discovery script has raised the host's slots */
         a->welcome.slots = local_rank + 1;
-    if (a->welcome.nseats > 0) {
-        seat.cross_rank = a->welcome.seats[0].cross_rank;
-        seat.cross_size = a->welcome.seats[0].cross_size;
+    if (a->welcome.nassignments > 0) {
+        assignment.cross_rank = a->welcome.assignments[0].cross_rank;
+        assignment.cross_size = a->welcome.assignments[0].cross_size;
     }
     if (a->stopping || a->refused) {
         report_unstarted(a, member,
@@ -86,28 +87,28 @@ void agent_start_member(struct agent *a, int member, int local_rank)
         return;
     }
     if (!a->cwd || agent_is_starting(a)) {
-        start_later(a, &seat);
+        start_later(a, &assignment);
         return;
     }
     sweep(a, local_rank);
-    if (agent_add_rank(a, &seat, &err) < 0)
+    if (agent_add_rank(a, &assignment, &err) < 0)
         report_unstarted(a, member, err_text(&err));
 }
 
-void agent_place(struct agent *a, int member, const struct place *place)
+void agent_send_numbers(struct agent *a, int member, const struct rank_numbers *numbers)
 {
     struct buf body = {0};
     struct rank *rank = agent_find(a, member);
-    if (!rank || rank->over || !rank->waiting || rank->why != CARD_JOIN)
+    if (!rank || rank->reaped || !rank->waiting || rank->why != CARD_JOIN)
         return;
-    const int words[] = {place->rank,       place->size,       rank->seat.local_rank,
-                         place->local_size, place->cross_rank, place->cross_size};
-    buf_put_u32(&body, place->epoch);
+    const int words[] = {numbers->rank,       numbers->size,       rank->assignment.local_rank,
+                         numbers->local_size, numbers->cross_rank, numbers->cross_size};
+    buf_put_u32(&body, numbers->epoch);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         buf_put_u32(&body, (uint32_t)words[i]);
     rank->waiting = false;
     rank->arrived = true;
-    rank_send(rank, CTL_PLACE, &body, NULL);
+    rank_send(rank, CTL_NUMBERS, &body, NULL);
     buf_fini(&body);
 }
 
@@ -119,11 +120,11 @@ static void on_leave_timer(void *arg)
     rank_end(rank, LEAVE_GRACE_MS);
 }
 
-void agent_dismiss(struct agent *a, int member, const char *text)
+void agent_send_leave(struct agent *a, int member, const char *text)
 {
     struct buf body = {0};
     struct rank *rank = agent_find(a, member);
-    if (!rank || rank->over)
+    if (!rank || rank->reaped)
         return;
     log_info("member %d is to leave: %s", member, text);
     /* A rank that has not said HELLO does not read LEAVE: end it at once. */
@@ -150,7 +151,7 @@ void agent_announce(struct agent *a, uint32_t change)
         return;
     a->change = change;
     for (int i = 0; i < a->nranks; i++)
-        if (agent_in_world(a->ranks[i]))
+        if (rank_in_epoch(a->ranks[i]))
             agent_send_change(a, a->ranks[i]);
 }
 
@@ -159,7 +160,7 @@ void agent_announce(struct agent *a, uint32_t change)
 void agent_evict(struct agent *a, int member, const char *text)
 {
     struct rank *rank = agent_find(a, member);
-    if (rank && !rank->over && !rank->dead)
+    if (rank && !rank->reaped && !rank->dead)
         agent_declare_dead(a, rank, true, text);
 }
 
@@ -167,8 +168,8 @@ void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const ch
 {
     char name[64], words[512];
     struct report_item item = {
-        .type = REPORT_DEAD, .member = rank->seat.member, .pid = (int)rank->pid};
-    if (rank->over || rank->dead)
+        .type = REPORT_DEAD, .member = rank->assignment.member, .pid = (int)rank->pid};
+    if (rank->reaped || rank->dead)
         return;
     if (evict)
         rank_kill(rank, SIGKILL);
@@ -180,7 +181,7 @@ void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const ch
     rank->dead = true;
     rank->waiting = false;
     /* Tell the ranks of this host first: they wait for the lost one now. */
-    agent_learn_fate(a, rank->seat.member, FATE_FINAL, true, 0, words);
+    agent_record_end(a, rank->assignment.member, END_FINAL, true, 0, words);
     snprintf(item.text, sizeof(item.text), "%s", evict ? text : "");
     outbox_report(&a->outbox, &item);
     agent_consider_cards(a);

@@ -29,14 +29,14 @@ static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
 
 /* hvdrun has ended. Bytes that the pipe did not take may start in the middle of a frame: skip bytes
  * until the rest parses as frames. */
-void agent_cut_output(struct agent *a)
+void agent_break_output(struct agent *a)
 {
     struct output *o = &a->output;
     struct buf rest = {0};
     size_t pos = 0;
-    if (o->cut || a->config.pod)
+    if (o->broken || a->config.pod)
         return;
-    o->cut = true;
+    o->broken = true;
     sink_take(&a->out, &rest);
     while (pos < rest.len &&
            whole_frames(rest.data + pos, rest.len - pos, SIZE_MAX) != rest.len - pos)
@@ -49,7 +49,7 @@ void agent_cut_output(struct agent *a)
 
 static bool is_silent(const struct agent *a)
 {
-    return a->unheard.ns >= SILENT_S * CLOCK_S;
+    return a->silence.ns >= SILENT_S * CLOCK_S;
 }
 
 /* Makes room by dropping the oldest frames. */
@@ -88,13 +88,13 @@ static void on_posted(void *arg, const struct client_answer *answer)
     struct output *o = &a->output;
     o->posting = false;
     if (answer->status != 0)
-        agent_heard(a);
+        agent_answered(a);
     bool taken = answer->status == 204 && o->posted_term == a->terms;
     if (taken) {
         buf_consume(&o->held, o->sent <= o->held.len ? o->sent : o->held.len);
         o->lost -= o->sent_lost;
         o->seq++;
-        o->told |= o->sent_end;
+        o->delivered |= o->sent_end;
         if (!sink_full(&a->out) && o->held.len < SINK_FULL)
             agent_pause_output(a, false);
     }
@@ -102,7 +102,7 @@ static void on_posted(void *arg, const struct client_answer *answer)
         post(a);
     else if (!o->retry.on)
         loop_timer_start(&a->loop, &o->retry, RETRY_MS, on_retry, a);
-    if (o->told)
+    if (o->delivered)
         agent_wake(a);
 }
 
@@ -110,7 +110,7 @@ static void on_posted(void *arg, const struct client_answer *answer)
 static void post(struct agent *a)
 {
     struct output *o = &a->output;
-    if (!o->cut || o->posting || o->told || !a->joined || a->rejoin_text || a->orphan)
+    if (!o->broken || o->posting || o->delivered || !a->joined || a->rejoin_text || a->abandoned)
         return;
     struct printed_body body = {.seq = o->seq + 1, .lost = o->lost};
     size_t n = whole_frames(o->held.data, o->held.len, OUTPUT_MAX);
@@ -145,10 +145,10 @@ void agent_output_fini(struct agent *a)
 void agent_print(struct agent *a, const struct buf *frame)
 {
     struct output *o = &a->output;
-    if (!o->cut) {
+    if (!o->broken) {
         sink_write(&a->out, frame->data, frame->len);
         if (a->out.failed && a->welcome.elastic)
-            agent_cut_output(a);
+            agent_break_output(a);
         /* Pause ranks for a slow reader, but not for a broken pipe. */
         if (!a->out.failed && sink_full(&a->out))
             agent_pause_output(a, true);
@@ -164,25 +164,25 @@ void agent_print(struct agent *a, const struct buf *frame)
 void agent_watch_output(struct agent *a)
 {
     struct output *o = &a->output;
-    if (!o->cut && a->out.failed && a->welcome.elastic)
-        agent_cut_output(a);
-    if (!o->cut)
+    if (!o->broken && a->out.failed && a->welcome.elastic)
+        agent_break_output(a);
+    if (!o->broken)
         return;
     if (o->held.len >= SINK_FULL)
         make_room(a);
     post(a);
 }
 
-bool agent_output_told(struct agent *a, bool late)
+bool agent_output_delivered(struct agent *a, bool late)
 {
     struct output *o = &a->output;
     if (a->config.pod)
         return agent_pod_printed(a, late);
-    if (!o->cut)
+    if (!o->broken)
         return a->out.failed || sink_pending(&a->out) == 0;
     if (!o->ending) {
         o->ending = true;
         post(a);
     }
-    return o->told || a->orphan || (late && is_silent(a));
+    return o->delivered || a->abandoned || (late && is_silent(a));
 }

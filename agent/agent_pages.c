@@ -16,20 +16,20 @@ static void put_ranks(struct buf *out, const struct agent *a)
 {
     prometheus_head(out, "hvd_rank_up", "gauge", "1 while the rank's process runs");
     for (int i = 0; i < a->nranks; i++)
-        text_put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i]->seat.member,
-                 !a->ranks[i]->over);
+        text_put(out, "hvd_rank_up{rank=\"%d\"} %d\n", a->ranks[i]->assignment.member,
+                 !a->ranks[i]->reaped);
     prometheus_head(out, "hvd_rank_in_world", "gauge", "1 between hvd_init and hvd_shutdown");
     for (int i = 0; i < a->nranks; i++) {
-        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", a->ranks[i]->seat.member,
-                 agent_in_world(a->ranks[i]));
+        text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", a->ranks[i]->assignment.member,
+                 rank_in_epoch(a->ranks[i]));
     }
     prometheus_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
     for (int i = 0; i < a->nranks; i++)
-        text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i]->seat.member,
+        text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n", a->ranks[i]->assignment.member,
                  (unsigned long long)a->ranks[i]->progress.batches);
     prometheus_head(out, "hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved");
     for (int i = 0; i < a->nranks; i++)
-        text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i]->seat.member,
+        text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n", a->ranks[i]->assignment.member,
                  (unsigned long long)a->ranks[i]->progress.bytes);
 }
 
@@ -78,19 +78,19 @@ static bool trains(const struct agent *a)
 {
     bool all = a->nranks > 0 || !a->config.pod;
     for (int i = 0; i < a->nranks && a->config.pod; i++)
-        all &= !a->ranks[i]->over && agent_in_world(a->ranks[i]);
+        all &= !a->ranks[i]->reaped && rank_in_epoch(a->ranks[i]);
     return all;
 }
 
 static int fill_ready(void *arg, struct buf *out)
 {
     const struct agent *a = arg;
-    const char *why = !a->joined                 ? "it has not joined its job\n"
-                      : a->refused               ? "the doctor found a failure\n"
-                      : a->stopping || a->orphan ? "its ranks are being ended\n"
-                      : !a->cwd                  ? "the preflight is not over\n"
-                      : !trains(a)               ? "its ranks do not train yet\n"
-                                                 : NULL;
+    const char *why = !a->joined                    ? "it has not joined its job\n"
+                      : a->refused                  ? "the doctor found a failure\n"
+                      : a->stopping || a->abandoned ? "its ranks are being ended\n"
+                      : !a->cwd                     ? "the preflight has not ended\n"
+                      : !trains(a)                  ? "its ranks do not train yet\n"
+                                                    : NULL;
     text_put(out, "%s", why ? why : "ready\n");
     return why ? 503 : 200;
 }

@@ -44,9 +44,9 @@ void agent_pod_print(struct agent *a, struct rank *rank, enum frame_stream strea
                      size_t n)
 {
     struct frame frame = {
-        .rank = (uint32_t)rank->seat.local_rank, .stream = stream, .data = data, .len = n};
+        .rank = (uint32_t)rank->assignment.local_rank, .stream = stream, .data = data, .len = n};
     a->printer.prefix = a->welcome.slots > 1;
-    printer_grow(&a->printer, rank->seat.local_rank + 1);
+    printer_grow(&a->printer, rank->assignment.local_rank + 1);
     printer_put(&a->printer, &frame);
     if (printer_full(&a->printer))
         agent_pause_output(a, true);
@@ -100,7 +100,7 @@ int agent_pod_code(const struct agent *a)
     if (a->refused)
         return CODE_UNFIT;
     for (int i = 0; i < a->nranks; i++)
-        well &= a->ranks[i]->over && a->ranks[i]->code == 0 && !a->ranks[i]->leaving;
+        well &= a->ranks[i]->reaped && a->ranks[i]->code == 0 && !a->ranks[i]->leaving;
     if (a->terminated && !well)
         return CODE_DRAINED;
     return 0;

@@ -17,7 +17,7 @@ static void on_note(struct agent *a, const struct note *n)
     switch (n->type) {
     case NOTE_LOST:
     case NOTE_ENDED:
-        agent_learn_fate(a, n->member, n->epoch, n->type == NOTE_LOST, n->code, n->text);
+        agent_record_end(a, n->member, n->epoch, n->type == NOTE_LOST, n->code, n->text);
         break;
     case NOTE_SIGNAL:
         agent_signal_ranks(a, n->code);
@@ -33,13 +33,13 @@ static void on_note(struct agent *a, const struct note *n)
         agent_start_member(a, n->member, n->code);
         break;
     case NOTE_LEAVE:
-        agent_dismiss(a, n->member, n->text);
+        agent_send_leave(a, n->member, n->text);
         break;
     case NOTE_EVICT:
         agent_evict(a, n->member, n->text);
         break;
-    case NOTE_PLACE:
-        agent_place(a, n->member, &n->place);
+    case NOTE_NUMBERS:
+        agent_send_numbers(a, n->member, &n->numbers);
         break;
     case NOTE_TYPES:
         break;
@@ -52,10 +52,10 @@ static bool usable(struct agent *a, const struct client_answer *answer)
 {
     struct err err;
     if (answer->status == 0 || answer->status == 503) {
-        agent_unheard(a, answer);
+        agent_unanswered(a, answer);
         return false;
     }
-    agent_heard(a);
+    agent_answered(a);
     if (answer->status == 200)
         return true;
     if (answer->status == 404 && agent_rejoin(a))
@@ -94,7 +94,7 @@ static void on_events(void *arg, const struct client_answer *answer)
 void agent_poll_events(struct agent *a)
 {
     char path[MEMBER_NAME_MAX + 96];
-    if (a->polling_events || a->orphan || !a->joined || a->rejoin_text)
+    if (a->polling_events || a->abandoned || !a->joined || a->rejoin_text)
         return;
     a->events_term = a->terms;
     snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait_ms=%d", a->config.agent,
@@ -133,8 +133,8 @@ void agent_poll_roster(struct agent *a)
     char path[MEMBER_NAME_MAX + 96];
     bool wanted = false;
     for (int i = 0; i < a->nranks; i++)
-        wanted |= a->ranks[i]->waiting && !a->ranks[i]->over;
-    if (!wanted || a->polling_roster || a->orphan || a->rejoin_text)
+        wanted |= a->ranks[i]->waiting && !a->ranks[i]->reaped;
+    if (!wanted || a->polling_roster || a->abandoned || a->rejoin_text)
         return;
     a->roster_term = a->terms;
     snprintf(path, sizeof(path), "/v1/roster?agent=%s&after=%u&wait=%d", a->config.agent, a->epoch,

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/ahead.h"
+#include "agent/priority.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/log.h"
@@ -25,18 +25,19 @@ extern char **environ;
 /* ---- environment ---------------------------------------------------------------------------- */
 
 /* Fills *ret with the NAME=value pairs that differ between ranks, under both prefixes. */
-static int rank_variables(const struct agent *a, const struct seat *seat, int agent_fd, char ***ret)
+static int rank_variables(const struct agent *a, const struct assignment *assignment, int agent_fd,
+                          char ***ret)
 {
     const struct {
         const char *name;
         int value;
     } numbers[] = {
-        {"RANK", seat->member % a->welcome.size},
+        {"RANK", assignment->member % a->welcome.size},
         {"SIZE", a->welcome.size},
-        {"LOCAL_RANK", seat->local_rank},
-        {"LOCAL_SIZE", a->welcome.elastic ? a->welcome.slots : a->welcome.nseats},
-        {"CROSS_RANK", seat->cross_rank},
-        {"CROSS_SIZE", seat->cross_size},
+        {"LOCAL_RANK", assignment->local_rank},
+        {"LOCAL_SIZE", a->welcome.elastic ? a->welcome.slots : a->welcome.nassignments},
+        {"CROSS_RANK", assignment->cross_rank},
+        {"CROSS_SIZE", assignment->cross_size},
         {"START_TIMEOUT", a->config.start_timeout},
     };
     const char *prefixes[] = {"HVD_", "HOROVOD_"};
@@ -72,11 +73,11 @@ static bool names_same(const char *a, const char *b)
 
 /* This process's environment with the rank's variables. Pass *ret_own to strings_free(), *ret to
  * free(). */
-static int rank_environment(const struct agent *a, const struct seat *seat, int agent_fd,
-                            char ***ret_own, char ***ret)
+static int rank_environment(const struct agent *a, const struct assignment *assignment,
+                            int agent_fd, char ***ret_own, char ***ret)
 {
     char **own = NULL;
-    int rc = rank_variables(a, seat, agent_fd, &own);
+    int rc = rank_variables(a, assignment, agent_fd, &own);
     if (rc < 0)
         return rc;
     size_t n = 0, nown = strings_count(own);
@@ -138,7 +139,7 @@ static void on_output(void *arg, struct rank *rank, enum frame_stream stream, co
         agent_pod_print(a, rank, stream, data, n);
         return;
     }
-    frame_put(&frame, (uint32_t)rank->seat.member, stream, data, n);
+    frame_put(&frame, (uint32_t)rank->assignment.member, stream, data, n);
     if (!frame.failed)
         agent_print(a, &frame);
     buf_fini(&frame);
@@ -155,7 +156,7 @@ static void on_exited(void *arg, struct rank *rank)
     struct agent *a = arg;
     bool early = rank->code == 0 && rank->hello && !rank->bye;
     struct report_item item = {.type = REPORT_EXITED,
-                               .member = rank->seat.member,
+                               .member = rank->assignment.member,
                                .pid = (int)rank->pid,
                                .code = rank->code};
     char name[64], text[512];
@@ -168,7 +169,8 @@ static void on_exited(void *arg, struct rank *rank)
                     sizeof(text));
     log_debug("%s", text);
     /* Tell the ranks of this host directly, without a round trip to the coordinator. */
-    agent_learn_fate(a, rank->seat.member, FATE_FINAL, early || rank->code != 0, rank->code, text);
+    agent_record_end(a, rank->assignment.member, END_FINAL, early || rank->code != 0, rank->code,
+                     text);
     agent_consider_cards(a);
     agent_pod_exited(a, rank);
 }
@@ -183,7 +185,7 @@ static void on_started(void *arg, struct rank *rank)
 {
     struct agent *a = arg;
     struct report_item item = {
-        .type = REPORT_STARTED, .member = rank->seat.member, .pid = (int)rank->pid};
+        .type = REPORT_STARTED, .member = rank->assignment.member, .pid = (int)rank->pid};
     outbox_report(&a->outbox, &item);
 }
 
@@ -197,14 +199,15 @@ static int exec_ms(const struct agent *a)
     return 1000 * (a->config.start_timeout < EXEC_S ? a->config.start_timeout : EXEC_S);
 }
 
-static int start_rank(struct agent *a, struct rank *rank, const struct seat *seat, struct err *err)
+static int start_rank(struct agent *a, struct rank *rank, const struct assignment *assignment,
+                      struct err *err)
 {
     int child_fd;
     char **own = NULL, **env = NULL;
-    int rc = rank_init(rank, &a->loop, &ops, a, seat, &child_fd, err);
+    int rc = rank_init(rank, &a->loop, &ops, a, assignment, &child_fd, err);
     if (rc < 0)
         return rc;
-    rc = rank_environment(a, seat, child_fd, &own, &env);
+    rc = rank_environment(a, assignment, child_fd, &own, &env);
     if (rc < 0) {
         close(child_fd);
         return err_set(err, ENOMEM, "no memory for an environment");
@@ -213,7 +216,7 @@ static int start_rank(struct agent *a, struct rank *rank, const struct seat *sea
                              .env = env,
                              .cwd = a->cwd,
                              .exec_ms = exec_ms(a),
-                             .cpus = binding_cpus(&a->binding, seat->local_rank)};
+                             .cpus = binding_cpus(&a->binding, assignment->local_rank)};
     rc = rank_start(rank, &spec, child_fd, err);
     strings_free(own);
     free(env);
@@ -226,7 +229,7 @@ void agent_drop_rank(struct rank *rank)
     free(rank);
 }
 
-int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err)
+int agent_add_rank(struct agent *a, const struct assignment *assignment, struct err *err)
 {
     struct rank *rank = calloc(1, sizeof(*rank));
     struct rank **grown = realloc(a->ranks, ((size_t)a->nranks + 1) * sizeof(*grown));
@@ -236,15 +239,15 @@ int agent_add_rank(struct agent *a, const struct seat *seat, struct err *err)
         free(rank);
         return err_set(err, ENOMEM, "no memory for a rank");
     }
-    int rc = start_rank(a, rank, seat, err);
+    int rc = start_rank(a, rank, assignment, err);
     if (rc < 0) {
         agent_drop_rank(rank);
         return rc;
     }
     a->ranks[a->nranks++] = rank;
     if (a->config.report_bindings)
-        fprintf(stderr, "rank %d on %s: %s\n", seat->member, a->config.host,
-                binding_text(&a->binding, seat->local_rank));
+        fprintf(stderr, "rank %d on %s: %s\n", assignment->member, a->config.host,
+                binding_text(&a->binding, assignment->local_rank));
     return 0;
 }
 
@@ -260,7 +263,7 @@ static const char *choose_cwd(const struct agent *a)
 
 bool agent_is_starting(const struct agent *a)
 {
-    return a->cwd && !a->stopping && a->nstarted < a->welcome.nseats;
+    return a->cwd && !a->stopping && a->nstarted < a->welcome.nassignments;
 }
 
 /* Starts ranks for SLICE_MS, then continues in the next iteration of the loop: in between the agent
@@ -271,8 +274,8 @@ static void start_some(void *arg)
     struct err err;
     uint64_t end = deadline_in_ms(SLICE_MS);
     while (agent_is_starting(a)) {
-        const struct seat seat = a->welcome.seats[a->nstarted++];
-        if (agent_add_rank(a, &seat, &err) < 0) {
+        const struct assignment assignment = a->welcome.assignments[a->nstarted++];
+        if (agent_add_rank(a, &assignment, &err) < 0) {
             agent_fail(a, &err);
             return;
         }
@@ -287,13 +290,13 @@ static void start_some(void *arg)
         return;
     }
     if (!a->config.pod) /* autogroup has no effect inside a pod's cgroup */
-        ahead_of_group();
+        priority_new_session();
     agent_wake(a);
 }
 
 int agent_start_ranks(struct agent *a, struct err *err)
 {
-    int n = a->welcome.elastic ? a->welcome.slots : a->welcome.nseats;
+    int n = a->welcome.elastic ? a->welcome.slots : a->welcome.nassignments;
     if (apply_environment(a) < 0 || extend_path() < 0)
         return err_set(err, ENOMEM, "no memory for %d ranks", n);
     int rc = fd_limit_need((size_t)n * RANK_FDS, err);
@@ -337,7 +340,7 @@ void agent_reap(struct agent *a)
             a->preflight.pid = 0;
         struct rank *rank = NULL;
         for (int i = 0; i < a->nranks && !rank; i++)
-            if (a->ranks[i]->pid == info.si_pid && !a->ranks[i]->over)
+            if (a->ranks[i]->pid == info.si_pid && !a->ranks[i]->reaped)
                 rank = a->ranks[i];
         if (rank)
             rank_kill(rank, SIGTERM); /* ends what the rank left in its group */

@@ -23,25 +23,25 @@ static void send_rejoin(void *arg);
 /* The card is lent to m. */
 static void fill_member(const struct rank *rank, struct rejoin_member *m)
 {
-    m->member = rank->seat.member;
-    m->local_rank = rank->seat.local_rank;
+    m->member = rank->assignment.member;
+    m->local_rank = rank->assignment.local_rank;
     m->pid = (int)rank->pid;
     m->epoch = rank->epoch;
-    m->over = rank->over;
+    m->over = rank->reaped;
     m->dead = rank->dead;
-    m->code = rank->over ? rank->code : rank->out;
+    m->code = rank->reaped ? rank->code : rank->bye_status;
     m->hello = rank->hello;
     m->arrived = rank->arrived;
     m->bye = rank->bye;
-    m->out = rank->out < 0;
+    m->out = rank->bye_status < 0;
     m->leaving = rank->leaving;
     m->done = rank->done;
     m->batches = rank->progress.batches;
     m->bytes = rank->progress.bytes;
     snprintf(m->text, sizeof(m->text), "%s", rank->text);
-    if (rank->over && rank->code != 0)
+    if (rank->reaped && rank->code != 0)
         tail_text(&rank->tail, TAIL_LINES, m->tail, sizeof(m->tail));
-    if (rank->over || !rank->waiting)
+    if (rank->reaped || !rank->waiting)
         return;
     m->waiting = true;
     m->why = rank->why;
@@ -58,15 +58,15 @@ static void count_one(int member, int *known)
 static int count_known(const struct agent *a)
 {
     int known = 0;
-    for (int i = 0; i < a->nfates; i++)
-        if (a->fates[i].over)
+    for (int i = 0; i < a->nends; i++)
+        if (a->ends[i].known)
             count_one(i, &known);
     for (int i = 0; i < a->roster.n; i++)
         count_one(a->roster.cards[i].member, &known);
     for (int i = 0; i < a->nranks; i++)
-        count_one(a->ranks[i]->seat.member, &known);
-    for (int i = 0; i < a->welcome.nseats; i++)
-        count_one(a->welcome.seats[i].member, &known);
+        count_one(a->ranks[i]->assignment.member, &known);
+    for (int i = 0; i < a->welcome.nassignments; i++)
+        count_one(a->welcome.assignments[i].member, &known);
     return known;
 }
 
@@ -76,15 +76,15 @@ static char *write_rejoin(struct agent *a)
 {
     struct rejoin rejoin = {.change = a->change, .known = count_known(a), .world = a->roster};
     struct join_body body = {.slots = cpus_usable(), .pid = keeper_pid(), .rejoin = &rejoin};
-    size_t n = (size_t)a->nranks + (size_t)a->welcome.nseats;
+    size_t n = (size_t)a->nranks + (size_t)a->welcome.nassignments;
     rejoin.members = calloc(n + 1, sizeof(*rejoin.members));
     if (!rejoin.members)
         return NULL;
     for (int i = 0; i < a->nranks; i++)
         fill_member(a->ranks[i], &rejoin.members[rejoin.n++]);
-    for (int i = a->nstarted; i < a->welcome.nseats && !a->refused && !a->stopping; i++) {
-        rejoin.members[rejoin.n].member = a->welcome.seats[i].member;
-        rejoin.members[rejoin.n++].local_rank = a->welcome.seats[i].local_rank;
+    for (int i = a->nstarted; i < a->welcome.nassignments && !a->refused && !a->stopping; i++) {
+        rejoin.members[rejoin.n].member = a->welcome.assignments[i].member;
+        rejoin.members[rejoin.n++].local_rank = a->welcome.assignments[i].local_rank;
     }
     snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
     if (gethostname(body.host, sizeof(body.host) - 1) < 0)
@@ -99,11 +99,11 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
     struct agent *a = arg;
     struct err err;
     if (answer->status != 0)
-        agent_heard(a);
-    if (a->orphan)
+        agent_answered(a);
+    if (a->abandoned)
         return;
     if (answer->status == 0 || answer->status == 503) {
-        agent_unheard(a, answer);
+        agent_unanswered(a, answer);
         loop_timer_start(&a->loop, &a->retry, RETRY_MS, send_rejoin, a);
         return;
     }
@@ -131,7 +131,7 @@ static void send_rejoin(void *arg)
 
 bool agent_rejoin(struct agent *a)
 {
-    if (!a->welcome.elastic || !a->joined || a->orphan)
+    if (!a->welcome.elastic || !a->joined || a->abandoned)
         return false;
     if (a->rejoin_text)
         return true;
@@ -140,7 +140,7 @@ bool agent_rejoin(struct agent *a)
         return true; /* no memory: the next 404 leads here again */
     a->terms++;
     a->notes_seq = 0;
-    agent_cut_output(a); /* the pipe was the former hvdrun's */
+    agent_break_output(a); /* the pipe was the former hvdrun's */
     /* The rejoin includes everything in the outbox. */
     outbox_forget(&a->outbox);
     for (int i = 0; i < a->nranks; i++)

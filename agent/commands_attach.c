@@ -11,7 +11,7 @@
 
 #include "agent/commands_private.h"
 #include "agent/coordinator.h"
-#include "agent/keep.h"
+#include "agent/saved_job.h"
 #include "core/base/fd.h"
 
 /* Finds the newest job of that name whose hvdrun is gone. */
@@ -40,14 +40,14 @@ static int find_gone(const char *name, struct job_entry *ret, struct err *err)
     return commands_find(name, ret, err); /* whose error lists the jobs */
 }
 
-/* Loads keep and checks it; free *ret with keep_fini(). Called again with the lock held, because
- * the state may have changed before. */
-static int load(const struct job_entry *entry, struct keep *ret, struct err *err)
+/* Loads the saved job and checks it; free *ret with saved_job_fini(). Called again with the lock
+ * held, because the state may have changed before. */
+static int load(const struct job_entry *entry, struct saved_job *ret, struct err *err)
 {
-    keep_fini(ret);
-    int rc = keep_load(ret, entry->dir, err);
+    saved_job_fini(ret);
+    int rc = saved_job_load(ret, entry->dir, err);
     if (rc == 0)
-        rc = keep_check_home(ret, err);
+        rc = saved_job_check_home(ret, err);
     if (rc == -ENOENT)
         return err_set(err, ENOENT,
                        "job %s cannot be taken over: it has a fixed size and ends without its "
@@ -60,26 +60,26 @@ int command_attach(const struct command_line *line, struct err *err)
 {
     struct coordinator c;
     struct job_entry entry;
-    struct keep keep = {0};
+    struct saved_job saved = {0};
     if (sodium_init() < 0)
         return err_set(err, EIO, "libsodium did not start");
     auto_close int lock = -1;
     int rc = find_gone(line->words[0], &entry, err);
     if (rc == 0)
-        rc = load(&entry, &keep, err);
+        rc = load(&entry, &saved, err);
     if (rc == 0)
         rc = jobs_lock(entry.dir, &lock, err);
     if (rc == 0)
-        rc = load(&entry, &keep, err);
+        rc = load(&entry, &saved, err);
     if (rc < 0) {
-        keep_fini(&keep);
+        saved_job_fini(&saved);
         return rc;
     }
-    if (line->verbose && keep.job.verbose < 1)
-        keep.job.verbose = 1;
+    if (line->verbose && saved.job.verbose < 1)
+        saved.job.verbose = 1;
     struct err failed = {0};
-    rc = coordinator_attach(&c, &entry, &keep, take_fd(&lock), &failed);
-    keep_fini(&keep);
+    rc = coordinator_attach(&c, &entry, &saved, take_fd(&lock), &failed);
+    saved_job_fini(&saved);
     if (!failed.code)
         return rc;
     *err = failed;

@@ -12,17 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/ahead.h"
+#include "agent/priority.h"
 #include "agent/reap.h"
 #include "core/base/clock.h"
 
-#define TICK_MS       100
-#define LAST_WORDS_MS 1000   /* time for ranks to report a lost peer and exit */
-#define LEAVER_MS     5000   /* time for a rank that called hvd_shutdown() too early to exit */
-#define ABSENT_MS     300ULL /* missing ranks are reported this long before hvd_init() times out */
-#define STOP_GRACE_MS 2000   /* between SIGTERM and SIGKILL */
-#define KILL_AFTER_MS 3500   /* after a stop: agents that still run are killed */
-#define AGENT_END_MS  10000  /* after the last rank: agents that still run are killed */
+#define TICK_MS        100
+#define PEER_REPORT_MS 1000   /* time for ranks to report a lost peer and exit */
+#define LEAVER_MS      5000   /* time for a rank that called hvd_shutdown() too early to exit */
+#define ABSENT_MS      300ULL /* missing ranks are reported this long before hvd_init() times out */
+#define STOP_GRACE_MS  2000   /* between SIGTERM and SIGKILL */
+#define KILL_AFTER_MS  3500   /* after a stop: agents that still run are killed */
+#define AGENT_END_MS   10000  /* after the last rank: agents that still run are killed */
 
 void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
 {
@@ -71,7 +71,7 @@ static uint64_t failure_wait_ms(const struct coordinator *c)
     int named = roster_named(r);
     if (r->first < 0 && r->members[named].state == RANK_LEFT)
         return LEAVER_MS;
-    return r->epoch > 0 || r->ready > 0 || c->signaled ? LAST_WORDS_MS : 0;
+    return r->epoch > 0 || r->ready > 0 || c->signaled ? PEER_REPORT_MS : 0;
 }
 
 static void consider_failure(struct coordinator *c)
@@ -172,7 +172,7 @@ static void say_phases(struct coordinator *c)
 /* Have all agents ended, or were the rest given up? */
 static bool is_over(struct coordinator *c)
 {
-    if (c->ended == c->roster.nagents && !coordinator_may_begin_again(c))
+    if (c->ended == c->roster.nagents && !coordinator_may_retry_hosts(c))
         return true;
     /* Agents of an elastic job do not end by themselves: they wait for more ranks. */
     if (roster_done(&c->roster) && c->roster.is_elastic && !c->stopped)
@@ -210,7 +210,7 @@ static void on_tick(void *arg)
 static void on_news(void *arg)
 {
     struct coordinator *c = arg;
-    coordinator_keep(c);
+    coordinator_save_job(c);
     server_wake(c->unix_server);
     for (int i = 0; i < c->ntcp; i++)
         server_wake(c->tcp_servers[i]);
@@ -226,7 +226,7 @@ static void on_changed(void *arg)
 
 static void on_decided(void *arg)
 {
-    coordinator_keep(arg);
+    coordinator_save_job(arg);
 }
 
 static void on_drained(void *arg)
@@ -348,34 +348,34 @@ static void flush(struct coordinator *c)
     }
 }
 
-static int begin(struct coordinator *c, const struct job_entry *entry, const struct keep *keep,
-                 struct err *err)
+static int begin(struct coordinator *c, const struct job_entry *entry,
+                 const struct saved_job *saved, struct err *err)
 {
-    int rc = keep ? coordinator_reopen(c, entry, keep, err) : coordinator_open(c, err);
+    int rc = saved ? coordinator_reopen(c, entry, saved, err) : coordinator_open(c, err);
     if (rc < 0)
         return rc;
-    if (keep)
+    if (saved)
         coordinator_say(c, 1, "job %s: taking it over; membership socket %s", c->roster.job,
                         c->unix_path);
     else
         coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
                         c->roster.size, c->roster.nagents, c->unix_path);
-    if (keep) /* its agents run; coordinator_watch_attached() starts the discovery */
+    if (saved) /* its agents run; coordinator_watch_attached() starts the discovery */
         return 0;
     rc = coordinator_launch(c, err);
     return rc < 0 ? rc : coordinator_discover(c, err);
 }
 
-/* keep NULL: starts a new job. c has only its first fields set. */
-static int run(struct coordinator *c, const struct job_entry *entry, const struct keep *keep,
+/* saved NULL: starts a new job. c has only its first fields set. */
+static int run(struct coordinator *c, const struct job_entry *entry, const struct saved_job *saved,
                struct err *err)
 {
     struct job *job = c->job;
     c->service = (struct service){.roster = &c->roster,
                                   .changed = on_changed,
                                   .arg = c,
-                                  .output = keep ? coordinator_take_output : NULL,
-                                  .adopted = keep ? coordinator_adopted : NULL,
+                                  .output = saved ? coordinator_take_output : NULL,
+                                  .adopted = saved ? coordinator_adopted : NULL,
                                   .keep = on_decided};
     int code = 1, rc = loop_init(&c->loop);
     if (rc < 0) {
@@ -383,15 +383,15 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
         return 1;
     }
     reap_adopt();
-    ahead_of_ranks();
+    priority_raise();
     if (job->doctor != DOCTOR_OFF)
         explain_init(&c->explain, hosts_ranks(&job->hosts), job->output_dir);
     rc = printer_init(&c->printer, &c->loop, hosts_ranks(&job->hosts), !job->no_prefix,
-                      job->output_dir, keep != NULL, on_drained, c, err);
+                      job->output_dir, saved != NULL, on_drained, c, err);
     if (rc == 0)
         rc = take_signals(c, err);
     if (rc == 0)
-        rc = begin(c, entry, keep, err);
+        rc = begin(c, entry, saved, err);
     if (rc == 0) {
         on_tick(c);
         loop_run(&c->loop);
@@ -413,9 +413,9 @@ int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
     return run(c, NULL, NULL, err);
 }
 
-int coordinator_attach(struct coordinator *c, const struct job_entry *entry, struct keep *keep,
-                       int lock, struct err *err)
+int coordinator_attach(struct coordinator *c, const struct job_entry *entry,
+                       struct saved_job *saved, int lock, struct err *err)
 {
-    *c = (struct coordinator){.job = &keep->job, .started = clock_ns(), .dir_lock = lock};
-    return run(c, entry, keep, err);
+    *c = (struct coordinator){.job = &saved->job, .started = clock_ns(), .dir_lock = lock};
+    return run(c, entry, saved, err);
 }

@@ -17,7 +17,7 @@
 #include "agent/explain.h"
 #include "agent/job.h"
 #include "agent/jobs.h"
-#include "agent/keep.h"
+#include "agent/saved_job.h"
 #include "agent/launch.h"
 #include "agent/printer.h"
 #include "core/base/loop.h"
@@ -74,20 +74,20 @@ struct coordinator {
     uint64_t change_held; /* clock_ns() since when it is held; 0: not held */
     bool attached;        /* another hvdrun began the job */
     bool said_attached;
-    uint64_t kept;    /* hash of what coordinator_keep() wrote last */
-    bool keep_failed; /* a failure of coordinator_keep() was printed */
+    uint64_t saved_hash; /* hash of what coordinator_save_job() wrote last */
+    bool save_failed;    /* a failure of coordinator_save_job() was printed */
     struct discovery discovery;
     /* Retry of lost hosts: when next, when last (clock_ns(); 0: none), and the pause in ms. */
-    uint64_t again_at, tried_at, again_ms;
+    uint64_t retry_at, tried_at, retry_ms;
 };
 
 /* Runs the job to its end and returns hvdrun's exit code. err: a failure before ranks ran. */
 int coordinator_run(struct coordinator *c, struct job *job, struct err *err);
 
-/* The same for a job whose hvdrun was killed. keep holds the job; lock, from jobs_lock(), is taken
+/* The same for a job whose hvdrun was killed. saved holds the job; lock, from jobs_lock(), is taken
  * over. */
-int coordinator_attach(struct coordinator *c, const struct job_entry *entry, struct keep *keep,
-                       int lock, struct err *err);
+int coordinator_attach(struct coordinator *c, const struct job_entry *entry,
+                       struct saved_job *saved, int lock, struct err *err);
 
 /* Fails the job for a reason other than a rank's end. Only the first reason counts. */
 void coordinator_fail(struct coordinator *c, const char *fmt, ...)
@@ -119,9 +119,9 @@ void coordinator_watch_elastic(struct coordinator *c);
 int coordinator_discover(struct coordinator *c, struct err *err);
 
 /* No agent is running, but an elastic job will start one again on a host that was lost. */
-bool coordinator_may_begin_again(const struct coordinator *c);
+bool coordinator_may_retry_hosts(const struct coordinator *c);
 
-/* Gives up agents that do not join in time and starts agents on lost hosts again. */
+/* Treats agents that do not join in time as lost, and starts agents on lost hosts again. */
 void coordinator_watch_discovery(struct coordinator *c);
 
 /* Can the job continue without an agent that does not join? True for an elastic job that has had an
@@ -145,10 +145,10 @@ void coordinator_close(struct coordinator *c);
 
 /* coordinator_attach.c */
 
-/* Writes the state that another hvdrun would need (keep.h), if it has changed. */
-void coordinator_keep(struct coordinator *c);
+/* Writes the state that another hvdrun would need (saved_job.h), if it has changed. */
+void coordinator_save_job(struct coordinator *c);
 int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
-                       const struct keep *keep, struct err *err);
+                       const struct saved_job *saved, struct err *err);
 void coordinator_watch_attached(struct coordinator *c);
 bool coordinator_adopted(void *arg, int agent);
 int coordinator_take_output(void *arg, int agent, const struct printed_body *body);

@@ -153,7 +153,7 @@ static void check_ended(struct coordinator *c, struct launched *l)
     coordinator_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
-    /* An agent that was given up before was reported then. */
+    /* An agent that was treated as lost before was reported then. */
     bool news = !l->joined && !c->roster.agents[index_of(c, l)].lost && !c->stopped;
     if (news && coordinator_can_spare(c, index_of(c, l)))
         coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
@@ -198,8 +198,8 @@ void coordinator_reap(struct coordinator *c)
     }
 }
 
-/* This process was stopped or had no processor: agents could not be heard, so their silence starts
- * anew. */
+/* This process was stopped or had no processor: it received nothing from agents, so their silence
+ * starts anew. */
 static void forgive_all(struct coordinator *c, uint64_t now)
 {
     if (c->watched && now - c->watched > GAPS_LEAST_MS / 2 * CLOCK_MS)
@@ -239,8 +239,8 @@ void coordinator_watch_agents(struct coordinator *c)
         uint64_t silent = now - a->gaps.heard;
         if (!a->joined || a->lost || l->ended || silent < silent_limit(c, i))
             continue;
-        coordinator_say(c, 0, "the agent on %s has been silent for %.1f s: it is given up", a->host,
-                        (double)silent / CLOCK_S);
+        coordinator_say(c, 0, "the agent on %s has been silent for %.1f s: treated as lost",
+                        a->host, (double)silent / CLOCK_S);
         roster_agent_lost(&c->roster, i, "its agent is silent", now);
         launch_kill(l, SIGKILL);
         c->service.changed(c->service.arg);

@@ -2,7 +2,7 @@
  *
  * coordinator_attach: what hvdrun writes down for another hvdrun, and how hvdrun attach takes a job
  * over: it uses the previous one's directory, addresses and keys; the agents are not its children,
- * and their output arrives over the network. See coordinator.h; keep.h has the file.
+ * and their output arrives over the network. See coordinator.h; saved_job.h has the file.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -29,7 +29,7 @@ static bool is_leaving(const struct roster_member *m)
     return m->leaving && !rank_has_ended(m->state);
 }
 
-/* A hash of all that coordinator_keep() writes and that can change. */
+/* A hash of all that coordinator_save_job() writes and that can change. */
 static uint64_t sum_up(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -51,20 +51,20 @@ static uint64_t sum_up(const struct coordinator *c)
 }
 
 /* Fills k; strings are lent. -ENOMEM. */
-static int fill_keep(const struct coordinator *c, struct keep *k)
+static int fill_saved(const struct coordinator *c, struct saved_job *k)
 {
     const struct roster *r = &c->roster;
-    *k = (struct keep){.job = *c->job,
-                       .term = r->term,
-                       .change = r->change,
-                       .target = r->target,
-                       .nmembers = r->nmembers,
-                       .restarts = r->restarts,
-                       .first_hosts = c->first_hosts,
-                       .nagents = r->nagents,
-                       .nservers = c->ntcp};
+    *k = (struct saved_job){.job = *c->job,
+                            .term = r->term,
+                            .change = r->change,
+                            .target = r->target,
+                            .nmembers = r->nmembers,
+                            .restarts = r->restarts,
+                            .first_hosts = c->first_hosts,
+                            .nagents = r->nagents,
+                            .nservers = c->ntcp};
     gethostname(k->host, sizeof(k->host) - 1);
-    keep_home(k->home);
+    saved_job_home(k->home);
     k->environment = coordinator_environment(c);
     k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
     k->leaving = calloc((size_t)r->nmembers + 1, sizeof(*k->leaving));
@@ -89,25 +89,25 @@ static int fill_keep(const struct coordinator *c, struct keep *k)
     return 0;
 }
 
-void coordinator_keep(struct coordinator *c)
+void coordinator_save_job(struct coordinator *c)
 {
-    struct keep k;
+    struct saved_job k;
     struct err err;
     uint64_t sum = sum_up(c);
-    if (!c->roster.is_elastic || c->roster.rebuilding || sum == c->kept)
+    if (!c->roster.is_elastic || c->roster.rebuilding || sum == c->saved_hash)
         return;
-    int rc = fill_keep(c, &k);
-    rc = rc < 0 ? err_set(&err, ENOMEM, "no memory") : keep_store(&k, c->dir, &err);
+    int rc = fill_saved(c, &k);
+    rc = rc < 0 ? err_set(&err, ENOMEM, "no memory") : saved_job_store(&k, c->dir, &err);
     free(k.agents);
     free(k.leaving);
     free(k.environment);
-    if (rc < 0 && !c->keep_failed)
+    if (rc < 0 && !c->save_failed)
         coordinator_say(c, 0,
                         "%s: if this hvdrun is lost, hvdrun attach will not know the job as "
                         "it is",
                         err_text(&err));
-    c->keep_failed = rc < 0;
-    c->kept = rc < 0 ? c->kept : sum;
+    c->save_failed = rc < 0;
+    c->saved_hash = rc < 0 ? c->saved_hash : sum;
 }
 
 /* ---- taking over ---------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static int read_token(struct coordinator *c, struct err *err)
     return 0;
 }
 
-static int make_roster(struct coordinator *c, const struct keep *k, struct err *err)
+static int make_roster(struct coordinator *c, const struct saved_job *k, struct err *err)
 {
     const struct job *job = c->job;
     struct roster_elastic elastic = {.min = job->min_np,
@@ -167,7 +167,7 @@ static int make_roster(struct coordinator *c, const struct keep *k, struct err *
 
 /* Retries while the port is in use: a short-lived connection of another process may have it as its
  * local port. */
-static int open_again(struct coordinator *c, const struct keep_server *s, struct err *err)
+static int open_again(struct coordinator *c, const struct saved_job_server *s, struct err *err)
 {
     const struct timespec nap = {.tv_nsec = 50000000};
     uint64_t until = deadline_in_ms(PORT_MS);
@@ -181,11 +181,11 @@ static int open_again(struct coordinator *c, const struct keep_server *s, struct
 
 /* Opens the TCP servers at which remote agents look for hvdrun, then the Unix socket: if a TCP
  * server fails, the socket is untouched. */
-static int open_servers(struct coordinator *c, const struct keep *k, struct err *err)
+static int open_servers(struct coordinator *c, const struct saved_job *k, struct err *err)
 {
     int rc = 0;
     for (; c->ntcp < k->nservers && rc == 0; c->ntcp += rc == 0) {
-        const struct keep_server *s = &k->servers[c->ntcp];
+        const struct saved_job_server *s = &k->servers[c->ntcp];
         memcpy(c->tcp_addresses[c->ntcp], s->address, sizeof(s->address));
         rc = open_again(c, s, err);
         if (rc == 0)
@@ -241,8 +241,8 @@ static int take_environment(char *const *list, struct err *err)
     return 0;
 }
 
-int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, const struct keep *k,
-                       struct err *err)
+int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
+                       const struct saved_job *k, struct err *err)
 {
     snprintf(c->dir, sizeof(c->dir), "%s", entry->dir);
     jobs_path(c->unix_path, sizeof(c->unix_path), c->dir, "sock");
@@ -256,9 +256,9 @@ int coordinator_reopen(struct coordinator *c, const struct job_entry *entry, con
     if (rc == 0)
         rc = adopt_agents(c, k->first_hosts, err);
     if (rc == 0) { /* the next hvdrun must have a higher term */
-        struct keep mine = *k;
+        struct saved_job mine = *k;
         mine.term = c->roster.term;
-        rc = keep_store(&mine, c->dir, err);
+        rc = saved_job_store(&mine, c->dir, err);
     }
     if (rc == 0)
         rc = open_servers(c, k, err);

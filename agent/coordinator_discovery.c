@@ -16,18 +16,18 @@
 #include "agent/coordinator.h"
 #include "core/base/clock.h"
 
-#define AGAIN_FIRST_MS 2000
-#define AGAIN_MAX_MS   60000
+#define RETRY_FIRST_MS 2000
+#define RETRY_MAX_MS   60000
 
 /* The pause before a lost host is retried: the first, and the longest. */
 static uint64_t first_ms(const struct coordinator *c)
 {
-    return c->job->cooldown_min ? (uint64_t)c->job->cooldown_min * 1000 : AGAIN_FIRST_MS;
+    return c->job->cooldown_min ? (uint64_t)c->job->cooldown_min * 1000 : RETRY_FIRST_MS;
 }
 
 static uint64_t most_ms(const struct coordinator *c)
 {
-    return c->job->cooldown_max ? (uint64_t)c->job->cooldown_max * 1000 : AGAIN_MAX_MS;
+    return c->job->cooldown_max ? (uint64_t)c->job->cooldown_max * 1000 : RETRY_MAX_MS;
 }
 
 static bool is_same(const struct host *a, const struct host *b)
@@ -77,7 +77,7 @@ static int add_agent(struct coordinator *c, const struct host *host, struct err 
     return rc < 0 ? rc : coordinator_launch_more(c, index, err);
 }
 
-static void come(struct coordinator *c, const struct host *host)
+static void add_host(struct coordinator *c, const struct host *host)
 {
     struct err err = {0};
     int before = c->roster.nagents;
@@ -94,7 +94,7 @@ static void come(struct coordinator *c, const struct host *host)
 
 /* ---- hosts that disappear, slots that change ------------------------------------------------- */
 
-static void go(struct coordinator *c, int agent)
+static void drain_host(struct coordinator *c, int agent)
 {
     uint32_t change;
     struct err err = {0};
@@ -127,7 +127,7 @@ static void resize(struct coordinator *c, int agent, int slots)
 
 /* Scales up to the number of slots, at most max_np. Never scales down: ranks leave only with their
  * hosts. */
-static void fill(struct coordinator *c, const struct hosts *hosts)
+static void scale_up(struct coordinator *c, const struct hosts *hosts)
 {
     uint32_t change;
     struct err err = {0};
@@ -140,19 +140,19 @@ static void fill(struct coordinator *c, const struct hosts *hosts)
         coordinator_say(c, 1, "the hosts have %d slots: %s", slots, err_text(&err));
 }
 
-static void take_hosts(struct coordinator *c, const struct hosts *hosts)
+static void apply_hosts(struct coordinator *c, const struct hosts *hosts)
 {
     for (int i = 0; i < c->roster.nagents; i++)
         if (!c->roster.agents[i].lost && !is_named(hosts, &c->job->hosts.list[i]))
-            go(c, i);
+            drain_host(c, i);
     for (int i = 0; i < hosts->n; i++) {
         int agent = find_agent(c, &hosts->list[i]);
         if (agent < 0)
-            come(c, &hosts->list[i]);
+            add_host(c, &hosts->list[i]);
         else
             resize(c, agent, hosts->list[i].slots);
     }
-    fill(c, hosts);
+    scale_up(c, hosts);
     c->service.changed(c->service.arg);
 }
 
@@ -162,7 +162,7 @@ static void on_hosts(void *arg, const struct hosts *hosts, const char *problem)
     if (problem)
         coordinator_say(c, 0, "%s: the hosts stay as they were", problem);
     else if (!c->stopped && !roster_done(&c->roster))
-        take_hosts(c, hosts);
+        apply_hosts(c, hosts);
 }
 
 /* ---- limits and retries ---------------------------------------------------------------------- */
@@ -179,9 +179,9 @@ bool coordinator_can_spare(const struct coordinator *c, int agent)
     return places >= r->elastic.min;
 }
 
-/* Gives up agents that have not joined in time, if the job can spare them, and agents whose host
- * was drained before they joined. */
-static void give_up_late(struct coordinator *c, uint64_t now)
+/* Treats agents as lost that have not joined in time, if the job can spare them, and agents whose
+ * host was drained before they joined. */
+static void drop_late(struct coordinator *c, uint64_t now)
 {
     uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
     for (int i = 0; i < c->roster.nagents; i++) {
@@ -193,7 +193,7 @@ static void give_up_late(struct coordinator *c, uint64_t now)
         if (a->draining)
             coordinator_say(c, 1, "host %s was drained before its agent joined", a->host);
         else
-            coordinator_say(c, 0, "host %s: its agent has not joined within %d s: it is given up",
+            coordinator_say(c, 0, "host %s: its agent has not joined within %d s: treated as lost",
                             a->host, c->job->start_timeout);
         roster_agent_lost(&c->roster, i, "its agent did not come", now);
         launch_kill(l, SIGKILL);
@@ -216,12 +216,12 @@ static bool is_missing(const struct coordinator *c, const struct host *host)
 }
 
 /* Retries hosts of the command line; the number of ranks stays. */
-static void take_back(struct coordinator *c, const struct hosts *known)
+static void retry_hosts(struct coordinator *c, const struct hosts *known)
 {
     for (int i = 0; i < known->n; i++) {
         struct host host = known->list[i];
         if (is_missing(c, &host))
-            come(c, &host);
+            add_host(c, &host);
     }
     c->service.changed(c->service.arg);
 }
@@ -242,14 +242,14 @@ static bool any_missing(const struct coordinator *c)
     return false;
 }
 
-static bool is_at_work(const struct coordinator *c)
+static bool is_running(const struct coordinator *c)
 {
     return c->roster.is_elastic && !c->stopped && !c->roster.rebuilding && !roster_done(&c->roster);
 }
 
-bool coordinator_may_begin_again(const struct coordinator *c)
+bool coordinator_may_retry_hosts(const struct coordinator *c)
 {
-    return is_at_work(c) && c->roster.first < 0 && any_missing(c);
+    return is_running(c) && c->roster.first < 0 && any_missing(c);
 }
 
 /* Retries lost hosts with a growing pause; no host is excluded for ever. */
@@ -257,27 +257,27 @@ void coordinator_watch_discovery(struct coordinator *c)
 {
     const struct hosts known = known_hosts(c);
     uint64_t now = clock_ns();
-    if (!is_at_work(c))
+    if (!is_running(c))
         return;
-    give_up_late(c, now);
+    drop_late(c, now);
     bool missing = any_missing(c);
-    if (!missing || c->again_at == 0) {
-        uint64_t twice = c->again_ms * 2 < most_ms(c) ? c->again_ms * 2 : most_ms(c);
+    if (!missing || c->retry_at == 0) {
+        uint64_t twice = c->retry_ms * 2 < most_ms(c) ? c->retry_ms * 2 : most_ms(c);
         if (missing)
-            c->again_ms = c->again_ms ? twice : first_ms(c);
+            c->retry_ms = c->retry_ms ? twice : first_ms(c);
         else if (now - c->tried_at > most_ms(c) * CLOCK_MS)
-            c->again_ms = 0;
-        c->again_at = missing ? now + c->again_ms * CLOCK_MS : 0;
+            c->retry_ms = 0;
+        c->retry_at = missing ? now + c->retry_ms * CLOCK_MS : 0;
         return;
     }
-    if (now < c->again_at)
+    if (now < c->retry_at)
         return;
-    c->again_at = 0;
+    c->retry_at = 0;
     c->tried_at = now;
     if (c->discovery.loop)
-        take_hosts(c, &known);
+        apply_hosts(c, &known);
     else
-        take_back(c, &known);
+        retry_hosts(c, &known);
 }
 
 /* The hosts in use now, to compare with what the script names. */

@@ -274,7 +274,7 @@ int coordinator_open(struct coordinator *c, struct err *err)
     free(addresses);
     c->first_hosts = c->roster.nagents;
     if (rc == 0)
-        coordinator_keep(c);
+        coordinator_save_job(c);
     return rc;
 }
 

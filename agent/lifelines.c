@@ -44,49 +44,49 @@ static void forget_quota(struct lifelines *ls)
 
 static void on_event(void *arg, uint32_t events)
 {
-    struct pulse *p = arg;
-    struct lifelines *ls = p->of;
-    enum lifeline_state state = lifeline_state(p->line);
+    struct rank_lifeline *rl = arg;
+    struct lifelines *ls = rl->of;
+    enum lifeline_state state = lifeline_state(rl->line);
     (void)events;
-    pulse_stop(p);
+    rank_lifeline_stop(rl);
     if (state == LIFELINE_DEAD)
-        ls->ops->gone(ls->arg, p, false, "died");
+        ls->ops->gone(ls->arg, rl, false, "died");
     else if (state == LIFELINE_BROKEN)
-        log_warn("a lifeline makes no sense any more: the end of that rank is seen later");
+        log_warn("the page of a lifeline is invalid: the end of that rank is seen later");
 }
 
 /* Evicts the rank, or reports that it is silent. Returns true if it was evicted. */
-static bool doubt(struct lifelines *ls, struct pulse *p, uint64_t silence, const struct vitals *v,
-                  bool evict)
+static bool doubt(struct lifelines *ls, struct rank_lifeline *rl, uint64_t silence,
+                  const struct vitals *v, bool evict)
 {
     char state[160], text[320];
     unsigned long long ms = silence / CLOCK_MS;
     vitals_text(v, state, sizeof(state));
     if (evict) {
         snprintf(text, sizeof(text), "was %s and silent for %llu ms: it was ended", state, ms);
-        pulse_stop(p);
-        ls->ops->gone(ls->arg, p, true, text);
-    } else if (!p->suspect && silence >= SAY_NS) {
-        p->suspect = true;
+        rank_lifeline_stop(rl);
+        ls->ops->gone(ls->arg, rl, true, text);
+    } else if (!rl->suspect && silence >= SAY_NS) {
+        rl->suspect = true;
         snprintf(text, sizeof(text), "is silent for %llu ms: %s", ms, state);
-        ls->ops->suspected(ls->arg, p, text);
+        ls->ops->suspected(ls->arg, rl, text);
     }
     return evict;
 }
 
-static bool look(struct lifelines *ls, struct pulse *p, uint64_t now)
+static bool look(struct lifelines *ls, struct rank_lifeline *rl, uint64_t now)
 {
     struct vitals v = {0};
-    uint64_t silence = lifeline_silence(p->line, now);
+    uint64_t silence = lifeline_silence(rl->line, now);
     if (silence > ls->limits.silent_ns)
-        vitals_read(lifeline_pid(p->line), &v);
+        vitals_read(lifeline_pid(rl->line), &v);
     v.throttled = ls->throttled;
     enum vitals_verdict verdict = vitals_judge(silence, &v, &ls->limits);
     if (verdict != VITALS_ALIVE)
-        return doubt(ls, p, silence, &v, verdict == VITALS_EVICT);
-    if (p->suspect)
-        ls->ops->suspected(ls->arg, p, "is heard again");
-    p->suspect = false;
+        return doubt(ls, rl, silence, &v, verdict == VITALS_EVICT);
+    if (rl->suspect)
+        ls->ops->suspected(ls->arg, rl, "is no longer silent");
+    rl->suspect = false;
     return false;
 }
 
@@ -97,52 +97,53 @@ static void on_look(void *arg)
     uint64_t now = clock_ns();
     bool late = false;
     for (at = ls->all.next; at != &ls->all; at = at->next) {
-        struct pulse *p = list_entry(at, struct pulse, node);
-        late = late || lifeline_silence(p->line, now) > ls->limits.silent_ns / 2;
+        struct rank_lifeline *rl = list_entry(at, struct rank_lifeline, node);
+        late = late || lifeline_silence(rl->line, now) > ls->limits.silent_ns / 2;
     }
     if (late)
         look_at_quota(ls);
     else
         forget_quota(ls);
     at = ls->all.next;
-    while (at != &ls->all) /* an eviction may stop other pulses, so start again then */
-        at = look(ls, list_entry(at, struct pulse, node), now) ? ls->all.next : at->next;
+    while (at != &ls->all) /* an eviction may stop other lifelines, so start again then */
+        at = look(ls, list_entry(at, struct rank_lifeline, node), now) ? ls->all.next : at->next;
     if (!list_empty(&ls->all))
         loop_timer_start(ls->loop, &ls->timer, (uint64_t)ls->beat_ms, on_look, ls);
 }
 
-int pulse_start(struct lifelines *ls, struct pulse *p, int *ret_fd, struct err *err)
+int rank_lifeline_start(struct lifelines *ls, struct rank_lifeline *rl, int *ret_fd,
+                        struct err *err)
 {
     struct lifeline *line;
     int fd;
-    pulse_stop(p);
+    rank_lifeline_stop(rl);
     int rc = lifeline_create(&line, ls->beat_ms, &fd, err);
     if (rc < 0)
         return rc;
-    rc = loop_fd_start(ls->loop, &p->lfd, lifeline_event_fd(line), EPOLLIN, on_event, p);
+    rc = loop_fd_start(ls->loop, &rl->lfd, lifeline_event_fd(line), EPOLLIN, on_event, rl);
     if (rc < 0) {
         lifeline_destroy(line);
         close(fd);
         return err_sys(err, -rc, "lifeline");
     }
-    p->line = line;
-    p->of = ls;
-    p->suspect = false;
-    list_append(&ls->all, &p->node);
+    rl->line = line;
+    rl->of = ls;
+    rl->suspect = false;
+    list_append(&ls->all, &rl->node);
     if (!ls->timer.on)
         loop_timer_start(ls->loop, &ls->timer, (uint64_t)ls->beat_ms, on_look, ls);
     *ret_fd = fd;
     return 0;
 }
 
-void pulse_stop(struct pulse *p)
+void rank_lifeline_stop(struct rank_lifeline *rl)
 {
-    if (!p->line)
+    if (!rl->line)
         return;
-    loop_fd_stop(p->of->loop, &p->lfd);
-    list_remove(&p->node);
-    lifeline_destroy(p->line);
-    p->line = NULL;
+    loop_fd_stop(rl->of->loop, &rl->lfd);
+    list_remove(&rl->node);
+    lifeline_destroy(rl->line);
+    rl->line = NULL;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */

@@ -24,7 +24,7 @@
 struct lifelines;
 
 /* The lifeline of one rank, embedded in struct rank. Zero-initialized: none. */
-struct pulse {
+struct rank_lifeline {
     struct lifeline *line; /* NULL: none, or its end was reported */
     struct lifelines *of;
     struct loop_fd lfd;
@@ -34,10 +34,11 @@ struct pulse {
 
 struct lifelines_ops {
     /* The rank is dead, or (evict) alive and to be killed. text: "died", "was stopped (state T) and
-     * silent for 410 ms: it was ended". The pulse is stopped already. */
-    void (*gone)(void *arg, struct pulse *p, bool evict, const char *text);
-    /* The rank is silent (text: "is silent for 310 ms: asleep (state S)"), or was heard again. */
-    void (*suspected)(void *arg, struct pulse *p, const char *text);
+     * silent for 410 ms: it was ended". The lifeline is stopped already. */
+    void (*gone)(void *arg, struct rank_lifeline *rl, bool evict, const char *text);
+    /* The rank is silent (text: "is silent for 310 ms: asleep (state S)"), or is no longer silent.
+     */
+    void (*suspected)(void *arg, struct rank_lifeline *rl, const char *text);
 };
 
 struct lifelines {
@@ -47,7 +48,7 @@ struct lifelines {
     int beat_ms;
     struct vitals_limits limits;
     struct list all;
-    struct loop_timer timer; /* runs while there is a pulse */
+    struct loop_timer timer; /* runs while there is a lifeline */
     /* Whether the CPU quota of this host's cgroup, which its ranks share, runs out. Read while a
      * rank is late. */
     struct machine machine;
@@ -60,14 +61,15 @@ struct lifelines {
 int lifelines_init(struct lifelines *ls, struct loop *loop, const struct lifelines_ops *ops,
                    void *arg, struct err *err);
 
-/* Stop all pulses before. Zero-initialized is fine. */
+/* Stop all lifelines before. Zero-initialized is fine. */
 void lifelines_fini(struct lifelines *ls);
 
 /* Makes a new lifeline and replaces the former one. The caller sends *ret_fd to the rank and closes
  * it. */
-int pulse_start(struct lifelines *ls, struct pulse *p, int *ret_fd, struct err *err);
+int rank_lifeline_start(struct lifelines *ls, struct rank_lifeline *rl, int *ret_fd,
+                        struct err *err);
 
 /* Stops reports about this rank. */
-void pulse_stop(struct pulse *p);
+void rank_lifeline_stop(struct rank_lifeline *rl);
 
 #endif

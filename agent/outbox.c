@@ -138,7 +138,7 @@ void outbox_forget(struct outbox *o)
     }
     o->pending.n = 0;
     findings_body_fini(&o->found);
-    o->stale = o->under_way;
+    o->stale = o->in_flight;
     o->held = true;
 }
 
@@ -156,7 +156,7 @@ bool outbox_empty(const struct outbox *o)
 static void on_answer(void *arg, const struct client_answer *answer)
 {
     struct outbox *o = arg;
-    o->under_way = false;
+    o->in_flight = false;
     if (o->stale) {
         o->stale = false;
         soon(o, 0);
@@ -176,7 +176,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
 
 static void send_next(struct outbox *o)
 {
-    if (o->under_way || o->held)
+    if (o->in_flight || o->held)
         return;
     if (list_empty(&o->letters))
         close_report(o);
@@ -191,5 +191,5 @@ static void send_next(struct outbox *o)
         soon(o, RETRY_MS);
         return;
     }
-    o->under_way = true;
+    o->in_flight = true;
 }

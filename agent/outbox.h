@@ -24,7 +24,7 @@ struct outbox {
     int cap;
     struct findings_body found; /* findings that are not in a letter yet */
     struct list letters;
-    bool under_way;
+    bool in_flight;
     bool stale; /* ignore the answer to the request in flight */
     bool held;  /* send nothing now */
     struct loop_timer timer;

@@ -24,26 +24,26 @@
 static void on_ctl(void *arg, uint32_t events);
 
 int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, void *arg,
-              const struct seat *seat, int *ret_child_fd, struct err *err)
+              const struct assignment *assignment, int *ret_child_fd, struct err *err)
 {
     int pair[2];
     *rank = (struct rank){.loop = loop,
                           .ops = ops,
                           .arg = arg,
-                          .seat = *seat,
+                          .assignment = *assignment,
                           .ctl_fd = -1,
-                          .place = -1,
+                          .roster_rank = -1,
                           .report = -1};
     for (int i = 0; i < FRAME_STREAMS; i++)
         rank->streams[i] = (struct rank_stream){rank, (enum frame_stream)i, -1, {0}};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return err_sys(err, errno, "control socket of rank %d", seat->member);
+        return err_sys(err, errno, "control socket of rank %d", assignment->member);
     rank->ctl_fd = pair[0];
     ctl_init(&rank->ctl, pair[0]);
     int rc = loop_fd_start(loop, &rank->ctl_lfd, pair[0], EPOLLIN, on_ctl, rank);
     if (rc < 0) {
         close(pair[1]);
-        return err_sys(err, -rc, "control socket of rank %d", seat->member);
+        return err_sys(err, -rc, "control socket of rank %d", assignment->member);
     }
     *ret_child_fd = pair[1];
     return 0;
@@ -77,7 +77,7 @@ static bool stream_read(struct rank_stream *st)
     return true;
 }
 
-static void check_gone(struct rank *rank);
+static void check_closed(struct rank *rank);
 
 static void on_stream(void *arg, uint32_t events)
 {
@@ -86,7 +86,7 @@ static void on_stream(void *arg, uint32_t events)
     (void)events;
     stream_read(st);
     if (st->fd < 0)
-        check_gone(rank);
+        check_closed(rank);
 }
 
 void rank_pause(struct rank *rank, bool pause)
@@ -125,7 +125,8 @@ void rank_read_frames(struct rank *rank)
             continue;
         }
         if (rc == -EPROTO)
-            log_warn("rank %d: its control socket sent garbage and was closed", rank->seat.member);
+            log_warn("rank %d: its control socket sent garbage and was closed",
+                     rank->assignment.member);
         ctl_close(rank);
     }
 }
@@ -139,14 +140,14 @@ static void ctl_sent(struct rank *rank, int rc)
     char why[256];
     if (rank->ctl_fd < 0)
         return;
-    if (rc == CTL_LATER)
-        loop_timer_start(rank->loop, &rank->again_timer, CTL_LATER_MS, on_again, rank);
+    if (rc == CTL_RETRY)
+        loop_timer_start(rank->loop, &rank->again_timer, CTL_RETRY_MS, on_again, rank);
     if (rc >= 0) {
         loop_fd_set(rank->loop, &rank->ctl_lfd, EPOLLIN | (rc == 1 ? EPOLLOUT : 0u));
         return;
     }
-    log_debug("rank %d: control socket: %s", rank->seat.member, strerror(-rc));
-    if (rc == -ECONNRESET || rank->over || rank->text[0])
+    log_debug("rank %d: control socket: %s", rank->assignment.member, strerror(-rc));
+    if (rc == -ECONNRESET || rank->reaped || rank->text[0])
         return;
     ctl_refused_text(rc, why, sizeof(why));
     snprintf(rank->text, sizeof(rank->text), "what the ranks share could not be passed to it: %s",
@@ -171,12 +172,11 @@ static void on_ctl(void *arg, uint32_t events)
         rank_read_frames(rank);
 }
 
-void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
-               struct ctl_cargo *cargo)
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, struct ctl_fds *fds)
 {
     if (rank->ctl_fd < 0)
         return;
-    int rc = ctl_send_cargo(&rank->ctl, type, body, cargo);
+    int rc = ctl_send_shared(&rank->ctl, type, body, fds);
     ctl_sent(rank, rc < 0 ? rc : ctl_flush(&rank->ctl));
 }
 
@@ -184,7 +184,7 @@ void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
 
 void rank_kill(struct rank *rank, int signo)
 {
-    if (rank->pid > 0 && !rank->gone)
+    if (rank->pid > 0 && !rank->closed)
         kill(-rank->pid, signo);
 }
 
@@ -200,17 +200,17 @@ static void on_end_timer(void *arg)
         rank_kill(rank, SIGKILL);
         /* A process that still holds the pipes has a session of its own; the agent ends it at its
          * own end. */
-        if (rank->over)
+        if (rank->reaped)
             for (int i = 0; i < FRAME_STREAMS; i++)
                 stream_close(&rank->streams[i]);
     }
     loop_timer_start(rank->loop, &rank->end_timer, POLL_MS, on_end_timer, rank);
-    check_gone(rank);
+    check_closed(rank);
 }
 
 void rank_end(struct rank *rank, int grace_ms)
 {
-    if (rank->gone || rank->pid <= 0)
+    if (rank->closed || rank->pid <= 0)
         return;
     uint64_t kill_at = deadline_in_ms((uint64_t)grace_ms);
     if (!rank->kill_at)
@@ -221,9 +221,9 @@ void rank_end(struct rank *rank, int grace_ms)
 }
 
 /* Reports closed once the process, its group and its pipes have ended. */
-static void check_gone(struct rank *rank)
+static void check_closed(struct rank *rank)
 {
-    if (!rank->over || rank->gone)
+    if (!rank->reaped || rank->closed)
         return;
     for (int i = 0; i < FRAME_STREAMS; i++)
         if (rank->streams[i].fd >= 0)
@@ -231,7 +231,7 @@ static void check_gone(struct rank *rank)
     if (group_lives(rank))
         return;
     loop_timer_stop(rank->loop, &rank->end_timer);
-    rank->gone = true;
+    rank->closed = true;
     rank->ops->closed(rank->arg, rank);
 }
 
@@ -293,18 +293,18 @@ static void on_exec_late(void *arg)
 
 void rank_exited(struct rank *rank, int status)
 {
-    if (rank->over)
+    if (rank->reaped)
         return;
     take_report(rank);
     report_close(rank);
-    rank->over = true;
+    rank->reaped = true;
     if (!rank->text[0])
         rank->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
     /* Handle a waiting BYE and the last output before the end is reported. At most 64 reads,
      * because a child of the rank may go on writing. */
     rank_read_frames(rank);
-    loop_fd_stop(rank->loop, &rank->speaker_lfd);
-    pulse_stop(&rank->pulse);
+    loop_fd_stop(rank->loop, &rank->hello_lfd);
+    rank_lifeline_stop(&rank->lifeline);
     for (int i = 0; i < FRAME_STREAMS; i++)
         for (int n = 0; n < 64 && rank->streams[i].fd >= 0; n++)
             if (!stream_read(&rank->streams[i]))
@@ -312,15 +312,15 @@ void rank_exited(struct rank *rank, int status)
     ctl_close(rank);
     rank_end(rank, REST_GRACE_MS);
     rank->ops->exited(rank->arg, rank);
-    check_gone(rank);
+    check_closed(rank);
 }
 
 void rank_fini(struct rank *rank)
 {
     loop_timer_stop(rank->loop, &rank->end_timer);
     loop_timer_stop(rank->loop, &rank->leave_timer);
-    loop_fd_stop(rank->loop, &rank->speaker_lfd);
-    pulse_stop(&rank->pulse);
+    loop_fd_stop(rank->loop, &rank->hello_lfd);
+    rank_lifeline_stop(&rank->lifeline);
     report_close(rank);
     for (int i = 0; i < FRAME_STREAMS; i++)
         stream_close(&rank->streams[i]);
@@ -354,11 +354,11 @@ int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, st
         fd_set_nonblock(st->fd);
         rc = loop_fd_start(rank->loop, &st->lfd, st->fd, EPOLLIN, on_stream, st);
         if (rc < 0)
-            return err_sys(err, -rc, "output pipe of rank %d", rank->seat.member);
+            return err_sys(err, -rc, "output pipe of rank %d", rank->assignment.member);
     }
     rc = loop_fd_start(rank->loop, &rank->report_lfd, rank->report, EPOLLIN, on_report, rank);
     if (rc < 0)
-        return err_sys(err, -rc, "start of rank %d", rank->seat.member);
+        return err_sys(err, -rc, "start of rank %d", rank->assignment.member);
     loop_timer_start(rank->loop, &rank->exec_timer, (uint64_t)rank->exec_ms, on_exec_late, rank);
     return 0;
 }

@@ -54,14 +54,14 @@ struct rank {
     struct loop *loop;
     const struct rank_ops *ops;
     void *arg;
-    struct seat seat;
+    struct assignment assignment;
     pid_t pid; /* 0: not started */
     const char *program, *cwd;
     int report; /* pipe that reports exec (spawn_result); -1: reported */
     struct loop_fd report_lfd;
     struct loop_timer exec_timer;
     int exec_ms;
-    bool over, gone;
+    bool reaped, closed;
     int code;       /* exit code, or -signal */
     char text[512]; /* why it could not be started */
     struct rank_stream streams[FRAME_STREAMS];
@@ -74,19 +74,19 @@ struct rank {
     uint64_t kill_at; /* when its process group gets SIGKILL; 0: not set */
     /* For agent_*.c: */
     bool hello, bye, waiting, posted;
-    bool arrived;      /* a joiner that has its numbers (PLACE) and has not said HELLO (enter) */
+    bool arrived;      /* a joiner that has got NUMBERS and has not said HELLO (enter) */
     bool dead;         /* known to be dead, or evicted, but not reaped yet */
     bool leaving;      /* it was sent LEAVE */
-    int out;           /* the negative status of its BYE: it failed; 0: it did not */
+    int bye_status;    /* the negative status of its BYE: it failed; 0: it did not */
     enum card_why why; /* of its last HELLO */
     uint64_t done;     /* operations that it had finished at its BYE */
     uint32_t was_in;   /* the epoch in its last HELLO */
-    int place;         /* its rank in the last roster that it got, -1: none */
+    int roster_rank;   /* its rank in the last roster that it got, -1: none */
     uint32_t epoch;    /* of that roster */
     struct loop_timer leave_timer; /* started by LEAVE: ends the rank when it expires */
-    int speaker;                   /* pid that said HELLO: of the rank, or of a child of it */
-    struct loop_fd speaker_lfd;    /* reports the end of that process */
-    struct pulse pulse;            /* of that process */
+    int hello_pid;                 /* pid that said HELLO: of the rank, or of a child of it */
+    struct loop_fd hello_lfd;      /* reports the end of that process */
+    struct rank_lifeline lifeline; /* of that process */
     struct buf card;
     struct report_item progress;
     bool progress_new;
@@ -94,7 +94,7 @@ struct rank {
 
 /* Makes the control socket. *ret_child_fd is the child's end, its HVD_AGENT_FD. */
 int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, void *arg,
-              const struct seat *seat, int *ret_child_fd, struct err *err);
+              const struct assignment *assignment, int *ret_child_fd, struct err *err);
 
 /* Forks the process; closes child_fd. started or exited later reports whether the command runs. A
  * command that cannot be run ends the rank with code 127 (not found) or 126, and rank->text says
@@ -117,10 +117,9 @@ void rank_pause(struct rank *rank, bool pause);
 /* Handles the frames that wait in its control socket. */
 void rank_read_frames(struct rank *rank);
 
-/* Sends or queues a frame. cargo NULL: without descriptors. If descriptors cannot be passed, the
+/* Sends or queues a frame. fds NULL: without descriptors. If descriptors cannot be passed, the
  * rank is ended and rank->text says why. */
-void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body,
-               struct ctl_cargo *cargo);
+void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
 
 void rank_fini(struct rank *rank);
 

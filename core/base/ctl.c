@@ -36,36 +36,36 @@ static void close_fds(struct ctl *c)
     c->nfds = 0;
 }
 
-struct ctl_cargo *ctl_cargo_create(const int *fds, size_t n)
+struct ctl_fds *ctl_fds_create(const int *fds, size_t n)
 {
-    struct ctl_cargo *cargo = malloc(sizeof(*cargo) + n * sizeof(int));
-    for (size_t i = 0; !cargo && i < n; i++)
+    struct ctl_fds *shared = malloc(sizeof(*shared) + n * sizeof(int));
+    for (size_t i = 0; !shared && i < n; i++)
         close(fds[i]);
-    if (cargo) {
-        *cargo = (struct ctl_cargo){.refs = 1, .n = n};
-        memcpy(cargo->fds, fds, n * sizeof(int));
+    if (shared) {
+        *shared = (struct ctl_fds){.refs = 1, .n = n};
+        memcpy(shared->fd, fds, n * sizeof(int));
     }
-    return cargo;
+    return shared;
 }
 
-void ctl_cargo_drop(struct ctl_cargo *cargo)
+void ctl_fds_drop(struct ctl_fds *shared)
 {
-    if (!cargo || --cargo->refs > 0)
+    if (!shared || --shared->refs > 0)
         return;
-    for (size_t i = 0; i < cargo->n && !cargo->lent; i++)
-        close(cargo->fds[i]);
-    free(cargo);
+    for (size_t i = 0; i < shared->n && !shared->lent; i++)
+        close(shared->fd[i]);
+    free(shared);
 }
 
 /* Forgets the first n sets of descriptors and the first done bytes, which have been sent. */
 static void forget_sent(struct ctl *c, size_t n, size_t done)
 {
     for (size_t i = 0; i < n; i++)
-        ctl_cargo_drop(c->rides[i].cargo);
-    c->nrides -= n;
-    for (size_t i = 0; i < c->nrides; i++) {
-        c->rides[i] = c->rides[i + n];
-        c->rides[i].at -= done;
+        ctl_fds_drop(c->attached[i].fds);
+    c->nattached -= n;
+    for (size_t i = 0; i < c->nattached; i++) {
+        c->attached[i] = c->attached[i + n];
+        c->attached[i].at -= done;
     }
     if (done)
         buf_consume(&c->out, done);
@@ -74,10 +74,10 @@ static void forget_sent(struct ctl *c, size_t n, size_t done)
 void ctl_fini(struct ctl *c)
 {
     close_fds(c);
-    forget_sent(c, c->nrides, 0);
-    free(c->rides);
-    c->rides = NULL;
-    c->max_rides = 0;
+    forget_sent(c, c->nattached, 0);
+    free(c->attached);
+    c->attached = NULL;
+    c->max_attached = 0;
     buf_fini(&c->in);
     buf_fini(&c->out);
     c->fd = -1;
@@ -113,32 +113,32 @@ static int put_frame(struct buf *out, enum ctl_type type, const struct buf *body
     return -ENOMEM;
 }
 
-static int put_ride(struct ctl *c, size_t at, struct ctl_cargo *cargo)
+static int attach(struct ctl *c, size_t at, struct ctl_fds *shared)
 {
-    if (c->nrides == c->max_rides) {
-        size_t max = c->max_rides ? 2 * c->max_rides : 4;
-        struct ctl_ride *grown = realloc(c->rides, max * sizeof(*grown));
+    if (c->nattached == c->max_attached) {
+        size_t max = c->max_attached ? 2 * c->max_attached : 4;
+        struct ctl_attachment *grown = realloc(c->attached, max * sizeof(*grown));
         if (!grown)
             return -ENOMEM;
-        c->rides = grown;
-        c->max_rides = max;
+        c->attached = grown;
+        c->max_attached = max;
     }
-    cargo->refs++;
-    c->rides[c->nrides++] = (struct ctl_ride){at, cargo};
+    shared->refs++;
+    c->attached[c->nattached++] = (struct ctl_attachment){at, shared};
     return 0;
 }
 
-int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
-                   struct ctl_cargo *cargo)
+int ctl_send_shared(struct ctl *c, enum ctl_type type, const struct buf *body,
+                    struct ctl_fds *shared)
 {
-    size_t nfds = cargo ? cargo->n : 0, before = c->out.len;
+    size_t nfds = shared ? shared->n : 0, before = c->out.len;
     if (body && body->failed)
         return -ENOMEM;
     if ((body && body->len > CTL_BODY_MAX) || nfds > FD_MAX_PASSED)
         return -EMSGSIZE;
     int rc = put_frame(&c->out, type, body, nfds);
     if (rc == 0 && nfds > 0)
-        rc = put_ride(c, before, cargo);
+        rc = attach(c, before, shared);
     if (rc < 0) {
         c->out.len = before;
         return rc;
@@ -149,41 +149,41 @@ int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
 
 /* The frame queued last stays in the queue: replaces the caller's descriptors by copies. If a copy
  * fails, removes the frame from the queue; none of its bytes has been sent. */
-static int keep_fds(struct ctl *c, struct ctl_cargo *cargo)
+static int copy_fds(struct ctl *c, struct ctl_fds *shared)
 {
-    for (size_t i = 0; i < cargo->n; i++) {
-        int copy = fcntl(cargo->fds[i], F_DUPFD_CLOEXEC, 0);
+    for (size_t i = 0; i < shared->n; i++) {
+        int copy = fcntl(shared->fd[i], F_DUPFD_CLOEXEC, 0);
         if (copy < 0) {
             int rc = -errno;
-            cargo->n = i;
-            cargo->lent = false;
-            c->out.len = c->rides[--c->nrides].at;
-            ctl_cargo_drop(cargo);
+            shared->n = i;
+            shared->lent = false;
+            c->out.len = c->attached[--c->nattached].at;
+            ctl_fds_drop(shared);
             return rc;
         }
-        cargo->fds[i] = copy;
+        shared->fd[i] = copy;
     }
-    cargo->lent = false;
+    shared->lent = false;
     return 0;
 }
 
 int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds, size_t nfds)
 {
     if (nfds == 0)
-        return ctl_send_cargo(c, type, body, NULL);
+        return ctl_send_shared(c, type, body, NULL);
     if (nfds > FD_MAX_PASSED)
         return -EMSGSIZE;
-    struct ctl_cargo *cargo = malloc(sizeof(*cargo) + nfds * sizeof(int));
-    if (!cargo)
+    struct ctl_fds *shared = malloc(sizeof(*shared) + nfds * sizeof(int));
+    if (!shared)
         return -ENOMEM;
-    *cargo = (struct ctl_cargo){.refs = 1, .lent = true, .n = nfds};
-    memcpy(cargo->fds, fds, nfds * sizeof(int));
-    int rc = ctl_send_cargo(c, type, body, cargo);
-    if (rc == 0 && cargo->refs > 1)
-        rc = keep_fds(c, cargo);
-    else if (rc < 0 && cargo->refs > 1) /* the connection is unusable now */
-        forget_sent(c, c->nrides, c->out.len);
-    ctl_cargo_drop(cargo);
+    *shared = (struct ctl_fds){.refs = 1, .lent = true, .n = nfds};
+    memcpy(shared->fd, fds, nfds * sizeof(int));
+    int rc = ctl_send_shared(c, type, body, shared);
+    if (rc == 0 && shared->refs > 1)
+        rc = copy_fds(c, shared);
+    else if (rc < 0 && shared->refs > 1) /* the connection is unusable now */
+        forget_sent(c, c->nattached, c->out.len);
+    ctl_fds_drop(shared);
     return rc;
 }
 
@@ -194,7 +194,7 @@ static int refused(struct ctl *c, int rc)
     uint64_t now = clock_ns();
     if (!c->refused_since)
         c->refused_since = now;
-    return now - c->refused_since < CTL_REFUSED_S * CLOCK_S ? CTL_LATER : rc;
+    return now - c->refused_since < CTL_REFUSED_S * CLOCK_S ? CTL_RETRY : rc;
 }
 
 void ctl_refused_text(int rc, char *text, size_t size)
@@ -211,25 +211,24 @@ void ctl_refused_text(int rc, char *text, size_t size)
 }
 
 /* One send, which ends before the next frame that has descriptors. */
-static ssize_t send_some(const struct ctl *c, size_t done, size_t ride)
+static ssize_t send_some(const struct ctl *c, size_t done, size_t next)
 {
-    bool rides = ride < c->nrides && c->rides[ride].at == done;
-    size_t next = rides ? ride + 1 : ride;
-    size_t end = next < c->nrides ? c->rides[next].at : c->out.len;
-    const struct ctl_cargo *cargo = rides ? c->rides[ride].cargo : NULL;
-    return fd_send(c->fd, c->out.data + done, end - done, cargo ? cargo->fds : NULL,
-                   cargo ? cargo->n : 0);
+    bool attached = next < c->nattached && c->attached[next].at == done;
+    const struct ctl_fds *fds = attached ? c->attached[next].fds : NULL;
+    next += attached;
+    size_t end = next < c->nattached ? c->attached[next].at : c->out.len;
+    return fd_send(c->fd, c->out.data + done, end - done, fds ? fds->fd : NULL, fds ? fds->n : 0);
 }
 
 int ctl_flush(struct ctl *c)
 {
-    size_t done = 0, ride = 0;
+    size_t done = 0, next = 0;
     int rc = 0;
     while (done < c->out.len && rc == 0) {
-        ssize_t put = send_some(c, done, ride);
+        ssize_t put = send_some(c, done, next);
         if (put > 0) {
-            if (ride < c->nrides && c->rides[ride].at == done) {
-                ride++;
+            if (next < c->nattached && c->attached[next].at == done) {
+                next++;
                 c->refused_since = 0;
             }
             done += (size_t)put;
@@ -241,7 +240,7 @@ int ctl_flush(struct ctl *c)
             rc = put == 0 ? -ECONNRESET : send_error((int)put);
         }
     }
-    forget_sent(c, ride, done);
+    forget_sent(c, next, done);
     return rc;
 }
 
@@ -316,8 +315,8 @@ int ctl_wait(struct ctl *c, struct ctl_frame *ret, uint64_t deadline)
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
         if (flush == 1)
             p.events |= POLLOUT;
-        uint64_t later = deadline_in_ms(CTL_LATER_MS);
-        bool soon = flush == CTL_LATER && later < deadline;
+        uint64_t later = deadline_in_ms(CTL_RETRY_MS);
+        bool soon = flush == CTL_RETRY && later < deadline;
         if (poll(&p, 1, deadline_poll_ms(soon ? later : deadline)) < 0 && errno != EINTR)
             return -errno;
     }

@@ -10,7 +10,7 @@
  *   type     direction      body
  *   HELLO    rank > agent   u16 version, u32 pid, u8 why (enum ctl_why), u32 the rank's epoch (0:
  *                           none), bytes card (to the end). The agent answers with ROSTER or LEAVE,
- *                           to a joiner with PLACE
+ *                           to a joiner with NUMBERS
  *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 number of the last
  *                           planned change that this roster includes, u64 operations finished by
  *                           members that said BYE (the maximum), then for each rank: u8 flags
@@ -28,7 +28,7 @@
  *   LIFELINE agent > rank   one descriptor (base/lifeline.h), which the rank holds from now on
  *   REPAIRED rank > agent   u32 the rank's epoch, u64 ns from learning of the loss to the end of
  *                           its repair
- *   PLACE    agent > rank   u32 epoch, u32 rank, u32 size, u32 local rank, u32 local size, u32
+ *   NUMBERS  agent > rank   u32 epoch, u32 rank, u32 size, u32 local rank, u32 local size, u32
  *                           cross rank, u32 cross size: the numbers of this joiner if it joined
  *                           now, while the members train. Its card is forgotten; it says HELLO
  *                           again, with CTL_ENTER, when it is ready to join
@@ -56,7 +56,7 @@ enum ctl_type {
     CTL_LEAVE,
     CTL_LIFELINE,
     CTL_REPAIRED,
-    CTL_PLACE,
+    CTL_NUMBERS,
 };
 
 /* Why a rank says HELLO. */
@@ -64,7 +64,7 @@ enum ctl_why {
     CTL_JOIN,     /* hvd_init() was called */
     CTL_REVOKED,  /* its epoch lost a member, or it lost the connection to one */
     CTL_BOUNDARY, /* all ranks of its epoch agreed on a planned change */
-    CTL_ENTER,    /* has its numbers (PLACE), is ready to join at the next boundary */
+    CTL_ENTER,    /* has got NUMBERS, is ready to join at the next boundary */
     CTL_WHYS,
 };
 
@@ -75,22 +75,22 @@ enum ctl_roster_flag {
 
 /* The descriptors of one frame. The queues of several receivers may share them; dropping the last
  * reference closes them. */
-struct ctl_cargo {
+struct ctl_fds {
     int refs;
     bool lent; /* dropping does not close them */
     size_t n;
-    int fds[]; /* [n] */
+    int fd[]; /* [n] */
 };
 
 /* Takes ownership of the descriptors, also on failure. Returns one reference, which the caller
  * owns; NULL: no memory. */
-struct ctl_cargo *ctl_cargo_create(const int *fds, size_t n);
-void ctl_cargo_drop(struct ctl_cargo *cargo); /* NULL is fine */
+struct ctl_fds *ctl_fds_create(const int *fds, size_t n);
+void ctl_fds_drop(struct ctl_fds *fds); /* NULL is fine */
 
 /* A queued frame with descriptors. */
-struct ctl_ride {
+struct ctl_attachment {
     size_t at; /* offset in out of the frame's first byte */
-    struct ctl_cargo *cargo;
+    struct ctl_fds *fds;
 };
 
 /* One end of the socket, with what was read so far of an incomplete frame. Nonblocking. */
@@ -100,8 +100,8 @@ struct ctl {
     int fds[FD_MAX_PASSED];
     size_t nfds;
     struct buf out; /* queued: the socket has not taken it yet */
-    struct ctl_ride *rides;
-    size_t nrides, max_rides;
+    struct ctl_attachment *attached;
+    size_t nattached, max_attached;
     uint64_t refused_since; /* clock_ns() since when the kernel refuses to pass descriptors; 0: it
                                does not */
 };
@@ -124,20 +124,19 @@ void ctl_fini(struct ctl *c);
 int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds,
              size_t nfds);
 
-/* The same, but the queue takes a reference to cargo instead of copying descriptors. */
-int ctl_send_cargo(struct ctl *c, enum ctl_type type, const struct buf *body,
-                   struct ctl_cargo *cargo);
+/* The same, but the queue takes a reference to fds instead of copying descriptors. */
+int ctl_send_shared(struct ctl *c, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
 
 /* Result of ctl_flush(): too many descriptors are in flight (ETOOMANYREFS), or the kernel has no
- * memory for them. No event announces the end of this: call again after CTL_LATER_MS. */
-#define CTL_LATER    2
-#define CTL_LATER_MS 5
+ * memory for them. No event announces the end of this: call again after CTL_RETRY_MS. */
+#define CTL_RETRY    2
+#define CTL_RETRY_MS 5
 
 /* Once the kernel has refused descriptors for this long, ctl_flush() fails instead of returning
- * CTL_LATER. */
+ * CTL_RETRY. */
 #define CTL_REFUSED_S 10
 
-/* 0: nothing is queued; 1: call again when the socket is writable; CTL_LATER; -ECONNRESET: the
+/* 0: nothing is queued; 1: call again when the socket is writable; CTL_RETRY; -ECONNRESET: the
  * other end is closed; another -errno: descriptors cannot be passed. */
 int ctl_flush(struct ctl *c);
 

@@ -16,7 +16,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 
-bool fd_is_out(int rc)
+bool fd_limit_reached(int rc)
 {
     return rc == -EMFILE || rc == -ENFILE;
 }

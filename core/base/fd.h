@@ -16,7 +16,7 @@
 #include "core/base/err.h"
 
 /* Is rc -EMFILE or -ENFILE? This process, or the machine, has reached its limit of descriptors. */
-bool fd_is_out(int rc);
+bool fd_limit_reached(int rc);
 
 /* Describes which limit that is and how to raise it: "this process may have no more than 10
  * descriptors: raise the limit (ulimit -n)". */

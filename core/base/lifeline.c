@@ -43,7 +43,7 @@ struct turns {
     uint64_t runtime, deadline, period;
 };
 
-void lifeline_hurry(void)
+void lifeline_raise_priority(void)
 {
     struct turns t = {0};
     if (syscall(SYS_sched_getattr, 0, &t, sizeof(t), 0) < 0 ||
@@ -74,7 +74,7 @@ static void *watch(void *arg)
     struct lifeline *l = arg;
     enum lifeline_state state = LIFELINE_NEW;
     uint32_t old = 0;
-    lifeline_hurry();
+    lifeline_raise_priority();
     while (!atomic_load(&l->stop)) {
         uint32_t word = atomic_load(&l->page->word);
         state = lifeline_next(state, old, word);

@@ -44,7 +44,7 @@ enum lifeline_state {
  * kernel supports it (Linux 6.12): a thread that reports a death should not queue behind threads
  * that compute. Called by the threads of a lifeline and by threads that wait for its events.
  * Children of fork(2) do not inherit it. */
-void lifeline_hurry(void);
+void lifeline_raise_priority(void);
 
 /* ---- the watcher ---------------------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ static void count_beats(struct holder *h)
     }
 }
 
-static void tell_begun(struct holder *h, uint32_t how)
+static void signal_started(struct holder *h, uint32_t how)
 {
     atomic_store(&h->begun, how);
     lifeline_futex_wake(&h->begun);
@@ -50,15 +50,15 @@ static void *hold(void *arg)
     head.list.next = &node;
     head.futex_offset = (long)((intptr_t)&h->page->word - (intptr_t)&node);
     pthread_setname_np(pthread_self(), "hvd-lifeline");
-    lifeline_hurry();
+    lifeline_raise_priority();
     if (syscall(SYS_set_robust_list, &head, sizeof(head)) < 0) {
         h->failure = errno;
-        tell_begun(h, 2);
+        signal_started(h, 2);
         return NULL;
     }
     atomic_store(&h->page->word, FUTEX_WAITERS | (uint32_t)syscall(SYS_gettid));
     lifeline_futex_wake(&h->page->word);
-    tell_begun(h, 1);
+    signal_started(h, 1);
     count_beats(h);
     atomic_store(&h->page->word, LIFELINE_WORD_RELEASED);
     lifeline_futex_wake(&h->page->word);
@@ -96,7 +96,7 @@ static bool is_mine(void)
 }
 
 /* Called with the lock held. */
-static void let_go(void)
+static void release(void)
 {
     if (!is_mine())
         return;
@@ -125,7 +125,7 @@ static int begin(struct lifeline_page *page, struct err *err)
     while (atomic_load(&held.begun) == 0)
         lifeline_futex_wait(&held.begun, 0, NULL);
     if (atomic_load(&held.begun) == 2) {
-        let_go();
+        release();
         return err_sys(err, held.failure, "lifeline: set_robust_list");
     }
     return 0;
@@ -138,7 +138,7 @@ int lifeline_hold(int fd, struct err *err)
     if (!page)
         return rc;
     pthread_mutex_lock(&lock);
-    let_go();
+    release();
     rc = begin(page, err);
     pthread_mutex_unlock(&lock);
     return rc;
@@ -149,7 +149,7 @@ void lifeline_release(void)
     if (!is_mine()) /* in a child of fork a thread that does not exist there may hold the lock */
         return;
     pthread_mutex_lock(&lock);
-    let_go();
+    release();
     pthread_mutex_unlock(&lock);
 }
 

@@ -2,7 +2,7 @@
  *
  * agent: see agent.h. HVD_AGENT_FD names this rank's end of a Unix socket (base/ctl.h); the agent
  * also sets HVD_RANK and HVD_SIZE. The rank says HELLO with its card. The agent answers with the
- * ROSTER once every agent has every card, or with a PLACE if other ranks train already.
+ * ROSTER once every agent has every card, or with NUMBERS if other ranks train already.
  *
  * The descriptor belongs to the process: it stays open over boot_fini(), so that hvd_init() can be
  * called again. From its first use it is close-on-exec, so that a program which a rank starts
@@ -75,10 +75,10 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
     uint32_t epoch = reader_u32(&r), rank = reader_u32(&r), size = reader_u32(&r);
     const void *key = reader_bytes(&r, BOOT_KEY_SIZE);
     uint32_t change = reader_u32(&r);
-    uint64_t left_done = reader_u64(&r);
+    uint64_t departed_done = reader_u64(&r);
     /* A card takes at least nine bytes: allocate nothing for a size that the length rules out. */
     if (r.failed || size == 0 || size > BOOT_SIZE_MAX || rank >= size || size > len / 9)
-        return err_set(err, EPROTO, "the agent sent a roster that makes no sense");
+        return err_set(err, EPROTO, "the agent sent an invalid roster");
     boot_drop_cards(boot);
     boot->size = (int)size;
     int rc = boot_make_cards(boot, true, err);
@@ -101,27 +101,27 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
         return rc;
     boot->epoch = epoch;
     boot->change = change;
-    boot->left_done = left_done;
+    boot->departed_done = departed_done;
     boot->rank = (int)rank;
     memcpy(boot->key, key, BOOT_KEY_SIZE);
     return 0;
 }
 
-int boot_agent_place(struct boot *boot, const uint8_t *body, size_t len, struct err *err)
+int boot_agent_numbers(struct boot *boot, const uint8_t *body, size_t len, struct err *err)
 {
     struct reader r = reader_over(body, len);
     uint32_t epoch = reader_u32(&r), words[6];
     for (size_t i = 0; i < 6; i++) {
         words[i] = reader_u32(&r);
         if (words[i] > BOOT_SIZE_MAX)
-            return err_set(err, EPROTO, "the agent sent a place that makes no sense");
+            return err_set(err, EPROTO, "the agent sent invalid numbers");
     }
-    struct boot_place p = {epoch,         (int)words[0], (int)words[1], (int)words[2],
-                           (int)words[3], (int)words[4], (int)words[5]};
+    struct boot_numbers p = {epoch,         (int)words[0], (int)words[1], (int)words[2],
+                             (int)words[3], (int)words[4], (int)words[5]};
     if (!reader_ok(&r) || p.rank >= p.size || p.local_size < 1 || p.local_size > p.size ||
         p.cross_rank >= p.cross_size || p.cross_size > p.size)
-        return err_set(err, EPROTO, "the agent sent a place that makes no sense");
-    boot->place = p;
+        return err_set(err, EPROTO, "the agent sent invalid numbers");
+    boot->numbers = p;
     return 0;
 }
 
@@ -197,10 +197,10 @@ static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses 
     case CTL_CHANGE:
         boot_heard_change(boot, frame->body, frame->len);
         return NOT_YET;
-    case CTL_PLACE:
+    case CTL_NUMBERS:
         if (!boot->elastic || boot->why != CTL_JOIN)
             return NOT_YET;
-        rc = boot_agent_place(boot, frame->body, frame->len, err);
+        rc = boot_agent_numbers(boot, frame->body, frame->len, err);
         return rc < 0 ? rc : PLACE_CAME;
     case CTL_LEAVE:
         return err_set(err, ESHUTDOWN, "%.*s", n,
@@ -216,7 +216,7 @@ static void say_waiting(const struct boot *boot, struct waiting *w)
     uint64_t now = clock_ns();
     if (boot->why != CTL_ENTER || now < w->due)
         return;
-    log_warn("ready to come in for %llu s: the ranks that train let new ones in at their next "
+    log_warn("ready to join for %llu s: the ranks that train let new ones in at their next "
              "boundary, hvd_commit() (Python: state.commit()), and have come to none since",
              (unsigned long long)((now - w->since) / CLOCK_S));
     w->due = now + SAY_AGAIN;
@@ -227,7 +227,7 @@ static int too_late(const struct boot *boot, const struct waiting *w, struct err
     if (boot->why != CTL_ENTER)
         return err_set(err, ETIMEDOUT, "the agent has no roster yet: not every rank has started");
     return err_set(err, ETIMEDOUT,
-                   "ready to come in for %llu s: the ranks that train came to no boundary, "
+                   "ready to join for %llu s: the ranks that train reached no step boundary, "
                    "hvd_commit() (Python: state.commit())",
                    (unsigned long long)((clock_ns() - w->since) / CLOCK_S));
 }
@@ -249,8 +249,9 @@ static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadlin
             return too_late(boot, w, err);
         if (rc < 0)
             return err_sys(err, -rc, "%s",
-                           fd_is_out(rc) ? "cannot take what the agent sends"
-                                         : "lost the agent while waiting for the other ranks");
+                           fd_limit_reached(rc)
+                               ? "cannot take what the agent sends"
+                               : "lost the agent while waiting for the other ranks");
         return 0;
     }
 }

@@ -11,7 +11,7 @@
  * may be called. */
 int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
 
-/* Reads the body of a CTL_PLACE into boot->place. -EPROTO. */
-int boot_agent_place(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
+/* Reads the body of a CTL_NUMBERS into boot->numbers. -EPROTO. */
+int boot_agent_numbers(struct boot *boot, const uint8_t *body, size_t len, struct err *err);
 
 #endif

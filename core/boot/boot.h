@@ -25,7 +25,7 @@
 struct boot;
 
 /* The numbers that a joiner would get if it joined now. */
-struct boot_place {
+struct boot_numbers {
     uint32_t epoch; /* of the next roster */
     int rank, size, local_rank, local_size, cross_rank, cross_size;
 };
@@ -60,8 +60,8 @@ struct boot {
                           agent: the rank */
     bool *is_new;      /* [size], was in no epoch before */
     uint32_t change;   /* number of the last planned change that this roster includes */
-    uint64_t left_done; /* operations finished by members that had left by then (the maximum) */
-    struct boot_place place; /* valid after an exchange that returned 1 */
+    uint64_t departed_done; /* operations finished by members that had left by then (the maximum) */
+    struct boot_numbers numbers; /* valid after boot_exchange() returned 1 */
     bool has_lifeline;
     int agent_fd; /* control socket to the agent, -1 without one. Belongs to the process: stays open
                      over boot_fini() */
@@ -75,9 +75,9 @@ int boot_open(struct boot *boot, struct err *err);
 /* Gives this rank's card and gets every rank's. Under an agent it is called again for each epoch.
  * Results other than 0 and -errno of a failure, in an elastic job only: -ESHUTDOWN: this rank was
  * asked to leave. -EAGAIN: a rank of the roster is lost already, so ask again. 1: the
- * members train, and this joiner (why CTL_JOIN) has its numbers in place; its card is forgotten. To
- * join, the joiner asks again with why CTL_ENTER, which waits for the members' next step boundary
- * and warns when that takes long. */
+ * members train, and this joiner (why CTL_JOIN) has its provisional numbers; its card is forgotten.
+ * To join, the joiner asks again with why CTL_ENTER, which waits for the members' next step
+ * boundary and warns when that takes long. */
 int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
 
 /* Tells the agent, if there is one, that this rank leaves: see CTL_BYE. done: operations that it

@@ -5,7 +5,7 @@
  */
 #include "core/base/env.h"
 #include "core/boot/boot.h"
-#include "core/boot/meet.h"
+#include "core/boot/boot_rendezvous.h"
 
 static int env_probe(struct boot *boot, struct err *err)
 {
@@ -27,7 +27,7 @@ static int env_probe(struct boot *boot, struct err *err)
                        (int)size);
     boot->rank = (int)rank;
     boot->size = (int)size;
-    rc = boot_meet_key(boot, err);
+    rc = boot_rendezvous_key(boot, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -37,7 +37,7 @@ static int env_exchange(struct boot *boot, const struct buf *card, uint64_t dead
     const char *where = env_get("RENDEZVOUS");
     if (boot->size == 1)
         return boot_alone_ops.exchange(boot, card, deadline, err);
-    return boot_meet(boot, where, "HVD_RENDEZVOUS", card, deadline, err);
+    return boot_rendezvous(boot, where, "HVD_RENDEZVOUS", card, deadline, err);
 }
 
 const struct boot_ops boot_env_ops = {

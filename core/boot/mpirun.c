@@ -8,7 +8,7 @@
 
 #include "core/base/env.h"
 #include "core/boot/boot.h"
-#include "core/boot/meet.h"
+#include "core/boot/boot_rendezvous.h"
 
 /* The variables that tell the number of ranks and this rank's number. */
 struct numbers {
@@ -61,13 +61,13 @@ static int take(struct boot *boot, const struct numbers *n, struct err *err)
 {
     int64_t rank = boot_number(n->rank), size = boot_number(n->size);
     if (size < 1 || size > BOOT_SIZE_MAX || rank < 0 || rank >= size)
-        return err_set(err, EINVAL, "mpirun says rank %s=%s of %s=%s: makes no sense", n->rank,
+        return err_set(err, EINVAL, "mpirun gives rank %s=%s of %s=%s, which is invalid", n->rank,
                        value_of(n->rank), n->size, value_of(n->size));
     if (size > 1 && !env_get("RENDEZVOUS"))
         return refuse(n->size, "HVD_RENDEZVOUS=HOST:PORT, of rank 0, and HVD_KEY_FILE", err);
     boot->rank = (int)rank;
     boot->size = (int)size;
-    int rc = boot_meet_key(boot, err);
+    int rc = boot_rendezvous_key(boot, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -83,7 +83,8 @@ static int mpirun_probe(struct boot *boot, struct err *err)
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
         const char *name = hints[i].name;
         if (is_set(name) && boot_number(name) < 0)
-            return err_set(err, EINVAL, "mpirun says %s=%s: makes no sense", name, value_of(name));
+            return err_set(err, EINVAL, "mpirun gives %s=%s, which is invalid", name,
+                           value_of(name));
         if (boot_number(name) >= hints[i].min)
             return refuse(name, "HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and HVD_KEY_FILE", err);
     }
@@ -100,7 +101,7 @@ static int mpirun_exchange(struct boot *boot, const struct buf *card, uint64_t d
 {
     if (boot->size == 1)
         return boot_alone_ops.exchange(boot, card, deadline, err);
-    return boot_meet(boot, env_get("RENDEZVOUS"), "HVD_RENDEZVOUS", card, deadline, err);
+    return boot_rendezvous(boot, env_get("RENDEZVOUS"), "HVD_RENDEZVOUS", card, deadline, err);
 }
 
 const struct boot_ops boot_mpirun_ops = {

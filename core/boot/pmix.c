@@ -189,7 +189,7 @@ static int job_size(const struct pmix *pmix, int *ret, struct err *err)
     uint32_t size = value->type == PMIX_UINT32 ? value->data.uint32 : 0;
     free(value);
     if (size < 1 || size > BOOT_SIZE_MAX || pmix->self.rank >= size)
-        return err_set(err, EINVAL, "PMIx says rank %u of %u: makes no sense", pmix->self.rank,
+        return err_set(err, EINVAL, "PMIx gives rank %u of %u, which is invalid", pmix->self.rank,
                        size);
     *ret = (int)size;
     return 0;
@@ -274,7 +274,7 @@ static int get_bytes(const struct pmix *pmix, int rank, const char *what, unsign
     int rc = 0;
     const pmix_byte_object_t *bo = &value->data.bo;
     if (value->type != PMIX_BYTE_OBJECT || bo->size < min || bo->size > max)
-        rc = err_set(err, EPROTO, "the %s of rank %d in PMIx makes no sense", what, rank);
+        rc = err_set(err, EPROTO, "the %s of rank %d in PMIx is invalid", what, rank);
     else
         buf_put(out, bo->bytes, bo->size);
     if (value->type == PMIX_BYTE_OBJECT)

@@ -74,10 +74,11 @@ int rendezvous_resolve(const struct rendezvous *rv, struct addrinfo **ret, struc
     return 0;
 }
 
-int rendezvous_meet(const struct rendezvous *rv, const struct buf *card, uint64_t deadline,
-                    struct meeting *meeting, struct err *err)
+int rendezvous_exchange(const struct rendezvous *rv, const struct buf *card, uint64_t deadline,
+                        struct rendezvous_result *result, struct err *err)
 {
-    int (*meet)(const struct rendezvous *, const struct buf *, uint64_t, struct meeting *,
-                struct err *) = rv->rank == 0 ? rendezvous_root : rendezvous_peer;
-    return meet(rv, card, deadline, meeting, err);
+    int (*exchange)(const struct rendezvous *, const struct buf *, uint64_t,
+                    struct rendezvous_result *, struct err *) =
+        rv->rank == 0 ? rendezvous_root : rendezvous_peer;
+    return exchange(rv, card, deadline, result, err);
 }

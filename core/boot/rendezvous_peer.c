@@ -20,9 +20,9 @@
 #include "core/base/fd.h"
 #include "core/boot/wire.h"
 
-#define RETRY_MS      50   /* longest pause between tries; the first ones are shorter */
-#define TRY_MS        5000 /* one connection attempt */
-#define LAST_WORDS_MS 1000 /* beyond the deadline: the root names the missing ranks */
+#define RETRY_MS       50   /* longest pause between tries; the first ones are shorter */
+#define TRY_MS         5000 /* one connection attempt */
+#define ROOT_REPORT_MS 1000 /* beyond the deadline: the root names the missing ranks */
 
 struct peer {
     const struct rendezvous *rv;
@@ -176,13 +176,13 @@ static int give_card(struct peer *peer, const struct buf *card, uint64_t deadlin
     return rc < 0 ? err_sys(err, -rc, "rank 0 at %s:%s", peer->rv->host, peer->rv->port) : 0;
 }
 
-static int take_roster(struct peer *peer, uint64_t deadline, struct meeting *meeting,
+static int take_roster(struct peer *peer, uint64_t deadline, struct rendezvous_result *result,
                        struct err *err)
 {
     const struct rendezvous *rv = peer->rv;
-    uint64_t last = deadline > UINT64_MAX - LAST_WORDS_MS * CLOCK_MS
+    uint64_t last = deadline > UINT64_MAX - ROOT_REPORT_MS * CLOCK_MS
                         ? deadline
-                        : deadline + LAST_WORDS_MS * CLOCK_MS;
+                        : deadline + ROOT_REPORT_MS * CLOCK_MS;
     struct wire_frame frame;
     size_t len;
     int rc = next_frame(peer, 1u << WIRE_ROSTER | 1u << WIRE_REFUSE, last, &frame);
@@ -197,7 +197,7 @@ static int take_roster(struct peer *peer, uint64_t deadline, struct meeting *mee
     if (rc == 0 && frame.type == WIRE_REFUSE)
         return refused(rv, &frame, len, err);
     if (rc == 0)
-        rc = wire_get_roster(frame.body, len, rv->size, meeting->cards, meeting->session);
+        rc = wire_get_roster(frame.body, len, rv->size, result->cards, result->session);
     return rc < 0 ? err_sys(err, -rc, "bad roster from rank 0 at %s:%s", rv->host, rv->port) : 0;
 }
 
@@ -222,14 +222,14 @@ static int connect_and_greet(struct peer *peer, uint64_t deadline, struct err *e
 }
 
 int rendezvous_peer(const struct rendezvous *rv, const struct buf *card, uint64_t deadline,
-                    struct meeting *meeting, struct err *err)
+                    struct rendezvous_result *result, struct err *err)
 {
     struct peer peer = {.rv = rv, .fd = -1, .session = {.key = rv->key}};
     int rc = connect_and_greet(&peer, deadline, err);
     if (rc == 0)
         rc = give_card(&peer, card, deadline, err);
     if (rc == 0)
-        rc = take_roster(&peer, deadline, meeting, err);
+        rc = take_roster(&peer, deadline, result, err);
     if (peer.fd >= 0)
         close(peer.fd);
     buf_fini(&peer.in);

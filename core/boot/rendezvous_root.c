@@ -3,9 +3,9 @@
  * rendezvous_root: the side of rank 0: listens, authenticates connections, collects the cards, and
  * sends the roster to every rank once all cards are there.
  *
- * One poll(2) loop over the listener and the connections, called guests. An error of a guest ends
- * only that guest. The number of guests, the bytes of each and the time are limited. Without
- * memory, the root tells the ranks that are connected and fails.
+ * One poll(2) loop over the listener and the connections (conns). An error of a connection ends
+ * only that connection. The number of connections, the bytes of each and the time are limited.
+ * Without memory, the root tells the ranks that are connected and fails.
  */
 #include "core/boot/rendezvous.h"
 
@@ -25,8 +25,8 @@
 #include "core/boot/boot.h"
 #include "core/boot/wire.h"
 
-#define SPARE_GUESTS  64   /* connections beyond the number of ranks, for those not of this job */
-#define GUEST_MS      5000 /* limit from accept to a valid card */
+#define SPARE_CONNS   64   /* connections beyond the number of ranks, for those not of this job */
+#define CONN_MS       5000 /* limit from accept to a valid card */
 #define MISSING_NAMED 16   /* most ranges of missing ranks in a message */
 
 static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
@@ -39,112 +39,112 @@ enum phase {
     PHASE_GONE,    /* closed; compact() frees the slot */
 };
 
-struct guest {
+struct conn {
     int fd;
     enum phase phase;
-    uint32_t rank, size; /* as the guest claims; verified from PHASE_READY on */
+    uint32_t rank, size; /* as the peer claims; verified from PHASE_READY on */
     uint64_t limit;      /* deadline for PHASE_READY */
     struct wire_session session;
     struct buf in;
-    uint8_t proof[MAC_SIZE]; /* of the roster, for this guest */
+    uint8_t proof[MAC_SIZE]; /* of the roster, for this connection */
     size_t sent;
 };
 
 struct root {
     const struct rendezvous *rv;
     int listener;
-    struct guest *guests;
-    struct pollfd *polls; /* [0] the listener, then the guests */
-    size_t nguests, max_guests;
+    struct conn *conns;
+    struct pollfd *polls; /* [0] the listener, then the connections */
+    size_t nconns, max_conns;
     struct buf *cards;
     bool *here; /* [size], ranks whose card has arrived */
     int nhere;
     struct buf roster; /* header and body, without the proof */
     uint64_t refused;
-    bool no_memory; /* an allocation for a guest failed; the guest may be a rank, so the root fails
+    bool no_memory; /* an allocation for a connection failed; it may be a rank, so the root fails
                      */
-    int out_of;     /* -EMFILE or -ENFILE: a waiting connection cannot be accepted; 0: none */
+    int accept_rc;  /* -EMFILE or -ENFILE: a waiting connection cannot be accepted; 0: none */
 };
 
-/* ---- guests -------------------------------------------------------------------------------- */
+/* ---- connections --------------------------------------------------------------------------- */
 
-static void guest_close(struct root *root, struct guest *guest)
+static void conn_close(struct root *root, struct conn *conn)
 {
-    if (guest->phase == PHASE_GONE)
+    if (conn->phase == PHASE_GONE)
         return;
-    if (guest->phase == PHASE_READY) {
-        root->here[guest->rank] = false;
+    if (conn->phase == PHASE_READY) {
+        root->here[conn->rank] = false;
         root->nhere--;
     }
-    close(guest->fd);
-    buf_fini(&guest->in);
-    guest->phase = PHASE_GONE;
+    close(conn->fd);
+    buf_fini(&conn->in);
+    conn->phase = PHASE_GONE;
 }
 
-static void guest_refuse(struct root *root, struct guest *guest, const char *why)
+static void conn_refuse(struct root *root, struct conn *conn, const char *why)
 {
     root->refused++;
     log_debug("rendezvous: refused a connection: %s", why);
-    guest_close(root, guest);
+    conn_close(root, conn);
 }
 
-/* Sends a short frame to a socket whose buffer is empty. If it does not fit, the guest does not
+/* Sends a short frame to a socket whose buffer is empty. If it does not fit, the peer does not
  * read and is refused. */
-static void guest_tell(struct root *root, struct guest *guest, enum wire_type type,
-                       const void *body, size_t len)
+static void conn_tell(struct root *root, struct conn *conn, enum wire_type type, const void *body,
+                      size_t len)
 {
     struct buf out = {0};
-    wire_put_proven(&out, &guest->session, type, body, len);
+    wire_put_proven(&out, &conn->session, type, body, len);
     root->no_memory |= out.failed;
     if (out.failed ||
-        send(guest->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out.len)
-        guest_refuse(root, guest, "it does not read");
+        send(conn->fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)out.len)
+        conn_refuse(root, conn, "it does not read");
     buf_fini(&out);
 }
 
-static void guest_hello(struct root *root, struct guest *guest, const struct wire_frame *frame)
+static void conn_hello(struct root *root, struct conn *conn, const struct wire_frame *frame)
 {
-    if (wire_get_hello(frame, &guest->rank, &guest->size) < 0) {
-        guest_refuse(root, guest, "broken hello");
+    if (wire_get_hello(frame, &conn->rank, &conn->size) < 0) {
+        conn_refuse(root, conn, "broken hello");
         return;
     }
-    memcpy(guest->session.hello, frame->body, WIRE_HELLO_SIZE);
-    guest->phase = PHASE_CARD;
-    guest_tell(root, guest, WIRE_CHALLENGE, guest->session.nonce, MAC_NONCE_SIZE);
+    memcpy(conn->session.hello, frame->body, WIRE_HELLO_SIZE);
+    conn->phase = PHASE_CARD;
+    conn_tell(root, conn, WIRE_CHALLENGE, conn->session.nonce, MAC_NONCE_SIZE);
 }
 
-static void guest_card(struct root *root, struct guest *guest, const struct wire_frame *frame)
+static void conn_card(struct root *root, struct conn *conn, const struct wire_frame *frame)
 {
     char why[WIRE_TEXT_MAX] = "";
     int size = root->rv->size;
     size_t len;
-    if (wire_check(&guest->session, frame, &len) < 0) {
-        guest_refuse(root, guest, "wrong key");
+    if (wire_check(&conn->session, frame, &len) < 0) {
+        conn_refuse(root, conn, "wrong key");
         return;
     }
-    if (guest->size != (uint32_t)size)
-        snprintf(why, sizeof(why), "this job has %d ranks, rank %u was told %u", size, guest->rank,
-                 guest->size);
-    else if (guest->rank == 0 || guest->rank >= (uint32_t)size)
-        snprintf(why, sizeof(why), "there is no place for rank %u", guest->rank);
-    else if (root->here[guest->rank])
+    if (conn->size != (uint32_t)size)
+        snprintf(why, sizeof(why), "this job has %d ranks, rank %u was told %u", size, conn->rank,
+                 conn->size);
+    else if (conn->rank == 0 || conn->rank >= (uint32_t)size)
+        snprintf(why, sizeof(why), "there is no place for rank %u", conn->rank);
+    else if (root->here[conn->rank])
         snprintf(why, sizeof(why), "rank %u is here already (started twice, or two jobs?)",
-                 guest->rank);
+                 conn->rank);
     if (why[0]) {
-        guest_tell(root, guest, WIRE_REFUSE, why, strlen(why));
-        guest_refuse(root, guest, why);
+        conn_tell(root, conn, WIRE_REFUSE, why, strlen(why));
+        conn_refuse(root, conn, why);
         return;
     }
-    struct buf *card = &root->cards[guest->rank];
+    struct buf *card = &root->cards[conn->rank];
     buf_reset(card);
     buf_put(card, frame->body, len);
     if (card->failed) {
         root->no_memory = true;
         return;
     }
-    root->here[guest->rank] = true;
+    root->here[conn->rank] = true;
     root->nhere++;
-    guest->phase = PHASE_READY;
+    conn->phase = PHASE_READY;
 }
 
 static unsigned allowed_in(enum phase phase)
@@ -153,49 +153,49 @@ static unsigned allowed_in(enum phase phase)
 }
 
 /* Reads what has arrived and handles each whole frame. */
-static void guest_read(struct root *root, struct guest *guest)
+static void conn_read(struct root *root, struct conn *conn)
 {
-    void *room = buf_reserve(&guest->in, BOOT_CARD_MAX + 1024);
+    void *room = buf_reserve(&conn->in, BOOT_CARD_MAX + 1024);
     if (!room) {
         root->no_memory = true;
         return;
     }
-    ssize_t got = recv(guest->fd, room, BOOT_CARD_MAX + 1024, MSG_DONTWAIT);
+    ssize_t got = recv(conn->fd, room, BOOT_CARD_MAX + 1024, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
-        if (guest->phase >= PHASE_READY)
-            guest_close(root, guest);
+        if (conn->phase >= PHASE_READY)
+            conn_close(root, conn);
         else
-            guest_refuse(root, guest, "it left");
+            conn_refuse(root, conn, "it left");
         return;
     }
-    guest->in.len += (size_t)got;
-    while (guest->phase != PHASE_GONE && guest->in.len) {
+    conn->in.len += (size_t)got;
+    while (conn->phase != PHASE_GONE && conn->in.len) {
         struct wire_frame frame;
-        int rc = wire_parse(guest->in.data, guest->in.len, allowed_in(guest->phase), root->rv->size,
+        int rc = wire_parse(conn->in.data, conn->in.len, allowed_in(conn->phase), root->rv->size,
                             &frame);
         if (rc == 1)
             return;
         if (rc < 0)
-            guest_refuse(root, guest, "no frame of hvd, or out of turn");
-        else if (guest->phase == PHASE_HELLO)
-            guest_hello(root, guest, &frame);
+            conn_refuse(root, conn, "no frame of hvd, or out of turn");
+        else if (conn->phase == PHASE_HELLO)
+            conn_hello(root, conn, &frame);
         else
-            guest_card(root, guest, &frame);
-        if (guest->phase != PHASE_GONE)
-            buf_consume(&guest->in, frame.used);
+            conn_card(root, conn, &frame);
+        if (conn->phase != PHASE_GONE)
+            buf_consume(&conn->in, frame.used);
     }
 }
 
-/* Makes room for one more connection: if all slots are used, refuses the oldest guest that has not
+/* Makes room for one more connection: if all slots are used, refuses the oldest one that has not
  * proved the key. */
 static void make_room(struct root *root)
 {
-    for (size_t i = 0; i < root->nguests && root->nguests == root->max_guests; i++) {
-        struct guest *guest = &root->guests[i];
-        if (guest->phase < PHASE_READY) {
-            guest_refuse(root, guest, "too many strangers");
+    for (size_t i = 0; i < root->nconns && root->nconns == root->max_conns; i++) {
+        struct conn *conn = &root->conns[i];
+        if (conn->phase < PHASE_READY) {
+            conn_refuse(root, conn, "too many strangers");
             return;
         }
     }
@@ -204,54 +204,54 @@ static void make_room(struct root *root)
 static void compact(struct root *root)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < root->nguests; i++) {
-        if (root->guests[i].phase != PHASE_GONE)
-            root->guests[kept++] = root->guests[i];
+    for (size_t i = 0; i < root->nconns; i++) {
+        if (root->conns[i].phase != PHASE_GONE)
+            root->conns[kept++] = root->conns[i];
     }
-    root->nguests = kept;
+    root->nconns = kept;
 }
 
-static void accept_guests(struct root *root)
+static void accept_conns(struct root *root)
 {
     for (;;) {
         int fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            root->out_of = fd_is_out(-errno) ? -errno : 0;
+            root->accept_rc = fd_limit_reached(-errno) ? -errno : 0;
             return;
         }
         make_room(root);
         compact(root);
-        if (root->nguests == root->max_guests) {
+        if (root->nconns == root->max_conns) {
             close(fd);
             continue;
         }
         int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-        struct guest *guest = &root->guests[root->nguests++];
-        *guest = (struct guest){.fd = fd,
-                                .phase = PHASE_HELLO,
-                                .limit = deadline_in_ms(GUEST_MS),
-                                .session = {.key = root->rv->key}};
-        mac_random(guest->session.nonce, sizeof(guest->session.nonce));
+        struct conn *conn = &root->conns[root->nconns++];
+        *conn = (struct conn){.fd = fd,
+                              .phase = PHASE_HELLO,
+                              .limit = deadline_in_ms(CONN_MS),
+                              .session = {.key = root->rv->key}};
+        mac_random(conn->session.nonce, sizeof(conn->session.nonce));
     }
 }
 
-static void drop_slow_guests(struct root *root)
+static void drop_slow_conns(struct root *root)
 {
-    for (size_t i = 0; i < root->nguests; i++) {
-        struct guest *guest = &root->guests[i];
-        if (guest->phase < PHASE_READY && deadline_passed(guest->limit))
-            guest_refuse(root, guest, "too slow");
+    for (size_t i = 0; i < root->nconns; i++) {
+        struct conn *conn = &root->conns[i];
+        if (conn->phase < PHASE_READY && deadline_passed(conn->limit))
+            conn_refuse(root, conn, "too slow");
     }
 }
 
-/* No descriptor is free for the next connection. Is there a guest without a proof, whose end would
- * free one? */
+/* No descriptor is free for the next connection. Is there a connection without a proof, whose end
+ * would free one? */
 static bool may_leave(const struct root *root)
 {
-    for (size_t i = 0; i < root->nguests; i++)
-        if (root->guests[i].phase < PHASE_READY)
+    for (size_t i = 0; i < root->nconns; i++)
+        if (root->conns[i].phase < PHASE_READY)
             return true;
     return false;
 }
@@ -283,10 +283,10 @@ static void name_missing(const struct root *root, char *text, size_t size)
 /* Fails, and sends the reason to all ranks that are connected, so that each reports the same. */
 static int give_up(struct root *root, int errnum, const char *why, struct err *err)
 {
-    for (size_t i = 0; i < root->nguests; i++) {
-        struct guest *guest = &root->guests[i];
-        if (guest->phase == PHASE_READY)
-            guest_tell(root, guest, WIRE_REFUSE, why, strlen(why));
+    for (size_t i = 0; i < root->nconns; i++) {
+        struct conn *conn = &root->conns[i];
+        if (conn->phase == PHASE_READY)
+            conn_tell(root, conn, WIRE_REFUSE, why, strlen(why));
     }
     return err_set(err, errnum, "%s", why);
 }
@@ -304,26 +304,26 @@ static int timed_out(struct root *root, struct err *err)
 static int no_descriptors(struct root *root, struct err *err)
 {
     char limit[128], why[WIRE_TEXT_MAX];
-    fd_out_text(root->out_of, limit, sizeof(limit));
+    fd_out_text(root->accept_rc, limit, sizeof(limit));
     snprintf(why, sizeof(why), "rank 0 holds %d of %d ranks and cannot accept another one: %s",
              root->nhere, root->rv->size, limit);
-    return give_up(root, -root->out_of, why, err);
+    return give_up(root, -root->accept_rc, why, err);
 }
 
-/* One poll(2), of at most 200 ms, so that slow guests are dropped in time. While no connection can
- * be accepted, polls without the listener, which would stay readable, for 20 ms. */
+/* One poll(2), of at most 200 ms, so that slow connections are dropped in time. While no connection
+ * can be accepted, polls without the listener, which would stay readable, for 20 ms. */
 static int turn(struct root *root, uint64_t deadline, bool sending)
 {
-    bool listens = !sending && !root->out_of;
+    bool listens = !sending && !root->accept_rc;
     root->polls[0] = (struct pollfd){.fd = listens ? root->listener : -1, .events = POLLIN};
-    for (size_t i = 0; i < root->nguests; i++) {
-        const struct guest *guest = &root->guests[i];
-        short events = guest->phase == PHASE_SENDING ? POLLOUT : POLLIN;
-        root->polls[i + 1] = (struct pollfd){.fd = guest->fd, .events = events};
+    for (size_t i = 0; i < root->nconns; i++) {
+        const struct conn *conn = &root->conns[i];
+        short events = conn->phase == PHASE_SENDING ? POLLOUT : POLLIN;
+        root->polls[i + 1] = (struct pollfd){.fd = conn->fd, .events = events};
     }
-    uint64_t slice = deadline_in_ms(root->out_of ? 20 : 200);
+    uint64_t slice = deadline_in_ms(root->accept_rc ? 20 : 200);
     int n =
-        poll(root->polls, root->nguests + 1, deadline_poll_ms(slice < deadline ? slice : deadline));
+        poll(root->polls, root->nconns + 1, deadline_poll_ms(slice < deadline ? slice : deadline));
     return n < 0 && errno != EINTR ? -errno : 0;
 }
 
@@ -335,17 +335,17 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
         int rc = turn(root, deadline, false);
         if (rc < 0)
             return err_sys(err, -rc, "poll");
-        for (size_t i = 0; i < root->nguests; i++) {
+        for (size_t i = 0; i < root->nconns; i++) {
             if (root->polls[i + 1].revents)
-                guest_read(root, &root->guests[i]);
+                conn_read(root, &root->conns[i]);
         }
         if (root->no_memory)
             return give_up(root, ENOMEM, NO_MEMORY, err);
-        drop_slow_guests(root);
+        drop_slow_conns(root);
         compact(root);
-        if (root->polls[0].revents || root->out_of)
-            accept_guests(root);
-        if (root->out_of && !may_leave(root))
+        if (root->polls[0].revents || root->accept_rc)
+            accept_conns(root);
+        if (root->accept_rc && !may_leave(root))
             return no_descriptors(root, err);
     }
     return 0;
@@ -354,18 +354,18 @@ static int collect(struct root *root, uint64_t deadline, struct err *err)
 /* ---- sending the roster -------------------------------------------------------------------- */
 
 /* Sends what the socket takes. 0: all is sent; 1: more to send; -errno. */
-static int guest_send(struct root *root, struct guest *guest)
+static int conn_send(struct root *root, struct conn *conn)
 {
     size_t shared = root->roster.len, all = shared + MAC_SIZE;
-    while (guest->sent < all) {
-        bool head = guest->sent < shared;
+    while (conn->sent < all) {
+        bool head = conn->sent < shared;
         const uint8_t *from =
-            head ? root->roster.data + guest->sent : guest->proof + (guest->sent - shared);
-        size_t n = head ? shared - guest->sent : all - guest->sent;
-        ssize_t put = send(guest->fd, from, n, MSG_NOSIGNAL | MSG_DONTWAIT | (head ? MSG_MORE : 0));
+            head ? root->roster.data + conn->sent : conn->proof + (conn->sent - shared);
+        size_t n = head ? shared - conn->sent : all - conn->sent;
+        ssize_t put = send(conn->fd, from, n, MSG_NOSIGNAL | MSG_DONTWAIT | (head ? MSG_MORE : 0));
         if (put < 0)
             return errno == EAGAIN || errno == EINTR ? 1 : -errno;
-        guest->sent += (size_t)put;
+        conn->sent += (size_t)put;
     }
     return 0;
 }
@@ -383,13 +383,13 @@ static int prepare_roster(struct root *root, const uint8_t session[MAC_NONCE_SIZ
     buf_fini(&body);
     if (failed)
         return give_up(root, ENOMEM, NO_MEMORY, err);
-    for (size_t i = 0; i < root->nguests; i++) {
-        struct guest *guest = &root->guests[i];
-        if (guest->phase == PHASE_READY) {
-            wire_prove(&guest->session, WIRE_ROSTER, digest, guest->proof);
-            guest->phase = PHASE_SENDING;
+    for (size_t i = 0; i < root->nconns; i++) {
+        struct conn *conn = &root->conns[i];
+        if (conn->phase == PHASE_READY) {
+            wire_prove(&conn->session, WIRE_ROSTER, digest, conn->proof);
+            conn->phase = PHASE_SENDING;
         } else {
-            guest_refuse(root, guest, "all ranks are here");
+            conn_refuse(root, conn, "all ranks are here");
         }
     }
     compact(root);
@@ -398,20 +398,19 @@ static int prepare_roster(struct root *root, const uint8_t session[MAC_NONCE_SIZ
 
 static int distribute(struct root *root, uint64_t deadline, struct err *err)
 {
-    while (root->nguests > 0) {
-        for (size_t i = 0; i < root->nguests; i++) {
-            struct guest *guest = &root->guests[i];
-            int rc = guest_send(root, guest);
+    while (root->nconns > 0) {
+        for (size_t i = 0; i < root->nconns; i++) {
+            struct conn *conn = &root->conns[i];
+            int rc = conn_send(root, conn);
             if (rc < 0)
-                return err_sys(err, -rc, "rank %u left before all ranks had met", guest->rank);
+                return err_sys(err, -rc, "rank %u left before all ranks had met", conn->rank);
             if (rc == 0)
-                guest_close(root, guest);
+                conn_close(root, conn);
         }
         compact(root);
-        if (root->nguests && deadline_passed(deadline))
-            return err_set(err, ETIMEDOUT, "rank %u does not take the roster",
-                           root->guests[0].rank);
-        int rc = root->nguests ? turn(root, deadline, true) : 0;
+        if (root->nconns && deadline_passed(deadline))
+            return err_set(err, ETIMEDOUT, "rank %u does not take the roster", root->conns[0].rank);
+        int rc = root->nconns ? turn(root, deadline, true) : 0;
         if (rc < 0)
             return err_sys(err, -rc, "poll");
     }
@@ -424,13 +423,13 @@ static int root_init(struct root *root, const struct rendezvous *rv, const struc
                      struct buf *cards, struct err *err)
 {
     *root = (struct root){.rv = rv, .listener = -1, .cards = cards, .nhere = 1};
-    root->max_guests = (size_t)rv->size + SPARE_GUESTS;
-    root->guests = calloc(root->max_guests, sizeof(*root->guests));
-    root->polls = calloc(root->max_guests + 1, sizeof(*root->polls));
+    root->max_conns = (size_t)rv->size + SPARE_CONNS;
+    root->conns = calloc(root->max_conns, sizeof(*root->conns));
+    root->polls = calloc(root->max_conns + 1, sizeof(*root->polls));
     root->here = calloc((size_t)rv->size, sizeof(*root->here));
     buf_reset(&cards[0]);
     buf_put(&cards[0], card->data, card->len);
-    if (!root->guests || !root->polls || !root->here || cards[0].failed)
+    if (!root->conns || !root->polls || !root->here || cards[0].failed)
         return err_set(err, ENOMEM, "out of memory");
     root->here[0] = true;
     return 0;
@@ -438,33 +437,33 @@ static int root_init(struct root *root, const struct rendezvous *rv, const struc
 
 static void root_fini(struct root *root)
 {
-    for (size_t i = 0; i < root->nguests; i++)
-        guest_close(root, &root->guests[i]);
+    for (size_t i = 0; i < root->nconns; i++)
+        conn_close(root, &root->conns[i]);
     if (root->listener >= 0)
         close(root->listener);
     buf_fini(&root->roster);
-    free(root->guests);
+    free(root->conns);
     free(root->polls);
     free(root->here);
 }
 
 int rendezvous_root(const struct rendezvous *rv, const struct buf *card, uint64_t deadline,
-                    struct meeting *meeting, struct err *err)
+                    struct rendezvous_result *result, struct err *err)
 {
     struct root root;
-    int rc = root_init(&root, rv, card, meeting->cards, err);
+    int rc = root_init(&root, rv, card, result->cards, err);
     if (rc == 0) /* for the listener and a connection of each rank */
         rc = fd_limit_need((size_t)rv->size + 1, err);
     if (rc == 0)
         rc = rendezvous_listen(rv, deadline, &root.listener, err);
     if (rc == 0)
         rc = collect(&root, deadline, err);
-    mac_random(meeting->session, sizeof(meeting->session));
+    mac_random(result->session, sizeof(result->session));
     if (rc == 0)
-        rc = prepare_roster(&root, meeting->session, err);
+        rc = prepare_roster(&root, result->session, err);
     if (rc == 0)
         rc = distribute(&root, deadline, err);
-    meeting->refused = root.refused;
+    result->refused = root.refused;
     if (root.refused)
         log_warn("rendezvous %s:%s: refused %llu connections (wrong key, garbage or strangers)",
                  rv->host, rv->port, (unsigned long long)root.refused);

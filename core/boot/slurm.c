@@ -14,7 +14,7 @@
 
 #include "core/base/env.h"
 #include "core/boot/boot.h"
-#include "core/boot/meet.h"
+#include "core/boot/boot_rendezvous.h"
 
 #define FIRST_PORT 15000
 #define PORTS      17000
@@ -55,13 +55,14 @@ static int slurm_probe(struct boot *boot, struct err *err)
     if (rank < 0 || !getenv("SLURM_STEP_ID"))
         return 0;
     if (size < 1 || size > BOOT_SIZE_MAX || rank >= size)
-        return err_set(err, EINVAL,
-                       "Slurm says task SLURM_PROCID=%s of SLURM_STEP_NUM_TASKS=%s: makes no sense",
-                       getenv("SLURM_PROCID"),
-                       getenv("SLURM_STEP_NUM_TASKS") ? getenv("SLURM_STEP_NUM_TASKS") : "(unset)");
+        return err_set(
+            err, EINVAL,
+            "Slurm gives task SLURM_PROCID=%s of SLURM_STEP_NUM_TASKS=%s, which is invalid",
+            getenv("SLURM_PROCID"),
+            getenv("SLURM_STEP_NUM_TASKS") ? getenv("SLURM_STEP_NUM_TASKS") : "(unset)");
     boot->rank = (int)rank;
     boot->size = (int)size;
-    int rc = boot_meet_key(boot, err);
+    int rc = boot_rendezvous_key(boot, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -85,9 +86,9 @@ static int slurm_exchange(struct boot *boot, const struct buf *card, uint64_t de
     if (boot->size == 1)
         return boot_alone_ops.exchange(boot, card, deadline, err);
     if (given)
-        return boot_meet(boot, given, "HVD_RENDEZVOUS", card, deadline, err);
+        return boot_rendezvous(boot, given, "HVD_RENDEZVOUS", card, deadline, err);
     int rc = slurm_where(where, sizeof(where), err);
-    return rc < 0 ? rc : boot_meet(boot, where, "the Slurm step's", card, deadline, err);
+    return rc < 0 ? rc : boot_rendezvous(boot, where, "the Slurm step's", card, deadline, err);
 }
 
 const struct boot_ops boot_slurm_ops = {

@@ -13,7 +13,7 @@
 
 #include "core/base/env.h"
 #include "core/boot/boot.h"
-#include "core/boot/meet.h"
+#include "core/boot/boot_rendezvous.h"
 
 static bool is_set(const char *name)
 {
@@ -43,14 +43,14 @@ static int probe(struct boot *boot, struct err *err)
         return 0;
     if (size < 1 || size > BOOT_SIZE_MAX || rank < 0 || rank >= size)
         return err_set(err, EINVAL,
-                       "RANK=%.20s and WORLD_SIZE=%.20s make no sense together: want 0 <= RANK < "
+                       "RANK=%.20s and WORLD_SIZE=%.20s are invalid together: want 0 <= RANK < "
                        "WORLD_SIZE <= %d, or neither of them",
                        getenv("RANK"), getenv("WORLD_SIZE"), BOOT_SIZE_MAX);
     if (size > 1 && !env_get("RENDEZVOUS"))
         return refuse((int)rank, (int)size, err);
     boot->rank = (int)rank;
     boot->size = (int)size;
-    int rc = boot_meet_key(boot, err);
+    int rc = boot_rendezvous_key(boot, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -64,7 +64,7 @@ static int torch_exchange(struct boot *boot, const struct buf *card, uint64_t de
 {
     if (boot->size == 1)
         return boot_alone_ops.exchange(boot, card, deadline, err);
-    return boot_meet(boot, env_get("RENDEZVOUS"), "HVD_RENDEZVOUS", card, deadline, err);
+    return boot_rendezvous(boot, env_get("RENDEZVOUS"), "HVD_RENDEZVOUS", card, deadline, err);
 }
 
 const struct boot_ops boot_torchrun_ops = {

@@ -119,7 +119,7 @@ bool hvd_homogeneous(void)
 
 /* ---- operations ---- */
 
-/* A joiner made these requests for its provisional place. Refuses kinds whose splits or outputs
+/* A joiner made these requests with provisional numbers. Refuses kinds whose splits or outputs
  * depend on rank or size. */
 static int check_moved(const struct hvd_request *requests, size_t n)
 {

@@ -163,7 +163,7 @@ static int dispatch(struct engine *e, int from, const struct buf *msg, struct er
     uint32_t rank = reader_u32(&r);
     uint64_t frozen = reader_u64(&r);
     if (type != CONTROL_FAREWELL || !reader_ok(&r) || rank >= (uint32_t)e->size)
-        return err_set(err, EPROTO, "a control message that makes no sense");
+        return err_set(err, EPROTO, "invalid control message");
     /* Ignores this rank's own farewell when the root sends it back to a leaf. */
     if ((int)rank != e->rank || from != c->nchildren || c->nchildren > 0)
         farewell(e, (int)rank, frozen, from);

@@ -30,7 +30,7 @@ int report_take(struct buf *buf, struct report *ret, struct err *err)
                             .done = reader_u64(&r),
                             .pieces = reader_u32(&r)};
     if (r.failed || flags > FLAGS_ALL || report.pieces > REPORT_PIECES_MAX)
-        return err_set(err, EPROTO, "a report that makes no sense");
+        return err_set(err, EPROTO, "invalid report");
     for (uint32_t i = 0; i < report.pieces; i++)
         report.final[i] = reader_u32(&r);
     if (r.failed)
@@ -100,10 +100,10 @@ static bool all_whole(const struct report *reports, int n, const struct decision
     return any;
 }
 
-int decision_make(const struct report *reports, int n, uint64_t left_done, int me,
+int decision_make(const struct report *reports, int n, uint64_t departed_done, int me,
                   struct decision *ret, struct err *err)
 {
-    struct decision d = {.what = DECISION_NOTHING, .done = left_done};
+    struct decision d = {.what = DECISION_NOTHING, .done = departed_done};
     for (int i = 0; i < n; i++)
         if (reports[i].has_state && reports[i].done > d.done)
             d.done = reports[i].done;

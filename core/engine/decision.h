@@ -49,10 +49,11 @@ struct decision {
     uint32_t final[REPORT_PIECES_MAX];
 };
 
-/* Computes the decision for rank `me` from the reports of all n ranks of the new epoch. left_done:
- * the largest number of operations that any departed rank had finished. The same reports give a
- * consistent decision on every rank. -EPROTO: the reports cannot belong to one job. */
-int decision_make(const struct report *reports, int n, uint64_t left_done, int me,
+/* Computes the decision for rank `me` from the reports of all n ranks of the new epoch.
+ * departed_done: the largest number of operations that any departed rank had finished. The same
+ * reports give a consistent decision on every rank. -EPROTO: the reports cannot belong to one job.
+ */
+int decision_make(const struct report *reports, int n, uint64_t departed_done, int me,
                   struct decision *ret, struct err *err);
 
 #endif

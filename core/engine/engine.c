@@ -26,7 +26,7 @@
 static void explain(struct err *err)
 {
     char advice[128];
-    if (!fd_is_out(err->code))
+    if (!fd_limit_reached(err->code))
         return;
     fd_out_text(err->code, advice, sizeof(advice));
     err_prefix(err, "%s", advice);

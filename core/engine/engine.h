@@ -106,8 +106,8 @@ struct engine {
  * - boot: open. Taken over on 0; otherwise it stays the caller's. boot.cancel, if set, ends the
  *   wait.
  * - first_seq: see queue_create().
- * - Returns 1 when this rank is a joiner and other ranks train: boot.place is set. To be admitted,
- *   call again with boot.why = CTL_ENTER. */
+ * - Returns 1 when this rank is a joiner and other ranks train: boot.numbers is set. To be
+ * admitted, call again with boot.why = CTL_ENTER. */
 int engine_create(struct boot *boot, const struct settings *set, uint64_t first_seq,
                   struct engine **ret, struct err *err);
 

@@ -29,8 +29,8 @@
 struct pending_join {
     struct boot boot;
     struct settings set;
-    struct world place; /* never changes: any thread may read it until life_shutdown() */
-    struct err failure; /* admission has failed: what every call gets from then on */
+    struct world numbers; /* never changes: any thread may read it until life_shutdown() */
+    struct err failure;   /* admission has failed: what every call gets from then on */
     char *timeline;
     bool mark_cycles;
 };
@@ -147,7 +147,7 @@ static int make_engine(struct boot *boot, const struct settings *set, struct err
     return 0;
 }
 
-static void fill_place(struct world *w, const struct boot_place *p)
+static void fill_numbers(struct world *w, const struct boot_numbers *p)
 {
     *w = (struct world){.epoch = p->epoch,
                         .rank = p->rank,
@@ -181,7 +181,7 @@ static int init_locked(struct err *err)
     if (rc == 0)
         rc = make_engine(&l->boot, &l->set, err);
     if (rc == 1) {
-        fill_place(&l->place, &l->boot.place);
+        fill_numbers(&l->numbers, &l->boot.numbers);
         atomic_store(&lib.pending, TAKE(l));
         rc = 0;
     }
@@ -233,7 +233,7 @@ static int enter_locked(struct err *err)
     l->boot.cancel = &lib.leaving;
     int rc = make_engine(&l->boot, &l->set, err);
     if (rc == 1)
-        rc = err_set(err, EPROTO, "the agent has told a place where it was asked for a roster");
+        rc = err_set(err, EPROTO, "the agent has sent NUMBERS, but was asked for a ROSTER");
     if (rc == 0) {
         begin_timeline(l, atomic_load(&lib.engine));
         return 0;
@@ -264,7 +264,7 @@ static int await_admission(bool *ret_moved, struct err *err)
     if (rc == 0 && ret_moved && l) {
         struct world w;
         engine_world(atomic_load(&lib.engine), &w);
-        *ret_moved = l->place.rank != w.rank || l->place.size != w.size;
+        *ret_moved = l->numbers.rank != w.rank || l->numbers.size != w.size;
     }
     life_unlock();
     return rc;
@@ -300,7 +300,7 @@ int life_peek(struct engine **ret_engine, struct world *ret_world, struct err *e
     if (e)
         engine_world(e, ret_world);
     else
-        *ret_world = l->place;
+        *ret_world = l->numbers;
     return 0;
 }
 

@@ -108,7 +108,7 @@ static int take_reports(struct engine *e, struct err *err)
             return err_prefix(err, "rank %d", r);
     }
     mark_new(&e->boot, reports);
-    int rc = decision_make(reports, e->boot.size, e->boot.left_done, e->boot.rank, d, err);
+    int rc = decision_make(reports, e->boot.size, e->boot.departed_done, e->boot.rank, d, err);
     if (rc == 0 && d->pieces > 0 && f->mine.done == d->done && f->mine.pieces == d->pieces)
         memcpy(f->mine.final, d->final, sizeof(d->final));
     return rc;

@@ -166,7 +166,7 @@ json_t *roster_pack(const struct roster_body *body)
 {
     return json_pack("{s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch,
                      "size", body->n, "change", (json_int_t)body->change, "announced",
-                     (json_int_t)body->announced, "done", (json_int_t)body->left_done, "key",
+                     (json_int_t)body->announced, "done", (json_int_t)body->departed_done, "key",
                      json_bytes(body->key, sizeof(body->key)), "members",
                      world_list(body->cards, body->n));
 }
@@ -222,7 +222,7 @@ int roster_unpack(json_t *j, struct roster_body *ret, struct err *err)
     body.epoch = (uint32_t)epoch;
     body.change = (uint32_t)change;
     body.announced = (uint32_t)announced;
-    body.left_done = (uint64_t)done;
+    body.departed_done = (uint64_t)done;
     *ret = body;
     return 0;
 }

@@ -14,7 +14,7 @@
 static const char *const note_names[NOTE_TYPES] = {
     [NOTE_LOST] = "lost",   [NOTE_ENDED] = "ended",   [NOTE_SIGNAL] = "signal",
     [NOTE_STOP] = "stop",   [NOTE_CHANGE] = "change", [NOTE_START] = "start",
-    [NOTE_LEAVE] = "leave", [NOTE_EVICT] = "evict",   [NOTE_PLACE] = "place",
+    [NOTE_LEAVE] = "leave", [NOTE_EVICT] = "evict",   [NOTE_NUMBERS] = "numbers",
 };
 
 static const char *const report_names[REPORT_TYPES] = {
@@ -109,16 +109,16 @@ void join_fini(struct join_body *body)
 
 char *welcome_write(const struct welcome_body *body)
 {
-    auto_json json_t *seats = json_array();
-    for (int i = 0; i < body->nseats; i++) {
-        const struct seat *s = &body->seats[i];
-        json_append(&seats, json_pack("{s:i, s:i, s:i, s:i}", "member", s->member, "local_rank",
-                                      s->local_rank, "cross_rank", s->cross_rank, "cross_size",
-                                      s->cross_size));
+    auto_json json_t *assignments = json_array();
+    for (int i = 0; i < body->nassignments; i++) {
+        const struct assignment *s = &body->assignments[i];
+        json_append(&assignments, json_pack("{s:i, s:i, s:i, s:i}", "member", s->member,
+                                            "local_rank", s->local_rank, "cross_rank",
+                                            s->cross_rank, "cross_size", s->cross_size));
     }
     auto_json json_t *j = json_pack("{s:s, s:i, s:b, s:i, s:b, s:O}", "job", body->job, "size",
                                     body->size, "elastic", body->elastic, "slots", body->slots,
-                                    "post_output", body->post_output, "ranks", seats);
+                                    "post_output", body->post_output, "ranks", assignments);
     return json_write(j);
 }
 
@@ -129,7 +129,8 @@ static int check_number(int member, int end, const char *what, struct err *err)
     return 0;
 }
 
-static int seat_read(json_t *j, const struct welcome_body *body, struct seat *ret, struct err *err)
+static int assignment_read(json_t *j, const struct welcome_body *body, struct assignment *ret,
+                           struct err *err)
 {
     const char *what = "welcome: rank";
     int rc = json_expect(j, what, err, "{s:i, s:i, s:i, s:i}", "member", &ret->member, "local_rank",
@@ -142,15 +143,15 @@ static int seat_read(json_t *j, const struct welcome_body *body, struct seat *re
     return rc;
 }
 
-/* Checks everything but the seats. */
-static int welcome_check(const struct welcome_body *body, int nseats, struct err *err)
+/* Checks everything but the assignments. */
+static int welcome_check(const struct welcome_body *body, int nassignments, struct err *err)
 {
     if (body->size < 1 || body->size > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "welcome: size %d", body->size);
     if (body->slots < 0 || body->slots > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "welcome: slots %d", body->slots);
-    if (nseats > body->slots)
-        return err_set(err, EINVAL, "welcome: %d ranks for %d slots", nseats, body->slots);
+    if (nassignments > body->slots)
+        return err_set(err, EINVAL, "welcome: %d ranks for %d slots", nassignments, body->slots);
     return 0;
 }
 
@@ -159,27 +160,27 @@ int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct 
     const char *what = "welcome", *job = "";
     struct welcome_body body = {0};
     int elastic = 0, post_output = 0;
-    json_t *seats = NULL;
+    json_t *assignments = NULL;
     auto_json json_t *j = NULL;
     int rc = json_read(text, len, what, &j, err);
     if (rc == 0)
         rc = json_expect(j, what, err, "{s:s, s:i, s:b, s:i, s?b, s:o}", "job", &job, "size",
                          &body.size, "elastic", &elastic, "slots", &body.slots, "post_output",
-                         &post_output, "ranks", &seats);
+                         &post_output, "ranks", &assignments);
     if (rc == 0)
         rc = member_copy_text(body.job, sizeof(body.job), job, "welcome: job", err);
-    int n = rc < 0 ? rc : list_size(seats, "welcome: ranks", err);
+    int n = rc < 0 ? rc : list_size(assignments, "welcome: ranks", err);
     rc = n < 0 ? n : welcome_check(&body, n, err);
     if (rc < 0)
         return rc;
     body.elastic = elastic;
     body.post_output = post_output;
-    body.seats = calloc((size_t)n + 1, sizeof(*body.seats));
-    if (!body.seats)
+    body.assignments = calloc((size_t)n + 1, sizeof(*body.assignments));
+    if (!body.assignments)
         return err_set(err, ENOMEM, "no memory");
-    for (body.nseats = 0; body.nseats < n && rc == 0; body.nseats++)
-        rc = seat_read(json_array_get(seats, (size_t)body.nseats), &body, &body.seats[body.nseats],
-                       err);
+    for (body.nassignments = 0; body.nassignments < n && rc == 0; body.nassignments++)
+        rc = assignment_read(json_array_get(assignments, (size_t)body.nassignments), &body,
+                             &body.assignments[body.nassignments], err);
     if (rc < 0)
         welcome_fini(&body);
     else
@@ -189,13 +190,13 @@ int welcome_read(const char *text, size_t len, struct welcome_body *ret, struct 
 
 void welcome_fini(struct welcome_body *body)
 {
-    free(body->seats);
+    free(body->assignments);
     *body = (struct welcome_body){0};
 }
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-static json_t *place_pack(const struct place *p)
+static json_t *numbers_pack(const struct rank_numbers *p)
 {
     return json_pack("{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch", (json_int_t)p->epoch, "rank",
                      p->rank, "size", p->size, "local_size", p->local_size, "cross_rank",
@@ -207,8 +208,8 @@ static json_t *note_pack(const struct note *n)
     json_t *j = json_pack("{s:s, s:i, s:i, s:I, s:o}", "type", note_names[n->type], "member",
                           n->member, "code", n->code, "epoch", (json_int_t)n->epoch, "text",
                           json_lossy_string(n->text, strlen(n->text)));
-    if (n->type == NOTE_PLACE)
-        json_put(&j, "place", place_pack(&n->place));
+    if (n->type == NOTE_NUMBERS)
+        json_put(&j, "numbers", numbers_pack(&n->numbers));
     return j;
 }
 
@@ -221,19 +222,19 @@ char *notes_write(const struct notes_body *body)
     return json_write(j);
 }
 
-static int place_read(json_t *j, struct place *ret, struct err *err)
+static int numbers_read(json_t *j, struct rank_numbers *ret, struct err *err)
 {
     json_int_t epoch = 0;
-    struct place p;
-    int rc = json_expect(j, "event: place", err, "{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch", &epoch,
-                         "rank", &p.rank, "size", &p.size, "local_size", &p.local_size,
+    struct rank_numbers p;
+    int rc = json_expect(j, "event: numbers", err, "{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch",
+                         &epoch, "rank", &p.rank, "size", &p.size, "local_size", &p.local_size,
                          "cross_rank", &p.cross_rank, "cross_size", &p.cross_size);
     if (rc < 0)
         return rc;
     if (epoch < 1 || epoch > UINT32_MAX || p.size < 1 || p.size > MEMBER_RANKS_MAX || p.rank < 0 ||
         p.rank >= p.size || p.local_size < 1 || p.local_size > p.size || p.cross_rank < 0 ||
         p.cross_rank >= p.cross_size || p.cross_size > p.size)
-        return err_set(err, EINVAL, "event: a place that makes no sense");
+        return err_set(err, EINVAL, "event: invalid numbers");
     p.epoch = (uint32_t)epoch;
     *ret = p;
     return 0;
@@ -242,11 +243,11 @@ static int place_read(json_t *j, struct place *ret, struct err *err)
 static int note_read(json_t *j, struct note *ret, struct err *err)
 {
     const char *type = "", *text = "";
-    json_t *place = NULL;
+    json_t *numbers = NULL;
     json_int_t epoch = 0;
     int rc = json_expect(j, "event", err, "{s:s, s:i, s:i, s:I, s?s, s?o}", "type", &type, "member",
-                         &ret->member, "code", &ret->code, "epoch", &epoch, "text", &text, "place",
-                         &place);
+                         &ret->member, "code", &ret->code, "epoch", &epoch, "text", &text,
+                         "numbers", &numbers);
     if (rc == 0 && (epoch < 0 || epoch > UINT32_MAX))
         rc = err_set(err, EINVAL, "event: epoch %lld", (long long)epoch);
     if (rc == 0 && ret->member != -1)
@@ -258,8 +259,8 @@ static int note_read(json_t *j, struct note *ret, struct err *err)
         return err_set(err, EINVAL, "event: unknown type \"%.40s\"", type);
     ret->type = (enum note_type)t;
     ret->epoch = (uint32_t)epoch;
-    if (ret->type == NOTE_PLACE)
-        rc = place_read(place, &ret->place, err);
+    if (ret->type == NOTE_NUMBERS)
+        rc = numbers_read(numbers, &ret->numbers, err);
     if (rc < 0)
         return rc;
     return member_copy_text(ret->text, sizeof(ret->text), text, "event: text", err);

@@ -38,7 +38,7 @@ struct join_body {
 
 /* The response to join: the members that this agent starts. In a fixed job a member's number is its
  * rank. */
-struct seat {
+struct assignment {
     int member, local_rank, cross_rank, cross_size;
 };
 
@@ -50,8 +50,8 @@ struct welcome_body {
     /* True when this hvdrun did not launch the agent and so does not read its standard output. The
      * agent then sends what ranks print to POST /v1/output. */
     bool post_output;
-    int nseats;
-    struct seat *seats;
+    int nassignments;
+    struct assignment *assignments;
 };
 
 /* Why a rank sent its card: the same as CTL_JOIN and so on in base/ctl.h. */
@@ -84,7 +84,7 @@ struct roster_body {
     /* The last planned change that was announced; a rank that takes this roster knows of it. */
     uint32_t announced;
     /* The largest number of operations that any departed rank had finished. */
-    uint64_t left_done;
+    uint64_t departed_done;
     uint8_t key[MEMBER_KEY_SIZE];
     int n; /* size of the world */
     struct card *cards;
@@ -97,16 +97,16 @@ enum note_type {
     NOTE_SIGNAL, /* send code to every rank */
     NOTE_STOP,   /* end every rank: SIGTERM, SIGKILL after code milliseconds */
     /* Only in elastic jobs. The last four go only to the member's agent. */
-    NOTE_CHANGE, /* planned change number code waits for the next boundary */
-    NOTE_START,  /* start the member, as local rank code */
-    NOTE_LEAVE,  /* the world continues without the member: its agent ends it */
-    NOTE_EVICT,  /* end the member at once: SIGKILL */
-    NOTE_PLACE,  /* the member is a joiner: `place` is its provisional place */
+    NOTE_CHANGE,  /* planned change number code waits for the next boundary */
+    NOTE_START,   /* start the member, as local rank code */
+    NOTE_LEAVE,   /* the world continues without the member: its agent ends it */
+    NOTE_EVICT,   /* end the member at once: SIGKILL */
+    NOTE_NUMBERS, /* the member is a joiner: `numbers` are its provisional numbers */
     NOTE_TYPES,
 };
 
-/* A joiner's provisional place: its rank and the sizes as if it were admitted now. */
-struct place {
+/* A joiner's provisional numbers: its rank and the sizes as if it were admitted now. */
+struct rank_numbers {
     uint32_t epoch; /* the present epoch */
     int rank, size, local_size, cross_rank, cross_size;
 };
@@ -115,7 +115,7 @@ struct note {
     enum note_type type;
     int member; /* -1: the note concerns no member */
     int code;   /* exit code, -signal; or as described at the type */
-    struct place place;
+    struct rank_numbers numbers;
     char text[512];
     /* The newest epoch when the note was written. A later epoch that contains the member takes the
      * note into account: the member is fine again. */

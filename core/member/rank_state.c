@@ -29,7 +29,7 @@ static const struct rank_row rows[] = {
     {RANK_ARRIVED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_FAIL},
 
     {RANK_READY, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* it gave up waiting and tries again */
-    {RANK_READY, RANK_PLACE, RANK_ARRIVED, RANK_DO_NOTHING},
+    {RANK_READY, RANK_NUMBERS, RANK_ARRIVED, RANK_DO_NOTHING},
     {RANK_READY, RANK_INSTALL, RANK_ACTIVE, RANK_DO_NOTHING},
     {RANK_READY, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},
     {RANK_READY, RANK_OUT, RANK_LEFT, RANK_DO_OUT},
@@ -68,7 +68,7 @@ static const char *const event_names[RANK_EVENTS] = {
     [RANK_BYE] = "bye",           [RANK_EXIT_OK] = "exit 0",
     [RANK_EXIT_BAD] = "exit bad", [RANK_AGENT_LOST] = "agent lost",
     [RANK_OUT] = "out",           [RANK_REMOVE] = "remove",
-    [RANK_PLACE] = "place",
+    [RANK_NUMBERS] = "numbers",
 };
 
 static const char *const action_names[RANK_ACTIONS] = {

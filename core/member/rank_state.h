@@ -36,8 +36,8 @@ enum rank_event {
     RANK_AGENT_LOST, /* its agent is lost, and so is the rank */
     RANK_OUT,        /* elastic: it reports that it cannot go on */
     RANK_REMOVE,     /* elastic: the world continues without it */
-    /* elastic: other ranks train, so it gets a provisional place and need not wait. */
-    RANK_PLACE,
+    /* elastic: other ranks train, so it gets a provisional numbers and need not wait. */
+    RANK_NUMBERS,
     RANK_EVENTS,
 };
 

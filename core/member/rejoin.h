@@ -22,7 +22,7 @@ struct rejoin_member {
     char text[512];
     char tail[MEMBER_TEXT_MAX];
     bool hello, bye; /* it has sent HELLO; it has sent BYE */
-    bool arrived;    /* it has a provisional place, and is not ready for admission */
+    bool arrived;    /* it has provisional numbers, and is not ready for admission */
     bool out;        /* its BYE reported that it cannot go on */
     uint64_t done;   /* operations that it had finished at its BYE */
     bool leaving;    /* it was told to leave */

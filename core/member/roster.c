@@ -24,15 +24,15 @@
 static void fill_seats(struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
-        struct seat *seat = &r->members[i].seat;
-        seat->cross_rank = seat->cross_size = 0;
+        struct assignment *assignment = &r->members[i].assignment;
+        assignment->cross_rank = assignment->cross_size = 0;
         for (int a = 0; a < r->nagents; a++) {
             const struct roster_agent *other = &r->agents[a];
-            int local = seat->local_rank;
+            int local = assignment->local_rank;
             if (local >= other->nslots || other->slots[local].member < 0)
                 continue;
-            seat->cross_size++;
-            seat->cross_rank += a < r->members[i].agent;
+            assignment->cross_size++;
+            assignment->cross_rank += a < r->members[i].agent;
         }
     }
 }
@@ -57,8 +57,10 @@ int roster_add_member(struct roster *r, int agent, int slot)
     if (r->nmembers == MEMBER_NUMBER_MAX || roster_reserve(r, r->nmembers + 1) < 0)
         return -ENOMEM;
     int member = r->nmembers++;
-    r->members[member] = (struct roster_member){
-        .agent = agent, .rank = -1, .was_rank = -1, .seat = {member, slot, agent, r->nagents}};
+    r->members[member] = (struct roster_member){.agent = agent,
+                                                .rank = -1,
+                                                .was_rank = -1,
+                                                .assignment = {member, slot, agent, r->nagents}};
     r->agents[agent].slots[slot].member = member;
     return member;
 }
@@ -191,7 +193,7 @@ void roster_fini(struct roster *r)
 int roster_note_agent(const struct roster *r, const struct note *n)
 {
     bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT ||
-                   n->type == NOTE_PLACE;
+                   n->type == NOTE_NUMBERS;
     return special ? r->members[n->member].agent : -1;
 }
 

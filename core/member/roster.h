@@ -29,7 +29,7 @@
 struct roster_member {
     enum rank_state state;
     int agent; /* index */
-    struct seat seat;
+    struct assignment assignment;
     int rank;     /* in the current world, -1: it is in none */
     int was_rank; /* the last rank that it had, -1: none */
     int pid;
@@ -153,7 +153,7 @@ struct roster {
     bool had_boundary; /* some rank has reached a boundary since this coordinator started */
     struct roster_starts starts; /* has room for elastic.max, or more */
     int done;                    /* members whose program has ended with 0 */
-    uint64_t left_done; /* the largest number of finished operations that any BYE reported */
+    uint64_t departed_done; /* the largest number of finished operations that any BYE reported */
     int spoilt; /* the first member that failed after hvd_shutdown() (END_FAILS_AT_END), -1: none */
     /* The last member that failed after hvd_shutdown() while other ranks trained and that no new
      * member has replaced yet (END_REPLACED_OR_FAILS), -1: none. */

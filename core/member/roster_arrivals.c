@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_arrivals: new members that start while other ranks train. Each gets a provisional place at
+ * roster_arrivals: new members that start while other ranks train. Each gets provisional numbers at
  * once, starts up by itself, and sends a card that says "enter" when it is ready. Only then does it
  * wait for admission at a boundary. See roster.h.
  */
@@ -18,16 +18,17 @@ static int count_there(const struct roster *r, int agent)
     return n;
 }
 
-/* The place as if this member alone were admitted now: the last rank of the world and of its host.
+/* The numbers as if this member alone were admitted now: the last rank of the world and of its
+ * host.
  */
-static struct place place_of(const struct roster *r, int member)
+static struct rank_numbers numbers_of(const struct roster *r, int member)
 {
     int agent = r->members[member].agent, local = count_there(r, agent);
-    struct place p = {.epoch = r->epoch,
-                      .rank = r->world.n,
-                      .size = r->world.n + 1,
-                      .local_size = local + 1,
-                      .cross_size = 1};
+    struct rank_numbers p = {.epoch = r->epoch,
+                             .rank = r->world.n,
+                             .size = r->world.n + 1,
+                             .local_size = local + 1,
+                             .cross_size = 1};
     for (int a = 0; a < r->nagents; a++) {
         bool alike = a != agent && count_there(r, a) > local;
         p.cross_size += alike;
@@ -36,19 +37,19 @@ static struct place place_of(const struct roster *r, int member)
     return p;
 }
 
-void roster_place_arrivals(struct roster *r)
+void roster_number_arrivals(struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
         struct roster_member *m = &r->members[i];
         int before = r->nnotes;
-        /* A member that was in a world before has started up already, so it needs no place. */
+        /* A member that was in a world before has started up already, so it needs no numbers. */
         if (!roster_is_joiner(m) || m->why != CARD_JOIN || m->was_in)
             continue;
-        roster_note(r, NOTE_PLACE, i, 0, "");
+        roster_note(r, NOTE_NUMBERS, i, 0, "");
         if (r->nnotes == before)
             continue; /* out of memory: the next tick tries again */
-        r->notes[before].place = place_of(r, i);
-        roster_step(r, i, RANK_PLACE, 0, NULL);
+        r->notes[before].numbers = numbers_of(r, i);
+        roster_step(r, i, RANK_NUMBERS, 0, NULL);
     }
 }
 

@@ -131,7 +131,7 @@ void roster_replace(struct roster *r, int member, uint64_t now)
 {
     const struct roster_member *m = &r->members[member];
     struct roster_agent *a = &r->agents[m->agent];
-    struct roster_slot *p = &a->slots[m->seat.local_rank];
+    struct roster_slot *p = &a->slots[m->assignment.local_rank];
     bool healthy = m->started && now - m->started >= HEALTHY;
     uint64_t first = r->elastic.backoff_first ? r->elastic.backoff_first : BACKOFF_FIRST;
     uint64_t most = r->elastic.backoff_max ? r->elastic.backoff_max : BACKOFF_MAX;

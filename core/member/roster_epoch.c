@@ -175,7 +175,7 @@ static void publish(struct roster *r, const int *list, int n, bool new_world, ui
     r->world = world;
     r->world.change = r->applied;
     r->world.announced = r->announced;
-    r->world.left_done = r->left_done;
+    r->world.departed_done = r->departed_done;
     r->epoch = world.epoch;
     r->size = n;
     install(r, now);
@@ -486,7 +486,7 @@ void roster_consider(struct roster *r, uint64_t now)
         publish_new_world(r, now);
         return;
     }
-    roster_place_arrivals(r);
+    roster_number_arrivals(r);
     int waiting = count_both(r, roster_survives, is_waiting);
     r->answering_since = waiting == 0 ? 0 : r->answering_since ? r->answering_since : now;
     if (waiting == survivors)

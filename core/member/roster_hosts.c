@@ -42,7 +42,7 @@ int roster_rank_without_slot(const struct roster *r, int agent)
     int highest = -1;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (m->agent == agent && m->seat.local_rank >= r->agents[agent].nslots &&
+        if (m->agent == agent && m->assignment.local_rank >= r->agents[agent].nslots &&
             roster_survives(m) && !m->leaving && m->rank > highest)
             highest = m->rank;
     }

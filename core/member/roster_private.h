@@ -37,7 +37,7 @@ int roster_add_agent(struct roster *r, const struct roster_host *host);
 /* A member has said BYE and had finished so many operations: survivors must reach that number. */
 static inline void roster_note_done(struct roster *r, uint64_t done)
 {
-    r->left_done = done > r->left_done ? done : r->left_done;
+    r->departed_done = done > r->departed_done ? done : r->departed_done;
 }
 
 /* ---- roster_epoch.c ---- */
@@ -69,9 +69,9 @@ void roster_add_cause(struct roster *r, uint64_t now, const char *text);
 
 /* ---- roster_arrivals.c ---- */
 
-/* Called while there are survivors: sends PLACE to new members that have called hvd_init, so that
+/* Called while there are survivors: sends NUMBERS to new members that have called hvd_init, so that
  * their programs can start up. */
-void roster_place_arrivals(struct roster *r);
+void roster_number_arrivals(struct roster *r);
 
 /* True when this member's end counts as an end of the program: it was in a world, or there never
  * was one. A joiner that ends before admission does not count. */

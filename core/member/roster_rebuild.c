@@ -132,7 +132,7 @@ static void take_world(struct roster *r)
         r->epoch = r->world.epoch;
         r->size = r->world.n;
         r->applied = r->world.change;
-        roster_note_done(r, r->world.left_done);
+        roster_note_done(r, r->world.departed_done);
         memcpy(r->key, r->world.key, sizeof(r->key));
     }
     if (r->announced < r->applied)
@@ -174,7 +174,7 @@ static int make_members(struct roster *r)
                                                .was_rank = -1,
                                                .reaped = true,
                                                .ended_at = 1,
-                                               .seat = {i, 0, 0, r->nagents}};
+                                               .assignment = {i, 0, 0, r->nagents}};
     r->nmembers = r->ended = n;
     return 0;
 }
@@ -200,7 +200,7 @@ static void assign(struct roster *r, int agent, int member, int local_rank)
     struct roster_agent *a = &r->agents[agent];
     struct roster_member *m = &r->members[member];
     m->agent = agent;
-    m->seat = (struct seat){member, local_rank, agent, r->nagents};
+    m->assignment = (struct assignment){member, local_rank, agent, r->nagents};
     if (local_rank < a->room && member > a->slots[local_rank].member)
         a->slots[local_rank].member = member;
 }

@@ -44,11 +44,11 @@ static char *welcome_text(const struct service *s, int agent)
                                    .slots = r->agents[agent].nslots,
                                    .post_output = s->adopted && s->adopted(s->arg, agent)};
     memcpy(welcome.job, r->job, sizeof(welcome.job));
-    welcome.seats = calloc((size_t)welcome.slots + 1, sizeof(*welcome.seats));
-    for (int i = 0; welcome.seats && i < r->nmembers; i++)
+    welcome.assignments = calloc((size_t)welcome.slots + 1, sizeof(*welcome.assignments));
+    for (int i = 0; welcome.assignments && i < r->nmembers; i++)
         if (r->members[i].agent == agent && r->members[i].state == RANK_ASSIGNED)
-            welcome.seats[welcome.nseats++] = r->members[i].seat;
-    char *text = welcome.seats ? welcome_write(&welcome) : NULL;
+            welcome.assignments[welcome.nassignments++] = r->members[i].assignment;
+    char *text = welcome.assignments ? welcome_write(&welcome) : NULL;
     welcome_fini(&welcome);
     return text;
 }

@@ -179,7 +179,7 @@ static bool awaits_peer(const struct mesh_net *net)
 static void starved(struct mesh_net *net, int rc)
 {
     uint64_t now = clock_ns();
-    if (!fd_is_out(rc) || !awaits_peer(net))
+    if (!fd_limit_reached(rc) || !awaits_peer(net))
         net->starved_since = 0;
     else if (!net->starved_since)
         net->starved_since = now;

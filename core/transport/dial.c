@@ -90,7 +90,7 @@ static void give_up(struct mesh_net *net, struct dial *d)
     link->gone = true;
     int rc = d->last_rc;
     dial_end(net, d);
-    if (fd_is_out(rc))
+    if (fd_limit_reached(rc))
         verdict_out_of(net, rc);
     else
         verdict_unreachable(net, link->peer, text);
@@ -185,7 +185,7 @@ static void begin(struct mesh_net *net, struct attempt *a)
     if (a->watch.fd < 0) {
         int rc = a->watch.fd;
         a->watch.fd = -1;
-        if (fd_is_out(rc) && net->elastic) /* the other ranks continue without this one */
+        if (fd_limit_reached(rc) && net->elastic) /* the other ranks continue without this one */
             verdict_out_of(net, rc);
         failed(net, a, strerror(-rc), rc);
         return;

@@ -39,7 +39,7 @@ static void give_up(struct mesh_net *net, const char *why)
 /* Without descriptors TCP would not work either. */
 static void cannot_share(struct mesh_net *net, int rc, const char *why)
 {
-    if (fd_is_out(rc))
+    if (fd_limit_reached(rc))
         verdict_out_of(net, rc);
     else
         give_up(net, why);

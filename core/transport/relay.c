@@ -39,7 +39,7 @@ static void put_share(struct buf *out, const struct mesh *mesh, int from, uint16
 static void after_send(struct mesh_net *net, const struct ctl *c, int rc)
 {
     if (c->refused_since)
-        net_timer_at(net, clock_ns() + CTL_LATER_MS * CLOCK_MS);
+        net_timer_at(net, clock_ns() + CTL_RETRY_MS * CLOCK_MS);
     if (verdict_is_own(rc))
         verdict_out_of(net, rc);
     else if (rc < 0)
@@ -306,7 +306,7 @@ void relay_dial(struct mesh_net *net)
                                .from = (uint32_t)net->mesh->rank,
                                .to = (uint32_t)l->ranks[0]};
     int fd = listener_dial_local(&net->cards[l->ranks[0]]);
-    if (fd_is_out(fd))
+    if (fd_limit_reached(fd))
         verdict_out_of(net, fd);
     if (fd < 0) {
         hub_unusable(net, strerror(-fd));

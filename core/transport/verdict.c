@@ -89,7 +89,7 @@ void verdict_agent_lost(struct mesh_net *net)
 
 bool verdict_is_own(int rc)
 {
-    return rc == -ENOMEM || rc == -ETOOMANYREFS || fd_is_out(rc);
+    return rc == -ENOMEM || rc == -ETOOMANYREFS || fd_limit_reached(rc);
 }
 
 void verdict_out_of(struct mesh_net *net, int rc)

@@ -138,7 +138,7 @@ int main(int argc, char **argv)
         return 2;
     for (int i = 0; i < hogs; i++)
         hog[i] = start_hog();
-    lifeline_hurry();
+    lifeline_raise_priority();
     for (int round = 0; round < kills && rc == 0; round++)
         rc = kill_one(mib << 20, round);
     for (int i = 0; i < hogs; i++) {

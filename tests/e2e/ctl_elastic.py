@@ -19,7 +19,7 @@ import struct
 import sys
 import time
 
-HELLO, ROSTER, SHARE, PROGRESS, LOST, BYE, CHANGE, LEAVE, LIFELINE, REPAIRED, PLACE = range(1, 12)
+HELLO, ROSTER, SHARE, PROGRESS, LOST, BYE, CHANGE, LEAVE, LIFELINE, REPAIRED, NUMBERS = range(1, 12)
 JOIN, REVOKED, BOUNDARY, ENTER = range(4)
 
 
@@ -93,7 +93,7 @@ class Rank:
                     self.hello(REVOKED)
             elif kind == CHANGE:
                 (self.change,) = struct.unpack_from("<I", body)
-            elif kind == PLACE:
+            elif kind == NUMBERS:
                 print("place: epoch %d, rank %d of %d, local rank %d of %d, cross rank %d of %d"
                       % struct.unpack("<7I", body), flush=True)
                 self.placed = True

@@ -198,7 +198,7 @@ drained_before_it_joins() {
 }
 
 check unreachable-at-the-start trains 127.0.0.3 'host 127.0.0.3: .* ended with code 255 before its agent joined: no route to it'
-check silent-at-the-start trains silent 'host silent: its agent has not joined within 2 s: it is given up'
+check silent-at-the-start trains silent 'host silent: its agent has not joined within 2 s: treated as lost'
 check unreachable-and-a-plain-command without 127.0.0.3 'host 127.0.0.3: .* before its agent joined' true
 check unreachable-and-needed unreachable_and_needed
 check drained-before-it-joins drained_before_it_joins

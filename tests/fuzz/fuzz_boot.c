@@ -49,8 +49,8 @@ static void agent(const uint8_t *data, size_t size)
     struct err err;
     boot_agent_roster(&boot, data, size, &err);
     boot_fini(&boot);
-    if (boot_agent_place(&boot, data, size, &err) == 0 &&
-        (boot.place.rank >= boot.place.size || boot.place.local_size > boot.place.size))
+    if (boot_agent_numbers(&boot, data, size, &err) == 0 &&
+        (boot.numbers.rank >= boot.numbers.size || boot.numbers.local_size > boot.numbers.size))
         abort();
 }
 

@@ -10,7 +10,7 @@
 
 #include "agent/config.h"
 #include "agent/frames.h"
-#include "agent/keep.h"
+#include "agent/saved_job.h"
 #include "core/base/cleanup.h"
 #include "core/member/protocol.h"
 #include "core/member/roster.h"
@@ -140,11 +140,11 @@ static void changes(const char *text, size_t len)
 static void config(const char *text, size_t len)
 {
     struct agent_config c;
-    struct keep keep;
+    struct saved_job saved;
     if (config_read(text, len, &c, NULL) == 0)
         config_fini(&c);
-    if (keep_read(text, len, &keep, NULL) == 0)
-        keep_fini(&keep);
+    if (saved_job_read(text, len, &saved, NULL) == 0)
+        saved_job_fini(&saved);
 }
 
 static void frames(const uint8_t *data, size_t size)

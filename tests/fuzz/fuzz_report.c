@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err;
     struct buf in = {0}, out = {0};
     int n = 0;
-    uint64_t left_done = size > 0 ? data[0] % 4 : 0;
+    uint64_t departed_done = size > 0 ? data[0] % 4 : 0;
     buf_put(&in, data, size);
     while (n < RANKS && in.len > 0 && report_take(&in, &reports[n], &err) == 0)
         n++;
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* All decide alike: the same count, the same pieces, or none of them decides. */
     int good = 0;
     for (int i = 0; i < n; i++)
-        good += decision_make(reports, n, left_done, i, &decisions[i], &err) == 0;
+        good += decision_make(reports, n, departed_done, i, &decisions[i], &err) == 0;
     if (good != 0 && good != n)
         abort();
     for (int i = 1; i < good; i++)

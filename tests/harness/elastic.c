@@ -104,7 +104,7 @@ static void send_roster(struct elastic *job, const int *order, int n, int to)
     buf_put_u32(&body, (uint32_t)n);
     buf_put(&body, job->key, sizeof(job->key));
     buf_put_u32(&body, job->changing ? job->change - 1 : job->change);
-    buf_put_u64(&body, job->left_done);
+    buf_put_u64(&body, job->departed_done);
     for (int i = 0; i < n; i++) {
         struct elastic_member *m = &job->members[order[i]];
         buf_put_u8(&body, CTL_LOCAL);
@@ -214,7 +214,7 @@ static int count_active(const struct elastic *job)
     return n;
 }
 
-/* Sends a provisional place, as if the member were admitted now. */
+/* Sends provisional numbers, as if the member were admitted now. */
 static void send_place(struct elastic *job, int member)
 {
     struct buf body = {0};
@@ -222,7 +222,7 @@ static void send_place(struct elastic *job, int member)
     const int words[] = {(int)job->epoch, n, n + 1, member, n + 1, 0, 1};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         buf_put_u32(&body, (uint32_t)words[i]);
-    send_frame(&job->members[member], CTL_PLACE, &body, NULL, 0);
+    send_frame(&job->members[member], CTL_NUMBERS, &body, NULL, 0);
     buf_fini(&body);
 }
 
@@ -275,7 +275,7 @@ static void on_bye(struct elastic *job, struct elastic_member *m, struct reader 
     m->waiting = m->arrived = false;
     if (status < 0)
         tell_lost(job, (int)(m - job->members));
-    job->left_done = done > job->left_done ? done : job->left_done;
+    job->departed_done = done > job->departed_done ? done : job->departed_done;
     publish(job);
 }
 

@@ -24,7 +24,7 @@ struct elastic_member {
     int fd;
     struct ctl ctl;
     bool waiting; /* it has said HELLO and has no roster yet */
-    bool arrived; /* it has a provisional place and is not ready for admission */
+    bool arrived; /* it has provisional numbers and is not ready for admission */
     bool was_in;
     int bye; /* code of its BYE; 1: it has said none */
     int why;
@@ -41,13 +41,13 @@ struct elastic {
     struct elastic_member members[ELASTIC_MAX];
     int n;
     uint32_t epoch, change;
-    bool changing;      /* a change is announced and not applied */
-    int publishes;      /* epochs published so far, including failed ones */
-    uint64_t repairs;   /* REPAIRED frames */
-    uint64_t slowest;   /* the longest repair time they reported, ns */
-    uint64_t left_done; /* the largest number of finished operations in any BYE */
-    bool late_deaths;   /* deaths are reported only after the next epoch was published */
-    bool places;        /* joiners get a provisional place at once, as from a real agent */
+    bool changing;          /* a change is announced and not applied */
+    int publishes;          /* epochs published so far, including failed ones */
+    uint64_t repairs;       /* REPAIRED frames */
+    uint64_t slowest;       /* the longest repair time they reported, ns */
+    uint64_t departed_done; /* the largest number of finished operations in any BYE */
+    bool late_deaths;       /* deaths are reported only after the next epoch was published */
+    bool places;            /* joiners get provisional numbers at once, as from a real agent */
     uint8_t key[32];
 };
 

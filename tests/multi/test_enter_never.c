@@ -111,7 +111,7 @@ static int waits_in_vain(int member, void *arg)
         return enter_job_wrong(member, "init");
     for (int i = 0; i < 2; i++)
         if (hvd_allreduce("sum", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != -ETIMEDOUT ||
-            !strstr(hvd_error(), "the ranks that train came to no boundary"))
+            !strstr(hvd_error(), "the ranks that train reached no step boundary"))
             return enter_job_wrong(member, "in vain");
     return hvd_shutdown() < 0 ? enter_job_wrong(member, "shutdown") : 0;
 }

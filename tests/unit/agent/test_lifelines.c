@@ -29,7 +29,7 @@ enum { SOON_MS = 20000 };
 struct child {
     pid_t pid;
     int sock;
-    struct pulse pulse;
+    struct rank_lifeline lifeline;
     int gone, evicted, told; /* how often */
     char text[512];
 };
@@ -96,7 +96,7 @@ static void give(struct child *c)
     struct err err;
     char byte;
     int fd;
-    if (pulse_start(&ls, &c->pulse, &fd, &err) < 0)
+    if (rank_lifeline_start(&ls, &c->lifeline, &fd, &err) < 0)
         fail_msg("%s", err.msg);
     assert_int_equal(fd_send(c->sock, "l", 1, &fd, 1), 1);
     close(fd);
@@ -106,7 +106,7 @@ static void give(struct child *c)
 static void end(struct child *c)
 {
     int status;
-    pulse_stop(&c->pulse);
+    rank_lifeline_stop(&c->lifeline);
     kill(c->pid, SIGKILL);
     waitpid(c->pid, &status, 0);
     close(c->sock);
@@ -114,19 +114,19 @@ static void end(struct child *c)
 
 /* ---- the owner ------------------------------------------------------------------------------ */
 
-static void on_gone(void *arg, struct pulse *p, bool evict, const char *text)
+static void on_gone(void *arg, struct rank_lifeline *rl, bool evict, const char *text)
 {
-    struct child *c = list_entry(p, struct child, pulse);
+    struct child *c = list_entry(rl, struct child, lifeline);
     assert_ptr_equal(arg, &ls);
-    assert_null(p->line);
+    assert_null(rl->line);
     c->gone++;
     c->evicted += evict;
     strncpy(c->text, text, sizeof(c->text) - 1);
 }
 
-static void on_suspected(void *arg, struct pulse *p, const char *text)
+static void on_suspected(void *arg, struct rank_lifeline *rl, const char *text)
 {
-    struct child *c = list_entry(p, struct child, pulse);
+    struct child *c = list_entry(rl, struct child, lifeline);
     c->told++;
     strncpy(c->text, text, sizeof(c->text) - 1);
 }
@@ -183,9 +183,9 @@ static void test_release(void **state)
     give(&c);
     assert_int_equal(write(c.sock, "r", 1), 1);
     uint64_t deadline = deadline_in_ms(SOON_MS);
-    while (c.pulse.line && !deadline_passed(deadline))
+    while (c.lifeline.line && !deadline_passed(deadline))
         until(&c.gone, 1, 20);
-    assert_null(c.pulse.line);
+    assert_null(c.lifeline.line);
     assert_false(ls.timer.on); /* nobody left to look at */
     end(&c);
     assert_int_equal(c.gone, 0);
@@ -226,7 +226,7 @@ static void test_stopped_shortly(void **state)
     end(&c);
 }
 
-/* Asleep and silent for long: suspected, once; heard again; then silent for too long. */
+/* Asleep and silent for long: suspected, once; no longer silent; then silent for too long. */
 static void test_silent(void **state)
 {
     struct child c;
@@ -238,7 +238,7 @@ static void test_silent(void **state)
     assert_false(until(&c.told, 2, 300));
     assert_int_equal(write(c.sock, "b", 1), 1);
     assert_true(until(&c.told, 2, SOON_MS));
-    assert_string_equal(c.text, "is heard again");
+    assert_string_equal(c.text, "is no longer silent");
     ls.limits.evict_ns = 600 * CLOCK_MS;
     assert_true(until(&c.gone, 1, SOON_MS));
     assert_int_equal(c.told, 2); /* too short to be worth a line before */
@@ -268,7 +268,7 @@ static void test_replaced(void **state)
     int fd;
     start(&c, false);
     give(&c);
-    assert_int_equal(pulse_start(&ls, &c.pulse, &fd, NULL), 0);
+    assert_int_equal(rank_lifeline_start(&ls, &c.lifeline, &fd, NULL), 0);
     kill(c.pid, SIGKILL); /* it had the former one */
     assert_false(until(&c.gone, 1, 100));
     close(fd);

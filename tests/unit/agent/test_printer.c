@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An incomplete line is shown when its rank adds nothing to it for a while, but not while the rank
- * waits because an output file takes nothing: half of a line would be cut off from the other half by
- * another rank's line.
+ * waits because an output file takes nothing: half of a line would be cut off from the other half
+ * by another rank's line.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -261,11 +261,11 @@ static void test_cargo(void **state)
     (void)state;
     pair_init(&p);
     pair_init(&q);
-    struct ctl_cargo *cargo = ctl_cargo_create(&fd, 1);
-    assert_non_null(cargo);
-    assert_int_equal(ctl_send_cargo(&p.a, CTL_SHARE, NULL, cargo), 0);
-    assert_int_equal(ctl_send_cargo(&q.a, CTL_SHARE, NULL, cargo), 0);
-    ctl_cargo_drop(cargo);
+    struct ctl_fds *fds = ctl_fds_create(&fd, 1);
+    assert_non_null(fds);
+    assert_int_equal(ctl_send_shared(&p.a, CTL_SHARE, NULL, fds), 0);
+    assert_int_equal(ctl_send_shared(&q.a, CTL_SHARE, NULL, fds), 0);
+    ctl_fds_drop(fds);
     assert_int_equal(ctl_recv(&p.b, &f), 0);
     close(f.fds[0]);
     assert_int_equal(ctl_recv(&q.b, &f), 0);
@@ -288,7 +288,7 @@ static int refused(void)
         return 77;
     while (!p.a.refused_since && sent < 1000 && ctl_send(&p.a, CTL_SHARE, NULL, &null, 1) == 0)
         sent++;
-    if (ctl_flush(&p.a) != CTL_LATER)
+    if (ctl_flush(&p.a) != CTL_RETRY)
         return 1;
     if (ctl_send(&p.a, CTL_SHARE, NULL, &null, 1) != 0)
         return 2;

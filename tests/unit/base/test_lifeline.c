@@ -267,7 +267,7 @@ static void test_hurry(void **state)
     if (pid == 0) {
         uint64_t before = turn_of_self();
         setpriority(PRIO_PROCESS, 0, 7);
-        lifeline_hurry();
+        lifeline_raise_priority();
         if (getpriority(PRIO_PROCESS, 0) != 7 || turn_of_self() > before)
             _exit(1);
         pid = fork();

@@ -114,7 +114,7 @@ static void test_roster(void **state)
     assert_int_equal(f->boot.epoch, 5);
     assert_int_equal(f->boot.key[31], 31);
     assert_int_equal(f->boot.change, 9);
-    assert_int_equal(f->boot.left_done, 1ULL << 40);
+    assert_int_equal(f->boot.departed_done, 1ULL << 40);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(f->boot.cards[r].len, r + 1);
         assert_int_equal(f->boot.cards[r].data[r], r * 16 + r);
@@ -157,32 +157,32 @@ static void test_roster(void **state)
     buf_fini(&body);
 }
 
-static void put_place(struct buf *body, uint32_t rank, uint32_t size)
+static void put_numbers(struct buf *body, uint32_t rank, uint32_t size)
 {
     const uint32_t words[] = {5, rank, size, 7, 2, 1, 2};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         buf_put_u32(body, words[i]);
 }
 
-/* A place, and later the roster; a second place, and a wait that is cancelled. */
-static void test_place(void **state)
+/* Numbers, and later the roster; numbers again, and a wait that is cancelled. */
+static void test_numbers(void **state)
 {
     struct fixture *f = *state;
-    struct buf place = {0}, roster = {0};
+    struct buf numbers = {0}, roster = {0};
     struct ctl_frame hello;
     _Atomic int cancel = 1;
-    put_place(&place, 3, 4);
+    put_numbers(&numbers, 3, 4);
     put_roster(&roster, 1, 3);
     setenv("HVD_ELASTIC", "1", 1);
     assert_int_equal(boot_open(&f->boot, &f->err), 0);
     unsetenv("HVD_ELASTIC");
-    assert_int_equal(ctl_send(&f->agent, CTL_PLACE, &place, NULL, 0), 0);
+    assert_int_equal(ctl_send(&f->agent, CTL_NUMBERS, &numbers, NULL, 0), 0);
     assert_int_equal(exchange(f), 1);
-    const struct boot_place *p = &f->boot.place;
+    const struct boot_numbers *p = &f->boot.numbers;
     assert_true(p->epoch == 5 && p->rank == 3 && p->size == 4 && p->local_rank == 7);
     assert_true(p->local_size == 2 && p->cross_rank == 1 && p->cross_size == 2);
     f->boot.why = CTL_ENTER;
-    assert_int_equal(ctl_send(&f->agent, CTL_PLACE, &place, NULL, 0), 0);
+    assert_int_equal(ctl_send(&f->agent, CTL_NUMBERS, &numbers, NULL, 0), 0);
     assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &roster, NULL, 0), 0);
     assert_int_equal(exchange(f), 0);
     assert_int_equal(f->boot.rank, 1);
@@ -192,30 +192,30 @@ static void test_place(void **state)
     assert_int_equal(hello.body[6], CTL_ENTER);
     assert_int_equal(hello.body[7], 0); /* it was in no epoch */
     assert_int_equal(exchange_in(f, 300), -ETIMEDOUT);
-    assert_non_null(strstr(f->err.msg, "came to no boundary"));
+    assert_non_null(strstr(f->err.msg, "reached no step boundary"));
     f->boot.cancel = &cancel;
     assert_int_equal(exchange(f), -ESHUTDOWN);
-    buf_fini(&place);
+    buf_fini(&numbers);
     buf_fini(&roster);
 }
 
 /* Cut short, a byte too many, and ranks that no world has. */
-static void test_broken_places(void **state)
+static void test_broken_numbers(void **state)
 {
     struct fixture *f = *state;
     struct buf body = {0};
     assert_int_equal(boot_open(&f->boot, &f->err), 0);
-    put_place(&body, 3, 4);
+    put_numbers(&body, 3, 4);
     for (size_t n = 0; n < body.len; n++)
-        assert_int_equal(boot_agent_place(&f->boot, body.data, n, &f->err), -EPROTO);
-    assert_int_equal(boot_agent_place(&f->boot, body.data, body.len, &f->err), 0);
+        assert_int_equal(boot_agent_numbers(&f->boot, body.data, n, &f->err), -EPROTO);
+    assert_int_equal(boot_agent_numbers(&f->boot, body.data, body.len, &f->err), 0);
     buf_put_u8(&body, 0);
-    assert_int_equal(boot_agent_place(&f->boot, body.data, body.len, &f->err), -EPROTO);
+    assert_int_equal(boot_agent_numbers(&f->boot, body.data, body.len, &f->err), -EPROTO);
     const uint32_t bad[][2] = {{4, 4}, {0, 0}, {0, 1}, {1u << 31, 4}, {0, 1u << 31}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         buf_reset(&body);
-        put_place(&body, bad[i][0], bad[i][1]);
-        assert_int_equal(boot_agent_place(&f->boot, body.data, body.len, &f->err), -EPROTO);
+        put_numbers(&body, bad[i][0], bad[i][1]);
+        assert_int_equal(boot_agent_numbers(&f->boot, body.data, body.len, &f->err), -EPROTO);
     }
     buf_fini(&body);
 }
@@ -313,8 +313,8 @@ int main(void)
     alarm(290);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_roster, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_broken_places, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_broken_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_roster, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agent_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rank_lost, setup, teardown),

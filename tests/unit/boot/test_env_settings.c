@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_env_settings: what boot says of settings that cannot be: ranks, sizes, addresses and key
- * files. Nobody else takes part; the meeting itself is test_env's.
+ * files. Nobody else takes part; the result itself is test_env's.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -33,9 +33,9 @@ static int meet(int port, int rank, int size, int ms, struct err *err)
 {
     const struct rendezvous rv = rendezvous(port, rank, size);
     struct buf card = {0}, *cards = calloc((size_t)size, sizeof(*cards));
-    struct meeting meeting = {.cards = cards};
+    struct rendezvous_result result = {.cards = cards};
     buf_put_u32(&card, (uint32_t)rank);
-    int rc = rendezvous_meet(&rv, &card, deadline_in_ms((uint64_t)ms), &meeting, err);
+    int rc = rendezvous_exchange(&rv, &card, deadline_in_ms((uint64_t)ms), &result, err);
     for (int i = 0; i < size; i++)
         buf_fini(&cards[i]);
     buf_fini(&card);

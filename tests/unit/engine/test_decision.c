@@ -21,12 +21,12 @@ static struct report at(uint64_t done, uint32_t pieces, uint32_t first)
     return r;
 }
 
-static uint64_t left_done; /* by one that is not among them any more */
+static uint64_t departed_done; /* by one that is not among them any more */
 
 static int decide(const struct report *reports, int me, struct decision *ret)
 {
     struct err err = {0};
-    int rc = decision_make(reports, RANKS, left_done, me, ret, &err);
+    int rc = decision_make(reports, RANKS, departed_done, me, ret, &err);
     assert_true(rc == 0 || err.msg[0]);
     return rc;
 }
@@ -66,18 +66,18 @@ static void test_left(void **state)
 {
     struct decision d;
     struct report reports[RANKS] = {at(7, 2, 0), at(7, 2, 5), at(7, 2, 0)};
-    left_done = 8;
+    departed_done = 8;
     for (int me = 0; me < RANKS; me++) {
         assert_int_equal(decide(reports, me, &d), 0);
         assert_int_equal(d.what, DECISION_FINISH);
         assert_int_equal(d.done, 8);
     }
-    left_done = 7; /* this one they have all finished */
+    departed_done = 7; /* this one they have all finished */
     assert_int_equal(decide(reports, 0, &d), 0);
     assert_int_equal(d.what, DECISION_REST);
-    left_done = 9;
+    departed_done = 9;
     assert_int_equal(decide(reports, 0, &d), -EPROTO);
-    left_done = 0;
+    departed_done = 0;
 }
 
 /* A piece is as final as the one says who knows most. */

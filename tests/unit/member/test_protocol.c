@@ -56,7 +56,7 @@ static void test_rejoin(void **state)
                                 {.member = 5, .pid = 78}};
     struct rejoin in = {
         7,
-        {.epoch = 9, .change = 3, .announced = 5, .left_done = 12, .n = 1, .cards = cards},
+        {.epoch = 9, .change = 3, .announced = 5, .departed_done = 12, .n = 1, .cards = cards},
         2,
         m,
         11};
@@ -73,7 +73,7 @@ static void test_rejoin(void **state)
     assert_int_equal(r->change, 7);
     assert_int_equal(r->world.epoch, 9);
     assert_int_equal(r->world.announced, 5);
-    assert_int_equal(r->world.left_done, 12);
+    assert_int_equal(r->world.departed_done, 12);
     assert_int_equal(r->world.cards[0].member, 4);
     assert_int_equal(r->n, 2);
     const struct rejoin_member *a = &r->members[0], *b = &r->members[1];
@@ -110,15 +110,15 @@ static void test_rejoin(void **state)
 
 static void test_welcome(void **state)
 {
-    struct seat seats[] = {{2, 0, 1, 2}, {3, 1, 1, 2}};
-    struct welcome_body in = {"job", 4, false, 2, true, 2, seats}, out;
+    struct assignment assignments[] = {{2, 0, 1, 2}, {3, 1, 1, 2}};
+    struct welcome_body in = {"job", 4, false, 2, true, 2, assignments}, out;
     auto_free char *text = welcome_write(&in);
     (void)state;
     assert_int_equal(welcome_read(text, strlen(text), &out, NULL), 0);
     assert_int_equal(out.size, 4);
     assert_true(out.post_output);
-    assert_int_equal(out.nseats, 2);
-    assert_memory_equal(out.seats, seats, sizeof(seats));
+    assert_int_equal(out.nassignments, 2);
+    assert_memory_equal(out.assignments, assignments, sizeof(assignments));
     welcome_fini(&out);
 }
 
@@ -155,13 +155,13 @@ static void test_notes(void **state)
     struct note notes[] = {
         {.type = NOTE_LOST, .member = 3, .code = -9, .text = "rank 3 died", .epoch = 7},
         {.type = NOTE_STOP, .member = -1, .code = 2000, .text = "x"},
-        {.type = NOTE_PLACE, .member = 7, .place = {(4u << 20) | 9, 3, 4, 2, 1, 2}}};
+        {.type = NOTE_NUMBERS, .member = 7, .numbers = {(4u << 20) | 9, 3, 4, 2, 1, 2}}};
     struct notes_body in = {5, 3, notes}, out;
     auto_free char *text = notes_write(&in);
     (void)state;
     assert_int_equal(notes_read(text, strlen(text), &out, NULL), 0);
     assert_int_equal(out.n, 3);
-    assert_memory_equal(&out.notes[2].place, &notes[2].place, sizeof(struct place));
+    assert_memory_equal(&out.notes[2].numbers, &notes[2].numbers, sizeof(struct rank_numbers));
     assert_int_equal(out.seq, 5);
     assert_int_equal(out.notes[0].type, NOTE_LOST);
     assert_int_equal(out.notes[0].code, -9);
@@ -188,12 +188,13 @@ static void test_broken_places(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         auto_free char *text = NULL;
-        assert_true(asprintf(&text,
-                             "{\"seq\":1,\"events\":[{\"type\":\"place\",\"member\":1,\"epoch\":0,"
-                             "\"code\":0,\"place\":%s}]}",
-                             bad[i]) > 0);
+        assert_true(
+            asprintf(&text,
+                     "{\"seq\":1,\"events\":[{\"type\":\"numbers\",\"member\":1,\"epoch\":0,"
+                     "\"code\":0,\"numbers\":%s}]}",
+                     bad[i]) > 0);
         assert_int_equal(notes_read(text, strlen(text), &out, &err), -EINVAL);
-        assert_non_null(strstr(err_text(&err), "place"));
+        assert_non_null(strstr(err_text(&err), "numbers"));
     }
 }
 

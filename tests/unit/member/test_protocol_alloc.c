@@ -84,8 +84,9 @@ static int write_join(void)
 
 static int write_welcome(void)
 {
-    struct seat seats[] = {{1, 0, 1, 2}, {2, 1, 0, 1}};
-    struct welcome_body b = {.job = "digits", .size = 3, .slots = 2, .nseats = 2, .seats = seats};
+    struct assignment assignments[] = {{1, 0, 1, 2}, {2, 1, 0, 1}};
+    struct welcome_body b = {
+        .job = "digits", .size = 3, .slots = 2, .nassignments = 2, .assignments = assignments};
     return written(welcome_write(&b), welcome_text);
 }
 
@@ -110,7 +111,7 @@ static int write_roster(void)
     struct roster_body b = {.epoch = 3,
                             .change = 7,
                             .announced = 9,
-                            .left_done = 8,
+                            .departed_done = 8,
                             .key = {9, 8, 7},
                             .n = 2,
                             .cards = cards};

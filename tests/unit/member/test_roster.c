@@ -119,11 +119,11 @@ static void test_whole_life(void **state)
 static void test_seats(void **state)
 {
     struct roster r;
-    const struct seat want[] = {{0, 0, 0, 2}, {1, 1, 0, 1}, {2, 0, 1, 2}};
+    const struct assignment want[] = {{0, 0, 0, 2}, {1, 1, 0, 1}, {2, 0, 1, 2}};
     (void)state;
     make(&r);
     for (int i = 0; i < 3; i++)
-        assert_memory_equal(&r.members[i].seat, &want[i], sizeof(want[i]));
+        assert_memory_equal(&r.members[i].assignment, &want[i], sizeof(want[i]));
     roster_fini(&r);
 }
 

@@ -15,16 +15,16 @@
 
 #include "tests/unit/member/elastic.h"
 
-static void place_is(const struct note *n, int member, int rank, int local_size, int cross_rank,
-                     int cross_size)
+static void numbers_are(const struct note *n, int member, int rank, int local_size, int cross_rank,
+                        int cross_size)
 {
     assert_non_null(n);
     assert_int_equal(n->member, member);
-    assert_int_equal(n->place.rank, rank);
-    assert_int_equal(n->place.size, rank + 1);
-    assert_int_equal(n->place.local_size, local_size);
-    assert_int_equal(n->place.cross_rank, cross_rank);
-    assert_int_equal(n->place.cross_size, cross_size);
+    assert_int_equal(n->numbers.rank, rank);
+    assert_int_equal(n->numbers.size, rank + 1);
+    assert_int_equal(n->numbers.local_size, local_size);
+    assert_int_equal(n->numbers.cross_rank, cross_rank);
+    assert_int_equal(n->numbers.cross_size, cross_size);
 }
 
 /* Members 0 1 on h0, 2 on h1; 3 comes on h1, 4 on h0, 5 on h1. */
@@ -49,9 +49,9 @@ static void test_places(void **state)
     (void)state;
     grow(&r, 6);
     arrive(&r, 3);
-    place_is(next_note(&r, NOTE_PLACE), 3, 3, 2, 1, 2);
+    numbers_are(next_note(&r, NOTE_NUMBERS), 3, 3, 2, 1, 2);
     arrive(&r, 4);
-    place_is(next_note(&r, NOTE_PLACE), 4, 3, 3, 0, 1);
+    numbers_are(next_note(&r, NOTE_NUMBERS), 4, 3, 3, 0, 1);
     assert_int_equal(r.members[3].state, RANK_ARRIVED);
     assert_string_equal(roster_state(&r), "changing");
     /* Nothing waits for them: no boundary is asked for, whatever the time. */
@@ -70,7 +70,7 @@ static void test_no_place_at_the_beginning(void **state)
     make(&r, 1, 6, 0);
     arrive(&r, 0);
     arrive(&r, 1);
-    assert_null(next_note(&r, NOTE_PLACE));
+    assert_null(next_note(&r, NOTE_NUMBERS));
     arrive(&r, 2);
     world_is(&r, 1, "0 1 2");
     /* Nor for one that was in a world and calls hvd_init again: it has started up long ago. */
@@ -79,7 +79,7 @@ static void test_no_place_at_the_beginning(void **state)
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 2, "0 2");
     hello(&r, 1, CARD_JOIN);
-    assert_null(next_note(&r, NOTE_PLACE));
+    assert_null(next_note(&r, NOTE_NUMBERS));
     boundary(&r);
     world_is(&r, 3, "0 2 1*");
     roster_fini(&r);
@@ -181,7 +181,7 @@ static void test_below_min(void **state)
     hello(&r, 1, CARD_REVOKED);
     after(&r, 1100);
     arrive(&r, 3);
-    assert_int_equal(next_note(&r, NOTE_PLACE)->member, 3);
+    assert_int_equal(next_note(&r, NOTE_NUMBERS)->member, 3);
     after(&r, 1000);
     assert_int_equal(r.epoch, 1);
     assert_string_equal(roster_state(&r), "waiting");

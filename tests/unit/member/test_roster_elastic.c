@@ -227,15 +227,15 @@ static void test_left_done(void **state)
     (void)state;
     make(&r, 1, 3, 0);
     form(&r);
-    assert_int_equal(r.world.left_done, 0);
+    assert_int_equal(r.world.departed_done, 0);
     tell_bye(&r, 2, 0, 41);
     tell_bye(&r, 1, -12, 40);
     hello(&r, 0, CARD_REVOKED);
     world_is(&r, 2, "0");
-    assert_int_equal(r.world.left_done, 41);
+    assert_int_equal(r.world.departed_done, 41);
     hello(&r, 0, CARD_REVOKED);
     world_is(&r, 3, "0");
-    assert_int_equal(r.world.left_done, 41);
+    assert_int_equal(r.world.departed_done, 41);
     roster_fini(&r);
 }
 

@@ -89,7 +89,7 @@ static void test_new_host(void **state)
     join(&r, 1);
     assert_int_equal(r.nmembers, 4);
     assert_int_equal(r.members[2].agent, 1);
-    assert_int_equal(r.members[3].seat.local_rank, 1);
+    assert_int_equal(r.members[3].assignment.local_rank, 1);
     start(&r, 2);
     start(&r, 3);
     boundary(&r);
@@ -109,8 +109,8 @@ static void test_more_slots(void **state)
     assert_int_equal(roster_set_slots(&r, 0, 4, NULL), 0);
     assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
     assert_int_equal(r.nmembers, 4);
-    assert_int_equal(r.members[2].seat.local_rank, 2);
-    assert_int_equal(r.members[3].seat.local_rank, 3);
+    assert_int_equal(r.members[2].assignment.local_rank, 2);
+    assert_int_equal(r.members[3].assignment.local_rank, 3);
     assert_int_equal(roster_rank_without_slot(&r, 0), -1);
     roster_fini(&r);
 }
@@ -133,7 +133,7 @@ static void test_fewer_slots(void **state)
     assert_int_equal(roster_set_slots(&r, 0, 3, NULL), 0);
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
     assert_int_equal(r.nmembers, 3);
-    assert_int_equal(r.members[2].seat.local_rank, 2);
+    assert_int_equal(r.members[2].assignment.local_rank, 2);
     roster_fini(&r);
 }
 

@@ -104,7 +104,7 @@ static void check_members(const struct roster *r)
         wanted += !rank_has_ended(m->state) && m->state != RANK_LEFT && !m->leaving;
         assert_true(m->rank < r->world.n);
         assert_true(m->rank < 0 || r->world.cards[m->rank].member == i);
-        assert_true(m->reaped || a->lost || a->slots[m->seat.local_rank].member == i);
+        assert_true(m->reaped || a->lost || a->slots[m->assignment.local_rank].member == i);
     }
     assert_int_equal(r->ended, ended);
     assert_int_equal(r->ready, ready);

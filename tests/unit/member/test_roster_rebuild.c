@@ -249,7 +249,7 @@ static void test_left_done(void **state)
         struct rejoin_member even[] = {active(0, 1), waiting(2, 1, CARD_REVOKED)};
         struct rejoin_member odd[] = {active(1, 1)};
         struct roster_body old = world_of(1, 3, first_three);
-        old.left_done = i ? 50 : 3;
+        old.departed_done = i ? 50 : 3;
         odd[0].bye = true;
         odd[0].done = 49;
         take_over(&r, 3, 3, 0, NULL);
@@ -257,7 +257,7 @@ static void test_left_done(void **state)
         assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
         hello(&r, 0, CARD_REVOKED);
         world_is(&r, TERM2(2), "0 2");
-        assert_int_equal(r.world.left_done, i ? 50 : 49);
+        assert_int_equal(r.world.departed_done, i ? 50 : 49);
         roster_fini(&r);
     }
 }
@@ -314,8 +314,8 @@ static void test_arrivals(void **state)
     take_over(&r, 6, 6, 0, NULL);
     assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 3, even), -EAGAIN);
     assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 3, odd), 0);
-    assert_int_equal(next_note(&r, NOTE_PLACE)->member, 5);
-    assert_null(next_note(&r, NOTE_PLACE));
+    assert_int_equal(next_note(&r, NOTE_NUMBERS)->member, 5);
+    assert_null(next_note(&r, NOTE_NUMBERS));
     assert_int_equal(r.members[3].state, RANK_ARRIVED);
     assert_int_equal(r.members[4].state, RANK_READY);
     assert_int_equal(r.members[5].state, RANK_ARRIVED);

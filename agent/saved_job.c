@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keep: see keep.h.
+ * saved_job: see saved_job.h.
  */
-#include "agent/keep.h"
+#include "agent/saved_job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,22 +52,22 @@ static json_t *job_pack(const struct job *job)
     return j;
 }
 
-static json_t *agents_pack(const struct keep *k)
+static json_t *agents_pack(const struct saved_job *k)
 {
     json_t *list = json_array();
     for (int i = 0; i < k->nagents; i++) {
-        const struct keep_agent *a = &k->agents[i];
+        const struct saved_job_agent *a = &k->agents[i];
         json_append(&list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "uid", a->uid, "slots", a->slots,
                                      "room", a->room, "gone", a->gone, "draining", a->draining));
     }
     return list;
 }
 
-static json_t *servers_pack(const struct keep *k)
+static json_t *servers_pack(const struct saved_job *k)
 {
     json_t *list = json_array();
     for (int i = 0; i < k->nservers; i++) {
-        const struct keep_server *s = &k->servers[i];
+        const struct saved_job_server *s = &k->servers[i];
         json_append(&list, json_pack("{s:s, s:i, s:s, s:s, s:s}", "address", s->address, "port",
                                      s->port, "ca", s->authority.ca_pem, "cert",
                                      s->authority.cert_pem, "key", s->authority.key_pem));
@@ -75,16 +75,16 @@ static json_t *servers_pack(const struct keep *k)
     return list;
 }
 
-char *keep_write(const struct keep *k)
+char *saved_job_write(const struct saved_job *k)
 {
     json_t *leaving = json_array();
     for (int i = 0; i < k->nleaving; i++)
         json_append(&leaving, json_integer(k->leaving[i]));
     auto_json json_t *j = json_pack(
-        "{s:i, s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:o}", "version", KEEP_VERSION, "term",
-        (json_int_t)k->term, "change", (json_int_t)k->change, "target", k->target, "members",
-        k->nmembers, "restarts", k->restarts, "first_hosts", k->first_hosts, "leaving", leaving,
-        "host", json_bytes(k->host, strlen(k->host)), "home", k->home, "environment",
+        "{s:i, s:I, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:o}", "version", SAVED_JOB_VERSION,
+        "term", (json_int_t)k->term, "change", (json_int_t)k->change, "target", k->target,
+        "members", k->nmembers, "restarts", k->restarts, "first_hosts", k->first_hosts, "leaving",
+        leaving, "host", json_bytes(k->host, strlen(k->host)), "home", k->home, "environment",
         strings_pack(k->environment));
     json_put(&j, "job", job_pack(&k->job));
     json_put(&j, "agents", agents_pack(k));
@@ -194,7 +194,7 @@ static int job_unpack(json_t *j, struct job *job, struct err *err)
     return rc < 0 ? rc : job_check(job, err);
 }
 
-static int agents_unpack(json_t *list, struct keep *k, struct err *err)
+static int agents_unpack(json_t *list, struct saved_job *k, struct err *err)
 {
     int n = list_size(list, "agents", MEMBER_RANKS_MAX, err), rc = 0;
     if (n < 0)
@@ -205,7 +205,7 @@ static int agents_unpack(json_t *list, struct keep *k, struct err *err)
     if (!k->agents)
         return err_set(err, ENOMEM, "no memory for %d agents", n);
     for (; k->nagents < n && rc == 0; k->nagents++) {
-        struct keep_agent *a = &k->agents[k->nagents];
+        struct saved_job_agent *a = &k->agents[k->nagents];
         const char *uid = "";
         int gone = 0, draining = 0;
         rc = json_expect(json_array_get(list, (size_t)k->nagents), WHAT ": agent", err,
@@ -221,13 +221,13 @@ static int agents_unpack(json_t *list, struct keep *k, struct err *err)
     return rc;
 }
 
-static int servers_unpack(json_t *list, struct keep *k, struct err *err)
+static int servers_unpack(json_t *list, struct saved_job *k, struct err *err)
 {
-    int n = list_size(list, "servers", KEEP_SERVERS, err), rc = 0;
+    int n = list_size(list, "servers", SAVED_JOB_SERVERS, err), rc = 0;
     if (n < 0)
         return n;
     for (; k->nservers < n && rc == 0; k->nservers++) {
-        struct keep_server *s = &k->servers[k->nservers];
+        struct saved_job_server *s = &k->servers[k->nservers];
         const char *address = "", *ca = "", *cert = "", *key = "";
         rc = json_expect(json_array_get(list, (size_t)k->nservers), WHAT ": server", err,
                          "{s:s, s:i, s:s, s:s, s:s}", "address", &address, "port", &s->port, "ca",
@@ -243,7 +243,7 @@ static int servers_unpack(json_t *list, struct keep *k, struct err *err)
     return rc;
 }
 
-static int leaving_unpack(json_t *list, struct keep *k, struct err *err)
+static int leaving_unpack(json_t *list, struct saved_job *k, struct err *err)
 {
     int n = list_size(list, "leaving", MEMBER_RANKS_MAX, err);
     if (n < 0)
@@ -257,7 +257,7 @@ static int leaving_unpack(json_t *list, struct keep *k, struct err *err)
     return 0;
 }
 
-static int home_unpack(const char *host, const char *home, json_t *environment, struct keep *k,
+static int home_unpack(const char *host, const char *home, json_t *environment, struct saved_job *k,
                        struct err *err)
 {
     size_t len = 0;
@@ -267,7 +267,8 @@ static int home_unpack(const char *host, const char *home, json_t *environment, 
     return rc < 0 ? rc : strings_unpack(environment, "environment", &k->environment, err);
 }
 
-static int numbers_check(const struct keep *k, json_int_t term, json_int_t change, struct err *err)
+static int numbers_check(const struct saved_job *k, json_int_t term, json_int_t change,
+                         struct err *err)
 {
     if (term < 0 || term > UINT32_MAX || change < 0 || change > UINT32_MAX)
         return err_set(err, EINVAL, WHAT ": term or change");
@@ -281,17 +282,17 @@ static int version_check(json_t *j, struct err *err)
 {
     int version = 0;
     int rc = json_expect(j, WHAT, err, "{s?i}", "version", &version);
-    if (rc == 0 && version != KEEP_VERSION)
+    if (rc == 0 && version != SAVED_JOB_VERSION)
         rc = err_set(err, ENOTSUP,
                      "the job was begun by another version of hvdrun (its state is of version %d, "
                      "this one reads %d): take it over with that one",
-                     version, KEEP_VERSION);
+                     version, SAVED_JOB_VERSION);
     return rc;
 }
 
-int keep_read(const char *text, size_t len, struct keep *ret, struct err *err)
+int saved_job_read(const char *text, size_t len, struct saved_job *ret, struct err *err)
 {
-    struct keep k = {0};
+    struct saved_job k = {0};
     json_int_t term = 0, change = 0;
     json_t *job = NULL, *agents = NULL, *servers = NULL, *leaving = NULL, *environment = NULL;
     const char *host = "", *home = "";
@@ -323,13 +324,13 @@ int keep_read(const char *text, size_t len, struct keep *ret, struct err *err)
     k.term = (uint32_t)term;
     k.change = (uint32_t)change;
     if (rc < 0)
-        keep_fini(&k);
+        saved_job_fini(&k);
     else
         *ret = k;
     return rc;
 }
 
-void keep_fini(struct keep *k)
+void saved_job_fini(struct saved_job *k)
 {
     job_fini(&k->job);
     free(k->agents);
@@ -337,12 +338,12 @@ void keep_fini(struct keep *k)
     strings_free(k->environment);
     for (int i = 0; i < k->nservers; i++)
         authority_fini(&k->servers[i].authority);
-    *k = (struct keep){0};
+    *k = (struct saved_job){0};
 }
 
 /* ---- machine and pid namespace --------------------------------------------------------------- */
 
-void keep_home(char dst[KEEP_HOME])
+void saved_job_home(char dst[SAVED_JOB_HOME])
 {
     char ns[64] = "";
     auto_free char *boot = NULL;
@@ -351,27 +352,27 @@ void keep_home(char dst[KEEP_HOME])
         boot[strcspn(boot, "\n")] = '\0';
     ssize_t n = readlink("/proc/self/ns/pid", ns, sizeof(ns) - 1);
     ns[n > 0 ? n : 0] = '\0';
-    snprintf(dst, KEEP_HOME, "%s%s%s", boot ? boot : "", boot && ns[0] ? " " : "", ns);
+    snprintf(dst, SAVED_JOB_HOME, "%s%s%s", boot ? boot : "", boot && ns[0] ? " " : "", ns);
 }
 
-int keep_check_home(const struct keep *keep, struct err *err)
+int saved_job_check_home(const struct saved_job *saved, struct err *err)
 {
-    char here[KEEP_HOME];
-    keep_home(here);
-    if (strcmp(here, keep->home) == 0)
+    char here[SAVED_JOB_HOME];
+    saved_job_home(here);
+    if (strcmp(here, saved->home) == 0)
         return 0;
     return err_set(err, EXDEV,
                    "its hvdrun ran on host %.100s, which is of another machine or container than "
                    "this one: attach there",
-                   keep->host);
+                   saved->host);
 }
 
 /* ---- file ----------------------------------------------------------------------------------- */
 
-int keep_store(const struct keep *keep, const char *dir, struct err *err)
+int saved_job_store(const struct saved_job *saved, const char *dir, struct err *err)
 {
     char path[JOBS_DIR_MAX + 16], fresh[JOBS_DIR_MAX + 16];
-    auto_free char *text = keep_write(keep);
+    auto_free char *text = saved_job_write(saved);
     if (!text)
         return err_set(err, ENOMEM, "no memory for " WHAT);
     jobs_path(path, sizeof(path), dir, "state");
@@ -400,7 +401,7 @@ static int check_owner(const char *path, struct err *err)
                    path, (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
 }
 
-int keep_load(struct keep *ret, const char *dir, struct err *err)
+int saved_job_load(struct saved_job *ret, const char *dir, struct err *err)
 {
     char path[JOBS_DIR_MAX + 16];
     auto_free char *text = NULL;
@@ -411,10 +412,10 @@ int keep_load(struct keep *ret, const char *dir, struct err *err)
         rc = check_owner(path, err);
     if (rc < 0)
         return rc;
-    rc = fd_read_file(path, KEEP_FILE_MAX, &text, &len);
+    rc = fd_read_file(path, SAVED_JOB_FILE_MAX, &text, &len);
     if (rc < 0)
         return err_sys(err, -rc, "%s", path);
-    rc = keep_read(text, len, ret, err);
+    rc = saved_job_read(text, len, ret, err);
     sodium_memzero(text, len);
     return rc < 0 ? err_prefix(err, "%s", path) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * meet: see meet.h.
+ * boot_rendezvous: see boot_rendezvous.h.
  */
-#include "core/boot/meet.h"
+#include "core/boot/boot_rendezvous.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "core/boot/keyfile.h"
 #include "core/boot/rendezvous.h"
 
-int boot_meet_key(struct boot *boot, struct err *err)
+int boot_rendezvous_key(struct boot *boot, struct err *err)
 {
     int rc = boot->size > 1 ? keyfile_from_env(boot->key, err) : 0;
     if (rc >= 0)
@@ -18,8 +18,8 @@ int boot_meet_key(struct boot *boot, struct err *err)
     return rc < 0 ? rc : 0;
 }
 
-int boot_meet(struct boot *boot, const char *where, const char *source, const struct buf *card,
-              uint64_t deadline, struct err *err)
+int boot_rendezvous(struct boot *boot, const char *where, const char *source,
+                    const struct buf *card, uint64_t deadline, struct err *err)
 {
     struct rendezvous rv = {.rank = boot->rank, .size = boot->size};
     bool insecure = false;
@@ -33,11 +33,11 @@ int boot_meet(struct boot *boot, const char *where, const char *source, const st
     rv.anywhere = boot->has_key || insecure;
     if (boot->has_key)
         memcpy(rv.key, boot->key, sizeof(rv.key));
-    struct meeting meeting = {.cards = boot->cards};
-    rc = rendezvous_meet(&rv, card, deadline, &meeting, err);
-    boot->refused += meeting.refused;
+    struct rendezvous_result result = {.cards = boot->cards};
+    rc = rendezvous_exchange(&rv, card, deadline, &result, err);
+    boot->refused += result.refused;
     if (rc == 0)
-        keyfile_derive(rv.key, meeting.session, boot->key);
+        keyfile_derive(rv.key, result.session, boot->key);
     mac_wipe(rv.key, sizeof(rv.key));
     return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/keep, the file that an hvdrun leaves for another one: all of it comes back; a torn
- * one, one of another version, one that others could have written, and one of another machine are
- * refused in words; a full disk leaves the former one whole.
+ * Tests of agent/saved_job, the file that an hvdrun leaves for another one: all of it comes back; a
+ * torn one, one of another version, one that others could have written, and one of another machine
+ * are refused in words; a full disk leaves the former one whole.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "agent/jobs.h"
-#include "agent/keep.h"
+#include "agent/saved_job.h"
 #include "core/base/cleanup.h"
 #include "core/base/fd.h"
 
@@ -42,30 +42,30 @@ static int teardown(void **state)
 }
 
 /* A job with something in every field; what is in it is static. */
-static struct keep example(void)
+static struct saved_job example(void)
 {
     static char *argv[] = {(char *)"python3", (char *)"caf\xe9.py", NULL};
     static char *env[] = {(char *)"A=1", NULL};
     static char *environment[] = {(char *)"HVD_IFACE=eth1", (char *)"PYTHONPATH=", NULL};
     static struct host hosts[] = {{.name = "localhost", .slots = 2, .nranks = 2, .local = true},
                                   {.name = "h\xf6st", .slots = 3, .nranks = 1}};
-    static struct keep_agent agents[] = {{"agent-0-aa", 2, 2, false, false},
-                                         {"agent-1-bb", 1, 3, true, true}};
+    static struct saved_job_agent agents[] = {{"agent-0-aa", 2, 2, false, false},
+                                              {"agent-1-bb", 1, 3, true, true}};
     static int leaving[] = {3, 5};
-    struct keep k = {.host = "node1",
-                     .home = "machine pid",
-                     .environment = environment,
-                     .term = 2,
-                     .change = 7,
-                     .target = 3,
-                     .nmembers = 6,
-                     .restarts = 1,
-                     .nleaving = 2,
-                     .leaving = leaving,
-                     .first_hosts = 2,
-                     .nagents = 2,
-                     .agents = agents,
-                     .nservers = 1};
+    struct saved_job k = {.host = "node1",
+                          .home = "machine pid",
+                          .environment = environment,
+                          .term = 2,
+                          .change = 7,
+                          .target = 3,
+                          .nmembers = 6,
+                          .restarts = 1,
+                          .nleaving = 2,
+                          .leaving = leaving,
+                          .first_hosts = 2,
+                          .nagents = 2,
+                          .agents = agents,
+                          .nservers = 1};
     k.job = (struct job){.name = (char *)"digits",
                          .np = 3,
                          .elastic = true,
@@ -85,7 +85,7 @@ static struct keep example(void)
                          .no_prefix = true,
                          .verbose = 2,
                          .ssh_port = 2222};
-    k.servers[0] = (struct keep_server){.address = "10.0.0.1", .port = 4711};
+    k.servers[0] = (struct saved_job_server){.address = "10.0.0.1", .port = 4711};
     k.servers[0].authority = (struct authority){(char *)"ca", (char *)"cert", (char *)"key"};
     return k;
 }
@@ -117,11 +117,11 @@ static void check_job(const struct job *a, const struct job *b)
 
 static void test_round_trip(void **state)
 {
-    struct keep k = example(), back;
+    struct saved_job k = example(), back;
     struct err err = {0};
     (void)state;
-    assert_int_equal(keep_store(&k, dir, NULL), 0);
-    if (keep_load(&back, dir, &err) < 0)
+    assert_int_equal(saved_job_store(&k, dir, NULL), 0);
+    if (saved_job_load(&back, dir, &err) < 0)
         fail_msg("%s", err.msg);
     check_job(&back.job, &k.job);
     assert_string_equal(back.host, "node1");
@@ -140,32 +140,32 @@ static void test_round_trip(void **state)
     assert_string_equal(back.servers[0].address, "10.0.0.1");
     assert_int_equal(back.servers[0].port, 4711);
     assert_string_equal(back.servers[0].authority.key_pem, "key");
-    keep_fini(&back);
+    saved_job_fini(&back);
 }
 
 /* One that was cut is refused, wherever; one with a byte changed is refused or reads. */
 static void test_torn(void **state)
 {
-    struct keep k = example(), back;
+    struct saved_job k = example(), back;
     struct err err;
     (void)state;
-    auto_free char *text = keep_write(&k);
+    auto_free char *text = saved_job_write(&k);
     size_t n = strlen(text);
     for (size_t i = 0; i < n; i++) {
         err = (struct err){0};
-        assert_int_equal(keep_read(text, i, &back, &err), -EINVAL);
+        assert_int_equal(saved_job_read(text, i, &back, &err), -EINVAL);
         assert_true(err.msg[0]);
     }
     for (size_t i = 0; i < n; i++) {
         const char bytes[] = {'\0', '9', '"', '-', '\xff'};
         char was = text[i];
         text[i] = bytes[i % sizeof(bytes)];
-        if (keep_read(text, n, &back, NULL) == 0)
-            keep_fini(&back);
+        if (saved_job_read(text, n, &back, NULL) == 0)
+            saved_job_fini(&back);
         text[i] = was;
     }
-    assert_int_equal(keep_read(text, n, &back, NULL), 0);
-    keep_fini(&back);
+    assert_int_equal(saved_job_read(text, n, &back, NULL), 0);
+    saved_job_fini(&back);
 }
 
 static void write_state(const char *text, mode_t mode)
@@ -181,21 +181,21 @@ static void write_state(const char *text, mode_t mode)
 
 static void refused(int code, const char *words)
 {
-    struct keep back;
+    struct saved_job back;
     struct err err = {0};
-    assert_int_equal(keep_load(&back, dir, &err), -code);
+    assert_int_equal(saved_job_load(&back, dir, &err), -code);
     if (!strstr(err.msg, words))
         fail_msg("not \"%s\" but \"%s\"", words, err.msg);
 }
 
 static void test_version(void **state)
 {
-    struct keep k = example();
+    struct saved_job k = example();
     char want[64], fresh[64];
     (void)state;
-    auto_free char *text = keep_write(&k);
-    snprintf(want, sizeof(want), "\"version\":%d", KEEP_VERSION);
-    snprintf(fresh, sizeof(fresh), "\"version\":%d", KEEP_VERSION + 1);
+    auto_free char *text = saved_job_write(&k);
+    snprintf(want, sizeof(want), "\"version\":%d", SAVED_JOB_VERSION);
+    snprintf(fresh, sizeof(fresh), "\"version\":%d", SAVED_JOB_VERSION + 1);
     char *at = strstr(text, want);
     assert_non_null(at);
     memcpy(at, fresh, strlen(want));
@@ -211,11 +211,11 @@ static void test_version(void **state)
 /* What it names is run: nobody else may have written it. */
 static void test_owner(void **state)
 {
-    struct keep k = example();
+    struct saved_job k = example();
     char path[128], link_to[128];
     (void)state;
     refused(ENOENT, "/state: ");
-    auto_free char *text = keep_write(&k);
+    auto_free char *text = saved_job_write(&k);
     write_state(text, 0620);
     refused(EPERM, "of mode 0620: it is not used");
     write_state(text, 0600);
@@ -234,23 +234,23 @@ static void test_owner(void **state)
 }
 
 /* In a child: no file grows beyond 100 bytes there. */
-static int store_on_full_disk(const struct keep *k)
+static int store_on_full_disk(const struct saved_job *k)
 {
     struct rlimit limit = {100, 100};
     struct err err = {0};
     signal(SIGXFSZ, SIG_IGN);
     if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
         return 2;
-    return keep_store(k, dir, &err) == -EFBIG && strstr(err.msg, "/state: ") ? 0 : 3;
+    return saved_job_store(k, dir, &err) == -EFBIG && strstr(err.msg, "/state: ") ? 0 : 3;
 }
 
 static void test_full_disk(void **state)
 {
-    struct keep k = example(), back;
+    struct saved_job k = example(), back;
     char path[128];
     int status;
     (void)state;
-    assert_int_equal(keep_store(&k, dir, NULL), 0);
+    assert_int_equal(saved_job_store(&k, dir, NULL), 0);
     k.target = 4;
     pid_t pid = fork();
     if (pid == 0)
@@ -259,20 +259,20 @@ static void test_full_disk(void **state)
     assert_int_equal(status, 0);
     snprintf(path, sizeof(path), "%s/state.new", dir);
     assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(keep_load(&back, dir, NULL), 0);
+    assert_int_equal(saved_job_load(&back, dir, NULL), 0);
     assert_int_equal(back.target, 3);
-    keep_fini(&back);
+    saved_job_fini(&back);
 }
 
 static void test_home(void **state)
 {
-    struct keep k = example();
+    struct saved_job k = example();
     struct err err = {0};
     (void)state;
-    keep_home(k.home);
-    assert_int_equal(keep_check_home(&k, &err), 0);
+    saved_job_home(k.home);
+    assert_int_equal(saved_job_check_home(&k, &err), 0);
     snprintf(k.home, sizeof(k.home), "elsewhere");
-    assert_int_equal(keep_check_home(&k, &err), -EXDEV);
+    assert_int_equal(saved_job_check_home(&k, &err), -EXDEV);
     assert_non_null(strstr(err.msg, "ran on host node1, which is of another machine or container"));
 }
 
