@@ -82,9 +82,11 @@ reset_limit() {
 
 # All die at once: new members begin again.
 total_loss() {
+    local pids
     begin -np 2 --min-np 1 $RANKS
     line 2 'epoch 1 rank' || return 1
-    kill -KILL "$(pid_of 0)" "$(pid_of 1)"
+    pids=("$(pid_of 0)" "$(pid_of 1)")
+    kill -STOP "${pids[@]}" && kill -KILL "${pids[@]}" # the second one does not go on without the first
     line 2 'epoch 2 rank . of 2: 2\* 3\*' && ends 0
 }
 
