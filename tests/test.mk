@@ -5,9 +5,8 @@
 # HVD_TEST_STRICT=1    everything: also sanitizers, clang, lint, fuzzers, the model, other distributions, clean machines;
 #                      and a skip that tests/SKIPS does not name is a failure
 # HVD_TEST_TIMEOUT=s   for a test that does not ask for more (300)
-# HVD_FUZZ_SECONDS=n   for each fuzzer. Without it 60 for what a stranger's bytes reach first (the
-#                      handshake, the frames) and 20 for the others with HVD_TEST_STRICT=1, as in
-#                      CI; 10 for each else
+# HVD_FUZZ_SECONDS=n   for each fuzzer. Without it 30 for what a stranger's bytes reach first (the
+#                      handshake, the frames) and 8 for the others, from the seeds of tests/fuzz/corpus
 # UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
 
 HVD_FUZZ_SECONDS ?=
@@ -117,9 +116,9 @@ endif
 
 FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,%,$(FUZZ_SRCS))
 FUZZ_LONG := handshake frames
-fuzz_for   = $(or $(HVD_FUZZ_SECONDS),$(if $(filter 1,$(HVD_TEST_STRICT)),$(1),10))
+fuzz_for   = $(or $(HVD_FUZZ_SECONDS),$(1))
 fuzz_step  = 'fuzz/$(1):$(call fuzz_for,$(2))=tests/fuzz/run.sh $(BUILD)/fuzzing $(1) $(call fuzz_for,$(2))'
-FUZZ_STEPS = $(foreach f,$(FUZZERS),$(call fuzz_step,$(f),$(if $(filter $(f),$(FUZZ_LONG)),60,20)))
+FUZZ_STEPS = $(foreach f,$(FUZZERS),$(call fuzz_step,$(f),$(if $(filter $(f),$(FUZZ_LONG)),30,8)))
 
 fuzz-build:
 	$(Q)CFLAGS='-O1 -g' $(SUB) -j$(JOBS) BUILD=$(BUILD)/fuzzing CC=clang SAN= FUZZ=1 fuzz-bin

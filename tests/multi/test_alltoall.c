@@ -25,21 +25,14 @@
 #include "core/transport/shm.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/deaths.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
 #define MAX_RANKS 8
-
-/* Sanitizers make everything slow: less of it then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ROUNDS 20
-#define SEEDS  3
-#define BASE   5000 /* rows */
-#else
-#define ROUNDS 60
-#define SEEDS  9
-#define BASE   30000
-#endif
+#define ROUNDS    EFFORT(60)
+#define SEEDS     EFFORT(9)
+#define BASE      (EFFORT_WHOLE ? 30000 : 5000) /* rows */
 
 /* ---- against a reference -------------------------------------------------------------------- */
 

@@ -25,19 +25,13 @@
 #include <hvd.h>
 
 #include "core/base/clock.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/world.h"
 
 #define OPS 6
 
-/* Sanitizers make everything slow: less of it then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STEPS    160
-#define SEEDS(n) ((n) / 4)
-#else
-#define STEPS    400
-#define SEEDS(n) (n)
-#endif
+#define STEPS (EFFORT_WHOLE ? 400 : 160)
 
 /* What the members write down: the hash of each result, who contributed to it. */
 struct board {
@@ -51,7 +45,7 @@ struct board {
     _Atomic int hold; /* nobody begins this step as long as it is this one; 0: none */
 };
 
-#if SEEDS(4) == 4
+#if EFFORT_WHOLE
 static const int64_t counts[OPS] = {1, 40, 3000, 100000, 400000, 7};
 #else
 static const int64_t counts[OPS] = {1, 40, 3000, 30000, 60000, 7}; /* enough for slice owners */
@@ -300,7 +294,7 @@ static void test_kill_in_repair(void **state)
     static const char *const places[] = {"revoke", "report", "install", "connect",
                                          "settle", "rest",   "barrier", "resubmit"};
     const size_t n = 2 * sizeof(places) / sizeof(places[0]);
-    for (size_t i = 0; i < n; i += SEEDS(4) == 4 ? 1 : 3) {
+    for (size_t i = 0; i < n; i += EFFORT_WHOLE ? 1 : 3) {
         struct board *b = fresh_board(60, true);
         struct elastic job;
         char variable[64];
@@ -335,7 +329,7 @@ static const char *const places_of[][4] = {
 /* Again and again, at any moment. */
 static void test_kill_at_random(void **state)
 {
-    for (unsigned seed = 1; seed <= SEEDS(36); seed++) {
+    for (unsigned seed = 1; seed <= EFFORT(36); seed++) {
         struct board *b = fresh_board(80, seed % 2);
         struct elastic job;
         unsigned random = seed * 2654435761u;
@@ -404,7 +398,7 @@ static void test_kill_in_change(void **state)
 {
     static const char *const places[] = {"report", "install", "connect", "settle", "resubmit"};
     for (int i = 0; i < 10; i++) {
-        if (SEEDS(4) < 4 && (i + i / 2) % 2)
+        if (!EFFORT_WHOLE && (i + i / 2) % 2)
             continue; /* of each place one kind of death */
         struct board *b = fresh_board(60, false);
         struct elastic job;

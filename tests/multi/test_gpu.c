@@ -28,19 +28,15 @@
 
 #include "core/backend/cuda.h"
 #include "tests/fake/cuda/use.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/gpu_job.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
 
-/* Sanitizers make everything slow: fewer jobs then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OLDER      1 /* versions of NCCL */
-#define MOST_RANKS 3
-#else
-#define OLDER      4
-#define MOST_RANKS 4
-#endif
+#define OLDER      EFFORT(4) /* versions of NCCL */
+#define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
+#define TYPES      (EFFORT_SHARE < 8 ? 1 : 3) /* every third one */
 
 #define TENSORS 60
 #define LARGE   7 /* one of them is not packed with the others */
@@ -52,7 +48,7 @@ static int sums(struct gpu_side *g, int rank, int size)
     static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT};
     static const size_t counts[] = {1, 7, 4096, 100001};
     int rc = 0, salt = 0;
-    for (int t = 0; t < HVD_DTYPES && rc == 0; t++)
+    for (int t = 0; t < HVD_DTYPES && rc == 0; t += TYPES)
         for (size_t o = 0; o < sizeof(ops) / sizeof(*ops) && rc == 0; o++)
             for (size_t c = 0; c < sizeof(counts) / sizeof(*counts) && rc == 0; c++) {
                 bool none = t == HVD_BOOL && ops[o] == HVD_AVERAGE;

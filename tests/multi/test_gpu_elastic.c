@@ -24,6 +24,7 @@
 #include <hvd.h>
 
 #include "tests/fake/cuda/use.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/gpu_side.h"
 #include "tests/harness/rank.h"
@@ -33,13 +34,6 @@
 #define WIDE    4000 /* elements of a row */
 #define TENSORS 7
 #define ROOM    ((size_t)4 << 20)
-
-/* Sanitizers make everything slow: fewer seeds then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SEEDS(n) (((n) + 3) / 4)
-#else
-#define SEEDS(n) (n)
-#endif
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
@@ -338,7 +332,7 @@ static void test_staged(void **state)
 {
     static const char *const env[] = {"HVD_BACKEND=staged", NULL};
     static const char *const slow[] = {"HVD_BACKEND=staged", "SLOW=1", NULL};
-    for (unsigned seed = 1; seed <= SEEDS(6); seed++)
+    for (unsigned seed = 1; seed <= EFFORT(6); seed++)
         kill_two(seed % 3 ? env : slow, seed);
     grow(env);
 }
@@ -353,7 +347,7 @@ static void test_nccl(void **state)
         fake_nccl_path(versions[v], path);
         snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
         printf("NCCL %s\n", versions[v]);
-        for (unsigned seed = 1; seed <= SEEDS(v == 0 ? 8 : 3); seed++)
+        for (unsigned seed = 1; seed <= EFFORT(v == 0 ? 8 : 3); seed++)
             kill_two(seed % 3 ? env : slow, seed);
         grow(env);
     }

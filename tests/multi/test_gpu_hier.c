@@ -22,6 +22,7 @@
 #include <hvd.h>
 
 #include "tests/fake/cuda/use.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/gpu_job.h"
 #include "tests/harness/gpu_side.h"
 #include "tests/harness/rank.h"
@@ -30,14 +31,9 @@
 
 #define ROOM    ((size_t)24 << 20)
 #define TENSORS 60
-#define LARGE   4000037 /* elements: four chunks of floats, the last one short */
+#define LARGE   (EFFORT_SHARE < 8 ? 4000037 : 2100037) /* chunks of a million and a short one */
 
-/* Sanitizers make everything slow: fewer sizes and worlds then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STRIDE 3
-#else
-#define STRIDE 1
-#endif
+#define STRIDE (EFFORT_WHOLE ? 1 : 3) /* of sizes and worlds */
 
 struct job {
     const char *hosts; /* a character a rank */
@@ -75,7 +71,7 @@ static int sums(struct gpu_side *g, int rank, int size, const struct job *job)
     static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT};
     static const size_t counts[] = {1, 2, 7, 4096, 100001};
     int rc = 0, k = 0;
-    for (int t = 0; t < HVD_DTYPES; t++)
+    for (int t = 0; t < HVD_DTYPES; t += STRIDE)
         for (size_t o = 0; o < sizeof(ops) / sizeof(*ops); o++)
             for (size_t c = 0; c < sizeof(counts) / sizeof(*counts) && rc == 0; c += STRIDE)
                 if (t != HVD_BOOL || ops[o] != HVD_AVERAGE)

@@ -28,6 +28,7 @@
 #include <hvd.h>
 
 #include "tests/fake/cuda/use.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/gpu_job.h"
 #include "tests/harness/gpu_side.h"
@@ -43,14 +44,8 @@
 #define DOOM    2 /* the step in which they die */
 #define MEMBERS 8
 
-/* Sanitizers make everything slow: fewer jobs and places then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STRIDE  14
-#define MOST(n) 1
-#else
-#define STRIDE  7
-#define MOST(n) (n)
-#endif
+#define STRIDE  (EFFORT_WHOLE ? 7 : 14)
+#define MOST(n) (EFFORT_WHOLE ? (n) : 1)
 
 struct board {
     /* What is asked for. */

@@ -19,18 +19,14 @@
 
 #include "core/base/cleanup.h"
 #include "tests/harness/coll_rank.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
 #define MAX_RANKS 8
 
-/* Sanitizers make everything slow: less of it then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ROUNDS 12
-#else
-#define ROUNDS 48
-#endif
+#define ROUNDS EFFORT(48)
 
 /* ---- against a reference -------------------------------------------------------------------- */
 

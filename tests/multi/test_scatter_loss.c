@@ -25,18 +25,13 @@
 #include "core/base/clock.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/deaths.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-/* Sanitizers make everything slow: less of it then. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SEEDS 2
-#define BASE  5000 /* rows */
-#else
-#define SEEDS 6
-#define BASE  40000
-#endif
+#define SEEDS EFFORT(6)
+#define BASE  EFFORT(40000) /* rows */
 
 /* ---- what survivors make of it --------------------------------------------------------------- */
 

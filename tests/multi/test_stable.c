@@ -18,6 +18,7 @@
 
 #include <hvd.h>
 
+#include "tests/harness/effort.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
@@ -195,21 +196,21 @@ static void run(int size, int hosts, world_rank_f fn, int rounds)
 
 static void test_overwrite_async(void **state)
 {
-    int rounds = 80;
+    int rounds = EFFORT(80);
     for (int size = 2; size <= 4; size++)
         run(size, 1, overwrite_async, rounds);
 }
 
 static void test_overwrite_frozen(void **state)
 {
-    int rounds = 50;
+    int rounds = EFFORT(50);
     for (int size = 2; size <= 4; size++)
         run(size, 1, overwrite_frozen, rounds);
 }
 
 static void test_overwrite_kinds(void **state)
 {
-    int rounds = 50;
+    int rounds = EFFORT(50);
     for (int size = 2; size <= 4; size++)
         run(size, 1, overwrite_kinds, rounds);
 }
@@ -218,7 +219,7 @@ static void test_overwrite_hosts(void **state)
 {
     if (!world_can_netns("multi/stable/hosts"))
         return;
-    int rounds = 40;
+    int rounds = EFFORT(40);
     run(2, 2, overwrite_async, rounds);
     run(2, 2, overwrite_frozen, rounds);
     run(4, 2, overwrite_async, rounds);
