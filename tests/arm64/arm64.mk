@@ -3,6 +3,6 @@
 
 test-arm64:  ## cross-build for aarch64; unit tests, some multi-rank tests and the bundle under qemu-user (root)
 	$(Q)tests/deps.sh build arm64
-	$(Q)$(RUN) tests/arm64/test_arm64.sh
+	$(Q)$(RUN) $(BUILD) tests/arm64/test_arm64.sh
 
 .PHONY: test-arm64
