@@ -10,7 +10,7 @@
 #include "core/coll/half.h"
 #include "tests/fake/cuda/fake.h"
 
-enum class { INTEGER, SINGLE, DOUBLE, TRUTH };
+enum class { INTEGER, TRUTH, HALF, BFLOAT, SINGLE, DOUBLE };
 
 static const struct type {
     const char *name;
@@ -24,8 +24,8 @@ static const struct type {
     {"int16", INTEGER, 2, INT16_MIN, INT16_MAX},
     {"int32", INTEGER, 4, INT32_MIN, INT32_MAX},
     {"int64", INTEGER, 8, INT64_MIN, INT64_MAX},
-    {"float16", SINGLE, 2, 0, 0},
-    {"bfloat16", SINGLE, 2, 0, 0},
+    {"float16", HALF, 2, 0, 0},
+    {"bfloat16", BFLOAT, 2, 0, 0},
     {"float32", SINGLE, 4, 0, 0},
     {"float64", DOUBLE, 8, 0, 0},
     {"bool", TRUTH, 1, 0, 0},
@@ -46,9 +46,10 @@ static const struct type *type_named(const char *name, size_t len)
     return NULL;
 }
 
-static bool is(const struct type *t, const char *name)
+/* One that is computed as a float. */
+static bool is_single(const struct type *t)
 {
-    return strcmp(t->name, name) == 0;
+    return t->class == SINGLE || t->class == HALF || t->class == BFLOAT;
 }
 
 /* The lower bytes as the type has them: how integers wrap. */
@@ -58,42 +59,100 @@ static int64_t wrapped(const struct type *t, uint64_t bits)
     return t->low < 0 ? (int64_t)(bits << shift) >> shift : (int64_t)(bits << shift >> shift);
 }
 
+/* Little-endian. Sizes are constants for memcpy(), which a sanitizer would else call for each
+ * element. */
+static uint64_t bits_of(const void *at, size_t bytes)
+{
+    uint64_t bits = 0;
+    switch (bytes) {
+    case 1:
+        memcpy(&bits, at, 1);
+        break;
+    case 2:
+        memcpy(&bits, at, 2);
+        break;
+    case 4:
+        memcpy(&bits, at, 4);
+        break;
+    default:
+        memcpy(&bits, at, 8);
+        break;
+    }
+    return bits;
+}
+
+static void put_bits(void *at, uint64_t bits, size_t bytes)
+{
+    switch (bytes) {
+    case 1:
+        memcpy(at, &bits, 1);
+        break;
+    case 2:
+        memcpy(at, &bits, 2);
+        break;
+    case 4:
+        memcpy(at, &bits, 4);
+        break;
+    default:
+        memcpy(at, &bits, 8);
+        break;
+    }
+}
+
 static struct number load(const struct type *t, const void *at)
 {
     struct number x = {0};
-    uint64_t bits = 0;
-    memcpy(&bits, at, t->bytes);
-    if (t->class == INTEGER)
+    uint64_t bits = bits_of(at, t->bytes);
+    switch (t->class) {
+    case INTEGER:
         x.i = wrapped(t, bits);
-    else if (t->class == TRUTH)
+        break;
+    case TRUTH:
         x.i = bits != 0;
-    else if (t->class == DOUBLE)
-        memcpy(&x.d, at, sizeof(x.d));
-    else if (is(t, "float32"))
-        memcpy(&x.f, at, sizeof(x.f));
-    else
-        x.f = is(t, "float16") ? half_to_float((uint16_t)bits) : bfloat_to_float((uint16_t)bits);
+        break;
+    case DOUBLE:
+        memcpy(&x.d, &bits, sizeof(x.d));
+        break;
+    case SINGLE:
+        memcpy(&x.f, &bits, sizeof(x.f));
+        break;
+    case HALF:
+        x.f = half_to_float((uint16_t)bits);
+        break;
+    case BFLOAT:
+        x.f = bfloat_to_float((uint16_t)bits);
+        break;
+    }
     return x;
 }
 
 static void store(const struct type *t, void *at, struct number x)
 {
-    uint16_t bits;
-    if (t->class == INTEGER || t->class == TRUTH) {
-        memcpy(at, &x.i, t->bytes);
-    } else if (t->class == DOUBLE) {
-        memcpy(at, &x.d, sizeof(x.d));
-    } else if (is(t, "float32")) {
-        memcpy(at, &x.f, sizeof(x.f));
-    } else {
-        bits = is(t, "float16") ? half_from_float(x.f) : bfloat_from_float(x.f);
-        memcpy(at, &bits, sizeof(bits));
+    uint64_t bits = 0;
+    switch (t->class) {
+    case INTEGER:
+    case TRUTH:
+        bits = (uint64_t)x.i;
+        break;
+    case DOUBLE:
+        memcpy(&bits, &x.d, sizeof(x.d));
+        break;
+    case SINGLE:
+        memcpy(&bits, &x.f, sizeof(x.f));
+        break;
+    case HALF:
+        bits = half_from_float(x.f);
+        break;
+    case BFLOAT:
+        bits = bfloat_from_float(x.f);
+        break;
     }
+    put_bits(at, bits, t->bytes);
 }
 
 static void scale(const struct type *t, struct number *x, double factor)
 {
-    if (t->class == SINGLE) {
+    if (is_single(t)) {
         x->f *= (float)factor;
     } else if (t->class == DOUBLE) {
         x->d *= factor;
@@ -112,7 +171,7 @@ static void scale(const struct type *t, struct number *x, double factor)
 
 static void divide(const struct type *t, struct number *x, int64_t divisor)
 {
-    if (t->class == SINGLE)
+    if (is_single(t))
         x->f /= (float)divisor;
     else if (t->class == DOUBLE)
         x->d /= (double)divisor;
@@ -151,11 +210,11 @@ static bool move_chunk(const struct type *from, const struct type *to, const str
     uint8_t *dst = (uint8_t *)m->to[p] + at * b;
     if (!fake_mapped(src, n * a) || !fake_mapped(dst, n * b))
         return false;
+    if (!from) {
+        memmove(dst, src, n);
+        return true;
+    }
     for (uint64_t i = 0; i < n; i++) {
-        if (!from) {
-            dst[i] = src[i];
-            continue;
-        }
         struct number x = load(from, src + i * a);
         const struct type *in = from;
         if (from->class == INTEGER && b < a) {
