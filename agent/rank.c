@@ -16,6 +16,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/member/roster.h"
 
 /* Processes left in a rank's group get SIGTERM at once, and SIGKILL after this. */
 #define REST_GRACE_MS 1000
@@ -233,6 +234,36 @@ static void check_closed(struct rank *rank)
     loop_timer_stop(rank->loop, &rank->end_timer);
     rank->closed = true;
     rank->ops->closed(rank->arg, rank);
+}
+
+/* ---- what it has said ------------------------------------------------------------------------ */
+
+static void on_hello_end(void *arg, uint32_t events)
+{
+    struct rank *rank = arg;
+    (void)events;
+    loop_fd_stop(rank->loop, &rank->hello_lfd);
+    rank->ops->hello_ended(rank->arg, rank);
+}
+
+void rank_watch_hello(struct rank *rank, int pid)
+{
+    loop_fd_stop(rank->loop, &rank->hello_lfd);
+    rank->hello_pid = pid;
+    if (pid > 1 && pid != rank->pid && getpgid(pid) == rank->pid)
+        loop_pid_start(rank->loop, &rank->hello_lfd, pid, on_hello_end, rank);
+}
+
+bool rank_in_epoch(const struct rank *rank)
+{
+    return !rank->reaped && !rank->dead && rank->hello && !rank->waiting && !rank->arrived &&
+           !rank->bye;
+}
+
+void rank_name(const struct rank *rank, char *dst, size_t size)
+{
+    int member = rank->assignment.member;
+    roster_name(rank->roster_rank >= 0 ? rank->roster_rank : member, member, dst, size);
 }
 
 /* ---- exec ------------------------------------------------------------------------------------ */

@@ -31,6 +31,8 @@ struct rank_ops {
     void (*started)(void *arg, struct rank *rank);
     /* Its process has ended (rank->code); all its frames and output were handled before. */
     void (*exited)(void *arg, struct rank *rank);
+    /* The process that rank_watch_hello() watches has ended. */
+    void (*hello_ended)(void *arg, struct rank *rank);
     /* Its process group has ended and its pipes are closed too. */
     void (*closed)(void *arg, struct rank *rank);
 };
@@ -72,7 +74,7 @@ struct rank {
     struct loop_timer again_timer; /* retries to pass descriptors that the kernel refused */
     struct loop_timer end_timer;
     uint64_t kill_at; /* when its process group gets SIGKILL; 0: not set */
-    /* For agent_*.c: */
+    /* For agent_relay.h: */
     bool hello, bye, waiting, posted;
     bool arrived;      /* a joiner that has got NUMBERS and has not said HELLO (enter) */
     bool dead;         /* known to be dead, or evicted, but not reaped yet */
@@ -120,6 +122,17 @@ void rank_read_frames(struct rank *rank);
 /* Sends or queues a frame. fds NULL: without descriptors. If descriptors cannot be passed, the
  * rank is ended and rank->text says why. */
 void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
+
+/* Watches the process that said HELLO, if it is a child of the rank's process, whose own end is
+ * reported anyway. */
+void rank_watch_hello(struct rank *rank, int pid);
+
+/* Is the rank in the current epoch? It said HELLO and has got a roster. False for a joiner that has
+ * only got NUMBERS. */
+bool rank_in_epoch(const struct rank *rank);
+
+/* Writes how the user knows the rank: "rank 3", "rank 3 (member 7)". */
+void rank_name(const struct rank *rank, char *dst, size_t size);
 
 void rank_fini(struct rank *rank);
 
