@@ -64,8 +64,9 @@ struct rank {
     struct loop_timer exec_timer;
     int exec_ms;
     bool reaped, closed;
-    int code;       /* exit code, or -signal */
-    char text[512]; /* why it could not be started */
+    bool group_ended; /* its process group is empty and was reaped */
+    int code;         /* exit code, or -signal */
+    char text[512];   /* why it could not be started */
     struct rank_stream streams[FRAME_STREAMS];
     struct tail tail; /* the last bytes of stderr */
     int ctl_fd;       /* -1: closed */
@@ -110,7 +111,7 @@ void rank_kill(struct rank *rank, int signo);
 void rank_end(struct rank *rank, int grace_ms);
 
 /* Its process has ended with this wait status. Called after reaping. Before that, while the process
- * group id cannot be reused, the caller signals the group. */
+ * group id cannot be reused, the caller sends SIGTERM to the group. */
 void rank_exited(struct rank *rank, int status);
 
 /* Stops or resumes reading the rank's output. */
