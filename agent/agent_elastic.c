@@ -7,7 +7,6 @@
 #include "agent/agent_relay.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/log.h"

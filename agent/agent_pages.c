@@ -5,8 +5,6 @@
 #include "agent/agent_pages.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "core/base/log.h"
 #include "diagnostics/report/prometheus.h"

@@ -4,9 +4,6 @@
  */
 #include "agent/agent_pod.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
