@@ -346,7 +346,7 @@ static int begin(struct coordinator *c, const struct job_entry *entry,
         coordinator_say(&c->core, 1, "job %s: %d ranks on %d host(s); membership socket %s",
                         c->core.roster.job, c->core.roster.size, c->core.roster.nagents,
                         c->servers.unix_path);
-    if (saved) /* its agents run; coordinator_watch_attached() starts the discovery */
+    if (saved) /* its agents run; coordinator_check_attached() starts the discovery */
         return 0;
     rc = coordinator_agents_launch(&c->agents, err);
     return rc < 0 ? rc : coordinator_discovery_start(&c->discovery, err);

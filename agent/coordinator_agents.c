@@ -249,29 +249,6 @@ void coordinator_agents_check(struct coordinator_agents *as)
 
 /* ---- launch --------------------------------------------------------------------------------- */
 
-static bool is_forwarded(const char *variable)
-{
-    const char *const prefixes[] = {"HVD_", "HOROVOD_", "PYTHON"};
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
-
-extern char **environ;
-
-char **coordinator_agents_environment(const struct job *job)
-{
-    size_t n = 0, nset = strings_count(job->env);
-    char **list = calloc(strings_count(environ) + nset + 1, sizeof(*list));
-    for (char **e = environ; list && *e; e++)
-        if (is_forwarded(*e))
-            list[n++] = *e;
-    if (list && nset)
-        memcpy(list + n, job->env, nset * sizeof(*list));
-    return list;
-}
-
 int coordinator_agents_read_settings(struct coordinator_agents *as, struct err *err)
 {
     int64_t seconds = 0;
@@ -351,7 +328,7 @@ int coordinator_agents_make(struct coordinator_agents *as, struct err *err)
 
 int coordinator_agents_launch(struct coordinator_agents *as, struct err *err)
 {
-    char **remote_env = coordinator_agents_environment(as->core->job);
+    char **remote_env = job_remote_environment(as->core->job);
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
     if (rc == 0)
         rc = coordinator_agents_make(as, err);
@@ -364,7 +341,7 @@ int coordinator_agents_launch(struct coordinator_agents *as, struct err *err)
 int coordinator_agents_launch_more(struct coordinator_agents *as, int index, char *ca,
                                    struct err *err)
 {
-    char **remote_env = coordinator_agents_environment(as->core->job);
+    char **remote_env = job_remote_environment(as->core->job);
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for one more agent");
     as->list[index].added = true;
     as->list[index].ca = ca;

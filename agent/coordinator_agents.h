@@ -25,10 +25,6 @@ struct coordinator_agents {
     uint64_t measured; /* clock_ns() of the last check of the agents */
 };
 
-/* The environment for agents of other hosts, with the job's own variables at the end. The caller
- * frees the list but not its entries. NULL: no memory. */
-char **coordinator_agents_environment(const struct job *job);
-
 /* Reads HVD_COORDINATOR_LOST_SECONDS. */
 int coordinator_agents_read_settings(struct coordinator_agents *as, struct err *err);
 

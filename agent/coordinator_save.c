@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/coordinator_agents.h"
 #include "agent/saved_job.h"
 
 static bool is_leaving(const struct roster_member *m)
@@ -54,7 +53,7 @@ static int fill_saved(const struct coordinator_save *s, struct saved_job *k)
                             .nservers = s->servers->ntcp};
     gethostname(k->host, sizeof(k->host) - 1);
     saved_job_home(k->home);
-    k->environment = coordinator_agents_environment(s->core->job);
+    k->environment = job_remote_environment(s->core->job);
     k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
     k->leaving = calloc((size_t)r->nmembers + 1, sizeof(*k->leaving));
     if (!k->agents || !k->leaving || !k->environment)
