@@ -4,56 +4,22 @@
  */
 #include "agent/agent.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/priority.h"
 #include "agent/jobs.h"
-#include "agent/keeper.h"
+#include "agent/priority.h"
 #include "agent/reap.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
-#include "core/base/cpus.h"
 #include "core/base/log.h"
-#include "core/include/hvd.h"
 
 #define TICK_MS         100
-#define JOIN_TIMEOUT_MS 4000
-#define RETRY_MS        200
 #define STOP_GRACE_MS   2000
 #define LEAVE_MS        3000 /* limit for the last report at the end */
 #define REST_GRACE_MS   500
 #define POD_PROGRESS_MS 5000
-#define UNKNOWN_MS      1000
-#define SILENT_MS       10000 /* silence of the coordinator after which it is logged */
-
-static void send_join(struct agent *a);
-
-static const char *coordinator_name(const struct agent *a)
-{
-    return a->config.pod ? "the operator" : "hvdrun";
-}
-
-void agent_answered(struct agent *a)
-{
-    if (a->silence_reported)
-        log_info("%s answers again", coordinator_name(a));
-    peer_silence_end(&a->silence, clock_ns());
-    a->unanswered[0] = '\0';
-    a->silence_reported = false;
-}
-
-void agent_unanswered(struct agent *a, const struct client_answer *answer)
-{
-    if (answer->status == 0)
-        snprintf(a->unanswered, sizeof(a->unanswered), "%s", answer->text);
-    else
-        snprintf(a->unanswered, sizeof(a->unanswered), "HTTP %ld %.200s", answer->status,
-                 answer->body);
-    log_debug("no answer from %s: %s", coordinator_name(a), a->unanswered);
-}
 
 void agent_fail(struct agent *a, const struct err *err)
 {
@@ -61,28 +27,8 @@ void agent_fail(struct agent *a, const struct err *err)
         a->rc = err->code ? err->code : -EIO;
         a->err = *err;
     }
-    a->abandoned = true;
-    agent_stop_ranks(a, STOP_GRACE_MS);
-}
-
-static void on_outbox(void *arg, bool refused, const char *text)
-{
-    struct agent *a = arg;
-    agent_answered(a);
-    if (refused)
-        log_warn("the coordinator did not take a report: %.300s", text);
-    agent_wake(a);
-}
-
-static bool on_unknown(void *arg)
-{
-    agent_answered(arg);
-    return agent_rejoin(arg);
-}
-
-static void on_drained(void *arg)
-{
-    agent_pause_output(arg, false);
+    a->link.abandoned = true;
+    agent_ranks_stop(&a->ranks, STOP_GRACE_MS);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -91,41 +37,23 @@ static void on_drained(void *arg)
  */
 static bool is_done(struct agent *a)
 {
-    bool to_come = !a->cwd || agent_is_starting(a) || (a->welcome.elastic && !agent_pod_is_over(a));
-    if (!a->stopping && !a->draining && !a->refused && to_come)
+    bool to_come = !a->ranks.cwd || agent_ranks_starting(&a->ranks) ||
+                   (a->ranks.welcome.elastic && !agent_pod_has_ended(&a->pod));
+    if (!a->ranks.stopping && !a->drain.active && !a->doctor.refused && to_come)
         return false; /* ranks are still to come */
-    for (int i = 0; i < a->nranks; i++)
-        if (!a->ranks[i]->closed)
-            return false;
+    if (!agent_ranks_all_closed(&a->ranks))
+        return false;
     if (!a->leave_at)
         a->leave_at = deadline_in_ms(LEAVE_MS);
     /* A slow reader does not count as late: while hvdrun lives, it gets all output. */
     bool late = deadline_passed(a->leave_at);
-    bool reported = a->abandoned || late || (outbox_empty(&a->outbox) && !agent_awaits_doctor(a));
+    bool reported = a->link.abandoned || late ||
+                    (outbox_empty(&a->outbox) && !agent_doctor_awaited(&a->doctor));
     if (!reported)
         return false;
-    return agent_output_delivered(a, late) || (a->abandoned && late);
-}
-
-static void watch_coordinator(struct agent *a)
-{
-    uint64_t silent = peer_silence_measure(&a->silence, clock_ns());
-    uint64_t limit = (uint64_t)a->config.lost_seconds * CLOCK_S;
-    const char *why = *a->unanswered ? a->unanswered : "not a word";
-    if (a->abandoned)
-        return;
-    if (silent < limit) {
-        if (silent >= SILENT_MS * CLOCK_MS && !a->silence_reported) {
-            log_warn("%s has not answered for %d s (%s); after %d s the ranks are ended",
-                     coordinator_name(a), SILENT_MS / 1000, why, a->config.lost_seconds);
-            a->silence_reported = true;
-        }
-        return;
-    }
-    struct err err;
-    err_set(&err, ETIMEDOUT, "%s has not answered for %d s (%s): ending the ranks",
-            coordinator_name(a), a->config.lost_seconds, why);
-    agent_fail(a, &err);
+    bool delivered =
+        a->config.pod ? agent_pod_printed(&a->pod, late) : agent_output_delivered(&a->output, late);
+    return delivered || (a->link.abandoned && late);
 }
 
 static void post_progress(struct agent *a)
@@ -134,8 +62,8 @@ static void post_progress(struct agent *a)
     if (a->config.pod && clock_ns() - a->progress_at < POD_PROGRESS_MS * CLOCK_MS)
         return;
     a->progress_at = clock_ns();
-    for (int i = 0; i < a->nranks; i++) {
-        struct rank *rank = a->ranks[i];
+    for (int i = 0; i < a->ranks.n; i++) {
+        struct rank *rank = a->ranks.list[i];
         if (rank->progress_new && !rank->reaped)
             outbox_report(&a->outbox, &rank->progress);
         rank->progress_new = false;
@@ -149,73 +77,19 @@ static void on_tick(void *arg)
         loop_stop(&a->loop);
         return;
     }
-    watch_coordinator(a);
-    agent_watch_output(a);
+    struct err err;
+    if (agent_link_check(&a->link, &err) < 0)
+        agent_fail(a, &err);
+    agent_output_check(&a->output);
     post_progress(a);
-    agent_poll_events(a);
-    agent_poll_roster(a);
+    agent_polls_events(&a->polls);
+    agent_polls_roster(&a->polls);
     loop_timer_start(&a->loop, &a->tick, TICK_MS, on_tick, a);
 }
 
 void agent_wake(struct agent *a)
 {
     loop_timer_start(&a->loop, &a->tick, 0, on_tick, a);
-}
-
-/* ---- join ----------------------------------------------------------------------------------- */
-
-static void retry_join(void *arg)
-{
-    send_join(arg);
-}
-
-static void on_joined(void *arg, const struct client_answer *answer)
-{
-    struct agent *a = arg;
-    struct err err = {0};
-    if (answer->status == 0 || answer->status == 503) {
-        agent_unanswered(a, answer);
-        if (!a->stopping)
-            loop_timer_start(&a->loop, &a->retry, RETRY_MS, retry_join, a);
-        return;
-    }
-    if (answer->status == 404 && agent_pod_may_come(a) && !a->stopping) {
-        log_info("join: %s", answer->body);
-        loop_timer_start(&a->loop, &a->retry, UNKNOWN_MS, retry_join, a);
-        return;
-    }
-    agent_answered(a);
-    int rc = 0;
-    if (answer->status != 200)
-        rc = err_set(&err, EPERM, "the coordinator refused this agent: HTTP %ld %.300s",
-                     answer->status, answer->body);
-    if (rc == 0)
-        rc = welcome_read(answer->body, answer->len, &a->welcome, &err);
-    if (rc == 0) {
-        a->joined = true;
-        if (a->welcome.post_output)
-            agent_break_output(a);
-        agent_poll_events(a);
-        rc = agent_begin(a, &err);
-    }
-    if (rc < 0)
-        agent_fail(a, &err);
-}
-
-static void send_join(struct agent *a)
-{
-    struct join_body body = {.slots = cpus_usable(), .pid = keeper_pid()};
-    struct err err;
-    snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
-    snprintf(body.version, sizeof(body.version), "%s", HVD_VERSION);
-    if (gethostname(body.host, sizeof(body.host) - 1) < 0)
-        snprintf(body.host, sizeof(body.host), "?");
-    char *text = join_write(&body);
-    int rc = text ? client_send(a->client, "/v1/join", text, JOIN_TIMEOUT_MS, on_joined, a, &err)
-                  : err_set(&err, ENOMEM, "no memory to join");
-    free(text);
-    if (rc < 0)
-        agent_fail(a, &err);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -227,16 +101,16 @@ static void on_signal(void *arg, uint32_t events)
     (void)events;
     while ((signo = loop_signal_next(&a->signals)) > 0) {
         if (signo == SIGCHLD) {
-            agent_reap(a);
+            agent_ranks_reap(&a->ranks, &a->doctor.preflight.pid);
             continue;
         }
         if (signo == SIGTERM) {
-            a->terminated = true;
-            agent_drain(a);
+            a->pod.terminated = true;
+            agent_drain_start(&a->drain);
             continue;
         }
         log_info("signal %d: ending the ranks", signo);
-        agent_stop_ranks(a, STOP_GRACE_MS);
+        agent_ranks_stop(&a->ranks, STOP_GRACE_MS);
     }
 }
 
@@ -251,26 +125,7 @@ static int open_all(struct agent *a, struct err *err)
     int rc = loop_signals_start(&a->loop, &a->signals, &set, on_signal, a);
     if (rc < 0)
         return err_sys(err, -rc, "signalfd");
-    struct client_config client = {.loop = &a->loop,
-                                   .url = a->config.url,
-                                   .unix_path = a->config.unix_path,
-                                   .ca_pem = a->config.ca_pem,
-                                   .token = a->config.token,
-                                   .token_file = a->config.token_file,
-                                   .jitter_ms = a->config.jitter_ms};
-    rc = client_open(&a->client, &client, err);
-    if (rc < 0)
-        return rc;
-    rc = agent_open_pages(a, err);
-    if (rc == 0)
-        rc = agent_pod_init(a, err);
-    if (rc < 0)
-        return rc;
-    sink_init(&a->out, &a->loop, STDOUT_FILENO, on_drained, a);
-    agent_output_init(a);
-    outbox_init(&a->outbox, &a->loop, a->client, a->config.agent, on_outbox, a);
-    a->outbox.unknown = on_unknown;
-    return 0;
+    return agent_open_parts(a, err);
 }
 
 /* Removes the directory with the Unix socket of an hvdrun that was killed. An hvdrun that lives, or
@@ -290,33 +145,24 @@ static void remove_socket(const struct agent *a)
 
 static void close_all(struct agent *a)
 {
-    for (int i = 0; i < a->nranks; i++)
-        agent_drop_rank(a->ranks[i]);
-    agent_end_doctor(a);
+    agent_ranks_drop(&a->ranks);
+    agent_doctor_fini(&a->doctor);
+    agent_pages_close(&a->pages);
     reap_rest(REST_GRACE_MS);
-    if (a->abandoned)
+    if (a->link.abandoned)
         remove_socket(a);
     loop_timer_stop(&a->loop, &a->tick);
-    loop_timer_stop(&a->loop, &a->cards_timer);
-    loop_timer_stop(&a->loop, &a->start_timer);
-    loop_timer_stop(&a->loop, &a->drain_timer);
-    loop_timer_stop(&a->loop, &a->drain_retry);
-    loop_timer_stop(&a->loop, &a->retry);
+    loop_timer_stop(&a->loop, &a->join_retry);
     loop_fd_stop(&a->loop, &a->signals);
-    lifelines_fini(&a->lifelines);
+    agent_drain_fini(&a->drain);
+    agent_relay_fini(&a->relay);
     outbox_fini(&a->outbox);
-    agent_output_fini(a);
-    agent_pod_fini(a);
-    sink_fini(&a->out);
-    client_close(a->client);
+    agent_output_fini(&a->output);
+    agent_pod_fini(&a->pod);
+    agent_link_close(&a->link);
+    agent_ranks_fini(&a->ranks);
     loop_fini(&a->loop);
-    welcome_fini(&a->welcome);
-    free(a->ranks);
-    free(a->ends);
-    free(a->world);
     free(a->rejoin_text);
-    roster_body_fini(&a->roster);
-    binding_fini(&a->binding);
     config_fini(&a->config);
 }
 
@@ -333,8 +179,8 @@ int agent_run(struct agent *a, struct agent_config *config, struct err *err)
     priority_raise();
     rc = open_all(a, err);
     if (rc == 0) {
-        agent_answered(a);
-        send_join(a);
+        agent_link_answered(&a->link);
+        agent_join(a);
         on_tick(a);
         rc = loop_run(&a->loop);
     }
@@ -344,7 +190,7 @@ int agent_run(struct agent *a, struct agent_config *config, struct err *err)
             *err = a->err;
     }
     if (rc == 0)
-        rc = agent_pod_code(a);
+        rc = agent_pod_code(&a->pod, a->doctor.refused);
     close_all(a);
     return rc;
 }

@@ -1,104 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_elastic: ranks of an elastic job that start, leave or die while others train. See agent.h.
+ * agent_elastic: ranks of an elastic job that join, leave or die while others train. The agent
+ * learns of a death by a lifeline before the kernel has freed the process, and evicts a rank that
+ * is silent without a good reason. See agent_relay.h and lifelines.h.
  */
+#include "agent/agent_relay.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
 #include "core/base/log.h"
 
 #define LEAVE_MS       10000 /* for a rank to exit after LEAVE */
 #define LEAVE_GRACE_MS 2000  /* then SIGTERM, and after this SIGKILL */
 
-void agent_name(const struct rank *rank, char *dst, size_t size)
+/* ---- lifelines ------------------------------------------------------------------------------- */
+
+static void on_gone(void *arg, struct rank_lifeline *rl, bool evict, const char *text)
 {
-    int member = rank->assignment.member;
-    roster_name(rank->roster_rank >= 0 ? rank->roster_rank : member, member, dst, size);
+    struct agent_relay *relay = arg;
+    struct rank *rank = list_entry(rl, struct rank, lifeline);
+    if (!evict)
+        rank_read_frames(rank); /* a BYE may be unread in the socket */
+    if (rank->hello && !rank->bye && !relay->ranks->stopping)
+        agent_relay_declare_dead(relay, rank, evict, text);
 }
 
-struct rank *agent_find(struct agent *a, int member)
+static void on_suspected(void *arg, struct rank_lifeline *rl, const char *text)
 {
-    for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i]->assignment.member == member)
-            return a->ranks[i];
-    return NULL;
+    struct agent_relay *relay = arg;
+    struct rank *rank = list_entry(rl, struct rank, lifeline);
+    char name[64];
+    rank_name(rank, name, sizeof(name));
+    log_warn("%s on %s (pid %d) %s", name, relay->config->host, (int)rank->pid, text);
 }
 
-/* ---- start ---------------------------------------------------------------------------------- */
+static const struct lifelines_ops ops = {on_gone, on_suspected};
 
-/* Frees ranks that had this local rank and have ended. */
-static void sweep(struct agent *a, int local_rank)
+int agent_relay_open_lifelines(struct agent_relay *relay, struct err *err)
 {
-    int kept = 0;
-    for (int i = 0; i < a->nranks; i++) {
-        struct rank *rank = a->ranks[i];
-        if (rank->closed && rank->assignment.local_rank == local_rank)
-            agent_drop_rank(rank);
-        else
-            a->ranks[kept++] = rank;
-    }
-    a->nranks = kept;
+    if (!relay->ranks->welcome.elastic)
+        return 0;
+    lifeline_raise_priority();
+    return lifelines_init(&relay->lifelines, relay->loop, &ops, relay, err);
 }
 
-static void report_unstarted(struct agent *a, int member, const char *why)
-{
-    struct report_item item = {.type = REPORT_EXITED, .member = member, .code = 1};
-    snprintf(item.text, sizeof(item.text), "%.500s", why);
-    log_warn("member %d: %s", member, why);
-    outbox_report(&a->outbox, &item);
-}
-
-/* The first ranks are not all started yet: start this one with them. */
-static void start_later(struct agent *a, const struct assignment *assignment)
-{
-    struct welcome_body *w = &a->welcome;
-    for (int i = 0; i < w->nassignments; i++)
-        if (w->assignments[i].member == assignment->member)
-            return; /* the welcome lists it already */
-    struct assignment *grown =
-        realloc(w->assignments, ((size_t)w->nassignments + 1) * sizeof(*grown));
-    if (!grown) {
-        report_unstarted(a, assignment->member, "no memory for a rank");
-        return;
-    }
-    w->assignments = grown;
-    w->assignments[w->nassignments++] = *assignment;
-}
-
-void agent_start_member(struct agent *a, int member, int local_rank)
+void agent_relay_give_lifeline(struct agent_relay *relay, struct rank *rank)
 {
     struct err err;
-    struct assignment assignment = {member, local_rank, 0, 1};
-    if (!a->welcome.elastic || local_rank < 0 || local_rank >= MEMBER_RANKS_MAX ||
-        agent_find(a, member))
+    int fd;
+    if (!relay->lifelines.loop ||
+        (rank->lifeline.line && lifeline_state(rank->lifeline.line) <= LIFELINE_HELD))
         return;
-    if (local_rank >= a->welcome.slots) /* the discovery script has raised the host's slots */
-        a->welcome.slots = local_rank + 1;
-    if (a->welcome.nassignments > 0) {
-        assignment.cross_rank = a->welcome.assignments[0].cross_rank;
-        assignment.cross_size = a->welcome.assignments[0].cross_size;
-    }
-    if (a->stopping || a->refused) {
-        report_unstarted(a, member,
-                         a->refused ? "the doctor found a failure on this host"
-                                    : "the ranks of this host are being ended");
+    if (rank_lifeline_start(&relay->lifelines, &rank->lifeline, &fd, &err) < 0) {
+        log_warn("member %d: its death would be seen late: %s", rank->assignment.member,
+                 err_text(&err));
         return;
     }
-    if (!a->cwd || agent_is_starting(a)) {
-        start_later(a, &assignment);
-        return;
-    }
-    sweep(a, local_rank);
-    if (agent_add_rank(a, &assignment, &err) < 0)
-        report_unstarted(a, member, err_text(&err));
+    struct ctl_fds *fds = ctl_fds_create(&fd, 1);
+    if (fds)
+        rank_send(rank, CTL_LIFELINE, NULL, fds);
+    ctl_fds_drop(fds);
 }
+/* ---- join ------------------------------------------------------------------------------------ */
 
-void agent_send_numbers(struct agent *a, int member, const struct rank_numbers *numbers)
+void agent_relay_send_numbers(struct agent_relay *relay, int member,
+                              const struct rank_numbers *numbers)
 {
     struct buf body = {0};
-    struct rank *rank = agent_find(a, member);
+    struct rank *rank = agent_ranks_find(relay->ranks, member);
     if (!rank || rank->reaped || !rank->waiting || rank->why != CARD_JOIN)
         return;
     const int words[] = {numbers->rank,       numbers->size,       rank->assignment.local_rank,
@@ -120,10 +90,10 @@ static void on_leave_timer(void *arg)
     rank_end(rank, LEAVE_GRACE_MS);
 }
 
-void agent_send_leave(struct agent *a, int member, const char *text)
+void agent_relay_send_leave(struct agent_relay *relay, int member, const char *text)
 {
     struct buf body = {0};
-    struct rank *rank = agent_find(a, member);
+    struct rank *rank = agent_ranks_find(relay->ranks, member);
     if (!rank || rank->reaped)
         return;
     log_info("member %d is to leave: %s", member, text);
@@ -134,37 +104,38 @@ void agent_send_leave(struct agent *a, int member, const char *text)
     buf_fini(&body);
     rank->waiting = false;
     rank->bye = rank->leaving = true; /* its exit is not a loss */
-    loop_timer_start(&a->loop, &rank->leave_timer, wait, on_leave_timer, rank);
+    loop_timer_start(relay->loop, &rank->leave_timer, wait, on_leave_timer, rank);
 }
 
-void agent_send_change(struct agent *a, struct rank *rank)
+void agent_relay_send_change(struct agent_relay *relay, struct rank *rank)
 {
     struct buf body = {0};
-    buf_put_u32(&body, a->change);
+    buf_put_u32(&body, relay->change);
     rank_send(rank, CTL_CHANGE, &body, NULL);
     buf_fini(&body);
 }
 
-void agent_announce(struct agent *a, uint32_t change)
+void agent_relay_announce(struct agent_relay *relay, uint32_t change)
 {
-    if (change <= a->change)
+    if (change <= relay->change)
         return;
-    a->change = change;
-    for (int i = 0; i < a->nranks; i++)
-        if (rank_in_epoch(a->ranks[i]))
-            agent_send_change(a, a->ranks[i]);
+    relay->change = change;
+    for (int i = 0; i < relay->ranks->n; i++)
+        if (rank_in_epoch(relay->ranks->list[i]))
+            agent_relay_send_change(relay, relay->ranks->list[i]);
 }
 
 /* ---- die ------------------------------------------------------------------------------------ */
 
-void agent_evict(struct agent *a, int member, const char *text)
+void agent_relay_evict(struct agent_relay *relay, int member, const char *text)
 {
-    struct rank *rank = agent_find(a, member);
+    struct rank *rank = agent_ranks_find(relay->ranks, member);
     if (rank && !rank->reaped && !rank->dead)
-        agent_declare_dead(a, rank, true, text);
+        agent_relay_declare_dead(relay, rank, true, text);
 }
 
-void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const char *text)
+void agent_relay_declare_dead(struct agent_relay *relay, struct rank *rank, bool evict,
+                              const char *text)
 {
     char name[64], words[512];
     struct report_item item = {
@@ -173,16 +144,16 @@ void agent_declare_dead(struct agent *a, struct rank *rank, bool evict, const ch
         return;
     if (evict)
         rank_kill(rank, SIGKILL);
-    agent_name(rank, name, sizeof(name));
-    snprintf(words, sizeof(words), "%s on %s (pid %d) %s", name, a->config.host, (int)rank->pid,
-             evict ? text : "died");
+    rank_name(rank, name, sizeof(name));
+    snprintf(words, sizeof(words), "%s on %s (pid %d) %s", name, relay->config->host,
+             (int)rank->pid, evict ? text : "died");
     if (evict)
         log_warn("%s", words);
     rank->dead = true;
     rank->waiting = false;
     /* Tell the ranks of this host first: they wait for the lost one now. */
-    agent_record_end(a, rank->assignment.member, END_FINAL, true, 0, words);
+    agent_relay_record_end(relay, rank->assignment.member, END_FINAL, true, 0, words);
     snprintf(item.text, sizeof(item.text), "%s", evict ? text : "");
-    outbox_report(&a->outbox, &item);
-    agent_consider_cards(a);
+    outbox_report(relay->outbox, &item);
+    agent_relay_consider_cards(relay);
 }

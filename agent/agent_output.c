@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_output: brings the ranks' output to hvdrun: through standard output, or, if that pipe broke
- * because hvdrun was killed, to the next hvdrun (POST /v1/output). Until there is one, keeps the
- * newest megabyte and does not make ranks wait. See agent.h.
+ * agent_output: see agent_output.h.
  */
+#include "agent/agent_output.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
-#include "agent/agent.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
@@ -29,15 +28,14 @@ static size_t whole_frames(const uint8_t *data, size_t n, size_t max)
 
 /* hvdrun has ended. Bytes that the pipe did not take may start in the middle of a frame: skip bytes
  * until the rest parses as frames. */
-void agent_break_output(struct agent *a)
+void agent_output_break(struct agent_output *o)
 {
-    struct output *o = &a->output;
     struct buf rest = {0};
     size_t pos = 0;
-    if (o->broken || a->config.pod)
+    if (o->broken || o->link->config->pod)
         return;
     o->broken = true;
-    sink_take(&a->out, &rest);
+    sink_take(&o->sink, &rest);
     while (pos < rest.len &&
            whole_frames(rest.data + pos, rest.len - pos, SIZE_MAX) != rest.len - pos)
         pos++;
@@ -47,13 +45,13 @@ void agent_break_output(struct agent *a)
     log_info("standard output is closed: what ranks print is kept for another hvdrun");
 }
 
-static bool is_silent(const struct agent *a)
+static bool is_silent(const struct agent_output *o)
 {
-    return a->silence.ns >= SILENT_S * CLOCK_S;
+    return o->link->silence.ns >= SILENT_S * CLOCK_S;
 }
 
 /* Makes room by dropping the oldest frames. */
-static void forget_oldest(struct output *o)
+static void forget_oldest(struct agent_output *o)
 {
     size_t least = o->held.len - SINK_FULL / 2, n = 0;
     struct frame frame;
@@ -67,15 +65,15 @@ static void forget_oldest(struct output *o)
 
 /* held is full. While a body is in flight, or hvdrun lives and will take it, ranks wait; else drops
  * the oldest. */
-static void make_room(struct agent *a)
+static void make_room(struct agent_output *o)
 {
-    bool forget = is_silent(a) && !a->output.posting;
+    bool forget = is_silent(o) && !o->posting;
     if (forget)
-        forget_oldest(&a->output);
-    agent_pause_output(a, !forget);
+        forget_oldest(o);
+    agent_ranks_pause(o->ranks, !forget);
 }
 
-static void post(struct agent *a);
+static void post(struct agent_output *o);
 
 static void on_retry(void *arg)
 {
@@ -84,105 +82,111 @@ static void on_retry(void *arg)
 
 static void on_posted(void *arg, const struct client_answer *answer)
 {
-    struct agent *a = arg;
-    struct output *o = &a->output;
+    struct agent_output *o = arg;
     o->posting = false;
     if (answer->status != 0)
-        agent_answered(a);
-    bool taken = answer->status == 204 && o->posted_term == a->terms;
+        agent_link_answered(o->link);
+    bool taken = answer->status == 204 && o->posted_term == o->link->terms;
     if (taken) {
         buf_consume(&o->held, o->sent <= o->held.len ? o->sent : o->held.len);
         o->lost -= o->sent_lost;
         o->seq++;
         o->delivered |= o->sent_end;
-        if (!sink_full(&a->out) && o->held.len < SINK_FULL)
-            agent_pause_output(a, false);
+        if (!sink_full(&o->sink) && o->held.len < SINK_FULL)
+            agent_ranks_pause(o->ranks, false);
     }
     if (taken)
-        post(a);
+        post(o);
     else if (!o->retry.on)
-        loop_timer_start(&a->loop, &o->retry, RETRY_MS, on_retry, a);
+        loop_timer_start(o->link->loop, &o->retry, RETRY_MS, on_retry, o);
     if (o->delivered)
-        agent_wake(a);
+        o->delivered_cb(o->arg);
 }
 
 /* Posts one body at a time. It stays at the front of held until hvdrun has taken it. */
-static void post(struct agent *a)
+static void post(struct agent_output *o)
 {
-    struct output *o = &a->output;
-    if (!o->broken || o->posting || o->delivered || !a->joined || a->rejoin_text || a->abandoned)
+    if (!o->broken || o->posting || o->delivered || !agent_link_ready(o->link))
         return;
     struct printed_body body = {.seq = o->seq + 1, .lost = o->lost};
     size_t n = whole_frames(o->held.data, o->held.len, OUTPUT_MAX);
     body.end = o->ending && n == o->held.len;
     if (n == 0 && !body.end)
         return;
-    snprintf(body.agent, sizeof(body.agent), "%s", a->config.agent);
+    snprintf(body.agent, sizeof(body.agent), "%s", o->link->config->agent);
     body.frames = (struct buf){.data = o->held.data, .len = n}; /* lent */
     char *text = printed_write(&body);
-    o->posting =
-        text && client_send(a->client, "/v1/output", text, TIMEOUT_MS, on_posted, a, NULL) == 0;
+    o->posting = text && client_send(o->link->client, "/v1/output", text, TIMEOUT_MS, on_posted, o,
+                                     NULL) == 0;
     free(text);
     o->sent = n;
     o->sent_lost = o->lost;
     o->sent_end = body.end;
-    o->posted_term = a->terms;
+    o->posted_term = o->link->terms;
     if (!o->posting && !o->retry.on)
-        loop_timer_start(&a->loop, &o->retry, RETRY_MS, on_retry, a);
+        loop_timer_start(o->link->loop, &o->retry, RETRY_MS, on_retry, o);
 }
 
-void agent_output_init(struct agent *a)
+static void on_drained(void *arg)
 {
-    a->out.keep = true;
+    struct agent_output *o = arg;
+    agent_ranks_pause(o->ranks, false);
 }
 
-void agent_output_fini(struct agent *a)
+void agent_output_init(struct agent_output *o, struct agent_link *link, struct agent_ranks *ranks,
+                       void (*delivered_cb)(void *arg), void *arg)
 {
-    loop_timer_stop(&a->loop, &a->output.retry);
-    buf_fini(&a->output.held);
+    *o = (struct agent_output){
+        .link = link, .ranks = ranks, .delivered_cb = delivered_cb, .arg = arg};
+    sink_init(&o->sink, link->loop, STDOUT_FILENO, on_drained, o);
+    o->sink.keep = true;
 }
 
-void agent_print(struct agent *a, const struct buf *frame)
+void agent_output_fini(struct agent_output *o)
 {
-    struct output *o = &a->output;
+    if (!o->link)
+        return;
+    loop_timer_stop(o->link->loop, &o->retry);
+    sink_fini(&o->sink);
+    buf_fini(&o->held);
+}
+
+void agent_output_write(struct agent_output *o, const struct buf *frame)
+{
     if (!o->broken) {
-        sink_write(&a->out, frame->data, frame->len);
-        if (a->out.failed && a->welcome.elastic)
-            agent_break_output(a);
+        sink_write(&o->sink, frame->data, frame->len);
+        if (o->sink.failed && o->ranks->welcome.elastic)
+            agent_output_break(o);
         /* Pause ranks for a slow reader, but not for a broken pipe. */
-        if (!a->out.failed && sink_full(&a->out))
-            agent_pause_output(a, true);
+        if (!o->sink.failed && sink_full(&o->sink))
+            agent_ranks_pause(o->ranks, true);
         return;
     }
     buf_put(&o->held, frame->data, frame->len);
     o->held.failed = false;
     if (o->held.len >= SINK_FULL)
-        make_room(a);
-    post(a);
+        make_room(o);
+    post(o);
 }
 
-void agent_watch_output(struct agent *a)
+void agent_output_check(struct agent_output *o)
 {
-    struct output *o = &a->output;
-    if (!o->broken && a->out.failed && a->welcome.elastic)
-        agent_break_output(a);
+    if (!o->broken && o->sink.failed && o->ranks->welcome.elastic)
+        agent_output_break(o);
     if (!o->broken)
         return;
     if (o->held.len >= SINK_FULL)
-        make_room(a);
-    post(a);
+        make_room(o);
+    post(o);
 }
 
-bool agent_output_delivered(struct agent *a, bool late)
+bool agent_output_delivered(struct agent_output *o, bool late)
 {
-    struct output *o = &a->output;
-    if (a->config.pod)
-        return agent_pod_printed(a, late);
     if (!o->broken)
-        return a->out.failed || sink_pending(&a->out) == 0;
+        return o->sink.failed || sink_pending(&o->sink) == 0;
     if (!o->ending) {
         o->ending = true;
-        post(a);
+        post(o);
     }
-    return o->delivered || a->abandoned || (late && is_silent(a));
+    return o->delivered || o->link->abandoned || (late && is_silent(o));
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_pod: what an agent in a pod does differently: output goes to the container's log, it ends
- * with its ranks, and its exit code tells the operator the reason. See agent.h; operator/README.md.
+ * agent_pod: see agent_pod.h.
  */
-#include <stdio.h>
-#include <stdlib.h>
+#include "agent/agent_pod.h"
 
-#include "agent/agent.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
@@ -19,89 +16,92 @@
 
 static void on_drained(void *arg)
 {
-    struct agent *a = arg;
-    if (!printer_full(&a->printer))
-        agent_pause_output(a, false);
+    struct agent_pod *p = arg;
+    if (!printer_full(&p->printer))
+        agent_ranks_pause(p->ranks, false);
 }
 
-int agent_pod_init(struct agent *a, struct err *err)
+int agent_pod_init(struct agent_pod *p, struct agent_link *link, struct agent_ranks *ranks,
+                   struct err *err)
 {
-    if (!a->config.pod)
+    *p = (struct agent_pod){.link = link, .ranks = ranks, .active = link->config->pod};
+    if (!p->active)
         return 0;
-    int rc = printer_init(&a->printer, &a->loop, 1, false, NULL, false, on_drained, a, err);
-    a->printing = rc == 0;
+    int rc = printer_init(&p->printer, p->link->loop, 1, false, NULL, false, on_drained, p, err);
+    p->printing = rc == 0;
     return rc;
 }
 
-void agent_pod_fini(struct agent *a)
+void agent_pod_fini(struct agent_pod *p)
 {
-    if (a->printing)
-        printer_fini(&a->printer);
-    a->printing = false;
+    if (p->printing)
+        printer_fini(&p->printer);
+    p->printing = false;
 }
 
-void agent_pod_print(struct agent *a, struct rank *rank, enum frame_stream stream, const void *data,
-                     size_t n)
+void agent_pod_print(struct agent_pod *p, struct rank *rank, enum frame_stream stream,
+                     const void *data, size_t n)
 {
     struct frame frame = {
         .rank = (uint32_t)rank->assignment.local_rank, .stream = stream, .data = data, .len = n};
-    a->printer.prefix = a->welcome.slots > 1;
-    printer_grow(&a->printer, rank->assignment.local_rank + 1);
-    printer_put(&a->printer, &frame);
-    if (printer_full(&a->printer))
-        agent_pause_output(a, true);
+    p->printer.prefix = p->ranks->welcome.slots > 1;
+    printer_grow(&p->printer, rank->assignment.local_rank + 1);
+    printer_put(&p->printer, &frame);
+    if (printer_full(&p->printer))
+        agent_ranks_pause(p->ranks, true);
 }
 
-bool agent_pod_printed(struct agent *a, bool late)
+bool agent_pod_printed(struct agent_pod *p, bool late)
 {
-    printer_finish(&a->printer);
-    return late || printer_pending(&a->printer) == 0;
+    printer_finish(&p->printer);
+    return late || printer_pending(&p->printer) == 0;
 }
 
-void agent_pod_exited(struct agent *a, const struct rank *rank)
+void agent_pod_exited(struct agent_pod *p, const struct rank *rank)
 {
-    if (!a->config.pod || rank->leaving || rank->code == 0 || a->stopping)
+    if (!p->active || rank->leaving || rank->code == 0 || p->ranks->stopping)
         return;
-    if (a->worker_code)
+    if (p->worker_code)
         return;
-    a->worker_code = rank->code < 0 ? 128 - rank->code : rank->code;
-    if (a->nranks > 1)
+    p->worker_code = rank->code < 0 ? 128 - rank->code : rank->code;
+    if (p->ranks->n > 1)
         log_info("a rank has failed: the others of this pod are ended");
-    agent_stop_ranks(a, STOP_GRACE_MS);
+    agent_ranks_stop(p->ranks, STOP_GRACE_MS);
 }
 
-bool agent_pod_is_over(const struct agent *a)
+bool agent_pod_has_ended(const struct agent_pod *p)
 {
     bool any = false;
-    for (int i = 0; i < a->nranks; i++) {
-        if (a->ranks[i]->leaving)
+    for (int i = 0; i < p->ranks->n; i++) {
+        if (p->ranks->list[i]->leaving)
             return false; /* the agent waits for SIGTERM from the sender of LEAVE */
         any = true;
     }
-    return a->config.pod && any;
+    return p->active && any;
 }
 
-bool agent_pod_may_come(struct agent *a)
+bool agent_pod_may_be_new(struct agent_pod *p)
 {
-    if (!a->config.pod || a->joined)
+    if (!p->active || p->link->joined)
         return false;
-    if (!a->unknown_since)
-        a->unknown_since = clock_ns();
-    return clock_ns() - a->unknown_since < UNKNOWN_MS * CLOCK_MS;
+    if (!p->unknown_since)
+        p->unknown_since = clock_ns();
+    return clock_ns() - p->unknown_since < UNKNOWN_MS * CLOCK_MS;
 }
 
-int agent_pod_code(const struct agent *a)
+int agent_pod_code(const struct agent_pod *p, bool refused)
 {
-    bool well = a->nranks > 0;
-    if (!a->config.pod)
+    bool well = p->ranks->n > 0;
+    if (!p->active)
         return 0;
-    if (a->worker_code)
-        return a->worker_code;
-    if (a->refused)
+    if (p->worker_code)
+        return p->worker_code;
+    if (refused)
         return CODE_UNFIT;
-    for (int i = 0; i < a->nranks; i++)
-        well &= a->ranks[i]->reaped && a->ranks[i]->code == 0 && !a->ranks[i]->leaving;
-    if (a->terminated && !well)
+    for (int i = 0; i < p->ranks->n; i++)
+        well &= p->ranks->list[i]->reaped && p->ranks->list[i]->code == 0 &&
+                !p->ranks->list[i]->leaving;
+    if (p->terminated && !well)
         return CODE_DRAINED;
     return 0;
 }

@@ -1,143 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_polls: the two long polls: events (always one in flight, as heartbeat in both directions)
- * and the roster (while ranks wait for one). See agent.h.
+ * agent_polls: see agent_polls.h.
  */
-#include <stdio.h>
+#include "agent/agent_polls.h"
 
-#include "agent/agent.h"
-#include "core/base/log.h"
+#include <stdio.h>
 
 #define WAIT_S     2
 #define TIMEOUT_MS 4500
 #define RETRY_MS   200
 
-static void on_note(struct agent *a, const struct note *n)
+void agent_polls_init(struct agent_polls *p, struct agent_link *link,
+                      const struct agent_polls_ops *ops, void *arg)
 {
-    switch (n->type) {
-    case NOTE_LOST:
-    case NOTE_ENDED:
-        agent_record_end(a, n->member, n->epoch, n->type == NOTE_LOST, n->code, n->text);
-        break;
-    case NOTE_SIGNAL:
-        agent_signal_ranks(a, n->code);
-        break;
-    case NOTE_STOP:
-        log_info("ending the ranks: %s", n->text);
-        agent_stop_ranks(a, n->code);
-        break;
-    case NOTE_CHANGE:
-        agent_announce(a, (uint32_t)n->code);
-        break;
-    case NOTE_START:
-        agent_start_member(a, n->member, n->code);
-        break;
-    case NOTE_LEAVE:
-        agent_send_leave(a, n->member, n->text);
-        break;
-    case NOTE_EVICT:
-        agent_evict(a, n->member, n->text);
-        break;
-    case NOTE_NUMBERS:
-        agent_send_numbers(a, n->member, &n->numbers);
-        break;
-    case NOTE_TYPES:
-        break;
-    }
+    *p = (struct agent_polls){.link = link, .ops = ops, .arg = arg};
 }
 
 /* True if the answer has a body to read; false on 204, 503 or no answer. Any other answer ends the
  * agent. */
-static bool usable(struct agent *a, const struct client_answer *answer)
+static bool usable(struct agent_polls *p, const struct client_answer *answer)
 {
     struct err err;
     if (answer->status == 0 || answer->status == 503) {
-        agent_unanswered(a, answer);
+        agent_link_unanswered(p->link, answer);
         return false;
     }
-    agent_answered(a);
+    agent_link_answered(p->link);
     if (answer->status == 200)
         return true;
-    if (answer->status == 404 && agent_rejoin(a))
+    if (answer->status == 404 && p->ops->unknown(p->arg))
         return false;
     if (answer->status != 204) {
         err_set(&err, EPROTO, "the coordinator refused this agent: HTTP %ld %.300s", answer->status,
                 answer->body);
-        agent_fail(a, &err);
+        p->ops->failed(p->arg, &err);
     }
     return false;
 }
 
 static void on_events(void *arg, const struct client_answer *answer)
 {
-    struct agent *a = arg;
+    struct agent_polls *p = arg;
     struct notes_body notes;
     struct err err;
-    a->polling_events = false;
-    if (a->events_term != a->terms)
+    p->polling_events = false;
+    if (p->events_term != p->link->terms)
         return;
-    if (usable(a, answer)) {
+    if (usable(p, answer)) {
         if (notes_read(answer->body, answer->len, &notes, &err) < 0) {
-            agent_fail(a, &err);
+            p->ops->failed(p->arg, &err);
             return;
         }
-        a->notes_seq = notes.seq;
+        p->notes_seq = notes.seq;
         for (int i = 0; i < notes.n; i++)
-            on_note(a, &notes.notes[i]);
+            p->ops->note(p->arg, &notes.notes[i]);
         notes_fini(&notes);
     }
     if (answer->status == 200 || answer->status == 204)
-        agent_poll_events(a);
-    /* else on_tick() polls again */
+        agent_polls_events(p);
+    /* else the owner's tick polls again */
 }
 
-void agent_poll_events(struct agent *a)
+void agent_polls_events(struct agent_polls *p)
 {
     char path[MEMBER_NAME_MAX + 96];
-    if (a->polling_events || a->abandoned || !a->joined || a->rejoin_text)
+    if (p->polling_events || !agent_link_ready(p->link))
         return;
-    a->events_term = a->terms;
-    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait_ms=%d", a->config.agent,
-             (unsigned long long)a->notes_seq,
-             a->config.beat_ms ? a->config.beat_ms : 1000 * WAIT_S);
-    a->polling_events = client_send(a->client, path, NULL, TIMEOUT_MS, on_events, a, NULL) == 0;
+    if (p->events_term != p->link->terms) /* a new coordinator numbers its notes from 1 */
+        p->notes_seq = 0;
+    p->events_term = p->link->terms;
+    snprintf(path, sizeof(path), "/v1/events?agent=%s&after=%llu&wait_ms=%d",
+             p->link->config->agent, (unsigned long long)p->notes_seq,
+             p->link->config->beat_ms ? p->link->config->beat_ms : 1000 * WAIT_S);
+    p->polling_events =
+        client_send(p->link->client, path, NULL, TIMEOUT_MS, on_events, p, NULL) == 0;
 }
 
 static void on_roster(void *arg, const struct client_answer *answer)
 {
-    struct agent *a = arg;
+    struct agent_polls *p = arg;
     struct roster_body roster;
     struct err err;
-    a->polling_roster = false;
-    if (a->roster_term != a->terms)
+    p->polling_roster = false;
+    if (p->roster_term != p->link->terms)
         return;
-    if (usable(a, answer)) {
+    if (usable(p, answer)) {
         if (roster_read(answer->body, answer->len, &roster, &err) < 0) {
-            agent_fail(a, &err);
+            p->ops->failed(p->arg, &err);
             return;
         }
-        agent_install_roster(a, &roster);
-        if (roster.epoch > a->roster.epoch) {
-            struct roster_body old = a->roster;
-            a->roster = roster;
-            roster = old;
-        }
-        roster_body_fini(&roster);
+        p->ops->roster(p->arg, &roster);
     }
     if (answer->status == 200 || answer->status == 204)
-        agent_poll_roster(a);
+        agent_polls_roster(p);
 }
 
-void agent_poll_roster(struct agent *a)
+void agent_polls_roster(struct agent_polls *p)
 {
     char path[MEMBER_NAME_MAX + 96];
-    bool wanted = false;
-    for (int i = 0; i < a->nranks; i++)
-        wanted |= a->ranks[i]->waiting && !a->ranks[i]->reaped;
-    if (!wanted || a->polling_roster || a->abandoned || a->rejoin_text)
+    uint32_t after;
+    if (p->polling_roster || !agent_link_ready(p->link) || !p->ops->wants_roster(p->arg, &after))
         return;
-    a->roster_term = a->terms;
-    snprintf(path, sizeof(path), "/v1/roster?agent=%s&after=%u&wait=%d", a->config.agent, a->epoch,
-             WAIT_S);
-    a->polling_roster = client_send(a->client, path, NULL, TIMEOUT_MS, on_roster, a, NULL) == 0;
+    p->roster_term = p->link->terms;
+    snprintf(path, sizeof(path), "/v1/roster?agent=%s&after=%u&wait=%d", p->link->config->agent,
+             after, WAIT_S);
+    p->polling_roster =
+        client_send(p->link->client, path, NULL, TIMEOUT_MS, on_roster, p, NULL) == 0;
 }

@@ -1,347 +1,272 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_ranks: the ranks of an agent: their environment, start, output and end. See agent.h.
+ * agent_ranks: see agent_ranks.h.
  */
+#include "agent/agent_ranks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "agent/priority.h"
+#include "agent/rank_environment.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/log.h"
-#include "core/base/program.h"
 
-#define TAIL_LINES 10
-#define EXEC_S     60 /* limit for exec: from a slow file server it takes seconds */
-#define RANK_FDS   4  /* for each rank: two pipes, the control socket, a temporary descriptor */
-#define SLICE_MS   20 /* longest time of starting ranks in one iteration of the loop */
+#define EXEC_S   60 /* limit for exec: from a slow file server it takes seconds */
+#define RANK_FDS 4  /* for each rank: two pipes, the control socket, a temporary descriptor */
+#define SLICE_MS 20 /* longest time of starting ranks in one iteration of the loop */
 
-extern char **environ;
-
-/* ---- environment ---------------------------------------------------------------------------- */
-
-/* Fills *ret with the NAME=value pairs that differ between ranks, under both prefixes. */
-static int rank_variables(const struct agent *a, const struct assignment *assignment, int agent_fd,
-                          char ***ret)
+void agent_ranks_init(struct agent_ranks *rs, struct loop *loop, const struct agent_config *config,
+                      const struct agent_ranks_ops *ops, void *arg)
 {
-    const struct {
-        const char *name;
-        int value;
-    } numbers[] = {
-        {"RANK", assignment->member % a->welcome.size},
-        {"SIZE", a->welcome.size},
-        {"LOCAL_RANK", assignment->local_rank},
-        {"LOCAL_SIZE", a->welcome.elastic ? a->welcome.slots : a->welcome.nassignments},
-        {"CROSS_RANK", assignment->cross_rank},
-        {"CROSS_SIZE", assignment->cross_size},
-        {"START_TIMEOUT", a->config.start_timeout},
-    };
-    const char *prefixes[] = {"HVD_", "HOROVOD_"};
-    size_t n = 0, nnumbers = sizeof(numbers) / sizeof(numbers[0]);
-    char **list = calloc(2 * nnumbers + 6, sizeof(*list));
-    int rc = list ? 0 : -1;
-    for (size_t p = 0; p < 2 && rc >= 0; p++)
-        for (size_t i = 0; i < nnumbers && rc >= 0; i++)
-            rc = asprintf(&list[n++], "%s%s=%d", prefixes[p], numbers[i].name, numbers[i].value);
-    if (rc >= 0)
-        rc = asprintf(&list[n++], "HVD_AGENT_FD=%d", agent_fd);
-    if (rc >= 0)
-        rc = asprintf(&list[n++], "HVD_JOB=%s", a->welcome.job);
-    if (rc >= 0)
-        rc = asprintf(&list[n++], "HOROVOD_HOSTNAME=%s", a->config.host);
-    if (rc >= 0 && a->welcome.elastic)
-        rc = asprintf(&list[n++], "HVD_ELASTIC=1");
-    if (rc >= 0 && !getenv("PYTHONUNBUFFERED")) /* so that lines are shown when printed */
-        rc = asprintf(&list[n++], "PYTHONUNBUFFERED=1");
-    if (rc < 0) {
-        strings_free(list);
-        return -ENOMEM;
-    }
-    *ret = list;
-    return 0;
+    *rs = (struct agent_ranks){.loop = loop, .config = config, .ops = ops, .arg = arg};
 }
 
-static bool names_same(const char *a, const char *b)
+static void drop(struct rank *rank)
 {
-    size_t n = strcspn(a, "=");
-    return strncmp(a, b, n) == 0 && b[n] == '=';
+    rank_fini(rank);
+    free(rank);
 }
 
-/* This process's environment with the rank's variables. Pass *ret_own to strings_free(), *ret to
- * free(). */
-static int rank_environment(const struct agent *a, const struct assignment *assignment,
-                            int agent_fd, char ***ret_own, char ***ret)
+void agent_ranks_drop(struct agent_ranks *rs)
 {
-    char **own = NULL;
-    int rc = rank_variables(a, assignment, agent_fd, &own);
-    if (rc < 0)
-        return rc;
-    size_t n = 0, nown = strings_count(own);
-    char **list = calloc(strings_count(environ) + nown + 1, sizeof(*list));
-    if (!list) {
-        strings_free(own);
-        return -ENOMEM;
-    }
-    for (char **e = environ; *e; e++) {
-        bool mine = false;
-        for (size_t i = 0; i < nown && !mine; i++)
-            mine = names_same(own[i], *e);
-        if (!mine)
-            list[n++] = *e;
-    }
-    memcpy(list + n, own, nown * sizeof(*own));
-    *ret_own = own;
-    *ret = list;
-    return 0;
+    for (int i = 0; i < rs->n; i++)
+        drop(rs->list[i]);
+    rs->n = 0;
 }
 
-/* Sets the configuration's variables in this process, for all ranks; execvpe() uses the PATH among
- * them. */
-static int apply_environment(const struct agent *a)
+void agent_ranks_fini(struct agent_ranks *rs)
 {
-    for (char **e = a->config.env; e && *e; e++) {
-        char *equals = strchr(*e, '=');
-        if (!equals)
-            continue;
-        char *name = strndup(*e, (size_t)(equals - *e));
-        int rc = name ? setenv(name, equals + 1, 1) : -1;
-        free(name);
-        if (rc < 0)
-            return -ENOMEM;
-    }
-    return 0;
+    agent_ranks_drop(rs);
+    if (rs->loop)
+        loop_timer_stop(rs->loop, &rs->start_timer);
+    welcome_fini(&rs->welcome);
+    free(rs->list);
+    rs->list = NULL;
+    binding_fini(&rs->binding);
 }
 
-/* Appends the agent's folder to PATH, so that ranks find hvd-doctor. */
-static int extend_path(void)
-{
-    char here[4096], path[8192];
-    const char *old = getenv("PATH");
-    if (program_beside(here, sizeof(here), "hvd-agent", NULL) < 0)
-        return 0;
-    *strrchr(here, '/') = '\0';
-    int n = snprintf(path, sizeof(path), "%s:%s", old && *old ? old : "/usr/bin:/bin", here);
-    return n < (int)sizeof(path) ? setenv("PATH", path, 1) : 0;
-}
-
-/* ---- what ranks do -------------------------------------------------------------------------- */
-
-static void on_output(void *arg, struct rank *rank, enum frame_stream stream, const void *data,
-                      size_t n)
-{
-    struct agent *a = arg;
-    struct buf frame = {0};
-    if (a->config.pod) {
-        agent_pod_print(a, rank, stream, data, n);
-        return;
-    }
-    frame_put(&frame, (uint32_t)rank->assignment.member, stream, data, n);
-    if (!frame.failed)
-        agent_print(a, &frame);
-    buf_fini(&frame);
-}
-
-void agent_pause_output(struct agent *a, bool pause)
-{
-    for (int i = 0; i < a->nranks; i++)
-        rank_pause(a->ranks[i], pause);
-}
-
-static void on_exited(void *arg, struct rank *rank)
-{
-    struct agent *a = arg;
-    bool early = rank->code == 0 && rank->hello && !rank->bye;
-    struct report_item item = {.type = REPORT_EXITED,
-                               .member = rank->assignment.member,
-                               .pid = (int)rank->pid,
-                               .code = rank->code};
-    char name[64], text[512];
-    rank->waiting = false;
-    snprintf(item.text, sizeof(item.text), "%s", rank->text);
-    tail_text(&rank->tail, TAIL_LINES, item.tail, sizeof(item.tail));
-    outbox_report(&a->outbox, &item);
-    agent_name(rank, name, sizeof(name));
-    roster_end_text(name, a->config.host, (int)rank->pid, rank->code, early, rank->text, text,
-                    sizeof(text));
-    log_debug("%s", text);
-    /* Tell the ranks of this host directly, without a round trip to the coordinator. */
-    agent_record_end(a, rank->assignment.member, END_FINAL, early || rank->code != 0, rank->code,
-                     text);
-    agent_consider_cards(a);
-    agent_pod_exited(a, rank);
-}
-
-static void on_closed(void *arg, struct rank *rank)
-{
-    (void)rank;
-    agent_wake(arg);
-}
-
-static void on_started(void *arg, struct rank *rank)
-{
-    struct agent *a = arg;
-    struct report_item item = {
-        .type = REPORT_STARTED, .member = rank->assignment.member, .pid = (int)rank->pid};
-    outbox_report(&a->outbox, &item);
-}
-
-static const struct rank_ops ops = {on_output, agent_on_frame, on_started, on_exited, on_closed};
-
-/* ---- start and end -------------------------------------------------------------------------- */
+/* ---- start ---------------------------------------------------------------------------------- */
 
 /* exec has its own limit: in an elastic job start_timeout covers a joiner's wait for a boundary. */
-static int exec_ms(const struct agent *a)
+static int exec_ms(const struct agent_ranks *rs)
 {
-    return 1000 * (a->config.start_timeout < EXEC_S ? a->config.start_timeout : EXEC_S);
+    return 1000 * (rs->config->start_timeout < EXEC_S ? rs->config->start_timeout : EXEC_S);
 }
 
-static int start_rank(struct agent *a, struct rank *rank, const struct assignment *assignment,
-                      struct err *err)
+static int start_rank(struct agent_ranks *rs, struct rank *rank,
+                      const struct assignment *assignment, struct err *err)
 {
     int child_fd;
     char **own = NULL, **env = NULL;
-    int rc = rank_init(rank, &a->loop, &ops, a, assignment, &child_fd, err);
+    int rc = rank_init(rank, rs->loop, &rs->ops->rank, rs->arg, assignment, &child_fd, err);
     if (rc < 0)
         return rc;
-    rc = rank_environment(a, assignment, child_fd, &own, &env);
+    rc = rank_environment_make(rs->config, &rs->welcome, assignment, child_fd, &own, &env);
     if (rc < 0) {
         close(child_fd);
         return err_set(err, ENOMEM, "no memory for an environment");
     }
-    struct rank_spec spec = {.argv = a->config.argv,
+    struct rank_spec spec = {.argv = rs->config->argv,
                              .env = env,
-                             .cwd = a->cwd,
-                             .exec_ms = exec_ms(a),
-                             .cpus = binding_cpus(&a->binding, assignment->local_rank)};
+                             .cwd = rs->cwd,
+                             .exec_ms = exec_ms(rs),
+                             .cpus = binding_cpus(&rs->binding, assignment->local_rank)};
     rc = rank_start(rank, &spec, child_fd, err);
     strings_free(own);
     free(env);
     return rc;
 }
 
-void agent_drop_rank(struct rank *rank)
-{
-    rank_fini(rank);
-    free(rank);
-}
-
-int agent_add_rank(struct agent *a, const struct assignment *assignment, struct err *err)
+static int start_one(struct agent_ranks *rs, const struct assignment *assignment, struct err *err)
 {
     struct rank *rank = calloc(1, sizeof(*rank));
-    struct rank **grown = realloc(a->ranks, ((size_t)a->nranks + 1) * sizeof(*grown));
+    struct rank **grown = realloc(rs->list, ((size_t)rs->n + 1) * sizeof(*grown));
     if (grown)
-        a->ranks = grown;
+        rs->list = grown;
     if (!rank || !grown) {
         free(rank);
         return err_set(err, ENOMEM, "no memory for a rank");
     }
-    int rc = start_rank(a, rank, assignment, err);
+    int rc = start_rank(rs, rank, assignment, err);
     if (rc < 0) {
-        agent_drop_rank(rank);
+        drop(rank);
         return rc;
     }
-    a->ranks[a->nranks++] = rank;
-    if (a->config.report_bindings)
-        fprintf(stderr, "rank %d on %s: %s\n", assignment->member, a->config.host,
-                binding_text(&a->binding, assignment->local_rank));
+    rs->list[rs->n++] = rank;
+    if (rs->config->report_bindings)
+        fprintf(stderr, "rank %d on %s: %s\n", assignment->member, rs->config->host,
+                binding_text(&rs->binding, assignment->local_rank));
     return 0;
 }
 
 /* The directory of the ranks. On another host it may not exist. */
-static const char *choose_cwd(const struct agent *a)
+static const char *choose_cwd(const struct agent_config *config)
 {
     const char *home = getenv("HOME");
-    if (!a->config.cwd_may_lack || access(a->config.cwd, X_OK) == 0)
-        return a->config.cwd;
-    log_warn("there is no directory %s here: ranks run in %s", a->config.cwd, home ? home : "/");
+    if (!config->cwd_may_lack || access(config->cwd, X_OK) == 0)
+        return config->cwd;
+    log_warn("there is no directory %s here: ranks run in %s", config->cwd, home ? home : "/");
     return home ? home : "/";
 }
 
-bool agent_is_starting(const struct agent *a)
+bool agent_ranks_starting(const struct agent_ranks *rs)
 {
-    return a->cwd && !a->stopping && a->nstarted < a->welcome.nassignments;
+    return rs->cwd && !rs->stopping && rs->nstarted < rs->welcome.nassignments;
 }
 
 /* Starts ranks for SLICE_MS, then continues in the next iteration of the loop: in between the agent
  * serves hvdrun and the ranks that run. */
 static void start_some(void *arg)
 {
-    struct agent *a = arg;
+    struct agent_ranks *rs = arg;
     struct err err;
     uint64_t end = deadline_in_ms(SLICE_MS);
-    while (agent_is_starting(a)) {
-        const struct assignment assignment = a->welcome.assignments[a->nstarted++];
-        if (agent_add_rank(a, &assignment, &err) < 0) {
-            agent_fail(a, &err);
+    while (agent_ranks_starting(rs)) {
+        const struct assignment assignment = rs->welcome.assignments[rs->nstarted++];
+        if (start_one(rs, &assignment, &err) < 0) {
+            rs->ops->failed(rs->arg, &err);
             return;
         }
         for (int signo = 1; signo < 64; signo++) /* signals received before this rank was started */
-            if (a->late_signals & 1ULL << signo)
-                rank_kill(a->ranks[a->nranks - 1], signo);
+            if (rs->late_signals & 1ULL << signo)
+                rank_kill(rs->list[rs->n - 1], signo);
         if (deadline_passed(end))
             break;
     }
-    if (agent_is_starting(a)) {
-        loop_timer_start(&a->loop, &a->start_timer, 0, start_some, a);
+    if (agent_ranks_starting(rs)) {
+        loop_timer_start(rs->loop, &rs->start_timer, 0, start_some, rs);
         return;
     }
-    if (!a->config.pod) /* autogroup has no effect inside a pod's cgroup */
+    if (!rs->config->pod) /* autogroup has no effect inside a pod's cgroup */
         priority_new_session();
-    agent_wake(a);
+    rs->ops->all_started(rs->arg);
 }
 
-int agent_start_ranks(struct agent *a, struct err *err)
+int agent_ranks_start(struct agent_ranks *rs, struct err *err)
 {
-    int n = a->welcome.elastic ? a->welcome.slots : a->welcome.nassignments;
-    if (apply_environment(a) < 0 || extend_path() < 0)
-        return err_set(err, ENOMEM, "no memory for %d ranks", n);
+    int n = rs->welcome.elastic ? rs->welcome.slots : rs->welcome.nassignments;
     int rc = fd_limit_need((size_t)n * RANK_FDS, err);
     if (rc < 0) {
-        err_prefix(err, "%d ranks on host %s", n, a->config.host);
+        err_prefix(err, "%d ranks on host %s", n, rs->config->host);
         return rc;
     }
-    a->cwd = choose_cwd(a);
-    rc = agent_open_lifelines(a, err);
-    rc = rc < 0 ? rc : binding_init(&a->binding, a->config.bind_to, n, err);
+    rs->cwd = choose_cwd(rs->config);
+    rc = binding_init(&rs->binding, rs->config->bind_to, n, err);
     if (rc == 0)
-        start_some(a);
+        start_some(rs);
     return rc;
 }
 
-void agent_signal_ranks(struct agent *a, int signo)
+/* ---- ranks that start later ------------------------------------------------------------------ */
+
+/* Frees ranks that had this local rank and have ended. */
+static void sweep(struct agent_ranks *rs, int local_rank)
 {
-    if (agent_is_starting(a) && signo > 0 && signo < 64)
-        a->late_signals |= 1ULL << signo;
-    for (int i = 0; i < a->nranks; i++)
-        rank_kill(a->ranks[i], signo);
+    int kept = 0;
+    for (int i = 0; i < rs->n; i++) {
+        struct rank *rank = rs->list[i];
+        if (rank->closed && rank->assignment.local_rank == local_rank)
+            drop(rank);
+        else
+            rs->list[kept++] = rank;
+    }
+    rs->n = kept;
 }
 
-void agent_stop_ranks(struct agent *a, int grace_ms)
+/* The first ranks are not all started yet: starts this one with them. */
+static int start_later(struct agent_ranks *rs, const struct assignment *assignment, struct err *err)
 {
-    a->stopping = true;
-    for (int i = 0; i < a->nranks; i++)
-        rank_end(a->ranks[i], grace_ms);
+    struct welcome_body *w = &rs->welcome;
+    for (int i = 0; i < w->nassignments; i++)
+        if (w->assignments[i].member == assignment->member)
+            return 0; /* the welcome lists it already */
+    struct assignment *grown =
+        realloc(w->assignments, ((size_t)w->nassignments + 1) * sizeof(*grown));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory for a rank");
+    w->assignments = grown;
+    w->assignments[w->nassignments++] = *assignment;
+    return 0;
 }
 
-/* Handles children that have ended. Signals a rank's group before reaping the rank: until then its
- * pid and process group id cannot be reused. */
-void agent_reap(struct agent *a)
+int agent_ranks_add(struct agent_ranks *rs, int member, int local_rank, struct err *err)
+{
+    struct assignment assignment = {member, local_rank, 0, 1};
+    if (!rs->welcome.elastic || local_rank < 0 || local_rank >= MEMBER_RANKS_MAX ||
+        agent_ranks_find(rs, member))
+        return 0;
+    if (local_rank >= rs->welcome.slots) /* the discovery script has raised the host's slots */
+        rs->welcome.slots = local_rank + 1;
+    if (rs->welcome.nassignments > 0) {
+        assignment.cross_rank = rs->welcome.assignments[0].cross_rank;
+        assignment.cross_size = rs->welcome.assignments[0].cross_size;
+    }
+    if (rs->stopping)
+        return err_set(err, ESHUTDOWN, "the ranks of this host are being ended");
+    if (!rs->cwd || agent_ranks_starting(rs))
+        return start_later(rs, &assignment, err);
+    sweep(rs, local_rank);
+    return start_one(rs, &assignment, err);
+}
+
+/* ---- all ranks ------------------------------------------------------------------------------- */
+
+struct rank *agent_ranks_find(const struct agent_ranks *rs, int member)
+{
+    for (int i = 0; i < rs->n; i++)
+        if (rs->list[i]->assignment.member == member)
+            return rs->list[i];
+    return NULL;
+}
+
+bool agent_ranks_all_closed(const struct agent_ranks *rs)
+{
+    for (int i = 0; i < rs->n; i++)
+        if (!rs->list[i]->closed)
+            return false;
+    return true;
+}
+
+void agent_ranks_signal(struct agent_ranks *rs, int signo)
+{
+    if (agent_ranks_starting(rs) && signo > 0 && signo < 64)
+        rs->late_signals |= 1ULL << signo;
+    for (int i = 0; i < rs->n; i++)
+        rank_kill(rs->list[i], signo);
+}
+
+void agent_ranks_stop(struct agent_ranks *rs, int grace_ms)
+{
+    rs->stopping = true;
+    for (int i = 0; i < rs->n; i++)
+        rank_end(rs->list[i], grace_ms);
+}
+
+void agent_ranks_pause(struct agent_ranks *rs, bool pause)
+{
+    for (int i = 0; i < rs->n; i++)
+        rank_pause(rs->list[i], pause);
+}
+
+/* Signals a rank's group before reaping the rank: until then its pid and process group id cannot be
+ * reused. */
+void agent_ranks_reap(struct agent_ranks *rs, pid_t *other)
 {
     for (;;) {
         siginfo_t info = {0};
         int status;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
             return;
-        if (a->preflight.pid == info.si_pid)
-            a->preflight.pid = 0;
+        if (*other == info.si_pid)
+            *other = 0;
         struct rank *rank = NULL;
-        for (int i = 0; i < a->nranks && !rank; i++)
-            if (a->ranks[i]->pid == info.si_pid && !a->ranks[i]->reaped)
-                rank = a->ranks[i];
+        for (int i = 0; i < rs->n && !rank; i++)
+            if (rs->list[i]->pid == info.si_pid && !rs->list[i]->reaped)
+                rank = rs->list[i];
         if (rank)
             rank_kill(rank, SIGTERM); /* ends what the rank left in its group */
         if (waitpid(info.si_pid, &status, WNOHANG) == info.si_pid && rank)

@@ -1,18 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_relay: passes control frames between ranks and the coordinator. See agent.h.
+ * agent_relay: see agent_relay.h.
  */
+#include "agent/agent_relay.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "core/base/log.h"
 
 /* Cards are posted together: once all ranks here have said HELLO, or after this time. */
 #define CARDS_WAIT_MS 20
 #define WORDS_MAX     400 /* bytes of a rank's text in BYE and PROGRESS */
+
+void agent_relay_init(struct agent_relay *relay, struct loop *loop,
+                      const struct agent_config *config, struct agent_ranks *ranks,
+                      struct outbox *outbox, void (*cards_posted)(void *arg), void *arg)
+{
+    *relay = (struct agent_relay){.loop = loop,
+                                  .config = config,
+                                  .ranks = ranks,
+                                  .outbox = outbox,
+                                  .cards_posted = cards_posted,
+                                  .arg = arg};
+}
+
+void agent_relay_fini(struct agent_relay *relay)
+{
+    if (relay->loop)
+        loop_timer_stop(relay->loop, &relay->cards_timer);
+    lifelines_fini(&relay->lifelines);
+    member_ends_fini(&relay->ends);
+    free(relay->world);
+    roster_body_fini(&relay->roster);
+}
 
 static void send_lost(struct rank *to, int lost, int code, const char *text)
 {
@@ -24,78 +47,60 @@ static void send_lost(struct rank *to, int lost, int code, const char *text)
     buf_fini(&body);
 }
 
-bool rank_in_epoch(const struct rank *rank)
-{
-    return !rank->reaped && !rank->dead && rank->hello && !rank->waiting && !rank->arrived &&
-           !rank->bye;
-}
-
 /* Must this rank be told of the end of another one? A rank in the current epoch: of a loss. In a
  * fixed job also: a rank that waits for the roster, of any end, because the roster will not come;
  * and a rank that has said BYE, of a loss, because it may wait in hvd_shutdown() for the lost
  * rank's farewell. */
-static bool concerns(const struct agent *a, const struct rank *rank, const struct member_end *end)
+static bool concerns(const struct agent_relay *relay, const struct rank *rank,
+                     const struct member_end *end)
 {
-    bool fixed = !a->welcome.elastic && !rank->reaped;
+    bool fixed = !relay->ranks->welcome.elastic && !rank->reaped;
     bool parts = fixed && rank->hello && rank->bye;
     bool waits = fixed && rank->waiting;
     return (end->lost && (rank_in_epoch(rank) || parts)) || waits;
 }
 
-/* The member's entry; NULL: no memory, or no such member. */
-static struct member_end *end_of(struct agent *a, int member)
-{
-    int n = a->nends ? a->nends : a->welcome.size;
-    while (n <= member)
-        n *= 2;
-    if (member < 0 || member >= MEMBER_NUMBER_MAX ||
-        (!a->welcome.elastic && member >= a->welcome.size))
-        return NULL;
-    if (n > a->nends) {
-        struct member_end *grown = realloc(a->ends, (size_t)n * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        memset(grown + a->nends, 0, (size_t)(n - a->nends) * sizeof(*grown));
-        a->ends = grown;
-        a->nends = n;
-    }
-    return &a->ends[member];
-}
-
 /* In an elastic job the end of a member outside the current roster is no loss to the ranks. */
-static bool is_known(const struct agent *a, int member)
+static bool is_known(const struct agent_relay *relay, int member)
 {
-    for (int i = 0; i < a->nworld; i++)
-        if (a->world[i] == member)
+    for (int i = 0; i < relay->nworld; i++)
+        if (relay->world[i] == member)
             return true;
-    return !a->welcome.elastic;
+    return !relay->ranks->welcome.elastic;
 }
 
-void agent_record_end(struct agent *a, int member, uint32_t epoch, bool lost, int code,
-                      const char *text)
+void agent_relay_record_end(struct agent_relay *relay, int member, uint32_t epoch, bool lost,
+                            int code, const char *text)
 {
-    struct member_end *end = end_of(a, member);
-    if (!end || (end->known && (end->epoch >= epoch || !a->welcome.elastic)))
+    const struct welcome_body *welcome = &relay->ranks->welcome;
+    const struct member_end *known = member_ends_get(&relay->ends, member);
+    if (known && (known->epoch >= epoch || !welcome->elastic))
+        return;
+    if (!welcome->elastic && member >= welcome->size)
+        return;
+    struct member_end *end = member_ends_entry(&relay->ends, member);
+    if (!end)
         return;
     *end = (struct member_end){.known = true, .lost = lost, .epoch = epoch, .code = code};
     snprintf(end->text, sizeof(end->text), "%s", text);
-    for (int i = 0; i < a->nranks && is_known(a, member); i++)
-        if (a->ranks[i]->assignment.member != member && concerns(a, a->ranks[i], end))
-            send_lost(a->ranks[i], member, code, end->text);
+    for (int i = 0; i < relay->ranks->n && is_known(relay, member); i++)
+        if (relay->ranks->list[i]->assignment.member != member &&
+            concerns(relay, relay->ranks->list[i], end))
+            send_lost(relay->ranks->list[i], member, code, end->text);
 }
 
 /* ---- HELLO, cards, ROSTER ------------------------------------------------------------------- */
 
 static void post_cards(void *arg)
 {
-    struct agent *a = arg;
-    struct cards_body cards = {.epoch = a->epoch + 1};
-    loop_timer_stop(&a->loop, &a->cards_timer);
-    cards.cards = calloc((size_t)a->nranks, sizeof(*cards.cards));
+    struct agent_relay *relay = arg;
+    struct cards_body cards = {.epoch = relay->epoch + 1};
+    loop_timer_stop(relay->loop, &relay->cards_timer);
+    cards.cards = calloc((size_t)relay->ranks->n, sizeof(*cards.cards));
     if (!cards.cards)
         return;
-    for (int i = 0; i < a->nranks; i++) {
-        struct rank *r = a->ranks[i];
+    for (int i = 0; i < relay->ranks->n; i++) {
+        struct rank *r = relay->ranks->list[i];
         if (!r->waiting || r->posted)
             continue;
         cards.cards[cards.n].member = r->assignment.member;
@@ -105,70 +110,64 @@ static void post_cards(void *arg)
         r->posted = true;
     }
     if (cards.n > 0)
-        outbox_cards(&a->outbox, &cards);
+        outbox_cards(relay->outbox, &cards);
     free(cards.cards);
-    agent_poll_roster(a);
+    relay->cards_posted(relay->arg);
 }
 
 /* May another rank here say HELLO soon? After a loss or at a boundary, every rank that is still in
  * the old epoch will; at the start every rank will. */
-static bool more_to_come(const struct agent *a)
+static bool more_to_come(const struct agent_relay *relay)
 {
-    bool repair = false, in_world = false, all = !agent_is_starting(a);
-    for (int i = 0; i < a->nranks; i++) {
-        const struct rank *r = a->ranks[i];
+    bool repair = false, in_world = false, all = !agent_ranks_starting(relay->ranks);
+    for (int i = 0; i < relay->ranks->n; i++) {
+        const struct rank *r = relay->ranks->list[i];
         repair |= r->waiting && r->why != CARD_JOIN;
         in_world |= rank_in_epoch(r);
         all &= r->waiting;
     }
-    return repair && a->welcome.elastic ? in_world : !all;
+    return repair && relay->ranks->welcome.elastic ? in_world : !all;
 }
 
-void agent_consider_cards(struct agent *a)
+void agent_relay_consider_cards(struct agent_relay *relay)
 {
     bool any = false;
-    for (int i = 0; i < a->nranks; i++)
-        any |= a->ranks[i]->waiting && !a->ranks[i]->posted;
-    if (any && !more_to_come(a))
-        post_cards(a);
+    for (int i = 0; i < relay->ranks->n; i++)
+        any |= relay->ranks->list[i]->waiting && !relay->ranks->list[i]->posted;
+    if (any && !more_to_come(relay))
+        post_cards(relay);
 }
 
 /* In a rank that is a script, the process that called hvd_init() has ended while the script runs
  * on. The other ranks must learn of it before the script ends. Reads frames first: a BYE may be
  * unread. */
-static void on_hello_end(void *arg, uint32_t events)
+void agent_relay_hello_ended(struct agent_relay *relay, struct rank *rank)
 {
-    struct rank *rank = arg;
-    struct agent *a = rank->arg;
     char text[256];
-    (void)events;
-    loop_fd_stop(&a->loop, &rank->hello_lfd);
     rank_read_frames(rank);
     if (!rank_in_epoch(rank))
         return;
-    if (a->welcome.elastic) {
-        agent_declare_dead(a, rank, false, "");
+    if (relay->ranks->welcome.elastic) {
+        agent_relay_declare_dead(relay, rank, false, "");
         return;
     }
     snprintf(text, sizeof(text), "rank %d on %s: its process %d ended without hvd_shutdown()",
-             rank->assignment.member, a->config.host, rank->hello_pid);
+             rank->assignment.member, relay->config->host, rank->hello_pid);
     log_warn("%s", text);
-    for (int i = 0; i < a->nranks; i++)
-        if (a->ranks[i] != rank && rank_in_epoch(a->ranks[i]))
-            send_lost(a->ranks[i], rank->assignment.member, 0, text);
+    for (int i = 0; i < relay->ranks->n; i++)
+        if (relay->ranks->list[i] != rank && rank_in_epoch(relay->ranks->list[i]))
+            send_lost(relay->ranks->list[i], rank->assignment.member, 0, text);
 }
 
-/* Watches the process that said HELLO, if it is not the rank's own, whose end the agent sees
- * anyway. */
-static void watch_hello(struct agent *a, struct rank *rank, int pid)
+static void send_first_end(struct agent_relay *relay, struct rank *rank)
 {
-    loop_fd_stop(&a->loop, &rank->hello_lfd);
-    rank->hello_pid = pid;
-    if (pid > 1 && pid != rank->pid && getpgid(pid) == rank->pid)
-        loop_pid_start(&a->loop, &rank->hello_lfd, pid, on_hello_end, rank);
+    int member;
+    const struct member_end *end = member_ends_first(&relay->ends, &member);
+    if (end)
+        send_lost(rank, member, end->code, end->text);
 }
 
-static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
+static void on_hello(struct agent_relay *relay, struct rank *rank, const struct ctl_frame *frame)
 {
     struct reader r = reader_over(frame->body, frame->len);
     uint16_t version = reader_u16(&r);
@@ -185,40 +184,38 @@ static void on_hello(struct agent *a, struct rank *rank, const struct ctl_frame 
               card_why_name((enum card_why)why));
     buf_reset(&rank->card);
     buf_put(&rank->card, frame->body + r.pos, n);
-    watch_hello(a, rank, (int)pid);
-    agent_give_lifeline(a, rank);
+    rank_watch_hello(rank, (int)pid);
+    agent_relay_give_lifeline(relay, rank);
     rank->hello = rank->waiting = true;
     rank->bye = rank->posted = rank->arrived = false;
     rank->bye_status = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
-    if (rank->assignment.member < a->nends && !rank->reaped) /* it failed and starts anew */
-        a->ends[rank->assignment.member] = (struct member_end){0};
-    for (int i = 0; i < a->nends && !a->welcome.elastic; i++) {
-        if (a->ends[i].known) {
-            send_lost(rank, i, a->ends[i].code, a->ends[i].text);
-            break;
-        }
-    }
-    if (!more_to_come(a))
-        post_cards(a);
-    else if (!a->cards_timer.on)
-        loop_timer_start(&a->loop, &a->cards_timer, CARDS_WAIT_MS, post_cards, a);
+    if (!rank->reaped) /* it failed and starts anew */
+        member_ends_forget(&relay->ends, rank->assignment.member);
+    if (!relay->ranks->welcome.elastic)
+        send_first_end(relay, rank);
+    if (!more_to_come(relay))
+        post_cards(relay);
+    else if (!relay->cards_timer.on)
+        loop_timer_start(relay->loop, &relay->cards_timer, CARDS_WAIT_MS, post_cards, relay);
 }
 
 /* Tells the rank which members of its roster are already known to be lost: no later event tells it
  * again. */
-static void send_losses(struct agent *a, struct rank *rank, const struct roster_body *roster)
+static void send_losses(struct agent_relay *relay, struct rank *rank,
+                        const struct roster_body *roster)
 {
-    for (int i = 0; i < roster->n && a->welcome.elastic; i++) {
+    for (int i = 0; i < roster->n && relay->ranks->welcome.elastic; i++) {
         int member = roster->cards[i].member;
-        if (member < a->nends && a->ends[member].known && a->ends[member].lost &&
-            a->ends[member].epoch >= roster->epoch)
-            send_lost(rank, member, a->ends[member].code, a->ends[member].text);
+        const struct member_end *end = member_ends_get(&relay->ends, member);
+        if (end && end->lost && end->epoch >= roster->epoch)
+            send_lost(rank, member, end->code, end->text);
     }
 }
 
-static void send_roster(struct agent *a, struct rank *rank, const struct roster_body *roster)
+static void send_roster(struct agent_relay *relay, struct rank *rank,
+                        const struct roster_body *roster)
 {
     struct buf body = {0};
     buf_put_u32(&body, roster->epoch);
@@ -229,7 +226,7 @@ static void send_roster(struct agent *a, struct rank *rank, const struct roster_
     buf_put_u64(&body, roster->departed_done);
     for (int i = 0; i < roster->n; i++) {
         const struct card *c = &roster->cards[i];
-        bool local = strcmp(c->agent, a->config.agent) == 0;
+        bool local = strcmp(c->agent, relay->config->agent) == 0;
         buf_put_u8(&body, (uint8_t)((local ? CTL_LOCAL : 0) | (c->is_new ? CTL_NEW : 0)));
         buf_put_u32(&body, (uint32_t)c->member);
         buf_put_u32(&body, (uint32_t)c->bytes.len);
@@ -249,53 +246,71 @@ static int rank_in(const struct roster_body *roster, int member)
     return -1;
 }
 
-static void keep_world(struct agent *a, const struct roster_body *roster)
+static void keep_world(struct agent_relay *relay, const struct roster_body *roster)
 {
-    int *world = realloc(a->world, (size_t)roster->n * sizeof(*world));
-    a->world = world ? world : a->world;
-    a->nworld = world ? roster->n : 0;
-    for (int i = 0; i < a->nworld; i++)
-        a->world[i] = roster->cards[i].member;
+    int *world = realloc(relay->world, (size_t)roster->n * sizeof(*world));
+    relay->world = world ? world : relay->world;
+    relay->nworld = world ? roster->n : 0;
+    for (int i = 0; i < relay->nworld; i++)
+        relay->world[i] = roster->cards[i].member;
 }
 
-void agent_install_roster(struct agent *a, const struct roster_body *roster)
+static void send_to_waiting(struct agent_relay *relay, const struct roster_body *roster)
 {
-    if (roster->epoch <= a->epoch)
-        return;
-    a->epoch = roster->epoch;
-    keep_world(a, roster);
-    agent_announce(a, roster->announced);
-    for (int i = 0; i < a->nranks; i++) {
-        struct rank *rank = a->ranks[i];
+    relay->epoch = roster->epoch;
+    keep_world(relay, roster);
+    agent_relay_announce(relay, roster->announced);
+    for (int i = 0; i < relay->ranks->n; i++) {
+        struct rank *rank = relay->ranks->list[i];
         int roster_rank = rank_in(roster, rank->assignment.member);
         if (!rank->waiting || !rank->posted || roster_rank < 0)
             continue;
         rank->waiting = false;
         rank->roster_rank = roster_rank;
         rank->epoch = roster->epoch;
-        if (a->change > roster->change) /* before the roster: its next boundary may be near */
-            agent_send_change(a, rank);
-        send_roster(a, rank, roster);
-        send_losses(a, rank, roster);
+        if (relay->change > roster->change) /* before the roster: its next boundary may be near */
+            agent_relay_send_change(relay, rank);
+        send_roster(relay, rank, roster);
+        send_losses(relay, rank, roster);
     }
+}
+
+void agent_relay_install(struct agent_relay *relay, struct roster_body *roster)
+{
+    if (roster->epoch > relay->epoch)
+        send_to_waiting(relay, roster);
+    if (roster->epoch > relay->roster.epoch) {
+        struct roster_body old = relay->roster;
+        relay->roster = *roster;
+        *roster = old;
+    }
+    roster_body_fini(roster);
+}
+
+bool agent_relay_wants_roster(const struct agent_relay *relay)
+{
+    bool wants = false;
+    for (int i = 0; i < relay->ranks->n; i++)
+        wants |= relay->ranks->list[i]->waiting && !relay->ranks->list[i]->reaped;
+    return wants;
 }
 
 /* ---- the other frames ----------------------------------------------------------------------- */
 
 /* Sender and receiver must both be in the epoch of the frame. */
-static bool shares(const struct agent *a, const struct rank *rank, uint32_t epoch)
+static bool shares(const struct agent_relay *relay, const struct rank *rank, uint32_t epoch)
 {
-    return !a->welcome.elastic || (rank->roster_rank >= 0 && rank->epoch == epoch);
+    return !relay->ranks->welcome.elastic || (rank->roster_rank >= 0 && rank->epoch == epoch);
 }
 
 /* Passes a SHARE to the other ranks of this agent in the epoch, with the sender's rank filled in.
  * Takes ownership of the descriptors. */
-static void on_share(struct agent *a, struct rank *from, struct ctl_frame *frame)
+static void on_share(struct agent_relay *relay, struct rank *from, struct ctl_frame *frame)
 {
     struct buf body = {0};
     struct reader r = reader_over(frame->body, frame->len);
     uint32_t epoch = reader_u32(&r);
-    if (frame->len < 10 || from->roster_rank < 0 || !shares(a, from, epoch))
+    if (frame->len < 10 || from->roster_rank < 0 || !shares(relay, from, epoch))
         return;
     buf_put_u32(&body, epoch);
     buf_put_u32(&body, (uint32_t)from->roster_rank);
@@ -304,17 +319,17 @@ static void on_share(struct agent *a, struct rank *from, struct ctl_frame *frame
     if (frame->nfds && !fds)
         body.failed = true; /* makes the send to each receiver fail */
     frame->nfds = 0;
-    for (int i = 0; i < a->nranks; i++) {
-        struct rank *to = a->ranks[i];
+    for (int i = 0; i < relay->ranks->n; i++) {
+        struct rank *to = relay->ranks->list[i];
         /* Also to a rank that has said BYE, which waits for the others' farewells. */
-        if (to != from && to->hello && !to->waiting && !to->reaped && shares(a, to, epoch))
+        if (to != from && to->hello && !to->waiting && !to->reaped && shares(relay, to, epoch))
             rank_send(to, CTL_SHARE, &body, fds);
     }
     ctl_fds_drop(fds);
     buf_fini(&body);
 }
 
-static void on_bye(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
+static void on_bye(struct agent_relay *relay, struct rank *rank, const struct ctl_frame *frame)
 {
     char name[64], text[1024];
     struct reader r = reader_over(frame->body, frame->len);
@@ -336,17 +351,17 @@ static void on_bye(struct agent *a, struct rank *rank, const struct ctl_frame *f
     rank->bye_status = item.code;
     snprintf(item.text, sizeof(item.text), "%.*s", (int)(n < WORDS_MAX ? n : WORDS_MAX),
              (const char *)frame->body + r.pos);
-    outbox_report(&a->outbox, &item);
-    if (item.code == 0 || !a->welcome.elastic)
+    outbox_report(relay->outbox, &item);
+    if (item.code == 0 || !relay->ranks->welcome.elastic)
         return;
-    agent_name(rank, name, sizeof(name));
-    snprintf(text, sizeof(text), "%s on %s (pid %d) cannot go on: %s", name, a->config.host,
+    rank_name(rank, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s on %s (pid %d) cannot go on: %s", name, relay->config->host,
              (int)rank->pid, item.text[0] ? item.text : strerror(-item.code));
-    agent_record_end(a, rank->assignment.member, END_FINAL, true, item.code, text);
-    agent_consider_cards(a);
+    agent_relay_record_end(relay, rank->assignment.member, END_FINAL, true, item.code, text);
+    agent_relay_consider_cards(relay);
 }
 
-static void on_repaired(struct agent *a, struct rank *rank, const struct ctl_frame *frame)
+static void on_repaired(struct agent_relay *relay, struct rank *rank, const struct ctl_frame *frame)
 {
     struct reader r = reader_over(frame->body, frame->len);
     struct report_item item = {
@@ -354,7 +369,7 @@ static void on_repaired(struct agent *a, struct rank *rank, const struct ctl_fra
     item.epoch = reader_u32(&r);
     item.ns = reader_u64(&r);
     if (!r.failed && item.ns <= INT64_MAX)
-        outbox_report(&a->outbox, &item);
+        outbox_report(relay->outbox, &item);
 }
 
 static void on_progress(struct rank *rank, const struct ctl_frame *frame)
@@ -374,24 +389,23 @@ static void on_progress(struct rank *rank, const struct ctl_frame *frame)
     rank->progress_new = true;
 }
 
-void agent_on_frame(void *arg, struct rank *rank, struct ctl_frame *frame)
+void agent_relay_frame(struct agent_relay *relay, struct rank *rank, struct ctl_frame *frame)
 {
-    struct agent *a = arg;
     switch (frame->type) {
     case CTL_HELLO:
-        on_hello(a, rank, frame);
+        on_hello(relay, rank, frame);
         break;
     case CTL_SHARE:
-        on_share(a, rank, frame);
+        on_share(relay, rank, frame);
         break;
     case CTL_PROGRESS:
         on_progress(rank, frame);
         break;
     case CTL_BYE:
-        on_bye(a, rank, frame);
+        on_bye(relay, rank, frame);
         break;
     case CTL_REPAIRED:
-        on_repaired(a, rank, frame);
+        on_repaired(relay, rank, frame);
         break;
     default:
         log_warn("rank %d: unexpected control frame of type %d", rank->assignment.member,

@@ -6,12 +6,12 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/coordinator_findings.h"
 #include "agent/priority.h"
 #include "agent/reap.h"
 #include "core/base/clock.h"
@@ -20,44 +20,7 @@
 #define PEER_REPORT_MS 1000   /* time for ranks to report a lost peer and exit */
 #define LEAVER_MS      5000   /* time for a rank that called hvd_shutdown() too early to exit */
 #define ABSENT_MS      300ULL /* missing ranks are reported this long before hvd_init() times out */
-#define STOP_GRACE_MS  2000   /* between SIGTERM and SIGKILL */
-#define KILL_AFTER_MS  3500   /* after a stop: agents that still run are killed */
 #define AGENT_END_MS   10000  /* after the last rank: agents that still run are killed */
-
-void coordinator_say(struct coordinator *c, int level, const char *fmt, ...)
-{
-    char line[4096] = "hvdrun: ";
-    va_list ap;
-    if (level > c->job->verbose)
-        return;
-    va_start(ap, fmt);
-    vsnprintf(line + 8, sizeof(line) - 9, fmt, ap);
-    va_end(ap);
-    size_t n = strlen(line);
-    line[n++] = '\n';
-    printer_say(&c->printer, line, n);
-}
-
-static void stop(struct coordinator *c, const char *reason, int grace_ms)
-{
-    if (!c->stopped)
-        coordinator_say(c, 1, "ending all ranks: %s", reason);
-    c->stopped = true;
-    c->kill_at = deadline_in_ms((uint64_t)grace_ms + KILL_AFTER_MS - STOP_GRACE_MS);
-    roster_stop(&c->roster, reason, grace_ms);
-    c->service.changed(c->service.arg);
-}
-
-void coordinator_fail(struct coordinator *c, const char *fmt, ...)
-{
-    va_list ap;
-    if (c->reason[0] || c->stopped)
-        return;
-    va_start(ap, fmt);
-    vsnprintf(c->reason, sizeof(c->reason), fmt, ap);
-    va_end(ap);
-    stop(c, c->reason, STOP_GRACE_MS);
-}
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
@@ -67,7 +30,7 @@ void coordinator_fail(struct coordinator *c, const char *fmt, ...)
  * takes long), and its exit code is waited for. */
 static uint64_t failure_wait_ms(const struct coordinator *c)
 {
-    const struct roster *r = &c->roster;
+    const struct roster *r = &c->core.roster;
     int named = roster_named(r);
     if (r->first < 0 && r->members[named].state == RANK_LEFT)
         return LEAVER_MS;
@@ -76,15 +39,15 @@ static uint64_t failure_wait_ms(const struct coordinator *c)
 
 static void consider_failure(struct coordinator *c)
 {
-    const struct roster *r = &c->roster;
-    if (c->stopped || (r->first < 0 && r->follower < 0))
+    const struct roster *r = &c->core.roster;
+    if (c->core.roster.stopping || (r->first < 0 && r->follower < 0))
         return;
     if (!c->failed_at)
         c->failed_at = clock_ns();
     if (clock_ns() - c->failed_at >= failure_wait_ms(c) * CLOCK_MS) {
         char text[512];
         roster_describe_end(r, roster_named(r), text, sizeof(text));
-        stop(c, text, STOP_GRACE_MS);
+        coordinator_stop(&c->core, text, STOP_GRACE_MS);
     }
 }
 
@@ -95,16 +58,17 @@ static void consider_output(struct coordinator *c)
 {
     char what[64];
     int error;
-    while ((error = printer_lost(&c->printer, what, sizeof(what)))) {
+    while ((error = printer_lost(&c->core.printer, what, sizeof(what)))) {
         c->output_lost = error == EPIPE ? 128 + SIGPIPE : c->output_lost ? c->output_lost : 1;
         if (error == EPIPE)
-            coordinator_fail(c, "%s: whoever read it is gone: the job ends", what);
+            coordinator_fail(&c->core, "%s: whoever read it is gone: the job ends", what);
         else
-            coordinator_say(c, 0, "%s: %s: what comes after this is lost there; the job goes on",
-                            what, strerror(error));
+            coordinator_say(&c->core, 0,
+                            "%s: %s: what comes after this is lost there; the job goes on", what,
+                            strerror(error));
     }
-    while (printer_stalled(&c->printer, what, sizeof(what)))
-        coordinator_say(c, 0,
+    while (printer_stalled(&c->core.printer, what, sizeof(what)))
+        coordinator_say(&c->core, 0,
                         "%s: its reader has stopped, and HVD_OUTPUT_BUFFER is full: lines are "
                         "dropped there until it reads on; the ranks do not wait for it",
                         what);
@@ -115,10 +79,10 @@ static void consider_output(struct coordinator *c)
 static void consider_absent(struct coordinator *c)
 {
     char list[512], ready[512];
-    struct roster *r = &c->roster;
+    struct roster *r = &c->core.roster;
     if (r->is_elastic)
         return;
-    uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
+    uint64_t limit = (uint64_t)c->core.job->start_timeout * CLOCK_S;
     uint64_t waited = r->ready > 0 ? clock_ns() - r->first_ready : 0;
     enum rank_state state = r->epoch == 0 ? RANK_RUNNING : RANK_LEFT;
     if (!c->absent[0] && waited >= limit - ABSENT_MS * CLOCK_MS) {
@@ -131,58 +95,59 @@ static void consider_absent(struct coordinator *c)
         roster_list(r, RANK_READY, ready, sizeof(ready));
         snprintf(c->absent, sizeof(c->absent),
                  "ranks %s did not call hvd_init within %d s; ranks %s waited for them", list,
-                 c->job->start_timeout, ready);
+                 c->core.job->start_timeout, ready);
         roster_give_up(r, first, c->absent);
-        c->service.changed(c->service.arg);
+        coordinator_changed(&c->core);
     }
     if (c->absent[0] && waited >= limit + CLOCK_S)
-        coordinator_fail(c, "%s", c->absent);
+        coordinator_fail(&c->core, "%s", c->absent);
 }
 
 /* Enforces the time limits of the start. */
 static void consider_start(struct coordinator *c)
 {
-    const struct roster *r = &c->roster;
-    uint64_t now = clock_ns(), limit = (uint64_t)c->job->start_timeout * CLOCK_S;
-    if (c->stopped)
+    const struct roster *r = &c->core.roster;
+    uint64_t now = clock_ns(), limit = (uint64_t)c->core.job->start_timeout * CLOCK_S;
+    if (c->core.roster.stopping)
         return;
-    for (int i = 0; i < r->nagents && now - c->started > limit; i++)
-        if (!r->agents[i].joined && !r->agents[i].lost && !coordinator_can_spare(c, i))
-            coordinator_fail(c, "host %s: its agent has not joined within %d s", r->agents[i].host,
-                             c->job->start_timeout);
+    for (int i = 0; i < r->nagents && now - c->core.started > limit; i++)
+        if (!r->agents[i].joined && !r->agents[i].lost &&
+            !coordinator_agents_can_spare(&c->agents, i))
+            coordinator_fail(&c->core, "host %s: its agent has not joined within %d s",
+                             r->agents[i].host, c->core.job->start_timeout);
     consider_absent(c);
 }
 
 static void say_phases(struct coordinator *c)
 {
-    const struct roster *r = &c->roster;
+    const struct roster *r = &c->core.roster;
     int running = 0;
     for (int i = 0; i < r->nmembers; i++)
         running += r->members[i].state >= RANK_RUNNING && r->members[i].state != RANK_FAILED;
-    unsigned long long ms = (clock_ns() - c->started) / CLOCK_MS;
+    unsigned long long ms = (clock_ns() - c->core.started) / CLOCK_MS;
     if (running == r->size && c->said_running < running && r->epoch == 0)
-        coordinator_say(c, 1, "all %d ranks run after %llu ms", running, ms);
+        coordinator_say(&c->core, 1, "all %d ranks run after %llu ms", running, ms);
     c->said_running = running;
-    if (r->epoch > 0 && c->said_epoch == 0)
-        coordinator_say(c, 1, "all %d ranks are connected (epoch %u) after %llu ms", r->size,
+    if (r->epoch > 0 && !c->said_connected)
+        coordinator_say(&c->core, 1, "all %d ranks are connected (epoch %u) after %llu ms", r->size,
                         r->epoch, ms);
-    c->said_epoch = r->epoch;
+    c->said_connected = r->epoch > 0;
 }
 
 /* Have all agents ended, or were the rest given up? */
 static bool is_over(struct coordinator *c)
 {
-    if (c->ended == c->roster.nagents && !coordinator_may_retry_hosts(c))
+    if (c->agents.ended == c->core.roster.nagents &&
+        !coordinator_discovery_may_retry(&c->discovery))
         return true;
     /* Agents of an elastic job do not end by themselves: they wait for more ranks. */
-    if (roster_done(&c->roster) && c->roster.is_elastic && !c->stopped)
-        stop(c, "all have ended", 0);
+    if (roster_done(&c->core.roster) && c->core.roster.is_elastic && !c->core.roster.stopping)
+        coordinator_stop(&c->core, "all have ended", 0);
     /* An agent ends soon after its last rank, and after all output was read. */
-    if (roster_done(&c->roster) && (!c->kill_at || printer_pending(&c->printer) > 0))
-        c->kill_at = deadline_in_ms(AGENT_END_MS);
-    if (c->kill_at && deadline_passed(c->kill_at)) {
-        for (int i = 0; i < c->roster.nagents; i++)
-            launch_kill(&c->agents[i], SIGKILL);
+    if (roster_done(&c->core.roster) && (!c->core.kill_at || printer_pending(&c->core.printer) > 0))
+        c->core.kill_at = deadline_in_ms(AGENT_END_MS);
+    if (c->core.kill_at && deadline_passed(c->core.kill_at)) {
+        coordinator_agents_kill(&c->agents);
         c->abandon_at = c->abandon_at ? c->abandon_at : deadline_in_ms(1000);
     }
     return c->abandon_at && deadline_passed(c->abandon_at);
@@ -191,29 +156,27 @@ static bool is_over(struct coordinator *c)
 static void on_tick(void *arg)
 {
     struct coordinator *c = arg;
-    coordinator_watch_agents(c);
-    coordinator_watch_elastic(c);
-    coordinator_watch_attached(c);
-    coordinator_watch_discovery(c);
+    coordinator_agents_check(&c->agents);
+    coordinator_elastic_check(&c->elastic);
+    coordinator_check_attached(c);
+    coordinator_discovery_check(&c->discovery);
     say_phases(c);
-    coordinator_say_findings(c);
+    coordinator_say_findings(&c->core);
     consider_failure(c);
     consider_start(c);
     consider_output(c);
     if (is_over(c))
-        loop_stop(&c->loop);
+        loop_stop(&c->core.loop);
     else
-        loop_timer_start(&c->loop, &c->tick, TICK_MS, on_tick, c);
+        loop_timer_start(&c->core.loop, &c->tick, TICK_MS, on_tick, c);
 }
 
 /* The roster changed: wake waiting polls and run the tick. */
 static void on_news(void *arg)
 {
     struct coordinator *c = arg;
-    coordinator_save_job(c);
-    server_wake(c->unix_server);
-    for (int i = 0; i < c->ntcp; i++)
-        server_wake(c->tcp_servers[i]);
+    coordinator_save_job(&c->save);
+    coordinator_servers_wake(&c->servers);
     on_tick(c);
 }
 
@@ -221,19 +184,41 @@ static void on_changed(void *arg)
 {
     struct coordinator *c = arg;
     if (!c->news.on)
-        loop_timer_start(&c->loop, &c->news, 0, on_news, c);
+        loop_timer_start(&c->core.loop, &c->news, 0, on_news, c);
 }
 
 static void on_decided(void *arg)
 {
-    coordinator_save_job(arg);
+    struct coordinator *c = arg;
+    coordinator_save_job(&c->save);
+}
+
+static bool is_adopted(void *arg, int agent)
+{
+    const struct coordinator *c = arg;
+    return c->agents.list[agent].attached;
+}
+
+static int take_output(void *arg, int agent, const struct printed_body *body)
+{
+    struct coordinator *c = arg;
+    return coordinator_agents_take_output(&c->agents, agent, body);
+}
+
+static void reap(struct coordinator *c)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        if (!discovery_reap(&c->discovery.script, pid, status))
+            coordinator_agents_reaped(&c->agents, pid, status);
 }
 
 static void on_drained(void *arg)
 {
     struct coordinator *c = arg;
-    if (!printer_full(&c->printer))
-        coordinator_pause(c, false);
+    if (!printer_full(&c->core.printer))
+        coordinator_agents_pause(&c->agents, false);
 }
 
 static void on_signal(void *arg, uint32_t events)
@@ -243,7 +228,7 @@ static void on_signal(void *arg, uint32_t events)
     (void)events;
     while ((signo = loop_signal_next(&c->signals)) > 0) {
         if (signo == SIGCHLD) {
-            coordinator_reap(c);
+            reap(c);
             continue;
         }
         if (c->flushing) {
@@ -251,17 +236,17 @@ static void on_signal(void *arg, uint32_t events)
             continue;
         }
         if (signo == SIGINT && ++c->interrupts > 1) {
-            coordinator_say(c, 0, "killing all ranks");
-            if (c->roster.first < 0 && !c->reason[0])
-                snprintf(c->reason, sizeof(c->reason), "interrupted twice");
-            stop(c, "interrupted twice", 0);
+            coordinator_say(&c->core, 0, "killing all ranks");
+            if (c->core.roster.first < 0 && !c->core.reason[0])
+                snprintf(c->core.reason, sizeof(c->core.reason), "interrupted twice");
+            coordinator_stop(&c->core, "interrupted twice", 0);
             continue;
         }
         bool program = signo == SIGUSR1 || signo == SIGUSR2; /* routine: said only with -v */
-        coordinator_say(c, program ? 1 : 0, "signal %d (SIG%s) goes to all ranks%s", signo,
+        coordinator_say(&c->core, program ? 1 : 0, "signal %d (SIG%s) goes to all ranks%s", signo,
                         sigabbrev_np(signo), signo == SIGINT ? "; once more kills them" : "");
         c->signaled = true;
-        roster_signal(&c->roster, signo);
+        roster_signal(&c->core.roster, signo);
         on_changed(c);
     }
 }
@@ -278,7 +263,7 @@ static int take_signals(struct coordinator *c, struct err *err)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* so that a file at its size limit is a write error */
     signal(SIGTSTP, SIG_IGN); /* agents would take a stopped hvdrun for lost */
-    int rc = loop_signals_start(&c->loop, &c->signals, &set, on_signal, c);
+    int rc = loop_signals_start(&c->core.loop, &c->signals, &set, on_signal, c);
     return rc < 0 ? err_sys(err, -rc, "signalfd") : 0;
 }
 
@@ -291,60 +276,60 @@ static int exit_code(int code)
 static void say_end(struct coordinator *c, int culprit)
 {
     char text[512];
-    const struct roster *r = &c->roster;
+    const struct roster *r = &c->core.roster;
     int named = roster_named(r);
     roster_describe_end(r, named, text, sizeof(text));
     if (named == culprit) {
-        coordinator_say(c, 0, "%s", text);
+        coordinator_say(&c->core, 0, "%s", text);
     } else {
-        coordinator_say(c, 0, "%s while other ranks still worked with it", text);
+        coordinator_say(&c->core, 0, "%s while other ranks still worked with it", text);
         roster_describe_end(r, culprit, text, sizeof(text));
-        coordinator_say(c, 0, "because of that, %s", text);
+        coordinator_say(&c->core, 0, "because of that, %s", text);
     }
     if (roster_limit_reached(r))
-        coordinator_say(c, 0, "--reset-limit %d is reached: no more ranks are started",
+        coordinator_say(&c->core, 0, "--reset-limit %d is reached: no more ranks are started",
                         r->elastic.reset_limit);
 }
 
 /* Prints why the job ended. Returns hvdrun's exit code. */
 static int verdict(struct coordinator *c)
 {
-    const struct roster *r = &c->roster;
+    const struct roster *r = &c->core.roster;
     int culprit = roster_culprit(r);
-    if (c->reason[0]) {
-        coordinator_say(c, 0, "%s", c->reason);
+    if (c->core.reason[0]) {
+        coordinator_say(&c->core, 0, "%s", c->core.reason);
         if (!c->interrupts)
-            coordinator_say_cause(c);
-        if (c->gave_up && r->last_failed >= 0 && !c->interrupts)
+            coordinator_say_cause(&c->core);
+        if (c->elastic.gave_up && r->last_failed >= 0 && !c->interrupts)
             return exit_code(r->members[r->last_failed].code);
         return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
     }
     if (culprit < 0)
         return !roster_done(r) ? 1 : c->output_lost;
-    if (c->job->reports && culprit == 0 && r->members[0].code == 1)
+    if (c->core.job->reports && culprit == 0 && r->members[0].code == 1)
         return 1;
     say_end(c, culprit);
     if (c->absent[0])
-        coordinator_say(c, 0, "before that, %s", c->absent);
+        coordinator_say(&c->core, 0, "before that, %s", c->absent);
     if (r->members[culprit].tail) {
-        coordinator_say(c, 0, "the last lines of its stderr:");
+        coordinator_say(&c->core, 0, "the last lines of its stderr:");
         char *save, *tail = r->members[culprit].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-            coordinator_say(c, 0, "  %s", line);
+            coordinator_say(&c->core, 0, "  %s", line);
     }
-    coordinator_say_cause(c);
-    coordinator_say_host(c, culprit);
+    coordinator_say_cause(&c->core);
+    coordinator_say_host(&c->core, culprit);
     return roster_exit_code(r);
 }
 
 /* The job has ended. Waits until the output is read; a signal ends this wait. */
 static void flush(struct coordinator *c)
 {
-    printer_finish(&c->printer);
+    printer_finish(&c->core.printer);
     c->flushing = true;
-    while (printer_pending(&c->printer) > 0 && c->flushing) {
-        c->loop.stop = false; /* loop_once() runs no callback while stop is set */
-        loop_once(&c->loop, 1000);
+    while (printer_pending(&c->core.printer) > 0 && c->flushing) {
+        c->core.loop.stop = false; /* loop_once() runs no callback while stop is set */
+        loop_once(&c->core.loop, 1000);
     }
 }
 
@@ -355,29 +340,30 @@ static int begin(struct coordinator *c, const struct job_entry *entry,
     if (rc < 0)
         return rc;
     if (saved)
-        coordinator_say(c, 1, "job %s: taking it over; membership socket %s", c->roster.job,
-                        c->unix_path);
+        coordinator_say(&c->core, 1, "job %s: taking it over; membership socket %s",
+                        c->core.roster.job, c->servers.unix_path);
     else
-        coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
-                        c->roster.size, c->roster.nagents, c->unix_path);
-    if (saved) /* its agents run; coordinator_watch_attached() starts the discovery */
+        coordinator_say(&c->core, 1, "job %s: %d ranks on %d host(s); membership socket %s",
+                        c->core.roster.job, c->core.roster.size, c->core.roster.nagents,
+                        c->servers.unix_path);
+    if (saved) /* its agents run; coordinator_check_attached() starts the discovery */
         return 0;
-    rc = coordinator_launch(c, err);
-    return rc < 0 ? rc : coordinator_discover(c, err);
+    rc = coordinator_agents_launch(&c->agents, err);
+    return rc < 0 ? rc : coordinator_discovery_start(&c->discovery, err);
 }
 
 /* saved NULL: starts a new job. c has only its first fields set. */
 static int run(struct coordinator *c, const struct job_entry *entry, const struct saved_job *saved,
                struct err *err)
 {
-    struct job *job = c->job;
-    c->service = (struct service){.roster = &c->roster,
-                                  .changed = on_changed,
-                                  .arg = c,
-                                  .output = saved ? coordinator_take_output : NULL,
-                                  .adopted = saved ? coordinator_adopted : NULL,
-                                  .keep = on_decided};
-    int code = 1, rc = loop_init(&c->loop);
+    struct job *job = c->core.job;
+    c->core.service = (struct service){.roster = &c->core.roster,
+                                       .changed = on_changed,
+                                       .arg = c,
+                                       .output = saved ? take_output : NULL,
+                                       .adopted = saved ? is_adopted : NULL,
+                                       .keep = on_decided};
+    int code = 1, rc = loop_init(&c->core.loop);
     if (rc < 0) {
         err_sys(err, -rc, "epoll");
         return 1;
@@ -385,8 +371,8 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
     reap_adopt();
     priority_raise();
     if (job->doctor != DOCTOR_OFF)
-        explain_init(&c->explain, hosts_ranks(&job->hosts), job->output_dir);
-    rc = printer_init(&c->printer, &c->loop, hosts_ranks(&job->hosts), !job->no_prefix,
+        explain_init(&c->core.explain, hosts_ranks(&job->hosts), job->output_dir);
+    rc = printer_init(&c->core.printer, &c->core.loop, hosts_ranks(&job->hosts), !job->no_prefix,
                       job->output_dir, saved != NULL, on_drained, c, err);
     if (rc == 0)
         rc = take_signals(c, err);
@@ -394,28 +380,45 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
         rc = begin(c, entry, saved, err);
     if (rc == 0) {
         on_tick(c);
-        loop_run(&c->loop);
+        loop_run(&c->core.loop);
         flush(c);
         consider_output(c);
         code = verdict(c);
         flush(c);
     }
     coordinator_close(c);
-    explain_fini(&c->explain);
-    printer_fini(&c->printer);
-    loop_fini(&c->loop);
+    explain_fini(&c->core.explain);
+    printer_fini(&c->core.printer);
+    loop_fini(&c->core.loop);
     return code;
+}
+
+/* The parts of a coordinator know only the parts before them. */
+static void make(struct coordinator *c, struct job *job, int dir_lock)
+{
+    *c = (struct coordinator){.core = {.job = job, .started = clock_ns()}, .dir_lock = dir_lock};
+    c->elastic.core = &c->core;
+    c->servers.core = &c->core;
+    c->save = (struct coordinator_save){.core = &c->core,
+                                        .servers = &c->servers,
+                                        .dir = c->dir,
+                                        .first_hosts = &c->discovery.first_hosts};
+    c->agents.core = &c->core;
+    c->agents.servers = &c->servers;
+    c->discovery.core = &c->core;
+    c->discovery.servers = &c->servers;
+    c->discovery.agents = &c->agents;
 }
 
 int coordinator_run(struct coordinator *c, struct job *job, struct err *err)
 {
-    *c = (struct coordinator){.job = job, .started = clock_ns(), .dir_lock = -1};
+    make(c, job, -1);
     return run(c, NULL, NULL, err);
 }
 
 int coordinator_attach(struct coordinator *c, const struct job_entry *entry,
                        struct saved_job *saved, int lock, struct err *err)
 {
-    *c = (struct coordinator){.job = &saved->job, .started = clock_ns(), .dir_lock = lock};
+    make(c, &saved->job, lock);
     return run(c, entry, saved, err);
 }

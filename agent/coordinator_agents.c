@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_agents: the agents that hvdrun launched: reads their pipes, handles their ends. See
- * coordinator.h.
+ * coordinator_agents: see coordinator_agents.h.
  */
+#include "agent/coordinator_agents.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,40 +11,41 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/coordinator.h"
-#include "agent/reap.h"
 #include "core/base/clock.h"
+#include "core/base/env.h"
 #include "core/base/lifeline.h"
 #include "core/base/words.h"
 
-#define MESSAGES_MAX 16384
-#define HOSTS_MORE   1024 /* hosts that may be added, or retried, while an elastic job runs */
-#define REAP_MS      1000
-#define SILENT_S     10 /* a living agent polls for events every two seconds */
+#define MESSAGES_MAX   16384
+#define HOSTS_MORE     1024 /* hosts that may be added, or retried, while an elastic job runs */
+#define LOST_FIXED_S   5    /* seconds that ranks outlive hvdrun */
+#define LOST_ELASTIC_S 60
+#define LOST_MAX_S     86400
+#define SILENT_S       10 /* a living agent polls for events every two seconds */
 
-static int index_of(const struct coordinator *c, const struct launched *l)
+static int index_of(const struct coordinator_agents *as, const struct launched *l)
 {
-    return (int)(l - c->agents);
+    return (int)(l - as->list);
 }
 
-static void check_ended(struct coordinator *c, struct launched *l);
+static void check_ended(struct coordinator_agents *as, struct launched *l);
 
 /* ---- standard output: frames ---------------------------------------------------------------- */
 
-static void take_frames(struct coordinator *c, struct launched *l)
+static void take_frames(struct coordinator_agents *as, struct launched *l)
 {
     struct frame frame;
     long n = 0;
     size_t pos = 0;
     while (!l->bad_frames &&
            (n = frame_get(l->frames.data + pos, l->frames.len - pos, &frame)) > 0) {
-        printer_put(&c->printer, &frame);
-        explain_feed(&c->explain, &frame);
+        printer_put(&as->core->printer, &frame);
+        explain_feed(&as->core->explain, &frame);
         pos += (size_t)n;
     }
     if (n < 0) {
         l->bad_frames = true;
-        coordinator_fail(c, "host %s: its shell prints \"%.*s\" where only the agent should",
+        coordinator_fail(as->core, "host %s: its shell prints \"%.*s\" where only the agent should",
                          l->host->name, (int)strcspn((char *)l->frames.data + pos, "\r\n") % 60,
                          (char *)l->frames.data + pos);
     }
@@ -54,7 +56,8 @@ static void take_frames(struct coordinator *c, struct launched *l)
 }
 
 /* One read. Returns the bytes read; 0 at the end, after closing the descriptor; -EAGAIN. */
-static ssize_t read_pipe(struct coordinator *c, int *fd, struct loop_fd *lfd, struct buf *dst)
+static ssize_t read_pipe(struct coordinator_agents *as, int *fd, struct loop_fd *lfd,
+                         struct buf *dst)
 {
     uint8_t *room = buf_reserve(dst, 65537);
     if (!room)
@@ -67,7 +70,7 @@ static ssize_t read_pipe(struct coordinator *c, int *fd, struct loop_fd *lfd, st
         room[got] = '\0'; /* so that messages can quote it */
         return got;
     }
-    loop_fd_stop(&c->loop, lfd);
+    loop_fd_stop(&as->core->loop, lfd);
     close(*fd);
     *fd = -1;
     return 0;
@@ -76,29 +79,29 @@ static ssize_t read_pipe(struct coordinator *c, int *fd, struct loop_fd *lfd, st
 static void on_out(void *arg, uint32_t events)
 {
     struct launched *l = arg;
-    struct coordinator *c = l->owner;
+    struct coordinator_agents *as = l->owner;
     (void)events;
-    ssize_t got = read_pipe(c, &l->out, &l->out_lfd, &l->frames);
+    ssize_t got = read_pipe(as, &l->out, &l->out_lfd, &l->frames);
     if (got > 0)
-        take_frames(c, l);
+        take_frames(as, l);
     if (got == 0)
-        check_ended(c, l);
-    if (printer_full(&c->printer))
-        coordinator_pause(c, true);
+        check_ended(as, l);
+    if (printer_full(&as->core->printer))
+        coordinator_agents_pause(as, true);
 }
 
-void coordinator_pause(struct coordinator *c, bool pause)
+void coordinator_agents_pause(struct coordinator_agents *as, bool pause)
 {
-    for (int i = 0; i < c->roster.nagents; i++)
-        if (c->agents[i].out >= 0)
-            loop_fd_set(&c->loop, &c->agents[i].out_lfd, pause ? 0 : EPOLLIN);
+    for (int i = 0; i < as->core->roster.nagents; i++)
+        if (as->list[i].out >= 0)
+            loop_fd_set(&as->core->loop, &as->list[i].out_lfd, pause ? 0 : EPOLLIN);
 }
 
 /* ---- standard error: what the agent or ssh says ---------------------------------------------- */
 
 /* Holds an agent's messages back until it has joined: the last ones may say why it fails to join.
  */
-static void pass_messages(struct coordinator *c, struct launched *l, bool all)
+static void pass_messages(struct coordinator_agents *as, struct launched *l, bool all)
 {
     size_t n = l->messages.len;
     if (!l->joined && n < MESSAGES_MAX && !all)
@@ -106,23 +109,35 @@ static void pass_messages(struct coordinator *c, struct launched *l, bool all)
     while (!all && n > 0 && l->messages.data[n - 1] != '\n')
         n--;
     if (n > 0)
-        printer_say(&c->printer, (char *)l->messages.data, n);
+        printer_say(&as->core->printer, (char *)l->messages.data, n);
     buf_consume(&l->messages, n);
 }
 
 static void on_err(void *arg, uint32_t events)
 {
     struct launched *l = arg;
-    struct coordinator *c = l->owner;
+    struct coordinator_agents *as = l->owner;
     (void)events;
-    ssize_t got = read_pipe(c, &l->err, &l->err_lfd, &l->messages);
+    ssize_t got = read_pipe(as, &l->err, &l->err_lfd, &l->messages);
     if (got > 0)
-        pass_messages(c, l, false);
+        pass_messages(as, l, false);
     if (got == 0)
-        check_ended(c, l);
+        check_ended(as, l);
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */
+
+bool coordinator_agents_can_spare(const struct coordinator_agents *as, int agent)
+{
+    const struct roster *r = &as->core->roster;
+    int slots = 0;
+    if (!r->is_elastic || as->list[agent].added || r->epoch > 0)
+        return r->is_elastic;
+    for (int i = 0; i < r->nagents; i++)
+        if (i != agent && !r->agents[i].lost && !r->agents[i].draining)
+            slots += r->agents[i].nslots;
+    return slots >= r->elastic.min;
+}
 
 static void describe_end(const struct launched *l, char *dst, size_t size)
 {
@@ -135,228 +150,224 @@ static void describe_end(const struct launched *l, char *dst, size_t size)
 
 /* An agent that failed has said why and ended its ranks. In a fixed job this is a failure even if
  * all ranks had finished. */
-static void consider_failed(struct coordinator *c, const struct launched *l, const char *how)
+static void consider_failed(struct coordinator_agents *as, const struct launched *l,
+                            const char *how)
 {
     bool failed = WIFEXITED(l->status) && WEXITSTATUS(l->status) == 1;
-    if (l->joined && failed && !c->job->elastic && !c->stopped && c->roster.first < 0)
-        coordinator_fail(c, "host %s: %s: the job fails for the reason that it gave above",
+    if (l->joined && failed && !as->core->job->elastic && !as->core->roster.stopping &&
+        as->core->roster.first < 0)
+        coordinator_fail(as->core, "host %s: %s: the job fails for the reason that it gave above",
                          l->host->name, how);
 }
 
 /* Handles the end of an agent once its process has ended and both pipes are closed. */
-static void check_ended(struct coordinator *c, struct launched *l)
+static void check_ended(struct coordinator_agents *as, struct launched *l)
 {
     char how[512], last[512];
     if (!l->ended || l->out >= 0 || l->err >= 0)
         return;
-    c->ended++;
-    coordinator_reap_left(l);
+    as->ended++;
+    launch_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
     /* An agent that was treated as lost before was reported then. */
-    bool news = !l->joined && !c->roster.agents[index_of(c, l)].lost && !c->stopped;
-    if (news && coordinator_can_spare(c, index_of(c, l)))
-        coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
+    bool news =
+        !l->joined && !as->core->roster.agents[index_of(as, l)].lost && !as->core->roster.stopping;
+    if (news && coordinator_agents_can_spare(as, index_of(as, l)))
+        coordinator_say(as->core, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
                         last[0] ? ": " : "", last);
     else if (news)
-        coordinator_fail(c, "host %s: %s before its agent joined%s%s", l->host->name, how,
+        coordinator_fail(as->core, "host %s: %s before its agent joined%s%s", l->host->name, how,
                          last[0] ? ": " : "", last);
     else
-        pass_messages(c, l, true);
-    roster_agent_lost(&c->roster, index_of(c, l), how, clock_ns());
-    consider_failed(c, l, how);
-    c->service.changed(c->service.arg);
+        pass_messages(as, l, true);
+    roster_agent_lost(&as->core->roster, index_of(as, l), how, clock_ns());
+    consider_failed(as, l, how);
+    coordinator_changed(as->core);
 }
 
-/* A killed agent cannot end what its ranks started. Repeats for REAP_MS, because dying processes
- * may start more. */
-void coordinator_reap_left(struct launched *l)
+void coordinator_agents_reaped(struct coordinator_agents *as, pid_t pid, int status)
 {
-    if (!l->host->local || l->pid <= 0)
-        return;
-    if (!l->reap_until)
-        l->reap_until = deadline_in_ms(REAP_MS);
-    if (!deadline_passed(l->reap_until))
-        reap_session(l->pid);
-}
-
-void coordinator_reap(struct coordinator *c)
-{
-    int status;
-    pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (discovery_reap(&c->discovery, pid, status))
+    for (int i = 0; i < as->core->roster.nagents; i++) {
+        struct launched *l = &as->list[i];
+        if (l->pid != pid || l->ended)
             continue;
-        for (int i = 0; i < c->roster.nagents; i++) {
-            struct launched *l = &c->agents[i];
-            if (l->pid != pid || l->ended)
-                continue;
-            l->ended = true;
-            l->status = status;
-            check_ended(c, l);
-        }
+        l->ended = true;
+        l->status = status;
+        check_ended(as, l);
     }
 }
 
 /* This process was stopped or had no processor: it received nothing from agents, so their silence
  * starts anew. */
-static void forgive_all(struct coordinator *c, uint64_t now)
+static void forgive_all(struct coordinator_agents *as, uint64_t now)
 {
-    if (c->watched && now - c->watched > GAPS_LEAST_MS / 2 * CLOCK_MS)
-        for (int i = 0; i < c->roster.nagents; i++)
-            gaps_forgive(&c->roster.agents[i].gaps, now);
-    c->watched = now;
+    if (as->measured && now - as->measured > GAPS_LEAST_MS / 2 * CLOCK_MS)
+        for (int i = 0; i < as->core->roster.nagents; i++)
+            gaps_forgive(&as->core->roster.agents[i].gaps, now);
+    as->measured = now;
 }
 
 /* How many ns an agent may be silent. Remote agents of elastic jobs send heartbeats, which permits
  * a shorter limit. */
-static uint64_t silent_limit(const struct coordinator *c, int agent)
+static uint64_t silent_limit(const struct coordinator_agents *as, int agent)
 {
     const uint64_t most = SILENT_S * CLOCK_S;
-    if (!c->job->elastic || c->job->hosts.list[agent].local)
+    if (!as->core->job->elastic || as->core->job->hosts.list[agent].local)
         return most;
-    uint64_t limit = gaps_limit(&c->roster.agents[agent].gaps);
+    uint64_t limit = gaps_limit(&as->core->roster.agents[agent].gaps);
     return limit < most ? limit : most;
 }
 
-void coordinator_watch_agents(struct coordinator *c)
+void coordinator_agents_check(struct coordinator_agents *as)
 {
     uint64_t now = clock_ns();
-    forgive_all(c, now);
-    for (int i = 0; i < c->roster.nagents; i++) {
-        struct launched *l = &c->agents[i];
-        struct roster_agent *a = &c->roster.agents[i];
+    forgive_all(as, now);
+    for (int i = 0; i < as->core->roster.nagents; i++) {
+        struct launched *l = &as->list[i];
+        struct roster_agent *a = &as->core->roster.agents[i];
         if (a->joined && !l->joined) {
             l->joined = true;
-            coordinator_say(c, 1,
+            coordinator_say(as->core, 1,
                             "the agent on %s (%s, pid %d, %d usable cores) joined after %llu ms",
                             a->host, words(a->self), a->pid, a->reported_slots,
-                            (unsigned long long)((now - c->started) / CLOCK_MS));
-            pass_messages(c, l, false);
+                            (unsigned long long)((now - as->core->started) / CLOCK_MS));
+            pass_messages(as, l, false);
         }
         if (l->reap_until)
-            coordinator_reap_left(l);
+            launch_reap_left(l);
         uint64_t silent = now - a->gaps.heard;
-        if (!a->joined || a->lost || l->ended || silent < silent_limit(c, i))
+        if (!a->joined || a->lost || l->ended || silent < silent_limit(as, i))
             continue;
-        coordinator_say(c, 0, "the agent on %s has been silent for %.1f s: treated as lost",
+        coordinator_say(as->core, 0, "the agent on %s has been silent for %.1f s: treated as lost",
                         a->host, (double)silent / CLOCK_S);
-        roster_agent_lost(&c->roster, i, "its agent is silent", now);
+        roster_agent_lost(&as->core->roster, i, "its agent is silent", now);
         launch_kill(l, SIGKILL);
-        c->service.changed(c->service.arg);
+        coordinator_changed(as->core);
     }
 }
 
 /* ---- launch --------------------------------------------------------------------------------- */
 
-static bool is_forwarded(const char *variable)
+int coordinator_agents_read_settings(struct coordinator_agents *as, struct err *err)
 {
-    const char *const prefixes[] = {"HVD_", "HOROVOD_", "PYTHON"};
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
+    int64_t seconds = 0;
+    int rc =
+        env_int("COORDINATOR_LOST_SECONDS", as->core->job->elastic ? LOST_ELASTIC_S : LOST_FIXED_S,
+                1, LOST_MAX_S, &seconds, err);
+    as->lost_seconds = (int)seconds;
+    return rc;
 }
 
-extern char **environ;
-
-char **coordinator_environment(const struct coordinator *c)
+static int beat_ms(const struct coordinator_agents *as)
 {
-    size_t n = 0, nset = strings_count(c->job->env);
-    char **list = calloc(strings_count(environ) + nset + 1, sizeof(*list));
-    for (char **e = environ; list && *e; e++)
-        if (is_forwarded(*e))
-            list[n++] = *e;
-    if (list && nset)
-        memcpy(list + n, c->job->env, nset * sizeof(*list));
-    return list;
-}
-
-static int beat_ms(const struct coordinator *c)
-{
-    const char *text = job_getenv(c->job, "HVD_HEARTBEAT_MS");
+    const char *text = job_getenv(as->core->job, "HVD_HEARTBEAT_MS");
     int ms = text ? atoi(text) : LIFELINE_BEAT_MS;
     return ms < LIFELINE_BEAT_MS_MIN || ms > LIFELINE_BEAT_MS_MAX ? LIFELINE_BEAT_MS : ms;
 }
 
-static int launch_one(struct coordinator *c, int i, char **remote_env, struct err *err)
+static int launch_one(struct coordinator_agents *as, int i, char **remote_env, struct err *err)
 {
-    struct launched *l = &c->agents[i];
-    const struct host *host = &c->job->hosts.list[i];
+    struct launched *l = &as->list[i];
+    const struct host *host = &as->core->job->hosts.list[i];
     struct agent_config config = {
-        .agent = c->roster.agents[i].uid,
-        .host = c->roster.agents[i].host,
-        .url = c->roster.agents[i].self, /* filled by coordinator_open() */
-        .unix_path = host->local ? c->unix_path : NULL,
+        .agent = as->core->roster.agents[i].uid,
+        .host = as->core->roster.agents[i].host,
+        .url = as->core->roster.agents[i].self, /* filled by coordinator_open() */
+        .unix_path = host->local ? as->servers->unix_path : NULL,
         .ca_pem = host->local ? NULL
                   : l->ca     ? l->ca
-                              : c->ca_pem,
-        .token = c->token,
-        .argv = c->job->argv,
-        .env = host->local ? c->job->env : remote_env,
-        .cwd = c->job->cwd,
+                              : as->servers->ca_pem,
+        .token = as->servers->token,
+        .argv = as->core->job->argv,
+        .env = host->local ? as->core->job->env : remote_env,
+        .cwd = as->core->job->cwd,
         .cwd_may_lack = !host->local,
-        .bind_to = c->job->bind_to,
-        .report_bindings = c->job->report_bindings,
-        .doctor = c->job->doctor,
-        .metrics = c->job->metrics,
+        .bind_to = as->core->job->bind_to,
+        .report_bindings = as->core->job->report_bindings,
+        .doctor = as->core->job->doctor,
+        .metrics = as->core->job->metrics,
         /* In an elastic job a joiner may wait long for a step boundary, and survivors below the
          * minimum may wait elastic_timeout for new ranks. */
-        .start_timeout = c->job->elastic && c->job->elastic_timeout > c->job->start_timeout
-                             ? c->job->elastic_timeout
-                             : c->job->start_timeout,
-        .lost_seconds = c->lost_seconds,
-        .beat_ms = c->job->elastic && !host->local ? beat_ms(c) : 0,
-        .verbose = c->job->verbose > 1 ? c->job->verbose - 1 : 0,
+        .start_timeout =
+            as->core->job->elastic && as->core->job->elastic_timeout > as->core->job->start_timeout
+                ? as->core->job->elastic_timeout
+                : as->core->job->start_timeout,
+        .lost_seconds = as->lost_seconds,
+        .beat_ms = as->core->job->elastic && !host->local ? beat_ms(as) : 0,
+        .verbose = as->core->job->verbose > 1 ? as->core->job->verbose - 1 : 0,
     };
     bool added = l->added;
-    int rc = launch(l, host, c->job, &config, err);
-    l->owner = c;
+    int rc = launch(l, host, as->core->job, &config, err);
+    l->owner = as;
     l->added = added;
     l->launched = clock_ns();
     if (rc == 0)
-        rc = loop_fd_start(&c->loop, &l->out_lfd, l->out, EPOLLIN, on_out, l);
+        rc = loop_fd_start(&as->core->loop, &l->out_lfd, l->out, EPOLLIN, on_out, l);
     if (rc == 0)
-        rc = loop_fd_start(&c->loop, &l->err_lfd, l->err, EPOLLIN, on_err, l);
+        rc = loop_fd_start(&as->core->loop, &l->err_lfd, l->err, EPOLLIN, on_err, l);
     return rc;
 }
 
-int coordinator_make_agents(struct coordinator *c, struct err *err)
+int coordinator_agents_make(struct coordinator_agents *as, struct err *err)
 {
-    int n = c->roster.nagents;
-    c->agents_max = n + (c->job->elastic ? HOSTS_MORE : 0);
-    c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
+    int n = as->core->roster.nagents;
+    as->max = n + (as->core->job->elastic ? HOSTS_MORE : 0);
+    as->list = calloc((size_t)as->max, sizeof(*as->list));
     /* Agents point to their hosts, so this array must not move from now on. */
     struct host *hosts =
-        realloc(c->job->hosts.list, (size_t)c->agents_max * sizeof(*c->job->hosts.list));
+        realloc(as->core->job->hosts.list, (size_t)as->max * sizeof(*as->core->job->hosts.list));
     if (hosts)
-        c->job->hosts.list = hosts;
-    if (!c->agents || !hosts)
+        as->core->job->hosts.list = hosts;
+    if (!as->list || !hosts)
         return err_set(err, ENOMEM, "no memory for %d agents", n);
-    for (int i = 0; i < c->agents_max; i++)
-        c->agents[i].out = c->agents[i].err = -1;
+    for (int i = 0; i < as->max; i++)
+        as->list[i].out = as->list[i].err = -1;
     return 0;
 }
 
-int coordinator_launch(struct coordinator *c, struct err *err)
+int coordinator_agents_launch(struct coordinator_agents *as, struct err *err)
 {
-    char **remote_env = coordinator_environment(c);
+    char **remote_env = job_remote_environment(as->core->job);
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
     if (rc == 0)
-        rc = coordinator_make_agents(c, err);
-    for (int i = 0; i < c->roster.nagents && rc == 0; i++)
-        rc = launch_one(c, i, remote_env, err);
+        rc = coordinator_agents_make(as, err);
+    for (int i = 0; i < as->core->roster.nagents && rc == 0; i++)
+        rc = launch_one(as, i, remote_env, err);
     free(remote_env);
     return rc;
 }
 
-int coordinator_launch_more(struct coordinator *c, int index, struct err *err)
+int coordinator_agents_launch_more(struct coordinator_agents *as, int index, char *ca,
+                                   struct err *err)
 {
-    char **remote_env = coordinator_environment(c);
+    char **remote_env = job_remote_environment(as->core->job);
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for one more agent");
-    c->agents[index].added = true;
+    as->list[index].added = true;
+    as->list[index].ca = ca;
     if (rc == 0)
-        rc = launch_one(c, index, remote_env, err);
+        rc = launch_one(as, index, remote_env, err);
     free(remote_env);
     return rc;
+}
+
+void coordinator_agents_unlaunched(struct coordinator_agents *as, int agent, const char *why)
+{
+    as->list[agent].ended = true;
+    as->ended++;
+    roster_agent_lost(&as->core->roster, agent, why, clock_ns());
+}
+
+void coordinator_agents_kill(struct coordinator_agents *as)
+{
+    for (int i = 0; as->list && i < as->core->roster.nagents; i++)
+        launch_kill(&as->list[i], SIGKILL);
+}
+
+void coordinator_agents_fini(struct coordinator_agents *as)
+{
+    for (int i = 0; as->list && i < as->core->roster.nagents; i++)
+        launch_fini(&as->list[i], &as->core->loop);
+    free(as->list);
+    as->list = NULL;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_elastic: an elastic job while it runs: its time limits, when to give up, and a line
- * for every change. See coordinator.h; the roster decides who is in which epoch.
+ * coordinator_elastic: see coordinator_elastic.h.
  */
-#include <stdio.h>
-#include <string.h>
+#include "agent/coordinator_elastic.h"
 
-#include "agent/coordinator.h"
+#include <stdio.h>
+
 #include "core/base/clock.h"
 
 #define HOLD_MS 500 /* the agent reports a death before the exit code */
@@ -25,61 +24,62 @@ static bool is_hopeless(const struct roster *r)
     return r->starts.n == 0 && roster_limit_reached(r);
 }
 
-static void consider_waiting(struct coordinator *c)
+static void consider_waiting(struct coordinator_elastic *e)
 {
     char what[512];
-    const struct roster *r = &c->roster;
+    const struct roster *r = &e->core->roster;
     uint64_t now = clock_ns();
-    if (!r->waiting_since || c->stopped || roster_done(r)) {
-        c->said_waiting = false;
+    if (!r->waiting_since || e->core->roster.stopping || roster_done(r)) {
+        e->said_waiting = false;
         return;
     }
     roster_waiting_for(r, now, what, sizeof(what));
-    if (!c->said_waiting)
-        coordinator_say(c, 0, "waiting for %s", what);
-    c->said_waiting = true;
+    if (!e->said_waiting)
+        coordinator_say(e->core, 0, "waiting for %s", what);
+    e->said_waiting = true;
     if (is_hopeless(r)) {
-        c->gave_up = true;
-        coordinator_fail(c,
+        e->gave_up = true;
+        coordinator_fail(e->core,
                          "too few ranks are left, and --reset-limit %d is reached: no more are "
                          "started; it waited for %s",
                          r->elastic.reset_limit, what);
-    } else if (now - r->waiting_since >= (uint64_t)c->job->elastic_timeout * CLOCK_S) {
-        c->gave_up = true;
-        coordinator_fail(c, "waited %d s (--elastic-timeout) for %s", c->job->elastic_timeout,
-                         what);
+    } else if (now - r->waiting_since >= (uint64_t)e->core->job->elastic_timeout * CLOCK_S) {
+        e->gave_up = true;
+        coordinator_fail(e->core, "waited %d s (--elastic-timeout) for %s",
+                         e->core->job->elastic_timeout, what);
     }
 }
 
 /* Before the first epoch: fails if too few ranks became ready in time. With enough, the roster
  * starts without the others. */
-static void consider_first(struct coordinator *c)
+static void consider_first(struct coordinator_elastic *e)
 {
     char list[512], ready[512];
-    const struct roster *r = &c->roster;
-    uint64_t limit = ((uint64_t)c->job->start_timeout + 1) * CLOCK_S;
-    if (r->epoch > 0 || r->ready == 0 || c->stopped || clock_ns() - r->first_ready < limit)
+    const struct roster *r = &e->core->roster;
+    uint64_t limit = ((uint64_t)e->core->job->start_timeout + 1) * CLOCK_S;
+    if (r->epoch > 0 || r->ready == 0 || e->core->roster.stopping ||
+        clock_ns() - r->first_ready < limit)
         return;
     roster_list(r, RANK_RUNNING, list, sizeof(list));
     roster_list(r, RANK_READY, ready, sizeof(ready));
     coordinator_fail(
-        c,
+        e->core,
         "ranks %s did not call hvd_init within %d s; ranks %s waited for them, and are "
         "less than --min-np %d",
-        list, c->job->start_timeout, ready, r->elastic.min);
+        list, e->core->job->start_timeout, ready, r->elastic.min);
 }
 
 /* Tells the user, as soon as it happens, that no rank is left with the state trained since the last
  * checkpoint. */
-static void say_state_lost(struct coordinator *c)
+static void say_state_lost(struct coordinator_elastic *e)
 {
-    const struct roster *r = &c->roster;
-    if (r->epoch == 0 || c->said_state_lost == r->epoch || c->stopped || roster_done(r) ||
-        roster_state_is_there(r))
+    const struct roster *r = &e->core->roster;
+    if (r->epoch == 0 || e->said_state_lost == r->epoch || e->core->roster.stopping ||
+        roster_done(r) || roster_state_is_there(r))
         return;
-    c->said_state_lost = r->epoch;
+    e->said_state_lost = r->epoch;
     coordinator_say(
-        c, 0,
+        e->core, 0,
         "no rank is left that has the job's state in memory: the ranks begin anew, from "
         "what the program has stored (a checkpoint), or from its start");
 }
@@ -98,69 +98,69 @@ static bool any_unreaped(const struct roster *r)
     return false;
 }
 
-static void say_held(struct coordinator *c)
+static void say_held(struct coordinator_elastic *e)
 {
-    if (c->change_held)
-        coordinator_say(c, 0, "%s", c->change);
-    c->change_held = 0;
+    if (e->change_held)
+        coordinator_say(e->core, 0, "%s", e->change);
+    e->change_held = 0;
 }
 
 /* Prints one line for each epoch. Holds it for HOLD_MS while a dead rank's exit code is unknown. */
-static void say_epochs(struct coordinator *c)
+static void say_epochs(struct coordinator_elastic *e)
 {
-    const struct roster *r = &c->roster;
+    const struct roster *r = &e->core->roster;
     uint64_t now = clock_ns();
-    bool fresh = r->epoch > c->said_epoch && r->epoch > 1;
+    bool fresh = r->epoch > e->said_epoch && r->epoch > 1;
     if (fresh)
-        say_held(c);
-    if (!fresh && !c->change_held)
+        say_held(e);
+    if (!fresh && !e->change_held)
         return;
-    snprintf(c->change, sizeof(c->change), "epoch %u: %d of %d ranks after %.1f ms: %s",
+    snprintf(e->change, sizeof(e->change), "epoch %u: %d of %d ranks after %.1f ms: %s",
              roster_epoch_number(r->epoch), r->size, r->target - r->done,
              (double)r->last.took / CLOCK_MS, r->last.cause);
     if (fresh)
-        c->change_held = now;
-    c->said_epoch = r->epoch;
-    if (!any_unreaped(r) || now - c->change_held >= HOLD_MS * CLOCK_MS)
-        say_held(c);
+        e->change_held = now;
+    e->said_epoch = r->epoch;
+    if (!any_unreaped(r) || now - e->change_held >= HOLD_MS * CLOCK_MS)
+        say_held(e);
 }
 
 /* Prints events that the line of an epoch does not mention. */
-static void say_notes(struct coordinator *c)
+static void say_notes(struct coordinator_elastic *e)
 {
-    const struct roster *r = &c->roster;
-    for (; c->said_notes < r->nnotes; c->said_notes++) {
-        const struct note *n = &r->notes[c->said_notes];
+    const struct roster *r = &e->core->roster;
+    for (; e->said_notes < r->nnotes; e->said_notes++) {
+        const struct note *n = &r->notes[e->said_notes];
         bool joiner = n->member >= 0 && !r->members[n->member].was_in;
         if (n->type == NOTE_LOST && joiner && !r->stopping && r->first < 0)
-            coordinator_say(c, 0, "%s", n->text);
+            coordinator_say(e->core, 0, "%s", n->text);
         else if (n->type == NOTE_START)
-            coordinator_say(c, 1, "member %d is started on %s", n->member,
+            coordinator_say(e->core, 1, "member %d is started on %s", n->member,
                             r->agents[r->members[n->member].agent].host);
         else if (n->type == NOTE_LEAVE)
-            coordinator_say(c, joiner ? 0 : 1, "member %d leaves: %s", n->member, n->text);
+            coordinator_say(e->core, joiner ? 0 : 1, "member %d leaves: %s", n->member, n->text);
         else if (n->type == NOTE_EVICT)
-            coordinator_say(c, 0, "member %d: %s", n->member, n->text);
+            coordinator_say(e->core, 0, "member %d: %s", n->member, n->text);
         else if (n->type == NOTE_CHANGE)
-            coordinator_say(c, 1, "change %d waits for the next boundary", n->code);
+            coordinator_say(e->core, 1, "change %d waits for the next boundary", n->code);
     }
 }
 
-void coordinator_watch_elastic(struct coordinator *c)
+void coordinator_elastic_check(struct coordinator_elastic *e)
 {
-    struct roster *r = &c->roster;
+    struct roster *r = &e->core->roster;
     int notes = r->nnotes;
     uint32_t epoch = r->epoch;
     roster_tick(r, clock_ns());
     if (r->nnotes != notes || r->epoch != epoch)
-        c->service.changed(c->service.arg);
+        coordinator_changed(e->core);
     if (!r->is_elastic)
         return;
-    printer_grow(&c->printer, r->nmembers);
-    explain_grow(&c->explain, r->nmembers);
-    say_notes(c);
-    say_epochs(c);
-    consider_first(c);
-    say_state_lost(c);
-    consider_waiting(c);
+    printer_grow(&e->core->printer, r->nmembers);
+    explain_grow(&e->core->explain, r->nmembers);
+    say_notes(e);
+    say_epochs(e);
+    consider_first(e);
+    say_state_lost(e);
+    consider_waiting(e);
 }

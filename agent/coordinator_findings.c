@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_findings: tells the user what the agents' doctors found, and what the ranks' output
- * shows about a failure. See coordinator.h.
- *
- * A failure is printed when it arrives, a warning only with -v. After a rank has failed, the
- * findings of its host are printed.
+ * coordinator_findings: see coordinator_findings.h.
  */
-#include <string.h>
+#include "agent/coordinator_findings.h"
 
-#include "agent/coordinator.h"
+#include <string.h>
 
 #define AT_A_FAILURE 8 /* findings printed for a failed rank */
 
-static void say(struct coordinator *c, int level, const char *host, const struct finding *f)
+static void say(struct coordinator_core *c, int level, const char *host, const struct finding *f)
 {
     coordinator_say(c, level, "doctor on %s: %s: %s (%s)", host, finding_status_name(f->status),
                     f->summary, f->id);
@@ -20,7 +16,7 @@ static void say(struct coordinator *c, int level, const char *host, const struct
         coordinator_say(c, level, "  fix: %s", f->fix);
 }
 
-void coordinator_say_findings(struct coordinator *c)
+void coordinator_say_findings(struct coordinator_core *c)
 {
     const struct roster *r = &c->roster;
     for (int a = 0; a < r->nagents; a++) {
@@ -34,7 +30,7 @@ void coordinator_say_findings(struct coordinator *c)
     }
 }
 
-void coordinator_say_cause(struct coordinator *c)
+void coordinator_say_cause(struct coordinator_core *c)
 {
     struct explanation why;
     if (!explain_failure(&c->explain, &why))
@@ -52,7 +48,7 @@ static int weight(const struct finding *f)
     return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);
 }
 
-static int say_weight(struct coordinator *c, const struct findings *list, int w)
+static int say_weight(struct coordinator_core *c, const struct findings *list, int w)
 {
     int n = 0;
     for (int i = 0; i < list->n && n < AT_A_FAILURE; i++) {
@@ -66,7 +62,7 @@ static int say_weight(struct coordinator *c, const struct findings *list, int w)
     return n;
 }
 
-void coordinator_say_host(struct coordinator *c, int rank)
+void coordinator_say_host(struct coordinator_core *c, int rank)
 {
     const struct roster_agent *a = &c->roster.agents[c->roster.members[rank].agent];
     int said = 0, grave = 0, least = c->job->verbose ? 0 : 1;

@@ -71,3 +71,26 @@ char *job_absolute(const char *path)
     auto_free char *cwd = getcwd(NULL, 0);
     return cwd && asprintf(&joined, "%s/%s", cwd, path) >= 0 ? joined : NULL;
 }
+
+static bool is_forwarded(const char *variable)
+{
+    const char *const prefixes[] = {"HVD_", "HOROVOD_", "PYTHON"};
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+extern char **environ;
+
+char **job_remote_environment(const struct job *job)
+{
+    size_t n = 0, nset = strings_count(job->env);
+    char **list = calloc(strings_count(environ) + nset + 1, sizeof(*list));
+    for (char **e = environ; list && *e; e++)
+        if (is_forwarded(*e))
+            list[n++] = *e;
+    if (list && nset)
+        memcpy(list + n, job->env, nset * sizeof(*list));
+    return list;
+}

@@ -54,4 +54,8 @@ const char *job_getenv(const struct job *job, const char *name);
 /* Makes a path absolute, relative to the current directory. NULL: no memory. */
 char *job_absolute(const char *path);
 
+/* The environment for agents of other hosts, with the job's own variables at the end. The caller
+ * frees the list but not its entries. NULL: no memory. */
+char **job_remote_environment(const struct job *job);
+
 #endif

@@ -13,12 +13,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/reap.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/program.h"
 
 #define WORDS_MAX 32
+#define REAP_MS   1000
 
 static int add_word(char **words, int *n, const char *word)
 {
@@ -195,4 +197,16 @@ void launch_fini(struct launched *l, struct loop *loop)
     l->out = l->err = -1;
     buf_fini(&l->frames);
     buf_fini(&l->messages);
+}
+
+/* A killed agent cannot end what its ranks started. Repeats for REAP_MS, because dying processes
+ * may start more. */
+void launch_reap_left(struct launched *l)
+{
+    if (!l->host->local || l->pid <= 0)
+        return;
+    if (!l->reap_until)
+        l->reap_until = deadline_in_ms(REAP_MS);
+    if (!deadline_passed(l->reap_until))
+        reap_session(l->pid);
 }

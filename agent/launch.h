@@ -32,7 +32,7 @@ struct launched {
                    job */
     uint64_t launched; /* clock_ns() */
     char *ca;          /* CA of the server for an added agent; NULL: the job's. Lent */
-    /* Started by another hvdrun (coordinator_attach.c): no pipes; pid is 0, or the agent's on this
+    /* Started by another hvdrun (coordinator_adopted.c): no pipes; pid is 0, or the agent's on this
      * machine. */
     bool attached;
     struct loop_fd pid_lfd; /* reports its end */
@@ -54,6 +54,10 @@ void launch_last_message(const struct launched *l, char *dst, size_t size);
 
 /* Signals the process that launch() started (the agent or ssh). */
 void launch_kill(struct launched *l, int signo);
+
+/* Kills what the session of an agent that has ended has left on this machine. Call it again while
+ * reap_until is set. */
+void launch_reap_left(struct launched *l);
 
 void launch_fini(struct launched *l, struct loop *loop);
 

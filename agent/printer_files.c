@@ -57,7 +57,7 @@ int printer_open_files(struct printer *p, int rank, struct err *err)
 enum outlet_state printer_files_state(const struct printer *p)
 {
     uint64_t moved = 0;
-    size_t n = p->writer ? writer_pending(p->writer, -1, &moved) : 0;
+    size_t n = p->writer ? writer_pending(p->writer, &moved) : 0;
     return outlet_state(n, p->max, moved, clock_ns());
 }
 
@@ -131,30 +131,33 @@ void printer_finish_files(struct printer *p)
 static bool is_stuck(const struct printer *p)
 {
     uint64_t moved;
-    return writer_pending(p->writer, -1, &moved) > 0 &&
-           clock_ns() > moved + FILES_LAST_MS * CLOCK_MS;
+    return writer_pending(p->writer, &moved) > 0 && clock_ns() > moved + FILES_LAST_MS * CLOCK_MS;
 }
 
 size_t printer_pending_files(const struct printer *p)
 {
-    return p->writer && !is_stuck(p) ? writer_pending(p->writer, -1, NULL) : 0;
+    return p->writer && !is_stuck(p) ? writer_pending(p->writer, NULL) : 0;
 }
 
-static int look_at(struct printer *p, int file, bool stuck)
+/* Writes the name of a file as the user knows it. */
+static void name_file(struct printer *p, int file)
 {
-    int error = writer_failed(p->writer, file);
-    return error ? error : stuck && writer_pending(p->writer, file, NULL) > 0 ? ETIMEDOUT : 0;
+    for (int r = 0; r < p->nranks; r++)
+        for (int s = 0; s < FRAME_STREAMS; s++)
+            if (p->streams[r][s].file == file)
+                snprintf(p->file_name, sizeof(p->file_name), "rank.%d/%s", r, frame_stream_name(s));
 }
 
 void printer_watch_files(struct printer *p)
 {
-    bool stuck = p->writer && p->finishing && is_stuck(p);
-    for (int r = 0; r < p->nranks && p->writer && p->file_error == 0; r++) {
-        for (int s = 0; s < FRAME_STREAMS && p->file_error == 0; s++) {
-            int file = p->streams[r][s].file;
-            p->file_error = file < 0 ? 0 : look_at(p, file, stuck);
-            if (p->file_error)
-                snprintf(p->file_name, sizeof(p->file_name), "rank.%d/%s", r, frame_stream_name(s));
-        }
+    int file = -1;
+    if (!p->writer || p->file_error)
+        return;
+    p->file_error = writer_failed(p->writer, &file);
+    if (!p->file_error && p->finishing && is_stuck(p)) {
+        file = writer_first_pending(p->writer);
+        p->file_error = file < 0 ? 0 : ETIMEDOUT;
     }
+    if (p->file_error)
+        name_file(p, file);
 }

@@ -16,6 +16,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/member/roster.h"
 
 /* Processes left in a rank's group get SIGTERM at once, and SIGKILL after this. */
 #define REST_GRACE_MS 1000
@@ -182,15 +183,19 @@ void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, st
 
 /* ---- end ------------------------------------------------------------------------------------ */
 
-void rank_kill(struct rank *rank, int signo)
+/* Once its leader was reaped and no process is in it, another process group may get its number: it
+ * is not signalled any more. */
+static bool group_has_ended(struct rank *rank)
 {
-    if (rank->pid > 0 && !rank->closed)
-        kill(-rank->pid, signo);
+    if (rank->reaped && !rank->group_ended)
+        rank->group_ended = rank->pid <= 0 || (kill(-rank->pid, 0) < 0 && errno == ESRCH);
+    return rank->group_ended;
 }
 
-static bool group_lives(const struct rank *rank)
+void rank_kill(struct rank *rank, int signo)
 {
-    return rank->pid > 0 && (kill(-rank->pid, 0) == 0 || errno == EPERM);
+    if (rank->pid > 0 && !group_has_ended(rank))
+        kill(-rank->pid, signo);
 }
 
 static void on_end_timer(void *arg)
@@ -208,16 +213,22 @@ static void on_end_timer(void *arg)
     check_closed(rank);
 }
 
+/* The process group got SIGTERM: SIGKILL follows after grace_ms. */
+static void kill_later(struct rank *rank, int grace_ms)
+{
+    uint64_t kill_at = deadline_in_ms((uint64_t)grace_ms);
+    if (!rank->kill_at || kill_at < rank->kill_at)
+        rank->kill_at = kill_at;
+    loop_timer_start(rank->loop, &rank->end_timer, POLL_MS, on_end_timer, rank);
+}
+
 void rank_end(struct rank *rank, int grace_ms)
 {
     if (rank->closed || rank->pid <= 0)
         return;
-    uint64_t kill_at = deadline_in_ms((uint64_t)grace_ms);
     if (!rank->kill_at)
         rank_kill(rank, SIGTERM);
-    if (!rank->kill_at || kill_at < rank->kill_at)
-        rank->kill_at = kill_at;
-    loop_timer_start(rank->loop, &rank->end_timer, POLL_MS, on_end_timer, rank);
+    kill_later(rank, grace_ms);
 }
 
 /* Reports closed once the process, its group and its pipes have ended. */
@@ -228,11 +239,41 @@ static void check_closed(struct rank *rank)
     for (int i = 0; i < FRAME_STREAMS; i++)
         if (rank->streams[i].fd >= 0)
             return;
-    if (group_lives(rank))
+    if (!group_has_ended(rank))
         return;
     loop_timer_stop(rank->loop, &rank->end_timer);
     rank->closed = true;
     rank->ops->closed(rank->arg, rank);
+}
+
+/* ---- what it has said ------------------------------------------------------------------------ */
+
+static void on_hello_end(void *arg, uint32_t events)
+{
+    struct rank *rank = arg;
+    (void)events;
+    loop_fd_stop(rank->loop, &rank->hello_lfd);
+    rank->ops->hello_ended(rank->arg, rank);
+}
+
+void rank_watch_hello(struct rank *rank, int pid)
+{
+    loop_fd_stop(rank->loop, &rank->hello_lfd);
+    rank->hello_pid = pid;
+    if (pid > 1 && pid != rank->pid && getpgid(pid) == rank->pid)
+        loop_pid_start(rank->loop, &rank->hello_lfd, pid, on_hello_end, rank);
+}
+
+bool rank_in_epoch(const struct rank *rank)
+{
+    return !rank->reaped && !rank->dead && rank->hello && !rank->waiting && !rank->arrived &&
+           !rank->bye;
+}
+
+void rank_name(const struct rank *rank, char *dst, size_t size)
+{
+    int member = rank->assignment.member;
+    roster_name(rank->roster_rank >= 0 ? rank->roster_rank : member, member, dst, size);
 }
 
 /* ---- exec ------------------------------------------------------------------------------------ */
@@ -310,7 +351,7 @@ void rank_exited(struct rank *rank, int status)
             if (!stream_read(&rank->streams[i]))
                 break;
     ctl_close(rank);
-    rank_end(rank, REST_GRACE_MS);
+    kill_later(rank, REST_GRACE_MS); /* the caller has sent SIGTERM */
     rank->ops->exited(rank->arg, rank);
     check_closed(rank);
 }

@@ -31,6 +31,8 @@ struct rank_ops {
     void (*started)(void *arg, struct rank *rank);
     /* Its process has ended (rank->code); all its frames and output were handled before. */
     void (*exited)(void *arg, struct rank *rank);
+    /* The process that rank_watch_hello() watches has ended. */
+    void (*hello_ended)(void *arg, struct rank *rank);
     /* Its process group has ended and its pipes are closed too. */
     void (*closed)(void *arg, struct rank *rank);
 };
@@ -62,8 +64,9 @@ struct rank {
     struct loop_timer exec_timer;
     int exec_ms;
     bool reaped, closed;
-    int code;       /* exit code, or -signal */
-    char text[512]; /* why it could not be started */
+    bool group_ended; /* its process group is empty and was reaped */
+    int code;         /* exit code, or -signal */
+    char text[512];   /* why it could not be started */
     struct rank_stream streams[FRAME_STREAMS];
     struct tail tail; /* the last bytes of stderr */
     int ctl_fd;       /* -1: closed */
@@ -72,7 +75,7 @@ struct rank {
     struct loop_timer again_timer; /* retries to pass descriptors that the kernel refused */
     struct loop_timer end_timer;
     uint64_t kill_at; /* when its process group gets SIGKILL; 0: not set */
-    /* For agent_*.c: */
+    /* For agent_relay.h: */
     bool hello, bye, waiting, posted;
     bool arrived;      /* a joiner that has got NUMBERS and has not said HELLO (enter) */
     bool dead;         /* known to be dead, or evicted, but not reaped yet */
@@ -108,7 +111,7 @@ void rank_kill(struct rank *rank, int signo);
 void rank_end(struct rank *rank, int grace_ms);
 
 /* Its process has ended with this wait status. Called after reaping. Before that, while the process
- * group id cannot be reused, the caller signals the group. */
+ * group id cannot be reused, the caller sends SIGTERM to the group. */
 void rank_exited(struct rank *rank, int status);
 
 /* Stops or resumes reading the rank's output. */
@@ -120,6 +123,17 @@ void rank_read_frames(struct rank *rank);
 /* Sends or queues a frame. fds NULL: without descriptors. If descriptors cannot be passed, the
  * rank is ended and rank->text says why. */
 void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
+
+/* Watches the process that said HELLO, if it is a child of the rank's process, whose own end is
+ * reported anyway. */
+void rank_watch_hello(struct rank *rank, int pid);
+
+/* Is the rank in the current epoch? It said HELLO and has got a roster. False for a joiner that has
+ * only got NUMBERS. */
+bool rank_in_epoch(const struct rank *rank);
+
+/* Writes how the user knows the rank: "rank 3", "rank 3 (member 7)". */
+void rank_name(const struct rank *rank, char *dst, size_t size);
 
 void rank_fini(struct rank *rank);
 

@@ -71,14 +71,14 @@ static size_t queued(const struct sink *s)
 
 size_t sink_pending(const struct sink *s)
 {
-    return queued(s) + (s->writer ? writer_pending(s->writer, 0, NULL) : 0);
+    return queued(s) + (s->writer ? writer_pending(s->writer, NULL) : 0);
 }
 
 uint64_t sink_moved(const struct sink *s)
 {
     uint64_t moved = s->moved;
     if (s->writer)
-        writer_pending(s->writer, 0, &moved);
+        writer_pending(s->writer, &moved);
     return moved;
 }
 
@@ -90,14 +90,14 @@ static bool writable(const struct sink *s)
 
 static void hand_over(struct sink *s)
 {
-    size_t n = queued(s), ahead = writer_pending(s->writer, 0, NULL);
-    int rc = 0;
+    size_t n = queued(s), ahead = writer_pending(s->writer, NULL);
+    int rc = 0, file;
     n = n < AHEAD ? n : AHEAD;
     if (ahead < AHEAD && n > 0)
         rc = writer_put(s->writer, 0, s->queue.data + s->pos, n);
     if (ahead < AHEAD && rc == 0)
         s->pos += n;
-    s->failed = writer_failed(s->writer, 0);
+    s->failed = writer_failed(s->writer, &file);
     if (rc < 0 && ahead == 0) /* no later event would try again */
         s->failed = -rc;
 }

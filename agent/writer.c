@@ -35,6 +35,7 @@ struct writer {
     struct file *files;
     int nfiles;
     size_t pending; /* of all files */
+    int failed;     /* the first file whose write failed, -1: none */
     uint64_t moved;
     bool stop, ended;
     int wake;
@@ -47,8 +48,10 @@ static void count(struct writer *w, int file, size_t n, int error)
     w->files[file].pending -= n;
     w->pending -= n;
     w->moved = clock_ns();
-    if (error && !w->files[file].failed)
+    if (error && !w->files[file].failed) {
         w->files[file].failed = error;
+        w->failed = w->failed < 0 ? file : w->failed;
+    }
     pthread_mutex_unlock(&w->lock);
     if (write(w->wake, &one, sizeof(one)) < 0)
         return; /* the counter is full, so the eventfd is readable */
@@ -135,6 +138,7 @@ int writer_open(struct writer **ret)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->more, NULL);
     pthread_cond_init(&w->end, NULL);
+    w->failed = -1;
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = w->wake < 0 ? errno : thread_start(&w->thread, run, w);
     if (rc != 0) {
@@ -209,18 +213,30 @@ int writer_put(struct writer *w, int file, const void *data, size_t n)
     return rc;
 }
 
-int writer_failed(struct writer *w, int file)
+int writer_failed(struct writer *w, int *ret_file)
 {
     pthread_mutex_lock(&w->lock);
-    int error = w->files[file].failed;
+    *ret_file = w->failed;
+    int error = w->failed < 0 ? 0 : w->files[w->failed].failed;
     pthread_mutex_unlock(&w->lock);
     return error;
 }
 
-size_t writer_pending(struct writer *w, int file, uint64_t *ret_moved)
+int writer_first_pending(struct writer *w)
+{
+    int file = 0;
+    pthread_mutex_lock(&w->lock);
+    while (file < w->nfiles && w->files[file].pending == 0)
+        file++;
+    file = file < w->nfiles ? file : -1;
+    pthread_mutex_unlock(&w->lock);
+    return file;
+}
+
+size_t writer_pending(struct writer *w, uint64_t *ret_moved)
 {
     pthread_mutex_lock(&w->lock);
-    size_t n = file < 0 ? w->pending : w->files[file].pending;
+    size_t n = w->pending;
     if (ret_moved)
         *ret_moved = w->moved;
     pthread_mutex_unlock(&w->lock);

@@ -28,12 +28,16 @@ int writer_add(struct writer *w, int fd, bool own);
 /* Queues bytes for a file. -ENOMEM: nothing was queued. Ignored for a file that has failed. */
 int writer_put(struct writer *w, int file, const void *data, size_t n);
 
-/* errno of the failed write, 0: none. A file that failed is not written any more. */
-int writer_failed(struct writer *w, int file);
+/* errno of the first write that failed, 0: none has; *ret_file: its file, -1. A file that failed is
+ * not written any more. */
+int writer_failed(struct writer *w, int *ret_file);
 
-/* Bytes not written yet, of one file or of all (-1). *ret_moved: clock_ns() when bytes were last
- * written, or when bytes began to wait. */
-size_t writer_pending(struct writer *w, int file, uint64_t *ret_moved);
+/* Bytes of all files that are not written yet. *ret_moved: clock_ns() when bytes were last written,
+ * or when bytes began to wait. */
+size_t writer_pending(struct writer *w, uint64_t *ret_moved);
+
+/* The first file with bytes that are not written yet; -1: none. */
+int writer_first_pending(struct writer *w);
 
 /* Readable after bytes were written or a write failed; the owner reads it to reset it. */
 int writer_fd(const struct writer *w);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_link: an agent's connection to its coordinator: the HTTP client, whether the agent has
+ * joined, and how long the coordinator has been silent. Owned by the agent; its parts send their
+ * requests through it. On the agent's loop, one thread.
+ */
+#ifndef HVD_AGENT_AGENT_LINK_H
+#define HVD_AGENT_AGENT_LINK_H
+
+#include <stdbool.h>
+
+#include "agent/config.h"
+#include "agent/peer_silence.h"
+#include "core/base/loop.h"
+#include "core/member/client.h"
+
+struct agent_link {
+    struct loop *loop;
+    struct client *client;
+    const struct agent_config *config;
+    bool joined;
+    bool rejoining; /* a rejoin is in flight: nothing else is sent */
+    bool abandoned; /* the coordinator counts as lost: nothing is sent any more */
+    int terms;      /* how many coordinators this agent has rejoined */
+    struct peer_silence silence;
+    char unanswered[256]; /* why the last request got no answer */
+    bool silence_reported;
+};
+
+/* config must outlive the link. */
+int agent_link_open(struct agent_link *link, struct loop *loop, const struct agent_config *config,
+                    struct err *err);
+void agent_link_close(struct agent_link *link);
+
+/* "hvdrun" or "the operator". */
+const char *agent_link_peer(const struct agent_link *link);
+
+/* The agent has joined, and the coordinator takes requests other than a join. */
+bool agent_link_ready(const struct agent_link *link);
+
+/* The coordinator has answered. */
+void agent_link_answered(struct agent_link *link);
+
+/* The coordinator did not answer, or answered 503. */
+void agent_link_unanswered(struct agent_link *link, const struct client_answer *answer);
+
+/* Call in each tick. Logs a long silence. -ETIMEDOUT: the coordinator has been silent for the
+ * configured limit. */
+int agent_link_check(struct agent_link *link, struct err *err);
+
+#endif

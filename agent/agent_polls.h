@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent_polls: the two long polls of an agent: events (always one in flight, as heartbeat in both
+ * directions) and the roster (while ranks wait for one). On the agent's loop, one thread.
+ */
+#ifndef HVD_AGENT_AGENT_POLLS_H
+#define HVD_AGENT_AGENT_POLLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/agent_link.h"
+#include "core/member/protocol.h"
+
+struct agent_polls_ops {
+    void (*note)(void *arg, const struct note *note);
+    /* The callee owns the roster's contents. */
+    void (*roster)(void *arg, struct roster_body *roster);
+    /* Do ranks wait for a roster? *ret_after: the epoch that they have. */
+    bool (*wants_roster)(void *arg, uint32_t *ret_after);
+    /* The coordinator does not know this agent. True: the agent rejoins. */
+    bool (*unknown)(void *arg);
+    /* The coordinator refused this agent, or sent nonsense. */
+    void (*failed)(void *arg, const struct err *err);
+};
+
+struct agent_polls {
+    struct agent_link *link;
+    const struct agent_polls_ops *ops;
+    void *arg;
+    bool polling_roster, polling_events;
+    int roster_term, events_term; /* link->terms when sent: an older answer is ignored */
+    uint64_t notes_seq;           /* of the last note of this coordinator */
+};
+
+/* link and ops must outlive it. */
+void agent_polls_init(struct agent_polls *p, struct agent_link *link,
+                      const struct agent_polls_ops *ops, void *arg);
+
+/* Start a poll, unless one is in flight or the link is not ready; an answer starts the next. */
+void agent_polls_events(struct agent_polls *p);
+void agent_polls_roster(struct agent_polls *p);
+
+#endif
