@@ -11,6 +11,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "core/engine/failure.h"
 #include "core/engine/launch.h"
 #include "core/engine/turn.h"
 #include "core/negotiate/signature.h"
