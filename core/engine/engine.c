@@ -14,10 +14,12 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/failure.h"
+#include "core/engine/resubmit.h"
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
 
-#define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the other ranks */
+#define LEAVE_MS  5000 /* how long hvd_shutdown() waits for the other ranks */
+#define FINISH_MS 2000 /* how long it waits for operations that cannot be cancelled */
 
 /* ---- creation ---- */
 
@@ -93,7 +95,7 @@ int engine_negotiate_anew(struct engine *e, struct err *err)
     e->next_tick = 0;
     e->spin = mesh_may_spin(e->mesh);
     if (rc == 0)
-        batches_resubmit(e);
+        resubmit_all(e);
     return rc;
 }
 
@@ -289,6 +291,7 @@ static void leave_world(struct engine *e)
             err_set(&e->trouble, -negotiate_failed(e->neg), "negotiation has failed");
         if (e->trouble.code) {
             mesh_abort(e->mesh, e->trouble.msg);
+            e->broken = true;
             return;
         }
         if (control_flush(e) == 0 && mesh_all_left(e->mesh))
@@ -300,13 +303,37 @@ static void leave_world(struct engine *e)
     }
 }
 
+/* With MPI: finishes the batches that other ranks may be in, because MPI cannot cancel an
+ * operation, and wants to be finalized by all ranks or by none. Returns false when that was not
+ * possible in time. */
+static bool finish_batches(struct engine *e)
+{
+    uint64_t deadline = deadline_in_ms(FINISH_MS);
+    struct spin_state spin = {0};
+    while (batches_owed(&e->batches) && !e->failed && !deadline_passed(deadline)) {
+        if (turn(e, TURN_FULL)) {
+            spin = (struct spin_state){0};
+            continue;
+        }
+        if (drive_pause(e, &spin))
+            continue;
+        mesh_sleep_begin(e->mesh);
+        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        if (!turn(e, TURN_CHECK) && !e->failed)
+            poll(&p, 1, 1);
+        mesh_sleep_end(e->mesh);
+    }
+    return !batches_owed(&e->batches);
+}
+
 void engine_close(struct engine *e)
 {
     struct err err;
     atomic_store(&e->drive.closing, 1);
     inject_point("closing");
     drive_lock(e);
-    bool in_the_middle = !batches_idle(&e->batches);
+    bool in_the_middle =
+        backends_cannot_cancel(&e->backends) ? !finish_batches(e) : !batches_idle(&e->batches);
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
     engine_fail_all(e, &err);
     if (in_the_middle) {
