@@ -47,7 +47,15 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
 /* joined: this rank is a joiner. */
 int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t deadline,
                    struct err *err);
+/* lost: a rank was lost, or left in the middle of an operation. */
 void backends_close(struct backends *b, bool lost);
+
+/* Returns whether a library is open that cannot cancel an operation, and that all ranks must end
+ * alike: MPI. */
+static inline bool backends_cannot_cancel(const struct backends *b)
+{
+    return b->n > 0;
+}
 
 /* Fills ret for hvd_backend(): the back end of this name. b NULL: none is open. -EINVAL: unknown
  * name. */

@@ -11,9 +11,8 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "core/engine/failure.h"
 #include "core/engine/launch.h"
-#include "core/engine/turn.h"
-#include "core/negotiate/signature.h"
 
 #define SMALL_BYTES (64u << 10)
 
@@ -157,6 +156,14 @@ bool batches_small(const struct batches *b)
     return batch && (!b->active || !b->first) && !batch->next && batch->bytes <= SMALL_BYTES;
 }
 
+bool batches_owed(const struct batches *b)
+{
+    for (const struct batch *q = b->first; q; q = q->next)
+        if (!q->frozen && !q->generation)
+            return true;
+    return b->active != NULL;
+}
+
 void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
 {
     struct engine *e = ctx;
@@ -288,11 +295,13 @@ static void finish_batch(struct engine *e, struct batch *batch)
 }
 
 /* False for a user operation while batches.held is set, and for a frozen batch that a departed rank
- * has not run. */
+ * has not run, or that this rank need not run any more (see finish_batches()). */
 static bool may_begin(const struct engine *e, const struct batch *batch)
 {
     const struct control *c = &e->control;
     if (e->batches.held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
+        return false;
+    if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
         return false;
     return c->ndeparted == 0 || !batch->frozen || batch->number < c->departed_at;
 }
@@ -412,41 +421,10 @@ bool batches_run_fast(struct engine *e, uint64_t id)
     return false;
 }
 
-/* ---- a new epoch ---------------------------------------------------------------------------- */
+/* ---- the end of all batches ---------------------------------------------------------------------
+ */
 
-struct pending {
-    struct slot **list;
-    size_t n, cap;
-};
-
-static void collect(void *ctx, struct slot *slot)
-{
-    struct pending *p = ctx;
-    if (slot->state != SLOT_INBOX && p->n < p->cap)
-        p->list[p->n++] = slot;
-}
-
-static int by_handle(const void *a, const void *b)
-{
-    const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
-    hvd_handle hx = atomic_load(&x->handle), hy = atomic_load(&y->handle);
-    return hx < hy ? -1 : hx > hy;
-}
-
-/* Ungroups the rest of a group of which a part is done. The same on every rank. */
-static void ungroup_rest(struct pending *p)
-{
-    for (size_t i = 0, n; i < p->n; i += n) {
-        const struct signature first = p->list[i]->facts.sig;
-        for (n = 1; i + n < p->n && first.group_size > 0; n++)
-            if (p->list[i + n]->facts.sig.group_hash != first.group_hash)
-                break;
-        for (size_t k = i; k < i + n && n < first.group_size; k++)
-            signature_ungroup(&p->list[k]->facts.sig);
-    }
-}
-
-static void take_apart(struct engine *e)
+void batches_dissolve(struct engine *e)
 {
     struct batches *b = &e->batches;
     struct batch *active = TAKE(b->active);
@@ -456,33 +434,6 @@ static void take_apart(struct engine *e)
         recycle(b, active);
     batches_drop(e);
     b->frozen = b->frozen_done = 0;
-}
-
-void batches_resubmit(struct engine *e)
-{
-    uint64_t now = clock_ns();
-    take_apart(e);
-    if (e->repair.boundary)
-        engine_end_world(e);
-    struct pending p = {.cap = atomic_load(&e->queue->in_flight)};
-    p.list = p.cap ? calloc(p.cap, sizeof(struct slot *)) : NULL;
-    if (p.cap && !p.list) {
-        err_set(&e->trouble, ENOMEM, "no memory to submit %zu operations again", p.cap);
-        return;
-    }
-    queue_each(e->queue, collect, &p);
-    if (p.n > 0)
-        qsort(p.list, p.n, sizeof(struct slot *), by_handle);
-    ungroup_rest(&p);
-    for (size_t i = 0; i < p.n; i++) {
-        p.list[i]->has_id = false;
-        turn_submit(e, p.list[i], now);
-    }
-    free(p.list);
-    if (e->fast_busy && !atomic_load(&e->fast.done)) {
-        e->fast.has_id = false;
-        turn_submit(e, &e->fast, now);
-    }
 }
 
 void batches_drop(struct engine *e)

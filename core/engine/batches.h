@@ -70,10 +70,8 @@ int batches_init(struct engine *e, struct err *err);
 /* Resizes the per-rank arrays to the ranks of a new epoch. */
 int batches_resize(struct engine *e, struct err *err);
 
-/* Called in a new epoch. Finishes a batch whose operations are all done, dissolves all other
- * batches, and submits every unfinished operation again in the original order. At a boundary,
- * unfinished user operations end with -ESTALE instead (engine_end_world()). */
-void batches_resubmit(struct engine *e);
+/* Finishes the active batch if its operations are all done, and drops all other batches. */
+void batches_dissolve(struct engine *e);
 void batches_fini(struct engine *e);
 
 /* negotiate_ops.batch and .thawed */
@@ -87,6 +85,10 @@ static inline bool batches_idle(const struct batches *b)
 {
     return !b->active && !b->first;
 }
+
+/* True when this rank has to finish a batch because other ranks may have begun it: the active one,
+ * or a queued one that is not frozen. */
+bool batches_owed(const struct batches *b);
 
 /* True when exactly one batch is queued or active and it is small enough to finish within a few
  * microseconds. */

@@ -11,6 +11,7 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
+#include "core/engine/failure.h"
 #include "core/engine/fast.h"
 
 #define CHANGES_MAX 16 /* planned changes that one boundary applies, one after the other */

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "core/engine/failure.h"
 
 enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL };
 

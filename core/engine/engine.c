@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine: see engine.h. Creation, failure and end.
+ * engine: see engine.h. Creation and end.
  */
 #include "core/engine/engine.h"
 
@@ -11,26 +11,17 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
-#include "core/base/ctl.h"
-#include "core/base/fd.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
+#include "core/engine/failure.h"
+#include "core/engine/resubmit.h"
 #include "core/engine/settle.h"
 #include "core/engine/turn.h"
 
-#define LEAVE_MS 5000 /* how long hvd_shutdown() waits for the other ranks */
+#define LEAVE_MS  5000 /* how long hvd_shutdown() waits for the other ranks */
+#define FINISH_MS 2000 /* how long it waits for operations that cannot be cancelled */
 
 /* ---- creation ---- */
-
-/* Adds advice for the user when the error is about exhausted descriptors. */
-static void explain(struct err *err)
-{
-    char advice[128];
-    if (!fd_limit_reached(err->code))
-        return;
-    fd_out_text(err->code, advice, sizeof(advice));
-    err_prefix(err, "%s", advice);
-}
 
 void engine_set_tag(const struct engine *e)
 {
@@ -104,7 +95,7 @@ int engine_negotiate_anew(struct engine *e, struct err *err)
     e->next_tick = 0;
     e->spin = mesh_may_spin(e->mesh);
     if (rc == 0)
-        batches_resubmit(e);
+        resubmit_all(e);
     return rc;
 }
 
@@ -164,7 +155,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
     /* The other ranks are in the world already; tell them why this rank ends. */
     if (e->mesh)
         mesh_abort(e->mesh, err_text(err));
-    explain(err);
+    engine_explain(err);
     destroy_parts(e);
     *boot = e->boot;
     boot->cancel = cancel;
@@ -278,138 +269,6 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
     return rc;
 }
 
-/* ---- failure ---- */
-
-/* A communication library still uses the buffers of the operation in flight. Keeps our buffers
- * allocated, and adds to err that callers must not use or free theirs. */
-static void abandon_tensors(struct engine *e, const char *who, struct err *err)
-{
-    const struct err why = *err;
-    err_set(err, -why.code,
-            "%s; %s cannot take back the operation that was in flight, and may still read and "
-            "write its tensors: do not use or free them before this process ends",
-            why.msg, who);
-    e->backends.abandoned = true;
-    e->batches.scratch = NULL;
-    e->batches.scratch_cap = 0;
-    queue_abandon(e->queue);
-}
-
-static void fail_all(struct engine *e, const struct err *why)
-{
-    struct err told = *why, *err = &told;
-    /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
-     * failure. */
-    coll_stop(e->coll);
-    coll_stop(e->repair.old_coll);
-    if (coll_abandoned(e->coll))
-        abandon_tensors(e, coll_abandoned(e->coll), err);
-    batches_drop(e);
-    ids_fini(&e->ids);
-    if (e->fast_busy && !atomic_load(&e->fast.done)) {
-        e->fast.status = err->code;
-        e->fast.text = strdup(err->msg);
-        atomic_store(&e->fast.done, 1);
-    }
-    queue_fail_all(e->queue, err);
-    drive_wake_waiters(e);
-}
-
-void engine_fail(struct engine *e, const struct err *err)
-{
-    if (e->failed)
-        return;
-    e->failed = true;
-    e->failure = *err;
-    e->trouble.code = 0;
-    if (atomic_load(&e->drive.closing))
-        return;
-    /* In a fixed job this makes hvdrun blame the rank that left or was lost, not this one. */
-    if (!e->boot.elastic && (err->code == -ESHUTDOWN || err->code == -ECONNRESET))
-        boot_bye(&e->boot, err->code, e->done, err->msg);
-    /* A rank that was asked to leave has not failed. */
-    log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
-    fail_all(e, err);
-}
-
-/* In an elastic job the coordinator waits for this rank in each repair, and ends the process after
- * 30 s, unless it has said BYE. why: the reason why this rank cannot go on; NULL: it leaves in
- * order. */
-static void say_bye(struct engine *e, const struct err *why)
-{
-    if (e->boot.elastic && !e->said_bye)
-        boot_bye(&e->boot, why ? why->code : 0, e->done, why ? why->msg : "");
-    e->said_bye = true;
-}
-
-void engine_fail_rank(struct engine *e, const struct err *why)
-{
-    struct err err = *why;
-    e->broken = true;
-    explain(&err);
-    say_bye(e, &err);
-    engine_fail(e, &err);
-}
-
-void engine_repair(struct engine *e, const struct err *why)
-{
-    struct err err = {0};
-    inject_point("lost");
-    /* Tells the peers unless that was done already. Ranks of this host do not see a connection end,
-     * and no rank may return a result after it has reported (REPAIR.md). */
-    if (e->boot.elastic)
-        mesh_abort(e->mesh, why->msg);
-    if (!e->boot.elastic || atomic_load(&e->drive.closing)) {
-        e->broken = true;
-        engine_fail(e, why);
-        return;
-    }
-    log_info("%s", why->msg);
-    e->trouble.code = 0;
-    if (repair_next_epoch(e, CTL_REVOKED, why->msg, &err) < 0)
-        engine_fail_rank(e, &err);
-    drive_wake_waiters(e);
-}
-
-void engine_lost(struct engine *e, const char *what, int rc)
-{
-    const struct err *why = coll_why(e->coll);
-    struct err err = {0};
-    int peer = e->rank;
-    if (rc == -ENOTSUP || rc == -EXDEV) {
-        err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
-        /* Every rank has reached the same conclusion from the same data. */
-        if (rc == -ENOTSUP) {
-            engine_fail(e, &err);
-            return;
-        }
-        mesh_abort(e->mesh, err.msg); /* only this rank has; the others can go on without it */
-        engine_fail_rank(e, &err);
-        return;
-    }
-    int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
-                    ? mesh_progress(e->mesh, &peer, &err)
-                    : mesh_why(e->mesh, &peer, &err);
-    /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
-    if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
-        known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
-        peer = 0;
-    }
-    if (known == -ECONNRESET && peer >= 0) {
-        engine_repair(e, &err);
-        return;
-    }
-    if (known == 0) {
-        int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
-        if (e->trouble.code) /* it has a text already */
-            err_set(&err, code, "rank %d: %s", e->rank, e->trouble.msg);
-        else
-            err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));
-        mesh_abort(e->mesh, err.msg);
-    }
-    engine_fail_rank(e, &err);
-}
-
 /* ---- end ---- */
 
 /* Tells all ranks that this rank leaves in order, and forwards their farewells. What this rank has
@@ -421,8 +280,7 @@ static void leave_world(struct engine *e)
     uint64_t deadline = deadline_in_ms(LEAVE_MS);
     control_farewell(e);
     mesh_goodbye(e->mesh);
-    boot_bye(&e->boot, 0, e->done, "");
-    e->said_bye = true;
+    engine_send_bye(e, BYE_IN_ORDER, NULL);
     while (!e->broken && !deadline_passed(deadline)) {
         if (mesh_progress(e->mesh, NULL, &err) < 0)
             return;
@@ -433,6 +291,7 @@ static void leave_world(struct engine *e)
             err_set(&e->trouble, -negotiate_failed(e->neg), "negotiation has failed");
         if (e->trouble.code) {
             mesh_abort(e->mesh, e->trouble.msg);
+            e->broken = true;
             return;
         }
         if (control_flush(e) == 0 && mesh_all_left(e->mesh))
@@ -444,23 +303,47 @@ static void leave_world(struct engine *e)
     }
 }
 
+/* With MPI: finishes the batches that other ranks may be in, because MPI cannot cancel an
+ * operation, and wants to be finalized by all ranks or by none. Returns false when that was not
+ * possible in time. */
+static bool finish_batches(struct engine *e)
+{
+    uint64_t deadline = deadline_in_ms(FINISH_MS);
+    struct spin_state spin = {0};
+    while (batches_owed(&e->batches) && !e->failed && !deadline_passed(deadline)) {
+        if (turn(e, TURN_FULL)) {
+            spin = (struct spin_state){0};
+            continue;
+        }
+        if (drive_pause(e, &spin))
+            continue;
+        mesh_sleep_begin(e->mesh);
+        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        if (!turn(e, TURN_CHECK) && !e->failed)
+            poll(&p, 1, 1);
+        mesh_sleep_end(e->mesh);
+    }
+    return !batches_owed(&e->batches);
+}
+
 void engine_close(struct engine *e)
 {
     struct err err;
     atomic_store(&e->drive.closing, 1);
     inject_point("closing");
     drive_lock(e);
-    bool in_the_middle = !batches_idle(&e->batches);
+    bool in_the_middle =
+        backends_cannot_cancel(&e->backends) ? !finish_batches(e) : !batches_idle(&e->batches);
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
-    fail_all(e, &err);
+    engine_fail_all(e, &err);
     if (in_the_middle) {
         err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
         mesh_abort(e->mesh, err.msg);
         e->broken = true;
-        say_bye(e, &err);
+        engine_send_bye(e, BYE_THIS_RANK, &err);
     } else if (e->broken) {
         /* A loss was read at the same time; the mesh has told the other ranks. */
-        say_bye(e, NULL);
+        engine_send_bye(e, BYE_IN_ORDER, NULL);
     } else {
         leave_world(e);
     }

@@ -3,8 +3,9 @@
  * engine: everything behind hvd.h between hvd_init() and hvd_shutdown(). One object per process.
  *
  * Fields and functions marked (lock) belong to the holder of the progress lock, the driver.
- * engine.c creates and ends the engine, drive.c decides which thread drives, turn.c is one turn of
- * work, batches.c runs the log, control.c exchanges messages with parent and children.
+ * engine.c creates and ends the engine, failure.c fails or repairs it, drive.c decides which thread
+ * drives, turn.c is one turn of work, batches.c runs the log, control.c exchanges messages with
+ * parent and children.
  */
 #ifndef HVD_ENGINE_ENGINE_H
 #define HVD_ENGINE_ENGINE_H
@@ -135,21 +136,6 @@ void engine_stats(struct engine *e, struct hvd_stats *ret);
 
 /* As hvd_backend(). Any thread. */
 int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err);
-
-/* (lock) Fails every present and later operation with err. Only the first call has an effect. */
-void engine_fail(struct engine *e, const struct err *err);
-
-/* (lock) The mesh or a collective has failed with rc in step `what`: finds the cause. An elastic
- * job is repaired: on return the engine is in the next epoch, and mesh, coll and negotiation are
- * new objects. Otherwise, or when the repair fails, the engine has failed. */
-void engine_lost(struct engine *e, const char *what, int rc);
-
-/* (lock) The same when it is known that a rank is lost, with the reason. */
-void engine_repair(struct engine *e, const struct err *why);
-
-/* (lock) Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
- * so that the other ranks continue without it. */
-void engine_fail_rank(struct engine *e, const struct err *why);
 
 /* (lock) Called in a new epoch: creates a new negotiation and submits every unfinished operation to
  * it. */

@@ -11,6 +11,7 @@
 #include "core/base/ctl.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
+#include "core/engine/failure.h"
 #include "core/engine/launch.h"
 #include "core/negotiate/signature.h"
 

@@ -53,15 +53,21 @@ by_hosts() { # HOSTS THREADS ALGORITHM [OPTION]
     every ${#1} HVD_MPI_THREADS="$2" HVD_TIMELINE="$TMP/timeline" "$ALL" -q -h "$1" ${4:+"$4"} && ran "$3"
 }
 
-# Everybody leaves in the middle of a sum. That no rank has finished MPI mpirun does not like.
+# Ranks leave in the middle of a sum. All of them call MPI_Finalize, or mpirun would fail.
 midway() { # RANKS [NAME=VALUE]... -- midway [OPTION]
-    local ranks=$1 rc=0
+    local ranks=$1
     shift
+    every "$ranks" "$@" "$TMP"
+}
+
+# The sum never ends: no rank calls MPI_Finalize, so mpirun fails.
+never_ends() { # NAME=VALUE... -- midway OPTION
+    local rc=0
     rm -rf "$TMP/together"
     mkdir "$TMP/together"
-    mpi "$ranks" env "$@" "$TMP/together" >"$TMP/ranks" 2>&1 || rc=$?
+    mpi 2 env "$@" "$TMP/together" >"$TMP/ranks" 2>&1 || rc=$?
     cat "$TMP/ranks"
-    [ "$rc" -ne 124 ] && [ "$(grep -c '^rank .*: ok$' "$TMP/ranks")" -eq "$ranks" ]
+    [ "$rc" -ne 124 ] && [ "$(grep -c '^rank .*: ok$' "$TMP/ranks")" -eq 2 ]
 }
 
 # MPI_Comm_free takes longer than hvd waits for it: MPI_Finalize comes all the same.
@@ -269,7 +275,13 @@ for level in multiple funneled; do
     check "hvd_shutdown() in the middle of a sum, $level" midway 2 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY"
     check "hvd_shutdown() in the middle of a broadcast, $level" \
         midway 3 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -m
-    check "a sum that never ends, $level" at_best midway 2 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -f
+    check "one rank calls hvd_shutdown() in the middle of a sum, $level" \
+        midway 3 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -o
+    check "one rank calls hvd_shutdown() in the middle of a sum of this host, $level" \
+        midway 3 HVD_MPI_THREADS=$level "$MIDWAY" -o
+    check "hvd_shutdown() in the middle of frozen steps, $level" \
+        midway 3 HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -s
+    check "a sum that never ends, $level" at_best never_ends HVD_MPI_FLAT=1 HVD_MPI_THREADS=$level "$MIDWAY" -f
 done
 check 'a slow MPI_Comm_free' slow_free
 check 'without mpirun' alone

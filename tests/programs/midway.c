@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * midway [-f] [-m] FOLDER: hvd_shutdown() in the middle of a large sum. What was summed is gone
- * from memory right behind it, so that whoever still works on it ends the process. Without
- * MPI_Finalize mpirun ends all as soon as one ends: in FOLDER, which is empty, they wait for each
- * other.
+ * midway [-f] [-m] [-o] [-s] FOLDER: hvd_shutdown() in the middle of a large sum. The summed memory
+ * is unmapped right after it, so a rank that still works on it would crash. The process then ends
+ * with MPI_Finalize.
  *
- *   -f  rank 1 of 2 stands still in the middle (SIGSTOP), so that the sum cannot end: rank 0 leaves
- *       its tensors as they are, expects to be told to, and both that hvd_init() refuses this MPI
- *   -m  broadcasts in place of sums
+ *   -f  rank 1 of 2 is stopped in the middle (SIGSTOP), so the sum cannot end. Rank 0 keeps its
+ *       tensors, as the error tells it to, and both ranks expect that hvd_init() refuses this MPI.
+ *       No rank calls MPI_Finalize, and mpirun ends all ranks as soon as one ends. So the ranks
+ *       wait for each other in FOLDER, which is empty at the start.
+ *   -m  broadcasts instead of sums
+ *   -s  steps of small sums, again and again, until the schedule is frozen. Another thread of rank
+ * 0 then leaves. The other ranks get an error that says so. -o  only rank 0 leaves. The other ranks
+ * get all sums, and an error for an operation after them.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -59,7 +63,7 @@ static void *wait_all(void *arg)
     return NULL;
 }
 
-/* Everybody leaves; the MPI of this process has a second to show that it has not seen it. */
+/* Leaves, then waits a second: the MPI of this process must not touch the unmapped memory. */
 static int leave(void)
 {
     hvd_wait(handles[0]);
@@ -69,6 +73,55 @@ static int leave(void)
         munmap(data[i], BYTES);
     nap_ms(1000);
     return 0;
+}
+
+static int stay(void)
+{
+    float late = 0;
+    wait_all(NULL);
+    if (why[0]) {
+        printf("rank %d: %s\n", rank, why);
+        return -1;
+    }
+    if (hvd_allreduce("late", &late, &late, 1, HVD_FLOAT32, HVD_SUM) == 0 ||
+        !strstr(hvd_error(), "rank 0 has shut down")) {
+        printf("rank %d: %s\n", rank, hvd_error());
+        return -1;
+    }
+    hvd_shutdown();
+    return 0;
+}
+
+static void *leave_beside(void *arg)
+{
+    nap_ms(300 + (int)(getpid() % 50));
+    hvd_shutdown();
+    return NULL;
+}
+
+static int steps(void)
+{
+    static const char *const names[SUMS] = {"x", "y", "z"};
+    static const int64_t count = 4096;
+    static float small[SUMS][4096];
+    struct hvd_request r[SUMS];
+    pthread_t leaver;
+    if (rank == 0 && pthread_create(&leaver, NULL, leave_beside, NULL) != 0)
+        return -1;
+    for (int i = 0; i < SUMS; i++)
+        r[i] = rank_request(names[i], small[i], &count);
+    for (int rc = 0; rc == 0;) {
+        for (int i = 0; i < SUMS && rc == 0; i++)
+            rc = hvd_submit(&r[i], 1, &handles[i]);
+        for (int i = 0; i < SUMS && rc == 0; i++)
+            rc = hvd_wait(handles[i]);
+    }
+    snprintf(why, sizeof(why), "%s", hvd_error());
+    if (rank == 0)
+        pthread_join(leaver, NULL);
+    hvd_shutdown();
+    printf("rank %d: %s\n", rank, why);
+    return rank > 0 && !strstr(why, "rank 0 has shut down") ? -1 : 0;
 }
 
 static int stand_still(pid_t other)
@@ -114,10 +167,12 @@ static int end_together(const char *folder)
 
 int main(int argc, char **argv)
 {
-    bool frozen = false, moves = false;
-    for (int opt; (opt = getopt(argc, argv, "fm")) != -1;) {
+    bool frozen = false, moves = false, one = false, small = false;
+    for (int opt; (opt = getopt(argc, argv, "fmos")) != -1;) {
         frozen = frozen || opt == 'f';
         moves = moves || opt == 'm';
+        one = one || opt == 'o';
+        small = small || opt == 's';
     }
     if (optind + 1 != argc)
         return 2;
@@ -128,11 +183,16 @@ int main(int argc, char **argv)
     rank = hvd_rank();
     size = hvd_size();
     double pid = rank == 1 ? getpid() : 0;
-    if (hvd_allreduce("pid", &pid, &pid, 1, HVD_FLOAT64, HVD_SUM) < 0 || begin(moves) < 0)
+    if (hvd_allreduce("pid", &pid, &pid, 1, HVD_FLOAT64, HVD_SUM) < 0 ||
+        (!small && begin(moves) < 0))
         return 1;
-    if ((frozen ? stand_still((pid_t)pid) : leave()) < 0)
+    int rc = small             ? steps()
+             : frozen          ? stand_still((pid_t)pid)
+             : one && rank > 0 ? stay()
+                               : leave();
+    if (rc < 0)
         return 1;
     printf("rank %d: ok\n", rank);
     fflush(stdout);
-    return end_together(argv[optind]) < 0;
+    return frozen && end_together(argv[optind]) < 0;
 }

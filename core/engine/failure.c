@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * failure: see failure.h.
+ */
+#include "core/engine/failure.h"
+
+#include <string.h>
+
+#include "core/base/ctl.h"
+#include "core/base/fd.h"
+#include "core/base/inject.h"
+#include "core/base/log.h"
+#include "core/engine/engine.h"
+
+void engine_explain(struct err *err)
+{
+    char advice[128];
+    if (!fd_limit_reached(err->code))
+        return;
+    fd_out_text(err->code, advice, sizeof(advice));
+    err_prefix(err, "%s", advice);
+}
+
+/* A communication library still uses the buffers of the operation in flight. Keeps our buffers
+ * allocated, and adds to err that callers must not use or free theirs. */
+static void abandon_tensors(struct engine *e, const char *who, struct err *err)
+{
+    const struct err why = *err;
+    err_set(err, -why.code,
+            "%s; %s cannot take back the operation that was in flight, and may still read and "
+            "write its tensors: do not use or free them before this process ends",
+            why.msg, who);
+    e->backends.abandoned = true;
+    e->batches.scratch = NULL;
+    e->batches.scratch_cap = 0;
+    queue_abandon(e->queue);
+}
+
+void engine_fail_all(struct engine *e, const struct err *why)
+{
+    struct err told = *why, *err = &told;
+    /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
+     * failure. */
+    coll_stop(e->coll);
+    coll_stop(e->repair.old_coll);
+    if (coll_abandoned(e->coll))
+        abandon_tensors(e, coll_abandoned(e->coll), err);
+    batches_drop(e);
+    ids_fini(&e->ids);
+    if (e->fast_busy && !atomic_load(&e->fast.done)) {
+        e->fast.status = err->code;
+        e->fast.text = strdup(err->msg);
+        atomic_store(&e->fast.done, 1);
+    }
+    queue_fail_all(e->queue, err);
+    drive_wake_waiters(e);
+}
+
+void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why)
+{
+    if (e->said_bye || (!e->boot.elastic && whose == BYE_THIS_RANK))
+        return;
+    boot_bye(&e->boot, why ? why->code : 0, e->done, why ? why->msg : "");
+    e->said_bye = true;
+}
+
+void engine_fail(struct engine *e, const struct err *err)
+{
+    if (e->failed)
+        return;
+    e->failed = true;
+    e->failure = *err;
+    e->trouble.code = 0;
+    if (atomic_load(&e->drive.closing))
+        return;
+    if (err->code == -ESHUTDOWN || err->code == -ECONNRESET)
+        engine_send_bye(e, BYE_OTHER_RANK, err);
+    /* A rank that was asked to leave has not failed. */
+    log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
+    engine_fail_all(e, err);
+}
+
+void engine_fail_rank(struct engine *e, const struct err *why)
+{
+    struct err err = *why;
+    e->broken = true;
+    engine_explain(&err);
+    engine_send_bye(e, BYE_THIS_RANK, &err);
+    engine_fail(e, &err);
+}
+
+void engine_repair(struct engine *e, const struct err *why)
+{
+    struct err err = {0};
+    inject_point("lost");
+    /* Tells the peers unless that was done already. Ranks of this host do not see a connection end,
+     * and no rank may return a result after it has reported (REPAIR.md). */
+    if (e->boot.elastic)
+        mesh_abort(e->mesh, why->msg);
+    if (!e->boot.elastic || atomic_load(&e->drive.closing)) {
+        e->broken = true;
+        engine_fail(e, why);
+        return;
+    }
+    log_info("%s", why->msg);
+    e->trouble.code = 0;
+    if (repair_next_epoch(e, CTL_REVOKED, why->msg, &err) < 0)
+        engine_fail_rank(e, &err);
+    drive_wake_waiters(e);
+}
+
+void engine_lost(struct engine *e, const char *what, int rc)
+{
+    const struct err *why = coll_why(e->coll);
+    struct err err = {0};
+    int peer = e->rank;
+    if (rc == -ENOTSUP || rc == -EXDEV) {
+        err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
+        /* Every rank has reached the same conclusion from the same data. */
+        if (rc == -ENOTSUP) {
+            engine_fail(e, &err);
+            return;
+        }
+        mesh_abort(e->mesh, err.msg); /* only this rank has; the others can go on without it */
+        engine_fail_rank(e, &err);
+        return;
+    }
+    int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
+                    ? mesh_progress(e->mesh, &peer, &err)
+                    : mesh_why(e->mesh, &peer, &err);
+    /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
+    if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
+        known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
+        peer = 0;
+    }
+    if (known == -ECONNRESET && peer >= 0) {
+        engine_repair(e, &err);
+        return;
+    }
+    if (known == 0) {
+        int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
+        if (e->trouble.code) /* it has a text already */
+            err_set(&err, code, "rank %d: %s", e->rank, e->trouble.msg);
+        else
+            err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));
+        mesh_abort(e->mesh, err.msg);
+    }
+    engine_fail_rank(e, &err);
+}

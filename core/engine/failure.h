@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * failure: what the engine does when an operation, a rank or the mesh fails: it is repaired (in an
+ * elastic job) or fails for good. Everything but engine_explain() is called with the progress lock
+ * held.
+ */
+#ifndef HVD_ENGINE_FAILURE_H
+#define HVD_ENGINE_FAILURE_H
+
+#include "core/base/err.h"
+
+struct engine;
+
+/* Fails every present and later operation with err. Only the first call has an effect. */
+void engine_fail(struct engine *e, const struct err *err);
+
+/* The mesh or a collective has failed with rc in step `what`: finds the cause. An elastic
+ * job is repaired: on return the engine is in the next epoch, and mesh, coll and negotiation are
+ * new objects. Otherwise, or when the repair fails, the engine has failed. */
+void engine_lost(struct engine *e, const char *what, int rc);
+
+/* The same when it is known that a rank is lost, with the reason. */
+void engine_repair(struct engine *e, const struct err *why);
+
+/* Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
+ * so that the other ranks continue without it. */
+void engine_fail_rank(struct engine *e, const struct err *why);
+
+/* Stops the operation in flight, and ends every unfinished operation with why. */
+void engine_fail_all(struct engine *e, const struct err *why);
+
+/* Whose end is the reason for a BYE. */
+enum bye_for { BYE_IN_ORDER, BYE_OTHER_RANK, BYE_THIS_RANK };
+
+/* Tells the agent, once, that this rank takes part in no further operation. why: NULL for
+ * BYE_IN_ORDER.
+ *
+ * - Elastic job: always, because the coordinator waits for this rank in each repair, and ends the
+ *   process after 30 s.
+ * - Fixed job: BYE_OTHER_RANK makes hvdrun name that rank as the cause. BYE_THIS_RANK sends
+ *   nothing: the end of the process without BYE names this rank. */
+void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why);
+
+/* Adds advice for the user when the error is about exhausted descriptors. */
+void engine_explain(struct err *err);
+
+#endif
