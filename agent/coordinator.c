@@ -69,7 +69,7 @@ static uint64_t failure_wait_ms(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     int named = roster_named(r);
-    if (r->first < 0 && r->members[named].state == RANK_LEFT)
+    if (r->ends.first < 0 && r->members[named].state == RANK_LEFT)
         return LEAVER_MS;
     return r->epoch > 0 || r->ready > 0 || c->signaled ? PEER_REPORT_MS : 0;
 }
@@ -77,7 +77,7 @@ static uint64_t failure_wait_ms(const struct coordinator *c)
 static void consider_failure(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
-    if (c->stopped || (r->first < 0 && r->follower < 0))
+    if (c->stopped || (r->ends.first < 0 && r->ends.follower < 0))
         return;
     if (!c->failed_at)
         c->failed_at = clock_ns();
@@ -252,7 +252,7 @@ static void on_signal(void *arg, uint32_t events)
         }
         if (signo == SIGINT && ++c->interrupts > 1) {
             coordinator_say(c, 0, "killing all ranks");
-            if (c->roster.first < 0 && !c->reason[0])
+            if (c->roster.ends.first < 0 && !c->reason[0])
                 snprintf(c->reason, sizeof(c->reason), "interrupted twice");
             stop(c, "interrupted twice", 0);
             continue;
@@ -315,8 +315,8 @@ static int verdict(struct coordinator *c)
         coordinator_say(c, 0, "%s", c->reason);
         if (!c->interrupts)
             coordinator_say_cause(c);
-        if (c->gave_up && r->last_failed >= 0 && !c->interrupts)
-            return exit_code(r->members[r->last_failed].code);
+        if (c->gave_up && r->ends.last_failed >= 0 && !c->interrupts)
+            return exit_code(r->members[r->ends.last_failed].code);
         return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
     }
     if (culprit < 0)

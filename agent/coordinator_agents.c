@@ -138,7 +138,7 @@ static void describe_end(const struct launched *l, char *dst, size_t size)
 static void consider_failed(struct coordinator *c, const struct launched *l, const char *how)
 {
     bool failed = WIFEXITED(l->status) && WEXITSTATUS(l->status) == 1;
-    if (l->joined && failed && !c->job->elastic && !c->stopped && c->roster.first < 0)
+    if (l->joined && failed && !c->job->elastic && !c->stopped && c->roster.ends.first < 0)
         coordinator_fail(c, "host %s: %s: the job fails for the reason that it gave above",
                          l->host->name, how);
 }

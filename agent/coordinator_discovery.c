@@ -249,7 +249,7 @@ static bool is_running(const struct coordinator *c)
 
 bool coordinator_may_retry_hosts(const struct coordinator *c)
 {
-    return is_running(c) && c->roster.first < 0 && any_missing(c);
+    return is_running(c) && c->roster.ends.first < 0 && any_missing(c);
 }
 
 /* Retries lost hosts with a growing pause; no host is excluded for ever. */

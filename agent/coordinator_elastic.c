@@ -116,7 +116,7 @@ static void say_epochs(struct coordinator *c)
     if (!fresh && !c->change_held)
         return;
     snprintf(c->change, sizeof(c->change), "epoch %u: %d of %d ranks after %.1f ms: %s",
-             roster_epoch_number(r->epoch), r->size, r->target - r->done,
+             roster_epoch_number(r->epoch), r->size, r->target - r->ends.finished,
              (double)r->last.took / CLOCK_MS, r->last.cause);
     if (fresh)
         c->change_held = now;
@@ -132,7 +132,7 @@ static void say_notes(struct coordinator *c)
     for (; c->said_notes < r->nnotes; c->said_notes++) {
         const struct note *n = &r->notes[c->said_notes];
         bool joiner = n->member >= 0 && !r->members[n->member].was_in;
-        if (n->type == NOTE_LOST && joiner && !r->stopping && r->first < 0)
+        if (n->type == NOTE_LOST && joiner && !r->stopping && r->ends.first < 0)
             coordinator_say(c, 0, "%s", n->text);
         else if (n->type == NOTE_START)
             coordinator_say(c, 1, "member %d is started on %s", n->member,

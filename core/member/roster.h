@@ -9,8 +9,9 @@
  *
  * Fixed job: epoch e + 1 is published when every rank has sent its card for it (hvd_init; again
  * after hvd_shutdown). Elastic job: README.md has the rules, roster_epoch.c the code. The other
- * files: roster_events.c (messages of agents), roster_change.c (planned changes and replacements),
- * roster_arrivals.c (joiners that arrive while other ranks train), roster_text.c (texts).
+ * files: roster_events.c (messages of agents), roster_life.c (states and ends of members),
+ * roster_change.c (planned changes and replacements), roster_arrivals.c (joiners that arrive while
+ * other ranks train), roster_text.c (texts).
  */
 #ifndef HVD_MEMBER_ROSTER_H
 #define HVD_MEMBER_ROSTER_H
@@ -23,6 +24,7 @@
 #include "core/member/rank_state.h"
 #include "core/member/gaps.h"
 #include "core/member/rejoin.h"
+#include "core/member/roster_ends.h"
 #include "core/member/roster_starts.h"
 #include "core/member/roster_work.h"
 
@@ -34,13 +36,12 @@ struct roster_member {
     int was_rank; /* the last rank that it had, -1: none */
     int pid;
     int code;          /* how it ended: exit code, -signal */
-    bool early;        /* exited with 0 while other ranks needed it */
+    enum rank_end end; /* what its end means for the job */
     bool disturbed;    /* fixed: it said that another rank's end made its operations fail */
-    bool stopped;      /* it ended because the job was being stopped */
     uint64_t left_at;  /* clock: when it called hvd_shutdown() in a world; 0: it did not */
     bool reaped;       /* its process has ended and was reaped; its death may be known earlier */
     bool leaving;      /* it was asked to leave: its end is no failure */
-    bool out;          /* it reported that it cannot go on */
+    bool unable;       /* it reported that it cannot go on */
     bool was_in;       /* it was in some epoch */
     bool is_new;       /* new in the current epoch: it has no training state */
     enum card_why why; /* reason of its last card */
@@ -130,10 +131,7 @@ struct roster {
     struct roster_body world; /* roster of that epoch, with its own copies of the cards */
     int ready;                /* members in RANK_READY */
     uint64_t first_ready;     /* clock: when the first of them became ready */
-    int ended;                /* members that have ended or failed */
-    int first;                /* the member that made the job fail, -1: none */
-    int early;                /* the first that left early, -1: none */
-    int follower;  /* the first that failed because of another rank's end (END_FOLLOWS), -1: none */
+    struct roster_ends ends;  /* ends of members */
     bool stopping; /* the job is being stopped: later failures are a consequence of that */
     int nnotes, notes_cap;
     struct note *notes;
@@ -152,16 +150,10 @@ struct roster {
     uint32_t change, announced, applied;
     bool had_boundary; /* some rank has reached a boundary since this coordinator started */
     struct roster_starts starts; /* has room for elastic.max, or more */
-    int done;                    /* members whose program has ended with 0 */
     uint64_t departed_done; /* the largest number of finished operations that any BYE reported */
-    int spoilt; /* the first member that failed after hvd_shutdown() (END_FAILS_AT_END), -1: none */
-    /* The last member that failed after hvd_shutdown() while other ranks trained and that no new
-     * member has replaced yet (END_REPLACED_OR_FAILS), -1: none. */
-    int owed;
-    int last_failed;  /* -1: none */
-    uint32_t judged;  /* the last epoch that has lost all of its members */
-    int erred_worlds; /* such epochs in a row in which every rank ended with an error */
-    int restarts;     /* number of replacements so far */
+    uint32_t judged;        /* the last epoch that has lost all of its members */
+    int erred_worlds;       /* such epochs in a row in which every rank ended with an error */
+    int restarts;           /* number of replacements so far */
     /* clock: since when some survivors wait for the others, 0: none waits. */
     uint64_t answering_since;
     /* clock: since when the job is below min or without a world; 0: it is not. */

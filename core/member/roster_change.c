@@ -18,7 +18,7 @@
 
 static bool is_wanted(const struct roster_member *m)
 {
-    return !rank_has_ended(m->state) && !m->leaving && !m->out;
+    return !rank_has_ended(m->state) && !m->leaving && !m->unable;
 }
 
 static bool may_come_back(const struct roster_member *m)
@@ -29,7 +29,7 @@ static bool may_come_back(const struct roster_member *m)
 /* Members that count towards the target. */
 static int have(const struct roster *r)
 {
-    return roster_count(r, is_wanted) + r->starts.n + r->done;
+    return roster_count(r, is_wanted) + r->starts.n + r->ends.finished;
 }
 
 /* ---- slots ---------------------------------------------------------------------------------- */

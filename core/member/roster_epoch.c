@@ -48,13 +48,13 @@ static bool has_come_back(const struct roster_member *m)
 /* True when the member may still call hvd_init. */
 static bool is_coming(const struct roster_member *m)
 {
-    return !rank_has_ended(m->state) && !m->leaving && !m->out && m->state != RANK_READY &&
+    return !rank_has_ended(m->state) && !m->leaving && !m->unable && m->state != RANK_READY &&
            m->state != RANK_ACTIVE;
 }
 
 static bool is_left(const struct roster_member *m)
 {
-    return m->state == RANK_LEFT && !m->out && !m->leaving;
+    return m->state == RANK_LEFT && !m->unable && !m->leaving;
 }
 
 static bool is_waiting(const struct roster_member *m)
@@ -92,7 +92,7 @@ static int count_both(const struct roster *r, bool (*is)(const struct roster_mem
 
 int roster_min_now(const struct roster *r)
 {
-    int min = r->elastic.min - r->done;
+    int min = r->elastic.min - r->ends.finished;
     return min > 1 ? min : 1;
 }
 
@@ -157,9 +157,9 @@ static void install(struct roster *r, uint64_t now)
         m->rank = m->was_rank = i;
         m->is_new = r->world.cards[i].is_new;
         if (m->is_new)
-            r->owed = -1; /* a new member has replaced the failed one */
+            r->ends.unreplaced = -1; /* a new member has replaced the failed one */
         m->was_in = true;
-        m->out = false;
+        m->unable = false;
         m->left_at = 0;
         m->moved = now;
     }
@@ -287,7 +287,7 @@ static void add_departed(struct roster *r, uint64_t now)
     char text[512];
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (m->rank < 0 || !m->left_at || m->out)
+        if (m->rank < 0 || !m->left_at || m->unable)
             continue;
         roster_describe_end(r, i, text, sizeof(text));
         if (!strstr(r->cause, text))
@@ -430,9 +430,9 @@ static void consider_change(struct roster *r, uint64_t now)
  * has ended well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
-    if (r->epoch == 0 && !r->hosted && r->done > 0 && r->ended == r->nmembers)
+    if (r->epoch == 0 && !r->hosted && r->ends.finished > 0 && r->ends.ended == r->nmembers)
         return true;
-    return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
+    return r->epoch > 0 && (r->ends.finished > 0 || r->ends.at_end >= 0);
 }
 
 bool roster_state_is_there(const struct roster *r)
@@ -463,8 +463,9 @@ static void judge_loss(struct roster *r, uint64_t now)
     bool erred = count_both(r, was_placed, has_erred) == r->world.n;
     bool healthy = now - r->last.at >= HEALTHY;
     r->erred_worlds = !erred ? 0 : healthy ? 1 : r->erred_worlds + 1;
-    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted)
-        r->first = r->last_failed;
+    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted &&
+        r->ends.first < 0)
+        r->ends.first = r->ends.last_failed;
 }
 
 void roster_consider(struct roster *r, uint64_t now)

@@ -141,9 +141,9 @@ static void learn_code(struct roster *r, const struct report_item *it)
     m->reaped = true;
     m->code = it->code;
     if (m->code == 0 && !m->text && !m->leaving && r->is_elastic) {
-        m->state = RANK_ENDED;
-        m->early = roster_is_part(r, m);
-        r->done += m->early;
+        m->state = RANK_FINISHED;
+        m->end = roster_is_part(r, m) && !m->left_at ? END_EARLY : END_FINISHED;
+        r->ends.finished += roster_is_part(r, m);
         roster_forget_start(r);
     }
     roster_describe_end(r, it->member, after, sizeof(after));
@@ -184,12 +184,12 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
 static int take_out(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
     struct roster_member *m = &r->members[it->member];
-    int rc = roster_check_step(r, it->member, RANK_OUT, err);
+    int rc = roster_check_step(r, it->member, RANK_UNABLE, err);
     if (rc < 0)
         return rc;
     m->code = it->code;
     words_set(&m->text, it->text); /* without memory: none */
-    return roster_step(r, it->member, RANK_OUT, now, err);
+    return roster_step(r, it->member, RANK_UNABLE, now, err);
 }
 
 static int report_one(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)

@@ -42,7 +42,7 @@ void roster_leave(struct roster *r, int agent, const char *text, uint64_t now)
     r->agents[agent].draining = true;
     for (int i = 0; i < r->nmembers; i++) {
         const struct roster_member *m = &r->members[i];
-        if (m->agent != agent || rank_has_ended(m->state) || m->leaving || m->out)
+        if (m->agent != agent || rank_has_ended(m->state) || m->leaving || m->unable)
             continue;
         roster_ask_to_leave(r, i, text);
         any = true;

@@ -169,13 +169,14 @@ static int make_members(struct roster *r)
     if (roster_reserve(r, n) < 0)
         return -ENOMEM;
     for (int i = 0; i < n; i++)
-        r->members[i] = (struct roster_member){.state = RANK_ENDED,
+        r->members[i] = (struct roster_member){.state = RANK_FINISHED,
+                                               .end = END_FINISHED,
                                                .rank = -1,
                                                .was_rank = -1,
                                                .reaped = true,
                                                .ended_at = 1,
                                                .assignment = {i, 0, 0, r->nagents}};
-    r->nmembers = r->ended = n;
+    r->nmembers = r->ends.ended = n;
     return 0;
 }
 
@@ -215,7 +216,7 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     m->started = now;
     m->was_in = rank >= 0 || t->epoch > 0;
     m->leaving = t->leaving;
-    m->out = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
+    m->unable = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
     m->batches = t->batches;
     m->bytes = t->bytes;
     roster_note_done(r, t->done);
@@ -223,7 +224,8 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     r->work.bytes += t->bytes;
     m->reaped = false;
     m->ended_at = 0;
-    r->ended--;
+    m->end = END_NONE;
+    r->ends.ended--;
     if (m->state != RANK_READY)
         return;
     m->why = t->why;
@@ -256,7 +258,8 @@ static void take_members(struct roster *r, uint64_t now)
         m->state = RANK_ACTIVE;
         m->reaped = false;
         m->ended_at = 0;
-        r->ended--;
+        m->end = END_NONE;
+        r->ends.ended--;
     }
 }
 
@@ -272,7 +275,7 @@ static void take_leaving(struct roster *r)
         if (rank_has_ended(m->state) || m->leaving)
             continue;
         m->leaving = true;
-        if (!roster_survives(m) && (m->state != RANK_LEFT || m->out))
+        if (!roster_survives(m) && (m->state != RANK_LEFT || m->unable))
             roster_note(r, NOTE_LEAVE, member, 0, "the previous hvdrun asked it to leave");
     }
 }
@@ -286,7 +289,7 @@ static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t 
     words_set(&m->text, t->text);
     roster_take_tail(m, t->tail);
     if (t->out && m->state == RANK_ACTIVE)
-        roster_step(r, t->member, RANK_OUT, now, NULL);
+        roster_step(r, t->member, RANK_UNABLE, now, NULL);
     if (!t->over && !t->dead)
         return;
     m->reaped = t->over;

@@ -43,16 +43,17 @@ void roster_describe_end(const struct roster *r, int member, char *dst, size_t s
     const struct roster_member *m = &r->members[member];
     const char *host = r->agents[m->agent].host;
     roster_name(r->is_elastic && r->epoch > 0 ? m->was_rank : member, member, name, sizeof(name));
-    if (m->out && !rank_has_ended(m->state))
+    if (m->unable && !rank_has_ended(m->state))
         snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
                  m->text ? m->text : strerror(-m->code));
-    else if (m->left_at && (m->state == RANK_LEFT || m->stopped))
+    else if (m->left_at && (m->state == RANK_LEFT || m->end == END_STOPPED))
         snprintf(dst, size, "%s on %s (pid %d) called hvd_shutdown()", name, host, m->pid);
     else if (m->state == RANK_FAILED && m->code == 0 && !m->text)
         snprintf(dst, size, "%s on %s (pid %d) died", name, host,
                  m->pid); /* the cause is not known yet */
     else
-        roster_end_text(name, host, m->pid, m->code, m->early, words(m->text), dst, size);
+        roster_end_text(name, host, m->pid, m->code, m->end == END_EARLY, words(m->text), dst,
+                        size);
 }
 
 /* Appends text; cuts what does not fit. */
@@ -124,7 +125,7 @@ static bool is_unborn(const struct roster_member *m)
 
 const char *roster_state(const struct roster *r)
 {
-    if (r->stopping || (r->ended > 0 && roster_done(r)) ||
+    if (r->stopping || (r->ends.ended > 0 && roster_done(r)) ||
         (r->is_elastic && roster_count(r, roster_survives) == 0 && roster_is_finished(r)))
         return "ending";
     if (r->epoch == 0)

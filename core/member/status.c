@@ -75,8 +75,8 @@ char *status_text(const struct roster *r, uint64_t now)
     roster_waiting_for(r, now, waiting, sizeof(waiting));
     auto_json json_t *j = json_pack(
         "{s:s, s:s, s:i, s:I, s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:I, s:I, s:i}", "job", r->job,
-        "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->ended, "state",
-        roster_state(r), "waiting_for", waiting, "elastic", r->is_elastic, "np", r->target,
+        "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->ends.ended,
+        "state", roster_state(r), "waiting_for", waiting, "elastic", r->is_elastic, "np", r->target,
         "min_np", r->is_elastic ? r->elastic.min : r->size, "max_np",
         r->is_elastic ? r->elastic.max : r->size, "change", (json_int_t)r->applied, "asked_change",
         (json_int_t)r->change, "restarts", r->restarts);

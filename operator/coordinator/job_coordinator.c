@@ -136,7 +136,7 @@ static bool is_blank(const struct roster *r)
 static bool is_used_up(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
-    bool over = r->stopping || r->closing || roster_culprit(r) >= 0 || r->done > 0;
+    bool over = r->stopping || r->closing || roster_culprit(r) >= 0 || r->ends.finished > 0;
     return over && r->nagents > 0 && job_coordinator_count_agents(c) == 0;
 }
 

@@ -40,10 +40,10 @@ uint64_t job_coordinator_fingerprint(const struct job_coordinator *c)
     roster_waiting_for(r, 0, waiting_for, sizeof(waiting_for));
     job_coordinator_findings(c, sign_finding, &findings);
     uint64_t parts[] = {(uint64_t)r->epoch,
-                        (uint64_t)r->ended,
+                        (uint64_t)r->ends.ended,
                         (uint64_t)r->target,
                         (uint64_t)r->restarts,
-                        (uint64_t)r->done,
+                        (uint64_t)r->ends.finished,
                         (uint64_t)r->rebuilding,
                         (uint64_t)c->first_known,
                         (uint64_t)job_coordinator_count_agents(c),
@@ -95,7 +95,7 @@ void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *
         .agents = job_coordinator_count_agents(c),
         .ready_workers = count_ready(c),
         .restarts = r->restarts,
-        .any_finished = r->done > 0,
+        .any_finished = r->ends.finished > 0,
         .all_finished = r->nmembers > 0 && roster_done(r),
     };
     roster_waiting_for(r, 0, ret->waiting_for, sizeof(ret->waiting_for));

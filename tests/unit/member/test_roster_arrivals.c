@@ -122,7 +122,8 @@ static void test_gone_before(void **state)
         tell(&r, REPORT_EXITED, 3, ends[i]);
         world_is(&r, 1, "0 1 2");
         assert_string_equal(r.cause, "");
-        assert_int_equal(r.done, 0); /* the program has come to no end: the job may still change */
+        assert_int_equal(r.ends.finished,
+                         0); /* the program has come to no end: the job may still change */
         assert_int_equal(roster_scale(&r, 5, now, &change, NULL), 0);
         assert_null(next_note(&r, NOTE_CHANGE));
         after(&r, 1100);
@@ -142,7 +143,7 @@ static void test_gone_in_silence(void **state)
     arrive(&r, 3);
     tell(&r, REPORT_DEAD, 3, 0);
     tell(&r, REPORT_EXITED, 3, 0);
-    assert_int_equal(r.done, 0);
+    assert_int_equal(r.ends.finished, 0);
     roster_describe_end(&r, 3, text, sizeof(text));
     assert_null(strstr(text, "left early"));
     after(&r, 100000);

@@ -176,7 +176,7 @@ static void test_joiner_sent_away(void **state)
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
     tell(&r, REPORT_EXITED, 3, 0);
     assert_int_equal(next_note(&r, NOTE_ENDED)->member, 3);
-    assert_int_equal(r.done, 0);
+    assert_int_equal(r.ends.finished, 0);
     roster_fini(&r);
 }
 

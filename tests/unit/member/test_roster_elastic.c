@@ -36,8 +36,8 @@ static void test_loss_is_repaired(void **state)
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), 0); /* now it is reaped as well */
     assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), -EPROTO);
-    assert_int_equal(r.ended, 1);
-    assert_int_equal(r.first, -1);
+    assert_int_equal(r.ends.ended, 1);
+    assert_int_equal(r.ends.first, -1);
     roster_fini(&r);
 }
 
@@ -84,8 +84,27 @@ static void test_dead_and_then_well(void **state)
     tell(&r, REPORT_EXITED, 1, 0);
     assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.restarts, 0);
-    assert_int_equal(r.done, 1);
-    assert_int_equal(r.members[1].state, RANK_ENDED);
+    assert_int_equal(r.ends.finished, 1);
+    assert_int_equal(r.members[1].state, RANK_FINISHED);
+    roster_fini(&r);
+}
+
+/* A rank that has called hvd_shutdown() has not left early, whichever of the two reports comes
+ * first. */
+static void test_left_dead_and_then_well(void **state)
+{
+    struct roster r;
+    char text[256];
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    tell_bye(&r, 1, 0, 3);
+    tell(&r, REPORT_DEAD, 1, 0);
+    tell(&r, REPORT_EXITED, 1, 0);
+    roster_describe_end(&r, 1, text, sizeof(text));
+    assert_string_equal(text, "rank 1 on h0 (pid 101) exited with code 0");
+    assert_int_equal(r.members[1].end, END_FINISHED);
+    assert_int_equal(r.ends.finished, 1);
     roster_fini(&r);
 }
 
@@ -180,7 +199,7 @@ static void test_program_at_fault(void **state)
     make(&r, 1, 3, 0);
     form(&r);
     for (int world = 0; world < 3; world++) {
-        assert_int_equal(r.first, -1);
+        assert_int_equal(r.ends.first, -1);
         for (int i = 0; i < 3; i++)
             tell(&r, REPORT_EXITED, 3 * world + i, 1 + i);
         after(&r, 5000);
@@ -188,7 +207,7 @@ static void test_program_at_fault(void **state)
             for (int i = 3 * world + 3; i < 3 * world + 6; i++)
                 start(&r, i);
     }
-    assert_int_equal(r.first, 8);
+    assert_int_equal(r.ends.first, 8);
     assert_int_equal(roster_exit_code(&r), 3);
     roster_fini(&r);
 }
@@ -336,13 +355,13 @@ static void test_before_the_first_epoch(void **state)
     make(&r, 1, 3, 0);
     tell(&r, REPORT_STARTED, 1, 0);
     tell(&r, REPORT_EXITED, 1, 2);
-    assert_int_equal(r.first, 1);
+    assert_int_equal(r.ends.first, 1);
     roster_fini(&r);
 
     make(&r, 1, 3, 0);
     tell(&r, REPORT_STARTED, 1, 0);
     tell(&r, REPORT_EXITED, 1, -9);
-    assert_int_equal(r.first, -1);
+    assert_int_equal(r.ends.first, -1);
     start(&r, 0);
     start(&r, 2);
     assert_int_equal(r.epoch, 0);
@@ -443,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_later_cards_do_not_change_a_roster),
         cmocka_unit_test(test_death_before_the_answer),
         cmocka_unit_test(test_dead_and_then_well),
+        cmocka_unit_test(test_left_dead_and_then_well),
         cmocka_unit_test(test_revoked_without_a_death),
         cmocka_unit_test(test_epoch_in_vain),
         cmocka_unit_test(test_below_min),

@@ -106,7 +106,7 @@ static void check_members(const struct roster *r)
         assert_true(m->rank < 0 || r->world.cards[m->rank].member == i);
         assert_true(m->reaped || a->lost || a->slots[m->assignment.local_rank].member == i);
     }
-    assert_int_equal(r->ended, ended);
+    assert_int_equal(r->ends.ended, ended);
     assert_int_equal(r->ready, ready);
     assert_int_equal(placed, r->world.n);
     assert_true(wanted <= r->target);
@@ -126,7 +126,7 @@ static int rank_in(const struct roster_body *world, int member)
  * was asked to leave stays only where no other survivor does. */
 static void check_epoch(const struct roster *r, const struct roster_body *former)
 {
-    int rank = -1, joiners = 0, leaving = 0, staying = 0, least = r->elastic.min - r->done;
+    int rank = -1, joiners = 0, leaving = 0, staying = 0, least = r->elastic.min - r->ends.finished;
     for (int i = 0; i < r->world.n; i++) {
         const struct card *c = &r->world.cards[i];
         const struct roster_member *m = &r->members[c->member];

@@ -108,7 +108,7 @@ static void test_nothing_has_happened(void **state)
     assert_false(r.rebuilding);
     world_is(&r, 1, "0 1 2");
     assert_int_equal(r.key[1], 2);
-    assert_int_equal(r.ended, 0);
+    assert_int_equal(r.ends.ended, 0);
     assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.nnotes, 0);
     assert_string_equal(roster_state(&r), "running");
@@ -148,7 +148,7 @@ static void test_death_in_between(void **state)
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
     assert_int_equal(r.starts.n, 1); /* it is replaced */
     assert_int_equal(r.restarts, 1);
-    assert_int_equal(r.ended, 1);
+    assert_int_equal(r.ends.ended, 1);
     roster_fini(&r);
 }
 
@@ -220,7 +220,7 @@ static void test_leavers_and_ends(void **state)
     come_back(&r, 0, world_of(5, 3, world), 2, even);
     assert_int_equal(come_back(&r, 1, world_of(5, 3, world), 2, odd), 0);
     assert_true(r.members[2].leaving);
-    assert_true(r.members[3].out);
+    assert_true(r.members[3].unable);
     assert_int_equal(r.members[3].rank, -1);
     assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 3);
     for (int i = 0; i < 3; i++)
@@ -235,7 +235,7 @@ static void test_leavers_and_ends(void **state)
     odd[0].over = odd[0].bye = true;
     come_back(&r, 0, world_of(1, 3, first_three), 2, even);
     assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
-    assert_int_equal(r.done, 1);
+    assert_int_equal(r.ends.finished, 1);
     assert_int_equal(r.starts.n, 0);
     roster_fini(&r);
 }
