@@ -129,8 +129,8 @@ static void say_epochs(struct coordinator *c)
 static void say_notes(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
-    for (; c->said_notes < r->nnotes; c->said_notes++) {
-        const struct note *n = &r->notes[c->said_notes];
+    for (; c->said_notes < r->notes.n; c->said_notes++) {
+        const struct note *n = &r->notes.list[c->said_notes];
         bool joiner = n->member >= 0 && !r->members[n->member].was_in;
         if (n->type == NOTE_LOST && joiner && !r->stopping && r->ends.first < 0)
             coordinator_say(c, 0, "%s", n->text);
@@ -149,10 +149,10 @@ static void say_notes(struct coordinator *c)
 void coordinator_watch_elastic(struct coordinator *c)
 {
     struct roster *r = &c->roster;
-    int notes = r->nnotes;
+    int notes = r->notes.n;
     uint32_t epoch = r->epoch;
     roster_tick(r, clock_ns());
-    if (r->nnotes != notes || r->epoch != epoch)
+    if (r->notes.n != notes || r->epoch != epoch)
         c->service.changed(c->service.arg);
     if (!r->is_elastic)
         return;

@@ -118,9 +118,9 @@ int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
     r->target = r->members_cap = r->size;
     r->members = calloc((size_t)r->size, sizeof(*r->members));
     r->agents = calloc((size_t)nhosts + 1, sizeof(*r->agents));
-    r->notes_cap = r->size + NOTES_MORE;
-    r->notes = calloc((size_t)r->notes_cap, sizeof(*r->notes));
-    int rc = r->members && r->agents && r->notes ? 0 : -ENOMEM;
+    int rc = roster_notes_init(&r->notes, r->size + NOTES_MORE);
+    if (!r->members || !r->agents)
+        rc = -ENOMEM;
     for (int h = 0; h < nhosts && rc == 0; h++)
         rc = roster_add_agent(r, &hosts[h]);
     if (rc < 0) {
@@ -172,7 +172,7 @@ void roster_fini(struct roster *r)
     roster_body_fini(&r->world);
     free(r->members);
     free(r->agents);
-    free(r->notes);
+    roster_notes_fini(&r->notes);
     roster_starts_fini(&r->starts);
     free((int *)r->saved.leaving);
     explicit_bzero(r, sizeof(*r));
@@ -197,17 +197,9 @@ int roster_find(const struct roster *r, const char *uid)
  * exhausted. */
 void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text)
 {
-    if (r->nnotes == r->notes_cap) {
-        int cap = r->notes_cap * 2;
-        struct note *grown = realloc(r->notes, (size_t)cap * sizeof(*grown));
-        if (!grown)
-            return;
-        r->notes = grown;
-        r->notes_cap = cap;
-    }
-    struct note *n = &r->notes[r->nnotes++];
-    *n = (struct note){.type = type, .member = member, .code = code, .epoch = r->epoch};
-    snprintf(n->text, sizeof(n->text), "%s", text);
+    struct note n = {.type = type, .member = member, .code = code, .epoch = r->epoch};
+    snprintf(n.text, sizeof(n.text), "%s", text);
+    roster_notes_add(&r->notes, &n);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

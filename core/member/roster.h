@@ -25,6 +25,7 @@
 #include "core/member/gaps.h"
 #include "core/member/rejoin.h"
 #include "core/member/roster_ends.h"
+#include "core/member/roster_notes.h"
 #include "core/member/roster_starts.h"
 #include "core/member/roster_work.h"
 
@@ -133,8 +134,7 @@ struct roster {
     uint64_t first_ready;     /* clock: when the first of them became ready */
     struct roster_ends ends;  /* ends of members */
     bool stopping; /* the job is being stopped: later failures are a consequence of that */
-    int nnotes, notes_cap;
-    struct note *notes;
+    struct roster_notes notes;
 
     /* Elastic jobs. */
     bool is_elastic;

@@ -40,16 +40,14 @@ static struct rank_numbers numbers_of(const struct roster *r, int member)
 void roster_number_arrivals(struct roster *r)
 {
     for (int i = 0; i < r->nmembers; i++) {
-        struct roster_member *m = &r->members[i];
-        int before = r->nnotes;
+        const struct roster_member *m = &r->members[i];
         /* A member that was in a world before has started up already, so it needs no numbers. */
         if (!roster_is_joiner(m) || m->why != CARD_JOIN || m->was_in)
             continue;
-        roster_note(r, NOTE_NUMBERS, i, 0, "");
-        if (r->nnotes == before)
-            continue; /* out of memory: the next tick tries again */
-        r->notes[before].numbers = numbers_of(r, i);
-        roster_step(r, i, RANK_NUMBERS, 0, NULL);
+        const struct note n = {
+            .type = NOTE_NUMBERS, .member = i, .epoch = r->epoch, .numbers = numbers_of(r, i)};
+        if (roster_notes_add(&r->notes, &n)) /* out of memory: the next tick tries again */
+            roster_step(r, i, RANK_NUMBERS, 0, NULL);
     }
 }
 

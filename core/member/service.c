@@ -167,14 +167,14 @@ static int do_events(struct service *s, const struct server_request *q, struct s
     struct roster *r = s->roster;
     if (check_agent(s, q, reply))
         return 0;
-    int agent = roster_find(r, q->agent), more = r->nnotes - (int)q->after;
-    struct notes_body body = {.seq = (uint64_t)r->nnotes};
-    if (q->after > (uint64_t)r->nnotes)
+    int agent = roster_find(r, q->agent), more = r->notes.n - (int)q->after;
+    struct notes_body body = {.seq = (uint64_t)r->notes.n};
+    if (q->after > (uint64_t)r->notes.n)
         more = 0;
     body.notes = calloc((size_t)more + 1, sizeof(*body.notes));
-    for (int i = r->nnotes - more; body.notes && i < r->nnotes; i++)
-        if (is_for(r, &r->notes[i], agent))
-            body.notes[body.n++] = r->notes[i];
+    for (int i = r->notes.n - more; body.notes && i < r->notes.n; i++)
+        if (is_for(r, &r->notes.list[i], agent))
+            body.notes[body.n++] = r->notes.list[i];
     bool park = body.notes && body.n == 0;
     if (!park)
         reply_text(reply, body.notes ? notes_write(&body) : NULL);

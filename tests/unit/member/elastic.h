@@ -100,9 +100,9 @@ static inline void form(struct roster *r)
 /* The next note of this type that was not looked at: its member; -2: there is none. */
 static inline const struct note *next_note(struct roster *r, enum note_type type)
 {
-    while (seen < r->nnotes)
-        if (r->notes[seen++].type == type)
-            return &r->notes[seen - 1];
+    while (seen < r->notes.n)
+        if (r->notes.list[seen++].type == type)
+            return &r->notes.list[seen - 1];
     return NULL;
 }
 

@@ -250,7 +250,7 @@ static int life(void)
     roster_stop(&r, "enough", 100);
     for (int i = 0; i < 2 && rc == 0; i++)
         rc = tell(&r, REPORT_EXITED, i, 7, (uint64_t)i + 5);
-    if (rc == 0 && (r.nnotes != 3 || !roster_done(&r)))
+    if (rc == 0 && (r.notes.n != 3 || !roster_done(&r)))
         rc = -EBADMSG;
     roster_fini(&r);
     return rc;

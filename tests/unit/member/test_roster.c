@@ -109,9 +109,9 @@ static void test_whole_life(void **state)
         assert_int_equal(report(&r, i < 2 ? "a0" : "a1", REPORT_EXITED, i, 0), 0);
     assert_true(roster_done(&r));
     assert_int_equal(roster_exit_code(&r), 0);
-    assert_int_equal(r.nnotes, 3);
+    assert_int_equal(r.notes.n, 3);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(r.notes[i].type, NOTE_ENDED);
+        assert_int_equal(r.notes.list[i].type, NOTE_ENDED);
     roster_fini(&r);
 }
 
@@ -173,8 +173,8 @@ static void test_stop_hides_its_doing(void **state)
     roster_stop(&r, "because", 1000);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, -15), 0);
     assert_int_equal(r.ends.first, -1);
-    assert_int_equal(r.notes[0].type, NOTE_STOP);
-    assert_int_equal(r.notes[0].code, 1000);
+    assert_int_equal(r.notes.list[0].type, NOTE_STOP);
+    assert_int_equal(r.notes.list[0].code, 1000);
     roster_fini(&r);
 }
 
@@ -189,7 +189,7 @@ static void test_left_early(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 0), 0);
     assert_int_equal(r.ends.early, 1);
     assert_int_equal(r.ends.first, -1);
-    assert_int_equal(r.notes[0].type, NOTE_LOST);
+    assert_int_equal(r.notes.list[0].type, NOTE_LOST);
     roster_describe_end(&r, 1, text, sizeof(text));
     assert_string_equal(text,
                         "rank 1 on h0 (pid 101) left early: it exited without hvd_shutdown()");
@@ -279,10 +279,10 @@ static void test_give_up(void **state)
     make(&r);
     start_all(&r);
     roster_give_up(&r, 1, "rank 1 did not come");
-    assert_int_equal(r.nnotes, 1);
-    assert_int_equal(r.notes[0].type, NOTE_LOST);
-    assert_int_equal(r.notes[0].member, 1);
-    assert_string_equal(r.notes[0].text, "rank 1 did not come");
+    assert_int_equal(r.notes.n, 1);
+    assert_int_equal(r.notes.list[0].type, NOTE_LOST);
+    assert_int_equal(r.notes.list[0].member, 1);
+    assert_string_equal(r.notes.list[0].text, "rank 1 did not come");
     assert_int_equal(r.members[1].state, RANK_RUNNING);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 3), 0);
     assert_int_equal(r.ends.first, 1);
@@ -302,7 +302,7 @@ static void test_agent_lost(void **state)
     assert_int_equal(r.members[1].state, RANK_FAILED);
     assert_int_equal(r.ends.first, 1);
     assert_int_equal(roster_exit_code(&r), 1);
-    assert_int_equal(r.nnotes, 2);
+    assert_int_equal(r.notes.n, 2);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 0), -ESTALE);
     roster_fini(&r);
 }
@@ -339,7 +339,7 @@ static void test_repeated_body_is_nothing(void **state)
     seq--;
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 4), 0);
     assert_int_equal(r.ends.ended, 1);
-    assert_int_equal(r.nnotes, 1);
+    assert_int_equal(r.notes.n, 1);
     roster_fini(&r);
 }
 
@@ -370,7 +370,7 @@ static void test_random_events(void **state)
         make(&r);
         for (int i = 0; i < 120; i++) {
             uint32_t epoch = r.epoch;
-            int notes = r.nnotes, rank = rand() % 4 - (rand() % 50 == 0);
+            int notes = r.notes.n, rank = rand() % 4 - (rand() % 50 == 0);
             const char *agent = rand() % 20 ? (rank < 2 ? "a0" : "a1") : "a0";
             switch (rand() % 8) {
             case 0:
@@ -398,10 +398,10 @@ static void test_random_events(void **state)
             assert_int_equal(r.ready, ready);
             assert_true(ready < r.size);
             assert_true(r.epoch == epoch || r.epoch == epoch + 1);
-            assert_true(r.nnotes >= notes);
+            assert_true(r.notes.n >= notes);
             assert_true((r.ends.first >= 0) <= (ended > 0));
         }
-        assert_int_equal(r.nnotes, r.ends.ended);
+        assert_int_equal(r.notes.n, r.ends.ended);
         roster_fini(&r);
     }
 }

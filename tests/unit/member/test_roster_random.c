@@ -159,7 +159,7 @@ static void check(const struct roster *r, const struct roster_body *former, int 
     check_members(r);
     assert_true(r->epoch == former->epoch || r->epoch == former->epoch + 1);
     assert_true(r->applied <= r->announced && r->announced <= r->change);
-    assert_true(r->nnotes >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
+    assert_true(r->notes.n >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
     assert_true(r->target >= r->elastic.min && r->target <= r->elastic.max);
     assert_true(r->world.n <= r->elastic.max);
     if (r->epoch > former->epoch)
@@ -178,7 +178,7 @@ static void live(void)
         form(&r);
     for (walk.event = 0; walk.event < EVENTS; walk.event++) {
         struct roster_body former = {.epoch = r.epoch, .n = r.world.n, .cards = cards};
-        int notes = r.nnotes;
+        int notes = r.notes.n;
         if (former.n > 0)
             memcpy(cards, r.world.cards, (size_t)former.n * sizeof(*cards));
         do_something(&r);

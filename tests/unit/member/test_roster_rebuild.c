@@ -110,7 +110,7 @@ static void test_nothing_has_happened(void **state)
     assert_int_equal(r.key[1], 2);
     assert_int_equal(r.ends.ended, 0);
     assert_int_equal(r.starts.n, 0);
-    assert_int_equal(r.nnotes, 0);
+    assert_int_equal(r.notes.n, 0);
     assert_string_equal(roster_state(&r), "running");
     /* The agent that came first asks again, and is told of nothing to start. */
     struct join_body again = {.agent = "a0", .pid = 10};
