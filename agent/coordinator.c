@@ -69,9 +69,9 @@ static uint64_t failure_wait_ms(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     int named = roster_named(r);
-    if (r->ends.first < 0 && r->members[named].state == RANK_LEFT)
+    if (r->ends.first < 0 && r->members.list[named].state == RANK_LEFT)
         return LEAVER_MS;
-    return r->epoch > 0 || r->ready > 0 || c->signaled ? PEER_REPORT_MS : 0;
+    return r->epoch > 0 || r->members.ready > 0 || c->signaled ? PEER_REPORT_MS : 0;
 }
 
 static void consider_failure(struct coordinator *c)
@@ -119,13 +119,13 @@ static void consider_absent(struct coordinator *c)
     if (r->is_elastic)
         return;
     uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
-    uint64_t waited = r->ready > 0 ? clock_ns() - r->first_ready : 0;
+    uint64_t waited = r->members.ready > 0 ? clock_ns() - r->members.first_ready : 0;
     enum rank_state state = r->epoch == 0 ? RANK_RUNNING : RANK_LEFT;
     if (!c->absent[0] && waited >= limit - ABSENT_MS * CLOCK_MS) {
         int first = 0;
-        while (first < r->nmembers && r->members[first].state != state)
+        while (first < r->members.n && r->members.list[first].state != state)
             first++;
-        if (first == r->nmembers)
+        if (first == r->members.n)
             return;
         roster_list(r, state, list, sizeof(list));
         roster_list(r, RANK_READY, ready, sizeof(ready));
@@ -146,10 +146,10 @@ static void consider_start(struct coordinator *c)
     uint64_t now = clock_ns(), limit = (uint64_t)c->job->start_timeout * CLOCK_S;
     if (c->stopped)
         return;
-    for (int i = 0; i < r->nagents && now - c->started > limit; i++)
-        if (!r->agents[i].joined && !r->agents[i].lost && !coordinator_can_spare(c, i))
-            coordinator_fail(c, "host %s: its agent has not joined within %d s", r->agents[i].host,
-                             c->job->start_timeout);
+    for (int i = 0; i < r->agents.n && now - c->started > limit; i++)
+        if (!r->agents.list[i].joined && !r->agents.list[i].lost && !coordinator_can_spare(c, i))
+            coordinator_fail(c, "host %s: its agent has not joined within %d s",
+                             r->agents.list[i].host, c->job->start_timeout);
     consider_absent(c);
 }
 
@@ -157,8 +157,9 @@ static void say_phases(struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     int running = 0;
-    for (int i = 0; i < r->nmembers; i++)
-        running += r->members[i].state >= RANK_RUNNING && r->members[i].state != RANK_FAILED;
+    for (int i = 0; i < r->members.n; i++)
+        running +=
+            r->members.list[i].state >= RANK_RUNNING && r->members.list[i].state != RANK_FAILED;
     unsigned long long ms = (clock_ns() - c->started) / CLOCK_MS;
     if (running == r->size && c->said_running < running && r->epoch == 0)
         coordinator_say(c, 1, "all %d ranks run after %llu ms", running, ms);
@@ -172,7 +173,7 @@ static void say_phases(struct coordinator *c)
 /* Have all agents ended, or were the rest given up? */
 static bool is_over(struct coordinator *c)
 {
-    if (c->ended == c->roster.nagents && !coordinator_may_retry_hosts(c))
+    if (c->ended == c->roster.agents.n && !coordinator_may_retry_hosts(c))
         return true;
     /* Agents of an elastic job do not end by themselves: they wait for more ranks. */
     if (roster_done(&c->roster) && c->roster.is_elastic && !c->stopped)
@@ -181,7 +182,7 @@ static bool is_over(struct coordinator *c)
     if (roster_done(&c->roster) && (!c->kill_at || printer_pending(&c->printer) > 0))
         c->kill_at = deadline_in_ms(AGENT_END_MS);
     if (c->kill_at && deadline_passed(c->kill_at)) {
-        for (int i = 0; i < c->roster.nagents; i++)
+        for (int i = 0; i < c->roster.agents.n; i++)
             launch_kill(&c->agents[i], SIGKILL);
         c->abandon_at = c->abandon_at ? c->abandon_at : deadline_in_ms(1000);
     }
@@ -316,19 +317,19 @@ static int verdict(struct coordinator *c)
         if (!c->interrupts)
             coordinator_say_cause(c);
         if (c->gave_up && r->ends.last_failed >= 0 && !c->interrupts)
-            return exit_code(r->members[r->ends.last_failed].code);
+            return exit_code(r->members.list[r->ends.last_failed].code);
         return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
     }
     if (culprit < 0)
         return !roster_done(r) ? 1 : c->output_lost;
-    if (c->job->reports && culprit == 0 && r->members[0].code == 1)
+    if (c->job->reports && culprit == 0 && r->members.list[0].code == 1)
         return 1;
     say_end(c, culprit);
     if (c->absent[0])
         coordinator_say(c, 0, "before that, %s", c->absent);
-    if (r->members[culprit].tail) {
+    if (r->members.list[culprit].tail) {
         coordinator_say(c, 0, "the last lines of its stderr:");
-        char *save, *tail = r->members[culprit].tail;
+        char *save, *tail = r->members.list[culprit].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
             coordinator_say(c, 0, "  %s", line);
     }
@@ -359,7 +360,7 @@ static int begin(struct coordinator *c, const struct job_entry *entry,
                         c->unix_path);
     else
         coordinator_say(c, 1, "job %s: %d ranks on %d host(s); membership socket %s", c->roster.job,
-                        c->roster.size, c->roster.nagents, c->unix_path);
+                        c->roster.size, c->roster.agents.n, c->unix_path);
     if (saved) /* its agents run; coordinator_watch_attached() starts the discovery */
         return 0;
     rc = coordinator_launch(c, err);

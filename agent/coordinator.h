@@ -43,7 +43,7 @@ struct coordinator {
     int dir_lock;                      /* holds the lock of dir while this hvdrun lives; -1: none */
     char unix_path[300];
     char token[65];
-    struct launched *agents; /* [agents_max], the first roster.nagents in use; never moved */
+    struct launched *agents; /* [agents_max], the first roster.agents.n in use; never moved */
     int first_hosts;         /* number of hosts that the job began with */
     int agents_max;
     int ended; /* agents whose process has ended and whose pipes are closed */

@@ -89,7 +89,7 @@ static void on_out(void *arg, uint32_t events)
 
 void coordinator_pause(struct coordinator *c, bool pause)
 {
-    for (int i = 0; i < c->roster.nagents; i++)
+    for (int i = 0; i < c->roster.agents.n; i++)
         if (c->agents[i].out >= 0)
             loop_fd_set(&c->loop, &c->agents[i].out_lfd, pause ? 0 : EPOLLIN);
 }
@@ -154,7 +154,7 @@ static void check_ended(struct coordinator *c, struct launched *l)
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
     /* An agent that was treated as lost before was reported then. */
-    bool news = !l->joined && !c->roster.agents[index_of(c, l)].lost && !c->stopped;
+    bool news = !l->joined && !c->roster.agents.list[index_of(c, l)].lost && !c->stopped;
     if (news && coordinator_can_spare(c, index_of(c, l)))
         coordinator_say(c, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
                         last[0] ? ": " : "", last);
@@ -187,7 +187,7 @@ void coordinator_reap(struct coordinator *c)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         if (discovery_reap(&c->discovery, pid, status))
             continue;
-        for (int i = 0; i < c->roster.nagents; i++) {
+        for (int i = 0; i < c->roster.agents.n; i++) {
             struct launched *l = &c->agents[i];
             if (l->pid != pid || l->ended)
                 continue;
@@ -203,8 +203,8 @@ void coordinator_reap(struct coordinator *c)
 static void forgive_all(struct coordinator *c, uint64_t now)
 {
     if (c->watched && now - c->watched > GAPS_LEAST_MS / 2 * CLOCK_MS)
-        for (int i = 0; i < c->roster.nagents; i++)
-            gaps_forgive(&c->roster.agents[i].gaps, now);
+        for (int i = 0; i < c->roster.agents.n; i++)
+            gaps_forgive(&c->roster.agents.list[i].gaps, now);
     c->watched = now;
 }
 
@@ -215,7 +215,7 @@ static uint64_t silent_limit(const struct coordinator *c, int agent)
     const uint64_t most = SILENT_S * CLOCK_S;
     if (!c->job->elastic || c->job->hosts.list[agent].local)
         return most;
-    uint64_t limit = gaps_limit(&c->roster.agents[agent].gaps);
+    uint64_t limit = gaps_limit(&c->roster.agents.list[agent].gaps);
     return limit < most ? limit : most;
 }
 
@@ -223,9 +223,9 @@ void coordinator_watch_agents(struct coordinator *c)
 {
     uint64_t now = clock_ns();
     forgive_all(c, now);
-    for (int i = 0; i < c->roster.nagents; i++) {
+    for (int i = 0; i < c->roster.agents.n; i++) {
         struct launched *l = &c->agents[i];
-        struct roster_agent *a = &c->roster.agents[i];
+        struct roster_agent *a = &c->roster.agents.list[i];
         if (a->joined && !l->joined) {
             l->joined = true;
             coordinator_say(c, 1,
@@ -284,9 +284,9 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
     struct launched *l = &c->agents[i];
     const struct host *host = &c->job->hosts.list[i];
     struct agent_config config = {
-        .agent = c->roster.agents[i].uid,
-        .host = c->roster.agents[i].host,
-        .url = c->roster.agents[i].self, /* filled by coordinator_open() */
+        .agent = c->roster.agents.list[i].uid,
+        .host = c->roster.agents.list[i].host,
+        .url = c->roster.agents.list[i].self, /* filled by coordinator_open() */
         .unix_path = host->local ? c->unix_path : NULL,
         .ca_pem = host->local ? NULL
                   : l->ca     ? l->ca
@@ -323,7 +323,7 @@ static int launch_one(struct coordinator *c, int i, char **remote_env, struct er
 
 int coordinator_make_agents(struct coordinator *c, struct err *err)
 {
-    int n = c->roster.nagents;
+    int n = c->roster.agents.n;
     c->agents_max = n + (c->job->elastic ? HOSTS_MORE : 0);
     c->agents = calloc((size_t)c->agents_max, sizeof(*c->agents));
     /* Agents point to their hosts, so this array must not move from now on. */
@@ -344,7 +344,7 @@ int coordinator_launch(struct coordinator *c, struct err *err)
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
     if (rc == 0)
         rc = coordinator_make_agents(c, err);
-    for (int i = 0; i < c->roster.nagents && rc == 0; i++)
+    for (int i = 0; i < c->roster.agents.n && rc == 0; i++)
         rc = launch_one(c, i, remote_env, err);
     free(remote_env);
     return rc;

@@ -34,16 +34,16 @@ static uint64_t sum_up(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     uint64_t sum = 1469598103934665603ULL;
-    uint64_t parts[] = {(uint64_t)r->target,   (uint64_t)r->nmembers, (uint64_t)r->nagents,
-                        (uint64_t)r->restarts, (uint64_t)r->change,   (uint64_t)c->ntcp,
+    uint64_t parts[] = {(uint64_t)r->target,   (uint64_t)r->members.n, (uint64_t)r->agents.n,
+                        (uint64_t)r->restarts, (uint64_t)r->change,    (uint64_t)c->ntcp,
                         (uint64_t)r->term};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         sum = (sum ^ parts[i]) * 1099511628211ULL;
-    for (int i = 0; i < r->nmembers; i++)
-        if (is_leaving(&r->members[i]))
+    for (int i = 0; i < r->members.n; i++)
+        if (is_leaving(&r->members.list[i]))
             sum = (sum ^ (uint64_t)i) * 1099511628211ULL;
-    for (int i = 0; i < r->nagents; i++) {
-        const struct roster_agent *a = &r->agents[i];
+    for (int i = 0; i < r->agents.n; i++) {
+        const struct roster_agent *a = &r->agents.list[i];
         sum = (sum ^ (uint64_t)(a->lost + 2 * a->draining)) * 1099511628211ULL;
         sum = (sum ^ (uint64_t)a->nslots) * 1099511628211ULL;
     }
@@ -58,28 +58,28 @@ static int fill_saved(const struct coordinator *c, struct saved_job *k)
                             .term = r->term,
                             .change = r->change,
                             .target = r->target,
-                            .nmembers = r->nmembers,
+                            .nmembers = r->members.n,
                             .restarts = r->restarts,
                             .first_hosts = c->first_hosts,
-                            .nagents = r->nagents,
+                            .nagents = r->agents.n,
                             .nservers = c->ntcp};
     gethostname(k->host, sizeof(k->host) - 1);
     saved_job_home(k->home);
     k->environment = coordinator_environment(c);
-    k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
-    k->leaving = calloc((size_t)r->nmembers + 1, sizeof(*k->leaving));
+    k->agents = calloc((size_t)r->agents.n + 1, sizeof(*k->agents));
+    k->leaving = calloc((size_t)r->members.n + 1, sizeof(*k->leaving));
     if (!k->agents || !k->leaving || !k->environment)
         return -ENOMEM;
-    for (int i = 0; i < r->nagents; i++) {
-        const struct roster_agent *a = &r->agents[i];
+    for (int i = 0; i < r->agents.n; i++) {
+        const struct roster_agent *a = &r->agents.list[i];
         snprintf(k->agents[i].uid, sizeof(k->agents[i].uid), "%s", a->uid);
         k->agents[i].slots = a->nslots;
         k->agents[i].room = a->room > a->nslots ? a->room : a->nslots;
         k->agents[i].gone = a->lost;
         k->agents[i].draining = a->draining;
     }
-    for (int i = 0; i < r->nmembers; i++)
-        if (is_leaving(&r->members[i]))
+    for (int i = 0; i < r->members.n; i++)
+        if (is_leaving(&r->members.list[i]))
             k->leaving[k->nleaving++] = i;
     for (int i = 0; i < c->ntcp; i++) {
         memcpy(k->servers[i].address, c->tcp_addresses[i], sizeof(c->tcp_addresses[i]));
@@ -158,9 +158,9 @@ static int make_roster(struct coordinator *c, const struct saved_job *k, struct 
                                   deadline_in_ms(GATHER_MS), err);
     sodium_memzero(key, sizeof(key));
     for (int i = 0; i < k->nagents && rc == 0; i++) {
-        c->roster.agents[i].nslots = k->agents[i].slots;
-        c->roster.agents[i].lost = k->agents[i].gone;
-        c->roster.agents[i].draining = k->agents[i].draining;
+        c->roster.agents.list[i].nslots = k->agents[i].slots;
+        c->roster.agents.list[i].lost = k->agents[i].gone;
+        c->roster.agents.list[i].draining = k->agents[i].draining;
     }
     return rc;
 }
@@ -209,12 +209,12 @@ static int adopt_agents(struct coordinator *c, int first_hosts, struct err *err)
 {
     int rc = coordinator_make_agents(c, err);
     c->first_hosts = first_hosts;
-    for (int i = 0; i < c->roster.nagents && rc == 0; i++) {
+    for (int i = 0; i < c->roster.agents.n && rc == 0; i++) {
         struct launched *l = &c->agents[i];
         l->host = &c->job->hosts.list[i];
         l->owner = c;
         l->attached = l->added = true;
-        l->ended = c->roster.agents[i].lost;
+        l->ended = c->roster.agents.list[i].lost;
         c->ended += l->ended;
     }
     return rc;
@@ -309,10 +309,10 @@ static void begin_again(struct coordinator *c)
     struct err err;
     const struct roster *r = &c->roster;
     int agents = 0, ranks = 0;
-    for (int i = 0; i < r->nagents; i++)
-        agents += r->agents[i].joined && !r->agents[i].lost;
-    for (int i = 0; i < r->nmembers; i++)
-        ranks += !rank_has_ended(r->members[i].state);
+    for (int i = 0; i < r->agents.n; i++)
+        agents += r->agents.list[i].joined && !r->agents.list[i].lost;
+    for (int i = 0; i < r->members.n; i++)
+        ranks += !rank_has_ended(r->members.list[i].state);
     c->said_attached = true;
     if (agents == 0)
         coordinator_fail(c, "no agent of job %s came back: its ranks are gone", r->job);
@@ -327,8 +327,8 @@ void coordinator_watch_attached(struct coordinator *c)
 {
     if (!c->attached)
         return;
-    for (int i = 0; i < c->roster.nagents; i++) {
-        const struct roster_agent *a = &c->roster.agents[i];
+    for (int i = 0; i < c->roster.agents.n; i++) {
+        const struct roster_agent *a = &c->roster.agents.list[i];
         struct launched *l = &c->agents[i];
         if (!l->attached || l->ended)
             continue;
@@ -359,8 +359,8 @@ int coordinator_take_output(void *arg, int agent, const struct printed_body *bod
     if (printer_full(&c->printer))
         return -EAGAIN;
     l->out_seq = body->seq;
-    printer_grow(&c->printer, c->roster.nmembers);
-    explain_grow(&c->explain, c->roster.nmembers);
+    printer_grow(&c->printer, c->roster.members.n);
+    explain_grow(&c->explain, c->roster.members.n);
     if (body->lost > 0)
         coordinator_say(c, 0,
                         "host %s: %llu bytes of output came while no hvdrun was there and "

@@ -38,8 +38,8 @@ static bool is_same(const struct host *a, const struct host *b)
 /* The agent of a host, unless lost; -1: none. */
 static int find_agent(const struct coordinator *c, const struct host *host)
 {
-    for (int i = 0; i < c->roster.nagents; i++)
-        if (!c->roster.agents[i].lost && is_same(&c->job->hosts.list[i], host))
+    for (int i = 0; i < c->roster.agents.n; i++)
+        if (!c->roster.agents.list[i].lost && is_same(&c->job->hosts.list[i], host))
             return i;
     return -1;
 }
@@ -58,7 +58,7 @@ static int add_agent(struct coordinator *c, const struct host *host, struct err 
 {
     uint8_t nonce[8];
     char hex[2 * sizeof(nonce) + 1], uid[64];
-    int index = c->roster.nagents;
+    int index = c->roster.agents.n;
     if (index == c->agents_max)
         return err_set(err, ENOSPC, "more than %d agents", c->agents_max);
     randombytes_buf(nonce, sizeof(nonce));
@@ -80,12 +80,12 @@ static int add_agent(struct coordinator *c, const struct host *host, struct err 
 static void add_host(struct coordinator *c, const struct host *host)
 {
     struct err err = {0};
-    int before = c->roster.nagents;
+    int before = c->roster.agents.n;
     coordinator_say(c, 1, "host %s came, with %d slots", host->name, host->slots);
     if (add_agent(c, host, &err) == 0)
         return;
     coordinator_say(c, 0, "host %s: %s", host->name, err_text(&err));
-    if (c->roster.nagents > before && c->agents[before].pid == 0) { /* it was never launched */
+    if (c->roster.agents.n > before && c->agents[before].pid == 0) { /* it was never launched */
         c->agents[before].ended = true;
         c->ended++;
         roster_agent_lost(&c->roster, before, err_text(&err), clock_ns());
@@ -98,7 +98,7 @@ static void drain_host(struct coordinator *c, int agent)
 {
     uint32_t change;
     struct err err = {0};
-    struct roster_agent *a = &c->roster.agents[agent];
+    struct roster_agent *a = &c->roster.agents.list[agent];
     char host[MEMBER_NAME_MAX];
     if (a->draining)
         return;
@@ -113,7 +113,7 @@ static void resize(struct coordinator *c, int agent, int slots)
 {
     uint32_t change;
     struct err err = {0};
-    const struct roster_agent *a = &c->roster.agents[agent];
+    const struct roster_agent *a = &c->roster.agents.list[agent];
     if (a->nslots == slots && !a->draining)
         return;
     coordinator_say(c, 1, "host %s has %d slots now", a->host, slots);
@@ -122,7 +122,7 @@ static void resize(struct coordinator *c, int agent, int slots)
         rc = roster_drain_rank(&c->roster, rank, clock_ns(), &change, &err);
     if (rc < 0)
         coordinator_say(c, 0, "host %s has %d slots now, and more ranks: %s",
-                        c->roster.agents[agent].host, slots, err_text(&err));
+                        c->roster.agents.list[agent].host, slots, err_text(&err));
 }
 
 /* Scales up to the number of slots, at most max_np. Never scales down: ranks leave only with their
@@ -142,8 +142,8 @@ static void scale_up(struct coordinator *c, const struct hosts *hosts)
 
 static void apply_hosts(struct coordinator *c, const struct hosts *hosts)
 {
-    for (int i = 0; i < c->roster.nagents; i++)
-        if (!c->roster.agents[i].lost && !is_named(hosts, &c->job->hosts.list[i]))
+    for (int i = 0; i < c->roster.agents.n; i++)
+        if (!c->roster.agents.list[i].lost && !is_named(hosts, &c->job->hosts.list[i]))
             drain_host(c, i);
     for (int i = 0; i < hosts->n; i++) {
         int agent = find_agent(c, &hosts->list[i]);
@@ -173,9 +173,9 @@ bool coordinator_can_spare(const struct coordinator *c, int agent)
     int places = 0;
     if (!r->is_elastic || c->agents[agent].added || r->epoch > 0)
         return r->is_elastic;
-    for (int i = 0; i < r->nagents; i++)
-        if (i != agent && !r->agents[i].lost && !r->agents[i].draining)
-            places += r->agents[i].nslots;
+    for (int i = 0; i < r->agents.n; i++)
+        if (i != agent && !r->agents.list[i].lost && !r->agents.list[i].draining)
+            places += r->agents.list[i].nslots;
     return places >= r->elastic.min;
 }
 
@@ -184,8 +184,8 @@ bool coordinator_can_spare(const struct coordinator *c, int agent)
 static void drop_late(struct coordinator *c, uint64_t now)
 {
     uint64_t limit = (uint64_t)c->job->start_timeout * CLOCK_S;
-    for (int i = 0; i < c->roster.nagents; i++) {
-        const struct roster_agent *a = &c->roster.agents[i];
+    for (int i = 0; i < c->roster.agents.n; i++) {
+        const struct roster_agent *a = &c->roster.agents.list[i];
         struct launched *l = &c->agents[i];
         bool late = now - l->launched > limit && coordinator_can_spare(c, i);
         if (a->joined || a->lost || (!late && !a->draining))
@@ -204,9 +204,9 @@ static void drop_late(struct coordinator *c, uint64_t now)
 static bool was_drained(const struct coordinator *c, const struct host *host)
 {
     bool drained = false;
-    for (int i = 0; i < c->roster.nagents; i++)
+    for (int i = 0; i < c->roster.agents.n; i++)
         if (is_same(&c->job->hosts.list[i], host))
-            drained = c->roster.agents[i].draining;
+            drained = c->roster.agents.list[i].draining;
     return drained;
 }
 
@@ -284,12 +284,12 @@ void coordinator_watch_discovery(struct coordinator *c)
 static int used_hosts(const struct coordinator *c, struct hosts *ret)
 {
     const struct roster *r = &c->roster;
-    ret->list = calloc((size_t)r->nagents + 1, sizeof(*ret->list));
-    for (int i = 0; i < r->nagents && ret->list; i++) {
-        if (r->agents[i].lost || r->agents[i].draining)
+    ret->list = calloc((size_t)r->agents.n + 1, sizeof(*ret->list));
+    for (int i = 0; i < r->agents.n && ret->list; i++) {
+        if (r->agents.list[i].lost || r->agents.list[i].draining)
             continue;
         ret->list[ret->n] = c->job->hosts.list[i];
-        ret->list[ret->n++].slots = r->agents[i].nslots;
+        ret->list[ret->n++].slots = r->agents.list[i].nslots;
     }
     return ret->list ? 0 : -ENOMEM;
 }

@@ -16,8 +16,8 @@
 /* No further rank will start or become ready by itself. */
 static bool is_hopeless(const struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++) {
-        enum rank_state state = r->members[i].state;
+    for (int i = 0; i < r->members.n; i++) {
+        enum rank_state state = r->members.list[i].state;
         if (state == RANK_EXPECTED || state == RANK_ASSIGNED || state == RANK_RUNNING ||
             state == RANK_ARRIVED)
             return false;
@@ -58,7 +58,8 @@ static void consider_first(struct coordinator *c)
     char list[512], ready[512];
     const struct roster *r = &c->roster;
     uint64_t limit = ((uint64_t)c->job->start_timeout + 1) * CLOCK_S;
-    if (r->epoch > 0 || r->ready == 0 || c->stopped || clock_ns() - r->first_ready < limit)
+    if (r->epoch > 0 || r->members.ready == 0 || c->stopped ||
+        clock_ns() - r->members.first_ready < limit)
         return;
     roster_list(r, RANK_RUNNING, list, sizeof(list));
     roster_list(r, RANK_READY, ready, sizeof(ready));
@@ -89,10 +90,10 @@ static void say_state_lost(struct coordinator *c)
 /* Is the exit code of a rank that died or left still unknown? */
 static bool any_unreaped(const struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         bool left = m->state == RANK_LEFT && m->left_at;
-        if ((rank_has_ended(m->state) || left) && !m->reaped && !r->agents[m->agent].lost)
+        if ((rank_has_ended(m->state) || left) && !m->reaped && !r->agents.list[m->agent].lost)
             return true;
     }
     return false;
@@ -131,12 +132,12 @@ static void say_notes(struct coordinator *c)
     const struct roster *r = &c->roster;
     for (; c->said_notes < r->notes.n; c->said_notes++) {
         const struct note *n = &r->notes.list[c->said_notes];
-        bool joiner = n->member >= 0 && !r->members[n->member].was_in;
+        bool joiner = n->member >= 0 && !r->members.list[n->member].was_in;
         if (n->type == NOTE_LOST && joiner && !r->stopping && r->ends.first < 0)
             coordinator_say(c, 0, "%s", n->text);
         else if (n->type == NOTE_START)
             coordinator_say(c, 1, "member %d is started on %s", n->member,
-                            r->agents[r->members[n->member].agent].host);
+                            r->agents.list[r->members.list[n->member].agent].host);
         else if (n->type == NOTE_LEAVE)
             coordinator_say(c, joiner ? 0 : 1, "member %d leaves: %s", n->member, n->text);
         else if (n->type == NOTE_EVICT)
@@ -156,8 +157,8 @@ void coordinator_watch_elastic(struct coordinator *c)
         c->service.changed(c->service.arg);
     if (!r->is_elastic)
         return;
-    printer_grow(&c->printer, r->nmembers);
-    explain_grow(&c->explain, r->nmembers);
+    printer_grow(&c->printer, r->members.n);
+    explain_grow(&c->explain, r->members.n);
     say_notes(c);
     say_epochs(c);
     consider_first(c);

@@ -191,7 +191,7 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
     struct authority authority = {0};
     const char *list[COORDINATOR_SERVERS];
     int rc = 0;
-    for (int i = 0; i < c->roster.nagents && rc == 0; i++) {
+    for (int i = 0; i < c->roster.agents.n && rc == 0; i++) {
         const struct host *host = &c->job->hosts.list[i];
         addresses[i] = host->local ? -1 : address_toward(c, host->name, err);
         rc = !host->local && addresses[i] < 0 ? addresses[i] : 0;
@@ -204,8 +204,8 @@ static int open_servers(struct coordinator *c, int *addresses, struct err *err)
         rc = authority_create(&authority, c->roster.job, list, wanted, err);
     for (; c->ntcp < wanted && rc == 0; c->ntcp += rc == 0)
         rc = coordinator_open_tcp(c, &authority, c->ntcp, 0, err);
-    for (int i = 0; i < c->roster.nagents && rc == 0; i++)
-        rc = set_url(c, &c->roster.agents[i], addresses[i], err);
+    for (int i = 0; i < c->roster.agents.n && rc == 0; i++)
+        rc = set_url(c, &c->roster.agents.list[i], addresses[i], err);
     c->ca_pem = TAKE(authority.ca_pem);
     authority_fini(&authority);
     return rc;
@@ -238,7 +238,7 @@ int coordinator_reach(struct coordinator *c, int agent, struct err *err)
     if (!host->local && address < 0)
         return address;
     c->agents[agent].ca = address < 0 ? NULL : c->tcp_ca[address];
-    return set_url(c, &c->roster.agents[agent], address, err);
+    return set_url(c, &c->roster.agents.list[agent], address, err);
 }
 
 int coordinator_read_settings(struct coordinator *c, struct err *err)
@@ -268,11 +268,11 @@ int coordinator_open(struct coordinator *c, struct err *err)
         rc = write_token(c, err);
     if (rc == 0)
         rc = coordinator_open_unix(c, err);
-    int *addresses = rc == 0 ? calloc((size_t)c->roster.nagents, sizeof(int)) : NULL;
+    int *addresses = rc == 0 ? calloc((size_t)c->roster.agents.n, sizeof(int)) : NULL;
     if (rc == 0)
         rc = addresses ? open_servers(c, addresses, err) : err_set(err, ENOMEM, "no memory");
     free(addresses);
-    c->first_hosts = c->roster.nagents;
+    c->first_hosts = c->roster.agents.n;
     if (rc == 0)
         coordinator_save_job(c);
     return rc;
@@ -281,7 +281,7 @@ int coordinator_open(struct coordinator *c, struct err *err)
 void coordinator_close(struct coordinator *c)
 {
     discovery_stop(&c->discovery);
-    for (int i = 0; c->agents && i < c->roster.nagents; i++) {
+    for (int i = 0; c->agents && i < c->roster.agents.n; i++) {
         launch_kill(&c->agents[i], SIGKILL);
         launch_fini(&c->agents[i], &c->loop);
     }

@@ -14,80 +14,42 @@
 #define NOTES_MORE 16 /* preallocated notes in addition to one per rank: signals, a stop */
 
 /* Horovod's cross rank: the index among the hosts that have a rank with this local rank. */
-static void fill_seats(struct roster *r)
+static void fill_cross_ranks(struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++) {
-        struct assignment *assignment = &r->members[i].assignment;
+    for (int i = 0; i < r->members.n; i++) {
+        struct assignment *assignment = &r->members.list[i].assignment;
         assignment->cross_rank = assignment->cross_size = 0;
-        for (int a = 0; a < r->nagents; a++) {
-            const struct roster_agent *other = &r->agents[a];
+        for (int a = 0; a < r->agents.n; a++) {
+            const struct roster_agent *other = &r->agents.list[a];
             int local = assignment->local_rank;
             if (local >= other->nslots || other->slots[local].member < 0)
                 continue;
             assignment->cross_size++;
-            assignment->cross_rank += a < r->members[i].agent;
+            assignment->cross_rank += a < r->members.list[i].agent;
         }
     }
 }
 
-int roster_reserve(struct roster *r, int n)
-{
-    int cap = r->members_cap ? r->members_cap : 8;
-    while (cap < n)
-        cap *= 2;
-    if (cap == r->members_cap)
-        return 0;
-    struct roster_member *grown = realloc(r->members, (size_t)cap * sizeof(*grown));
-    if (!grown)
-        return -ENOMEM;
-    r->members = grown;
-    r->members_cap = cap;
-    return 0;
-}
-
 int roster_add_member(struct roster *r, int agent, int slot)
 {
-    if (r->nmembers == MEMBER_NUMBER_MAX || roster_reserve(r, r->nmembers + 1) < 0)
-        return -ENOMEM;
-    int member = r->nmembers++;
-    r->members[member] = (struct roster_member){.agent = agent,
-                                                .rank = -1,
-                                                .was_rank = -1,
-                                                .assignment = {member, slot, agent, r->nagents}};
-    r->agents[agent].slots[slot].member = member;
+    int member = roster_members_add(&r->members, agent, slot, r->agents.n);
+    if (member >= 0)
+        r->agents.list[agent].slots[slot].member = member;
     return member;
 }
 
-static void agent_fini(struct roster_agent *a)
+/* Adds a host with its first members. */
+static int add_host(struct roster *r, const struct roster_host *host)
 {
-    findings_fini(&a->findings);
-    if (a->told)
-        rejoin_fini(a->told);
-    free(a->told);
-    free(a->slots);
-    free(a->uid);
-    free(a->host);
-    free(a->self);
+    int agent = roster_agents_add(&r->agents, host), rc = agent < 0 ? agent : 0;
+    for (int i = 0; i < host->nranks && rc >= 0; i++)
+        rc = roster_add_member(r, agent, i);
+    return rc < 0 ? rc : 0;
 }
 
-int roster_add_agent(struct roster *r, const struct roster_host *host)
+int roster_add_host(struct roster *r, const struct roster_host *host, struct err *err)
 {
-    struct roster_agent *a = &r->agents[r->nagents];
-    a->uid = strdup(host->uid);
-    a->host = strdup(host->host);
-    a->nslots = host->slots > host->nranks ? host->slots : host->nranks;
-    a->room = a->nslots;
-    a->slots = calloc((size_t)a->nslots + 1, sizeof(*a->slots));
-    if (!a->slots || !a->uid || !a->host) {
-        agent_fini(a);
-        return -ENOMEM;
-    }
-    for (int i = 0; i < a->nslots; i++)
-        a->slots[i].member = -1;
-    int index = r->nagents++, rc = 0;
-    for (int i = 0; i < host->nranks && rc >= 0; i++)
-        rc = roster_add_member(r, index, i);
-    return rc < 0 ? rc : 0;
+    return add_host(r, host) < 0 ? err_set(err, ENOMEM, "no memory for one more host") : 0;
 }
 
 int roster_init(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
@@ -115,21 +77,19 @@ int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_
     roster_ends_init(&r->ends);
     if (r->size < 1 || r->size > MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "%d ranks: want 1 to %d", r->size, MEMBER_RANKS_MAX);
-    r->target = r->members_cap = r->size;
-    r->members = calloc((size_t)r->size, sizeof(*r->members));
-    r->agents = calloc((size_t)nhosts + 1, sizeof(*r->agents));
+    r->target = r->size;
     int rc = roster_notes_init(&r->notes, r->size + NOTES_MORE);
-    if (!r->members || !r->agents)
-        rc = -ENOMEM;
+    if (rc == 0)
+        rc = roster_members_reserve(&r->members, r->size);
     for (int h = 0; h < nhosts && rc == 0; h++)
-        rc = roster_add_agent(r, &hosts[h]);
+        rc = add_host(r, &hosts[h]);
     if (rc < 0) {
         roster_fini(r);
         return err_set(err, ENOMEM, "no memory for %d ranks", size);
     }
     snprintf(r->job, sizeof(r->job), "%s", job);
     memcpy(r->key, key, sizeof(r->key));
-    fill_seats(r);
+    fill_cross_ranks(r);
     return 0;
 }
 
@@ -144,34 +104,16 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
     r->is_elastic = true;
     r->elastic = *elastic;
     /* Started as soon as a host has a slot. */
-    for (int i = r->nmembers; i < r->size && r->hosted; i++)
+    for (int i = r->members.n; i < r->size && r->hosted; i++)
         roster_starts_add(&r->starts, (struct roster_start){.agent = -1});
     return 0;
 }
 
-static void member_fini(struct roster_member *m)
-{
-    buf_fini(&m->card);
-    free(m->text);
-    free(m->tail);
-}
-
-/* Best effort: without memory the lines are dropped. */
-void roster_take_tail(struct roster_member *m, const char *tail)
-{
-    free(m->tail);
-    m->tail = tail[0] ? strdup(tail) : NULL;
-}
-
 void roster_fini(struct roster *r)
 {
-    for (int i = 0; r->members && i < r->nmembers; i++)
-        member_fini(&r->members[i]);
-    for (int a = 0; r->agents && a < r->nagents; a++)
-        agent_fini(&r->agents[a]);
+    roster_members_fini(&r->members);
+    roster_agents_fini(&r->agents);
     roster_body_fini(&r->world);
-    free(r->members);
-    free(r->agents);
     roster_notes_fini(&r->notes);
     roster_starts_fini(&r->starts);
     free((int *)r->saved.leaving);
@@ -182,15 +124,12 @@ int roster_note_agent(const struct roster *r, const struct note *n)
 {
     bool special = n->type == NOTE_START || n->type == NOTE_LEAVE || n->type == NOTE_EVICT ||
                    n->type == NOTE_NUMBERS;
-    return special ? r->members[n->member].agent : -1;
+    return special ? r->members.list[n->member].agent : -1;
 }
 
 int roster_find(const struct roster *r, const char *uid)
 {
-    for (int a = 0; a < r->nagents; a++)
-        if (strcmp(r->agents[a].uid, uid) == 0)
-            return a;
-    return -ENOENT;
+    return roster_agents_find(&r->agents, uid);
 }
 
 /* Notes for each rank's end and for a stop are preallocated. A later note is dropped when memory is
@@ -227,12 +166,13 @@ void roster_stop(struct roster *r, const char *reason, int grace_ms)
 
 bool roster_done(const struct roster *r)
 {
-    return !r->rebuilding && r->ends.ended == r->nmembers && r->starts.n == 0;
+    return !r->rebuilding && r->ends.ended == r->members.n && r->starts.n == 0;
 }
 
 int roster_culprit(const struct roster *r)
 {
-    return roster_ends_culprit(&r->ends, r->is_elastic, roster_count(r, roster_survives));
+    return roster_ends_culprit(&r->ends, r->is_elastic,
+                               roster_members_count(&r->members, member_survives));
 }
 
 int roster_named(const struct roster *r)
@@ -242,9 +182,9 @@ int roster_named(const struct roster *r)
         return roster_culprit(r);
     if (r->ends.early >= 0)
         return r->ends.early;
-    for (int i = 0; i < r->nmembers; i++)
-        if (r->members[i].left_at && !r->members[i].disturbed &&
-            (named < 0 || r->members[i].left_at < r->members[named].left_at))
+    for (int i = 0; i < r->members.n; i++)
+        if (r->members.list[i].left_at && !r->members.list[i].disturbed &&
+            (named < 0 || r->members.list[i].left_at < r->members.list[named].left_at))
             named = i;
     return named >= 0 ? named : r->ends.follower;
 }
@@ -254,6 +194,6 @@ int roster_exit_code(const struct roster *r)
     int culprit = roster_culprit(r);
     if (culprit < 0)
         return 0;
-    int code = r->members[culprit].code;
+    int code = r->members.list[culprit].code;
     return code < 0 ? 128 - code : code;
 }

@@ -19,30 +19,10 @@
 #define TOGETHER     (500 * CLOCK_MS) /* how long a ready joiner waits for joiners that start up */
 #define HEALTHY      (60 * CLOCK_S)
 
-static bool says_join(const struct roster_member *m)
-{
-    return m->why == CARD_JOIN || m->why == CARD_ENTER;
-}
-
-bool roster_survives(const struct roster_member *m)
-{
-    return m->rank >= 0 && (m->state == RANK_ACTIVE || (m->state == RANK_READY && !says_join(m)));
-}
-
-bool roster_is_joiner(const struct roster_member *m)
-{
-    return m->state == RANK_READY && !m->leaving && (m->rank < 0 || says_join(m));
-}
-
-bool roster_awaits_boundary(const struct roster_member *m)
-{
-    return roster_is_joiner(m) && m->why == CARD_ENTER;
-}
-
 /* True when the member has been in a world and has called hvd_init again. */
 static bool has_come_back(const struct roster_member *m)
 {
-    return roster_is_joiner(m) && m->was_in && !roster_awaits_boundary(m);
+    return member_is_joiner(m) && m->was_in && !member_awaits_boundary(m);
 }
 
 /* True when the member may still call hvd_init. */
@@ -50,11 +30,6 @@ static bool is_coming(const struct roster_member *m)
 {
     return !rank_has_ended(m->state) && !m->leaving && !m->unable && m->state != RANK_READY &&
            m->state != RANK_ACTIVE;
-}
-
-static bool is_left(const struct roster_member *m)
-{
-    return m->state == RANK_LEFT && !m->unable && !m->leaving;
 }
 
 static bool is_waiting(const struct roster_member *m)
@@ -70,23 +45,15 @@ static bool is_at_boundary(const struct roster_member *m)
 
 static bool is_staying(const struct roster_member *m)
 {
-    return roster_survives(m) && !m->leaving;
-}
-
-int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m))
-{
-    int n = 0;
-    for (int i = 0; i < r->nmembers; i++)
-        n += is(&r->members[i]);
-    return n;
+    return member_survives(m) && !m->leaving;
 }
 
 static int count_both(const struct roster *r, bool (*is)(const struct roster_member *m),
                       bool (*too)(const struct roster_member *m))
 {
     int n = 0;
-    for (int i = 0; i < r->nmembers; i++)
-        n += is(&r->members[i]) && too(&r->members[i]);
+    for (int i = 0; i < r->members.n; i++)
+        n += is(&r->members.list[i]) && too(&r->members.list[i]);
     return n;
 }
 
@@ -126,13 +93,13 @@ static int make_world(const struct roster *r, const int *list, int n, bool new_w
         return -ENOMEM;
     bool failed = false;
     for (int i = 0; i < n; i++) {
-        const struct roster_member *m = &r->members[list[i]];
-        const struct roster_agent *a = &r->agents[m->agent];
+        const struct roster_member *m = &r->members.list[list[i]];
+        const struct roster_agent *a = &r->agents.list[m->agent];
         struct card *c = &world.cards[i];
         c->member = list[i];
         c->rank = i;
         /* In the first epoch no rank counts as new, because no rank has training state yet. */
-        c->is_new = r->epoch > 0 && says_join(m) && !(new_world && m->was_in);
+        c->is_new = r->epoch > 0 && member_says_join(m) && !(new_world && m->was_in);
         snprintf(c->agent, sizeof(c->agent), "%s", a->uid);
         snprintf(c->host, sizeof(c->host), "%s", a->host);
         buf_put(&c->bytes, m->card.data, m->card.len);
@@ -148,11 +115,11 @@ static int make_world(const struct roster *r, const int *list, int n, bool new_w
 
 static void install(struct roster *r, uint64_t now)
 {
-    for (int i = 0; i < r->nmembers; i++)
-        r->members[i].rank = -1;
+    for (int i = 0; i < r->members.n; i++)
+        r->members.list[i].rank = -1;
     for (int i = 0; i < r->world.n; i++) {
         int member = r->world.cards[i].member;
-        struct roster_member *m = &r->members[member];
+        struct roster_member *m = &r->members.list[member];
         roster_step(r, member, RANK_INSTALL, now, NULL);
         m->rank = m->was_rank = i;
         m->is_new = r->world.cards[i].is_new;
@@ -200,8 +167,8 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
  * at least one. */
 static int count_held(const struct roster *r)
 {
-    int room = r->elastic.max - roster_count(r, roster_is_joiner);
-    if (roster_count(r, is_staying) > 0)
+    int room = r->elastic.max - roster_members_count(&r->members, member_is_joiner);
+    if (roster_members_count(&r->members, is_staying) > 0)
         return 0;
     return room > 1 ? room : 1;
 }
@@ -211,10 +178,10 @@ static int count_held(const struct roster *r)
 static bool goes_now(const struct roster *r, const struct roster_member *m)
 {
     int before = 0;
-    if (!m->leaving || !roster_survives(m))
+    if (!m->leaving || !member_survives(m))
         return false;
-    for (int i = 0; i < r->nmembers; i++)
-        before += roster_survives(&r->members[i]) && r->members[i].rank < m->rank;
+    for (int i = 0; i < r->members.n; i++)
+        before += member_survives(&r->members.list[i]) && r->members.list[i].rank < m->rank;
     int held = count_held(r);
     return held == 0 || before >= held;
 }
@@ -223,8 +190,8 @@ static bool goes_now(const struct roster *r, const struct roster_member *m)
 static int remove_leaving(struct roster *r, uint64_t now)
 {
     int n = 0;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         if (!goes_now(r, m))
             continue;
         roster_step(r, i, RANK_REMOVE, now, NULL);
@@ -244,18 +211,18 @@ static int by_rank(const void *a, const void *b)
  * number. */
 static int order(const struct roster *r, bool boundary, int *list)
 {
-    int(*pairs)[2] = calloc((size_t)r->nmembers + 1, sizeof(*pairs)), n = 0;
+    int(*pairs)[2] = calloc((size_t)r->members.n + 1, sizeof(*pairs)), n = 0;
     if (!pairs)
         return -ENOMEM;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (!roster_survives(m) || (boundary && goes_now(r, m)))
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (!member_survives(m) || (boundary && goes_now(r, m)))
             continue;
         pairs[n][0] = m->rank;
         pairs[n++][1] = i;
     }
-    for (int i = 0; i < r->nmembers && boundary && n < r->elastic.max; i++) {
-        if (!roster_is_joiner(&r->members[i]))
+    for (int i = 0; i < r->members.n && boundary && n < r->elastic.max; i++) {
+        if (!member_is_joiner(&r->members.list[i]))
             continue;
         pairs[n][0] = MEMBER_NUMBER_MAX;
         pairs[n++][1] = i;
@@ -285,8 +252,8 @@ static void announce(struct roster *r, uint64_t now)
 static void add_departed(struct roster *r, uint64_t now)
 {
     char text[512];
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         if (m->rank < 0 || !m->left_at || m->unable)
             continue;
         roster_describe_end(r, i, text, sizeof(text));
@@ -314,15 +281,15 @@ static void explain_retry(struct roster *r, uint64_t now)
 /* Every survivor waits: publishes the next epoch if it is large enough. */
 static void publish_next(struct roster *r, bool boundary, uint64_t now)
 {
-    int *list = calloc((size_t)r->nmembers + 1, sizeof(*list));
-    int joiners = roster_count(r, roster_is_joiner);
+    int *list = calloc((size_t)r->members.n + 1, sizeof(*list));
+    int joiners = roster_members_count(&r->members, member_is_joiner);
     int n = list ? order(r, boundary, list) : -ENOMEM, least = roster_min_now(r);
     /* Without a boundary no joiner is admitted, because joiners have no training state. They count
      * towards the minimum all the same: the survivors' roster announces a change, so they admit the
      * joiners at their next boundary. */
     if (n > 0 && n + (boundary ? 0 : joiners) >= least) {
         if (boundary) {
-            int survivors = roster_count(r, roster_survives);
+            int survivors = roster_members_count(&r->members, member_survives);
             int left = remove_leaving(r, now);
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
@@ -352,21 +319,23 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
  * calls hvd_init again. */
 static void publish_new_world(struct roster *r, uint64_t now)
 {
-    int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
-    int slots = roster_free_slots(r) + r->arriving;
+    int have = roster_members_count(&r->members, member_is_joiner),
+        coming = roster_members_count(&r->members, is_coming);
+    int slots = roster_agents_free_slots(&r->agents, &r->members) + r->arriving;
     coming += r->starts.n < slots ? r->starts.n : slots;
-    if (r->epoch > 0 && roster_count(r, has_come_back) == 0 &&
-        (roster_is_finished(r) || roster_count(r, is_left) > 0))
+    if (r->epoch > 0 && roster_members_count(&r->members, has_come_back) == 0 &&
+        (roster_is_finished(r) || roster_members_count(&r->members, member_may_return) > 0))
         return;
     if (r->epoch > 0 && !r->waiting_since)
         r->waiting_since = now ? now : 1;
-    uint64_t since = r->waiting_since > r->first_ready ? r->waiting_since : r->first_ready;
+    uint64_t since =
+        r->waiting_since > r->members.first_ready ? r->waiting_since : r->members.first_ready;
     bool late = now - since >= r->elastic.start_limit;
     if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
         return;
     int *list = calloc((size_t)have, sizeof(*list)), n = 0;
-    for (int i = 0; list && i < r->nmembers; i++)
-        if (roster_is_joiner(&r->members[i]))
+    for (int i = 0; list && i < r->members.n; i++)
+        if (member_is_joiner(&r->members.list[i]))
             list[n++] = i;
     if (list) {
         r->applied = r->announced = r->change;
@@ -379,11 +348,11 @@ static void publish_new_world(struct roster *r, uint64_t now)
 
 static void publish_fixed(struct roster *r, uint64_t now)
 {
-    int *list = calloc((size_t)r->nmembers, sizeof(*list));
-    for (int i = 0; list && i < r->nmembers; i++)
+    int *list = calloc((size_t)r->members.n, sizeof(*list));
+    for (int i = 0; list && i < r->members.n; i++)
         list[i] = i;
     if (list)
-        publish(r, list, r->nmembers, true, now);
+        publish(r, list, r->members.n, true, now);
     free(list);
 }
 
@@ -398,15 +367,17 @@ static bool is_starting(const struct roster_member *m)
 
 static bool is_leaver(const struct roster_member *m)
 {
-    return m->leaving && roster_survives(m);
+    return m->leaving && member_survives(m);
 }
 
 /* Announces a pending change: leaving members at once; joiners when all started members are ready,
  * or after TOGETHER. */
 static void consider_change(struct roster *r, uint64_t now)
 {
-    int joiners = roster_count(r, roster_is_joiner);
-    int leavers = roster_count(r, is_staying) > 0 ? roster_count(r, is_leaver) : 0;
+    int joiners = roster_members_count(&r->members, member_is_joiner);
+    int leavers = roster_members_count(&r->members, is_staying) > 0
+                      ? roster_members_count(&r->members, is_leaver)
+                      : 0;
     if (joiners == 0)
         r->joiner_ready = 0;
     else if (!r->joiner_ready)
@@ -417,7 +388,7 @@ static void consider_change(struct roster *r, uint64_t now)
     }
     if (r->announced > r->applied)
         return;
-    int starting = roster_count(r, is_starting);
+    int starting = roster_members_count(&r->members, is_starting);
     bool late = joiners > 0 && now - r->joiner_ready >= TOGETHER;
     if (leavers > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
@@ -430,15 +401,15 @@ static void consider_change(struct roster *r, uint64_t now)
  * has ended well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
-    if (r->epoch == 0 && !r->hosted && r->ends.finished > 0 && r->ends.ended == r->nmembers)
+    if (r->epoch == 0 && !r->hosted && r->ends.finished > 0 && r->ends.ended == r->members.n)
         return true;
     return r->epoch > 0 && (r->ends.finished > 0 || r->ends.at_end >= 0);
 }
 
 bool roster_state_is_there(const struct roster *r)
 {
-    return r->rebuilding || roster_count(r, roster_survives) > 0 || roster_count(r, is_left) > 0 ||
-           roster_is_finished(r);
+    return r->rebuilding || roster_members_count(&r->members, member_survives) > 0 ||
+           roster_members_count(&r->members, member_may_return) > 0 || roster_is_finished(r);
 }
 
 /* True when the member ended with an exit code, not by a signal and not with its host. */
@@ -473,13 +444,13 @@ void roster_consider(struct roster *r, uint64_t now)
     if (r->rebuilding)
         return;
     if (!r->is_elastic) {
-        if (r->ready == r->nmembers)
+        if (r->members.ready == r->members.n)
             publish_fixed(r, now);
         return;
     }
     if (r->stopping)
         return;
-    int survivors = roster_count(r, roster_survives);
+    int survivors = roster_members_count(&r->members, member_survives);
     if (survivors == 0) {
         judge_loss(r, now);
         if (roster_is_finished(r))
@@ -488,9 +459,9 @@ void roster_consider(struct roster *r, uint64_t now)
         return;
     }
     roster_number_arrivals(r);
-    int waiting = count_both(r, roster_survives, is_waiting);
+    int waiting = count_both(r, member_survives, is_waiting);
     r->answering_since = waiting == 0 ? 0 : r->answering_since ? r->answering_since : now;
     if (waiting == survivors)
-        publish_next(r, count_both(r, roster_survives, is_at_boundary) == survivors, now);
+        publish_next(r, count_both(r, member_survives, is_at_boundary) == survivors, now);
     consider_change(r, now);
 }

@@ -37,12 +37,13 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
 void roster_leave(struct roster *r, int agent, const char *text, uint64_t now)
 {
     bool any = false;
-    if (r->agents[agent].draining || r->agents[agent].lost || r->rebuilding || r->stopping)
+    if (r->agents.list[agent].draining || r->agents.list[agent].lost || r->rebuilding ||
+        r->stopping)
         return;
-    r->agents[agent].draining = true;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (m->agent != agent || rank_has_ended(m->state) || m->leaving || m->unable)
+    r->agents.list[agent].draining = true;
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (m->agent != agent || !member_is_wanted(m))
             continue;
         roster_ask_to_leave(r, i, text);
         any = true;

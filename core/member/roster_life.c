@@ -34,8 +34,10 @@ static enum end_way way_of(const struct roster *r, const struct roster_member *m
 {
     if (m->state == RANK_FINISHED)
         return END_ZERO;
-    if (r->agents[m->agent].lost)
-        return r->is_elastic && roster_count_slots(r) < r->elastic.min ? END_LAST_HOST : END_HOST;
+    if (r->agents.list[m->agent].lost)
+        return r->is_elastic && roster_agents_count_slots(&r->agents) < r->elastic.min
+                   ? END_LAST_HOST
+                   : END_HOST;
     return m->code > 0 ? END_CODE : END_SIGNAL;
 }
 
@@ -52,7 +54,9 @@ static enum end_time time_of(const struct roster *r, const struct roster_member 
     if (!r->is_elastic && (m->disturbed || (failed && r->ends.early >= 0 && inside)))
         return END_DISTURBED;
     if (before->state == RANK_LEFT && !m->unable)
-        return r->is_elastic && roster_count(r, roster_survives) > 0 ? END_LEFT_EARLY : END_LEFT;
+        return r->is_elastic && roster_members_count(&r->members, member_survives) > 0
+                   ? END_LEFT_EARLY
+                   : END_LEFT;
     if (r->epoch == 0)
         return inside ? END_WAITING : END_UNBORN;
     return inside && m->was_in ? END_INSIDE : END_OUTSIDE;
@@ -61,8 +65,8 @@ static enum end_time time_of(const struct roster *r, const struct roster_member 
 /* True when the killed member's end probably came before the end that was reported first. */
 static bool is_real_first(const struct roster *r, int member, uint64_t now)
 {
-    const struct roster_member *first = r->ends.first >= 0 ? &r->members[r->ends.first] : NULL;
-    return first && r->members[member].code < 0 && first->code > 0 &&
+    const struct roster_member *first = r->ends.first >= 0 ? &r->members.list[r->ends.first] : NULL;
+    return first && r->members.list[member].code < 0 && first->code > 0 &&
            now - first->ended_at < FIRST_WINDOW;
 }
 
@@ -78,7 +82,7 @@ static enum note_type end_note(const struct roster_member *m, const struct befor
 static void act_end(struct roster *r, int member, const struct before *before, uint64_t now)
 {
     char text[512];
-    struct roster_member *m = &r->members[member];
+    struct roster_member *m = &r->members.list[member];
     m->end = rank_end_of(job_of(r), way_of(r, m), time_of(r, m, before));
     m->ended_at = now ? now : 1;
     r->ends.ended++;
@@ -96,7 +100,7 @@ static void act_end(struct roster *r, int member, const struct before *before, u
 static void act_tell(struct roster *r, int member)
 {
     char text[600];
-    struct roster_member *m = &r->members[member];
+    struct roster_member *m = &r->members.list[member];
     m->unable = true;
     roster_describe_end(r, member, text, sizeof(text));
     roster_note(r, NOTE_LOST, member, m->code, text);
@@ -106,7 +110,7 @@ static void act_tell(struct roster *r, int member)
 
 int roster_check_step(const struct roster *r, int member, enum rank_event event, struct err *err)
 {
-    enum rank_state state = r->members[member].state;
+    enum rank_state state = r->members.list[member].state;
     if (rank_step(state, event))
         return 0;
     return err_set(err, EPROTO, "rank %d is %s: no %s is expected", member, rank_state_name(state),
@@ -116,16 +120,16 @@ int roster_check_step(const struct roster *r, int member, enum rank_event event,
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err)
 {
     char text[512];
-    struct roster_member *m = &r->members[member];
+    struct roster_member *m = &r->members.list[member];
     const struct rank_row *row = rank_step(m->state, event);
     if (!row)
         return roster_check_step(r, member, event, err);
-    const struct before before = {m->state, roster_survives(m)};
-    if (row->next == RANK_READY && r->ready == 0)
-        r->first_ready = now;
+    const struct before before = {m->state, member_survives(m)};
+    if (row->next == RANK_READY && r->members.ready == 0)
+        r->members.first_ready = now;
     if (row->next == RANK_READY && m->state != RANK_READY)
         m->waits = now;
-    r->ready += (row->next == RANK_READY) - (m->state == RANK_READY);
+    r->members.ready += (row->next == RANK_READY) - (m->state == RANK_READY);
     m->state = row->next;
     if (event == RANK_BYE && before.survived)
         m->left_at = now ? now : 1;

@@ -69,7 +69,7 @@ static void form(struct roster *r, uint32_t epoch)
     }
     assert_int_equal(r->epoch, epoch);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(r->members[i].state, RANK_ACTIVE);
+        assert_int_equal(r->members.list[i].state, RANK_ACTIVE);
 }
 
 static void test_table_has_no_doubles(void **state)
@@ -122,7 +122,7 @@ static void test_seats(void **state)
     (void)state;
     make(&r);
     for (int i = 0; i < 3; i++)
-        assert_memory_equal(&r.members[i].assignment, &want[i], sizeof(want[i]));
+        assert_memory_equal(&r.members.list[i].assignment, &want[i], sizeof(want[i]));
     roster_fini(&r);
 }
 
@@ -283,7 +283,7 @@ static void test_give_up(void **state)
     assert_int_equal(r.notes.list[0].type, NOTE_LOST);
     assert_int_equal(r.notes.list[0].member, 1);
     assert_string_equal(r.notes.list[0].text, "rank 1 did not come");
-    assert_int_equal(r.members[1].state, RANK_RUNNING);
+    assert_int_equal(r.members.list[1].state, RANK_RUNNING);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 3), 0);
     assert_int_equal(r.ends.first, 1);
     roster_fini(&r);
@@ -298,8 +298,8 @@ static void test_agent_lost(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 0), 0);
     roster_agent_lost(&r, 0, "ssh ended with code 255", 5);
     roster_agent_lost(&r, 0, "twice", 6);
-    assert_int_equal(r.members[0].state, RANK_FINISHED);
-    assert_int_equal(r.members[1].state, RANK_FAILED);
+    assert_int_equal(r.members.list[0].state, RANK_FINISHED);
+    assert_int_equal(r.members.list[1].state, RANK_FAILED);
     assert_int_equal(r.ends.first, 1);
     assert_int_equal(roster_exit_code(&r), 1);
     assert_int_equal(r.notes.n, 2);
@@ -390,12 +390,12 @@ static void test_random_events(void **state)
                        rand() % 3 - 1);
             }
             int ended = 0, ready = 0;
-            for (int k = 0; k < r.nmembers; k++) {
-                ended += rank_has_ended(r.members[k].state);
-                ready += r.members[k].state == RANK_READY;
+            for (int k = 0; k < r.members.n; k++) {
+                ended += rank_has_ended(r.members.list[k].state);
+                ready += r.members.list[k].state == RANK_READY;
             }
             assert_int_equal(r.ends.ended, ended);
-            assert_int_equal(r.ready, ready);
+            assert_int_equal(r.members.ready, ready);
             assert_true(ready < r.size);
             assert_true(r.epoch == epoch || r.epoch == epoch + 1);
             assert_true(r.notes.n >= notes);

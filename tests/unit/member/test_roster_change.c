@@ -52,9 +52,9 @@ static void test_scale_up(void **state)
         n = next_note(&r, NOTE_START);
         assert_int_equal(n->member, 3 + i);
     }
-    assert_int_equal(r.members[3].agent, 1);
-    assert_int_equal(r.members[4].agent, 0);
-    assert_int_equal(r.members[5].agent, 1);
+    assert_int_equal(r.members.list[3].agent, 1);
+    assert_int_equal(r.members.list[4].agent, 0);
+    assert_int_equal(r.members.list[5].agent, 1);
     start(&r, 4);
     start(&r, 3);
     assert_null(next_note(&r, NOTE_CHANGE)); /* one is still to come */
@@ -134,7 +134,7 @@ static void test_drain(void **state)
     assert_int_equal(roster_scale(&r, 4, now, &change, &err), -ERANGE);
     assert_string_equal(err.msg, "4 ranks: the hosts have room for 3");
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
-    assert_int_equal(r.members[3].agent, 0);
+    assert_int_equal(r.members.list[3].agent, 0);
     roster_fini(&r);
 }
 
@@ -453,7 +453,7 @@ static void test_replacement(void **state)
     n = next_note(&r, NOTE_START);
     assert_int_equal(n->member, 3);
     assert_int_equal(n->code, 1); /* the place that has become free */
-    assert_int_equal(r.members[3].agent, 0);
+    assert_int_equal(r.members.list[3].agent, 0);
     assert_int_equal(r.restarts, 1);
     start(&r, 3);
     world_is(&r, 2, "0 2"); /* no boundary yet */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/member/roster_private.h"
+#include "core/member/roster.h"
 #include "tests/unit/member/elastic.h"
 
 static void test_loss_is_repaired(void **state)
@@ -85,7 +85,7 @@ static void test_dead_and_then_well(void **state)
     assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.restarts, 0);
     assert_int_equal(r.ends.finished, 1);
-    assert_int_equal(r.members[1].state, RANK_FINISHED);
+    assert_int_equal(r.members.list[1].state, RANK_FINISHED);
     roster_fini(&r);
 }
 
@@ -103,7 +103,7 @@ static void test_left_dead_and_then_well(void **state)
     tell(&r, REPORT_EXITED, 1, 0);
     roster_describe_end(&r, 1, text, sizeof(text));
     assert_string_equal(text, "rank 1 on h0 (pid 101) exited with code 0");
-    assert_int_equal(r.members[1].end, END_FINISHED);
+    assert_int_equal(r.members.list[1].end, END_FINISHED);
     assert_int_equal(r.ends.finished, 1);
     roster_fini(&r);
 }
@@ -397,9 +397,9 @@ static void test_agent_lost(void **state)
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 2, "2");
     after(&r, 1500); /* they come back where there is room */
-    assert_int_equal(r.nmembers, 5);
-    assert_int_equal(r.members[3].agent, 1);
-    assert_int_equal(r.members[4].agent, 1);
+    assert_int_equal(r.members.n, 5);
+    assert_int_equal(r.members.list[3].agent, 1);
+    assert_int_equal(r.members.list[4].agent, 1);
     roster_fini(&r);
 }
 
@@ -447,11 +447,11 @@ static void test_refused_reports(void **state)
     (void)state;
     make(&r, 1, 4, 0);
     assert_int_equal(tell(&r, REPORT_EXITED, 1, 0), -EPROTO); /* it was not started */
-    assert_int_equal(roster_free_slots(&r), 3);
+    assert_int_equal(roster_agents_free_slots(&r.agents, &r.members), 3);
     form(&r);
     assert_int_equal(tell(&r, REPORT_DEAD, 1, -9), 0);
     assert_int_equal(tell(&r, REPORT_BYE, 1, -5), -EPROTO);
-    assert_int_equal(r.members[1].code, -9);
+    assert_int_equal(r.members.list[1].code, -9);
     roster_fini(&r);
 }
 
