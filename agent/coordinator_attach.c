@@ -34,9 +34,10 @@ static uint64_t sum_up(const struct coordinator *c)
 {
     const struct roster *r = &c->roster;
     uint64_t sum = 1469598103934665603ULL;
-    uint64_t parts[] = {(uint64_t)r->target,   (uint64_t)r->members.n, (uint64_t)r->agents.n,
-                        (uint64_t)r->restarts, (uint64_t)r->change,    (uint64_t)c->ntcp,
-                        (uint64_t)r->term};
+    uint64_t parts[] = {
+        (uint64_t)r->target,   (uint64_t)r->members.n,         (uint64_t)r->agents.n,
+        (uint64_t)r->restarts, (uint64_t)r->changes.requested, (uint64_t)c->ntcp,
+        (uint64_t)r->term};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         sum = (sum ^ parts[i]) * 1099511628211ULL;
     for (int i = 0; i < r->members.n; i++)
@@ -56,7 +57,7 @@ static int fill_saved(const struct coordinator *c, struct saved_job *k)
     const struct roster *r = &c->roster;
     *k = (struct saved_job){.job = *c->job,
                             .term = r->term,
-                            .change = r->change,
+                            .change = r->changes.requested,
                             .target = r->target,
                             .nmembers = r->members.n,
                             .restarts = r->restarts,

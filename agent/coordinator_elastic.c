@@ -30,7 +30,7 @@ static void consider_waiting(struct coordinator *c)
     char what[512];
     const struct roster *r = &c->roster;
     uint64_t now = clock_ns();
-    if (!r->waiting_since || c->stopped || roster_done(r)) {
+    if (!r->next.waiting_since || c->stopped || roster_done(r)) {
         c->said_waiting = false;
         return;
     }
@@ -44,7 +44,7 @@ static void consider_waiting(struct coordinator *c)
                          "too few ranks are left, and --reset-limit %d is reached: no more are "
                          "started; it waited for %s",
                          r->elastic.reset_limit, what);
-    } else if (now - r->waiting_since >= (uint64_t)c->job->elastic_timeout * CLOCK_S) {
+    } else if (now - r->next.waiting_since >= (uint64_t)c->job->elastic_timeout * CLOCK_S) {
         c->gave_up = true;
         coordinator_fail(c, "waited %d s (--elastic-timeout) for %s", c->job->elastic_timeout,
                          what);

@@ -22,7 +22,9 @@
 #include "core/member/protocol.h"
 #include "core/member/roster_agents.h"
 #include "core/member/roster_ends.h"
+#include "core/member/roster_changes.h"
 #include "core/member/roster_members.h"
+#include "core/member/roster_next.h"
 #include "core/member/roster_notes.h"
 #include "core/member/roster_starts.h"
 #include "core/member/roster_work.h"
@@ -90,23 +92,13 @@ struct roster {
     bool hosted;
     int arriving; /* hosted: slots on hosts that are being added */
     struct roster_elastic elastic;
-    int target; /* wanted number of ranks */
-    /* Numbers of the last planned change that was requested, announced, contained in the roster. */
-    uint32_t change, announced, applied;
+    int target;        /* wanted number of ranks */
     bool had_boundary; /* some rank has reached a boundary since this coordinator started */
+    struct roster_changes changes;
+    struct roster_next next;
     struct roster_starts starts; /* has room for elastic.max, or more */
-    uint64_t departed_done; /* the largest number of finished operations that any BYE reported */
-    uint32_t judged;        /* the last epoch that has lost all of its members */
-    int erred_worlds;       /* such epochs in a row in which every rank ended with an error */
-    int restarts;           /* number of replacements so far */
-    /* clock: since when some survivors wait for the others, 0: none waits. */
-    uint64_t answering_since;
-    /* clock: since when the job is below min or without a world; 0: it is not. */
-    uint64_t waiting_since;
-    uint64_t joiner_ready; /* clock: since when a joiner has been waiting; 0: none waits */
-    char plan[256];        /* text for planned changes that are not announced yet */
-    uint64_t cause_at;     /* clock: loss or announcement that the next epoch answers; 0: none */
-    char cause[512];
+    uint64_t departed_done;    /* the largest number of finished operations that any BYE reported */
+    int restarts;              /* number of replacements so far */
     struct roster_saved saved; /* used while rebuilding; leaving is owned */
     struct roster_last last;
     struct roster_work work;

@@ -178,12 +178,6 @@ static int check_size(const struct roster *r, int np, struct err *err)
     return 0;
 }
 
-void roster_add_plan(struct roster *r, const char *text)
-{
-    size_t n = strlen(r->plan);
-    snprintf(r->plan + n, sizeof(r->plan) - n, "%s%s", n ? "; " : "", text);
-}
-
 void roster_fill(struct roster *r, uint64_t now)
 {
     int limit = r->elastic.reset_limit;
@@ -199,13 +193,13 @@ void roster_fill(struct roster *r, uint64_t now)
 
 uint32_t roster_apply_change(struct roster *r, uint64_t now)
 {
-    r->change++;
+    r->changes.requested++;
     while (have(r) < r->target && r->starts.n < r->elastic.max)
         add_start(r, -1, now, false);
     shrink(r, have(r) - r->target, "the job is to be smaller");
     start_due(r, now);
     roster_consider(r, now);
-    return r->change;
+    return r->changes.requested;
 }
 
 int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, struct err *err)
@@ -217,11 +211,11 @@ int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, s
     if (rc < 0)
         return rc;
     if (np == r->target) {
-        *ret_change = r->change;
+        *ret_change = r->changes.requested;
         return 0;
     }
     snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, np);
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     r->target = np;
     *ret_change = roster_apply_change(r, now);
     return 0;
@@ -240,14 +234,14 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
     if (rank < 0 || member == r->members.n)
         return err_set(err, ENOENT, "no rank %d: the job has ranks 0 to %d", rank, r->size - 1);
     if (r->members.list[member].leaving) {
-        *ret_change = r->change;
+        *ret_change = r->changes.requested;
         return 0;
     }
     rc = check_size(r, r->target - 1, err);
     if (rc < 0)
         return rc;
     snprintf(text, sizeof(text), "rank %d was drained", rank);
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     r->target--;
     roster_ask_to_leave(r, member, text);
     *ret_change = roster_apply_change(r, now);
@@ -308,11 +302,11 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
         return rc;
     /* The cluster reported the end of the pod before its drain request came. */
     if (r->hosted && is_drained(r, host)) {
-        *ret_change = r->change;
+        *ret_change = r->changes.requested;
         return 0;
     }
     snprintf(text, sizeof(text), "host %s was drained", host);
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     r->target -= r->hosted ? 0 : n;
     for (int i = 0; i < r->members.n; i++)
         if (is_host(&r->agents.list[r->members.list[i].agent], host) &&
@@ -330,14 +324,14 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
  * follow in milliseconds. Ends members that do not follow for EVICT_AFTER. */
 static void evict_silent(struct roster *r, uint64_t now)
 {
-    if (!r->answering_since || now - r->answering_since < EVICT_AFTER)
+    if (!r->next.answering_since || now - r->next.answering_since < EVICT_AFTER)
         return;
     for (int i = 0; i < r->members.n; i++) {
         if (!member_survives(&r->members.list[i]) || r->members.list[i].state == RANK_READY)
             continue;
         roster_note(r, NOTE_EVICT, i, 0,
                     "it did not answer for 30 s while the other ranks waited: it was killed");
-        r->answering_since = now; /* check again after the same time */
+        r->next.answering_since = now; /* check again after the same time */
     }
 }
 

@@ -63,14 +63,6 @@ int roster_min_now(const struct roster *r)
     return min > 1 ? min : 1;
 }
 
-void roster_add_cause(struct roster *r, uint64_t now, const char *text)
-{
-    size_t n = strlen(r->cause);
-    if (!r->cause_at)
-        r->cause_at = now ? now : 1;
-    snprintf(r->cause + n, sizeof(r->cause) - n, "%s%s", n ? "; " : "", text);
-}
-
 /* ---- publishing ----------------------------------------------------------------------------- */
 
 /* The first epoch of a new term is higher than any epoch of an earlier term. */
@@ -140,18 +132,16 @@ static void publish(struct roster *r, const int *list, int n, bool new_world, ui
         return;
     roster_body_fini(&r->world);
     r->world = world;
-    r->world.change = r->applied;
-    r->world.announced = r->announced;
+    r->world.change = r->changes.applied;
+    r->world.announced = r->changes.announced;
     r->world.departed_done = r->departed_done;
     r->epoch = world.epoch;
     r->size = n;
     install(r, now);
-    r->waiting_since = r->joiner_ready = 0;
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
-    r->last.took = r->cause_at ? now - r->cause_at : 0;
-    snprintf(r->last.cause, sizeof(r->last.cause), "%s", r->cause);
-    r->cause[0] = '\0';
-    r->cause_at = 0;
+    r->last.took = r->next.cause_at ? now - r->next.cause_at : 0;
+    snprintf(r->last.cause, sizeof(r->last.cause), "%s", r->next.cause);
+    roster_next_published(&r->next);
 }
 
 static void add_count(struct roster *r, uint64_t now, int n, const char *what)
@@ -159,7 +149,7 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
     char text[64];
     snprintf(text, sizeof(text), "%d %s%s", n, n == 1 ? "rank " : "ranks ", what);
     if (n > 0)
-        roster_add_cause(r, now, text);
+        roster_next_add_cause(&r->next, now, text);
 }
 
 /* How many members that were asked to leave stay for one more epoch and give joiners the state:
@@ -236,15 +226,10 @@ static int order(const struct roster *r, bool boundary, int *list)
 
 static void announce(struct roster *r, uint64_t now)
 {
-    if (r->change == r->announced)
-        r->change++;
-    r->announced = r->change;
-    if (!r->cause_at)
-        r->cause_at = now ? now : 1;
-    if (r->plan[0])
-        roster_add_cause(r, now, r->plan);
-    r->plan[0] = '\0';
-    roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
+    roster_next_since(&r->next.cause_at, now);
+    if (r->changes.plan[0])
+        roster_next_add_cause(&r->next, now, r->changes.plan);
+    roster_note(r, NOTE_CHANGE, -1, (int)roster_changes_announce(&r->changes), "");
 }
 
 /* Adds ranks that called hvd_shutdown() while others train: their end is no loss, but the next
@@ -257,8 +242,8 @@ static void add_departed(struct roster *r, uint64_t now)
         if (m->rank < 0 || !m->left_at || m->unable)
             continue;
         roster_describe_end(r, i, text, sizeof(text));
-        if (!strstr(r->cause, text))
-            roster_add_cause(r, now, text);
+        if (!strstr(r->next.cause, text))
+            roster_next_add_cause(&r->next, now, text);
     }
 }
 
@@ -269,13 +254,13 @@ static void explain_retry(struct roster *r, uint64_t now)
 {
     char text[96];
     if (r->last.lost && r->work.repair_epoch != r->epoch) {
-        snprintf(r->cause, sizeof(r->cause), "%s", r->last.cause);
+        snprintf(r->next.cause, sizeof(r->next.cause), "%s", r->last.cause);
         snprintf(text, sizeof(text), "epoch %u did not come to be", r->epoch);
     } else {
         snprintf(text, sizeof(text), "the ranks of epoch %u have lost each other, none has ended",
                  r->epoch);
     }
-    roster_add_cause(r, now, text);
+    roster_next_add_cause(&r->next, now, text);
 }
 
 /* Every survivor waits: publishes the next epoch if it is large enough. */
@@ -293,20 +278,20 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
             int left = remove_leaving(r, now);
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
-            if (!r->cause[0])
-                roster_add_cause(r, now, "nobody has joined or left after all");
-            r->applied = r->announced;
+            if (!r->next.cause[0])
+                roster_next_add_cause(&r->next, now, "nobody has joined or left after all");
+            r->changes.applied = r->changes.announced;
         } else {
             add_departed(r, now);
-            if (!r->cause[0])
+            if (!r->next.cause[0])
                 explain_retry(r, now);
         }
-        if (!boundary && n < least && r->announced == r->applied)
+        if (!boundary && n < least && !roster_changes_pending(&r->changes))
             announce(r, now);
         publish(r, list, n, false, now);
         r->last.lost = !boundary;
-    } else if (n >= 0 && !r->waiting_since) {
-        r->waiting_since = now ? now : 1;
+    } else if (n >= 0) {
+        roster_next_since(&r->next.waiting_since, now);
     }
     free(list);
 }
@@ -326,10 +311,10 @@ static void publish_new_world(struct roster *r, uint64_t now)
     if (r->epoch > 0 && roster_members_count(&r->members, has_come_back) == 0 &&
         (roster_is_finished(r) || roster_members_count(&r->members, member_may_return) > 0))
         return;
-    if (r->epoch > 0 && !r->waiting_since)
-        r->waiting_since = now ? now : 1;
-    uint64_t since =
-        r->waiting_since > r->members.first_ready ? r->waiting_since : r->members.first_ready;
+    if (r->epoch > 0)
+        roster_next_since(&r->next.waiting_since, now);
+    uint64_t since = r->next.waiting_since > r->members.first_ready ? r->next.waiting_since
+                                                                    : r->members.first_ready;
     bool late = now - since >= r->elastic.start_limit;
     if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
         return;
@@ -338,8 +323,8 @@ static void publish_new_world(struct roster *r, uint64_t now)
         if (member_is_joiner(&r->members.list[i]))
             list[n++] = i;
     if (list) {
-        r->applied = r->announced = r->change;
-        if (r->epoch > 0 && !r->cause[0])
+        roster_changes_apply_all(&r->changes);
+        if (r->epoch > 0 && !r->next.cause[0])
             add_count(r, now, n, "began anew");
         publish(r, list, n, true, now);
     }
@@ -379,21 +364,21 @@ static void consider_change(struct roster *r, uint64_t now)
                       ? roster_members_count(&r->members, is_leaver)
                       : 0;
     if (joiners == 0)
-        r->joiner_ready = 0;
-    else if (!r->joiner_ready)
-        r->joiner_ready = now ? now : 1;
-    if (leavers > 0 && r->change > r->announced) {
+        r->next.joiner_ready = 0;
+    else
+        roster_next_since(&r->next.joiner_ready, now);
+    if (leavers > 0 && r->changes.requested > r->changes.announced) {
         announce(r, now);
         return;
     }
-    if (r->announced > r->applied)
+    if (roster_changes_pending(&r->changes))
         return;
     int starting = roster_members_count(&r->members, is_starting);
-    bool late = joiners > 0 && now - r->joiner_ready >= TOGETHER;
+    bool late = joiners > 0 && now - r->next.joiner_ready >= TOGETHER;
     if (leavers > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
-    else if (r->change > r->applied && joiners + starting + r->starts.n == 0)
-        r->applied = r->announced = r->change; /* nothing is left of the change */
+    else if (r->changes.requested > r->changes.applied && joiners + starting + r->starts.n == 0)
+        roster_changes_apply_all(&r->changes); /* nothing is left of the change */
 }
 
 /* True when the program has ended on some rank that was in the world, so that a new rank would have
@@ -428,13 +413,13 @@ static bool was_placed(const struct roster_member *m)
  * hide that. If --reset-limit is given, it decides instead. */
 static void judge_loss(struct roster *r, uint64_t now)
 {
-    if (r->judged == r->epoch)
+    if (r->next.judged == r->epoch)
         return;
-    r->judged = r->epoch;
+    r->next.judged = r->epoch;
     bool erred = count_both(r, was_placed, has_erred) == r->world.n;
     bool healthy = now - r->last.at >= HEALTHY;
-    r->erred_worlds = !erred ? 0 : healthy ? 1 : r->erred_worlds + 1;
-    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted &&
+    r->next.erred_worlds = !erred ? 0 : healthy ? 1 : r->next.erred_worlds + 1;
+    if (r->next.erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted &&
         r->ends.first < 0)
         r->ends.first = r->ends.last_failed;
 }
@@ -460,7 +445,9 @@ void roster_consider(struct roster *r, uint64_t now)
     }
     roster_number_arrivals(r);
     int waiting = count_both(r, member_survives, is_waiting);
-    r->answering_since = waiting == 0 ? 0 : r->answering_since ? r->answering_since : now;
+    r->next.answering_since = waiting == 0              ? 0
+                              : r->next.answering_since ? r->next.answering_since
+                                                        : now;
     if (waiting == survivors)
         publish_next(r, count_both(r, member_survives, is_at_boundary) == survivors, now);
     consider_change(r, now);

@@ -147,7 +147,7 @@ static void learn_code(struct roster *r, const struct report_item *it)
         roster_forget_start(r);
     }
     roster_describe_end(r, it->member, after, sizeof(after));
-    replace_text(r->cause, sizeof(r->cause), before, after);
+    replace_text(r->next.cause, sizeof(r->next.cause), before, after);
     replace_text(r->last.cause, sizeof(r->last.cause), before, after);
 }
 

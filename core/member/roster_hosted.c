@@ -29,7 +29,7 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
     r->target = target;
     if (r->stopping || r->closing || roster_is_finished(r))
         return 0;
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     roster_apply_change(r, now);
     return 0;
 }
@@ -50,6 +50,6 @@ void roster_leave(struct roster *r, int agent, const char *text, uint64_t now)
     }
     if (!any)
         return;
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     roster_apply_change(r, now);
 }

@@ -143,7 +143,7 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         act_tell(r, member);
     if (before.survived && (rank_has_ended(m->state) || m->unable)) {
         roster_describe_end(r, member, text, sizeof(text));
-        roster_add_cause(r, now, text);
+        roster_next_add_cause(&r->next, now, text);
     }
     return 0;
 }

@@ -28,10 +28,8 @@ int roster_members_add(struct roster_members *ms, int agent, int slot, int agent
     if (ms->n == MEMBER_NUMBER_MAX || roster_members_reserve(ms, ms->n + 1) < 0)
         return -ENOMEM;
     int member = ms->n++;
-    ms->list[member] = (struct roster_member){.agent = agent,
-                                              .rank = -1,
-                                              .was_rank = -1,
-                                              .assignment = {member, slot, agent, agents}};
+    ms->list[member] = (struct roster_member){
+        .agent = agent, .rank = -1, .was_rank = -1, .assignment = {member, slot, agent, agents}};
     return member;
 }
 

@@ -42,9 +42,6 @@ int roster_min_now(const struct roster *r);
 /* True when the program has finished on some rank that was in the world. */
 bool roster_is_finished(const struct roster *r);
 
-/* Adds to the text of what the next epoch answers, such as a loss. */
-void roster_add_cause(struct roster *r, uint64_t now, const char *text);
-
 /* ---- roster_arrivals.c ---- */
 
 /* Called while there are survivors: sends NUMBERS to new members that have called hvd_init, so that
@@ -73,9 +70,6 @@ void roster_rebuild(struct roster *r, uint64_t now);
 /* Called after the target, or the set of wanted members, has changed: gives the planned change a
  * number and starts or removes members. */
 uint32_t roster_apply_change(struct roster *r, uint64_t now);
-
-/* Adds to the text of the change that is not announced yet. */
-void roster_add_plan(struct roster *r, const char *text);
 
 /* Called after a rebuild: starts missing members and asks surplus ones to leave. */
 void roster_fill(struct roster *r, uint64_t now);

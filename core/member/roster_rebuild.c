@@ -123,21 +123,22 @@ static void take_world(struct roster *r)
             continue;
         if (told->world.n > 0 && (!newest || told->world.epoch > newest->epoch))
             newest = &told->world;
-        if (told->change > r->announced)
-            r->announced = told->change;
+        if (told->change > r->changes.announced)
+            r->changes.announced = told->change;
     }
     if (newest) {
         r->world = *newest;
         *newest = (struct roster_body){0};
         r->epoch = r->world.epoch;
         r->size = r->world.n;
-        r->applied = r->world.change;
+        r->changes.applied = r->world.change;
         roster_note_done(r, r->world.departed_done);
         memcpy(r->key, r->world.key, sizeof(r->key));
     }
-    if (r->announced < r->applied)
-        r->announced = r->applied;
-    r->change = r->saved.change > r->announced ? r->saved.change : r->announced;
+    if (r->changes.announced < r->changes.applied)
+        r->changes.announced = r->changes.applied;
+    r->changes.requested =
+        r->saved.change > r->changes.announced ? r->saved.change : r->changes.announced;
 }
 
 /* When hosts are not stored: adds the hosts of the world whose agents have not joined, so that they
@@ -342,8 +343,8 @@ void roster_rebuild(struct roster *r, uint64_t now)
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
     snprintf(r->last.cause, sizeof(r->last.cause), "another %s has taken over",
              r->hosted ? "operator" : "hvdrun");
-    if (r->announced > r->applied)
-        roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
+    if (r->changes.announced > r->changes.applied)
+        roster_note(r, NOTE_CHANGE, -1, (int)r->changes.announced, "");
     for (int a = 0; a < r->agents.n; a++) {
         if (r->agents.list[a].told)
             rejoin_fini(r->agents.list[a].told);

@@ -133,9 +133,9 @@ const char *roster_state(const struct roster *r)
     if (r->epoch == 0)
         return r->members.ready > 0 || roster_members_count(&r->members, is_unborn) > 0 ? "starting"
                                                                                         : "running";
-    if (r->waiting_since)
+    if (r->next.waiting_since)
         return "waiting";
-    if (r->announced > r->applied || r->starts.n > 0 ||
+    if (r->changes.announced > r->changes.applied || r->starts.n > 0 ||
         roster_members_count(&r->members, is_leaver) > 0 ||
         (r->is_elastic && roster_members_count(&r->members, member_is_joiner) +
                                   roster_members_count(&r->members, is_starting) >
@@ -167,7 +167,7 @@ void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t 
         joiners = roster_members_count(&r->members, member_is_joiner);
     int starting = roster_members_count(&r->members, is_starting);
     dst[0] = '\0';
-    if (!r->waiting_since && (r->epoch > 0 || r->members.ready == 0))
+    if (!r->next.waiting_since && (r->epoch > 0 || r->members.ready == 0))
         return;
     if (survivors > 0)
         snprintf(dst, size, "at least %d ranks: %d left with the state in memory, %d new ready",

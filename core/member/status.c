@@ -78,8 +78,8 @@ char *status_text(const struct roster *r, uint64_t now)
         "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->ends.ended,
         "state", roster_state(r), "waiting_for", waiting, "elastic", r->is_elastic, "np", r->target,
         "min_np", r->is_elastic ? r->elastic.min : r->size, "max_np",
-        r->is_elastic ? r->elastic.max : r->size, "change", (json_int_t)r->applied, "asked_change",
-        (json_int_t)r->change, "restarts", r->restarts);
+        r->is_elastic ? r->elastic.max : r->size, "change", (json_int_t)r->changes.applied,
+        "asked_change", (json_int_t)r->changes.requested, "restarts", r->restarts);
     json_put(&j, "last_change", last_change(r, now));
     json_put(&j, "repair_ms",
              json_pack("{s:f, s:f}", "last", (double)r->work.repair_last / CLOCK_MS, "max",

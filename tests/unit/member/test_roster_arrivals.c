@@ -121,7 +121,7 @@ static void test_gone_before(void **state)
             tell(&r, REPORT_BYE, 3, 0);
         tell(&r, REPORT_EXITED, 3, ends[i]);
         world_is(&r, 1, "0 1 2");
-        assert_string_equal(r.cause, "");
+        assert_string_equal(r.next.cause, "");
         assert_int_equal(r.ends.finished,
                          0); /* the program has come to no end: the job may still change */
         assert_int_equal(roster_scale(&r, 5, now, &change, NULL), 0);
@@ -161,7 +161,7 @@ static void test_not_wanted_any_more(void **state)
     arrive(&r, 3);
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
-    assert_int_equal(r.applied, change);
+    assert_int_equal(r.changes.applied, change);
     hello(&r, 3, CARD_ENTER); /* it did not know yet */
     assert_null(next_note(&r, NOTE_CHANGE));
     tell(&r, REPORT_EXITED, 3, 0);

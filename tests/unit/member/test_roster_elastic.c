@@ -161,7 +161,7 @@ static void test_below_min(void **state)
     after(&r, 1500);
     start(&r, 3);
     world_is(&r, 2, "0 2");
-    assert_int_equal(r.waiting_since, 0);
+    assert_int_equal(r.next.waiting_since, 0);
     /* They know with it that somebody waits for their next boundary. */
     assert_int_equal(r.world.change, 0);
     assert_int_equal(r.world.announced, 1);

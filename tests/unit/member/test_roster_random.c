@@ -150,7 +150,7 @@ static void check_epoch(const struct roster *r, const struct roster_body *former
     assert_true(r->last.lost || leaving == 0 || staying == 0);
     assert_true(r->last.lost || r->world.n - leaving <= r->target);
     assert_int_equal(r->size, r->world.n);
-    assert_true(r->world.change <= r->applied);
+    assert_true(r->world.change <= r->changes.applied);
 }
 
 static void check(const struct roster *r, const struct roster_body *former, int notes)
@@ -158,7 +158,8 @@ static void check(const struct roster *r, const struct roster_body *former, int 
     char text[512];
     check_members(r);
     assert_true(r->epoch == former->epoch || r->epoch == former->epoch + 1);
-    assert_true(r->applied <= r->announced && r->announced <= r->change);
+    assert_true(r->changes.applied <= r->changes.announced &&
+                r->changes.announced <= r->changes.requested);
     assert_true(r->notes.n >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
     assert_true(r->target >= r->elastic.min && r->target <= r->elastic.max);
     assert_true(r->world.n <= r->elastic.max);
