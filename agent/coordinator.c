@@ -32,15 +32,15 @@ static uint64_t failure_wait_ms(const struct coordinator *c)
 {
     const struct roster *r = &c->core.roster;
     int named = roster_named(r);
-    if (r->first < 0 && r->members[named].state == RANK_LEFT)
+    if (r->ends.first < 0 && r->members.list[named].state == RANK_LEFT)
         return LEAVER_MS;
-    return r->epoch > 0 || r->ready > 0 || c->signaled ? PEER_REPORT_MS : 0;
+    return r->epoch > 0 || r->members.ready > 0 || c->signaled ? PEER_REPORT_MS : 0;
 }
 
 static void consider_failure(struct coordinator *c)
 {
     const struct roster *r = &c->core.roster;
-    if (c->core.roster.stopping || (r->first < 0 && r->follower < 0))
+    if (c->core.roster.stopping || (r->ends.first < 0 && r->ends.follower < 0))
         return;
     if (!c->failed_at)
         c->failed_at = clock_ns();
@@ -83,13 +83,13 @@ static void consider_absent(struct coordinator *c)
     if (r->is_elastic)
         return;
     uint64_t limit = (uint64_t)c->core.job->start_timeout * CLOCK_S;
-    uint64_t waited = r->ready > 0 ? clock_ns() - r->first_ready : 0;
+    uint64_t waited = r->members.ready > 0 ? clock_ns() - r->members.first_ready : 0;
     enum rank_state state = r->epoch == 0 ? RANK_RUNNING : RANK_LEFT;
     if (!c->absent[0] && waited >= limit - ABSENT_MS * CLOCK_MS) {
         int first = 0;
-        while (first < r->nmembers && r->members[first].state != state)
+        while (first < r->members.n && r->members.list[first].state != state)
             first++;
-        if (first == r->nmembers)
+        if (first == r->members.n)
             return;
         roster_list(r, state, list, sizeof(list));
         roster_list(r, RANK_READY, ready, sizeof(ready));
@@ -110,11 +110,11 @@ static void consider_start(struct coordinator *c)
     uint64_t now = clock_ns(), limit = (uint64_t)c->core.job->start_timeout * CLOCK_S;
     if (c->core.roster.stopping)
         return;
-    for (int i = 0; i < r->nagents && now - c->core.started > limit; i++)
-        if (!r->agents[i].joined && !r->agents[i].lost &&
+    for (int i = 0; i < r->agents.n && now - c->core.started > limit; i++)
+        if (!r->agents.list[i].joined && !r->agents.list[i].lost &&
             !coordinator_agents_can_spare(&c->agents, i))
             coordinator_fail(&c->core, "host %s: its agent has not joined within %d s",
-                             r->agents[i].host, c->core.job->start_timeout);
+                             r->agents.list[i].host, c->core.job->start_timeout);
     consider_absent(c);
 }
 
@@ -122,8 +122,9 @@ static void say_phases(struct coordinator *c)
 {
     const struct roster *r = &c->core.roster;
     int running = 0;
-    for (int i = 0; i < r->nmembers; i++)
-        running += r->members[i].state >= RANK_RUNNING && r->members[i].state != RANK_FAILED;
+    for (int i = 0; i < r->members.n; i++)
+        running +=
+            r->members.list[i].state >= RANK_RUNNING && r->members.list[i].state != RANK_FAILED;
     unsigned long long ms = (clock_ns() - c->core.started) / CLOCK_MS;
     if (running == r->size && c->said_running < running && r->epoch == 0)
         coordinator_say(&c->core, 1, "all %d ranks run after %llu ms", running, ms);
@@ -137,7 +138,7 @@ static void say_phases(struct coordinator *c)
 /* Have all agents ended, or were the rest given up? */
 static bool is_over(struct coordinator *c)
 {
-    if (c->agents.ended == c->core.roster.nagents &&
+    if (c->agents.ended == c->core.roster.agents.n &&
         !coordinator_discovery_may_retry(&c->discovery))
         return true;
     /* Agents of an elastic job do not end by themselves: they wait for more ranks. */
@@ -237,7 +238,7 @@ static void on_signal(void *arg, uint32_t events)
         }
         if (signo == SIGINT && ++c->interrupts > 1) {
             coordinator_say(&c->core, 0, "killing all ranks");
-            if (c->core.roster.first < 0 && !c->core.reason[0])
+            if (c->core.roster.ends.first < 0 && !c->core.reason[0])
                 snprintf(c->core.reason, sizeof(c->core.reason), "interrupted twice");
             coordinator_stop(&c->core, "interrupted twice", 0);
             continue;
@@ -300,20 +301,20 @@ static int verdict(struct coordinator *c)
         coordinator_say(&c->core, 0, "%s", c->core.reason);
         if (!c->interrupts)
             coordinator_say_cause(&c->core);
-        if (c->elastic.gave_up && r->last_failed >= 0 && !c->interrupts)
-            return exit_code(r->members[r->last_failed].code);
+        if (c->elastic.gave_up && r->ends.last_failed >= 0 && !c->interrupts)
+            return exit_code(r->members.list[r->ends.last_failed].code);
         return c->interrupts > 1 ? 128 + SIGINT : c->output_lost ? c->output_lost : 1;
     }
     if (culprit < 0)
         return !roster_done(r) ? 1 : c->output_lost;
-    if (c->core.job->reports && culprit == 0 && r->members[0].code == 1)
+    if (c->core.job->reports && culprit == 0 && r->members.list[0].code == 1)
         return 1;
     say_end(c, culprit);
     if (c->absent[0])
         coordinator_say(&c->core, 0, "before that, %s", c->absent);
-    if (r->members[culprit].tail) {
+    if (r->members.list[culprit].tail) {
         coordinator_say(&c->core, 0, "the last lines of its stderr:");
-        char *save, *tail = r->members[culprit].tail;
+        char *save, *tail = r->members.list[culprit].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
             coordinator_say(&c->core, 0, "  %s", line);
     }
@@ -344,7 +345,7 @@ static int begin(struct coordinator *c, const struct job_entry *entry,
                         c->core.roster.job, c->servers.unix_path);
     else
         coordinator_say(&c->core, 1, "job %s: %d ranks on %d host(s); membership socket %s",
-                        c->core.roster.job, c->core.roster.size, c->core.roster.nagents,
+                        c->core.roster.job, c->core.roster.size, c->core.roster.agents.n,
                         c->servers.unix_path);
     if (saved) /* its agents run; coordinator_check_attached() starts the discovery */
         return 0;

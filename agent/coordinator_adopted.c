@@ -12,12 +12,12 @@
 int coordinator_agents_adopt(struct coordinator_agents *as, struct err *err)
 {
     int rc = coordinator_agents_make(as, err);
-    for (int i = 0; i < as->core->roster.nagents && rc == 0; i++) {
+    for (int i = 0; i < as->core->roster.agents.n && rc == 0; i++) {
         struct launched *l = &as->list[i];
         l->host = &as->core->job->hosts.list[i];
         l->owner = as;
         l->attached = l->added = true;
-        l->ended = as->core->roster.agents[i].lost;
+        l->ended = as->core->roster.agents.list[i].lost;
         as->ended += l->ended;
     }
     return rc;
@@ -56,8 +56,8 @@ static void watch_process(struct coordinator_agents *as, struct launched *l, int
 
 void coordinator_agents_check_adopted(struct coordinator_agents *as)
 {
-    for (int i = 0; i < as->core->roster.nagents; i++) {
-        const struct roster_agent *a = &as->core->roster.agents[i];
+    for (int i = 0; i < as->core->roster.agents.n; i++) {
+        const struct roster_agent *a = &as->core->roster.agents.list[i];
         struct launched *l = &as->list[i];
         if (!l->attached || l->ended)
             continue;
@@ -80,8 +80,8 @@ int coordinator_agents_take_output(struct coordinator_agents *as, int agent,
     if (printer_full(&as->core->printer))
         return -EAGAIN;
     l->out_seq = body->seq;
-    printer_grow(&as->core->printer, as->core->roster.nmembers);
-    explain_grow(&as->core->explain, as->core->roster.nmembers);
+    printer_grow(&as->core->printer, as->core->roster.members.n);
+    explain_grow(&as->core->explain, as->core->roster.members.n);
     if (body->lost > 0)
         coordinator_say(as->core, 0,
                         "host %s: %llu bytes of output came while no hvdrun was there and "

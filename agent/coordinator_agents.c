@@ -92,7 +92,7 @@ static void on_out(void *arg, uint32_t events)
 
 void coordinator_agents_pause(struct coordinator_agents *as, bool pause)
 {
-    for (int i = 0; i < as->core->roster.nagents; i++)
+    for (int i = 0; i < as->core->roster.agents.n; i++)
         if (as->list[i].out >= 0)
             loop_fd_set(&as->core->loop, &as->list[i].out_lfd, pause ? 0 : EPOLLIN);
 }
@@ -133,9 +133,9 @@ bool coordinator_agents_can_spare(const struct coordinator_agents *as, int agent
     int slots = 0;
     if (!r->is_elastic || as->list[agent].added || r->epoch > 0)
         return r->is_elastic;
-    for (int i = 0; i < r->nagents; i++)
-        if (i != agent && !r->agents[i].lost && !r->agents[i].draining)
-            slots += r->agents[i].nslots;
+    for (int i = 0; i < r->agents.n; i++)
+        if (i != agent && !r->agents.list[i].lost && !r->agents.list[i].draining)
+            slots += r->agents.list[i].nslots;
     return slots >= r->elastic.min;
 }
 
@@ -155,7 +155,7 @@ static void consider_failed(struct coordinator_agents *as, const struct launched
 {
     bool failed = WIFEXITED(l->status) && WEXITSTATUS(l->status) == 1;
     if (l->joined && failed && !as->core->job->elastic && !as->core->roster.stopping &&
-        as->core->roster.first < 0)
+        as->core->roster.ends.first < 0)
         coordinator_fail(as->core, "host %s: %s: the job fails for the reason that it gave above",
                          l->host->name, how);
 }
@@ -171,8 +171,8 @@ static void check_ended(struct coordinator_agents *as, struct launched *l)
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
     /* An agent that was treated as lost before was reported then. */
-    bool news =
-        !l->joined && !as->core->roster.agents[index_of(as, l)].lost && !as->core->roster.stopping;
+    bool news = !l->joined && !as->core->roster.agents.list[index_of(as, l)].lost &&
+                !as->core->roster.stopping;
     if (news && coordinator_agents_can_spare(as, index_of(as, l)))
         coordinator_say(as->core, 0, "host %s: %s before its agent joined%s%s", l->host->name, how,
                         last[0] ? ": " : "", last);
@@ -188,7 +188,7 @@ static void check_ended(struct coordinator_agents *as, struct launched *l)
 
 void coordinator_agents_reaped(struct coordinator_agents *as, pid_t pid, int status)
 {
-    for (int i = 0; i < as->core->roster.nagents; i++) {
+    for (int i = 0; i < as->core->roster.agents.n; i++) {
         struct launched *l = &as->list[i];
         if (l->pid != pid || l->ended)
             continue;
@@ -203,8 +203,8 @@ void coordinator_agents_reaped(struct coordinator_agents *as, pid_t pid, int sta
 static void forgive_all(struct coordinator_agents *as, uint64_t now)
 {
     if (as->measured && now - as->measured > GAPS_LEAST_MS / 2 * CLOCK_MS)
-        for (int i = 0; i < as->core->roster.nagents; i++)
-            gaps_forgive(&as->core->roster.agents[i].gaps, now);
+        for (int i = 0; i < as->core->roster.agents.n; i++)
+            gaps_forgive(&as->core->roster.agents.list[i].gaps, now);
     as->measured = now;
 }
 
@@ -215,7 +215,7 @@ static uint64_t silent_limit(const struct coordinator_agents *as, int agent)
     const uint64_t most = SILENT_S * CLOCK_S;
     if (!as->core->job->elastic || as->core->job->hosts.list[agent].local)
         return most;
-    uint64_t limit = gaps_limit(&as->core->roster.agents[agent].gaps);
+    uint64_t limit = gaps_limit(&as->core->roster.agents.list[agent].gaps);
     return limit < most ? limit : most;
 }
 
@@ -223,9 +223,9 @@ void coordinator_agents_check(struct coordinator_agents *as)
 {
     uint64_t now = clock_ns();
     forgive_all(as, now);
-    for (int i = 0; i < as->core->roster.nagents; i++) {
+    for (int i = 0; i < as->core->roster.agents.n; i++) {
         struct launched *l = &as->list[i];
-        struct roster_agent *a = &as->core->roster.agents[i];
+        struct roster_agent *a = &as->core->roster.agents.list[i];
         if (a->joined && !l->joined) {
             l->joined = true;
             coordinator_say(as->core, 1,
@@ -271,9 +271,9 @@ static int launch_one(struct coordinator_agents *as, int i, char **remote_env, s
     struct launched *l = &as->list[i];
     const struct host *host = &as->core->job->hosts.list[i];
     struct agent_config config = {
-        .agent = as->core->roster.agents[i].uid,
-        .host = as->core->roster.agents[i].host,
-        .url = as->core->roster.agents[i].self, /* filled by coordinator_open() */
+        .agent = as->core->roster.agents.list[i].uid,
+        .host = as->core->roster.agents.list[i].host,
+        .url = as->core->roster.agents.list[i].self, /* filled by coordinator_open() */
         .unix_path = host->local ? as->servers->unix_path : NULL,
         .ca_pem = host->local ? NULL
                   : l->ca     ? l->ca
@@ -311,7 +311,7 @@ static int launch_one(struct coordinator_agents *as, int i, char **remote_env, s
 
 int coordinator_agents_make(struct coordinator_agents *as, struct err *err)
 {
-    int n = as->core->roster.nagents;
+    int n = as->core->roster.agents.n;
     as->max = n + (as->core->job->elastic ? HOSTS_MORE : 0);
     as->list = calloc((size_t)as->max, sizeof(*as->list));
     /* Agents point to their hosts, so this array must not move from now on. */
@@ -332,7 +332,7 @@ int coordinator_agents_launch(struct coordinator_agents *as, struct err *err)
     int rc = remote_env ? 0 : err_set(err, ENOMEM, "no memory for the environment of agents");
     if (rc == 0)
         rc = coordinator_agents_make(as, err);
-    for (int i = 0; i < as->core->roster.nagents && rc == 0; i++)
+    for (int i = 0; i < as->core->roster.agents.n && rc == 0; i++)
         rc = launch_one(as, i, remote_env, err);
     free(remote_env);
     return rc;
@@ -360,13 +360,13 @@ void coordinator_agents_unlaunched(struct coordinator_agents *as, int agent, con
 
 void coordinator_agents_kill(struct coordinator_agents *as)
 {
-    for (int i = 0; as->list && i < as->core->roster.nagents; i++)
+    for (int i = 0; as->list && i < as->core->roster.agents.n; i++)
         launch_kill(&as->list[i], SIGKILL);
 }
 
 void coordinator_agents_fini(struct coordinator_agents *as)
 {
-    for (int i = 0; as->list && i < as->core->roster.nagents; i++)
+    for (int i = 0; as->list && i < as->core->roster.agents.n; i++)
         launch_fini(&as->list[i], &as->core->loop);
     free(as->list);
     as->list = NULL;

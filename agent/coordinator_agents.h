@@ -18,7 +18,7 @@
 struct coordinator_agents {
     struct coordinator_core *core;
     struct coordinator_servers *servers;
-    struct launched *list; /* [max], the first roster.nagents in use; never moved */
+    struct launched *list; /* [max], the first roster.agents.n in use; never moved */
     int max;
     int ended;         /* agents whose process has ended and whose pipes are closed */
     int lost_seconds;  /* agents outlive this process for so long */

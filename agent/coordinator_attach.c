@@ -66,9 +66,9 @@ static int make_roster(struct coordinator *c, const struct saved_job *k, struct 
                                   &saved, deadline_in_ms(GATHER_MS), err);
     sodium_memzero(key, sizeof(key));
     for (int i = 0; i < k->nagents && rc == 0; i++) {
-        c->core.roster.agents[i].nslots = k->agents[i].slots;
-        c->core.roster.agents[i].lost = k->agents[i].gone;
-        c->core.roster.agents[i].draining = k->agents[i].draining;
+        c->core.roster.agents.list[i].nslots = k->agents[i].slots;
+        c->core.roster.agents.list[i].lost = k->agents[i].gone;
+        c->core.roster.agents.list[i].draining = k->agents[i].draining;
     }
     return rc;
 }
@@ -131,10 +131,10 @@ static void begin_again(struct coordinator *c)
     struct err err;
     const struct roster *r = &c->core.roster;
     int agents = 0, ranks = 0;
-    for (int i = 0; i < r->nagents; i++)
-        agents += r->agents[i].joined && !r->agents[i].lost;
-    for (int i = 0; i < r->nmembers; i++)
-        ranks += !rank_has_ended(r->members[i].state);
+    for (int i = 0; i < r->agents.n; i++)
+        agents += r->agents.list[i].joined && !r->agents.list[i].lost;
+    for (int i = 0; i < r->members.n; i++)
+        ranks += !rank_has_ended(r->members.list[i].state);
     c->said_attached = true;
     if (agents == 0)
         coordinator_fail(&c->core, "no agent of job %s came back: its ranks are gone", r->job);

@@ -35,8 +35,8 @@ static bool is_same(const struct host *a, const struct host *b)
 /* The agent of a host, unless lost; -1: none. */
 static int find_agent(const struct coordinator_discovery *d, const struct host *host)
 {
-    for (int i = 0; i < d->core->roster.nagents; i++)
-        if (!d->core->roster.agents[i].lost && is_same(&d->core->job->hosts.list[i], host))
+    for (int i = 0; i < d->core->roster.agents.n; i++)
+        if (!d->core->roster.agents.list[i].lost && is_same(&d->core->job->hosts.list[i], host))
             return i;
     return -1;
 }
@@ -55,7 +55,7 @@ static int add_agent(struct coordinator_discovery *d, const struct host *host, s
 {
     uint8_t nonce[8];
     char hex[2 * sizeof(nonce) + 1], uid[64];
-    int index = d->core->roster.nagents;
+    int index = d->core->roster.agents.n;
     if (index == d->agents->max)
         return err_set(err, ENOSPC, "more than %d agents", d->agents->max);
     randombytes_buf(nonce, sizeof(nonce));
@@ -78,12 +78,12 @@ static int add_agent(struct coordinator_discovery *d, const struct host *host, s
 static void add_host(struct coordinator_discovery *d, const struct host *host)
 {
     struct err err = {0};
-    int before = d->core->roster.nagents;
+    int before = d->core->roster.agents.n;
     coordinator_say(d->core, 1, "host %s came, with %d slots", host->name, host->slots);
     if (add_agent(d, host, &err) == 0)
         return;
     coordinator_say(d->core, 0, "host %s: %s", host->name, err_text(&err));
-    if (d->core->roster.nagents > before && d->agents->list[before].pid == 0)
+    if (d->core->roster.agents.n > before && d->agents->list[before].pid == 0)
         coordinator_agents_unlaunched(d->agents, before, err_text(&err));
 }
 
@@ -93,7 +93,7 @@ static void drain_host(struct coordinator_discovery *d, int agent)
 {
     uint32_t change;
     struct err err = {0};
-    struct roster_agent *a = &d->core->roster.agents[agent];
+    struct roster_agent *a = &d->core->roster.agents.list[agent];
     char host[MEMBER_NAME_MAX];
     if (a->draining)
         return;
@@ -108,7 +108,7 @@ static void resize(struct coordinator_discovery *d, int agent, int slots)
 {
     uint32_t change;
     struct err err = {0};
-    const struct roster_agent *a = &d->core->roster.agents[agent];
+    const struct roster_agent *a = &d->core->roster.agents.list[agent];
     if (a->nslots == slots && !a->draining)
         return;
     coordinator_say(d->core, 1, "host %s has %d slots now", a->host, slots);
@@ -117,7 +117,7 @@ static void resize(struct coordinator_discovery *d, int agent, int slots)
         rc = roster_drain_rank(&d->core->roster, rank, clock_ns(), &change, &err);
     if (rc < 0)
         coordinator_say(d->core, 0, "host %s has %d slots now, and more ranks: %s",
-                        d->core->roster.agents[agent].host, slots, err_text(&err));
+                        d->core->roster.agents.list[agent].host, slots, err_text(&err));
 }
 
 /* Scales up to the number of slots, at most max_np. Never scales down: ranks leave only with their
@@ -137,8 +137,8 @@ static void scale_up(struct coordinator_discovery *d, const struct hosts *hosts)
 
 static void apply_hosts(struct coordinator_discovery *d, const struct hosts *hosts)
 {
-    for (int i = 0; i < d->core->roster.nagents; i++)
-        if (!d->core->roster.agents[i].lost && !is_named(hosts, &d->core->job->hosts.list[i]))
+    for (int i = 0; i < d->core->roster.agents.n; i++)
+        if (!d->core->roster.agents.list[i].lost && !is_named(hosts, &d->core->job->hosts.list[i]))
             drain_host(d, i);
     for (int i = 0; i < hosts->n; i++) {
         int agent = find_agent(d, &hosts->list[i]);
@@ -167,8 +167,8 @@ static void on_hosts(void *arg, const struct hosts *hosts, const char *problem)
 static void drop_late(struct coordinator_discovery *d, uint64_t now)
 {
     uint64_t limit = (uint64_t)d->core->job->start_timeout * CLOCK_S;
-    for (int i = 0; i < d->core->roster.nagents; i++) {
-        const struct roster_agent *a = &d->core->roster.agents[i];
+    for (int i = 0; i < d->core->roster.agents.n; i++) {
+        const struct roster_agent *a = &d->core->roster.agents.list[i];
         struct launched *l = &d->agents->list[i];
         bool late = now - l->launched > limit && coordinator_agents_can_spare(d->agents, i);
         if (a->joined || a->lost || (!late && !a->draining))
@@ -188,9 +188,9 @@ static void drop_late(struct coordinator_discovery *d, uint64_t now)
 static bool was_drained(const struct coordinator_discovery *d, const struct host *host)
 {
     bool drained = false;
-    for (int i = 0; i < d->core->roster.nagents; i++)
+    for (int i = 0; i < d->core->roster.agents.n; i++)
         if (is_same(&d->core->job->hosts.list[i], host))
-            drained = d->core->roster.agents[i].draining;
+            drained = d->core->roster.agents.list[i].draining;
     return drained;
 }
 
@@ -234,7 +234,7 @@ static bool is_running(const struct coordinator_discovery *d)
 
 bool coordinator_discovery_may_retry(const struct coordinator_discovery *d)
 {
-    return is_running(d) && d->core->roster.first < 0 && any_missing(d);
+    return is_running(d) && d->core->roster.ends.first < 0 && any_missing(d);
 }
 
 /* Retries lost hosts with a growing pause. No host is excluded for ever. */
@@ -269,12 +269,12 @@ void coordinator_discovery_check(struct coordinator_discovery *d)
 static int used_hosts(const struct coordinator_discovery *d, struct hosts *ret)
 {
     const struct roster *r = &d->core->roster;
-    ret->list = calloc((size_t)r->nagents + 1, sizeof(*ret->list));
-    for (int i = 0; i < r->nagents && ret->list; i++) {
-        if (r->agents[i].lost || r->agents[i].draining)
+    ret->list = calloc((size_t)r->agents.n + 1, sizeof(*ret->list));
+    for (int i = 0; i < r->agents.n && ret->list; i++) {
+        if (r->agents.list[i].lost || r->agents.list[i].draining)
             continue;
         ret->list[ret->n] = d->core->job->hosts.list[i];
-        ret->list[ret->n++].slots = r->agents[i].nslots;
+        ret->list[ret->n++].slots = r->agents.list[i].nslots;
     }
     return ret->list ? 0 : -ENOMEM;
 }

@@ -15,8 +15,8 @@
 /* No further rank will start or become ready by itself. */
 static bool is_hopeless(const struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++) {
-        enum rank_state state = r->members[i].state;
+    for (int i = 0; i < r->members.n; i++) {
+        enum rank_state state = r->members.list[i].state;
         if (state == RANK_EXPECTED || state == RANK_ASSIGNED || state == RANK_RUNNING ||
             state == RANK_ARRIVED)
             return false;
@@ -29,7 +29,7 @@ static void consider_waiting(struct coordinator_elastic *e)
     char what[512];
     const struct roster *r = &e->core->roster;
     uint64_t now = clock_ns();
-    if (!r->waiting_since || e->core->roster.stopping || roster_done(r)) {
+    if (!r->next.waiting_since || e->core->roster.stopping || roster_done(r)) {
         e->said_waiting = false;
         return;
     }
@@ -43,7 +43,7 @@ static void consider_waiting(struct coordinator_elastic *e)
                          "too few ranks are left, and --reset-limit %d is reached: no more are "
                          "started; it waited for %s",
                          r->elastic.reset_limit, what);
-    } else if (now - r->waiting_since >= (uint64_t)e->core->job->elastic_timeout * CLOCK_S) {
+    } else if (now - r->next.waiting_since >= (uint64_t)e->core->job->elastic_timeout * CLOCK_S) {
         e->gave_up = true;
         coordinator_fail(e->core, "waited %d s (--elastic-timeout) for %s",
                          e->core->job->elastic_timeout, what);
@@ -57,8 +57,8 @@ static void consider_first(struct coordinator_elastic *e)
     char list[512], ready[512];
     const struct roster *r = &e->core->roster;
     uint64_t limit = ((uint64_t)e->core->job->start_timeout + 1) * CLOCK_S;
-    if (r->epoch > 0 || r->ready == 0 || e->core->roster.stopping ||
-        clock_ns() - r->first_ready < limit)
+    if (r->epoch > 0 || r->members.ready == 0 || e->core->roster.stopping ||
+        clock_ns() - r->members.first_ready < limit)
         return;
     roster_list(r, RANK_RUNNING, list, sizeof(list));
     roster_list(r, RANK_READY, ready, sizeof(ready));
@@ -89,10 +89,10 @@ static void say_state_lost(struct coordinator_elastic *e)
 /* Is the exit code of a rank that died or left still unknown? */
 static bool any_unreaped(const struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         bool left = m->state == RANK_LEFT && m->left_at;
-        if ((rank_has_ended(m->state) || left) && !m->reaped && !r->agents[m->agent].lost)
+        if ((rank_has_ended(m->state) || left) && !m->reaped && !r->agents.list[m->agent].lost)
             return true;
     }
     return false;
@@ -116,7 +116,7 @@ static void say_epochs(struct coordinator_elastic *e)
     if (!fresh && !e->change_held)
         return;
     snprintf(e->change, sizeof(e->change), "epoch %u: %d of %d ranks after %.1f ms: %s",
-             roster_epoch_number(r->epoch), r->size, r->target - r->done,
+             roster_epoch_number(r->epoch), r->size, r->target - r->ends.finished,
              (double)r->last.took / CLOCK_MS, r->last.cause);
     if (fresh)
         e->change_held = now;
@@ -129,14 +129,14 @@ static void say_epochs(struct coordinator_elastic *e)
 static void say_notes(struct coordinator_elastic *e)
 {
     const struct roster *r = &e->core->roster;
-    for (; e->said_notes < r->nnotes; e->said_notes++) {
-        const struct note *n = &r->notes[e->said_notes];
-        bool joiner = n->member >= 0 && !r->members[n->member].was_in;
-        if (n->type == NOTE_LOST && joiner && !r->stopping && r->first < 0)
+    for (; e->said_notes < r->notes.n; e->said_notes++) {
+        const struct note *n = &r->notes.list[e->said_notes];
+        bool joiner = n->member >= 0 && !r->members.list[n->member].was_in;
+        if (n->type == NOTE_LOST && joiner && !r->stopping && r->ends.first < 0)
             coordinator_say(e->core, 0, "%s", n->text);
         else if (n->type == NOTE_START)
             coordinator_say(e->core, 1, "member %d is started on %s", n->member,
-                            r->agents[r->members[n->member].agent].host);
+                            r->agents.list[r->members.list[n->member].agent].host);
         else if (n->type == NOTE_LEAVE)
             coordinator_say(e->core, joiner ? 0 : 1, "member %d leaves: %s", n->member, n->text);
         else if (n->type == NOTE_EVICT)
@@ -149,15 +149,15 @@ static void say_notes(struct coordinator_elastic *e)
 void coordinator_elastic_check(struct coordinator_elastic *e)
 {
     struct roster *r = &e->core->roster;
-    int notes = r->nnotes;
+    int notes = r->notes.n;
     uint32_t epoch = r->epoch;
     roster_tick(r, clock_ns());
-    if (r->nnotes != notes || r->epoch != epoch)
+    if (r->notes.n != notes || r->epoch != epoch)
         coordinator_changed(e->core);
     if (!r->is_elastic)
         return;
-    printer_grow(&e->core->printer, r->nmembers);
-    explain_grow(&e->core->explain, r->nmembers);
+    printer_grow(&e->core->printer, r->members.n);
+    explain_grow(&e->core->explain, r->members.n);
     say_notes(e);
     say_epochs(e);
     consider_first(e);

@@ -19,12 +19,12 @@ static void say(struct coordinator_core *c, int level, const char *host, const s
 void coordinator_say_findings(struct coordinator_core *c)
 {
     const struct roster *r = &c->roster;
-    for (int a = 0; a < r->nagents; a++) {
-        struct findings *list = &r->agents[a].findings;
+    for (int a = 0; a < r->agents.n; a++) {
+        struct findings *list = &r->agents.list[a].findings;
         for (int i = 0; i < list->n; i++) {
             struct finding *f = &list->list[i];
             if (!f->told)
-                say(c, f->status == FINDING_FAIL ? 0 : 1, r->agents[a].host, f);
+                say(c, f->status == FINDING_FAIL ? 0 : 1, r->agents.list[a].host, f);
             f->told = true;
         }
     }
@@ -64,7 +64,7 @@ static int say_weight(struct coordinator_core *c, const struct findings *list, i
 
 void coordinator_say_host(struct coordinator_core *c, int rank)
 {
-    const struct roster_agent *a = &c->roster.agents[c->roster.members[rank].agent];
+    const struct roster_agent *a = &c->roster.agents.list[c->roster.members.list[rank].agent];
     int said = 0, grave = 0, least = c->job->verbose ? 0 : 1;
     for (int i = 0; i < a->findings.n; i++)
         grave += weight(&a->findings.list[i]) >= least;

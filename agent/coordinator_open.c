@@ -127,7 +127,7 @@ int coordinator_open(struct coordinator *c, struct err *err)
         rc = coordinator_servers_open_unix(&c->servers, err);
     if (rc == 0)
         rc = coordinator_servers_open_tcp(&c->servers, err);
-    c->discovery.first_hosts = c->core.roster.nagents;
+    c->discovery.first_hosts = c->core.roster.agents.n;
     if (rc == 0)
         coordinator_save_job(&c->save);
     return rc;

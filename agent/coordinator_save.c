@@ -22,16 +22,17 @@ static uint64_t sum_up(const struct coordinator_save *s)
 {
     const struct roster *r = &s->core->roster;
     uint64_t sum = 1469598103934665603ULL;
-    uint64_t parts[] = {(uint64_t)r->target,   (uint64_t)r->nmembers, (uint64_t)r->nagents,
-                        (uint64_t)r->restarts, (uint64_t)r->change,   (uint64_t)s->servers->ntcp,
-                        (uint64_t)r->term};
+    uint64_t parts[] = {
+        (uint64_t)r->target,   (uint64_t)r->members.n,         (uint64_t)r->agents.n,
+        (uint64_t)r->restarts, (uint64_t)r->changes.requested, (uint64_t)s->servers->ntcp,
+        (uint64_t)r->term};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         sum = (sum ^ parts[i]) * 1099511628211ULL;
-    for (int i = 0; i < r->nmembers; i++)
-        if (is_leaving(&r->members[i]))
+    for (int i = 0; i < r->members.n; i++)
+        if (is_leaving(&r->members.list[i]))
             sum = (sum ^ (uint64_t)i) * 1099511628211ULL;
-    for (int i = 0; i < r->nagents; i++) {
-        const struct roster_agent *a = &r->agents[i];
+    for (int i = 0; i < r->agents.n; i++) {
+        const struct roster_agent *a = &r->agents.list[i];
         sum = (sum ^ (uint64_t)(a->lost + 2 * a->draining)) * 1099511628211ULL;
         sum = (sum ^ (uint64_t)a->nslots) * 1099511628211ULL;
     }
@@ -44,30 +45,30 @@ static int fill_saved(const struct coordinator_save *s, struct saved_job *k)
     const struct roster *r = &s->core->roster;
     *k = (struct saved_job){.job = *s->core->job,
                             .term = r->term,
-                            .change = r->change,
+                            .change = r->changes.requested,
                             .target = r->target,
-                            .nmembers = r->nmembers,
+                            .nmembers = r->members.n,
                             .restarts = r->restarts,
                             .first_hosts = *s->first_hosts,
-                            .nagents = r->nagents,
+                            .nagents = r->agents.n,
                             .nservers = s->servers->ntcp};
     gethostname(k->host, sizeof(k->host) - 1);
     saved_job_home(k->home);
     k->environment = job_remote_environment(s->core->job);
-    k->agents = calloc((size_t)r->nagents + 1, sizeof(*k->agents));
-    k->leaving = calloc((size_t)r->nmembers + 1, sizeof(*k->leaving));
+    k->agents = calloc((size_t)r->agents.n + 1, sizeof(*k->agents));
+    k->leaving = calloc((size_t)r->members.n + 1, sizeof(*k->leaving));
     if (!k->agents || !k->leaving || !k->environment)
         return -ENOMEM;
-    for (int i = 0; i < r->nagents; i++) {
-        const struct roster_agent *a = &r->agents[i];
+    for (int i = 0; i < r->agents.n; i++) {
+        const struct roster_agent *a = &r->agents.list[i];
         snprintf(k->agents[i].uid, sizeof(k->agents[i].uid), "%s", a->uid);
         k->agents[i].slots = a->nslots;
         k->agents[i].room = a->room > a->nslots ? a->room : a->nslots;
         k->agents[i].gone = a->lost;
         k->agents[i].draining = a->draining;
     }
-    for (int i = 0; i < r->nmembers; i++)
-        if (is_leaving(&r->members[i]))
+    for (int i = 0; i < r->members.n; i++)
+        if (is_leaving(&r->members.list[i]))
             k->leaving[k->nleaving++] = i;
     for (int i = 0; i < s->servers->ntcp; i++) {
         memcpy(k->servers[i].address, s->servers->addresses[i], sizeof(s->servers->addresses[i]));

@@ -101,7 +101,7 @@ static int open_all(struct coordinator_servers *s, int *addresses, struct err *e
     struct authority authority = {0};
     const char *list[COORDINATOR_SERVERS];
     int rc = 0;
-    for (int i = 0; i < s->core->roster.nagents && rc == 0; i++) {
+    for (int i = 0; i < s->core->roster.agents.n && rc == 0; i++) {
         const struct host *host = &s->core->job->hosts.list[i];
         addresses[i] = host->local ? -1 : address_toward(s, host->name, err);
         rc = !host->local && addresses[i] < 0 ? addresses[i] : 0;
@@ -114,8 +114,8 @@ static int open_all(struct coordinator_servers *s, int *addresses, struct err *e
         rc = authority_create(&authority, s->core->roster.job, list, wanted, err);
     for (; s->ntcp < wanted && rc == 0; s->ntcp += rc == 0)
         rc = open_tcp(s, &authority, s->ntcp, 0, err);
-    for (int i = 0; i < s->core->roster.nagents && rc == 0; i++)
-        rc = set_url(s, &s->core->roster.agents[i], addresses[i], err);
+    for (int i = 0; i < s->core->roster.agents.n && rc == 0; i++)
+        rc = set_url(s, &s->core->roster.agents.list[i], addresses[i], err);
     s->ca_pem = TAKE(authority.ca_pem);
     authority_fini(&authority);
     return rc;
@@ -149,12 +149,12 @@ int coordinator_servers_reach(struct coordinator_servers *s, int agent, char **r
     if (!host->local && address < 0)
         return address;
     *ret_ca = address < 0 ? NULL : s->cas[address];
-    return set_url(s, &s->core->roster.agents[agent], address, err);
+    return set_url(s, &s->core->roster.agents.list[agent], address, err);
 }
 
 int coordinator_servers_open_tcp(struct coordinator_servers *s, struct err *err)
 {
-    int *addresses = calloc((size_t)s->core->roster.nagents + 1, sizeof(int));
+    int *addresses = calloc((size_t)s->core->roster.agents.n + 1, sizeof(int));
     int rc = addresses ? open_all(s, addresses, err) : err_set(err, ENOMEM, "no memory");
     free(addresses);
     return rc;

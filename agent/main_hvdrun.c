@@ -32,11 +32,10 @@ static int explain_states(void)
                rank_event_name(rows[i].event), rank_state_name(rows[i].next),
                rank_action_name(rows[i].action));
     const struct end_row *ends = rank_end_rows(&n);
-    printf("\n%-8s %-10s %-20s %s\n", "job", "ends by", "when", "verdict");
+    printf("\n%-8s %-18s %-20s %s\n", "job", "ends by", "when", "what it means");
     for (size_t i = 0; i < n; i++)
-        printf("%-8s %-10s %-20s %s\n", ends[i].elastic ? "elastic" : "fixed",
-               end_way_name(ends[i].way), end_time_name(ends[i].time),
-               end_verdict_name(ends[i].verdict));
+        printf("%-8s %-18s %-20s %s\n", end_job_name(ends[i].job), end_way_name(ends[i].way),
+               end_time_name(ends[i].time), rank_end_name(ends[i].end));
     return 0;
 }
 

@@ -45,7 +45,7 @@ static int get_int(const json_t *j, const char *key, int otherwise)
 
 static bool is_over(const struct status_member *m)
 {
-    return strcmp(m->state, "failed") == 0 || strcmp(m->state, "ended") == 0;
+    return strcmp(m->state, "failed") == 0 || strcmp(m->state, "finished") == 0;
 }
 
 static void read_member(const json_t *j, int index, struct status_member *m)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rank_state: the life of one rank as the coordinator sees it: a const table {state, event, next,
- * action}. Pure. roster.c applies the actions; `hvdrun --explain-states` prints the table.
+ * action}. Pure. roster_life.c applies the actions; `hvdrun --explain-states` prints the table.
  */
 #ifndef HVD_MEMBER_RANK_STATE_H
 #define HVD_MEMBER_RANK_STATE_H
@@ -20,8 +20,8 @@ enum rank_state {
     RANK_ACTIVE, /* it is in the roster of the current epoch */
     /* It called hvd_shutdown, or the world continues without it; it may call hvd_init again. */
     RANK_LEFT,
-    RANK_ENDED,  /* exit code 0 */
-    RANK_FAILED, /* another exit code, a signal, or its agent is lost */
+    RANK_FINISHED, /* exit code 0 */
+    RANK_FAILED,   /* another exit code, a signal, or its agent is lost */
     RANK_STATES,
 };
 
@@ -32,9 +32,9 @@ enum rank_event {
     RANK_INSTALL,    /* a roster that contains it was published */
     RANK_BYE,        /* hvd_shutdown */
     RANK_EXIT_OK,    /* exit code 0 */
-    RANK_EXIT_BAD,   /* any other end */
+    RANK_EXIT_BAD,   /* any other end of its process */
     RANK_AGENT_LOST, /* its agent is lost, and so is the rank */
-    RANK_OUT,        /* elastic: it reports that it cannot go on */
+    RANK_UNABLE,     /* elastic: it reports that it cannot go on */
     RANK_REMOVE,     /* elastic: the world continues without it */
     /* elastic: other ranks train, so it gets a provisional numbers and need not wait. */
     RANK_NUMBERS,
@@ -44,13 +44,8 @@ enum rank_event {
 enum rank_action {
     RANK_DO_NOTHING,
     RANK_DO_CARD, /* store the card; publish a roster if no other card is missing */
-    RANK_DO_END,  /* it has finished */
-    /* It ended while other ranks need it: they are told. By itself this is no failure. */
-    RANK_DO_EARLY,
-    /* It failed: other ranks are told. Fixed: the first failed rank decides the job's exit code.
-     * Elastic: a new member replaces it. */
-    RANK_DO_FAIL,
-    RANK_DO_OUT, /* other ranks are told to continue without it */
+    RANK_DO_END,  /* its process has ended: rank_end.h says what that means */
+    RANK_DO_TELL, /* other ranks are told to continue without it */
     RANK_ACTIONS,
 };
 
@@ -73,7 +68,7 @@ const char *rank_action_name(enum rank_action action);
 
 static inline bool rank_has_ended(enum rank_state state)
 {
-    return state == RANK_ENDED || state == RANK_FAILED;
+    return state == RANK_FINISHED || state == RANK_FAILED;
 }
 
 #endif

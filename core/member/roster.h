@@ -9,8 +9,9 @@
  *
  * Fixed job: epoch e + 1 is published when every rank has sent its card for it (hvd_init; again
  * after hvd_shutdown). Elastic job: README.md has the rules, roster_epoch.c the code. The other
- * files: roster_events.c (messages of agents), roster_change.c (planned changes and replacements),
- * roster_arrivals.c (joiners that arrive while other ranks train), roster_text.c (texts).
+ * files: roster_events.c (messages of agents), roster_life.c (states and ends of members),
+ * roster_change.c (planned changes and replacements), roster_arrivals.c (joiners that arrive while
+ * other ranks train), roster_text.c (texts).
  */
 #ifndef HVD_MEMBER_ROSTER_H
 #define HVD_MEMBER_ROSTER_H
@@ -18,63 +19,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/member/findings.h"
 #include "core/member/protocol.h"
-#include "core/member/rank_state.h"
-#include "core/member/gaps.h"
-#include "core/member/rejoin.h"
+#include "core/member/roster_agents.h"
+#include "core/member/roster_ends.h"
+#include "core/member/roster_changes.h"
+#include "core/member/roster_members.h"
+#include "core/member/roster_next.h"
+#include "core/member/roster_notes.h"
 #include "core/member/roster_starts.h"
 #include "core/member/roster_work.h"
-
-struct roster_member {
-    enum rank_state state;
-    int agent; /* index */
-    struct assignment assignment;
-    int rank;     /* in the current world, -1: it is in none */
-    int was_rank; /* the last rank that it had, -1: none */
-    int pid;
-    int code;          /* how it ended: exit code, -signal */
-    bool early;        /* exited with 0 while other ranks needed it */
-    bool disturbed;    /* fixed: it said that another rank's end made its operations fail */
-    bool stopped;      /* it ended because the job was being stopped */
-    uint64_t left_at;  /* clock: when it called hvd_shutdown() in a world; 0: it did not */
-    bool reaped;       /* its process has ended and was reaped; its death may be known earlier */
-    bool leaving;      /* it was asked to leave: its end is no failure */
-    bool out;          /* it reported that it cannot go on */
-    bool was_in;       /* it was in some epoch */
-    bool is_new;       /* new in the current epoch: it has no training state */
-    enum card_why why; /* reason of its last card */
-    uint64_t started;  /* clock, 0: not yet */
-    uint64_t waits;    /* clock: since when it has been ready */
-    uint64_t ended_at; /* clock, 0: not yet */
-    char *text;        /* why it could not start, or how its agent was lost; owned, NULL: no text */
-    char *tail;        /* last lines of its stderr; owned, NULL: none */
-    uint64_t batches, bytes;
-    uint64_t moved; /* clock: when batches last grew, or when it joined the world; 0: never */
-    struct buf card;
-};
-
-/* A slot for one rank on an agent. */
-struct roster_slot {
-    int member;       /* the last member in this slot, -1: none */
-    uint64_t backoff; /* delay before the next replacement here, ns; 0: no recent failure */
-};
-
-struct roster_agent {
-    char *uid, *host; /* owned; host: as the user wrote it */
-    int nslots;
-    int room; /* allocated length of slots; may be more than nslots, which can shrink */
-    struct roster_slot *slots;
-    bool joined, lost;
-    bool draining; /* no member is started here any more */
-    int order;     /* when the job shrinks, members on agents with the highest order leave first */
-    int pid, reported_slots;
-    char *self;               /* the agent's own host name; owned, NULL: it has not joined */
-    struct gaps gaps;         /* when it was last heard, and its longest gaps */
-    uint64_t seq;             /* seq of the last body that was applied */
-    struct rejoin *told;      /* while the roster is rebuilt: what this agent knows */
-    struct findings findings; /* current findings of its host */
-};
 
 /* The parameters of an elastic job. */
 struct roster_elastic {
@@ -119,24 +72,16 @@ struct roster {
     char job[MEMBER_NAME_MAX];
     uint8_t key[MEMBER_KEY_SIZE];
     int size; /* size of the world; before the first epoch: its intended size */
-    int nmembers, members_cap;
-    struct roster_member *members; /* indexed by member number */
-    int nagents;
-    struct roster_agent *agents;
+    struct roster_members members;
+    struct roster_agents agents;
     uint32_t epoch;      /* the last published epoch, 0: none */
     uint32_t term;       /* number of this coordinator of the job, the first is 0 */
     bool rebuilding;     /* agents are being asked what they know; until then no decision is made */
     uint64_t rebuild_by; /* clock: agents that have not joined by then are given up */
     struct roster_body world; /* roster of that epoch, with its own copies of the cards */
-    int ready;                /* members in RANK_READY */
-    uint64_t first_ready;     /* clock: when the first of them became ready */
-    int ended;                /* members that have ended or failed */
-    int first;                /* the member that made the job fail, -1: none */
-    int early;                /* the first that left early, -1: none */
-    int follower;  /* the first that failed because of another rank's end (END_FOLLOWS), -1: none */
+    struct roster_ends ends;  /* ends of members */
     bool stopping; /* the job is being stopped: later failures are a consequence of that */
-    int nnotes, notes_cap;
-    struct note *notes;
+    struct roster_notes notes;
 
     /* Elastic jobs. */
     bool is_elastic;
@@ -147,39 +92,16 @@ struct roster {
     bool hosted;
     int arriving; /* hosted: slots on hosts that are being added */
     struct roster_elastic elastic;
-    int target; /* wanted number of ranks */
-    /* Numbers of the last planned change that was requested, announced, contained in the roster. */
-    uint32_t change, announced, applied;
+    int target;        /* wanted number of ranks */
     bool had_boundary; /* some rank has reached a boundary since this coordinator started */
+    struct roster_changes changes;
+    struct roster_next next;
     struct roster_starts starts; /* has room for elastic.max, or more */
-    int done;                    /* members whose program has ended with 0 */
-    uint64_t departed_done; /* the largest number of finished operations that any BYE reported */
-    int spoilt; /* the first member that failed after hvd_shutdown() (END_FAILS_AT_END), -1: none */
-    /* The last member that failed after hvd_shutdown() while other ranks trained and that no new
-     * member has replaced yet (END_REPLACED_OR_FAILS), -1: none. */
-    int owed;
-    int last_failed;  /* -1: none */
-    uint32_t judged;  /* the last epoch that has lost all of its members */
-    int erred_worlds; /* such epochs in a row in which every rank ended with an error */
-    int restarts;     /* number of replacements so far */
-    /* clock: since when some survivors wait for the others, 0: none waits. */
-    uint64_t answering_since;
-    /* clock: since when the job is below min or without a world; 0: it is not. */
-    uint64_t waiting_since;
-    uint64_t joiner_ready; /* clock: since when a joiner has been waiting; 0: none waits */
-    char plan[256];        /* text for planned changes that are not announced yet */
-    uint64_t cause_at;     /* clock: loss or announcement that the next epoch answers; 0: none */
-    char cause[512];
+    uint64_t departed_done;    /* the largest number of finished operations that any BYE reported */
+    int restarts;              /* number of replacements so far */
     struct roster_saved saved; /* used while rebuilding; leaving is owned */
     struct roster_last last;
     struct roster_work work;
-};
-
-/* One host with its ranks. uid: a unique name for its agent. */
-struct roster_host {
-    const char *uid, *host;
-    int nranks; /* at the start */
-    int slots;  /* the most ranks; if less than nranks: nranks */
 };
 
 /* Creates a roster. Its size is the sum of the hosts' ranks; members are numbered host by host. */

@@ -14,7 +14,7 @@ static int count_there(const struct roster *r, int agent)
 {
     int n = 0;
     for (int i = 0; i < r->world.n; i++)
-        n += r->members[r->world.cards[i].member].agent == agent;
+        n += r->members.list[r->world.cards[i].member].agent == agent;
     return n;
 }
 
@@ -23,13 +23,13 @@ static int count_there(const struct roster *r, int agent)
  */
 static struct rank_numbers numbers_of(const struct roster *r, int member)
 {
-    int agent = r->members[member].agent, local = count_there(r, agent);
+    int agent = r->members.list[member].agent, local = count_there(r, agent);
     struct rank_numbers p = {.epoch = r->epoch,
                              .rank = r->world.n,
                              .size = r->world.n + 1,
                              .local_size = local + 1,
                              .cross_size = 1};
-    for (int a = 0; a < r->nagents; a++) {
+    for (int a = 0; a < r->agents.n; a++) {
         bool alike = a != agent && count_there(r, a) > local;
         p.cross_size += alike;
         p.cross_rank += alike && a < agent;
@@ -39,17 +39,15 @@ static struct rank_numbers numbers_of(const struct roster *r, int member)
 
 void roster_number_arrivals(struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++) {
-        struct roster_member *m = &r->members[i];
-        int before = r->nnotes;
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         /* A member that was in a world before has started up already, so it needs no numbers. */
-        if (!roster_is_joiner(m) || m->why != CARD_JOIN || m->was_in)
+        if (!member_is_joiner(m) || m->why != CARD_JOIN || m->was_in)
             continue;
-        roster_note(r, NOTE_NUMBERS, i, 0, "");
-        if (r->nnotes == before)
-            continue; /* out of memory: the next tick tries again */
-        r->notes[before].numbers = numbers_of(r, i);
-        roster_step(r, i, RANK_NUMBERS, 0, NULL);
+        const struct note n = {
+            .type = NOTE_NUMBERS, .member = i, .epoch = r->epoch, .numbers = numbers_of(r, i)};
+        if (roster_notes_add(&r->notes, &n)) /* out of memory: the next tick tries again */
+            roster_step(r, i, RANK_NUMBERS, 0, NULL);
     }
 }
 
@@ -61,7 +59,7 @@ bool roster_is_part(const struct roster *r, const struct roster_member *m)
 void roster_describe_outsider(const struct roster *r, int member, uint64_t now, char *dst,
                               size_t size)
 {
-    const struct roster_member *m = &r->members[member];
+    const struct roster_member *m = &r->members.list[member];
     if (m->state != RANK_READY)
         snprintf(dst, size, "the job ends before it was ready for admission");
     else if (r->had_boundary)

@@ -16,80 +16,10 @@
 #define HEALTHY       (60 * CLOCK_S) /* a run this long resets the backoff */
 #define EVICT_AFTER   (30 * CLOCK_S) /* until a silent survivor is ended */
 
-static bool is_wanted(const struct roster_member *m)
-{
-    return !rank_has_ended(m->state) && !m->leaving && !m->out;
-}
-
-static bool may_come_back(const struct roster_member *m)
-{
-    return m->state == RANK_LEFT && is_wanted(m);
-}
-
 /* Members that count towards the target. */
 static int have(const struct roster *r)
 {
-    return roster_count(r, is_wanted) + r->starts.n + r->done;
-}
-
-/* ---- slots ---------------------------------------------------------------------------------- */
-
-static bool is_open(const struct roster_agent *a)
-{
-    return a->joined && !a->lost && !a->draining;
-}
-
-static int free_slot(const struct roster *r, const struct roster_agent *a)
-{
-    for (int i = 0; i < a->nslots; i++) {
-        int member = a->slots[i].member;
-        if (member < 0 || r->members[member].reaped)
-            return i;
-    }
-    return -1;
-}
-
-static int count_free(const struct roster *r, const struct roster_agent *a)
-{
-    int n = 0;
-    for (int i = 0; i < a->nslots; i++)
-        n += a->slots[i].member < 0 || r->members[a->slots[i].member].reaped;
-    return n;
-}
-
-int roster_free_slots(const struct roster *r)
-{
-    int n = 0;
-    for (int a = 0; a < r->nagents; a++)
-        if (is_open(&r->agents[a]))
-            n += count_free(r, &r->agents[a]);
-    return n;
-}
-
-int roster_count_slots(const struct roster *r)
-{
-    int n = 0;
-    for (int a = 0; a < r->nagents; a++)
-        if (!r->agents[a].lost && !r->agents[a].draining)
-            n += r->agents[a].nslots;
-    return n;
-}
-
-/* The preferred agent if it has a free slot, else the first agent with the most free slots; -1: no
- * agent has any. */
-static int choose_agent(const struct roster *r, const struct roster_start *s)
-{
-    int best = -1, most = 0;
-    if (s->agent >= 0 && is_open(&r->agents[s->agent]) && count_free(r, &r->agents[s->agent]) > 0)
-        return s->agent;
-    for (int a = 0; a < r->nagents; a++) {
-        int n = is_open(&r->agents[a]) ? count_free(r, &r->agents[a]) : 0;
-        if (n > most) {
-            most = n;
-            best = a;
-        }
-    }
-    return best;
+    return roster_members_count(&r->members, member_is_wanted) + r->starts.n + r->ends.finished;
 }
 
 bool roster_limit_reached(const struct roster *r)
@@ -109,10 +39,11 @@ static void start_due(struct roster *r, uint64_t now)
 {
     for (int i = 0; i < r->starts.n; i++) {
         const struct roster_start *s = &r->starts.list[i];
-        int agent = s->due <= now ? choose_agent(r, s) : -1;
+        int slot = -1, agent = -1;
+        if (s->due <= now)
+            agent = roster_agents_choose(&r->agents, &r->members, s->agent, &slot);
         if (agent < 0)
             continue;
-        int slot = free_slot(r, &r->agents[agent]);
         int member = roster_add_member(r, agent, slot);
         if (member < 0)
             return; /* out of memory: the next tick tries again */
@@ -129,8 +60,8 @@ void roster_forget_start(struct roster *r)
 
 void roster_replace(struct roster *r, int member, uint64_t now)
 {
-    const struct roster_member *m = &r->members[member];
-    struct roster_agent *a = &r->agents[m->agent];
+    const struct roster_member *m = &r->members.list[member];
+    struct roster_agent *a = &r->agents.list[m->agent];
     struct roster_slot *p = &a->slots[m->assignment.local_rank];
     bool healthy = m->started && now - m->started >= HEALTHY;
     uint64_t first = r->elastic.backoff_first ? r->elastic.backoff_first : BACKOFF_FIRST;
@@ -150,9 +81,9 @@ void roster_replace(struct roster *r, int member, uint64_t now)
 
 void roster_ask_to_leave(struct roster *r, int member, const char *text)
 {
-    struct roster_member *m = &r->members[member];
+    struct roster_member *m = &r->members.list[member];
     m->leaving = true;
-    if (!roster_survives(m))
+    if (!member_survives(m))
         roster_note(r, NOTE_LEAVE, member, 0, text);
 }
 
@@ -161,11 +92,11 @@ void roster_ask_to_leave(struct roster *r, int member, const char *text)
 static bool goes_before(const struct roster *r, const struct roster_member *m,
                         const struct roster_member *b)
 {
-    int mine = r->agents[m->agent].order, other = r->agents[b->agent].order;
-    bool survives = roster_survives(m);
+    int mine = r->agents.list[m->agent].order, other = r->agents.list[b->agent].order;
+    bool survives = member_survives(m);
     if (mine != other)
         return mine > other;
-    if (survives != roster_survives(b))
+    if (survives != member_survives(b))
         return !survives;
     return !survives || m->rank >= b->rank;
 }
@@ -174,11 +105,11 @@ static bool goes_before(const struct roster *r, const struct roster_member *m,
 static int choose_leaver(const struct roster *r)
 {
     int best = -1;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (!is_wanted(m) || may_come_back(m))
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (!member_is_wanted(m) || member_may_return(m))
             continue;
-        const struct roster_member *b = best < 0 ? NULL : &r->members[best];
+        const struct roster_member *b = best < 0 ? NULL : &r->members.list[best];
         if (!b || goes_before(r, m, b))
             best = i;
     }
@@ -200,7 +131,7 @@ static void shrink(struct roster *r, int n, const char *text)
 /* Ranks that may still come back are not counted here: each one is when it does. */
 void roster_came_back(struct roster *r)
 {
-    int n = have(r) - roster_count(r, may_come_back) - r->target;
+    int n = have(r) - roster_members_count(&r->members, member_may_return) - r->target;
     if (r->is_elastic && !r->rebuilding && !r->stopping && !r->closing)
         shrink(r, n, "a rank that had left came back, and the job has more ranks than its target");
 }
@@ -209,9 +140,9 @@ void roster_wind_down(struct roster *r, uint64_t now)
 {
     char text[256];
     r->starts.n = 0;
-    for (int i = 0; i < r->nmembers && !r->stopping; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (!is_wanted(m) || (m->was_in && !roster_awaits_boundary(m)))
+    for (int i = 0; i < r->members.n && !r->stopping; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (!member_is_wanted(m) || (m->was_in && !member_awaits_boundary(m)))
             continue;
         roster_describe_outsider(r, i, now, text, sizeof(text));
         roster_ask_to_leave(r, i, text);
@@ -241,16 +172,10 @@ static int check_size(const struct roster *r, int np, struct err *err)
     if (np > r->elastic.max)
         return err_set(err, ERANGE, "%d ranks would be more than the job's maximum of %d", np,
                        r->elastic.max);
-    int slots = roster_count_slots(r);
+    int slots = roster_agents_count_slots(&r->agents);
     if (np > r->target && np > slots)
         return err_set(err, ERANGE, "%d ranks: the hosts have room for %d", np, slots);
     return 0;
-}
-
-void roster_add_plan(struct roster *r, const char *text)
-{
-    size_t n = strlen(r->plan);
-    snprintf(r->plan + n, sizeof(r->plan) - n, "%s%s", n ? "; " : "", text);
 }
 
 void roster_fill(struct roster *r, uint64_t now)
@@ -268,13 +193,13 @@ void roster_fill(struct roster *r, uint64_t now)
 
 uint32_t roster_apply_change(struct roster *r, uint64_t now)
 {
-    r->change++;
+    r->changes.requested++;
     while (have(r) < r->target && r->starts.n < r->elastic.max)
         add_start(r, -1, now, false);
     shrink(r, have(r) - r->target, "the job is to be smaller");
     start_due(r, now);
     roster_consider(r, now);
-    return r->change;
+    return r->changes.requested;
 }
 
 int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, struct err *err)
@@ -286,11 +211,11 @@ int roster_scale(struct roster *r, int np, uint64_t now, uint32_t *ret_change, s
     if (rc < 0)
         return rc;
     if (np == r->target) {
-        *ret_change = r->change;
+        *ret_change = r->changes.requested;
         return 0;
     }
     snprintf(text, sizeof(text), "scaled from %d to %d ranks", r->target, np);
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     r->target = np;
     *ret_change = roster_apply_change(r, now);
     return 0;
@@ -303,20 +228,20 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
     int rc = check_change(r, err), member = 0;
     if (rc < 0)
         return rc;
-    while (member < r->nmembers &&
-           (r->members[member].rank != rank || !roster_survives(&r->members[member])))
+    while (member < r->members.n &&
+           (r->members.list[member].rank != rank || !member_survives(&r->members.list[member])))
         member++;
-    if (rank < 0 || member == r->nmembers)
+    if (rank < 0 || member == r->members.n)
         return err_set(err, ENOENT, "no rank %d: the job has ranks 0 to %d", rank, r->size - 1);
-    if (r->members[member].leaving) {
-        *ret_change = r->change;
+    if (r->members.list[member].leaving) {
+        *ret_change = r->changes.requested;
         return 0;
     }
     rc = check_size(r, r->target - 1, err);
     if (rc < 0)
         return rc;
     snprintf(text, sizeof(text), "rank %d was drained", rank);
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     r->target--;
     roster_ask_to_leave(r, member, text);
     *ret_change = roster_apply_change(r, now);
@@ -333,8 +258,8 @@ static void list_hosts(const struct roster *r, char *dst, size_t size)
 {
     size_t n = 0;
     dst[0] = '\0';
-    for (int a = 0; a < r->nagents && n + 1 < size; a++) {
-        snprintf(dst + n, size - n, "%s%s", a ? ", " : "", r->agents[a].host);
+    for (int a = 0; a < r->agents.n && n + 1 < size; a++) {
+        snprintf(dst + n, size - n, "%s%s", a ? ", " : "", r->agents.list[a].host);
         n = strlen(dst);
     }
 }
@@ -343,20 +268,21 @@ static void list_hosts(const struct roster *r, char *dst, size_t size)
 static int count_on_host(const struct roster *r, const char *host)
 {
     int n = -1;
-    for (int a = 0; a < r->nagents; a++) {
-        if (!is_host(&r->agents[a], host))
+    for (int a = 0; a < r->agents.n; a++) {
+        if (!is_host(&r->agents.list[a], host))
             continue;
         n = n < 0 ? 0 : n;
-        for (int i = 0; i < r->nmembers; i++)
-            n += r->members[i].agent == a && is_wanted(&r->members[i]);
+        for (int i = 0; i < r->members.n; i++)
+            n += r->members.list[i].agent == a && member_is_wanted(&r->members.list[i]);
     }
     return n;
 }
 
 static bool is_drained(const struct roster *r, const char *host)
 {
-    for (int a = 0; a < r->nagents; a++)
-        if (is_host(&r->agents[a], host) && !r->agents[a].lost && !r->agents[a].draining)
+    for (int a = 0; a < r->agents.n; a++)
+        if (is_host(&r->agents.list[a], host) && !r->agents.list[a].lost &&
+            !r->agents.list[a].draining)
             return false;
     return true;
 }
@@ -376,17 +302,18 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
         return rc;
     /* The cluster reported the end of the pod before its drain request came. */
     if (r->hosted && is_drained(r, host)) {
-        *ret_change = r->change;
+        *ret_change = r->changes.requested;
         return 0;
     }
     snprintf(text, sizeof(text), "host %s was drained", host);
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     r->target -= r->hosted ? 0 : n;
-    for (int i = 0; i < r->nmembers; i++)
-        if (is_host(&r->agents[r->members[i].agent], host) && is_wanted(&r->members[i]))
+    for (int i = 0; i < r->members.n; i++)
+        if (is_host(&r->agents.list[r->members.list[i].agent], host) &&
+            member_is_wanted(&r->members.list[i]))
             roster_ask_to_leave(r, i, text);
-    for (int a = 0; a < r->nagents; a++)
-        r->agents[a].draining |= is_host(&r->agents[a], host);
+    for (int a = 0; a < r->agents.n; a++)
+        r->agents.list[a].draining |= is_host(&r->agents.list[a], host);
     *ret_change = roster_apply_change(r, now);
     return 0;
 }
@@ -397,14 +324,14 @@ int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t
  * follow in milliseconds. Ends members that do not follow for EVICT_AFTER. */
 static void evict_silent(struct roster *r, uint64_t now)
 {
-    if (!r->answering_since || now - r->answering_since < EVICT_AFTER)
+    if (!r->next.answering_since || now - r->next.answering_since < EVICT_AFTER)
         return;
-    for (int i = 0; i < r->nmembers; i++) {
-        if (!roster_survives(&r->members[i]) || r->members[i].state == RANK_READY)
+    for (int i = 0; i < r->members.n; i++) {
+        if (!member_survives(&r->members.list[i]) || r->members.list[i].state == RANK_READY)
             continue;
         roster_note(r, NOTE_EVICT, i, 0,
                     "it did not answer for 30 s while the other ranks waited: it was killed");
-        r->answering_since = now; /* check again after the same time */
+        r->next.answering_since = now; /* check again after the same time */
     }
 }
 

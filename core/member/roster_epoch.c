@@ -19,42 +19,17 @@
 #define TOGETHER     (500 * CLOCK_MS) /* how long a ready joiner waits for joiners that start up */
 #define HEALTHY      (60 * CLOCK_S)
 
-static bool says_join(const struct roster_member *m)
-{
-    return m->why == CARD_JOIN || m->why == CARD_ENTER;
-}
-
-bool roster_survives(const struct roster_member *m)
-{
-    return m->rank >= 0 && (m->state == RANK_ACTIVE || (m->state == RANK_READY && !says_join(m)));
-}
-
-bool roster_is_joiner(const struct roster_member *m)
-{
-    return m->state == RANK_READY && !m->leaving && (m->rank < 0 || says_join(m));
-}
-
-bool roster_awaits_boundary(const struct roster_member *m)
-{
-    return roster_is_joiner(m) && m->why == CARD_ENTER;
-}
-
 /* True when the member has been in a world and has called hvd_init again. */
 static bool has_come_back(const struct roster_member *m)
 {
-    return roster_is_joiner(m) && m->was_in && !roster_awaits_boundary(m);
+    return member_is_joiner(m) && m->was_in && !member_awaits_boundary(m);
 }
 
 /* True when the member may still call hvd_init. */
 static bool is_coming(const struct roster_member *m)
 {
-    return !rank_has_ended(m->state) && !m->leaving && !m->out && m->state != RANK_READY &&
+    return !rank_has_ended(m->state) && !m->leaving && !m->unable && m->state != RANK_READY &&
            m->state != RANK_ACTIVE;
-}
-
-static bool is_left(const struct roster_member *m)
-{
-    return m->state == RANK_LEFT && !m->out && !m->leaving;
 }
 
 static bool is_waiting(const struct roster_member *m)
@@ -70,38 +45,22 @@ static bool is_at_boundary(const struct roster_member *m)
 
 static bool is_staying(const struct roster_member *m)
 {
-    return roster_survives(m) && !m->leaving;
-}
-
-int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m))
-{
-    int n = 0;
-    for (int i = 0; i < r->nmembers; i++)
-        n += is(&r->members[i]);
-    return n;
+    return member_survives(m) && !m->leaving;
 }
 
 static int count_both(const struct roster *r, bool (*is)(const struct roster_member *m),
                       bool (*too)(const struct roster_member *m))
 {
     int n = 0;
-    for (int i = 0; i < r->nmembers; i++)
-        n += is(&r->members[i]) && too(&r->members[i]);
+    for (int i = 0; i < r->members.n; i++)
+        n += is(&r->members.list[i]) && too(&r->members.list[i]);
     return n;
 }
 
 int roster_min_now(const struct roster *r)
 {
-    int min = r->elastic.min - r->done;
+    int min = r->elastic.min - r->ends.finished;
     return min > 1 ? min : 1;
-}
-
-void roster_add_cause(struct roster *r, uint64_t now, const char *text)
-{
-    size_t n = strlen(r->cause);
-    if (!r->cause_at)
-        r->cause_at = now ? now : 1;
-    snprintf(r->cause + n, sizeof(r->cause) - n, "%s%s", n ? "; " : "", text);
 }
 
 /* ---- publishing ----------------------------------------------------------------------------- */
@@ -126,13 +85,13 @@ static int make_world(const struct roster *r, const int *list, int n, bool new_w
         return -ENOMEM;
     bool failed = false;
     for (int i = 0; i < n; i++) {
-        const struct roster_member *m = &r->members[list[i]];
-        const struct roster_agent *a = &r->agents[m->agent];
+        const struct roster_member *m = &r->members.list[list[i]];
+        const struct roster_agent *a = &r->agents.list[m->agent];
         struct card *c = &world.cards[i];
         c->member = list[i];
         c->rank = i;
         /* In the first epoch no rank counts as new, because no rank has training state yet. */
-        c->is_new = r->epoch > 0 && says_join(m) && !(new_world && m->was_in);
+        c->is_new = r->epoch > 0 && member_says_join(m) && !(new_world && m->was_in);
         snprintf(c->agent, sizeof(c->agent), "%s", a->uid);
         snprintf(c->host, sizeof(c->host), "%s", a->host);
         buf_put(&c->bytes, m->card.data, m->card.len);
@@ -148,18 +107,18 @@ static int make_world(const struct roster *r, const int *list, int n, bool new_w
 
 static void install(struct roster *r, uint64_t now)
 {
-    for (int i = 0; i < r->nmembers; i++)
-        r->members[i].rank = -1;
+    for (int i = 0; i < r->members.n; i++)
+        r->members.list[i].rank = -1;
     for (int i = 0; i < r->world.n; i++) {
         int member = r->world.cards[i].member;
-        struct roster_member *m = &r->members[member];
+        struct roster_member *m = &r->members.list[member];
         roster_step(r, member, RANK_INSTALL, now, NULL);
         m->rank = m->was_rank = i;
         m->is_new = r->world.cards[i].is_new;
         if (m->is_new)
-            r->owed = -1; /* a new member has replaced the failed one */
+            r->ends.unreplaced = -1; /* a new member has replaced the failed one */
         m->was_in = true;
-        m->out = false;
+        m->unable = false;
         m->left_at = 0;
         m->moved = now;
     }
@@ -173,18 +132,16 @@ static void publish(struct roster *r, const int *list, int n, bool new_world, ui
         return;
     roster_body_fini(&r->world);
     r->world = world;
-    r->world.change = r->applied;
-    r->world.announced = r->announced;
+    r->world.change = r->changes.applied;
+    r->world.announced = r->changes.announced;
     r->world.departed_done = r->departed_done;
     r->epoch = world.epoch;
     r->size = n;
     install(r, now);
-    r->waiting_since = r->joiner_ready = 0;
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
-    r->last.took = r->cause_at ? now - r->cause_at : 0;
-    snprintf(r->last.cause, sizeof(r->last.cause), "%s", r->cause);
-    r->cause[0] = '\0';
-    r->cause_at = 0;
+    r->last.took = r->next.cause_at ? now - r->next.cause_at : 0;
+    snprintf(r->last.cause, sizeof(r->last.cause), "%s", r->next.cause);
+    roster_next_published(&r->next);
 }
 
 static void add_count(struct roster *r, uint64_t now, int n, const char *what)
@@ -192,7 +149,7 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
     char text[64];
     snprintf(text, sizeof(text), "%d %s%s", n, n == 1 ? "rank " : "ranks ", what);
     if (n > 0)
-        roster_add_cause(r, now, text);
+        roster_next_add_cause(&r->next, now, text);
 }
 
 /* How many members that were asked to leave stay for one more epoch and give joiners the state:
@@ -200,8 +157,8 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
  * at least one. */
 static int count_held(const struct roster *r)
 {
-    int room = r->elastic.max - roster_count(r, roster_is_joiner);
-    if (roster_count(r, is_staying) > 0)
+    int room = r->elastic.max - roster_members_count(&r->members, member_is_joiner);
+    if (roster_members_count(&r->members, is_staying) > 0)
         return 0;
     return room > 1 ? room : 1;
 }
@@ -211,10 +168,10 @@ static int count_held(const struct roster *r)
 static bool goes_now(const struct roster *r, const struct roster_member *m)
 {
     int before = 0;
-    if (!m->leaving || !roster_survives(m))
+    if (!m->leaving || !member_survives(m))
         return false;
-    for (int i = 0; i < r->nmembers; i++)
-        before += roster_survives(&r->members[i]) && r->members[i].rank < m->rank;
+    for (int i = 0; i < r->members.n; i++)
+        before += member_survives(&r->members.list[i]) && r->members.list[i].rank < m->rank;
     int held = count_held(r);
     return held == 0 || before >= held;
 }
@@ -223,8 +180,8 @@ static bool goes_now(const struct roster *r, const struct roster_member *m)
 static int remove_leaving(struct roster *r, uint64_t now)
 {
     int n = 0;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         if (!goes_now(r, m))
             continue;
         roster_step(r, i, RANK_REMOVE, now, NULL);
@@ -244,18 +201,18 @@ static int by_rank(const void *a, const void *b)
  * number. */
 static int order(const struct roster *r, bool boundary, int *list)
 {
-    int(*pairs)[2] = calloc((size_t)r->nmembers + 1, sizeof(*pairs)), n = 0;
+    int(*pairs)[2] = calloc((size_t)r->members.n + 1, sizeof(*pairs)), n = 0;
     if (!pairs)
         return -ENOMEM;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (!roster_survives(m) || (boundary && goes_now(r, m)))
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (!member_survives(m) || (boundary && goes_now(r, m)))
             continue;
         pairs[n][0] = m->rank;
         pairs[n++][1] = i;
     }
-    for (int i = 0; i < r->nmembers && boundary && n < r->elastic.max; i++) {
-        if (!roster_is_joiner(&r->members[i]))
+    for (int i = 0; i < r->members.n && boundary && n < r->elastic.max; i++) {
+        if (!member_is_joiner(&r->members.list[i]))
             continue;
         pairs[n][0] = MEMBER_NUMBER_MAX;
         pairs[n++][1] = i;
@@ -269,15 +226,10 @@ static int order(const struct roster *r, bool boundary, int *list)
 
 static void announce(struct roster *r, uint64_t now)
 {
-    if (r->change == r->announced)
-        r->change++;
-    r->announced = r->change;
-    if (!r->cause_at)
-        r->cause_at = now ? now : 1;
-    if (r->plan[0])
-        roster_add_cause(r, now, r->plan);
-    r->plan[0] = '\0';
-    roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
+    roster_next_since(&r->next.cause_at, now);
+    if (r->changes.plan[0])
+        roster_next_add_cause(&r->next, now, r->changes.plan);
+    roster_note(r, NOTE_CHANGE, -1, (int)roster_changes_announce(&r->changes), "");
 }
 
 /* Adds ranks that called hvd_shutdown() while others train: their end is no loss, but the next
@@ -285,13 +237,13 @@ static void announce(struct roster *r, uint64_t now)
 static void add_departed(struct roster *r, uint64_t now)
 {
     char text[512];
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (m->rank < 0 || !m->left_at || m->out)
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (m->rank < 0 || !m->left_at || m->unable)
             continue;
         roster_describe_end(r, i, text, sizeof(text));
-        if (!strstr(r->cause, text))
-            roster_add_cause(r, now, text);
+        if (!strstr(r->next.cause, text))
+            roster_next_add_cause(&r->next, now, text);
     }
 }
 
@@ -302,44 +254,44 @@ static void explain_retry(struct roster *r, uint64_t now)
 {
     char text[96];
     if (r->last.lost && r->work.repair_epoch != r->epoch) {
-        snprintf(r->cause, sizeof(r->cause), "%s", r->last.cause);
+        snprintf(r->next.cause, sizeof(r->next.cause), "%s", r->last.cause);
         snprintf(text, sizeof(text), "epoch %u did not come to be", r->epoch);
     } else {
         snprintf(text, sizeof(text), "the ranks of epoch %u have lost each other, none has ended",
                  r->epoch);
     }
-    roster_add_cause(r, now, text);
+    roster_next_add_cause(&r->next, now, text);
 }
 
 /* Every survivor waits: publishes the next epoch if it is large enough. */
 static void publish_next(struct roster *r, bool boundary, uint64_t now)
 {
-    int *list = calloc((size_t)r->nmembers + 1, sizeof(*list));
-    int joiners = roster_count(r, roster_is_joiner);
+    int *list = calloc((size_t)r->members.n + 1, sizeof(*list));
+    int joiners = roster_members_count(&r->members, member_is_joiner);
     int n = list ? order(r, boundary, list) : -ENOMEM, least = roster_min_now(r);
     /* Without a boundary no joiner is admitted, because joiners have no training state. They count
      * towards the minimum all the same: the survivors' roster announces a change, so they admit the
      * joiners at their next boundary. */
     if (n > 0 && n + (boundary ? 0 : joiners) >= least) {
         if (boundary) {
-            int survivors = roster_count(r, roster_survives);
+            int survivors = roster_members_count(&r->members, member_survives);
             int left = remove_leaving(r, now);
             add_count(r, now, left, "left as asked");
             add_count(r, now, n - (survivors - left), "joined");
-            if (!r->cause[0])
-                roster_add_cause(r, now, "nobody has joined or left after all");
-            r->applied = r->announced;
+            if (!r->next.cause[0])
+                roster_next_add_cause(&r->next, now, "nobody has joined or left after all");
+            r->changes.applied = r->changes.announced;
         } else {
             add_departed(r, now);
-            if (!r->cause[0])
+            if (!r->next.cause[0])
                 explain_retry(r, now);
         }
-        if (!boundary && n < least && r->announced == r->applied)
+        if (!boundary && n < least && !roster_changes_pending(&r->changes))
             announce(r, now);
         publish(r, list, n, false, now);
         r->last.lost = !boundary;
-    } else if (n >= 0 && !r->waiting_since) {
-        r->waiting_since = now ? now : 1;
+    } else if (n >= 0) {
+        roster_next_since(&r->next.waiting_since, now);
     }
     free(list);
 }
@@ -352,25 +304,27 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
  * calls hvd_init again. */
 static void publish_new_world(struct roster *r, uint64_t now)
 {
-    int have = roster_count(r, roster_is_joiner), coming = roster_count(r, is_coming);
-    int slots = roster_free_slots(r) + r->arriving;
+    int have = roster_members_count(&r->members, member_is_joiner),
+        coming = roster_members_count(&r->members, is_coming);
+    int slots = roster_agents_free_slots(&r->agents, &r->members) + r->arriving;
     coming += r->starts.n < slots ? r->starts.n : slots;
-    if (r->epoch > 0 && roster_count(r, has_come_back) == 0 &&
-        (roster_is_finished(r) || roster_count(r, is_left) > 0))
+    if (r->epoch > 0 && roster_members_count(&r->members, has_come_back) == 0 &&
+        (roster_is_finished(r) || roster_members_count(&r->members, member_may_return) > 0))
         return;
-    if (r->epoch > 0 && !r->waiting_since)
-        r->waiting_since = now ? now : 1;
-    uint64_t since = r->waiting_since > r->first_ready ? r->waiting_since : r->first_ready;
+    if (r->epoch > 0)
+        roster_next_since(&r->next.waiting_since, now);
+    uint64_t since = r->next.waiting_since > r->members.first_ready ? r->next.waiting_since
+                                                                    : r->members.first_ready;
     bool late = now - since >= r->elastic.start_limit;
     if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
         return;
     int *list = calloc((size_t)have, sizeof(*list)), n = 0;
-    for (int i = 0; list && i < r->nmembers; i++)
-        if (roster_is_joiner(&r->members[i]))
+    for (int i = 0; list && i < r->members.n; i++)
+        if (member_is_joiner(&r->members.list[i]))
             list[n++] = i;
     if (list) {
-        r->applied = r->announced = r->change;
-        if (r->epoch > 0 && !r->cause[0])
+        roster_changes_apply_all(&r->changes);
+        if (r->epoch > 0 && !r->next.cause[0])
             add_count(r, now, n, "began anew");
         publish(r, list, n, true, now);
     }
@@ -379,11 +333,11 @@ static void publish_new_world(struct roster *r, uint64_t now)
 
 static void publish_fixed(struct roster *r, uint64_t now)
 {
-    int *list = calloc((size_t)r->nmembers, sizeof(*list));
-    for (int i = 0; list && i < r->nmembers; i++)
+    int *list = calloc((size_t)r->members.n, sizeof(*list));
+    for (int i = 0; list && i < r->members.n; i++)
         list[i] = i;
     if (list)
-        publish(r, list, r->nmembers, true, now);
+        publish(r, list, r->members.n, true, now);
     free(list);
 }
 
@@ -398,31 +352,33 @@ static bool is_starting(const struct roster_member *m)
 
 static bool is_leaver(const struct roster_member *m)
 {
-    return m->leaving && roster_survives(m);
+    return m->leaving && member_survives(m);
 }
 
 /* Announces a pending change: leaving members at once; joiners when all started members are ready,
  * or after TOGETHER. */
 static void consider_change(struct roster *r, uint64_t now)
 {
-    int joiners = roster_count(r, roster_is_joiner);
-    int leavers = roster_count(r, is_staying) > 0 ? roster_count(r, is_leaver) : 0;
+    int joiners = roster_members_count(&r->members, member_is_joiner);
+    int leavers = roster_members_count(&r->members, is_staying) > 0
+                      ? roster_members_count(&r->members, is_leaver)
+                      : 0;
     if (joiners == 0)
-        r->joiner_ready = 0;
-    else if (!r->joiner_ready)
-        r->joiner_ready = now ? now : 1;
-    if (leavers > 0 && r->change > r->announced) {
+        r->next.joiner_ready = 0;
+    else
+        roster_next_since(&r->next.joiner_ready, now);
+    if (leavers > 0 && r->changes.requested > r->changes.announced) {
         announce(r, now);
         return;
     }
-    if (r->announced > r->applied)
+    if (roster_changes_pending(&r->changes))
         return;
-    int starting = roster_count(r, is_starting);
-    bool late = joiners > 0 && now - r->joiner_ready >= TOGETHER;
+    int starting = roster_members_count(&r->members, is_starting);
+    bool late = joiners > 0 && now - r->next.joiner_ready >= TOGETHER;
     if (leavers > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
-    else if (r->change > r->applied && joiners + starting + r->starts.n == 0)
-        r->applied = r->announced = r->change; /* nothing is left of the change */
+    else if (r->changes.requested > r->changes.applied && joiners + starting + r->starts.n == 0)
+        roster_changes_apply_all(&r->changes); /* nothing is left of the change */
 }
 
 /* True when the program has ended on some rank that was in the world, so that a new rank would have
@@ -430,15 +386,15 @@ static void consider_change(struct roster *r, uint64_t now)
  * has ended well on some rank and runs on none. */
 bool roster_is_finished(const struct roster *r)
 {
-    if (r->epoch == 0 && !r->hosted && r->done > 0 && r->ended == r->nmembers)
+    if (r->epoch == 0 && !r->hosted && r->ends.finished > 0 && r->ends.ended == r->members.n)
         return true;
-    return r->epoch > 0 && (r->done > 0 || r->spoilt >= 0);
+    return r->epoch > 0 && (r->ends.finished > 0 || r->ends.at_end >= 0);
 }
 
 bool roster_state_is_there(const struct roster *r)
 {
-    return r->rebuilding || roster_count(r, roster_survives) > 0 || roster_count(r, is_left) > 0 ||
-           roster_is_finished(r);
+    return r->rebuilding || roster_members_count(&r->members, member_survives) > 0 ||
+           roster_members_count(&r->members, member_may_return) > 0 || roster_is_finished(r);
 }
 
 /* True when the member ended with an exit code, not by a signal and not with its host. */
@@ -457,14 +413,15 @@ static bool was_placed(const struct roster_member *m)
  * hide that. If --reset-limit is given, it decides instead. */
 static void judge_loss(struct roster *r, uint64_t now)
 {
-    if (r->judged == r->epoch)
+    if (r->next.judged == r->epoch)
         return;
-    r->judged = r->epoch;
+    r->next.judged = r->epoch;
     bool erred = count_both(r, was_placed, has_erred) == r->world.n;
     bool healthy = now - r->last.at >= HEALTHY;
-    r->erred_worlds = !erred ? 0 : healthy ? 1 : r->erred_worlds + 1;
-    if (r->erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted)
-        r->first = r->last_failed;
+    r->next.erred_worlds = !erred ? 0 : healthy ? 1 : r->next.erred_worlds + 1;
+    if (r->next.erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted &&
+        r->ends.first < 0)
+        r->ends.first = r->ends.last_failed;
 }
 
 void roster_consider(struct roster *r, uint64_t now)
@@ -472,13 +429,13 @@ void roster_consider(struct roster *r, uint64_t now)
     if (r->rebuilding)
         return;
     if (!r->is_elastic) {
-        if (r->ready == r->nmembers)
+        if (r->members.ready == r->members.n)
             publish_fixed(r, now);
         return;
     }
     if (r->stopping)
         return;
-    int survivors = roster_count(r, roster_survives);
+    int survivors = roster_members_count(&r->members, member_survives);
     if (survivors == 0) {
         judge_loss(r, now);
         if (roster_is_finished(r))
@@ -487,9 +444,11 @@ void roster_consider(struct roster *r, uint64_t now)
         return;
     }
     roster_number_arrivals(r);
-    int waiting = count_both(r, roster_survives, is_waiting);
-    r->answering_since = waiting == 0 ? 0 : r->answering_since ? r->answering_since : now;
+    int waiting = count_both(r, member_survives, is_waiting);
+    r->next.answering_since = waiting == 0              ? 0
+                              : r->next.answering_since ? r->next.answering_since
+                                                        : now;
     if (waiting == survivors)
-        publish_next(r, count_both(r, roster_survives, is_at_boundary) == survivors, now);
+        publish_next(r, count_both(r, member_survives, is_at_boundary) == survivors, now);
     consider_change(r, now);
 }

@@ -13,7 +13,7 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
     int index = roster_find(r, body->agent);
     if (index < 0)
         return err_set(err, ENOENT, "no agent \"%.64s\" is expected", body->agent);
-    struct roster_agent *a = &r->agents[index];
+    struct roster_agent *a = &r->agents.list[index];
     if (a->lost || (a->joined && a->pid != body->pid))
         return err_set(err, EEXIST, "agent \"%.64s\" has joined before", body->agent);
     if (words_set(&a->self, body->host) < 0)
@@ -24,8 +24,8 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
     gaps_heard(&a->gaps, now);
     if (r->rebuilding)
         return roster_gather(r, index, body, now, err);
-    for (int i = 0; i < r->nmembers; i++)
-        if (r->members[i].agent == index && rank_step(r->members[i].state, RANK_JOIN))
+    for (int i = 0; i < r->members.n; i++)
+        if (r->members.list[i].agent == index && rank_step(r->members.list[i].state, RANK_JOIN))
             roster_step(r, i, RANK_JOIN, now, NULL);
     return 0;
 }
@@ -35,9 +35,9 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
                   struct err *err)
 {
     int index = roster_find(r, uid);
-    if (index < 0 || !r->agents[index].joined)
+    if (index < 0 || !r->agents.list[index].joined)
         return err_set(err, ENOENT, "agent \"%.64s\" has not joined", uid);
-    struct roster_agent *a = &r->agents[index];
+    struct roster_agent *a = &r->agents.list[index];
     if (a->lost)
         return err_set(err, ESTALE, "agent \"%.64s\" was given up", uid);
     gaps_heard(&a->gaps, now);
@@ -49,9 +49,9 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
 
 static int check_owner(const struct roster *r, int index, int member, struct err *err)
 {
-    if (member < 0 || member >= r->nmembers || r->members[member].agent != index)
+    if (member < 0 || member >= r->members.n || r->members.list[member].agent != index)
         return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", member,
-                       r->agents[index].uid);
+                       r->agents.list[index].uid);
     return 0;
 }
 
@@ -65,9 +65,9 @@ static int not_taken(struct roster_agent *a, uint64_t seq, struct err *err)
 
 static int card_one(struct roster *r, const struct card *c, uint64_t now, struct err *err)
 {
-    struct roster_member *m = &r->members[c->member];
+    struct roster_member *m = &r->members.list[c->member];
     struct buf fresh = {0};
-    bool survived = roster_survives(m), had_left = m->state == RANK_LEFT;
+    bool survived = member_survives(m), had_left = m->state == RANK_LEFT;
     buf_put(&fresh, c->bytes.data, c->bytes.len);
     if (fresh.failed)
         return -ENOMEM;
@@ -82,7 +82,7 @@ static int card_one(struct roster *r, const struct card *c, uint64_t now, struct
     r->had_boundary |= c->why == CARD_BOUNDARY;
     /* A loss came before this member had the training state, so it will not be in the next epoch,
      * and no boundary will remove it. */
-    if (m->leaving && survived && !roster_survives(m))
+    if (m->leaving && survived && !member_survives(m))
         roster_note(r, NOTE_LEAVE, c->member, 0, "it was asked to leave before it had the state");
     if (had_left)
         roster_came_back(r);
@@ -104,7 +104,7 @@ int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, 
             rc = card_one(r, &body->cards[i], now, err);
     }
     roster_consider(r, now);
-    return rc == -ENOMEM ? not_taken(&r->agents[index], body->seq, err) : rc;
+    return rc == -ENOMEM ? not_taken(&r->agents.list[index], body->seq, err) : rc;
 }
 
 static void take_progress(struct roster *r, struct roster_member *m, const struct report_item *it,
@@ -136,18 +136,18 @@ static void replace_text(char *dst, size_t size, const char *old, const char *fr
 static void learn_code(struct roster *r, const struct report_item *it)
 {
     char before[512], after[512];
-    struct roster_member *m = &r->members[it->member];
+    struct roster_member *m = &r->members.list[it->member];
     roster_describe_end(r, it->member, before, sizeof(before));
     m->reaped = true;
     m->code = it->code;
     if (m->code == 0 && !m->text && !m->leaving && r->is_elastic) {
-        m->state = RANK_ENDED;
-        m->early = roster_is_part(r, m);
-        r->done += m->early;
+        m->state = RANK_FINISHED;
+        m->end = roster_is_part(r, m) && !m->left_at ? END_EARLY : END_FINISHED;
+        r->ends.finished += roster_is_part(r, m);
         roster_forget_start(r);
     }
     roster_describe_end(r, it->member, after, sizeof(after));
-    replace_text(r->cause, sizeof(r->cause), before, after);
+    replace_text(r->next.cause, sizeof(r->next.cause), before, after);
     replace_text(r->last.cause, sizeof(r->last.cause), before, after);
 }
 
@@ -155,7 +155,7 @@ static void learn_code(struct roster *r, const struct report_item *it)
  * reaped, or by both in this order. */
 static int take_end(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
-    struct roster_member *m = &r->members[it->member];
+    struct roster_member *m = &r->members.list[it->member];
     bool dead = it->type == REPORT_DEAD, was_over = rank_has_ended(m->state);
     enum rank_event event = dead || it->code != 0 ? RANK_EXIT_BAD : RANK_EXIT_OK;
     if (was_over && (dead || m->reaped))
@@ -163,7 +163,7 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     int rc = was_over ? 0 : roster_check_step(r, it->member, event, err);
     if (rc < 0)
         return rc;
-    roster_take_tail(m, it->tail);
+    member_take_tail(m, it->tail);
     char before[512], after[512];
     /* The text before the exit code is known, such as "called hvd_shutdown()". */
     roster_describe_end(r, it->member, before, sizeof(before));
@@ -183,18 +183,18 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
 /* It says that it cannot go on. */
 static int take_out(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
-    struct roster_member *m = &r->members[it->member];
-    int rc = roster_check_step(r, it->member, RANK_OUT, err);
+    struct roster_member *m = &r->members.list[it->member];
+    int rc = roster_check_step(r, it->member, RANK_UNABLE, err);
     if (rc < 0)
         return rc;
     m->code = it->code;
     words_set(&m->text, it->text); /* without memory: none */
-    return roster_step(r, it->member, RANK_OUT, now, err);
+    return roster_step(r, it->member, RANK_UNABLE, now, err);
 }
 
 static int report_one(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
-    struct roster_member *m = &r->members[it->member];
+    struct roster_member *m = &r->members.list[it->member];
     if (it->pid > 0)
         m->pid = it->pid;
     switch (it->type) {
@@ -245,20 +245,20 @@ int roster_findings(struct roster *r, const struct findings_body *body, uint64_t
     if (index < 0 || old)
         return index < 0 ? index : 0;
     for (int i = 0; i < body->findings.n && rc == 0; i++)
-        rc = findings_apply(&r->agents[index].findings, &body->findings.list[i]);
+        rc = findings_apply(&r->agents.list[index].findings, &body->findings.list[i]);
     if (rc == -ENOMEM)
-        return not_taken(&r->agents[index], body->seq, err);
+        return not_taken(&r->agents.list[index], body->seq, err);
     return rc < 0 ? err_set(err, -rc, "no room for findings") : 0;
 }
 
 void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now)
 {
-    struct roster_agent *a = &r->agents[agent];
+    struct roster_agent *a = &r->agents.list[agent];
     if (a->lost)
         return;
     a->lost = true;
-    for (int i = 0; i < r->nmembers; i++) {
-        struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        struct roster_member *m = &r->members.list[i];
         if (m->agent != agent)
             continue;
         if (!rank_has_ended(m->state)) {

@@ -29,7 +29,7 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
     r->target = target;
     if (r->stopping || r->closing || roster_is_finished(r))
         return 0;
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     roster_apply_change(r, now);
     return 0;
 }
@@ -37,18 +37,19 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
 void roster_leave(struct roster *r, int agent, const char *text, uint64_t now)
 {
     bool any = false;
-    if (r->agents[agent].draining || r->agents[agent].lost || r->rebuilding || r->stopping)
+    if (r->agents.list[agent].draining || r->agents.list[agent].lost || r->rebuilding ||
+        r->stopping)
         return;
-    r->agents[agent].draining = true;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        if (m->agent != agent || rank_has_ended(m->state) || m->leaving || m->out)
+    r->agents.list[agent].draining = true;
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (m->agent != agent || !member_is_wanted(m))
             continue;
         roster_ask_to_leave(r, i, text);
         any = true;
     }
     if (!any)
         return;
-    roster_add_plan(r, text);
+    roster_changes_add_plan(&r->changes, text);
     roster_apply_change(r, now);
 }

@@ -13,13 +13,7 @@
 int roster_make(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                 const struct roster_host *hosts, int nhosts, int size, struct err *err);
 
-/* Reserves memory for n members in total. -ENOMEM. */
-int roster_reserve(struct roster *r, int n);
-
 void roster_note(struct roster *r, enum note_type type, int member, int code, const char *text);
-
-/* Stores the last lines of the member's stderr. */
-void roster_take_tail(struct roster_member *m, const char *tail);
 
 /* Applies one event to one member. -EPROTO: the event is not legal in its state. */
 int roster_step(struct roster *r, int member, enum rank_event event, uint64_t now, struct err *err);
@@ -29,10 +23,6 @@ int roster_check_step(const struct roster *r, int member, enum rank_event event,
 
 /* Creates a member in a slot of an agent, not yet started. Returns its number, or -ENOMEM. */
 int roster_add_member(struct roster *r, int agent, int slot);
-
-/* Fills the next element of r->agents, which must be allocated, with a host and its first members.
- * -ENOMEM. */
-int roster_add_agent(struct roster *r, const struct roster_host *host);
 
 /* A member has said BYE and had finished so many operations: survivors must reach that number. */
 static inline void roster_note_done(struct roster *r, uint64_t done)
@@ -46,26 +36,11 @@ static inline void roster_note_done(struct roster *r, uint64_t done)
  * Called after every event. */
 void roster_consider(struct roster *r, uint64_t now);
 
-/* True for a survivor: a member of the world that can go on, and so has the training state. */
-bool roster_survives(const struct roster_member *m);
-
-/* True for a joiner: it is ready and waits for admission. */
-bool roster_is_joiner(const struct roster_member *m);
-
-/* A joiner that waits for admission at a boundary (it has said "enter"). It may have been in the
- * roster of an epoch that failed. */
-bool roster_awaits_boundary(const struct roster_member *m);
-
-int roster_count(const struct roster *r, bool (*is)(const struct roster_member *m));
-
 /* The least size of the world now: min, less the members whose program has ended well. */
 int roster_min_now(const struct roster *r);
 
 /* True when the program has finished on some rank that was in the world. */
 bool roster_is_finished(const struct roster *r);
-
-/* Adds to the text of what the next epoch answers, such as a loss. */
-void roster_add_cause(struct roster *r, uint64_t now, const char *text);
 
 /* ---- roster_arrivals.c ---- */
 
@@ -92,15 +67,9 @@ void roster_rebuild(struct roster *r, uint64_t now);
 
 /* ---- roster_change.c ---- */
 
-/* Slots on hosts that are neither lost nor drained, used or free. */
-int roster_count_slots(const struct roster *r);
-
 /* Called after the target, or the set of wanted members, has changed: gives the planned change a
  * number and starts or removes members. */
 uint32_t roster_apply_change(struct roster *r, uint64_t now);
-
-/* Adds to the text of the change that is not announced yet. */
-void roster_add_plan(struct roster *r, const char *text);
 
 /* Called after a rebuild: starts missing members and asks surplus ones to leave. */
 void roster_fill(struct roster *r, uint64_t now);
@@ -118,9 +87,6 @@ void roster_ask_to_leave(struct roster *r, int member, const char *text);
 /* A rank that had left has called hvd_init() again. Another rank may have been started in its
  * place, or the job was made smaller: then surplus ranks are asked to leave. */
 void roster_came_back(struct roster *r);
-
-/* Free slots on live agents where a member can be started now. */
-int roster_free_slots(const struct roster *r);
 
 /* The job ends: starts no further member and asks joiners to leave. */
 void roster_wind_down(struct roster *r, uint64_t now);

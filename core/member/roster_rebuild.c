@@ -69,15 +69,15 @@ static int check_told(const struct roster *r, int agent, const struct rejoin *to
 {
     for (int i = 0; i < told->n; i++) {
         const struct rejoin_member *m = &told->members[i];
-        bool twice = m->member >= members_end(r) || m->local_rank >= r->agents[agent].room;
-        for (int a = 0; a < r->nagents && !twice; a++)
-            twice = is_told(r->agents[a].told, m->member);
+        bool twice = m->member >= members_end(r) || m->local_rank >= r->agents.list[agent].room;
+        for (int a = 0; a < r->agents.n && !twice; a++)
+            twice = is_told(r->agents.list[a].told, m->member);
         for (int k = 0; k < i && !twice; k++)
             twice = told->members[k].member == m->member;
         twice |= r->saved.target_only && told->known > UNSAVED_MEMBERS_MAX;
         if (twice)
             return err_set(err, EINVAL, "agent \"%.64s\" cannot have member %d in slot %d",
-                           r->agents[agent].uid, m->member, m->local_rank);
+                           r->agents.list[agent].uid, m->member, m->local_rank);
     }
     for (int i = 0; i < told->world.n; i++) {
         const struct card *c = &told->world.cards[i];
@@ -95,7 +95,7 @@ static int check_told(const struct roster *r, int agent, const struct rejoin *to
 int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t now,
                   struct err *err)
 {
-    struct roster_agent *a = &r->agents[agent];
+    struct roster_agent *a = &r->agents.list[agent];
     int rc = body->rejoin && !a->told ? check_told(r, agent, body->rejoin, err) : 0;
     if (rc < 0) {
         a->joined = false;
@@ -105,9 +105,9 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
         a->told = TAKE(body->rejoin);
     if (r->arriving > 0)
         return err_set(err, EAGAIN, "waiting for the agents of %d more ranks", r->arriving);
-    for (int i = 0; i < r->nagents; i++)
-        if (!r->agents[i].joined && !r->agents[i].lost)
-            return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents[i].host);
+    for (int i = 0; i < r->agents.n; i++)
+        if (!r->agents.list[i].joined && !r->agents.list[i].lost)
+            return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents.list[i].host);
     roster_rebuild(r, now);
     return 0;
 }
@@ -117,27 +117,28 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
 static void take_world(struct roster *r)
 {
     struct roster_body *newest = NULL;
-    for (int a = 0; a < r->nagents; a++) {
-        struct rejoin *told = r->agents[a].told;
+    for (int a = 0; a < r->agents.n; a++) {
+        struct rejoin *told = r->agents.list[a].told;
         if (!told)
             continue;
         if (told->world.n > 0 && (!newest || told->world.epoch > newest->epoch))
             newest = &told->world;
-        if (told->change > r->announced)
-            r->announced = told->change;
+        if (told->change > r->changes.announced)
+            r->changes.announced = told->change;
     }
     if (newest) {
         r->world = *newest;
         *newest = (struct roster_body){0};
         r->epoch = r->world.epoch;
         r->size = r->world.n;
-        r->applied = r->world.change;
+        r->changes.applied = r->world.change;
         roster_note_done(r, r->world.departed_done);
         memcpy(r->key, r->world.key, sizeof(r->key));
     }
-    if (r->announced < r->applied)
-        r->announced = r->applied;
-    r->change = r->saved.change > r->announced ? r->saved.change : r->announced;
+    if (r->changes.announced < r->changes.applied)
+        r->changes.announced = r->changes.applied;
+    r->changes.requested =
+        r->saved.change > r->changes.announced ? r->saved.change : r->changes.announced;
 }
 
 /* When hosts are not stored: adds the hosts of the world whose agents have not joined, so that they
@@ -157,8 +158,8 @@ static int add_absent(struct roster *r)
 static int make_members(struct roster *r)
 {
     int n = r->saved.nmembers;
-    for (int a = 0; a < r->nagents; a++) {
-        const struct rejoin *told = r->agents[a].told;
+    for (int a = 0; a < r->agents.n; a++) {
+        const struct rejoin *told = r->agents.list[a].told;
         for (int i = 0; told && i < told->n; i++)
             n = told->members[i].member >= n ? told->members[i].member + 1 : n;
         if (r->saved.target_only && told && told->known > n)
@@ -166,16 +167,17 @@ static int make_members(struct roster *r)
     }
     for (int i = 0; i < r->world.n; i++)
         n = r->world.cards[i].member >= n ? r->world.cards[i].member + 1 : n;
-    if (roster_reserve(r, n) < 0)
+    if (roster_members_reserve(&r->members, n) < 0)
         return -ENOMEM;
     for (int i = 0; i < n; i++)
-        r->members[i] = (struct roster_member){.state = RANK_ENDED,
-                                               .rank = -1,
-                                               .was_rank = -1,
-                                               .reaped = true,
-                                               .ended_at = 1,
-                                               .assignment = {i, 0, 0, r->nagents}};
-    r->nmembers = r->ended = n;
+        r->members.list[i] = (struct roster_member){.state = RANK_FINISHED,
+                                                    .end = END_FINISHED,
+                                                    .rank = -1,
+                                                    .was_rank = -1,
+                                                    .reaped = true,
+                                                    .ended_at = 1,
+                                                    .assignment = {i, 0, 0, r->agents.n}};
+    r->members.n = r->ends.ended = n;
     return 0;
 }
 
@@ -197,17 +199,17 @@ static enum rank_state state_of(const struct roster *r, const struct rejoin_memb
 
 static void assign(struct roster *r, int agent, int member, int local_rank)
 {
-    struct roster_agent *a = &r->agents[agent];
-    struct roster_member *m = &r->members[member];
+    struct roster_agent *a = &r->agents.list[agent];
+    struct roster_member *m = &r->members.list[member];
     m->agent = agent;
-    m->assignment = (struct assignment){member, local_rank, agent, r->nagents};
+    m->assignment = (struct assignment){member, local_rank, agent, r->agents.n};
     if (local_rank < a->room && member > a->slots[local_rank].member)
         a->slots[local_rank].member = member;
 }
 
 static void take_member(struct roster *r, int agent, struct rejoin_member *t, uint64_t now)
 {
-    struct roster_member *m = &r->members[t->member];
+    struct roster_member *m = &r->members.list[t->member];
     int rank = m->rank;
     assign(r, agent, t->member, t->local_rank);
     m->state = state_of(r, t, rank);
@@ -215,7 +217,7 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     m->started = now;
     m->was_in = rank >= 0 || t->epoch > 0;
     m->leaving = t->leaving;
-    m->out = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
+    m->unable = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
     m->batches = t->batches;
     m->bytes = t->bytes;
     roster_note_done(r, t->done);
@@ -223,14 +225,15 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     r->work.bytes += t->bytes;
     m->reaped = false;
     m->ended_at = 0;
-    r->ended--;
+    m->end = END_NONE;
+    r->ends.ended--;
     if (m->state != RANK_READY)
         return;
     m->why = t->why;
     m->card = t->card;
     t->card = (struct buf){0};
-    r->ready++;
-    r->first_ready = now;
+    r->members.ready++;
+    r->members.first_ready = now;
 }
 
 /* Members of the world first, because the state of a member depends on whether it is in the world.
@@ -239,24 +242,25 @@ static void take_members(struct roster *r, uint64_t now)
 {
     for (int i = 0; i < r->world.n; i++) {
         const struct card *c = &r->world.cards[i];
-        struct roster_member *m = &r->members[c->member];
+        struct roster_member *m = &r->members.list[c->member];
         m->rank = m->was_rank = i;
         m->is_new = c->is_new;
         m->was_in = true;
         m->moved = now;
         m->agent = roster_find(r, c->agent);
     }
-    for (int a = 0; a < r->nagents; a++)
-        for (int i = 0; r->agents[a].told && i < r->agents[a].told->n; i++)
-            take_member(r, a, &r->agents[a].told->members[i], now);
+    for (int a = 0; a < r->agents.n; a++)
+        for (int i = 0; r->agents.list[a].told && i < r->agents.list[a].told->n; i++)
+            take_member(r, a, &r->agents.list[a].told->members[i], now);
     for (int i = 0; i < r->world.n; i++) {
-        struct roster_member *m = &r->members[r->world.cards[i].member];
+        struct roster_member *m = &r->members.list[r->world.cards[i].member];
         if (!rank_has_ended(m->state))
             continue;
         m->state = RANK_ACTIVE;
         m->reaped = false;
         m->ended_at = 0;
-        r->ended--;
+        m->end = END_NONE;
+        r->ends.ended--;
     }
 }
 
@@ -266,13 +270,13 @@ static void take_leaving(struct roster *r)
 {
     for (int i = 0; i < r->saved.nleaving; i++) {
         int member = r->saved.leaving[i];
-        if (member < 0 || member >= r->nmembers)
+        if (member < 0 || member >= r->members.n)
             continue;
-        struct roster_member *m = &r->members[member];
+        struct roster_member *m = &r->members.list[member];
         if (rank_has_ended(m->state) || m->leaving)
             continue;
         m->leaving = true;
-        if (!roster_survives(m) && (m->state != RANK_LEFT || m->out))
+        if (!member_survives(m) && (m->state != RANK_LEFT || m->unable))
             roster_note(r, NOTE_LEAVE, member, 0, "the previous hvdrun asked it to leave");
     }
 }
@@ -281,12 +285,12 @@ static void take_leaving(struct roster *r)
 
 static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t now)
 {
-    struct roster_member *m = &r->members[t->member];
+    struct roster_member *m = &r->members.list[t->member];
     m->code = t->code;
     words_set(&m->text, t->text);
-    roster_take_tail(m, t->tail);
+    member_take_tail(m, t->tail);
     if (t->out && m->state == RANK_ACTIVE)
-        roster_step(r, t->member, RANK_OUT, now, NULL);
+        roster_step(r, t->member, RANK_UNABLE, now, NULL);
     if (!t->over && !t->dead)
         return;
     m->reaped = t->over;
@@ -299,8 +303,8 @@ static void apply_missing(struct roster *r, uint64_t now)
 {
     for (int i = 0; i < r->world.n; i++) {
         int member = r->world.cards[i].member;
-        struct roster_member *m = &r->members[member];
-        const struct roster_agent *a = &r->agents[m->agent];
+        struct roster_member *m = &r->members.list[member];
+        const struct roster_agent *a = &r->agents.list[m->agent];
         if (!a->joined || is_told(a->told, member))
             continue;
         words_set(&m->text, r->hosted ? "it ended while no operator was there"
@@ -323,13 +327,13 @@ void roster_rebuild(struct roster *r, uint64_t now)
     take_members(r, now);
     take_leaving(r);
     /* All ends are applied before any epoch is published. */
-    for (int a = 0; a < r->nagents; a++)
-        for (int i = 0; r->agents[a].told && i < r->agents[a].told->n; i++)
-            apply_end(r, &r->agents[a].told->members[i], now);
+    for (int a = 0; a < r->agents.n; a++)
+        for (int i = 0; r->agents.list[a].told && i < r->agents.list[a].told->n; i++)
+            apply_end(r, &r->agents.list[a].told->members[i], now);
     apply_missing(r, now);
-    for (int a = 0; a < r->nagents; a++)
-        if (!r->agents[a].joined) {
-            r->agents[a].lost = false;
+    for (int a = 0; a < r->agents.n; a++)
+        if (!r->agents.list[a].joined) {
+            r->agents.list[a].lost = false;
             roster_agent_lost(r, a,
                               r->hosted ? "it did not come back to this operator"
                                         : "it did not come back to this hvdrun",
@@ -339,13 +343,13 @@ void roster_rebuild(struct roster *r, uint64_t now)
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
     snprintf(r->last.cause, sizeof(r->last.cause), "another %s has taken over",
              r->hosted ? "operator" : "hvdrun");
-    if (r->announced > r->applied)
-        roster_note(r, NOTE_CHANGE, -1, (int)r->announced, "");
-    for (int a = 0; a < r->nagents; a++) {
-        if (r->agents[a].told)
-            rejoin_fini(r->agents[a].told);
-        free(r->agents[a].told);
-        r->agents[a].told = NULL;
+    if (r->changes.announced > r->changes.applied)
+        roster_note(r, NOTE_CHANGE, -1, (int)r->changes.announced, "");
+    for (int a = 0; a < r->agents.n; a++) {
+        if (r->agents.list[a].told)
+            rejoin_fini(r->agents.list[a].told);
+        free(r->agents.list[a].told);
+        r->agents.list[a].told = NULL;
     }
     roster_fill(r, now);
 }

@@ -40,19 +40,20 @@ void roster_end_text(const char *name, const char *host, int pid, int code, bool
 void roster_describe_end(const struct roster *r, int member, char *dst, size_t size)
 {
     char name[64];
-    const struct roster_member *m = &r->members[member];
-    const char *host = r->agents[m->agent].host;
+    const struct roster_member *m = &r->members.list[member];
+    const char *host = r->agents.list[m->agent].host;
     roster_name(r->is_elastic && r->epoch > 0 ? m->was_rank : member, member, name, sizeof(name));
-    if (m->out && !rank_has_ended(m->state))
+    if (m->unable && !rank_has_ended(m->state))
         snprintf(dst, size, "%s on %s (pid %d) cannot go on: %s", name, host, m->pid,
                  m->text ? m->text : strerror(-m->code));
-    else if (m->left_at && (m->state == RANK_LEFT || m->stopped))
+    else if (m->left_at && (m->state == RANK_LEFT || m->end == END_STOPPED))
         snprintf(dst, size, "%s on %s (pid %d) called hvd_shutdown()", name, host, m->pid);
     else if (m->state == RANK_FAILED && m->code == 0 && !m->text)
         snprintf(dst, size, "%s on %s (pid %d) died", name, host,
                  m->pid); /* the cause is not known yet */
     else
-        roster_end_text(name, host, m->pid, m->code, m->early, words(m->text), dst, size);
+        roster_end_text(name, host, m->pid, m->code, m->end == END_EARLY, words(m->text), dst,
+                        size);
 }
 
 /* Appends text; cuts what does not fit. */
@@ -79,8 +80,9 @@ static void append_agent(const struct roster *r, int agent, enum rank_state stat
 {
     int from = -1;
     bool any = false;
-    for (int i = 0; i <= r->nmembers; i++) {
-        bool in = i < r->nmembers && r->members[i].agent == agent && r->members[i].state == state;
+    for (int i = 0; i <= r->members.n; i++) {
+        bool in = i < r->members.n && r->members.list[i].agent == agent &&
+                  r->members.list[i].state == state;
         if (in && from < 0)
             from = i;
         if (in || from < 0)
@@ -92,14 +94,14 @@ static void append_agent(const struct roster *r, int agent, enum rank_state stat
     if (!any)
         return;
     append(dst, size, " (");
-    append(dst, size, r->agents[agent].host);
+    append(dst, size, r->agents.list[agent].host);
     append(dst, size, ")");
 }
 
 void roster_list(const struct roster *r, enum rank_state state, char *dst, size_t size)
 {
     dst[0] = '\0';
-    for (int a = 0; a < r->nagents; a++)
+    for (int a = 0; a < r->agents.n; a++)
         append_agent(r, a, state, dst, size);
     if (!dst[0])
         append(dst, size, "none");
@@ -109,7 +111,7 @@ void roster_list(const struct roster *r, enum rank_state state, char *dst, size_
 
 static bool is_leaver(const struct roster_member *m)
 {
-    return m->leaving && roster_survives(m);
+    return m->leaving && member_survives(m);
 }
 
 static bool is_starting(const struct roster_member *m)
@@ -124,15 +126,20 @@ static bool is_unborn(const struct roster_member *m)
 
 const char *roster_state(const struct roster *r)
 {
-    if (r->stopping || (r->ended > 0 && roster_done(r)) ||
-        (r->is_elastic && roster_count(r, roster_survives) == 0 && roster_is_finished(r)))
+    if (r->stopping || (r->ends.ended > 0 && roster_done(r)) ||
+        (r->is_elastic && roster_members_count(&r->members, member_survives) == 0 &&
+         roster_is_finished(r)))
         return "ending";
     if (r->epoch == 0)
-        return r->ready > 0 || roster_count(r, is_unborn) > 0 ? "starting" : "running";
-    if (r->waiting_since)
+        return r->members.ready > 0 || roster_members_count(&r->members, is_unborn) > 0 ? "starting"
+                                                                                        : "running";
+    if (r->next.waiting_since)
         return "waiting";
-    if (r->announced > r->applied || r->starts.n > 0 || roster_count(r, is_leaver) > 0 ||
-        (r->is_elastic && roster_count(r, roster_is_joiner) + roster_count(r, is_starting) > 0))
+    if (r->changes.announced > r->changes.applied || r->starts.n > 0 ||
+        roster_members_count(&r->members, is_leaver) > 0 ||
+        (r->is_elastic && roster_members_count(&r->members, member_is_joiner) +
+                                  roster_members_count(&r->members, is_starting) >
+                              0))
         return "changing";
     return "running";
 }
@@ -143,7 +150,7 @@ static void say_starts(const struct roster *r, uint64_t now, char *dst, size_t s
     uint64_t due = roster_starts_due(&r->starts);
     if (r->starts.n == 0)
         return;
-    if (roster_free_slots(r) == 0)
+    if (roster_agents_free_slots(&r->agents, &r->members) == 0)
         snprintf(text, sizeof(text), "; %d to be started when a host has room", r->starts.n);
     else if (now == 0)
         snprintf(text, sizeof(text), "; %d to be started", r->starts.n);
@@ -156,17 +163,18 @@ static void say_starts(const struct roster *r, uint64_t now, char *dst, size_t s
 void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t size)
 {
     char text[160];
-    int survivors = roster_count(r, roster_survives), joiners = roster_count(r, roster_is_joiner);
-    int starting = roster_count(r, is_starting);
+    int survivors = roster_members_count(&r->members, member_survives),
+        joiners = roster_members_count(&r->members, member_is_joiner);
+    int starting = roster_members_count(&r->members, is_starting);
     dst[0] = '\0';
-    if (!r->waiting_since && (r->epoch > 0 || r->ready == 0))
+    if (!r->next.waiting_since && (r->epoch > 0 || r->members.ready == 0))
         return;
     if (survivors > 0)
         snprintf(dst, size, "at least %d ranks: %d left with the state in memory, %d new ready",
                  r->elastic.min, survivors, joiners);
     else
         snprintf(dst, size, "ranks to begin with: %d of %d ready",
-                 r->is_elastic ? joiners : r->ready, r->target);
+                 r->is_elastic ? joiners : r->members.ready, r->target);
     snprintf(text, sizeof(text), "; %d started and not ready yet", starting);
     if (starting > 0)
         append(dst, size, text);

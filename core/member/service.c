@@ -41,13 +41,13 @@ static char *welcome_text(const struct service *s, int agent)
     const struct roster *r = s->roster;
     struct welcome_body welcome = {.size = r->is_elastic ? r->elastic.max : r->size,
                                    .elastic = r->is_elastic,
-                                   .slots = r->agents[agent].nslots,
+                                   .slots = r->agents.list[agent].nslots,
                                    .post_output = s->adopted && s->adopted(s->arg, agent)};
     memcpy(welcome.job, r->job, sizeof(welcome.job));
     welcome.assignments = calloc((size_t)welcome.slots + 1, sizeof(*welcome.assignments));
-    for (int i = 0; welcome.assignments && i < r->nmembers; i++)
-        if (r->members[i].agent == agent && r->members[i].state == RANK_ASSIGNED)
-            welcome.assignments[welcome.nassignments++] = r->members[i].assignment;
+    for (int i = 0; welcome.assignments && i < r->members.n; i++)
+        if (r->members.list[i].agent == agent && r->members.list[i].state == RANK_ASSIGNED)
+            welcome.assignments[welcome.nassignments++] = r->members.list[i].assignment;
     char *text = welcome.assignments ? welcome_write(&welcome) : NULL;
     welcome_fini(&welcome);
     return text;
@@ -137,8 +137,8 @@ static int check_agent(struct service *s, const struct server_request *q,
         reply_error(reply, rc, &err);
         return 1;
     }
-    if (index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].lost) {
-        gaps_heard(&s->roster->agents[index].gaps, clock_ns());
+    if (index >= 0 && s->roster->agents.list[index].joined && !s->roster->agents.list[index].lost) {
+        gaps_heard(&s->roster->agents.list[index].gaps, clock_ns());
         return 0;
     }
     err_set(&err, ENOENT, "no agent \"%.64s\" has joined", q->agent);
@@ -167,14 +167,14 @@ static int do_events(struct service *s, const struct server_request *q, struct s
     struct roster *r = s->roster;
     if (check_agent(s, q, reply))
         return 0;
-    int agent = roster_find(r, q->agent), more = r->nnotes - (int)q->after;
-    struct notes_body body = {.seq = (uint64_t)r->nnotes};
-    if (q->after > (uint64_t)r->nnotes)
+    int agent = roster_find(r, q->agent), more = r->notes.n - (int)q->after;
+    struct notes_body body = {.seq = (uint64_t)r->notes.n};
+    if (q->after > (uint64_t)r->notes.n)
         more = 0;
     body.notes = calloc((size_t)more + 1, sizeof(*body.notes));
-    for (int i = r->nnotes - more; body.notes && i < r->nnotes; i++)
-        if (is_for(r, &r->notes[i], agent))
-            body.notes[body.n++] = r->notes[i];
+    for (int i = r->notes.n - more; body.notes && i < r->notes.n; i++)
+        if (is_for(r, &r->notes.list[i], agent))
+            body.notes[body.n++] = r->notes.list[i];
     bool park = body.notes && body.n == 0;
     if (!park)
         reply_text(reply, body.notes ? notes_write(&body) : NULL);
@@ -192,12 +192,13 @@ static int do_output(struct service *s, const struct server_request *q, struct s
     if (rc < 0)
         return reply_error(reply, rc, &err);
     int index = roster_find(s->roster, body.agent);
-    bool known = index >= 0 && s->roster->agents[index].joined && !s->roster->agents[index].lost;
+    bool known =
+        index >= 0 && s->roster->agents.list[index].joined && !s->roster->agents.list[index].lost;
     rc = check_peer(q, body.agent, &err);
     if (rc == 0 && (!known || !s->output || s->roster->rebuilding))
         rc = err_set(&err, ENOENT, "no output of agent \"%.64s\" is expected", body.agent);
     else if (rc == 0)
-        gaps_heard(&s->roster->agents[index].gaps, clock_ns());
+        gaps_heard(&s->roster->agents.list[index].gaps, clock_ns());
     if (rc == 0 && s->output(s->arg, index, &body) < 0)
         rc = err_set(&err, EAGAIN, "whoever reads the output is slow");
     printed_fini(&body);
@@ -245,8 +246,8 @@ static int check_drain(struct service *s, const struct server_request *q,
                        const struct drain_body *body, struct err *err)
 {
     bool there = false;
-    for (int a = 0; q->peer && a < s->roster->nagents; a++) {
-        const struct roster_agent *agent = &s->roster->agents[a];
+    for (int a = 0; q->peer && a < s->roster->agents.n; a++) {
+        const struct roster_agent *agent = &s->roster->agents.list[a];
         bool mine = check_peer(q, agent->uid, NULL) == 0 && agent->joined && !agent->lost;
         if (mine && !s->roster->rebuilding && strcmp(agent->host, body->host) == 0)
             return 0;

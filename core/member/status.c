@@ -15,11 +15,11 @@
 static json_t *list_findings(const struct roster *r)
 {
     json_t *list = json_array();
-    for (int a = 0; a < r->nagents; a++) {
-        for (int i = 0; i < r->agents[a].findings.n; i++) {
-            const struct finding *f = &r->agents[a].findings.list[i];
+    for (int a = 0; a < r->agents.n; a++) {
+        for (int i = 0; i < r->agents.list[a].findings.n; i++) {
+            const struct finding *f = &r->agents.list[a].findings.list[i];
             json_append(&list,
-                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "host", r->agents[a].host,
+                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "host", r->agents.list[a].host,
                                   "source", f->source, "id", f->id, "code", f->code, "status",
                                   finding_status_name(f->status), "summary", f->summary));
         }
@@ -29,12 +29,12 @@ static json_t *list_findings(const struct roster *r)
 
 static json_t *one_member(const struct roster *r, int member, uint64_t now)
 {
-    const struct roster_member *m = &r->members[member];
+    const struct roster_member *m = &r->members.list[member];
     uint64_t idle = m->moved ? (now - m->moved) / CLOCK_MS : 0;
     /* In a fixed job the rank is known before the first epoch. */
     int rank = r->is_elastic ? m->rank : member;
     json_t *j = json_pack("{s:i, s:i, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I}", "rank", rank,
-                          "member", member, "host", r->agents[m->agent].host, "state",
+                          "member", member, "host", r->agents.list[m->agent].host, "state",
                           rank_state_name(m->state), "pid", m->pid, "code", m->code, "batches",
                           (json_int_t)m->batches, "bytes", (json_int_t)m->bytes, "idle_ms",
                           (json_int_t)idle, "since", (json_int_t)clock_unix_ms(m->started, now));
@@ -46,8 +46,8 @@ static json_t *one_member(const struct roster *r, int member, uint64_t now)
 static json_t *list_members(const struct roster *r, uint64_t now)
 {
     json_t *list = json_array();
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
         if (!r->is_elastic || !rank_has_ended(m->state) || now - m->ended_at < GONE_FOR)
             json_append(&list, one_member(r, i, now));
     }
@@ -75,11 +75,11 @@ char *status_text(const struct roster *r, uint64_t now)
     roster_waiting_for(r, now, waiting, sizeof(waiting));
     auto_json json_t *j = json_pack(
         "{s:s, s:s, s:i, s:I, s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:I, s:I, s:i}", "job", r->job,
-        "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->ended, "state",
-        roster_state(r), "waiting_for", waiting, "elastic", r->is_elastic, "np", r->target,
+        "name", r->job, "size", r->size, "epoch", (json_int_t)r->epoch, "ended", r->ends.ended,
+        "state", roster_state(r), "waiting_for", waiting, "elastic", r->is_elastic, "np", r->target,
         "min_np", r->is_elastic ? r->elastic.min : r->size, "max_np",
-        r->is_elastic ? r->elastic.max : r->size, "change", (json_int_t)r->applied, "asked_change",
-        (json_int_t)r->change, "restarts", r->restarts);
+        r->is_elastic ? r->elastic.max : r->size, "change", (json_int_t)r->changes.applied,
+        "asked_change", (json_int_t)r->changes.requested, "restarts", r->restarts);
     json_put(&j, "last_change", last_change(r, now));
     json_put(&j, "repair_ms",
              json_pack("{s:f, s:f}", "last", (double)r->work.repair_last / CLOCK_MS, "max",

@@ -73,13 +73,13 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
 
 static bool is_live(const struct job_coordinator *c, int agent)
 {
-    return agent >= 0 && c->roster.agents[agent].joined && !c->roster.agents[agent].lost;
+    return agent >= 0 && c->roster.agents.list[agent].joined && !c->roster.agents.list[agent].lost;
 }
 
 int job_coordinator_count_agents(const struct job_coordinator *c)
 {
     int n = 0;
-    for (int i = 0; i < c->roster.nagents; i++)
+    for (int i = 0; i < c->roster.agents.n; i++)
         n += is_live(c, i);
     return n;
 }
@@ -101,8 +101,8 @@ static void lose(struct job_coordinator *c, int agent, const char *text, uint64_
 {
     if (!is_live(c, agent))
         return;
-    for (int i = 0; i < c->roster.nmembers; i++) {
-        const struct roster_member *m = &c->roster.members[i];
+    for (int i = 0; i < c->roster.members.n; i++) {
+        const struct roster_member *m = &c->roster.members.list[i];
         if (m->agent != agent || rank_has_ended(m->state))
             continue;
         c->losses++;
@@ -128,7 +128,7 @@ static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const
 /* The roster has decided nothing yet that a rejoining agent could contradict. */
 static bool is_blank(const struct roster *r)
 {
-    return r->epoch == 0 && r->nmembers == 0;
+    return r->epoch == 0 && r->members.n == 0;
 }
 
 /* The roster's ranks have finished or failed and all agents are gone: a join starts a new roster.
@@ -136,8 +136,8 @@ static bool is_blank(const struct roster *r)
 static bool is_used_up(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
-    bool over = r->stopping || r->closing || roster_culprit(r) >= 0 || r->done > 0;
-    return over && r->nagents > 0 && job_coordinator_count_agents(c) == 0;
+    bool over = r->stopping || r->closing || roster_culprit(r) >= 0 || r->ends.finished > 0;
+    return over && r->agents.n > 0 && job_coordinator_count_agents(c) == 0;
 }
 
 static int prepare(struct job_coordinator *c, const struct join_body *body, struct err *err)
@@ -170,8 +170,8 @@ static int on_arrive(void *arg, const struct join_body *body, struct err *err)
     rc = roster_add_host(&c->roster, &host, err);
     if (rc < 0)
         return rc;
-    pod->agent = c->roster.nagents - 1;
-    c->roster.agents[pod->agent].order = pod->worker;
+    pod->agent = c->roster.agents.n - 1;
+    c->roster.agents.list[pod->agent].order = pod->worker;
     count_arriving(c);
     c->urgent = true;
     c->joins += !body->rejoin;
@@ -347,7 +347,7 @@ void job_coordinator_heard(struct job_coordinator_pod *pod)
 void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64_t now)
 {
     struct job_coordinator_pod *pod = pod_of(c, agent);
-    if (!pod || pod->agent < 0 || strcmp(c->roster.agents[pod->agent].uid, agent) != 0)
+    if (!pod || pod->agent < 0 || strcmp(c->roster.agents.list[pod->agent].uid, agent) != 0)
         return;
     if (!pod->closed_at)
         pod->closed_at = now;
@@ -358,8 +358,8 @@ void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64
  * the others reach within milliseconds. */
 static bool has_seen_loss(const struct roster *r)
 {
-    for (int i = 0; i < r->nmembers; i++)
-        if (r->members[i].state == RANK_READY && r->members[i].was_in)
+    for (int i = 0; i < r->members.n; i++)
+        if (r->members.list[i].state == RANK_READY && r->members.list[i].was_in)
             return true;
     return false;
 }
@@ -368,7 +368,7 @@ static bool has_seen_loss(const struct roster *r)
 static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *pod, bool seen_loss,
                         bool forgive, uint64_t now)
 {
-    struct gaps *gaps = &c->roster.agents[pod->agent].gaps;
+    struct gaps *gaps = &c->roster.agents.list[pod->agent].gaps;
     if (forgive)
         gaps_forgive(gaps, now);
     uint64_t silent = now - gaps->heard;
@@ -390,14 +390,14 @@ static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *p
 static void note_failures(struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
-    for (int i = 0; i < r->nmembers && !c->first_known; i++) {
-        const struct roster_member *m = &r->members[i];
+    for (int i = 0; i < r->members.n && !c->first_known; i++) {
+        const struct roster_member *m = &r->members.list[i];
         bool failed = m->reaped && (m->state == RANK_FAILED) && !m->leaving && m->code != 0;
         if (!failed || r->stopping)
             continue;
         c->first_known = true;
         c->first_rank = m->was_rank;
-        c->first_worker = r->agents[m->agent].order;
+        c->first_worker = r->agents.list[m->agent].order;
         c->first_code = m->code;
         roster_describe_end(r, i, c->first_text, sizeof(c->first_text));
     }
@@ -412,7 +412,7 @@ bool job_coordinator_tick(struct job_coordinator *c, bool forgive, uint64_t now)
             soon |= watch_agent(c, c->pods[i], seen_loss, forgive, now);
     count_arriving(c);
     roster_tick(r, now);
-    if (roster_done(r) && r->nmembers > 0 && !r->stopping)
+    if (roster_done(r) && r->members.n > 0 && !r->stopping)
         roster_stop(r, "all ranks have ended", 0);
     note_failures(c);
     job_coordinator_count_epochs(c);

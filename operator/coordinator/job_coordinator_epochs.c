@@ -23,18 +23,19 @@ static int by_worker(const void *a, const void *b)
 static void list_pods(const struct job_coordinator *c, char *dst, size_t size)
 {
     const struct roster *r = &c->roster;
-    auto_free bool *in = calloc((size_t)r->nagents + 1, sizeof(*in));
-    auto_free const struct roster_agent **all = calloc((size_t)r->nagents + 1, sizeof(*all));
+    auto_free bool *in = calloc((size_t)r->agents.n + 1, sizeof(*in));
+    auto_free const struct roster_agent **all = calloc((size_t)r->agents.n + 1, sizeof(*all));
     int count = 0;
     size_t n = 0;
     dst[0] = '\0';
     if (!in || !all)
         return;
-    for (int i = 0; i < r->nmembers; i++)
-        in[r->members[i].agent] |= r->members[i].rank >= 0 && !rank_has_ended(r->members[i].state);
-    for (int a = 0; a < r->nagents; a++)
+    for (int i = 0; i < r->members.n; i++)
+        in[r->members.list[i].agent] |=
+            r->members.list[i].rank >= 0 && !rank_has_ended(r->members.list[i].state);
+    for (int a = 0; a < r->agents.n; a++)
         if (in[a])
-            all[count++] = &r->agents[a];
+            all[count++] = &r->agents.list[a];
     qsort(all, (size_t)count, sizeof(*all), by_worker);
     for (int i = 0; i < count && i < PODS_LOGGED; i++)
         n += (size_t)snprintf(dst + n, size - n, " %s", all[i]->host);

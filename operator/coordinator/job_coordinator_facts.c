@@ -16,13 +16,13 @@
 static int count_ready(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
-    auto_free int *train = calloc((size_t)r->nagents + 1, sizeof(*train));
+    auto_free int *train = calloc((size_t)r->agents.n + 1, sizeof(*train));
     int n = 0;
-    for (int i = 0; train && i < r->nmembers; i++)
-        train[r->members[i].agent] +=
-            r->members[i].rank >= 0 && !rank_has_ended(r->members[i].state);
-    for (int a = 0; train && a < r->nagents; a++)
-        n += r->agents[a].joined && !r->agents[a].lost && train[a] >= c->slots;
+    for (int i = 0; train && i < r->members.n; i++)
+        train[r->members.list[i].agent] +=
+            r->members.list[i].rank >= 0 && !rank_has_ended(r->members.list[i].state);
+    for (int a = 0; train && a < r->agents.n; a++)
+        n += r->agents.list[a].joined && !r->agents.list[a].lost && train[a] >= c->slots;
     return n;
 }
 
@@ -40,10 +40,10 @@ uint64_t job_coordinator_fingerprint(const struct job_coordinator *c)
     roster_waiting_for(r, 0, waiting_for, sizeof(waiting_for));
     job_coordinator_findings(c, sign_finding, &findings);
     uint64_t parts[] = {(uint64_t)r->epoch,
-                        (uint64_t)r->ended,
+                        (uint64_t)r->ends.ended,
                         (uint64_t)r->target,
                         (uint64_t)r->restarts,
-                        (uint64_t)r->done,
+                        (uint64_t)r->ends.finished,
                         (uint64_t)r->rebuilding,
                         (uint64_t)c->first_known,
                         (uint64_t)job_coordinator_count_agents(c),
@@ -86,7 +86,7 @@ void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *
     const struct roster *r = &c->roster;
     uint64_t now = clock_ns();
     *ret = (struct plane_facts){
-        .there = r->nagents > 0,
+        .there = r->agents.n > 0,
         .rebuilding = r->rebuilding,
         .state = roster_state(r),
         .epoch = roster_epoch_number(r->epoch),
@@ -95,8 +95,8 @@ void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *
         .agents = job_coordinator_count_agents(c),
         .ready_workers = count_ready(c),
         .restarts = r->restarts,
-        .any_finished = r->done > 0,
-        .all_finished = r->nmembers > 0 && roster_done(r),
+        .any_finished = r->ends.finished > 0,
+        .all_finished = r->members.n > 0 && roster_done(r),
     };
     roster_waiting_for(r, 0, ret->waiting_for, sizeof(ret->waiting_for));
     take_last(r, now, ret);

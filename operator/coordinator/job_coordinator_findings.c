@@ -20,19 +20,19 @@ static bool has_run(enum rank_state state)
 static bool *judge(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
-    bool *judged = calloc((size_t)r->nagents + 1, sizeof(*judged));
-    for (int i = 0; judged && i < r->nmembers; i++)
-        judged[r->members[i].agent] |= has_run(r->members[i].state);
-    for (int a = 0; judged && a < r->nagents; a++)
-        judged[a] |= r->agents[a].findings.n > 0;
+    bool *judged = calloc((size_t)r->agents.n + 1, sizeof(*judged));
+    for (int i = 0; judged && i < r->members.n; i++)
+        judged[r->members.list[i].agent] |= has_run(r->members.list[i].state);
+    for (int a = 0; judged && a < r->agents.n; a++)
+        judged[a] |= r->agents.list[a].findings.n > 0;
     return judged;
 }
 
 static int most_workers(const struct job_coordinator *c)
 {
     int n = c->workers;
-    for (int a = 0; a < c->roster.nagents; a++)
-        n = c->roster.agents[a].order >= n ? c->roster.agents[a].order + 1 : n;
+    for (int a = 0; a < c->roster.agents.n; a++)
+        n = c->roster.agents.list[a].order >= n ? c->roster.agents.list[a].order + 1 : n;
     return n;
 }
 
@@ -43,8 +43,8 @@ void job_coordinator_findings(const struct job_coordinator *c,
     const struct roster *r = &c->roster;
     auto_free bool *judged = judge(c);
     auto_free bool *seen = calloc((size_t)most_workers(c) + 1, sizeof(*seen)); /* [worker] */
-    for (int a = r->nagents - 1; judged && seen && a >= 0; a--) { /* newest agent first */
-        const struct roster_agent *agent = &r->agents[a];
+    for (int a = r->agents.n - 1; judged && seen && a >= 0; a--) { /* newest agent first */
+        const struct roster_agent *agent = &r->agents.list[a];
         bool wanted = agent->order >= 0 && (!agent->lost || agent->order < c->workers);
         if (!wanted || !judged[a] || (agent->lost && seen[agent->order]))
             continue;

@@ -56,7 +56,7 @@ static void drop(struct plane *p, struct job_coordinator *c)
 /* Is there something for agents' long polls? */
 static bool has_news(const struct job_coordinator *c)
 {
-    return c->seen_notes != c->roster.nnotes || c->seen_world != c->roster.epoch;
+    return c->seen_notes != c->roster.notes.n || c->seen_world != c->roster.epoch;
 }
 
 /* Answers the long polls of a job whose roster has news, in portions, because thousands of
@@ -66,8 +66,8 @@ static bool wake(struct plane *p, struct job_coordinator *c)
     const struct roster *r = &c->roster;
     uint64_t parks = server_parks(p->server);
     bool all = c->seen_world != r->epoch;
-    for (; c->seen_notes < r->nnotes; c->seen_notes++) {
-        int agent = roster_note_agent(r, &r->notes[c->seen_notes]);
+    for (; c->seen_notes < r->notes.n; c->seen_notes++) {
+        int agent = roster_note_agent(r, &r->notes.list[c->seen_notes]);
         all |= agent < 0;
         if (agent >= 0)
             server_wake_some(p->server, c->group, agent + 1, parks, WAKE_MOST);

@@ -142,7 +142,7 @@ static int unknown(struct plane *p, struct err *err, const char *what, const cha
 
 static bool has_agent(const struct job_coordinator *c, const struct job_coordinator_pod *pod)
 {
-    return pod->agent >= 0 && !c->roster.agents[pod->agent].lost;
+    return pod->agent >= 0 && !c->roster.agents.list[pod->agent].lost;
 }
 
 static int admit(struct plane *p, const struct plane_path *path, const char *token, struct err *err)

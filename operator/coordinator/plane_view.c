@@ -49,7 +49,7 @@ static void put_ranks(int *ranks, int n, char *dst, size_t size)
 static struct plane_worker worker_of(const struct roster *r, const struct job_coordinator_pod *pod,
                                      int *ranks, uint64_t now)
 {
-    const struct roster_agent *agent = &r->agents[pod->agent];
+    const struct roster_agent *agent = &r->agents.list[pod->agent];
     struct plane_worker w = {.pod_uid = pod->uid, .state = "", .batches = UINT64_MAX};
     int n = 0, least = RANK_STATES;
     w.connected = agent->joined && !agent->lost && pod->closed_at == 0;
@@ -57,7 +57,7 @@ static struct plane_worker worker_of(const struct roster *r, const struct job_co
     for (int i = 0; i < agent->nslots; i++) {
         if (agent->slots[i].member < 0)
             continue;
-        const struct roster_member *m = &r->members[agent->slots[i].member];
+        const struct roster_member *m = &r->members.list[agent->slots[i].member];
         int64_t idle = m->moved ? (int64_t)((now - m->moved) / CLOCK_MS) : -1;
         if (progress_of(m->state) < least) {
             least = progress_of(m->state);
@@ -79,8 +79,8 @@ void plane_workers(const struct plane *p, const char *job_uid,
     const struct job_coordinator *c = plane_find(p, job_uid);
     uint64_t now = clock_ns();
     int most = 1;
-    for (int a = 0; c && a < c->roster.nagents; a++)
-        most = c->roster.agents[a].nslots > most ? c->roster.agents[a].nslots : most;
+    for (int a = 0; c && a < c->roster.agents.n; a++)
+        most = c->roster.agents.list[a].nslots > most ? c->roster.agents.list[a].nslots : most;
     auto_free int *ranks = calloc((size_t)most, sizeof(*ranks));
     for (int i = 0; ranks && c && i < c->npods; i++) {
         if (c->pods[i]->agent < 0)

@@ -77,7 +77,7 @@ static const struct {
     {"ready", "ready, waits for other workers", LEVEL_BUSY},
     {"active", "trains", LEVEL_OK},
     {"left", "has left", LEVEL_OK},
-    {"ended", "has finished", LEVEL_OK},
+    {"finished", "has finished", LEVEL_OK},
     {"failed", "a rank has failed", LEVEL_BAD},
 };
 

@@ -100,7 +100,7 @@ static void findings(const char *text, size_t len)
         again.findings.n != body.findings.n)
         abort();
     roster_findings(&roster, &body, 5, NULL);
-    if (roster.agents[0].findings.n > FINDINGS_MAX)
+    if (roster.agents.list[0].findings.n > FINDINGS_MAX)
         abort();
     findings_body_fini(&again);
     findings_body_fini(&body);

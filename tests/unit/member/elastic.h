@@ -46,7 +46,7 @@ static inline int tell_bye(struct roster *r, int member, int code, uint64_t done
     struct report_item item = {
         .type = REPORT_BYE, .member = member, .pid = 100 + member, .code = code, .done = done};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item}, read = {0};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
+    snprintf(body.agent, sizeof(body.agent), "a%d", r->members.list[member].agent);
     char *text = report_write(&body);
     assert_non_null(text);
     assert_int_equal(report_read(text, strlen(text), &read, NULL), 0);
@@ -60,7 +60,7 @@ static inline int tell(struct roster *r, enum report_type type, int member, int 
 {
     struct report_item item = {.type = type, .member = member, .pid = 100 + member, .code = code};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
+    snprintf(body.agent, sizeof(body.agent), "a%d", r->members.list[member].agent);
     return roster_report(r, &body, now, NULL);
 }
 
@@ -68,7 +68,7 @@ static inline void hello(struct roster *r, int member, enum card_why why)
 {
     struct card c = {.member = member, .why = why, .epoch = r->epoch};
     struct cards_body body = {.seq = ++seq, .epoch = r->epoch + 1, .n = 1, .cards = &c};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
+    snprintf(body.agent, sizeof(body.agent), "a%d", r->members.list[member].agent);
     buf_put_u32(&c.bytes, (uint32_t)member);
     assert_int_equal(roster_cards(r, &body, now, NULL), 0);
     buf_fini(&c.bytes);
@@ -85,7 +85,7 @@ static inline void arrive(struct roster *r, int member)
 static inline void start(struct roster *r, int member)
 {
     arrive(r, member);
-    if (r->members[member].state == RANK_ARRIVED)
+    if (r->members.list[member].state == RANK_ARRIVED)
         hello(r, member, CARD_ENTER);
 }
 
@@ -100,9 +100,9 @@ static inline void form(struct roster *r)
 /* The next note of this type that was not looked at: its member; -2: there is none. */
 static inline const struct note *next_note(struct roster *r, enum note_type type)
 {
-    while (seen < r->nnotes)
-        if (r->notes[seen++].type == type)
-            return &r->notes[seen - 1];
+    while (seen < r->notes.n)
+        if (r->notes.list[seen++].type == type)
+            return &r->notes.list[seen - 1];
     return NULL;
 }
 
@@ -116,7 +116,7 @@ static inline void world_is(struct roster *r, uint32_t epoch, const char *want)
         snprintf(text + n, sizeof(text) - n, "%s%d%s", n ? " " : "", c->member,
                  c->is_new ? "*" : "");
         assert_int_equal(c->rank, i);
-        assert_int_equal(r->members[c->member].rank, i);
+        assert_int_equal(r->members.list[c->member].rank, i);
     }
     assert_string_equal(text, want);
     assert_int_equal(r->epoch, epoch);

@@ -130,14 +130,14 @@ static void test_roster(void **state)
     assert_int_equal(roster_findings(&r, &body, 1, NULL), -ENOENT);
     assert_int_equal(roster_join(&r, &join, 1, NULL), 0);
     assert_int_equal(roster_findings(&r, &body, 1, NULL), 0);
-    assert_int_equal(r.agents[0].findings.n, 0);
-    assert_int_equal(r.agents[1].findings.n, 1);
+    assert_int_equal(r.agents.list[0].findings.n, 0);
+    assert_int_equal(r.agents.list[1].findings.n, 1);
     body.findings.list[0].cleared = true;
     assert_int_equal(roster_findings(&r, &body, 1, NULL), 0); /* a repetition */
-    assert_int_equal(r.agents[1].findings.n, 1);
+    assert_int_equal(r.agents.list[1].findings.n, 1);
     body.seq = 2;
     assert_int_equal(roster_findings(&r, &body, 1, NULL), 0);
-    assert_int_equal(r.agents[1].findings.n, 0);
+    assert_int_equal(r.agents.list[1].findings.n, 0);
     findings_body_fini(&body);
     roster_fini(&r);
 }

@@ -241,16 +241,16 @@ static int life(void)
         fail_alloc.fail_at = -1;
         roster_tick(&r, 4);
     }
-    if (rc == 0 && (r.epoch != 1 || r.members[1].card.len != strlen(LONG_TEXT)))
+    if (rc == 0 && (r.epoch != 1 || r.members.list[1].card.len != strlen(LONG_TEXT)))
         rc = -EBADMSG;
     if (rc == 0)
         rc = again(give_findings(&r), give_findings, &r);
-    if (rc == 0 && r.agents[0].findings.n != 2)
+    if (rc == 0 && r.agents.list[0].findings.n != 2)
         rc = -EBADMSG;
     roster_stop(&r, "enough", 100);
     for (int i = 0; i < 2 && rc == 0; i++)
         rc = tell(&r, REPORT_EXITED, i, 7, (uint64_t)i + 5);
-    if (rc == 0 && (r.nnotes != 3 || !roster_done(&r)))
+    if (rc == 0 && (r.notes.n != 3 || !roster_done(&r)))
         rc = -EBADMSG;
     roster_fini(&r);
     return rc;
@@ -300,7 +300,7 @@ static int elastic_life(void)
         fail_alloc.fail_at = -1; /* there is memory again: what had none is tried once more */
     for (uint64_t i = 1; i < 4 && rc == 0; i++)
         roster_tick(&r, i * 2 * CLOCK_S);
-    if (rc == 0 && (r.epoch == 0 || r.nmembers != 4 || r.starts.n != 0))
+    if (rc == 0 && (r.epoch == 0 || r.members.n != 4 || r.starts.n != 0))
         rc = -EBADMSG;
     char *text = status_text(&r, 9 * CLOCK_S);
     if (rc == 0 && !text)

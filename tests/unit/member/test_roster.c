@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster, member/rank_state and member/rank_end: the tables, whole lives, who is
- * blamed, random events.
+ * Tests of member/roster and member/rank_state: the table, whole lives, which rank is named, random
+ * events.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "core/base/clock.h"
-#include "core/member/rank_end.h"
 #include "core/member/roster.h"
 
 static const uint8_t key[MEMBER_KEY_SIZE] = {1, 2, 3};
@@ -70,7 +69,7 @@ static void form(struct roster *r, uint32_t epoch)
     }
     assert_int_equal(r->epoch, epoch);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(r->members[i].state, RANK_ACTIVE);
+        assert_int_equal(r->members.list[i].state, RANK_ACTIVE);
 }
 
 static void test_table_has_no_doubles(void **state)
@@ -110,9 +109,9 @@ static void test_whole_life(void **state)
         assert_int_equal(report(&r, i < 2 ? "a0" : "a1", REPORT_EXITED, i, 0), 0);
     assert_true(roster_done(&r));
     assert_int_equal(roster_exit_code(&r), 0);
-    assert_int_equal(r.nnotes, 3);
+    assert_int_equal(r.notes.n, 3);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(r.notes[i].type, NOTE_ENDED);
+        assert_int_equal(r.notes.list[i].type, NOTE_ENDED);
     roster_fini(&r);
 }
 
@@ -123,7 +122,7 @@ static void test_seats(void **state)
     (void)state;
     make(&r);
     for (int i = 0; i < 3; i++)
-        assert_memory_equal(&r.members[i].assignment, &want[i], sizeof(want[i]));
+        assert_memory_equal(&r.members.list[i].assignment, &want[i], sizeof(want[i]));
     roster_fini(&r);
 }
 
@@ -136,7 +135,7 @@ static void test_first_failure_decides(void **state)
     start_all(&r);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 7), 0);
     assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, 3), 0);
-    assert_int_equal(r.first, 1);
+    assert_int_equal(r.ends.first, 1);
     roster_describe_end(&r, 1, text, sizeof(text));
     assert_string_equal(text, "rank 1 on h0 (pid 101) exited with code 7");
     assert_int_equal(roster_exit_code(&r), 7);
@@ -152,7 +151,7 @@ static void test_signal_before_code(void **state)
     start_all(&r);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 1), 0);
     assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, -9), 0);
-    assert_int_equal(r.first, 2);
+    assert_int_equal(r.ends.first, 2);
     assert_int_equal(roster_exit_code(&r), 137);
     roster_fini(&r);
 
@@ -161,7 +160,7 @@ static void test_signal_before_code(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 1), 0);
     seq += CLOCK_S; /* the clock of the reports: much later */
     assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, -9), 0);
-    assert_int_equal(r.first, 1);
+    assert_int_equal(r.ends.first, 1);
     roster_fini(&r);
 }
 
@@ -173,9 +172,9 @@ static void test_stop_hides_its_doing(void **state)
     start_all(&r);
     roster_stop(&r, "because", 1000);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, -15), 0);
-    assert_int_equal(r.first, -1);
-    assert_int_equal(r.notes[0].type, NOTE_STOP);
-    assert_int_equal(r.notes[0].code, 1000);
+    assert_int_equal(r.ends.first, -1);
+    assert_int_equal(r.notes.list[0].type, NOTE_STOP);
+    assert_int_equal(r.notes.list[0].code, 1000);
     roster_fini(&r);
 }
 
@@ -188,37 +187,13 @@ static void test_left_early(void **state)
     start_all(&r);
     form(&r, 1);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 0), 0);
-    assert_int_equal(r.early, 1);
-    assert_int_equal(r.first, -1);
-    assert_int_equal(r.notes[0].type, NOTE_LOST);
+    assert_int_equal(r.ends.early, 1);
+    assert_int_equal(r.ends.first, -1);
+    assert_int_equal(r.notes.list[0].type, NOTE_LOST);
     roster_describe_end(&r, 1, text, sizeof(text));
     assert_string_equal(text,
                         "rank 1 on h0 (pid 101) left early: it exited without hvd_shutdown()");
     roster_fini(&r);
-}
-
-/* Each row once, names for all; a fixed job replaces no rank, and no end but exit 0 is well. */
-static void test_ends_have_verdicts(void **state)
-{
-    size_t n;
-    const struct end_row *rows = rank_end_rows(&n);
-    (void)state;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < i; k++)
-            assert_false(rows[k].elastic == rows[i].elastic && rows[k].way == rows[i].way &&
-                         rows[k].time == rows[i].time);
-        enum end_verdict v = rank_end_verdict(rows[i].elastic, rows[i].way, rows[i].time);
-        assert_int_equal(v, rows[i].verdict);
-        assert_non_null(end_way_name(rows[i].way));
-        assert_non_null(end_time_name(rows[i].time));
-        assert_non_null(end_verdict_name(v));
-        assert_int_equal(v == END_WELL || v == END_EARLY, rows[i].way == END_ZERO);
-        if (!rows[i].elastic)
-            assert_true(v != END_REPLACED && v != END_REPLACED_OR_FAILS && v != END_FAILS_AT_END);
-    }
-    assert_int_equal(n, 4 * 4 + 4 * 5);
-    assert_int_equal(rank_end_verdict(false, END_CODE, END_LEFT_EARLY),
-                     END_FIRST); /* as END_INSIDE */
 }
 
 /* Rank 1 calls hvd_shutdown(), the operations of rank 2 fail, and it exits with 1. */
@@ -230,7 +205,7 @@ static void shut_down_early(struct roster *r)
     assert_int_equal(report(r, "a1", REPORT_BYE, 2, -ESHUTDOWN), 0); /* its word may come first */
     assert_int_equal(report(r, "a0", REPORT_BYE, 1, 0), 0);
     assert_int_equal(report(r, "a1", REPORT_EXITED, 2, 1), 0);
-    assert_int_equal(r->first, -1);
+    assert_int_equal(r->ends.first, -1);
     assert_int_equal(roster_culprit(r), 2);
     assert_int_equal(roster_named(r), 1);
 }
@@ -304,13 +279,13 @@ static void test_give_up(void **state)
     make(&r);
     start_all(&r);
     roster_give_up(&r, 1, "rank 1 did not come");
-    assert_int_equal(r.nnotes, 1);
-    assert_int_equal(r.notes[0].type, NOTE_LOST);
-    assert_int_equal(r.notes[0].member, 1);
-    assert_string_equal(r.notes[0].text, "rank 1 did not come");
-    assert_int_equal(r.members[1].state, RANK_RUNNING);
+    assert_int_equal(r.notes.n, 1);
+    assert_int_equal(r.notes.list[0].type, NOTE_LOST);
+    assert_int_equal(r.notes.list[0].member, 1);
+    assert_string_equal(r.notes.list[0].text, "rank 1 did not come");
+    assert_int_equal(r.members.list[1].state, RANK_RUNNING);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 3), 0);
-    assert_int_equal(r.first, 1);
+    assert_int_equal(r.ends.first, 1);
     roster_fini(&r);
 }
 
@@ -323,11 +298,11 @@ static void test_agent_lost(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 0), 0);
     roster_agent_lost(&r, 0, "ssh ended with code 255", 5);
     roster_agent_lost(&r, 0, "twice", 6);
-    assert_int_equal(r.members[0].state, RANK_ENDED);
-    assert_int_equal(r.members[1].state, RANK_FAILED);
-    assert_int_equal(r.first, 1);
+    assert_int_equal(r.members.list[0].state, RANK_FINISHED);
+    assert_int_equal(r.members.list[1].state, RANK_FAILED);
+    assert_int_equal(r.ends.first, 1);
     assert_int_equal(roster_exit_code(&r), 1);
-    assert_int_equal(r.nnotes, 2);
+    assert_int_equal(r.notes.n, 2);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 0), -ESTALE);
     roster_fini(&r);
 }
@@ -363,8 +338,8 @@ static void test_repeated_body_is_nothing(void **state)
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 4), 0);
     seq--;
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 4), 0);
-    assert_int_equal(r.ended, 1);
-    assert_int_equal(r.nnotes, 1);
+    assert_int_equal(r.ends.ended, 1);
+    assert_int_equal(r.notes.n, 1);
     roster_fini(&r);
 }
 
@@ -395,7 +370,7 @@ static void test_random_events(void **state)
         make(&r);
         for (int i = 0; i < 120; i++) {
             uint32_t epoch = r.epoch;
-            int notes = r.nnotes, rank = rand() % 4 - (rand() % 50 == 0);
+            int notes = r.notes.n, rank = rand() % 4 - (rand() % 50 == 0);
             const char *agent = rand() % 20 ? (rank < 2 ? "a0" : "a1") : "a0";
             switch (rand() % 8) {
             case 0:
@@ -415,18 +390,18 @@ static void test_random_events(void **state)
                        rand() % 3 - 1);
             }
             int ended = 0, ready = 0;
-            for (int k = 0; k < r.nmembers; k++) {
-                ended += rank_has_ended(r.members[k].state);
-                ready += r.members[k].state == RANK_READY;
+            for (int k = 0; k < r.members.n; k++) {
+                ended += rank_has_ended(r.members.list[k].state);
+                ready += r.members.list[k].state == RANK_READY;
             }
-            assert_int_equal(r.ended, ended);
-            assert_int_equal(r.ready, ready);
+            assert_int_equal(r.ends.ended, ended);
+            assert_int_equal(r.members.ready, ready);
             assert_true(ready < r.size);
             assert_true(r.epoch == epoch || r.epoch == epoch + 1);
-            assert_true(r.nnotes >= notes);
-            assert_true((r.first >= 0) <= (ended > 0));
+            assert_true(r.notes.n >= notes);
+            assert_true((r.ends.first >= 0) <= (ended > 0));
         }
-        assert_int_equal(r.nnotes, r.ended);
+        assert_int_equal(r.notes.n, r.ends.ended);
         roster_fini(&r);
     }
 }
@@ -441,7 +416,6 @@ int main(void)
         cmocka_unit_test(test_signal_before_code),
         cmocka_unit_test(test_stop_hides_its_doing),
         cmocka_unit_test(test_left_early),
-        cmocka_unit_test(test_ends_have_verdicts),
         cmocka_unit_test(test_who_left_is_named),
         cmocka_unit_test(test_who_left_and_failed_decides),
         cmocka_unit_test(test_who_left_and_lives_is_named),

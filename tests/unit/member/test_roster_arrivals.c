@@ -38,8 +38,8 @@ static void grow(struct roster *r, int np)
 
 static void boundary(struct roster *r)
 {
-    for (int i = 0, n = r->nmembers; i < n; i++)
-        if (r->members[i].rank >= 0 && r->members[i].state == RANK_ACTIVE)
+    for (int i = 0, n = r->members.n; i < n; i++)
+        if (r->members.list[i].rank >= 0 && r->members.list[i].state == RANK_ACTIVE)
             hello(r, i, CARD_BOUNDARY);
 }
 
@@ -52,7 +52,7 @@ static void test_places(void **state)
     numbers_are(next_note(&r, NOTE_NUMBERS), 3, 3, 2, 1, 2);
     arrive(&r, 4);
     numbers_are(next_note(&r, NOTE_NUMBERS), 4, 3, 3, 0, 1);
-    assert_int_equal(r.members[3].state, RANK_ARRIVED);
+    assert_int_equal(r.members.list[3].state, RANK_ARRIVED);
     assert_string_equal(roster_state(&r), "changing");
     /* Nothing waits for them: no boundary is asked for, whatever the time. */
     after(&r, 100000);
@@ -121,13 +121,14 @@ static void test_gone_before(void **state)
             tell(&r, REPORT_BYE, 3, 0);
         tell(&r, REPORT_EXITED, 3, ends[i]);
         world_is(&r, 1, "0 1 2");
-        assert_string_equal(r.cause, "");
-        assert_int_equal(r.done, 0); /* the program has come to no end: the job may still change */
+        assert_string_equal(r.next.cause, "");
+        assert_int_equal(r.ends.finished,
+                         0); /* the program has come to no end: the job may still change */
         assert_int_equal(roster_scale(&r, 5, now, &change, NULL), 0);
         assert_null(next_note(&r, NOTE_CHANGE));
         after(&r, 1100);
         /* One that fails is replaced. */
-        assert_int_equal(r.nmembers, 6);
+        assert_int_equal(r.members.n, 6);
         roster_fini(&r);
     }
 }
@@ -142,11 +143,11 @@ static void test_gone_in_silence(void **state)
     arrive(&r, 3);
     tell(&r, REPORT_DEAD, 3, 0);
     tell(&r, REPORT_EXITED, 3, 0);
-    assert_int_equal(r.done, 0);
+    assert_int_equal(r.ends.finished, 0);
     roster_describe_end(&r, 3, text, sizeof(text));
     assert_null(strstr(text, "left early"));
     after(&r, 100000);
-    assert_int_equal(r.nmembers, 4);
+    assert_int_equal(r.members.n, 4);
     roster_fini(&r);
 }
 
@@ -160,7 +161,7 @@ static void test_not_wanted_any_more(void **state)
     arrive(&r, 3);
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
-    assert_int_equal(r.applied, change);
+    assert_int_equal(r.changes.applied, change);
     hello(&r, 3, CARD_ENTER); /* it did not know yet */
     assert_null(next_note(&r, NOTE_CHANGE));
     tell(&r, REPORT_EXITED, 3, 0);
@@ -203,11 +204,11 @@ static void test_nobody_is_left(void **state)
     for (int i = 0; i < 3; i++)
         tell(&r, REPORT_EXITED, i, -9);
     after(&r, 5000);
-    int fresh = r.nmembers - 1;
+    int fresh = r.members.n - 1;
     assert_int_equal(fresh, 6); /* 4, 5, 6 are started for 0, 1, 2 */
     for (int i = 4; i <= fresh; i++) {
         arrive(&r, i);
-        assert_int_equal(r.members[i].state, RANK_READY); /* nobody trains: it waits at once */
+        assert_int_equal(r.members.list[i].state, RANK_READY); /* nobody trains: it waits at once */
     }
     assert_int_equal(r.epoch, 1);
     hello(&r, 3, CARD_ENTER);

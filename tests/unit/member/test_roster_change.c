@@ -52,9 +52,9 @@ static void test_scale_up(void **state)
         n = next_note(&r, NOTE_START);
         assert_int_equal(n->member, 3 + i);
     }
-    assert_int_equal(r.members[3].agent, 1);
-    assert_int_equal(r.members[4].agent, 0);
-    assert_int_equal(r.members[5].agent, 1);
+    assert_int_equal(r.members.list[3].agent, 1);
+    assert_int_equal(r.members.list[4].agent, 0);
+    assert_int_equal(r.members.list[5].agent, 1);
     start(&r, 4);
     start(&r, 3);
     assert_null(next_note(&r, NOTE_CHANGE)); /* one is still to come */
@@ -134,7 +134,7 @@ static void test_drain(void **state)
     assert_int_equal(roster_scale(&r, 4, now, &change, &err), -ERANGE);
     assert_string_equal(err.msg, "4 ranks: the hosts have room for 3");
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
-    assert_int_equal(r.members[3].agent, 0);
+    assert_int_equal(r.members.list[3].agent, 0);
     roster_fini(&r);
 }
 
@@ -176,7 +176,7 @@ static void test_joiner_sent_away(void **state)
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
     tell(&r, REPORT_EXITED, 3, 0);
     assert_int_equal(next_note(&r, NOTE_ENDED)->member, 3);
-    assert_int_equal(r.done, 0);
+    assert_int_equal(r.ends.finished, 0);
     roster_fini(&r);
 }
 
@@ -232,11 +232,11 @@ static void test_the_last_with_the_state_leave(void **state)
     seen = 0;
     assert_null(next_note(&r, NOTE_LEAVE));
     start(&r, 3);
-    assert_int_equal(r.announced, r.applied + 1);
+    assert_int_equal(r.changes.announced, r.changes.applied + 1);
     hello(&r, 1, CARD_BOUNDARY);
     hello(&r, 2, CARD_BOUNDARY);
     world_is(&r, 4, "1 2 3*");
-    assert_int_equal(r.announced, r.applied + 1); /* now they can */
+    assert_int_equal(r.changes.announced, r.changes.applied + 1); /* now they can */
     for (int i = 1; i <= 3; i++)
         hello(&r, i, CARD_BOUNDARY);
     world_is(&r, 5, "3");
@@ -263,7 +263,7 @@ static void test_a_full_world_leaves(void **state)
     world_is(&r, 2, "0 3* 4*");
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 1);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 2);
-    assert_int_equal(r.announced, r.applied + 1);
+    assert_int_equal(r.changes.announced, r.changes.applied + 1);
     hello(&r, 0, CARD_BOUNDARY);
     hello(&r, 3, CARD_BOUNDARY);
     hello(&r, 4, CARD_BOUNDARY);
@@ -303,7 +303,7 @@ static void test_scale_there_and_back(void **state)
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
     assert_int_equal(change, 2);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
-    assert_int_equal(r.applied, 2);
+    assert_int_equal(r.changes.applied, 2);
     roster_fini(&r);
 }
 
@@ -453,7 +453,7 @@ static void test_replacement(void **state)
     n = next_note(&r, NOTE_START);
     assert_int_equal(n->member, 3);
     assert_int_equal(n->code, 1); /* the place that has become free */
-    assert_int_equal(r.members[3].agent, 0);
+    assert_int_equal(r.members.list[3].agent, 0);
     assert_int_equal(r.restarts, 1);
     start(&r, 3);
     world_is(&r, 2, "0 2"); /* no boundary yet */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/member/roster_private.h"
+#include "core/member/roster.h"
 #include "tests/unit/member/elastic.h"
 
 static void test_loss_is_repaired(void **state)
@@ -36,8 +36,8 @@ static void test_loss_is_repaired(void **state)
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), 0); /* now it is reaped as well */
     assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), -EPROTO);
-    assert_int_equal(r.ended, 1);
-    assert_int_equal(r.first, -1);
+    assert_int_equal(r.ends.ended, 1);
+    assert_int_equal(r.ends.first, -1);
     roster_fini(&r);
 }
 
@@ -84,8 +84,27 @@ static void test_dead_and_then_well(void **state)
     tell(&r, REPORT_EXITED, 1, 0);
     assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.restarts, 0);
-    assert_int_equal(r.done, 1);
-    assert_int_equal(r.members[1].state, RANK_ENDED);
+    assert_int_equal(r.ends.finished, 1);
+    assert_int_equal(r.members.list[1].state, RANK_FINISHED);
+    roster_fini(&r);
+}
+
+/* A rank that has called hvd_shutdown() has not left early, whichever of the two reports comes
+ * first. */
+static void test_left_dead_and_then_well(void **state)
+{
+    struct roster r;
+    char text[256];
+    (void)state;
+    make(&r, 1, 4, 0);
+    form(&r);
+    tell_bye(&r, 1, 0, 3);
+    tell(&r, REPORT_DEAD, 1, 0);
+    tell(&r, REPORT_EXITED, 1, 0);
+    roster_describe_end(&r, 1, text, sizeof(text));
+    assert_string_equal(text, "rank 1 on h0 (pid 101) exited with code 0");
+    assert_int_equal(r.members.list[1].end, END_FINISHED);
+    assert_int_equal(r.ends.finished, 1);
     roster_fini(&r);
 }
 
@@ -142,7 +161,7 @@ static void test_below_min(void **state)
     after(&r, 1500);
     start(&r, 3);
     world_is(&r, 2, "0 2");
-    assert_int_equal(r.waiting_since, 0);
+    assert_int_equal(r.next.waiting_since, 0);
     /* They know with it that somebody waits for their next boundary. */
     assert_int_equal(r.world.change, 0);
     assert_int_equal(r.world.announced, 1);
@@ -180,7 +199,7 @@ static void test_program_at_fault(void **state)
     make(&r, 1, 3, 0);
     form(&r);
     for (int world = 0; world < 3; world++) {
-        assert_int_equal(r.first, -1);
+        assert_int_equal(r.ends.first, -1);
         for (int i = 0; i < 3; i++)
             tell(&r, REPORT_EXITED, 3 * world + i, 1 + i);
         after(&r, 5000);
@@ -188,7 +207,7 @@ static void test_program_at_fault(void **state)
             for (int i = 3 * world + 3; i < 3 * world + 6; i++)
                 start(&r, i);
     }
-    assert_int_equal(r.first, 8);
+    assert_int_equal(r.ends.first, 8);
     assert_int_equal(roster_exit_code(&r), 3);
     roster_fini(&r);
 }
@@ -336,13 +355,13 @@ static void test_before_the_first_epoch(void **state)
     make(&r, 1, 3, 0);
     tell(&r, REPORT_STARTED, 1, 0);
     tell(&r, REPORT_EXITED, 1, 2);
-    assert_int_equal(r.first, 1);
+    assert_int_equal(r.ends.first, 1);
     roster_fini(&r);
 
     make(&r, 1, 3, 0);
     tell(&r, REPORT_STARTED, 1, 0);
     tell(&r, REPORT_EXITED, 1, -9);
-    assert_int_equal(r.first, -1);
+    assert_int_equal(r.ends.first, -1);
     start(&r, 0);
     start(&r, 2);
     assert_int_equal(r.epoch, 0);
@@ -378,9 +397,9 @@ static void test_agent_lost(void **state)
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 2, "2");
     after(&r, 1500); /* they come back where there is room */
-    assert_int_equal(r.nmembers, 5);
-    assert_int_equal(r.members[3].agent, 1);
-    assert_int_equal(r.members[4].agent, 1);
+    assert_int_equal(r.members.n, 5);
+    assert_int_equal(r.members.list[3].agent, 1);
+    assert_int_equal(r.members.list[4].agent, 1);
     roster_fini(&r);
 }
 
@@ -428,11 +447,11 @@ static void test_refused_reports(void **state)
     (void)state;
     make(&r, 1, 4, 0);
     assert_int_equal(tell(&r, REPORT_EXITED, 1, 0), -EPROTO); /* it was not started */
-    assert_int_equal(roster_free_slots(&r), 3);
+    assert_int_equal(roster_agents_free_slots(&r.agents, &r.members), 3);
     form(&r);
     assert_int_equal(tell(&r, REPORT_DEAD, 1, -9), 0);
     assert_int_equal(tell(&r, REPORT_BYE, 1, -5), -EPROTO);
-    assert_int_equal(r.members[1].code, -9);
+    assert_int_equal(r.members.list[1].code, -9);
     roster_fini(&r);
 }
 
@@ -443,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_later_cards_do_not_change_a_roster),
         cmocka_unit_test(test_death_before_the_answer),
         cmocka_unit_test(test_dead_and_then_well),
+        cmocka_unit_test(test_left_dead_and_then_well),
         cmocka_unit_test(test_revoked_without_a_death),
         cmocka_unit_test(test_epoch_in_vain),
         cmocka_unit_test(test_below_min),

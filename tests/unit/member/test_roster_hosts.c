@@ -31,7 +31,7 @@ static void hello(struct roster *r, int member, enum card_why why)
 {
     struct card c = {.member = member, .why = why, .epoch = r->epoch};
     struct cards_body body = {.seq = ++seq, .epoch = r->epoch + 1, .n = 1, .cards = &c};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
+    snprintf(body.agent, sizeof(body.agent), "a%d", r->members.list[member].agent);
     buf_put_u32(&c.bytes, (uint32_t)member);
     assert_int_equal(roster_cards(r, &body, now, NULL), 0);
     buf_fini(&c.bytes);
@@ -41,10 +41,10 @@ static void start(struct roster *r, int member)
 {
     struct report_item item = {.type = REPORT_STARTED, .member = member, .pid = 100 + member};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
-    snprintf(body.agent, sizeof(body.agent), "a%d", r->members[member].agent);
+    snprintf(body.agent, sizeof(body.agent), "a%d", r->members.list[member].agent);
     assert_int_equal(roster_report(r, &body, now, NULL), 0);
     hello(r, member, CARD_JOIN);
-    if (r->members[member].state == RANK_ARRIVED)
+    if (r->members.list[member].state == RANK_ARRIVED)
         hello(r, member, CARD_ENTER);
 }
 
@@ -66,8 +66,8 @@ static void make(struct roster *r)
 /* The survivors come to the boundary. */
 static void boundary(struct roster *r)
 {
-    for (int i = 0, n = r->nmembers; i < n; i++)
-        if (r->members[i].rank >= 0 && r->members[i].state == RANK_ACTIVE)
+    for (int i = 0, n = r->members.n; i < n; i++)
+        if (r->members.list[i].rank >= 0 && r->members.list[i].state == RANK_ACTIVE)
             hello(r, i, CARD_BOUNDARY);
 }
 
@@ -81,15 +81,15 @@ static void test_new_host(void **state)
     make(&r);
     assert_int_equal(roster_scale(&r, 4, now, &change, &err), -ERANGE); /* no room */
     assert_int_equal(roster_add_host(&r, &host, &err), 0);
-    assert_int_equal(r.nagents, 2);
+    assert_int_equal(r.agents.n, 2);
     assert_int_equal(roster_find(&r, "a1"), 1);
     assert_int_equal(roster_find(&r, "a0"), 0);
     assert_int_equal(roster_scale(&r, 4, now, &change, &err), 0);
-    assert_int_equal(r.nmembers, 2); /* its agent is not there yet */
+    assert_int_equal(r.members.n, 2); /* its agent is not there yet */
     join(&r, 1);
-    assert_int_equal(r.nmembers, 4);
-    assert_int_equal(r.members[2].agent, 1);
-    assert_int_equal(r.members[3].assignment.local_rank, 1);
+    assert_int_equal(r.members.n, 4);
+    assert_int_equal(r.members.list[2].agent, 1);
+    assert_int_equal(r.members.list[3].assignment.local_rank, 1);
     start(&r, 2);
     start(&r, 3);
     boundary(&r);
@@ -108,9 +108,9 @@ static void test_more_slots(void **state)
     make(&r);
     assert_int_equal(roster_set_slots(&r, 0, 4, NULL), 0);
     assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
-    assert_int_equal(r.nmembers, 4);
-    assert_int_equal(r.members[2].assignment.local_rank, 2);
-    assert_int_equal(r.members[3].assignment.local_rank, 3);
+    assert_int_equal(r.members.n, 4);
+    assert_int_equal(r.members.list[2].assignment.local_rank, 2);
+    assert_int_equal(r.members.list[3].assignment.local_rank, 3);
     assert_int_equal(roster_rank_without_slot(&r, 0), -1);
     roster_fini(&r);
 }
@@ -132,8 +132,8 @@ static void test_fewer_slots(void **state)
     /* More again, while the one that left may still be there: its place is not given away. */
     assert_int_equal(roster_set_slots(&r, 0, 3, NULL), 0);
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
-    assert_int_equal(r.nmembers, 3);
-    assert_int_equal(r.members[2].assignment.local_rank, 2);
+    assert_int_equal(r.members.n, 3);
+    assert_int_equal(r.members.list[2].assignment.local_rank, 2);
     roster_fini(&r);
 }
 
@@ -152,7 +152,7 @@ static void test_return(void **state)
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), -ERANGE);
     assert_int_equal(roster_set_slots(&r, 1, 1, NULL), 0);
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
-    assert_int_equal(r.members[2].agent, 1);
+    assert_int_equal(r.members.list[2].agent, 1);
     roster_agent_lost(&r, 1, "ssh ended with code 255", now);
     assert_int_equal(roster_set_slots(&r, 1, 1, &err), -ENOENT);
     assert_non_null(strstr(err.msg, "host h1: its agent is lost"));
@@ -160,8 +160,8 @@ static void test_return(void **state)
     join(&r, 2);
     now += 2 * CLOCK_S; /* the backoff */
     roster_tick(&r, now);
-    assert_int_equal(r.nmembers, 4);
-    assert_int_equal(r.members[3].agent, 2);
+    assert_int_equal(r.members.n, 4);
+    assert_int_equal(r.members.list[3].agent, 2);
     roster_fini(&r);
 }
 

@@ -28,7 +28,7 @@ static struct {
 
 static void say_hello(struct roster *r, int member)
 {
-    const struct roster_member *m = &r->members[member];
+    const struct roster_member *m = &r->members.list[member];
     enum card_why why = (enum card_why)(rand() % CARD_WHYS);
     if (!rank_step(m->state, RANK_CARD))
         return;
@@ -57,7 +57,7 @@ static void plan_something(struct roster *r)
 
 static void do_something(struct roster *r)
 {
-    int member = rand() % r->nmembers, code;
+    int member = rand() % r->members.n, code;
     switch (rand() % 12) {
     case 0:
     case 1:
@@ -95,9 +95,9 @@ static void do_something(struct roster *r)
 static void check_members(const struct roster *r)
 {
     int ended = 0, ready = 0, placed = 0, wanted = r->starts.n;
-    for (int i = 0; i < r->nmembers; i++) {
-        const struct roster_member *m = &r->members[i];
-        const struct roster_agent *a = &r->agents[m->agent];
+    for (int i = 0; i < r->members.n; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        const struct roster_agent *a = &r->agents.list[m->agent];
         ended += rank_has_ended(m->state);
         ready += m->state == RANK_READY;
         placed += m->rank >= 0;
@@ -106,8 +106,8 @@ static void check_members(const struct roster *r)
         assert_true(m->rank < 0 || r->world.cards[m->rank].member == i);
         assert_true(m->reaped || a->lost || a->slots[m->assignment.local_rank].member == i);
     }
-    assert_int_equal(r->ended, ended);
-    assert_int_equal(r->ready, ready);
+    assert_int_equal(r->ends.ended, ended);
+    assert_int_equal(r->members.ready, ready);
     assert_int_equal(placed, r->world.n);
     assert_true(wanted <= r->target);
 }
@@ -126,10 +126,10 @@ static int rank_in(const struct roster_body *world, int member)
  * was asked to leave stays only where no other survivor does. */
 static void check_epoch(const struct roster *r, const struct roster_body *former)
 {
-    int rank = -1, joiners = 0, leaving = 0, staying = 0, least = r->elastic.min - r->done;
+    int rank = -1, joiners = 0, leaving = 0, staying = 0, least = r->elastic.min - r->ends.finished;
     for (int i = 0; i < r->world.n; i++) {
         const struct card *c = &r->world.cards[i];
-        const struct roster_member *m = &r->members[c->member];
+        const struct roster_member *m = &r->members.list[c->member];
         bool joins = m->why == CARD_JOIN || m->why == CARD_ENTER;
         assert_int_equal(m->state, RANK_ACTIVE);
         assert_true(joins || m->why == CARD_BOUNDARY || r->last.lost);
@@ -143,14 +143,14 @@ static void check_epoch(const struct roster *r, const struct roster_body *former
         assert_true(rank_in(former, c->member) > rank);
         rank = rank_in(former, c->member);
     }
-    for (int i = 0; i < r->nmembers && r->last.lost; i++)
-        least -= r->members[i].state == RANK_READY && !r->members[i].leaving;
+    for (int i = 0; i < r->members.n && r->last.lost; i++)
+        least -= r->members.list[i].state == RANK_READY && !r->members.list[i].leaving;
     assert_true(r->world.n >= (least > 1 ? least : 1));
     assert_true(!r->last.lost || joiners == 0);
     assert_true(r->last.lost || leaving == 0 || staying == 0);
     assert_true(r->last.lost || r->world.n - leaving <= r->target);
     assert_int_equal(r->size, r->world.n);
-    assert_true(r->world.change <= r->applied);
+    assert_true(r->world.change <= r->changes.applied);
 }
 
 static void check(const struct roster *r, const struct roster_body *former, int notes)
@@ -158,8 +158,9 @@ static void check(const struct roster *r, const struct roster_body *former, int 
     char text[512];
     check_members(r);
     assert_true(r->epoch == former->epoch || r->epoch == former->epoch + 1);
-    assert_true(r->applied <= r->announced && r->announced <= r->change);
-    assert_true(r->nnotes >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
+    assert_true(r->changes.applied <= r->changes.announced &&
+                r->changes.announced <= r->changes.requested);
+    assert_true(r->notes.n >= notes && r->starts.n >= 0 && r->starts.n <= r->elastic.max);
     assert_true(r->target >= r->elastic.min && r->target <= r->elastic.max);
     assert_true(r->world.n <= r->elastic.max);
     if (r->epoch > former->epoch)
@@ -178,7 +179,7 @@ static void live(void)
         form(&r);
     for (walk.event = 0; walk.event < EVENTS; walk.event++) {
         struct roster_body former = {.epoch = r.epoch, .n = r.world.n, .cards = cards};
-        int notes = r.nnotes;
+        int notes = r.notes.n;
         if (former.n > 0)
             memcpy(cards, r.world.cards, (size_t)former.n * sizeof(*cards));
         do_something(&r);

@@ -108,9 +108,9 @@ static void test_nothing_has_happened(void **state)
     assert_false(r.rebuilding);
     world_is(&r, 1, "0 1 2");
     assert_int_equal(r.key[1], 2);
-    assert_int_equal(r.ended, 0);
+    assert_int_equal(r.ends.ended, 0);
     assert_int_equal(r.starts.n, 0);
-    assert_int_equal(r.nnotes, 0);
+    assert_int_equal(r.notes.n, 0);
     assert_string_equal(roster_state(&r), "running");
     /* The agent that came first asks again, and is told of nothing to start. */
     struct join_body again = {.agent = "a0", .pid = 10};
@@ -148,7 +148,7 @@ static void test_death_in_between(void **state)
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
     assert_int_equal(r.starts.n, 1); /* it is replaced */
     assert_int_equal(r.restarts, 1);
-    assert_int_equal(r.ended, 1);
+    assert_int_equal(r.ends.ended, 1);
     roster_fini(&r);
 }
 
@@ -166,9 +166,9 @@ static void test_half_told_roster(void **state)
     come_back(&r, 0, world_of(2, 2, two), 2, even);
     assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
     world_is(&r, 2, "1 2");
-    assert_int_equal(r.members[1].state, RANK_ACTIVE);
-    assert_int_equal(r.members[0].state, RANK_FAILED);
-    assert_int_equal(r.ready, 0);
+    assert_int_equal(r.members.list[1].state, RANK_ACTIVE);
+    assert_int_equal(r.members.list[0].state, RANK_FAILED);
+    assert_int_equal(r.members.ready, 0);
     assert_int_equal(r.starts.n, 0); /* that death has been made up for */
     roster_fini(&r);
 }
@@ -201,7 +201,7 @@ static void test_first_epoch_was_not_made(void **state)
     come_back(&r, 0, (struct roster_body){0}, 1, even);
     assert_int_equal(come_back(&r, 1, (struct roster_body){0}, 1, odd), 0);
     assert_int_equal(r.epoch, 0);
-    assert_int_equal(r.members[1].state, RANK_RUNNING);
+    assert_int_equal(r.members.list[1].state, RANK_RUNNING);
     hello(&r, 1, CARD_JOIN);
     world_is(&r, TERM2(1), "0 1");
     roster_fini(&r);
@@ -219,9 +219,9 @@ static void test_leavers_and_ends(void **state)
     take_over(&r, 2, 4, 1, leaving);
     come_back(&r, 0, world_of(5, 3, world), 2, even);
     assert_int_equal(come_back(&r, 1, world_of(5, 3, world), 2, odd), 0);
-    assert_true(r.members[2].leaving);
-    assert_true(r.members[3].out);
-    assert_int_equal(r.members[3].rank, -1);
+    assert_true(r.members.list[2].leaving);
+    assert_true(r.members.list[3].unable);
+    assert_int_equal(r.members.list[3].rank, -1);
     assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 3);
     for (int i = 0; i < 3; i++)
         hello(&r, i, CARD_BOUNDARY);
@@ -235,7 +235,7 @@ static void test_leavers_and_ends(void **state)
     odd[0].over = odd[0].bye = true;
     come_back(&r, 0, world_of(1, 3, first_three), 2, even);
     assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
-    assert_int_equal(r.done, 1);
+    assert_int_equal(r.ends.finished, 1);
     assert_int_equal(r.starts.n, 0);
     roster_fini(&r);
 }
@@ -316,9 +316,9 @@ static void test_arrivals(void **state)
     assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 3, odd), 0);
     assert_int_equal(next_note(&r, NOTE_NUMBERS)->member, 5);
     assert_null(next_note(&r, NOTE_NUMBERS));
-    assert_int_equal(r.members[3].state, RANK_ARRIVED);
-    assert_int_equal(r.members[4].state, RANK_READY);
-    assert_int_equal(r.members[5].state, RANK_ARRIVED);
+    assert_int_equal(r.members.list[3].state, RANK_ARRIVED);
+    assert_int_equal(r.members.list[4].state, RANK_READY);
+    assert_int_equal(r.members.list[5].state, RANK_ARRIVED);
     after(&r, 600);
     for (int i = 0; i < 3; i++)
         hello(&r, i, CARD_BOUNDARY);

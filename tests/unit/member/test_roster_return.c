@@ -57,7 +57,7 @@ static void test_back_after_its_place_was_taken(void **state)
     leave_the_world(&r, 4, -EIO);
     assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
     start(&r, 3);
-    assert_int_equal(r.nmembers, 5);
+    assert_int_equal(r.members.n, 5);
     hello(&r, 2, CARD_JOIN);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 4);
     hello(&r, 0, CARD_BOUNDARY);
@@ -101,7 +101,7 @@ static void test_back_without_the_state(void **state)
     hello(&r, 1, CARD_JOIN);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 1);
     assert_null(next_note(&r, NOTE_LEAVE));
-    assert_false(r.members[2].leaving);
+    assert_false(r.members.list[2].leaving);
     hello(&r, 0, CARD_REVOKED);
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 2, "0 2");

@@ -175,8 +175,8 @@ static void card(struct job_coordinator *c, int pod, enum card_why why)
     struct roster *r = &c->roster;
     struct card one = {.why = why, .epoch = r->epoch};
     struct cards_body body = {.seq = ++seq, .epoch = r->epoch + 1, .n = 1, .cards = &one};
-    while (strncmp(r->agents[r->members[one.member].agent].uid, (char[]){'p', (char)('0' + pod), 0},
-                   2) != 0)
+    while (strncmp(r->agents.list[r->members.list[one.member].agent].uid,
+                   (char[]){'p', (char)('0' + pod), 0}, 2) != 0)
         one.member++;
     snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
     buf_put_u32(&one.bytes, (uint32_t)one.member);
@@ -189,7 +189,7 @@ static void started(struct job_coordinator *c, int pod)
     struct report_item item = {.type = REPORT_STARTED, .pid = 5};
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
     const struct roster *r = &c->roster;
-    while (strncmp(r->agents[r->members[item.member].agent].uid,
+    while (strncmp(r->agents.list[r->members.list[item.member].agent].uid,
                    (char[]){'p', (char)('0' + pod), 0}, 2) != 0)
         item.member++;
     snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);
@@ -253,7 +253,8 @@ static void test_who_is_not_lost(void **state)
     assert_int_equal(job_coordinator_count_agents(c),
                      3);      /* a closed connection alone is not a loss yet */
     card(c, 0, CARD_REVOKED); /* another rank has seen a loss */
-    now = c->roster.answering_since; /* not the clock's: a slow machine may have reached 25 ms */
+    now =
+        c->roster.next.answering_since; /* not the clock's: a slow machine may have reached 25 ms */
     assert_int_not_equal(now, 0);
     job_coordinator_tick(c, false, now + 1 * CLOCK_MS);
     assert_int_equal(job_coordinator_count_agents(c), 3);
@@ -277,9 +278,9 @@ static void test_who_leaves(void **state)
     struct plane_pod evicted = pod_of(0, true, false);
     (void)state;
     assert_int_equal(job_coordinator_update(c, &two, NULL), 0);
-    for (int i = 0; i < c->roster.nmembers; i++)
-        assert_int_equal(c->roster.members[i].leaving,
-                         c->roster.agents[c->roster.members[i].agent].order == 2);
+    for (int i = 0; i < c->roster.members.n; i++)
+        assert_int_equal(c->roster.members.list[i].leaving,
+                         c->roster.agents.list[c->roster.members.list[i].agent].order == 2);
     for (int i = 0; i < 3; i++)
         card(c, i, CARD_BOUNDARY);
     assert_int_equal(c->roster.size, 2);
@@ -302,7 +303,7 @@ static void repaired(struct job_coordinator *c, int pod, uint64_t ns)
     struct report_body body = {.seq = ++seq, .n = 1, .items = &item};
     const struct roster *r = &c->roster;
     item.ns = ns;
-    while (strncmp(r->agents[r->members[item.member].agent].uid,
+    while (strncmp(r->agents.list[r->members.list[item.member].agent].uid,
                    (char[]){'p', (char)('0' + pod), 0}, 2) != 0)
         item.member++;
     snprintf(body.agent, sizeof(body.agent), "p%d.x", pod);

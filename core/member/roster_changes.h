@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_changes: the numbers of an elastic job's planned changes, and the text of those that are
+ * not announced yet. A part of the roster that does not depend on it. applied <= announced <=
+ * requested. One thread.
+ */
+#ifndef HVD_MEMBER_ROSTER_CHANGES_H
+#define HVD_MEMBER_ROSTER_CHANGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct roster_changes {
+    uint32_t requested; /* the last planned change */
+    uint32_t announced; /* the last one that ranks were told about: it waits for a boundary */
+    uint32_t applied;   /* the last one that the roster contains */
+    char plan[256];     /* what was requested and not announced; cut where it does not fit */
+};
+
+/* Adds to the text of what was requested. */
+void roster_changes_add_plan(struct roster_changes *c, const char *text);
+
+/* Announces what was requested, or a change that nobody requested (joiners), and forgets its text.
+ * Returns the number. */
+uint32_t roster_changes_announce(struct roster_changes *c);
+
+/* All that was requested is contained in the roster, or nothing is left of it. */
+void roster_changes_apply_all(struct roster_changes *c);
+
+/* True while a change waits for a boundary. */
+static inline bool roster_changes_pending(const struct roster_changes *c)
+{
+    return c->announced > c->applied;
+}
+
+#endif
