@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of an elastic world: a repair in which one rank finds none, at each place in turn; many
- * epochs, of which none leaves anything behind.
+ * Memory of an elastic world: a repair in which an allocation of one rank fails, each in turn; and
+ * many epochs, none of which leaks.
  *
  * timeout: 300
  */
@@ -31,8 +31,8 @@ enum { HEALTHY, SHORT, DIES, RANKS, OUT = 3 /* exit code */ };
 
 struct board {
     _Atomic int at[RANKS];
-    int nth;        /* allocation of SHORT that fails, from step 20 on */
-    _Atomic int in; /* SHORT had no such many */
+    int nth;        /* the allocation of SHORT that fails, from step 20 on */
+    _Atomic int in; /* SHORT made fewer allocations than that */
     _Atomic int stop;
 };
 
@@ -97,7 +97,7 @@ static void test_no_memory(void **state)
         for (int m = 0; m < RANKS; m++)
             elastic_add(&job, sum_with_little, b, NULL);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("allocation %d: no end in a minute", n);
+            fail_msg("allocation %d: it has not ended within a minute", n);
         int status = job.members[SHORT].status;
         if (job.members[HEALTHY].status != 0 || !WIFEXITED(status) ||
             (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != OUT))
