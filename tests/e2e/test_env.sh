@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks started by hand: on loopback, on two hosts, with and without a key, and what goes wrong when
-# settings are wrong or two jobs share a port.
+# Ranks started by hand: on loopback, on two hosts, with and without a key, and the errors for wrong settings and for two
+# jobs at one port.
 # timeout: 600
 # takes: 6 s, waiting
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
@@ -19,7 +19,7 @@ rank() {
     HVD_RANK=$rank HVD_SIZE=$size HVD_RENDEZVOUS=$where timeout 60 "$@"
 }
 
-# together: all jobs of this shell end well
+# together: all background jobs of this shell must succeed
 together() {
     local rc=0 pid
     for pid in $(jobs -p); do
@@ -74,7 +74,7 @@ no_key_beyond_loopback() {
     refused 'there is no key' env HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS=10.213.7.1:7000 "$SUM"
 }
 
-# A program in C under torchrun: it meets where it is told to.
+# A program in C under torchrun joins torchrun's ranks.
 torchrun() (
     export TORCHELASTIC_RUN_ID=x WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=1
     HVD_RENDEZVOUS=127.0.0.1:$(free_port)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# torchrun and ranks by hand on two hosts (network namespaces), two ranks on each: the operations and
-# the optimizer of hvd.torch over TCP and shared memory together.
+# Ranks by torchrun and by hand on two hosts (network namespaces), two ranks on each: the operations and the optimizer of
+# hvd.torch over TCP and shared memory together.
 # timeout: 1200
 # takes: 110 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
@@ -17,7 +17,7 @@ make_hosts || exit 1
 head -c 32 /dev/urandom >"$TMP/key"
 chmod 600 "$TMP/key"
 
-# together: all jobs of this shell end well
+# together: all background jobs of this shell must succeed
 together() {
     local rc=0 pid
     for pid in $(jobs -p); do
@@ -43,7 +43,7 @@ torchrun() (
     together
 )
 
-# What torchrun would set, without it.
+# torchrun's variables, without torchrun.
 variables() (
     for r in 0 1 2 3; do
         RANK=$r WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=7009 MASTER_ADDR=10.213.7.1 \

@@ -12,7 +12,7 @@ OVER = 4 / 3                    # a lane may use its budget and a third
 TAIL = 120                      # lines of a failed job's log; HVD_TEST_TAIL
 # Lines that say what went wrong, in the words of cmocka, compilers, Python, make and our own tests, and those that only
 # sound like it.
-WRONG = re.compile(r"FAILED|FAIL:|[Ee]rror|ERROR|^\[ +LINE|[Aa]ssert|Sanitizer|Traceback|no end in|exit code [1-9]"
+WRONG = re.compile(r"FAILED|FAIL:|[Ee]rror|ERROR|^\[ +LINE|[Aa]ssert|Sanitizer|Traceback|not ended within|exit code [1-9]"
                    r"|signal [1-9]|left behind|timed out|^make.*\*\*\*")
 WELL = re.compile(r"\[ +(RUN|OK) |ok |SKIP: ")
 
