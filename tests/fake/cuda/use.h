@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * use: the fake libcuda.so.1 for a test program of this build folder. Loaded by its path before
- * anything asks for libcuda.so.1: that is its soname, so it is found.
+ * use: loads the fake libcuda.so.1 of this build folder into a test program. It is loaded by its
+ * path before anything else asks for libcuda.so.1: that is its soname, so the loader then finds it.
  */
 #ifndef HVD_TESTS_FAKE_CUDA_USE_H
 #define HVD_TESTS_FAKE_CUDA_USE_H
@@ -15,7 +15,7 @@
 
 #include "tests/fake/cuda/control.h"
 
-/* BUILD/NAME of this build into ret. Ends the program when it cannot be told. */
+/* BUILD/NAME of this build into ret. Ends the program if the build folder is unknown. */
 static inline void fake_build_path(const char *name, char ret[PATH_MAX])
 {
     char exe[PATH_MAX] = "";
@@ -37,8 +37,8 @@ static inline void fake_nccl_path(const char *version, char ret[PATH_MAX])
     fake_build_path(part, ret);
 }
 
-/* Loads tests/fake/NAME.so; what control.h declares, NULL where it has none. Its kernels need a
- * file, any file: this program. */
+/* Loads tests/fake/NAME.so. Returns its control.h table, NULL if it has none. The fake's kernels
+ * need some file, so this program is named as one. */
 static inline const struct fake_cuda_control *fake_cuda_use(const char *name)
 {
     char part[64], path[PATH_MAX];
