@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * midway [-f] [-m] FOLDER: hvd_shutdown() in the middle of a large sum. What was summed is gone
- * from memory right behind it, so that whoever still works on it ends the process. Without
- * MPI_Finalize mpirun ends all as soon as one ends: in FOLDER, which is empty, they wait for each
- * other.
+ * midway [-f] [-m] FOLDER: hvd_shutdown() in the middle of a large sum. The tensors are unmapped
+ * right after it, so that code that still uses them crashes the process. Without MPI_Finalize
+ * mpirun ends all ranks as soon as one ends, so the ranks wait for each other with files in FOLDER,
+ * which is empty at the start.
  *
- *   -f  rank 1 of 2 stands still in the middle (SIGSTOP), so that the sum cannot end: rank 0 leaves
- *       its tensors as they are, expects to be told to, and both that hvd_init() refuses this MPI
- *   -m  broadcasts in place of sums
+ *   -f  rank 1 of 2 is stopped in the middle (SIGSTOP), so that the sum cannot end: rank 0 keeps
+ *       its tensors mapped, as the error must ask; in both ranks hvd_init() must then refuse MPI
+ *   -m  broadcasts instead of sums
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -59,7 +59,7 @@ static void *wait_all(void *arg)
     return NULL;
 }
 
-/* Everybody leaves; the MPI of this process has a second to show that it has not seen it. */
+/* All ranks leave. MPI has a second in which it would crash if it still used the tensors. */
 static int leave(void)
 {
     hvd_wait(handles[0]);
