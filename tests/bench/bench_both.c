@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_both: MPI_Allreduce and hvd_allreduce (HVD_BACKEND=mpi) of float32, call by call in turn,
- * in one process and on the same tensors. Rank 0 prints a line a size: "bytes place calls
- * mpi_p50_ns hvd_p50_ns", place in or out. Built where there is mpicc.
+ * bench_both: MPI_Allreduce and hvd_allreduce (HVD_BACKEND=mpi) of float32, in alternating calls,
+ * in one process and on the same tensors. Rank 0 prints a line for each size: "bytes place calls
+ * mpi_p50_ns hvd_p50_ns", place in or out. Built if there is an mpicc.
  *
  *     mpirun -np N bench_both [-t MILLISECONDS a size] BYTES...
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_hvd: hvd_allreduce through the public C API, float32 sum. Started as any rank is (hvdrun,
- * by hand). Rank 0 prints a line a size: "bytes place calls p50_ns p90_ns", place in or out.
+ * bench_hvd: hvd_allreduce through the public C API, float32 sum. Started like any rank (hvdrun, by
+ * hand). Rank 0 prints a line for each size: "bytes place calls p50_ns p90_ns", place in or out.
  *
  *     bench_hvd [-t MILLISECONDS a size] [-a (asynchronous: submit, wait)] BYTES...
  */
@@ -47,14 +47,14 @@ static int call(const struct bench *b, const char *name, const float *in, float 
     int rc = hvd_submit(&request, 1, &handle);
     if (rc < 0)
         return rc;
-    /* The engine thread alone may drive it: polling does not. */
+    /* Polling does not drive, so the engine's thread must. */
     while (hvd_poll(handle) == 0)
         usleep(0);
     return hvd_wait(handle);
 }
 
-/* All ranks must make the same number of calls: rank 0 decides from its own clock and the others
- * learn it from the broadcast. */
+/* All ranks must make the same number of calls: rank 0 computes it from its own clock and
+ * broadcasts it. */
 static int64_t agree_calls(uint64_t budget_ns, uint64_t one_ns)
 {
     int64_t calls = (int64_t)(budget_ns / (one_ns ? one_ns : 1));

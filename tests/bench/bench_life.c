@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_life: what a rank costs when it does nothing: time of hvd_init() and hvd_shutdown(),
- * processor time while idle, memory after a large batch. Forks its own ranks on this host.
+ * bench_life: the cost of an idle rank: time of hvd_init() and hvd_shutdown(), processor time while
+ * idle, memory after a large batch. Forks its ranks on this host.
  *
  *     bench_life [RANKS [BYTES of the largest bucket]]
  */
@@ -31,7 +31,8 @@ struct sheet {
     uint64_t pss_kib[MAX_RANKS]; /* more than before hvd_init() */
 };
 
-/* All ranks of the test pass together; sleeping, so that nobody's start is disturbed. */
+/* All ranks pass together. They sleep while they wait, so that they do not disturb other ranks'
+ * starts. */
 static void meet(struct sheet *sheet, int size, int number)
 {
     atomic_fetch_add(&sheet->arrived, 1);
@@ -76,7 +77,7 @@ static int measure_use(struct sheet *sheet, int rank)
     auto_free float *x = malloc(sheet->bytes);
     if (!x)
         return -1;
-    /* Not 0: the compiler would make calloc() of it, and the pages would come later. */
+    /* Not 0, because the compiler would turn it into calloc(), whose pages come later. */
     memset(x, 1, sheet->bytes);
     uint64_t before = pss_kib();
     if (hvd_init() < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_lifeline: how long after SIGKILL the death of a process is told by its lifeline, and on the
- * same kills by its pidfd and by the end of its socket. Prints a JSON line for each way.
+ * bench_lifeline: time from SIGKILL until a process's lifeline reports its death, and in the same
+ * kills its pidfd and the end of its socket. Prints a JSON line for each way.
  *
  *     bench_lifeline [KILLS [MIB resident [HOGS beside]]]
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_mpi: MPI_Allreduce of float32, for the comparison. Rank 0 prints a line a size:
- * "bytes place calls p50_ns p90_ns", place in or out. Built where there is mpicc.
+ * bench_mpi: MPI_Allreduce of float32, for comparison. Rank 0 prints a line for each size: "bytes
+ * place calls p50_ns p90_ns", place in or out. Built if there is an mpicc.
  *
  *     mpirun -np N bench_mpi [-t MILLISECONDS a size] BYTES...
  */
@@ -31,7 +31,7 @@ static void sum(const float *in, float *out, size_t count)
                   MPI_COMM_WORLD);
 }
 
-/* The same tensors for all sizes: fresh memory is slow for a while, for everybody. */
+/* The same tensors for all sizes, because fresh memory is slow at first. */
 struct bench {
     uint64_t budget_ns;
     uint64_t *times; /* [MAX_SAMPLES] */

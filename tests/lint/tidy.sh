@@ -41,7 +41,7 @@ one() {
     fi
 }
 
-# The kernels are compiled for more than the plain processor.
+# The kernels are compiled for several processors.
 run() {
     extra=''
     case $1 in
