@@ -23,6 +23,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { RING = 1 << 16, CALLS = 15 };
 
@@ -134,12 +135,6 @@ static int run(const char *folder, size_t mib, size_t bytes)
 
 /* ---- cost ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static int one_size(bool elastic, bool in_place, size_t bytes, float *in, float *out)
 {
     uint64_t times[CALLS];
@@ -154,7 +149,7 @@ static int one_size(bool elastic, bool in_place, size_t bytes, float *in, float 
         if (i >= 0)
             times[i] = clock_ns() - begin;
     }
-    qsort(times, CALLS, sizeof(times[0]), by_value);
+    times_sort(times, CALLS);
     if (hvd_rank() == 0)
         printf("%d %s %zu %" PRIu64 "\n", elastic, in_place ? "in" : "out", bytes,
                times[CALLS / 2]);

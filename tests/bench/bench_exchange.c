@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/world.h"
+#include "tests/harness/times.h"
 
 enum { MAX_RANKS = 64, MAX_CALLS = 1000, YIELDS = 8 };
 
@@ -31,15 +32,9 @@ struct bench {
     uint64_t times[MAX_CALLS], copies[MAX_CALLS];
 };
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static uint64_t median(uint64_t *times, int n)
 {
-    qsort(times, (size_t)n, sizeof(*times), by_value);
+    times_sort(times, (size_t)n);
     return times[n / 2];
 }
 

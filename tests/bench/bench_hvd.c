@@ -15,6 +15,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { MAX_CALLS = 200000, WARM_UP = 20 };
 
@@ -23,12 +24,6 @@ struct bench {
     uint64_t budget_ns;
     uint64_t *times; /* [MAX_CALLS] */
 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static int call(const struct bench *b, const char *name, const float *in, float *out, int64_t count)
 {
@@ -91,7 +86,7 @@ static int run(struct bench *b, size_t bytes, bool in_place)
             return -EIO;
         b->times[i] = clock_ns() - start;
     }
-    qsort(b->times, (size_t)calls, sizeof(*b->times), by_value);
+    times_sort(b->times, (size_t)calls);
     if (hvd_rank() == 0) {
         printf("%zu %s %lld %llu %llu\n", bytes, in_place ? "in" : "out", (long long)calls,
                (unsigned long long)b->times[calls / 2],

@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "tests/harness/world.h"
+#include "tests/harness/times.h"
 
 enum { ROUNDS = 15, MAX_RANKS = 64, IDLE_S = 3 };
 
@@ -110,12 +111,6 @@ static int rank_main(int rank, int size, void *arg)
     return 1;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv)
 {
     int ranks = argc > 1 ? atoi(argv[1]) : 4;
@@ -134,7 +129,7 @@ int main(int argc, char **argv)
         idle = sheet->idle_percent[rank] > idle ? sheet->idle_percent[rank] : idle;
         pss = sheet->pss_kib[rank] > pss ? sheet->pss_kib[rank] : pss;
     }
-    qsort(slowest, ROUNDS, sizeof(slowest[0]), by_value);
+    times_sort(slowest, ROUNDS);
     printf("ranks %d: init + shutdown of the slowest rank: p50 %.2f ms, max %.2f ms\n", ranks,
            (double)slowest[ROUNDS / 2] / 1e6, (double)slowest[ROUNDS - 1] / 1e6);
     printf("idle: %.3f %% of a processor; memory after %zu MiB buckets: %" PRIu64 " KiB Pss\n",

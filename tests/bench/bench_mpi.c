@@ -16,14 +16,9 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { MAX_SAMPLES = 20000, TRIALS = 5, WARM_UP_NS = 30000000, SAMPLE_NS = 20000 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static void sum(const float *in, float *out, size_t count)
 {
@@ -61,7 +56,7 @@ static void run(struct bench *b, size_t bytes, bool in_place)
         repeat(b, dst, count, group);
         times[i] = (clock_ns() - start) / (uint64_t)group;
     }
-    qsort(times, (size_t)samples, sizeof(*times), by_value);
+    times_sort(times, (size_t)samples);
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0) {

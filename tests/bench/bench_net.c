@@ -23,6 +23,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "tests/harness/coll_rank.h"
+#include "tests/harness/times.h"
 
 enum { MAX_CALLS = 20000, WARM_UP = 3 };
 
@@ -32,15 +33,9 @@ struct bench {
     uint64_t times[MAX_CALLS];
 };
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void print_line(struct bench *b, size_t bytes, const char *place, size_t calls)
 {
-    qsort(b->times, calls, sizeof(*b->times), by_value);
+    times_sort(b->times, calls);
     printf("%zu %s %zu %llu %llu\n", bytes, place, calls, (unsigned long long)b->times[calls / 2],
            (unsigned long long)b->times[calls * 9 / 10]);
     fflush(stdout);

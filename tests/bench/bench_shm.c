@@ -14,6 +14,7 @@
 #include "core/base/clock.h"
 #include "core/coll/shm_allreduce.h"
 #include "tests/harness/shm_host.h"
+#include "tests/harness/times.h"
 
 enum { MAX_SAMPLES = 20000, TRIALS = 5, WARM_UP_NS = 30000000, SAMPLE_NS = 20000 };
 
@@ -26,12 +27,6 @@ struct bench {
     uint64_t *times; /* [MAX_SAMPLES] */
     float *in, *out; /* of the largest size */
 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static int progress(void *ctx)
 {
@@ -91,7 +86,7 @@ static int run(struct bench *b, size_t bytes, bool in_place)
         rc = rc < 0 ? rc : repeat(b, dst, count, group);
         b->times[i] = (clock_ns() - start) / (uint64_t)group;
     }
-    qsort(b->times, (size_t)samples, sizeof(*b->times), by_value);
+    times_sort(b->times, (size_t)samples);
     if (rc == 0 && b->mesh->rank == 0) {
         uint64_t p50 = b->times[samples / 2];
         double ranks = b->mesh->size;

@@ -75,6 +75,15 @@ wait_until() {
 
 not() { ! "$@"; }
 
+# wait_all: waits for all background jobs of this shell, which must succeed
+wait_all() {
+    local rc=0 pid
+    for pid in $(jobs -p); do
+        wait "$pid" || rc=1
+    done
+    return "$rc"
+}
+
 # count_of N PATTERN FILE: at least N lines match
 count_of() {
     [ "$(grep -c -- "$2" "$3")" -ge "$1" ]

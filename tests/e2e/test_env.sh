@@ -19,21 +19,12 @@ rank() {
     HVD_RANK=$rank HVD_SIZE=$size HVD_RENDEZVOUS=$where timeout 60 "$@"
 }
 
-# together: all background jobs of this shell must succeed
-together() {
-    local rc=0 pid
-    for pid in $(jobs -p); do
-        wait "$pid" || rc=1
-    done
-    return "$rc"
-}
-
 loopback() (
     where=127.0.0.1:$(free_port)
     for r in 0 1 2 3; do
         rank "$r" 4 "$where" "$SUM" 3 1 &
     done
-    together
+    wait_all
 )
 
 two_hosts() ( # [NAME=VALUE]... on all ranks
@@ -41,7 +32,7 @@ two_hosts() ( # [NAME=VALUE]... on all ranks
     for r in 0 1 2 3; do
         rank "$r" 4 "$where" ip netns exec "${hosts[r / 2]}" env "$@" "$SUM" 2 2 &
     done
-    together
+    wait_all
 )
 
 wrong_key() (
@@ -51,7 +42,7 @@ wrong_key() (
     refused 'another key' env HVD_KEY_FILE="$TMP/other" HVD_RANK=1 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
     HVD_KEY_FILE=$TMP/key rank 1 2 "$where" "$SUM" &
-    together
+    wait_all
 )
 
 two_jobs() (
@@ -62,7 +53,7 @@ two_jobs() (
     refused 'cannot listen' env HVD_KEY_FILE="$TMP/other" HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
     HVD_KEY_FILE=$TMP/key rank 1 2 "$where" "$SUM" &
-    together
+    wait_all
 )
 
 missing_rank() {
@@ -82,7 +73,7 @@ torchrun() (
     for r in 0 1 2; do
         RANK=$r LOCAL_RANK=$r timeout 60 "$SUM" 2 1 &
     done
-    together
+    wait_all
 )
 
 alone() {

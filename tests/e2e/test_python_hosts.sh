@@ -17,21 +17,12 @@ make_hosts || exit 1
 head -c 32 /dev/urandom >"$TMP/key"
 chmod 600 "$TMP/key"
 
-# together: all background jobs of this shell must succeed
-together() {
-    local rc=0 pid
-    for pid in $(jobs -p); do
-        wait "$pid" || rc=1
-    done
-    return "$rc"
-}
-
 by_hand() (
     for r in 0 1 2 3; do
         HVD_RANK=$r HVD_SIZE=4 HVD_RENDEZVOUS=10.213.7.1:7007 HVD_KEY_FILE=$TMP/key \
             on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py ops optimizer broadcast &
     done
-    together
+    wait_all
 )
 
 torchrun() (
@@ -40,7 +31,7 @@ torchrun() (
             --node_rank "$i" --master_addr 10.213.7.1 --master_port 7008 \
             --redirects 1 --tee 1 --log_dir "$TMP/log$i" tests/python/rank.py ops beside &
     done
-    together
+    wait_all
 )
 
 # torchrun's variables, without torchrun.
@@ -49,7 +40,7 @@ variables() (
         RANK=$r WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=7009 MASTER_ADDR=10.213.7.1 \
             on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py beside &
     done
-    together
+    wait_all
 )
 
 check 'by hand, two hosts' by_hand

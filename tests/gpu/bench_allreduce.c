@@ -144,7 +144,7 @@ int main(void)
         setenv("HVD_SIZE", "1", 0), setenv("HVD_RANK", "0", 0);
     gpu_open_number(&b.gpu, id, getenv("HVD_LOCAL_RANK") ? atoi(getenv("HVD_LOCAL_RANK")) : 0);
     if (b.gpu.fake) {
-        fake_build_path("tests/fake/nccl-2.27/libnccl.so.2", text);
+        build_path("tests/fake/nccl-2.27/libnccl.so.2", text);
         setenv("HVD_NCCL_LIB", text, 0);
     }
     load_nccl(&b, id);

@@ -64,7 +64,7 @@ static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
                getenv("HVD_TEST_FAKE") ? "HVD_TEST_FAKE" : err.msg);
         fake_cuda_use("cuda");
     } else {
-        fake_build_path("hvd_kernels.fatbin", path);
+        build_path("hvd_kernels.fatbin", path);
         setenv("HVD_KERNELS", path, 0);
     }
     gpu_need(cuda_device_open(ordinal, &g->device, &err), &err);

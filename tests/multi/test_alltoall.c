@@ -117,20 +117,6 @@ static int one_round(struct coll_rank *r, const struct table *t, int round)
     return rc < 0 ? rc : check_rows(t, rank, size, round, out);
 }
 
-/* Another operation through the same cells. */
-static int sum_between(struct coll_rank *r, int round)
-{
-    size_t count = round % 2 ? 20 : 300000;
-    auto_free float *x = calloc(count, sizeof(*x));
-    if (!x)
-        return -ENOMEM;
-    x[count - 1] = 1;
-    struct coll_tensor t = {x, x, count};
-    struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
-    int rc = coll_rank_run(r, &op);
-    return rc == 0 && x[count - 1] != (float)r->mesh->size ? -EBADMSG : rc;
-}
-
 static int reference_main(int rank, int size, void *arg)
 {
     struct coll_rank r;
@@ -143,7 +129,7 @@ static int reference_main(int rank, int size, void *arg)
         make_table(&t, size, &random);
         rc = one_round(&r, &t, round);
         if (rc == 0 && round % 4 == 0)
-            rc = sum_between(&r, round);
+            rc = coll_rank_sum(&r, round % 8 ? 20 : 300000);
     }
     if (rc < 0)
         printf("rank %d: %s\n", rank, strerror(-rc));

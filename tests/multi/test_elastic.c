@@ -201,10 +201,7 @@ static void check_results(const struct board *b, const struct elastic *job)
  * test gets no processor for a while. */
 static struct board *fresh_board(int steps, bool in_place)
 {
-    static struct board *board;
-    if (!board)
-        board = world_shared(sizeof(*board));
-    memset(board, 0, sizeof(*board));
+    struct board *board = world_board(sizeof(*board));
     board->steps = steps;
     board->in_place = in_place;
     board->hold = steps * 2 / 3;

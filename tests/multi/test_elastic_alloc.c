@@ -36,15 +36,6 @@ struct board {
     _Atomic int stop;
 };
 
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
 static int sockets_open(void)
 {
     int n = 0;
@@ -90,7 +81,7 @@ static void test_no_memory(void **state)
     bool all = false;
     int out = 0, n;
     for (n = 0; FAIL_ALLOC && !all; n++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         elastic_init(&job);
         b->nth = n;
@@ -157,7 +148,7 @@ static bool begun(struct elastic *job, void *arg)
 
 static void test_many_epochs(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < 2; m++)

@@ -325,14 +325,10 @@ static const char *const one[] = {"HVD_X=1", NULL}, *const many[] = {"HVD_SHM=0"
 static struct part *fresh_part(const struct part *p)
 {
     static struct part *part;
-    static struct board *board;
     if (!part)
         part = world_shared(sizeof(*part));
-    if (!board)
-        board = world_shared(sizeof(*board));
-    memset(board, 0, sizeof(*board));
     *part = *p;
-    part->board = board;
+    part->board = world_board(sizeof(*part->board));
     return part;
 }
 

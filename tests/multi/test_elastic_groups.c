@@ -37,15 +37,6 @@ struct board {
     uint64_t whole[RANKS], dead[RANKS];
 };
 
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
 static int broadcast_group(struct board *b, int member, int step, float **data)
 {
     static const char *const names[GROUP] = {"b0", "b1", "b2", "b3", "b4", "b5"};
@@ -116,7 +107,7 @@ static void test_root_dies_in_group(void **state)
     static const char *const one[] = {"HVD_X=1", NULL}, *const many[] = {"HVD_SHM=0", NULL};
     int parts = 0;
     for (unsigned seed = 1; seed <= 60; seed++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         struct timespec nap = {.tv_nsec = (seed * 2654435761u >> 8) % 2000000};
         elastic_init(&job);

@@ -40,15 +40,6 @@ struct board {
     float result[RANKS]; /* of the last operation; 0: none */
 };
 
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
 /* Stops a member and returns when all of its threads have stopped. */
 static void stop(struct elastic *job, int member)
 {
@@ -131,7 +122,7 @@ static void test_leave_with_result(void **state)
     static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
     int left_first = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         elastic_init(&job);
         for (int m = 0; m < RANKS; m++)
@@ -216,7 +207,7 @@ static int leave_in_that_moment(int member, void *arg)
 
 static void test_leave_at_a_loss(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < RANKS; m++)
@@ -266,7 +257,7 @@ static int leave_in_the_middle(int member, void *arg)
 static void test_leave_in_the_middle(void **state)
 {
     static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < RANKS; m++)

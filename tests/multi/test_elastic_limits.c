@@ -38,10 +38,7 @@ struct board {
 
 static struct board *fresh_board(rlim_t limit)
 {
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
+    struct board *b = world_board(sizeof(*b));
     b->limit = limit;
     return b;
 }

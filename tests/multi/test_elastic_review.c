@@ -37,15 +37,6 @@ struct board {
     int trace;
 };
 
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
 static bool never(struct elastic *job, void *arg)
 {
     return false;
@@ -131,7 +122,7 @@ static int stage_and_die(int member, void *arg)
 static void test_all_is_staged(void **state)
 {
     static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 3, WARM};
     elastic_init(&job);
@@ -179,7 +170,7 @@ static int sum_until_told(int member, void *arg)
 static void test_no_repair(void **state)
 {
     for (int i = 0; i < 30; i++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         struct past p = {b, 4, 20 + i};
         elastic_init(&job);
@@ -255,7 +246,7 @@ static bool first_waits(struct elastic *job, void *arg)
 
 static void test_fork_in_repair(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 3, 20};
     elastic_init(&job);
@@ -309,7 +300,7 @@ static bool change_is_in(struct elastic *job, void *arg)
  * finds that the other host is already in the next epoch. It must tell the ranks of its host. */
 static void test_a_peer_has_gone_on(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 4, 5};
     elastic_init(&job);
@@ -386,7 +377,7 @@ static bool answered(struct elastic *job, void *arg)
 
 static void test_ask_in_repair(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 3, WARM + 10};
     elastic_init(&job);
@@ -444,7 +435,7 @@ static bool all_told(struct elastic *job, void *arg)
 /* A joiner continues the others' batch counter, so that it does not seem to be behind. */
 static void test_batches_of_joiner(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 2, 500}, first = {b, 3, 1};
     elastic_init(&job);

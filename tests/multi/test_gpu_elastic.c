@@ -267,18 +267,10 @@ static void check(const struct board *b, int other, const char *what)
     }
 }
 
-static struct board *clean_board(void)
-{
-    static struct board *b;
-    b = b ? b : world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
 /* Members 1 and 3 are killed. */
 static void kill_two(const char *const *env, unsigned seed)
 {
-    struct board *b = clean_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     uint64_t random = seed;
     char what[32];
@@ -311,7 +303,7 @@ static bool wants_in(struct elastic *job, void *arg)
 /* Member 2 joins, and then member 1 is killed. */
 static void grow(const char *const *env)
 {
-    struct board *b = clean_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < 2; m++)

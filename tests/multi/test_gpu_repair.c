@@ -257,7 +257,7 @@ static void hang_job(struct elastic *job, int n, int (**use)(struct gpu_side *g,
     static const char *const env[] = {lib, NULL};
     static const char *const hangs[] = {lib, "FAKE_NCCL_HANG=ncclAllReduce:1:async", NULL};
     char path[PATH_MAX];
-    fake_build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
+    build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
     snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
     elastic_init(job);
     for (int m = 0; m < n; m++)

@@ -141,20 +141,6 @@ static int one_round(struct coll_rank *r, const struct run *u)
     return rc;
 }
 
-/* Another operation through the same cells. */
-static int sum_between(struct coll_rank *r, int round)
-{
-    size_t count = round % 2 ? 20 : 300000;
-    auto_free float *x = calloc(count, sizeof(*x));
-    if (!x)
-        return -ENOMEM;
-    x[count - 1] = 1;
-    struct coll_tensor t = {x, x, count};
-    struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
-    int rc = coll_rank_run(r, &op);
-    return rc == 0 && x[count - 1] != (float)r->mesh->size ? -EBADMSG : rc;
-}
-
 static int reference_main(int rank, int size, void *arg)
 {
     struct coll_rank r;
@@ -167,7 +153,7 @@ static int reference_main(int rank, int size, void *arg)
         make_run(&u, rank, size, round, &random);
         rc = one_round(&r, &u);
         if (rc == 0 && round % 4 == 0)
-            rc = sum_between(&r, round);
+            rc = coll_rank_sum(&r, round % 8 ? 20 : 300000);
     }
     if (rc < 0)
         printf("rank %d: %s\n", rank, strerror(-rc));
