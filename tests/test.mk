@@ -4,10 +4,10 @@
 #
 # HVD_TEST_STRICT=1    everything: also sanitizers, clang, lint, fuzzers, the model, other distributions, clean machines;
 #                      and a skip that tests/SKIPS does not name is a failure
-# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (300)
-# HVD_FUZZ_SECONDS=n   for each fuzzer. Without it 30 for what a stranger's bytes reach first (the
-#                      handshake, the frames) and 8 for the others, from the seeds of tests/fuzz/corpus
-# UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
+# HVD_TEST_TIMEOUT=s   time limit of a test without a line "timeout:" (300)
+# HVD_FUZZ_SECONDS=n   time of each fuzzer, from the seeds of tests/fuzz/corpus. Without it 30 for the parsers that a
+#                      stranger's bytes reach first (the handshake, the frames) and 8 for the others
+# UPDATE=1             rewrites tests/fixtures/machines/*/expected.json (test_replay)
 
 HVD_FUZZ_SECONDS ?=
 export HVD_UPDATE ?= $(UPDATE)
