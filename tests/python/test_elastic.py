@@ -24,7 +24,7 @@ from array import array
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "core", "python"))
 
-from hvd import _lib, _transfer, buffers, elastic, sampler  # noqa: E402
+from hvd import _lib, _membership, _state, _transfer, buffers, elastic, sampler  # noqa: E402
 from hvd._lib import HorovodInternalError, HvdError  # noqa: E402
 from test_sampler import Loader  # noqa: E402
 
@@ -78,7 +78,7 @@ def post(*call):
     return here.me.post(*call)
 
 
-# ---- the part of the library that elastic.py uses ------------------------------------------------
+# ---- the part of the library that hvd.elastic uses -----------------------------------------------
 
 
 def allreduce_(data, name=None, op=None):
@@ -117,17 +117,17 @@ class Unsettled:
 
 def play():
     """Replaces the library by the simulation."""
-    for module in (sampler, elastic, _transfer):
+    for module in (sampler, _state, _transfer):
         module.rank, module.size = (lambda: here.me.rank), (lambda: here.me.size)
     buffers.allreduce_, buffers.allgather, buffers.broadcast_ = allreduce_, allgather, broadcast_
     _transfer.exchange, _transfer.arrive = exchange, arrive
     _transfer.lib = types.SimpleNamespace(hvd_wait=lambda _: 0)
     _transfer.CHUNK, _transfer.LARGE = 100, 50
-    elastic._begin_again = lambda: post("again", "")
-    elastic._unsettled = Unsettled()
-    elastic.stats = lambda: {"submitted": here.me.ops}
-    elastic.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
-    elastic.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
+    elastic._restart = lambda: post("again", "")
+    _membership.unsettled = Unsettled()
+    _state.stats = lambda: {"submitted": here.me.ops}
+    _membership.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
+    _membership.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
     _lib.error = lambda code: HvdError("asked to leave", -code)
 
 
@@ -327,7 +327,7 @@ class History:
 
     def do_reduce(self, kind, name):
         columns = list(zip(*(p.payload for p in self.alive())))
-        result = [(max if f" {elastic._lib.MAX} " in name else sum)(c) for c in columns]
+        result = [(max if f" {_lib.MAX} " in name else sum)(c) for c in columns]
         if name.startswith("elastic.told"):
             for p in self.alive():
                 self.used += p.log
